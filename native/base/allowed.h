@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: MIT
-/* System calls that a program would not make without us, and that it can do without. A seccomp
- * filter may refuse one, which the caller sees, or end the process for it, which nobody sees
- * coming. So where there is a filter (as in every container), each is tried once in a process that
- * is thrown away, with arguments that do nothing.
+/* Finds out which system calls Headway may make in this process. The calls are those that the
+ * program would not make without Headway, and that Headway can do without. A seccomp filter may
+ * refuse such a call, which the caller sees as an error, or kill the process for it, which the
+ * caller cannot foresee. So if there is a filter (as in every container), a trial process makes
+ * each call once, with arguments that have no effect, and is thrown away.
  *
- * A filter that comes later, from the program itself, is not seen: nothing tells of it but a system
- * call that it may forbid. Hence hooks of CPython's threads make none of these calls but
- * clock_gettime(), which is one for a thread's CPU time; a forked child, which needs some ten for a
- * memory of its own, has them tried anew. Exceptions: a free-threaded build's hooks read memory
- * through process_vm_readv(); a policy calls sched_yield(), and with the options `os_slice_us` and
- * `os_batch` sched_setattr(); the end of an interpreter with a GIL of its own, membarrier(); a
- * thread that Python has not named, prctl(). */
+ * A filter that the program itself installs later goes unnoticed: finding it takes a system call,
+ * which the filter may forbid. Hence a hook in a thread of CPython makes none of these calls except
+ * clock_gettime(), which is a system call for a thread's CPU time. A forked child needs some ten of
+ * them to make a memory of its own, and has them tried again first. Further exceptions:
+ *
+ * - The hooks of a free-threaded build read memory through process_vm_readv().
+ * - A policy calls sched_yield() and, with the options `os_slice_us` and `os_batch`,
+ *   sched_setattr().
+ * - The end of an interpreter that has its own GIL calls membarrier().
+ * - A thread that Python has not named calls prctl(). */
 #ifndef HEADWAY_BASE_ALLOWED_H
 #define HEADWAY_BASE_ALLOWED_H
 
 #include <stdbool.h>
 
 enum hw__call {
-    HW__CALL_LIMIT, /* getrlimit(), setrlimit(). The first: a trial must not leave a core file */
+    /* getrlimit(), setrlimit(). Comes first: a trial must not leave a core file. */
+    HW__CALL_LIMIT,
     HW__CALL_MEMBARRIER,
     HW__CALL_VM_READ,    /* process_vm_readv() */
     HW__CALL_SCHED_ATTR, /* sched_getattr(), sched_setattr(), sched_getscheduler() */
@@ -28,36 +33,39 @@ enum hw__call {
     HW__CALL_TGKILL,
     HW__CALL_NAME,  /* prctl(PR_GET_NAME) */
     HW__CALL_CLOCK, /* clock_gettime(CLOCK_THREAD_CPUTIME_ID) */
-    HW__CALL_SEND,  /* what else session.c calls to make a memory and to hand it over */
+    HW__CALL_SEND,  /* the other calls with which session.c makes a memory and hands it over */
     HW__CALLS
 };
 
-/* Looks what may be called, once in a process and its forked children. Before any hook is in place.
- * errno stays. */
+/* Finds out which calls are allowed, once for a process and its forked children. Must be called
+ * before any hook is in place. errno is preserved. */
 void hw__allowed_look(void);
 
-/* Looks again, in a forked child before its first event: the program may have a filter by now. It
- * takes a further process, whether there is a filter or not; where there can be none (a limit, or
- * the filter itself), HW__CALL_SEND counts as forbidden. errno stays. */
+/* Finds out again, in a forked child before its first event: the program may have installed a
+ * filter since. The function makes one more process, whether there is a filter or not. If it cannot
+ * make one (because of a limit, or of the filter itself), HW__CALL_SEND counts as forbidden. errno
+ * is preserved. */
 void hw__allowed_look_again(void);
 
-/* No filter forbids it, as of the last look; true before the first. Async-signal-safe. */
+/* Returns whether no filter forbids the call, as of the last look; true before the first look.
+ * Async-signal-safe. */
 bool hw__allowed(enum hw__call call);
 
-/* In a test: has hw__allowed_look() look anew. */
+/* For tests: makes the next hw__allowed_look() look again. */
 void hw__allowed_forget(void);
 
-/* Tries what is not known to be forbidden. share: in a process that shares our memory, which costs
- * no copy of it.
+/* Tries each call that is not known to be forbidden. share: the trial process shares the memory of
+ * this process, which saves a copy of it.
  *
- * Returns false where there can be no such process, or no memory for it. */
+ * Returns false if the trial process cannot be made, or if there is no memory for it. */
 bool hw__allowed_try(bool share);
 
-/* Whether a trial may share our memory. Where a kernel before 5.16 writes a core file of a process,
- * it ends all others that share its memory with it (fs/coredump.c, zap_threads()); which kernel it
- * is, its vDSO tells without a system call.
+/* Returns whether a trial process may share the memory of this process. When a kernel before 5.16
+ * writes a core file of a process, it kills all others that share its memory (fs/coredump.c,
+ * zap_threads()). The vDSO tells the kernel's version without a system call.
  *
- * vdso: where its ELF file stands; NULL: not known, and so it may not. */
+ * vdso: the address of the vDSO's ELF image. NULL: the address is not known, and the function
+ * returns false. */
 bool hw__trial_may_share(const void *vdso);
 
 #endif

@@ -4,9 +4,9 @@
 #include <dlfcn.h>
 #include <time.h>
 
-/* The C library's own: a library that is loaded before it (libfaketime) may have the program's
- * clock stand still or jump, which is not to be true of our waits. Written when this library is
- * loaded. */
+/* clock_gettime() of the C library itself. A library that is loaded before the C library
+ * (libfaketime) may stop the program's clock or make it jump; the waits that Headway measures must
+ * not follow. Written when this library is loaded. */
 static int (*clock_of_libc)(clockid_t, struct timespec *) = clock_gettime;
 
 __attribute__((constructor)) static void look(void) {
@@ -18,7 +18,7 @@ __attribute__((constructor)) static void look(void) {
             if (function != NULL) {
                 clock_of_libc = (int (*)(clockid_t, struct timespec *))(uintptr_t)function;
             }
-            dlclose(library); /* it stays: the process needs it */
+            dlclose(library); /* it stays loaded: the process needs it */
             return;
         }
     }
@@ -26,7 +26,7 @@ __attribute__((constructor)) static void look(void) {
 
 int64_t hw_now_ns(void) {
     struct timespec now;
-    /* Can't fail: the clock exists on every Linux and the address is ours. */
+    /* Can't fail: the clock exists on every Linux, and the address is valid. */
     (void)clock_of_libc(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }

@@ -34,7 +34,8 @@ int hw__lease_begin(struct hw__lease *lease, int64_t span_ns) {
     }
     int64_t now = hw_now_ns();
     struct hw__lease_page first = {.until_ns = now + span_ns, .now_ns = now};
-    /* In the place of the last one: who still reads there finds one or the other. */
+    /* The new page takes the address of the last one: a hook that still reads there finds
+     * either. */
     int fixed = lease->mapped != NULL ? MAP_FIXED : 0;
     void *memory = MAP_FAILED;
     if (ftruncate(fd, (off_t)bytes) == 0 &&

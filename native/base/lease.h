@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* How long somebody outside wants this process recorded, or its GIL scheduled: until a time that he
- * puts off while he is there. When he is gone, however that came, the time comes, and the process
- * goes back to CPython's own behaviour by itself.
+/* A lease: how long another process wants this one recorded, or its GIL scheduled. The other
+ * process renews the lease as long as it lives. When the other process is gone, for whatever
+ * reason, the lease runs out, and this process goes back to CPython's own behaviour by itself.
  *
- * The time stands in a page that is shared with him (a sealed memfd, of which he gets the
- * descriptor). Without a lease there is no such time. */
+ * The end of the lease is a time in a page that both processes share: a sealed memfd, of which the
+ * other process gets the descriptor. Without a lease there is no such time. */
 #ifndef HEADWAY_BASE_LEASE_H
 #define HEADWAY_BASE_LEASE_H
 
@@ -12,54 +12,59 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* For what. */
+/* The purpose of a lease. */
 enum { HW__LEASE_TRACE, HW__LEASE_SCHEDULE, HW__LEASES };
 
-/* Why one has ended; src/headway/live/lease.py has the same. */
+/* How a lease has ended; src/headway/live/lease.py has the same values. */
 enum { HW__LEASE_LIVE, HW__LEASE_ENDED, HW__LEASE_EXPIRED, HW__LEASE_WATCHDOG };
 
-/* What is shared. Written by both sides without order: each word says all that is to be said. */
+/* The shared page. Both sides write it without ordering: each word is complete in itself. */
 struct hw__lease_page {
-    _Atomic int64_t until_ns; /* CLOCK_MONOTONIC of this process; 0: no end. Written by the other
-                               * side, the first one by us */
-    _Atomic int64_t now_ns;   /* what time it was here when we last wrote: the other side may be
-                               * in another time namespace */
-    _Atomic int64_t ended;    /* HW__LEASE_...; written by us, once */
+    /* The end of the lease in CLOCK_MONOTONIC of this process; 0: no end. The other side writes it,
+     * this process only the first value. */
+    _Atomic int64_t until_ns;
+    /* The time of this process when it last wrote: the other side may be in another time
+     * namespace. */
+    _Atomic int64_t now_ns;
+    _Atomic int64_t ended; /* HW__LEASE_...; written once, by this process */
 };
 
 struct hw__lease {
-    /* One of three: of no lease, of one that is over, or `mapped`. Any thread reads it; written by
-     * who begins and ends, and by the hook that finds it over. What it has pointed to stays mapped:
-     * a hook may be about to read there. */
+    /* One of three pages: that of no lease, that of a lease that is over, or `mapped`. Any thread
+     * reads the pointer. Begin and end of a lease write it, and so does the hook that finds the
+     * lease over. Each page that it has pointed to stays mapped, as a hook may be about to read it.
+     */
     _Atomic(struct hw__lease_page *) page;
-    struct hw__lease_page *mapped; /* NULL: there never was one. Written by who begins */
+    /* The shared page; NULL: there was no lease yet. Written by hw__lease_begin(). */
+    struct hw__lease_page *mapped;
 };
 
 extern struct hw__lease hw__leases[HW__LEASES];
 
-/* Whether a lease is over at that time. Async-signal-safe; can't fail. */
+/* Returns whether a lease is over at that time. Async-signal-safe; can't fail. */
 static inline bool hw__lease_over(const struct hw__lease *lease, int64_t now_ns) {
     struct hw__lease_page *page = atomic_load_explicit(&lease->page, memory_order_relaxed);
     int64_t until_ns = atomic_load_explicit(&page->until_ns, memory_order_relaxed);
     return until_ns != 0 && now_ns >= until_ns;
 }
 
-/* Begins one that lasts so long if nobody puts its end off, in place of the one that is. Only one
- * thread at a time may begin and end.
+/* Begins a lease that lasts `span_ns` unless the other side renews it, in place of the present
+ * lease. Only one thread at a time may begin or end a lease.
  *
- * Returns a descriptor of the page, which the caller sends and closes, or a negative errno with no
- * lease. */
+ * Returns a descriptor of the page, which the caller sends and closes; or a negative errno, and
+ * then there is no lease. */
 int hw__lease_begin(struct hw__lease *lease, int64_t span_ns);
 
-/* It lasts so long from now on, if the other side has not had it yet. This function can't fail. */
+/* Makes the lease last `span_ns` from now on; for use as long as the other side does not have the
+ * page yet. This function can't fail. */
 void hw__lease_renew(struct hw__lease *lease, int64_t span_ns);
 
-/* There is no lease any more: what it was for has ended, or goes on without. Says so to the other
- * side. This function can't fail. */
+/* Ends the lease: its purpose has ended, or goes on without a lease. The other side can see that.
+ * This function can't fail. */
 void hw__lease_end(struct hw__lease *lease);
 
-/* It is over for good, whatever the other side writes, until it is ended or one begins anew; says
- * why. Async-signal-safe; can't fail. */
+/* Makes the lease be over for good, whatever the other side writes, until a lease is ended or begun
+ * again. `why` (HW__LEASE_...) tells the other side the reason. Async-signal-safe; can't fail. */
 void hw__lease_expire(struct hw__lease *lease, int64_t why);
 
 #endif

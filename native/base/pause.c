@@ -3,8 +3,8 @@
 
 #include <time.h>
 
-#define SPINS 100 /* rounds, each of ... */
-#define SPIN 32   /* ... so many pauses of the core: about a microsecond */
+#define SPINS 100 /* rounds that keep the core */
+#define SPIN 32   /* pauses of the core in each of these rounds: about a microsecond */
 #define SHORTEST_NS 50000
 #define LONGEST_NS 1000000
 
@@ -20,6 +20,6 @@ void hw__pause(unsigned *rounds) {
         return;
     }
     struct timespec span = {0, (long)sleeps * SHORTEST_NS};
-    /* Returns its error, and leaves errno. */
+    /* clock_nanosleep() returns its error and leaves errno alone. */
     (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &span, NULL);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* What is not always called from code that is often run stays out of it, where it would only be in
- * the way of fetching the rest: HW__APART; and what is seldom called besides: HW__RARE. */
+/* Keeps functions out of the code that calls them. Code that is often run is fetched faster without
+ * the parts that it does not always need. HW__APART: a function that is not always called.
+ * HW__RARE: a function that is, besides, seldom called. */
 #ifndef HEADWAY_BASE_RARE_H
 #define HEADWAY_BASE_RARE_H
 

@@ -6,10 +6,11 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#define SHARE 16
-#define FREE 4 /* with the mapping itself */
+#define SHARE 16 /* of the limit of the address space, for one mapping */
+#define FREE 4   /* times the mapping, itself included */
 
-static size_t most = SIZE_MAX; /* of a mapping; written when the library is loaded */
+/* The largest mapping allowed. Written when the library is loaded. */
+static size_t most = SIZE_MAX;
 
 __attribute__((constructor)) static void look(void) {
     int saved = errno;

@@ -15,23 +15,23 @@
 
 #define LINES 8
 
-/* So long, in rounds of hw__pause(), exit() waits for a line that is being written: some 5 ms. */
+/* How long exit() waits for a line that is being written, in rounds of hw__pause(): some 5 ms. */
 #define EXIT_ROUNDS 112
 
-/* How long a line waits for a stderr that takes nothing. */
+/* How long a line waits for a stderr that accepts nothing. */
 #define PATIENCE_MS 2000
 
-/* Above what the thread needs; the C library adds the thread-local storage of all libraries. */
+/* More than the thread needs. The C library adds the thread-local storage of all libraries. */
 #define STACK_BYTES (128 * 1024)
 
-/* Who fills or writes a line has claimed it; the states below order its text. */
+/* A thread claims a line before it fills or writes it. `state` orders the access to `text`. */
 enum { FREE, CLAIMED, READY };
 static struct {
     _Atomic int state;
     char text[HW__SAY_BYTES];
 } lines[LINES];
 
-static atomic_bool talking; /* there is a thread that writes them; set by who starts it */
+static atomic_bool talking; /* a thread writes lines; set by the thread that starts it */
 
 static bool has_stderr; /* written when the library is loaded */
 
@@ -56,8 +56,8 @@ static bool any_ready(void) {
     return false;
 }
 
-/* With all signals blocked: those that a write() sends are for the calling thread, and end with it.
- */
+/* Writes the lines that are ready. The signals that write() sends must be blocked: they go to the
+ * calling thread, and end with it. */
 static void write_ready(int patience_ms) {
     for (int i = 0; i < LINES; i++) {
         if (!claim_ready(i)) {
@@ -75,7 +75,8 @@ static void *talk(void *unused) {
     do {
         write_ready(PATIENCE_MS);
         atomic_store(&talking, false);
-        /* A line that came after the last look, and saw that there was a thread. */
+        /* A line may have become ready after the last look, and its caller have seen `talking`
+         * set. */
     } while (any_ready() && !atomic_exchange(&talking, true));
     return unused;
 }
@@ -88,11 +89,11 @@ static bool start_talking(void) {
         return false;
     }
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread inherits it */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread inherits the mask */
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     int error = pthread_create(&thread, &attributes, talk, NULL);
-    if (error == EINVAL) { /* a program with much thread-local storage */
+    if (error == EINVAL) { /* the stack is too small: the program has much thread-local storage */
         pthread_attr_destroy(&attributes);
         pthread_attr_init(&attributes);
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -140,11 +141,12 @@ void hw__say_after_fork(void) {
     atomic_store(&talking, false);
 }
 
-/* The program ends before the thread came to it, or there was none. SIGPIPE and SIGTTOU that are
- * ours are taken back. */
+/* Writes the lines that are left at exit: the program ends before the thread has come to them, or
+ * there was no thread. SIGPIPE and SIGTTOU are blocked meanwhile, and a SIGPIPE from these writes
+ * is taken back. */
 __attribute__((destructor)) static void say_the_rest(void) {
     for (unsigned rounds = 0; atomic_load(&talking) && rounds < EXIT_ROUNDS;) {
-        hw__pause(&rounds); /* it is at it */
+        hw__pause(&rounds); /* the thread is writing */
     }
     if (!any_ready()) {
         return;

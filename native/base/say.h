@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: MIT
-/* A line on stderr from code that must not wait: a hook, or a thread that holds a GIL.
+/* Writes a line on stderr from code that must not wait: from a hook, or in a thread that holds a
+ * GIL.
  *
- * The line is written by a thread of its own, which ends when it is done. So whatever stderr is (a
- * full pipe that nobody reads, a closed socket, a stopped disk, a terminal that stops writers from
- * the background), the caller goes on, and no signal (SIGPIPE, SIGTTOU) reaches the program. Where
- * there can be no such thread, the line is tried once more at exit().
+ * A thread of its own writes the line, and ends when it has done so. So the caller goes on whatever
+ * stderr is: a full pipe that nobody reads, a closed socket, a stopped disk, a terminal that stops
+ * background processes which write. No signal (SIGPIPE, SIGTTOU) reaches the program. If the thread
+ * cannot be started, exit() tries to write the line once more.
  *
- * A process that was started without a stderr gets no line: descriptor 2 may be a file of its own
- * by now. */
+ * A process that was started without a stderr gets no line: its descriptor 2 may be a file of the
+ * program's by now. */
 #ifndef HEADWAY_BASE_SAY_H
 #define HEADWAY_BASE_SAY_H
 
 #include <stdatomic.h>
 
-#define HW__SAY_BYTES 400 /* a line has no more, with its newline and NUL */
+#define HW__SAY_BYTES 400 /* the most that a line has, including its newline and NUL */
 
-/* Says "headway: process PID: TEXT". Any thread, with any mutex of ours or of a GIL held; not from
- * a signal handler, as it starts a thread. errno stays. The line is dropped where too many wait to
- * be written. */
+/* Writes "headway: process PID: TEXT". Any thread may call this function, with any mutex of
+ * Headway's or of a GIL held; a signal handler may not, as the function starts a thread. errno is
+ * preserved. If too many lines wait to be written, the line is dropped. */
 void hw__say(const char *text);
 
-/* The same, the first time only for each `said`, which begins as false. Forked children inherit it.
- */
+/* As hw__say(), but only the first time for each `said`, which must begin as false. Forked children
+ * inherit it. */
 void hw__say_once(atomic_bool *said, const char *text);
 
-/* In a forked child: what is not said yet is the parent's. */
+/* Must be called in a forked child. Drops the lines that are not written yet: they are the
+ * parent's. */
 void hw__say_after_fork(void);
 
 #endif

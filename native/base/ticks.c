@@ -11,23 +11,24 @@
 
 #define CLOCK_SOURCE "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 
-/* How long one tie to the clock holds. */
+/* How long a tie to the clock holds. */
 #define SPAN_NS 1000000
 
-/* Over how long the rate is measured: the two readings at its ends are each some ten nanoseconds
- * off, so at first to 10 ppm, then to 0.1 ppm; and what slews the clock is followed. */
+/* The time over which the rate is measured. The two readings at its ends are each some ten
+ * nanoseconds off, so the rate is exact to 10 ppm at first and to 0.1 ppm later. The rate also
+ * follows a clock that is being slewed. */
 #define SHORTEST_BASE_NS 10000000
 #define LONGEST_BASE_NS 1000000000
 
-/* A reading of both that took longer than so many ticks, half a microsecond or less, was
- * interrupted. */
+/* A reading of both counter and clock that took more ticks was interrupted. So many ticks are half
+ * a microsecond or less. */
 #define MOST_TICKS 1000
 
-/* By how much the clock may have gone another way than was told, in 2^-10 parts: more is no slewing
- * but another machine under us. */
+/* A change of the rate by more than 2^-STRANGE_SHIFT of it is no slewing: the process runs on
+ * another machine now. */
 #define STRANGE_SHIFT 10
 
-/* Written while nobody asks for the time. */
+/* The counter can be used. Written while no thread reads the time. */
 static bool usable;
 
 void hw__ticks_prepare(void) {
@@ -42,7 +43,7 @@ void hw__ticks_prepare(void) {
 #endif
 }
 
-/* a * 2^32 / b. */
+/* Returns a * 2^32 / b. */
 static uint64_t ratio(uint64_t a, uint64_t b) {
     __extension__ typedef unsigned __int128 wide;
     return (uint64_t)(((wide)a << 32) / b);
@@ -56,7 +57,7 @@ HW__RARE int64_t hw__ticks_renew(struct hw__ticks *ticks) {
     int64_t ns = hw_now_ns();
     uint64_t tick = hw__ticks_counter();
     if (tick - before > MOST_TICKS) {
-        return ns; /* what was known holds as long as it did */
+        return ns; /* the present tie holds for as long as before */
     }
     if (ticks->base_ns == 0 || tick <= ticks->base_tick || ns <= ticks->base_ns) {
         *ticks = (struct hw__ticks){.base_tick = tick, .base_ns = ns};
@@ -73,7 +74,7 @@ HW__RARE int64_t hw__ticks_renew(struct hw__ticks *ticks) {
         ticks->rate = rate;
         ticks->span = ratio(SPAN_NS, rate);
     }
-    ticks->tick = tick; /* nothing to it while the span is 0 */
+    ticks->tick = tick; /* without effect while `span` is 0 */
     ticks->ns = ns;
     if (base_ns >= LONGEST_BASE_NS) {
         ticks->base_tick = tick;

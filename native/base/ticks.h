@@ -1,39 +1,41 @@
 // SPDX-License-Identifier: MIT
-/* A cheaper way to tell the time of hw_now_ns(), for who asks hundreds of thousands of times a
- * second: the processor's own counter, tied to the clock anew every millisecond.
+/* A cheaper way to read the time of hw_now_ns(), for callers that read it hundreds of thousands of
+ * times a second: the processor's own counter, tied to the clock again every millisecond.
  *
- * clock_gettime() has to wait until all loads before it are done, and touches the kernel's page;
- * the bare counter does neither. What it tells is mostly some ten nanoseconds away from the clock;
- * at most 0.5 us more while the clock is being slewed (adjtimex(2): 500 ppm at most), and as much
- * where the two were read with an interruption between them that went unseen. And on a thread
- * that other ones hand over to, the counter may be read a little early: who needs an order makes
- * one.
+ * clock_gettime() has to wait until all earlier loads are done, and touches a page of the kernel;
+ * reading the bare counter does neither. The result is mostly within some ten nanoseconds of the
+ * clock. It is up to 0.5 us further off while the clock is being slewed (adjtimex(2): 500 ppm at
+ * most), and as much if an interruption between the readings of the two went unnoticed. A thread to
+ * which others hand over may also read the counter a little early: a caller that needs an order
+ * must establish it.
  *
- * Only where the kernel itself trusts the counter as its clock on every core (x86-64 with
- * clocksource "tsc"); elsewhere hw__ticks_now() is hw_now_ns(). Intel 64 and IA-32 Architectures
+ * The counter is used only if the kernel itself trusts it as its clock on every core (x86-64 with
+ * clocksource "tsc"); otherwise hw__ticks_now() is hw_now_ns(). Intel 64 and IA-32 Architectures
  * Software Developer's Manual, volume 3B, 18.17 "Time-Stamp Counter". */
 #ifndef HEADWAY_BASE_TICKS_H
 #define HEADWAY_BASE_TICKS_H
 
 #include <stdint.h>
 
-/* All zero: not tied to the clock yet. Who owns one guards it. */
+/* A tie of the counter to the clock. The time is ns + (counter - tick) * rate / 2^32, as long as
+ * counter - tick < span. All zero: not tied yet. The owner of a tie must guard it. */
 struct hw__ticks {
-    /* ns + (counter - tick) * rate / 2^32, while counter - tick < span. */
+    /* The counter at the tie. */
     uint64_t tick;
-    int64_t ns;
+    int64_t ns;    /* the clock at the tie */
     uint64_t rate; /* ns per tick, times 2^32 */
-    uint64_t span; /* 0: the rate is not known yet */
-    /* From when on the rate is being measured. */
+    uint64_t span; /* ticks for which the tie holds; 0: the rate is not known yet */
+    /* The counter when the measurement of the rate began. */
     uint64_t base_tick;
+    /* The clock when the measurement of the rate began; 0: it has not begun. */
     int64_t base_ns;
 };
 
-/* Looks whether the counter will do. While nobody asks for the time; what was tied is to begin
- * anew. */
+/* Finds out whether the counter can be used. No thread may read the time meanwhile, and all ties
+ * must begin anew (all zero) afterwards. */
 void hw__ticks_prepare(void);
 
-/* Ties the counter to the clock. Returns the clock's time. */
+/* Ties the counter to the clock again. Returns the clock's time. */
 int64_t hw__ticks_renew(struct hw__ticks *ticks);
 
 static inline uint64_t hw__ticks_counter(void) {
@@ -44,9 +46,10 @@ static inline uint64_t hw__ticks_counter(void) {
 #endif
 }
 
-/* CLOCK_MONOTONIC, in nanoseconds, or nearly. Async-signal-safe; can't fail. */
+/* Returns CLOCK_MONOTONIC in nanoseconds, or nearly (see above). Async-signal-safe; can't fail. */
 static inline int64_t hw__ticks_now(struct hw__ticks *ticks) {
-    if (__builtin_expect(ticks->span != 0, 1)) { /* else the counter may not even be readable */
+    /* If the span is 0, the counter may not even be readable. */
+    if (__builtin_expect(ticks->span != 0, 1)) {
         uint64_t since = hw__ticks_counter() - ticks->tick;
         if (__builtin_expect(since < ticks->span, 1)) {
             return ticks->ns + (int64_t)(since * ticks->rate >> 32);

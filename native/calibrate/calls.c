@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Calls of one thread by itself. A kind of call is a function that is timed and, where it needs its
- * counterpart made before or after it, functions that are not. */
+/* Calls of one thread by itself. Each kind of call has a function that is timed. If that call needs
+ * a counterpart before or after it, the kind also has functions that are not timed. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -12,16 +12,16 @@
 #include "calibrate/measure.h"
 #include "headway/clock.h"
 
-#define NEAR_NS 300000            /* before the next tick, mostly, and far enough not to go off */
-#define FAR_NS INT64_C(500000000) /* behind it, whatever its interval */
-#define TOGETHER 32               /* short calls that are timed as one */
+#define NEAR_NS 300000            /* mostly before the next tick, and late enough not to expire */
+#define FAR_NS INT64_C(500000000) /* after the next tick, whatever its period is */
+#define TOGETHER 32               /* the number of short calls that are timed as one */
 
 struct calls {
     const struct hw_calibrate_plan *plan;
     const struct kind *kind;
     double *samples_ns;
     int64_t made;
-    _Atomic uint32_t word; /* 1, so that a wait for it to be other than 0 returns */
+    _Atomic uint32_t word; /* always 1, so that a futex wait for 0 returns at once */
     pthread_mutex_t mutex;
     int timer;
     struct hw__loopback loopback;
@@ -31,7 +31,7 @@ struct kind {
     void (*before)(struct calls *calls); /* NULL: nothing */
     void (*timed)(struct calls *calls);
     void (*after)(struct calls *calls);
-    int together; /* how many are timed as one */
+    int together; /* the number of calls that are timed as one */
 };
 
 static void nothing(struct calls *calls) { (void)calls; }
@@ -58,7 +58,7 @@ static void set_near(struct calls *calls) { set(calls, NEAR_NS); }
 static void set_far(struct calls *calls) { set(calls, FAR_NS); }
 static void cancel(struct calls *calls) { set(calls, 0); }
 
-/* The connection is ours alone and a byte always fits, so these succeed. */
+/* These calls succeed: no other process uses the connection, and a byte always fits. */
 static void give(struct calls *calls) {
     (void)!send(calls->loopback.near, "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -71,7 +71,7 @@ static void take_none(struct calls *calls) {
     (void)!recv(calls->loopback.far, &byte, 1, MSG_DONTWAIT);
 }
 
-/* A request that is answered, as servers have it: recv(2) acknowledges what gets no answer with a
+/* Answers the request, as a server does. If a byte gets no answer, recv(2) acknowledges it with a
  * packet of its own, which takes several times as long as the call itself. */
 static void reply(struct calls *calls) { hw__loopback_reply(&calls->loopback); }
 static void take_and_reply(struct calls *calls) {
@@ -111,9 +111,9 @@ static void run(void *context, int index) {
     } while (calls->made < calls->plan->count && hw_now_ns() < end_ns);
 }
 
-/* What the calls work on.
+/* Opens what the calls work on.
  *
- * Returns 0 or a negative errno, and then there is nothing to close. */
+ * Returns 0, or a negative errno with nothing to close. */
 static int open_all(struct calls *calls) {
     calls->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
     if (calls->timer < 0) {

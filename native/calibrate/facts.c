@@ -8,7 +8,7 @@
 
 #include "headway/calibrate.h"
 
-/* struct sched_attr of <linux/sched/types.h>, which glibc clashes with; its first version. */
+/* The first version of struct sched_attr of <linux/sched/types.h>, which clashes with glibc. */
 struct attributes {
     uint32_t size;
     uint32_t policy;
@@ -19,7 +19,7 @@ struct attributes {
     uint64_t deadline, period;
 };
 
-/* As kernel/sched/fair.c has it: more with more cores, up to eight. */
+/* Returns the kernel's default, as in kernel/sched/fair.c: it grows with the cores, up to eight. */
 static int64_t default_slice_ns(int64_t cores) {
     int64_t slice_ns = 700000;
     int64_t scale = 1;
@@ -35,7 +35,7 @@ int hw_calibrate_facts(struct hw_calibrate_facts *facts) {
     }
     int slack_ns = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    struct timespec tick; /* the coarse clocks go on with each */
+    struct timespec tick; /* the resolution of a coarse clock, which each tick moves on */
     if (slack_ns < 0 || clock_getres(CLOCK_MONOTONIC_COARSE, &tick) != 0) {
         return -errno;
     }

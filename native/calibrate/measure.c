@@ -62,7 +62,7 @@ void hw__compute_until(const atomic_bool *over) {
     }
 }
 
-/* Has a new listening socket on a free port of this machine; fills its address.
+/* Opens a listening socket on a free port of this machine, and fills in its address.
  *
  * Returns the socket or a negative errno. */
 static int listen_here(struct sockaddr_in *address) {
@@ -82,7 +82,7 @@ static int listen_here(struct sockaddr_in *address) {
     return listener;
 }
 
-/* Somebody else may have connected first: only our own connection is taken.
+/* Accepts our own connection. Another program may have connected first; its connection is closed.
  *
  * Returns 0 or a negative errno. */
 static int accept_own(int listener, struct hw__loopback *loopback) {
@@ -107,7 +107,8 @@ static int accept_own(int listener, struct hw__loopback *loopback) {
     }
 }
 
-/* Returns 0 or a negative errno; what is open then is the caller's. */
+/* Connects both ends. Returns 0, or a negative errno; the caller must close the ends that are
+ * open. */
 static int connect_to(int listener, const struct sockaddr_in *address,
                       struct hw__loopback *loopback) {
     loopback->near = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Two threads that take turns. Thread 0 measures; thread 1 answers until it is told that it is
- * over. */
+/* Two threads that take turns. Thread 0 measures. Thread 1 answers until thread 0 sets `over`. */
 #include <errno.h>
 #include <sched.h>
 #include <stddef.h>
@@ -8,9 +7,9 @@
 #include "calibrate/measure.h"
 #include "headway/clock.h"
 
-#define TIMEOUT_NS INT64_C(5000000000) /* of waits that are over long before */
-#define COLD_NS INT64_C(5000000)       /* of computing between round trips that are to be cold */
-#define TOGETHER 64                    /* round trips of cache lines that are timed as one */
+#define TIMEOUT_NS INT64_C(5000000000) /* the time-out of waits that end long before it */
+#define COLD_NS INT64_C(5000000) /* the time of computing before a round trip with cold code */
+#define TOGETHER 64              /* round trips of cache lines that are timed as one */
 
 struct pair {
     const struct hw_calibrate_plan *plan;
@@ -22,13 +21,14 @@ struct pair {
     _Alignas(HW__CALIBRATE_APART) atomic_bool over;
 };
 
-/* Sets the word to 1 and wakes who sleeps on it. */
+/* Sets the word to 1 and wakes a thread that sleeps on it. */
 static void post(_Atomic uint32_t *word) {
     atomic_store(word, 1);
     hw__futex_wake_one(word);
 }
 
-/* Sleeps until the word is 1, and sets it to 0. timeout_ns: 0 for none. */
+/* Sleeps until the word is 1, and sets it to 0. timeout_ns is the longest sleep at a time; 0: no
+ * limit. */
 static void await(_Atomic uint32_t *word, int64_t timeout_ns) {
     while (atomic_load(word) == 0) {
         (void)hw__futex_sleep(word, 0, timeout_ns == 0 ? 0 : hw_now_ns() + timeout_ns);
@@ -62,7 +62,7 @@ static void answer(struct pair *pair) {
     }
 }
 
-/* One turn, or some. */
+/* Makes one turn, or TOGETHER turns for cache lines. */
 static void turn(struct pair *pair, uint32_t first) {
     switch (pair->kind) {
     case HW_CALIBRATE_PAIR_YIELD:
@@ -85,7 +85,7 @@ static void turn(struct pair *pair, uint32_t first) {
 static void measure(struct pair *pair) {
     int together = pair->kind == HW_CALIBRATE_PAIR_CACHE_LINE ? TOGETHER : 1;
     int64_t end_ns = hw__plan_end_ns(pair->plan);
-    uint32_t next = 1; /* differs from what was there before, also when it wraps */
+    uint32_t next = 1; /* differs from the value before, also when it wraps */
     do {
         if (pair->kind == HW_CALIBRATE_PAIR_FUTEX_COLD) {
             hw__spin_until(hw_now_ns() + COLD_NS);
@@ -114,7 +114,7 @@ int64_t hw_calibrate_pair(const struct hw_calibrate_plan *plan, int kind, double
         return error != 0 ? error : -EINVAL;
     }
     if (apart && plan->other == plan->core) {
-        return -EINVAL; /* each would spin until the other one's turn on the core */
+        return -EINVAL; /* on one core, each thread would spin until the other one's turn */
     }
     struct pair pair = {.plan = plan, .kind = kind, .samples_ns = samples_ns};
     const int cores[] = {plan->core, apart ? plan->other : plan->core};

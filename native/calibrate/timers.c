@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* How late timers are, and what their interrupts and the other ones take. */
+/* Measures how late timers are, and how long interrupts of timers and other interrupts take. */
 #include <errno.h>
 #include <stddef.h>
 #include <sys/resource.h>
@@ -10,9 +10,9 @@
 #include "calibrate/measure.h"
 #include "headway/clock.h"
 
-#define TIMER_IN_NS 100000 /* a timer that wakes nobody goes off so much later */
-#define WATCHED_NS 60000   /* and its interrupt is over within so much */
-#define TICK_NEAR_NS 20000 /* a core's tick is so near to when another core counts it */
+#define TIMER_IN_NS 100000 /* a timer that wakes no thread expires after this time */
+#define WATCHED_NS 60000   /* the interrupt of that timer is over within this time */
+#define TICK_NEAR_NS 20000 /* a core's tick is this close to when another core counts it */
 
 struct timers {
     const struct hw_calibrate_plan *plan;
@@ -27,7 +27,7 @@ struct timers {
     _Alignas(HW__CALIBRATE_APART) atomic_bool over;
 };
 
-/* Thread 0 sleeps, thread 1 keeps the core busy. */
+/* Thread 0 sleeps; thread 1 keeps the core busy. */
 static void run_sleeps(void *context, int index) {
     struct timers *timers = context;
     if (index != 0) {
@@ -47,7 +47,7 @@ static void run_sleeps(void *context, int index) {
     atomic_store(&timers->over, true);
 }
 
-/* The longest jump of the clock between these two times. */
+/* Returns the longest jump of the clock between two times. */
 static int64_t longest_gap_ns(int64_t from_ns, int64_t until_ns) {
     int64_t longest_ns = 0;
     int64_t before_ns = hw_now_ns();
@@ -73,20 +73,21 @@ static void run_interrupts(void *context, int index) {
     } while (timers->made < timers->plan->count && hw_now_ns() < end_ns);
 }
 
-/* The time of the last tick, as one core or another has counted it. */
+/* Returns the time of the last tick that any core has counted. */
 static int64_t coarse_ns(void) {
     struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now); /* exists wherever the plain one does */
+    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now); /* exists where CLOCK_MONOTONIC does */
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* How often another thread was given this one's core. */
+/* Returns how often this thread was preempted by another thread on its core. */
 static long times_preempted(void) {
     struct rusage usage;
     return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
-/* All cores tick at the same time, but one of them counts, a bit before or after this one. */
+/* All cores tick at the same time, but only one of them counts the tick, a little before or after
+ * this core's tick. */
 static void run_gaps(void *context, int index) {
     (void)index;
     struct timers *timers = context;
@@ -111,11 +112,11 @@ static void run_gaps(void *context, int index) {
             timers->samples_ns[timers->made] = (double)(now_ns - before_ns);
             long last_preempted = preempted;
             preempted = times_preempted();
-            bool ran_on = preempted == last_preempted; /* else another program ran meanwhile */
+            bool ran_on = preempted == last_preempted; /* else another thread ran during the jump */
             timers->at_tick[timers->made++] = ran_on && before_ns - counted_ns < TICK_NEAR_NS;
             gap_end_ns = ran_on ? now_ns : INT64_MIN / 2;
-            counted_ns = ran_on ? counted_ns : INT64_MIN / 2; /* nor is what follows the tick */
-            now_ns = hw_now_ns();                             /* what asking took is no gap */
+            counted_ns = ran_on ? counted_ns : INT64_MIN / 2; /* no tick explains the next jump */
+            now_ns = hw_now_ns(); /* the time of these calls is no jump of the clock */
         }
         before_ns = now_ns;
     }

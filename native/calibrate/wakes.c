@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Wake-ups of another core: thread 0 wakes, thread 1 sleeps, thread 2 keeps its core busy. */
+/* Wake-ups of another core: thread 0 wakes thread 1, which sleeps; thread 2 keeps thread 1's core
+ * busy. */
 #include <errno.h>
 #include <stddef.h>
 #include <sys/socket.h>
@@ -19,7 +20,7 @@ struct wakes {
     _Alignas(HW__CALIBRATE_APART) _Atomic uint32_t woken;
     _Alignas(HW__CALIBRATE_APART) _Atomic uint32_t back;
     _Alignas(HW__CALIBRATE_APART) atomic_bool over;
-    atomic_int error; /* the first that anybody met */
+    atomic_int error; /* the first error of any thread */
 };
 
 static void fail(struct wakes *wakes, int error) {
@@ -60,7 +61,7 @@ static void be_woken(struct wakes *wakes) {
         }
         wakes->latencies_ns[i] = (double)(now_ns - atomic_load(&wakes->called_ns));
         if (wakes->way == HW_CALIBRATE_BY_SOCKET && hw__loopback_reply(&wakes->loopback) != 0) {
-            fail(wakes, -EPIPE); /* without a reply, the next recv(2) acknowledges: see calls.c */
+            fail(wakes, -EPIPE); /* without a reply, the next recv(2) is slower: see calls.c */
             return;
         }
         atomic_store(&wakes->back, 1);
@@ -92,7 +93,7 @@ static void run(void *context, int index) {
     if (index == 0) {
         wake_all(wakes);
         if (wakes->way == HW_CALIBRATE_BY_SOCKET) {
-            (void)shutdown(wakes->loopback.near, SHUT_WR); /* should the byte not have gone */
+            (void)shutdown(wakes->loopback.near, SHUT_WR); /* in case the last byte was not sent */
         }
     } else if (index == 1) {
         be_woken(wakes);

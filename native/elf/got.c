@@ -14,13 +14,13 @@
 #include "base/lock.h"
 #include "elf/image.h"
 
-/* Held while a page's protection is changed: two slots are often in one page, and the first to end
- * would take the right to write from the other. */
+/* Held while a page's protection is changed. Two slots are often in one page; without the lock, the
+ * first writer to finish would take the right to write from the other. */
 static pthread_mutex_t protection_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Reads a line of /proc/self/maps, if it is that of the address.
+/* Reads a line of /proc/self/maps, if the mapping has the address.
  *
- * Returns whether it is, with *protection (PROT_*) then. This function can't fail. */
+ * Returns whether it has, with *protection (PROT_*). This function can't fail. */
 static bool parse_mapping(const char *line, uintptr_t address, int *protection) {
     uintptr_t start;
     uintptr_t end;
@@ -34,8 +34,9 @@ static bool parse_mapping(const char *line, uintptr_t address, int *protection) 
     return true;
 }
 
-/* Finds out how an address is protected. The kernel is asked, since the file only tells what should
- * be: RELRO's end is rounded to pages, and other tools patch slots and leave them writable.
+/* Finds out how an address is protected. The kernel is asked, since the image's file only tells how
+ * it should be: RELRO's end is rounded to pages, and other tools patch slots and leave them
+ * writable.
  *
  * Returns 0 with *protection, or a negative errno: -EFAULT when nothing is mapped there. */
 static int read_protection(uintptr_t address, int *protection) {
@@ -55,7 +56,7 @@ static int read_protection(uintptr_t address, int *protection) {
     return error;
 }
 
-/* Writes a slot; the lock is held.
+/* Writes a slot. The caller must hold the lock.
  *
  * Returns 0 with *old, or a negative errno with the slot as it was. */
 static int write_locked(uintptr_t *slot, uintptr_t value, uintptr_t *old) {
@@ -64,19 +65,20 @@ static int write_locked(uintptr_t *slot, uintptr_t value, uintptr_t *old) {
     if (error != 0) {
         return error;
     }
-    /* An aligned slot is in one page. 4 KiB would be wrong on many aarch64 kernels. */
+    /* An aligned slot is in one page. A page of 4 KiB would be wrong on many aarch64 kernels. */
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     void *page = (char *)slot - (uintptr_t)slot % page_bytes;
     bool closed = (protection & PROT_WRITE) == 0;
     if (closed && mprotect(page, page_bytes, protection | PROT_READ | PROT_WRITE) != 0) {
         return -errno;
     }
-    /* One store of the whole slot, a release for who calls through it. As an exchange, so that the
-     * old value is the one replaced even when the loader binds the slot at this moment. */
+    /* One store of the whole slot: a release for the threads that call through it. It is an
+     * exchange, so that *old is the value that was replaced even when the loader binds the slot at
+     * this moment. */
     *old = __atomic_exchange_n(slot, value, __ATOMIC_ACQ_REL);
     if (closed && mprotect(page, page_bytes, protection) != 0) {
-        /* Hardly possible: it joins what the first call parted. No more can be done about the page,
-         * but the slot keeps the promise. */
+        /* Hardly possible, since this mprotect() joins the mappings that the first one split.
+         * Nothing more can be done about the page, but the slot gets its old value, as promised. */
         error = -errno;
         __atomic_store_n(slot, *old, __ATOMIC_RELEASE);
     }
@@ -105,8 +107,8 @@ int hw__got_write_all(uintptr_t *const *slots, int count, const uintptr_t *value
     while (error != 0 && written > 0) {
         written--;
         uintptr_t ours;
-        /* The same page was opened just now: there is no reason why it should fail, and nothing to
-         * do if it does. */
+        /* The same page was made writable a moment ago, so there is no reason for a failure, and
+         * nothing to do after one. */
         (void)write_locked(slots[written], old[written], &ours);
     }
     hw__mutex_unlock(&protection_lock);
@@ -126,7 +128,7 @@ bool hw__got_is_stub(const void *address, uintptr_t value) {
            hw__image_find((const void *)value, &other) == 0 && image.headers == other.headers;
 }
 
-/* The executable comes first.
+/* Takes the first image of dl_iterate_phdr(), which is the executable.
  *
  * Returns 1, which ends the iteration. This function can't fail. */
 static int take_first(struct dl_phdr_info *info, size_t size, void *headers) {
@@ -141,17 +143,17 @@ bool hw__got_keep(const void *address) {
     Dl_info info;
     dl_iterate_phdr(take_first, &executable);
     if (hw__image_find(address, &image) != 0 || image.headers == executable) {
-        return true; /* there is nothing to unload */
+        return true; /* nothing of it can be unloaded */
     }
     return dladdr(address, &info) != 0 &&
            dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) != NULL;
 }
 
 void *hw__real_function(const char *name) {
-    /* Asked of the C library and not of RTLD_DEFAULT, which would give the PLT entry of an
+    /* The C library is asked, and not RTLD_DEFAULT. RTLD_DEFAULT would give the PLT entry of an
      * executable that is no PIE and takes the function's address: a way back into the slot that is
-     * patched. dlsym() gives the default version; dlvsym() would want its name, another one on each
-     * machine, and musl has none. */
+     * patched. dlsym() gives the default version. dlvsym() would need the version's name, which
+     * differs between machines, and musl has no dlvsym(). */
     static const char *const libraries[] = {
         "libpthread.so.0", /* glibc before 2.34; first, since its libc.so.6 only forwards */
         "libc.so.6",       /* glibc */
@@ -159,24 +161,25 @@ void *hw__real_function(const char *name) {
     };
     void *function = NULL;
     for (size_t i = 0; function == NULL && i < sizeof libraries / sizeof *libraries; i++) {
-        /* RTLD_NOLOAD: what is not in the process is not the C library that it uses. */
+        /* RTLD_NOLOAD: a library that is not loaded is not the process's C library. */
         void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
         if (library != NULL) {
             function = dlsym(library, name);
-            dlclose(library); /* it stays: the process needs it */
+            dlclose(library); /* the library stays loaded: the process needs it */
         }
     }
     return function;
 }
 
-/* The image of a function, as its headers, or NULL. */
+/* Returns the program headers of the image that has a function, or NULL. */
 static const ElfW(Phdr) * image_of(const void *function) {
     struct hw__image image;
     return function != NULL && hw__image_find(function, &image) == 0 ? image.headers : NULL;
 }
 
-/* The executable's own definition of a function, or NULL. One that takes a function's address and
- * is no PIE gives the function the address of its PLT entry: that is no definition. */
+/* Returns the executable's own definition of a function, or NULL. An executable that is no PIE and
+ * takes a function's address gives the function the address of its PLT entry, which is no
+ * definition. */
 static void *of_executable(const char *name) {
     const ElfW(Phdr) *executable = NULL;
     const ElfW(Sym) *symbol = NULL;
@@ -196,14 +199,15 @@ void *hw__next_function(const char *name) {
     if (program != NULL && dlinfo(program, RTLD_DI_LINKMAP, (void *)&map) != 0) {
         map = NULL;
     }
-    /* In the order in which the loader searches what the program was started with: that comes to an
-     * end at the C library. */
+    /* This is the order in which the loader searches the libraries that the program was started
+     * with. It ends at the C library. */
     for (map = map == NULL ? NULL : map->l_next; found == NULL && map != NULL; map = map->l_next) {
         void *library = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
         void *function = library == NULL ? NULL : dlsym(library, name);
         struct hw__image image;
         if (function != NULL && hw__image_find(function, &image) == 0 &&
-            image.bias == map->l_addr) { /* not one that it needs */
+            image.bias == map->l_addr) { /* the function is not that of a library that `library`
+                                          * needs */
             found = function;
         }
         if (library != NULL) {
@@ -213,8 +217,8 @@ void *hw__next_function(const char *name) {
     if (program != NULL) {
         dlclose(program);
     }
-    /* glibc before 2.34 has these functions in two libraries, of which one forwards to the other.
-     */
+    /* glibc before 2.34 has these functions in two libraries, and one of them forwards to the
+     * other. */
     bool is_libc = found == NULL || image_of(found) == image_of(real) ||
                    image_of(found) == image_of(dlsym(RTLD_DEFAULT, "gnu_get_libc_version"));
     return is_libc ? real : found;

@@ -12,7 +12,7 @@
 #define TYPE_JUMP_SLOT R_AARCH64_JUMP_SLOT
 #define TYPE_GLOB_DAT R_AARCH64_GLOB_DAT
 #else
-/* No relocation has these: the rest of the library is still of use there. */
+/* No relocation has these types. The rest of the library is still of use on such machines. */
 #define TYPE_JUMP_SLOT UINT32_MAX
 #define TYPE_GLOB_DAT UINT32_MAX
 #endif
@@ -25,15 +25,15 @@
 #define RELOCATION_SYMBOL(info) ((size_t)ELF32_R_SYM(info))
 #endif
 
-/* A table of relocations. Elf_Rel is how Elf_Rela begins, and the addend is of no interest here. */
+/* A table of relocations. Elf_Rela begins as Elf_Rel does; its addend is not needed here. */
 struct relocations {
     uintptr_t at;
     size_t bytes; /* 0 when there is no such table */
     size_t entry_bytes;
 };
 
-/* What of the dynamic section is needed. DT_RELAENT, DT_RELENT and DT_SYMENT are not: the loader
- * takes no other size than that of the type. */
+/* The entries of the dynamic section that are needed. DT_RELAENT, DT_RELENT and DT_SYMENT are not:
+ * the loader accepts no other size than that of the type. */
 struct dynamic {
     uintptr_t symbols;
     uintptr_t strings;
@@ -41,10 +41,10 @@ struct dynamic {
     struct relocations relocations[3]; /* DT_JMPREL, DT_RELA, DT_REL */
 };
 
-/* Whether the image has these bytes in one segment that allows all of `flags` (PF_*). RELRO counts
- * as writable: its segment is, and the loader has taken the right away later.
+/* Tells whether the image has these bytes in one segment that allows all of `flags` (PF_*). RELRO
+ * counts as writable: its segment is writable, and the loader has made it read-only later.
  *
- * Returns true or false. This function can't fail. */
+ * This function can't fail. */
 static bool has(const struct hw__image *image, uintptr_t at, size_t bytes, uint32_t flags) {
     for (size_t i = 0; i < image->header_count; i++) {
         const ElfW(Phdr) *header = &image->headers[i];
@@ -58,18 +58,19 @@ static bool has(const struct hw__image *image, uintptr_t at, size_t bytes, uint3
     return false;
 }
 
-/* The address that a d_ptr means. glibc has added the bias in place, except in the vDSO and on some
- * machines; musl never does. What already lies in the image is taken as it stands: an address in
- * the file would have to be larger than the bias for that, and nothing is loaded so low.
+/* Returns the address that a d_ptr means. glibc has added the bias in place, except in the vDSO and
+ * on some machines; musl never adds it. A pointer that already lies in the image is taken as it is:
+ * an address in the file would have to be larger than the bias for that, and nothing is loaded at
+ * such a low address.
  *
- * Returns an address, to be checked as any other. This function can't fail. */
+ * The caller must check the result as any other address. This function can't fail. */
 static uintptr_t relocated(const struct hw__image *image, uintptr_t pointer) {
     return has(image, pointer, 1, PF_R) ? pointer : image->bias + pointer;
 }
 
-/* Whether the image has a readable table there, or the table is empty.
+/* Tells whether the image has a readable table there, or the table is empty.
  *
- * Returns true or false. This function can't fail. */
+ * This function can't fail. */
 static bool has_table(const struct hw__image *image, uintptr_t at, size_t bytes, size_t alignment) {
     return bytes == 0 || (at % alignment == 0 && has(image, at, bytes, PF_R));
 }
@@ -84,7 +85,7 @@ static void read_entries(const struct hw__image *image, const ElfW(Dyn) * entrie
     struct relocations *rel = &dynamic->relocations[2];
     jump->entry_bytes = rela->entry_bytes = sizeof(ElfW(Rela));
     rel->entry_bytes = sizeof(ElfW(Rel));
-    /* Bounded by the segment too: DT_NULL should come first, but is only data. */
+    /* The segment's end is a bound, too: DT_NULL should come before it, but is only data. */
     for (size_t i = 0; i < count && entries[i].d_tag != DT_NULL; i++) {
         uintptr_t pointer = entries[i].d_un.d_ptr;
         size_t value = entries[i].d_un.d_val;
@@ -119,7 +120,7 @@ static void read_entries(const struct hw__image *image, const ElfW(Dyn) * entrie
         case DT_RELSZ:
             rel->bytes = value;
             break;
-        default: /* among them DT_RELR: relative ones, which have no symbol */
+        default: /* among them DT_RELR: relative relocations, which have no symbol */
             break;
         }
     }
@@ -152,12 +153,12 @@ static int read_dynamic(const struct hw__image *image, struct dynamic *dynamic) 
     return has_table(image, dynamic->strings, dynamic->strings_bytes, 1) ? 0 : -ENOEXEC;
 }
 
-/* Whether the symbol of that index has that name.
+/* Tells whether the symbol of that index has that name.
  *
- * Returns 1 when it has, 0 when not, or -ENOEXEC when it lies outside. */
+ * Returns 1 when it has, 0 when not, or -ENOEXEC when the symbol lies outside of the image. */
 static int symbol_is(const struct hw__image *image, const struct dynamic *dynamic, size_t index,
                      const char *name) {
-    /* The length of the symbol table is written nowhere; the segment is the bound. */
+    /* The length of the symbol table is stored nowhere; the segment is the bound. */
     uintptr_t at = dynamic->symbols + index * sizeof(ElfW(Sym));
     if (!has_table(image, at, sizeof(ElfW(Sym)), _Alignof(ElfW(Sym)))) {
         return -ENOEXEC;
@@ -171,10 +172,11 @@ static int symbol_is(const struct hw__image *image, const struct dynamic *dynami
            memcmp((const char *)dynamic->strings + start, name, bytes) == 0;
 }
 
-/* Adds a slot, if it is not there already: some linkers count DT_JMPREL's table in DT_RELA's. Twice
- * would be fatal, as the second write would take our value for the old one.
+/* Adds a slot, if it is not in the list already: some linkers include the table of DT_JMPREL in
+ * that of DT_RELA. A slot that is in the list twice would be fatal, as the second write would take
+ * the replacement for the old value.
  *
- * Returns 0, -ENOSPC, or -ENOEXEC when it can't be a slot. */
+ * Returns 0, -ENOSPC, or -ENOEXEC when the address can't be that of a slot. */
 static int add_slot(const struct hw__image *image, uintptr_t at, uintptr_t **slots, int max,
                     int *count) {
     if (at % sizeof(uintptr_t) != 0 || !has(image, at, sizeof(uintptr_t), PF_R | PF_W)) {
@@ -214,7 +216,7 @@ static int add_table(const struct hw__image *image, const struct dynamic *dynami
     return 0;
 }
 
-/* What hw__image_find() looks for, and where the answer goes. */
+/* The address that hw__image_find() looks for, and the image that it fills. */
 struct search {
     uintptr_t address;
     struct hw__image *image;
@@ -235,8 +237,8 @@ static int search_one(struct dl_phdr_info *info, size_t size, void *data) {
 }
 
 int hw__image_find(const void *address, struct hw__image *image) {
-    /* Not dladdr(): for an executable its base is where the file is mapped, not the bias, and in
-     * glibc it takes any address between two segments for the image's. */
+    /* dladdr() does not do here: for an executable its base is the address where the file is
+     * mapped, not the bias, and in glibc any address between two segments counts as the image's. */
     struct search search = {(uintptr_t)address, image};
     return dl_iterate_phdr(search_one, &search) == 1 ? 0 : -ENOENT;
 }

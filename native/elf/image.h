@@ -7,10 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where an image is. All of it belongs to the loader and lives as long as the image is loaded, for
- * which the caller sees. */
+/* The place of an image in memory. All of it belongs to the loader, and is valid as long as the
+ * image is loaded; the caller must guarantee that. */
 struct hw__image {
-    uintptr_t bias; /* what to add to an address in the file; 0 for an executable that is no PIE */
+    uintptr_t bias; /* to be added to an address in the file; 0 for an executable that is no PIE */
     const ElfW(Phdr) * headers;
     size_t header_count;
 };
@@ -22,13 +22,13 @@ struct hw__image {
  * Returns 0, or -ENOENT when no image has the address. */
 int hw__image_find(const void *address, struct hw__image *image);
 
-/* Finds the slots through which an image calls or refers to the function of that name, whatever
- * the symbol's version: its relocations R_*_JUMP_SLOT and R_*_GLOB_DAT. Not among them are pointers
- * in initialised data (R_X86_64_64), which are the program's own variables. Each slot is there
- * once. On machines other than x86-64 and aarch64 nothing is ever found.
+/* Finds the slots through which an image calls or refers to the function of that name, in any
+ * version of the symbol: its relocations R_*_JUMP_SLOT and R_*_GLOB_DAT. Pointers in initialised
+ * data (R_X86_64_64) are not found: they are the program's own variables. Each slot is returned
+ * once. On machines other than x86-64 and aarch64 no slot is ever found.
  *
- * Only reads what does not change after loading: any number of threads may call it, and it is
- * async-signal-safe.
+ * Reads only memory that does not change after loading: any number of threads may call it, and it
+ * is async-signal-safe.
  *
  * Returns 0 with the slots and their *count, at least 1, or a negative errno with *count 0: -ENXIO
  * when there is none, -ENOSPC when there are more than `max`, -ENOEXEC when a table points out of

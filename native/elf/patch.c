@@ -3,10 +3,10 @@
 
 #include "elf/got.h"
 
-/* The slots that pause, all to the replacements or all back. */
+/* Writes the slots that pause: all to the originals (`back`), or all to the replacements. */
 static void lead(struct hw__patch *patch, bool back) {
     if (back) {
-        atomic_store(&patch->paused, true); /* also in a child that another thread forks now */
+        atomic_store(&patch->paused, true); /* first: a child forked now must see it */
     }
     for (int i = 0; i < patch->count; i++) {
         if (patch->pauses[i]) {
@@ -17,7 +17,8 @@ static void lead(struct hw__patch *patch, bool back) {
     atomic_store(&patch->paused, back);
 }
 
-/* To store there is what the loader may do itself at any time, and no call binds it any more. */
+/* Tells whether a slot can be stored to at any time: its page is writable, as the loader itself may
+ * store there at any time, and the function is bound, so that no call will bind it. */
 static bool is_steady(const void *address, const uintptr_t *slot, uintptr_t original) {
     return hw__got_is_open(slot) && !hw__got_is_stub(address, original);
 }
@@ -60,7 +61,7 @@ int hw__patch_repair(struct hw__patch *patch) {
         uintptr_t now = hw__got_read(patch->slots[i]);
         if (now != patch->replacements[i] &&
             hw__got_write(patch->slots[i], patch->replacements[i], &now) == 0) {
-            patch->originals[i] = now; /* bound by now: better than the loader's stub */
+            patch->originals[i] = now; /* bound by now, which is better than the loader's stub */
             repaired++;
         }
     }
@@ -70,7 +71,7 @@ int hw__patch_repair(struct hw__patch *patch) {
 static bool is_ours(const struct hw__patch *patch) {
     for (int i = 0; i < patch->count; i++) {
         if (patch->pauses[i] && hw__got_read(patch->slots[i]) != patch->replacements[i]) {
-            return false; /* another tool's by now, that leads to ours */
+            return false; /* overwritten by another tool, whose function leads to the replacement */
         }
     }
     return true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* A set of functions whose calls from one image are led elsewhere, all or none, and back. Some of
- * them can be led back for a while at the cost of a store each, also from within a replacement. */
+/* A patch: the calls of a set of functions from one image reach replacements, all of them or none,
+ * and can be led back. Some of the functions can be led back for a while at the cost of one store
+ * per slot, also from within a replacement. */
 #ifndef HEADWAY_ELF_PATCH_H
 #define HEADWAY_ELF_PATCH_H
 
@@ -13,15 +14,16 @@
 struct hw__patch_entry {
     const char *symbol;
     uintptr_t replacement;
-    bool required; /* an image without a call of it cannot be patched */
-    bool pauses;   /* hw__patch_pause() is about it */
+    bool required; /* an image that does not call the function cannot be patched */
+    bool pauses;   /* hw__patch_pause() leads the calls of this function back */
 };
 
-/* Zeroed: not installed. Only one thread at a time may use one. */
+/* A patch. Zeroed: not installed. Only one thread at a time may use a patch; any thread may call
+ * hw__patch_is_paused(). */
 struct hw__patch {
-    int count;          /* of slots; 0: not installed */
-    bool can_pause;     /* written when it is installed */
-    atomic_bool paused; /* read by anybody */
+    int count;          /* number of slots; 0: not installed */
+    bool can_pause;     /* written by hw__patch_install() */
+    atomic_bool paused; /* read by any thread */
     bool pauses[HW__PATCH_MAX_SLOTS];
     uintptr_t *slots[HW__PATCH_MAX_SLOTS];
     uintptr_t replacements[HW__PATCH_MAX_SLOTS];
@@ -36,30 +38,31 @@ struct hw__patch {
 int hw__patch_install(struct hw__patch *patch, const void *address,
                       const struct hw__patch_entry *entries, int count);
 
-/* Writes again what something has overwritten: the loader does when it binds a function lazily, in
- * a call that had begun before.
+/* Writes again the slots that something has overwritten. The loader overwrites a slot when it binds
+ * a function lazily, in a call that had begun before. Ends a pause first.
  *
- * Returns how many. */
+ * Returns how many slots were written. */
 int hw__patch_repair(struct hw__patch *patch);
 
-/* Leads the calls of what `pauses` back until hw__patch_resume(); the rest stays. Async-signal-safe
- * and without any system call: it stores to slots that the loader itself keeps writable, to bind
- * them lazily. Nothing happens where a slot is not such a one (RELRO), or has been overwritten.
+/* Leads the calls of the functions with `pauses` back, until hw__patch_resume(); the others stay.
+ * Async-signal-safe, and without a system call: it stores to slots that the loader itself keeps
+ * writable, to bind functions lazily. Does nothing where a slot is not writable (RELRO), or has
+ * been overwritten.
  *
- * Returns whether they are led back. */
+ * Returns whether the calls are led back. */
 bool hw__patch_pause(struct hw__patch *patch);
 
-/* Leads them to the replacements again. Async-signal-safe. */
+/* Leads the calls to the replacements again. Async-signal-safe. */
 void hw__patch_resume(struct hw__patch *patch);
 
-/* What `pauses` is led back now. Any thread. */
+/* Tells whether the functions with `pauses` are led back now. Any thread may call it. */
 static inline bool hw__patch_is_paused(const struct hw__patch *patch) {
     return atomic_load_explicit(&patch->paused, memory_order_relaxed);
 }
 
-/* Leads the calls back. Calls that have begun end in the replacements.
+/* Leads all calls back. Calls that have begun end in the replacements.
  *
- * Returns 0, or a negative errno with the patch still there. */
+ * Returns 0, or a negative errno with the patch still in place. */
 int hw__patch_remove(struct hw__patch *patch);
 
 #endif

@@ -18,7 +18,7 @@
 #include "gil/probe.h"
 #include "headway/clock.h"
 
-/* Of the engine itself, for every policy. */
+/* The options of the engine itself, which every policy has. */
 static const struct hw_policy_option engine_options[] = {
     {"spin_us", 0, 1000, 20, "how long a waiter may spin for a GIL that another core has"},
     {"watchdog_ms", 0, 3600000, 3000, "after how long a wait a policy is removed; 0: never"},
@@ -57,7 +57,8 @@ static void preset(const struct hw_policy_option *options, int64_t *values) {
     }
 }
 
-/* Sets the option of that name in one list. Returns 0, -ENOENT or -EINVAL. */
+/* Sets the option `name` of one list to the number in `text`. Returns 0, -ENOENT if the list has no
+ * such option, or -EINVAL with the reason in `problem`. */
 static int set_in(const struct hw_policy_option *options, int64_t *values, const char *name,
                   size_t length, const char *text, char *problem, int room) {
     for (int i = 0; i < HW_POLICY_MAX_OPTIONS && options[i].name != NULL; i++) {
@@ -112,12 +113,14 @@ static int read_options(const struct hw_policy *policy, const char *text, struct
 const struct hw_policy_option *hw_policy_engine_options(void) { return engine_options; }
 
 /* ---------------------------------------------------------------- start and stop */
-/* A policy is on, or was when its hooks last ran, but nobody is there any more for whom it was. */
+/* Tells whether the lease of the policy is over: the process that started it from outside is gone.
+ * A policy may still be on, if no hook has run since. */
 static bool is_abandoned(void) {
     return hw__lease_over(&hw__leases[HW__LEASE_SCHEDULE], hw_now_ns());
 }
 
-/* What a policy needs of the process before its hooks can be set. */
+/* Prepares the process for the hooks of a policy: records of threads, handlers of fork(), clock.
+ * Returns 0, or a negative errno with the reason in `problem` for -EMFILE. */
 static int make_ready(const void *runtime, char *problem, int room) {
     int error = runtime == NULL ? -ENOENT : init_once();
     if (error == -EMFILE) {
@@ -130,9 +133,9 @@ static int make_ready(const void *runtime, char *problem, int room) {
     return error;
 }
 
-/* Sets the hooks, and finds the main interpreter's GIL. */
+/* Installs the hooks, and finds the main interpreter's GIL. Returns 0 or a negative errno. */
 static int hook(const void *runtime) {
-    hw__hooks_remove(HW__FOR_SCHEDULE); /* what the watchdog left */
+    hw__hooks_remove(HW__FOR_SCHEDULE); /* hooks stay when the watchdog removes a policy */
     int error = hw__hooks_install(runtime, HW__FOR_SCHEDULE);
     if (error == 0 && atomic_load(&hw__gils[0].memory) == NULL) {
         error = hw__gil_find_main();
@@ -143,7 +146,8 @@ static int hook(const void *runtime) {
     return error;
 }
 
-/* The options of the engine, as far as the process is allowed to have them. */
+/* Returns the engine's settings, without the help that a seccomp filter forbids. Prepares the help.
+ */
 static struct hw__settings settle(const int64_t *engine) {
     bool helps = hw__allowed(HW__CALL_SCHED_ATTR);
     static atomic_bool said;
@@ -183,7 +187,7 @@ int hw_schedule_start(const struct hw_policy *policy, const char *options, char 
     hw__sched_set_policy(policy, values.policy, &settings);
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
     pthread_mutex_lock(&memory->mutex);
-    hw__sched_adopt(gil); /* the others when they are next acquired */
+    hw__sched_adopt(gil); /* the policy begins at other GILs when they are next acquired */
     hw__sched_found_holding(hw__sched_of(gil));
     pthread_mutex_unlock(&memory->mutex);
     hw__registry_unlock();
@@ -198,7 +202,7 @@ int hw_schedule_stop(void) {
     hw__registry_lock();
     bool was_on = hw__sched_policy() != NULL;
     hw__lease_end(&hw__leases[HW__LEASE_SCHEDULE]);
-    hw__wake_unlocks(false); /* who is called from now on is woken at once */
+    hw__wake_unlocks(false); /* from now on wake-ups are not deferred to an unlock */
     hw__sched_set_policy(NULL, NULL, NULL);
     struct hw__gil *gil = &hw__gils[0];
     struct hw__gil_memory *memory = atomic_load(&gil->memory);

@@ -9,7 +9,7 @@
 #include "engine/yield.h"
 #include "gil/recorder.h"
 
-/* The longest wait for a hand-over. */
+/* The longest wait for a hand-off. */
 #define HAND_OVER_NS 5000000
 
 struct hw__moment hw__doze_moment(struct hw__sched *sched) {

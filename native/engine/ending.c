@@ -10,16 +10,17 @@
 
 #define MS 1000000
 
-/* From within a hook: at this GIL the policy is over, at the others it is at the next thing that
- * happens there. The hooks stay and do nothing.
+/* Ends the policy from within a hook: at this GIL now, at each other GIL when a hook next runs
+ * there. The hooks stay installed and do nothing.
  *
- * Returns whether it is over: false where somebody starts or stops something this very moment. */
+ * Returns whether the policy has ended: false if another thread is starting or stopping a policy or
+ * a trace at this moment. */
 static bool end_policy(struct hw__gil *gil, pthread_mutex_t *mutex, int64_t why, const char *text) {
     if (!hw__sched_remove(hw__sched_of(gil), why)) {
         return false;
     }
     hw__sched_end(gil);
-    /* The rest takes its time, and CPython goes on. */
+    /* The following steps take long, and CPython must not wait for the mutex meanwhile. */
     pthread_mutex_unlock(mutex);
     hw__wake_unlocked(mutex);
     hw__help_end();

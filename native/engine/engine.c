@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT
-/* DESIGN. CPython decides who gets a GIL by the lock in it alone: a thread takes the GIL when it
- * finds it free. The engine owns two things: the sleep of a thread that finds it taken (timedwait),
- * and the wake-up that a release makes (signal). So each waiter sleeps on a futex word of its own;
- * a release picks one by the policy and calls it; and a waiter that is to have the holder asked
- * returns ETIMEDOUT without having slept, whereupon CPython asks.
+/* DESIGN. In CPython a thread acquires the GIL when it finds it free; nothing else decides which
+ * thread is next. The engine controls two things: the sleep of a thread that finds the GIL held
+ * (pthread_cond_timedwait()), and the wake-up that a release makes (pthread_cond_signal()).
+ * - Each waiter sleeps on a futex word of its own.
+ * - A release chooses one waiter by the policy and wakes it.
+ * - A waiter that must make a request returns ETIMEDOUT without having slept; CPython then makes
+ *   the request.
  *
- * What is decided, and why, is in schedule/decide.c; what is known, in schedule/ledger.c. This file
- * does what they say, with mutexes, futexes and yields.
+ * The decisions and their reasons are in schedule/decide.c, the state in schedule/ledger.c. This
+ * file carries the decisions out, with mutexes, futexes and yields.
  *
- * Everything is guarded by the GIL's own mutex, with which CPython calls timedwait() and signal().
- * No thread sleeps, spins or makes a system call with it held; a wake-up is done after it is
- * unlocked (hw__wake_unlocked), for on a core that both threads share the woken one would run into
- * it.
+ * The GIL's own mutex, with which CPython calls both functions, protects everything. No thread
+ * sleeps, spins or makes a system call while it holds the mutex. A wake-up is done after the unlock
+ * (hw__wake_unlocked()): on a core that both threads share, the woken thread would otherwise block
+ * on the mutex.
  *
- * Safety nets, for a wake-up that is lost (a thread that was called and ends, a policy that errs):
- * every sleep has an end, that of the first in the queue a near one, and a thread that wakes looks
- * for itself. */
+ * A wake-up can be lost: a woken thread ends, or a policy errs. Therefore every sleep has an end,
+ * that of the first waiter in the queue a near one, and a thread that wakes looks at the GIL. */
 #include <errno.h>
 #include <sched.h>
 
@@ -31,7 +32,7 @@
 #include "schedule/habits.h"
 
 /* ---------------------------------------------------------------- the hooks: waiting */
-/* What the decision said, for a hook that is to return: CPython asks the holder for ETIMEDOUT. */
+/* Converts a decision into the return value of the hook. On ETIMEDOUT, CPython makes a request. */
 static int returns(struct hw__runner *runner, const struct hw__turn *turn) {
     if (turn->what == HW__DO_ASK) {
         runner->spin_ns = hw__doze_may_spin(runner, turn->spin_ns);
@@ -40,11 +41,11 @@ static int returns(struct hw__runner *runner, const struct hw__turn *turn) {
     return 0;
 }
 
-/* The thread has slept, or spun, in the queue: what does the hook return? */
+/* Returns the hook's result for a thread that has slept or spun in the queue. */
 static int wakes(struct hw__gil *gil, pthread_mutex_t *mutex, struct hw__runner *runner, bool spun,
                  unsigned long switches) {
     struct hw__sched *sched = hw__sched_of(gil);
-    if (runner->waiter.place == 0) { /* called, or the policy is over */
+    if (runner->waiter.place == 0) { /* it was called, or the policy is over */
         hw__decide_called(&sched->ledger, &runner->waiter);
         hw__ledger_check(&sched->ledger);
         return 0;
@@ -65,7 +66,8 @@ static int wakes(struct hw__gil *gil, pthread_mutex_t *mutex, struct hw__runner 
     return returns(runner, &turn);
 }
 
-/* Apart: a hook that only records passes by here, and is to be in few lines of the cache. */
+/* Kept apart from the hook (HW__APART): a hook that only records runs past this code, and should
+ * fill few cache lines. */
 HW__APART int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
                                   const struct timespec *deadline) {
     struct hw__sched *sched = hw__sched_of(gil);
@@ -78,14 +80,15 @@ HW__APART int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pth
     struct hw__turn turn;
     int64_t spin_ns;
     if (waiter->stage == HW__STAGE_ASKING) {
-        /* This very moment, and the holder is about to want the mutex: no thinking now. */
+        /* The request was made just now, and the holder is about to want the mutex. So the waiter
+         * reads no clock and decides nothing. */
         turn = hw__decide_wait_on(&sched->ledger, waiter);
         spin_ns = runner->spin_ns;
     } else {
         hw__sched_read_interval(sched);
         struct hw__moment moment = hw__doze_moment(sched);
         if (hw__ending_abandoned(gil, mutex, moment.now_ns)) {
-            return 0; /* CPython waits anew, as without us */
+            return 0; /* CPython waits again, without a policy */
         }
         turn = hw__decide_wait(&sched->ledger, waiter, &moment);
         if (turn.begins) {
@@ -103,7 +106,8 @@ HW__APART int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pth
     return wakes(gil, mutex, runner, spin_ns > 0, switches);
 }
 
-/* The calling thread waits in the queue, before CPython has it wait for the GIL. */
+/* Lets the calling thread, which is in the queue, wait there before CPython makes it wait for the
+ * GIL. */
 static void wait_in_queue(struct hw__gil *gil, struct hw__sched *sched, struct hw__runner *runner) {
     if (hw__gil_enter(gil)) {
         hw__on_wait(gil);
@@ -128,7 +132,9 @@ void hw__sched_locked(struct hw__gil *gil) {
     if (hw__decide_leaves_it(&sched->ledger, &runner->waiter, &moment)) {
         wait_in_queue(gil, sched, runner);
         if (runner->waiter.left_ns != 0) {
-            runner->waiter.left_ns = hw_now_ns(); /* it wanted it all the time */
+            /* The thread wanted the GIL all the time: this wait extends the one for the hand-off.
+             */
+            runner->waiter.left_ns = hw_now_ns();
         }
     }
 }
@@ -145,16 +151,16 @@ int hw__sched_wait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *m
         }
         return 0;
     }
-    /* Not the record's: without the GIL's mutex, that may just have been emptied. */
+    /* Not gil->memory: without the GIL's mutex, the record may have been emptied. */
     struct hw__gil_memory *memory = hw__gil_of_switch_cond(cond);
     pthread_mutex_unlock(mutex);
     hw__wake_lock(&memory->mutex);
-    if (runner->waiter.place != 0 && hw__sched_is_on(gil, sched)) { /* else its turn has come */
+    if (runner->waiter.place != 0 && hw__sched_is_on(gil, sched)) { /* else it was called */
         wait_in_queue(gil, sched, runner);
     }
     runner->waiter.left_ns = hw_now_ns();
     pthread_mutex_unlock(&memory->mutex);
-    hw__wake_unlocked(&memory->mutex); /* where the policy ended, all are called */
+    hw__wake_unlocked(&memory->mutex); /* hw__sched_is_on() wakes all if the policy has ended */
     pthread_mutex_lock(mutex);
     return 0;
 }
@@ -177,7 +183,7 @@ void hw__sched_is_asked(struct hw__gil *gil) {
 }
 
 /* --------------------------------------------------------- the hooks: release and acquire */
-/* Wakes the thread whose turn it is. */
+/* Wakes the waiter that was called. */
 static void wake(struct hw__sched *sched, struct hw__runner *releaser,
                  const struct hw__call *call) {
     struct hw__runner *next = hw__runner_of(call->next);
@@ -234,14 +240,15 @@ void hw__sched_release(struct hw__gil *gil) {
     hw__ledger_check(ledger);
 }
 
-/* The policy is idle, and may be left alone. Not asked where a thread is urgent: an idle policy
- * looks at nobody but CPU-bound threads. */
+/* Tells whether the policy is idle and the GIL may rest. It may not if a thread is urgent: an idle
+ * policy considers CPU-bound threads only. */
 static bool is_idle(const struct hw__gil *gil, struct hw__sched *sched, int64_t now_ns) {
     return gil->main && !atomic_load_explicit(&hw__sched_any_urgent, memory_order_relaxed) &&
            hw__ledger_is_idle(&sched->ledger, now_ns);
 }
 
-/* Nobody else wants the GIL: then there is nothing to be told, and no time to ask. */
+/* Records an acquire of a GIL that no other thread wants. The policy is not told and the clock is
+ * not read. */
 static void acquire_alone(struct hw__gil *gil, struct hw__sched *sched, struct hw__runner *runner) {
     hw__ledger_take_alone(&sched->ledger, &runner->waiter, sched_getcpu());
     if (gil->main && hw__decide_rest(&sched->ledger)) {

@@ -10,33 +10,36 @@
 
 #include "engine/sched.h"
 
-/* A thread is of the other kind when so many of its waits in a row, or that many more, say so. */
+/* A thread is of a kind when SURE more of its waits were of that kind than of the other. The
+ * balance goes no further. In between, the thread keeps the help that it has. */
 #define SURE 8
 
-/* What `helped` of a runner says. LEFT: its owner has chosen another policy for it than
- * SCHED_OTHER, which stays. */
+/* The values of `helped` of a runner. SHORT: a short time slice. BATCH: SCHED_BATCH. LEFT: the
+ * program has chosen a class other than SCHED_OTHER for the thread, which then gets no help. */
 enum { NOT, SHORT, BATCH, LEFT };
 
-/* struct sched_attr of <linux/sched/types.h>, which glibc clashes with; its first version. */
+/* The first version of struct sched_attr. <linux/sched/types.h>, which has it, clashes with glibc.
+ */
 struct attributes {
     uint32_t size;
     uint32_t policy;
     uint64_t flags;
     int32_t nice;
     uint32_t priority;
-    uint64_t runtime; /* the slice in nanoseconds; written as 0: as the system sets it */
+    uint64_t runtime; /* the time slice in nanoseconds; writing 0 restores the system's own */
     uint64_t deadline, period;
 };
 
 #define RESET_ON_FORK 1u /* SCHED_FLAG_RESET_ON_FORK */
 
-/* Linux makes a shorter slice as long as this. */
+/* The shortest time slice of Linux, which lengthens a shorter one to this. */
 #define LEAST_SLICE_NS 100000u
 
 /* Written while no policy is on. */
 static _Atomic int64_t slice;
 static atomic_bool batch;
-static atomic_bool batch_before; /* there were SCHED_BATCH threads before the policy */
+/* A thread was SCHED_BATCH before the policy, or that could not be found out. */
+static atomic_bool batch_before;
 
 static bool get(pid_t tid, struct attributes *attributes) {
     return syscall(SYS_sched_getattr, tid, attributes, sizeof *attributes, 0) == 0;
@@ -46,18 +49,20 @@ static bool set(pid_t tid, const struct attributes *attributes) {
     return syscall(SYS_sched_setattr, tid, attributes, 0) == 0;
 }
 
-/* All that is not ours to say is written as it was read: the nice value first of all. */
+/* Applies help of one kind to the calling thread. `attributes` must be as just read: everything
+ * else, above all the nice value, is written back unchanged. */
 static void help(struct attributes *attributes, int kind) {
     attributes->policy = kind == BATCH ? SCHED_BATCH : SCHED_OTHER;
     attributes->runtime = kind == SHORT ? (uint64_t)atomic_load(&slice) : 0;
     if (attributes->nice >= 0) {
-        attributes->flags |= RESET_ON_FORK; /* would reset a nice value below 0, too */
+        /* With a nice value below 0 the flag is not set: it would reset that in children, too. */
+        attributes->flags |= RESET_ON_FORK;
     }
     (void)set(0, attributes);
 }
 
-/* Before Linux 6.12 a slice is taken and forgotten. A shorter one than the system has is its least.
- */
+/* Tells whether the calling thread has the short slice that was set. Before Linux 6.12 the system
+ * accepts a slice and ignores it. */
 static bool slice_is_short(void) {
     struct attributes attributes = {.size = 0};
     uint64_t asked = (uint64_t)atomic_load(&slice);
@@ -79,13 +84,13 @@ static void undo(const struct hw__runner *runner, int kind) {
         attributes.flags &= ~(uint64_t)RESET_ON_FORK;
     }
     if (!set(runner->tid, &attributes)) {
-        /* Without CAP_SYS_NICE that flag can be set, but not taken back. */
+        /* Without CAP_SYS_NICE the flag RESET_ON_FORK can be set but not cleared. */
         attributes.flags = flags;
         (void)set(runner->tid, &attributes);
     }
 }
 
-/* Says yes where that is not to be known. */
+/* Tells whether a thread of the process is SCHED_BATCH; true if that cannot be found out. */
 static bool any_is_batch(void) {
     DIR *threads = opendir("/proc/self/task");
     bool found = threads == NULL;
@@ -108,7 +113,7 @@ void hw__help_prepare(int64_t slice_ns, bool with_batch) {
     errno = saved;
 }
 
-/* RESET_ON_FORK is for the slice and for nice values; SCHED_BATCH goes on to new threads. */
+/* New threads inherit SCHED_BATCH: RESET_ON_FORK resets only the slice and nice values. */
 void hw__help_begin(struct hw__runner *runner) {
     struct attributes attributes = {.size = 0};
     if (atomic_load_explicit(&batch, memory_order_relaxed) && !batch_before &&
@@ -159,12 +164,14 @@ void hw__help_apply(struct hw__runner *runner) {
         if (kind == NOT) {
             atomic_store(&runner->was_reset, (attributes.flags & RESET_ON_FORK) != 0);
         }
-        /* Written first: who ends the policy meanwhile either finds it, or is found to have. */
+        /* Written before the help is applied. A thread that ends the policy meanwhile either sees
+         * `helped` and undoes the help, or the check below sees that the policy has ended. */
         atomic_store(&runner->helped, wanted);
         help(&attributes, wanted);
         atomic_store(&runner->has_slice, wanted == SHORT && slice_is_short());
         if (hw__sched_policy() == NULL) {
-            atomic_store(&runner->helped, wanted); /* whoever ended it may have been too early */
+            /* The thread that ended the policy may have cleared `helped` before help() ran. */
+            atomic_store(&runner->helped, wanted);
             end(runner);
         }
     }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* What the operating system's scheduler can do for threads under a policy, by option only: a
- * shorter slice for those that hold the GIL for a moment at a time, so that a wake puts them on a
- * core before a thread that computes (Linux 6.12 and later), and SCHED_BATCH for those that
- * compute, so that a wake of theirs takes no core from others. A thread's nice value stays. */
+/* Help from the operating system's scheduler for threads under a policy. Each kind is an option,
+ * off by default:
+ * - os_slice_us: a shorter time slice for threads that hold the GIL briefly, so that they get a
+ *   core on wake-up before a CPU-bound thread (Linux 6.12 and later);
+ * - os_batch: SCHED_BATCH for CPU-bound threads, so that their wake-ups take no core from others.
+ * A thread's nice value stays. */
 #ifndef HEADWAY_ENGINE_HELP_H
 #define HEADWAY_ENGINE_HELP_H
 
@@ -11,26 +13,29 @@
 
 #include "engine/runner.h"
 
-/* Has threads helped from now on; 0 and false: not. While no policy is on. */
+/* Sets the help that threads get from now on: a time slice of `slice_ns` (0: none), and SCHED_BATCH
+ * if `batch`. Call it while no policy is on. */
 void hw__help_prepare(int64_t slice_ns, bool batch);
 
-/* The calling thread's record is new: what helps it already, it has inherited. */
+/* Fills in the help that the calling thread, whose record is new, has inherited. */
 void hw__help_begin(struct hw__runner *runner);
 
-/* The runner waits and is of this kind: what it did before decides, not this one time. With the
- * GIL's mutex held. */
+/* Records that the runner waits, and whether it is CPU-bound. The kind changes only after several
+ * such records. The caller must hold the GIL's mutex. */
 void hw__help_note(struct hw__runner *runner, bool computes);
 
-/* The calling thread's runner: does for it what was found. Without any mutex. */
+/* Applies the help that fits the kind of the calling thread, whose record is `runner`. The caller
+ * must hold no mutex. */
 void hw__help_apply(struct hw__runner *runner);
 
-/* Its slice is short: when it wakes it takes the core from others. Any thread. */
+/* Tells whether the runner's time slice is short, so that its wake-up takes the core from others.
+ * Any thread may call it. */
 bool hw__help_is_short(struct hw__runner *runner);
 
-/* No policy is on any more: leaves no trace at any thread. */
+/* Takes back the help of all threads. Call it when no policy is on any more. */
 void hw__help_end(void);
 
-/* In a forked child. */
+/* Takes back the help of the calling thread. Call it in a forked child. */
 void hw__help_after_fork(void);
 
 #endif

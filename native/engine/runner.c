@@ -13,30 +13,33 @@
 #include "engine/sched.h"
 #include "engine/wake.h"
 
-/* glibc keeps the values of the first keys in the thread itself; setting a later one allocates. */
+/* glibc keeps the values of this many keys in the thread itself; setting a later key allocates. */
 #define KEYS_WITHOUT_ALLOCATION 32
 
-/* Records that are looked at first. */
+/* The number of records that a search for a free one looks at first. */
 #define LOWEST 64
 
-/* Records that are mapped at first. */
+/* The number of records that are mapped at first. */
 #define FIRST_RUNNERS 1024
 
-/* More records are mapped when so many threads are alive. */
+/* The records. More of them are mapped when as many threads are alive as there are records. */
 static struct hw__parts runners = {.item_bytes = sizeof(struct hw__runner), .first = FIRST_RUNNERS};
-static _Atomic uint32_t mapped; /* records. Release, and acquire */
+/* The number of mapped records. Stored with release order and read with acquire order, so that a
+ * reader finds the records mapped. */
+static _Atomic uint32_t mapped;
 
 static pthread_key_t key;
 static _Atomic int count;
-static _Atomic uint32_t turn; /* where to look first for a free record; any value will do */
+static _Atomic uint32_t turn; /* where a search begins after LOWEST records; any value is right */
 
 static __thread struct hw__runner *self __attribute__((tls_model("initial-exec")));
 
-/* The thread has let its GIL go for good; it waits for none, but may be taken for waiting. */
+/* Runs at the end of a thread, which has released its GIL for the last time. The thread waits for
+ * no GIL, but may still stand in a queue (hw__decide_wait_at_once()). */
 static void on_exit_of_thread(void *value) {
     struct hw__runner *runner = value;
     hw__sched_leave(runner);
-    hw__wake_spin_ends(runner); /* one that it was to begin, and has left instead */
+    hw__wake_spin_ends(runner); /* it may count as a spinner without having begun to spin */
     self = NULL;
     atomic_fetch_sub(&count, 1);
     atomic_store_explicit(&runner->used, false, memory_order_release);
@@ -44,7 +47,8 @@ static void on_exit_of_thread(void *value) {
 
 static struct hw__runner *runner_at(uint32_t i) { return hw__parts_at(&runners, i); }
 
-/* Maps the records from `begin` on, where there is none of them. Returns whether they are there. */
+/* Maps the part of the table that begins with the record `begin`, if it is not mapped. Returns
+ * whether it is mapped now. */
 static bool map_more(uint32_t begin) {
     if (begin >= HW__MAX_RUNNERS || !hw__parts_have(&runners, begin)) {
         return false;
@@ -89,8 +93,8 @@ struct hw__runner *hw__runner_self(void) {
     room = atomic_load_explicit(&mapped, memory_order_acquire);
     uint32_t first = atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed);
     for (uint32_t i = 0; i < LOWEST + room; i++) {
-        /* The lowest that is free, so that few pages are touched; from `turn` on where many end and
-         * begin. */
+        /* Takes the lowest free record, so that few pages are touched. After LOWEST records in use
+         * it goes on from `turn`, since many threads may begin and end at the same time. */
         struct hw__runner *runner = runner_at(i < LOWEST ? i : (first + i) % room);
         bool used = false;
         if (!atomic_load_explicit(&runner->used, memory_order_relaxed) &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* The threads that take GILs under a policy: a record each, which lives as long as the process, so
- * that a wake that comes late touches nothing of anybody else's. */
+/* One record for each thread that acquires GILs under a policy. The memory of a record lives as
+ * long as the process, so that a late wake-up writes to nothing else's memory. */
 #ifndef HEADWAY_ENGINE_RUNNER_H
 #define HEADWAY_ENGINE_RUNNER_H
 
@@ -12,65 +12,77 @@
 
 #include "schedule/waiter.h"
 
-/* Alive at a time; fewer where memory is limited (RLIMIT_AS). Further ones wait as CPython has
- * them.
- */
+/* The largest number of threads with a record at one time; fewer if memory is limited (RLIMIT_AS).
+ * Further threads wait as under CPython. */
 #define HW__MAX_RUNNERS 65536
 
 struct hw__sched;
 
-/* What `word` of a runner says. */
+/* The values of `word` of a runner. */
 enum {
-    HW__AWAKE,    /* it runs: it spins, or has not gone to sleep yet */
-    HW__SLEEPING, /* in futex(2) */
-    HW__CALLED    /* it is to look */
+    HW__AWAKE,    /* the thread runs: it spins, or has not gone to sleep yet */
+    HW__SLEEPING, /* the thread sleeps in futex(2) */
+    HW__CALLED    /* the thread was woken and must look at the GIL */
 };
 
-/* Guarded by the mutex of the GIL that it waits for or has, but for what is marked. */
+/* The mutex of the GIL that the thread waits for or holds protects the record, except the atomics
+ * and the fields that say otherwise. */
 struct hw__runner {
-    _Alignas(64) _Atomic uint32_t word; /* written by the thread and by whoever wakes it */
-    atomic_bool spinning;               /* while it waits; likewise */
-    struct hw__waiter waiter;           /* what the ledger knows of it at one GIL */
-    struct hw__sched *sched;            /* that GIL, */
-    uint32_t generation;                /* under that policy */
-    int64_t rests;                      /* of that GIL, when the thread was last seen */
-    int32_t priority;                   /* hw_schedule_hint(); the thread's own */
-    bool urgent;                        /* likewise */
-    int64_t spin_ns;           /* after it has had the holder asked, it is to spin for so long */
-    atomic_bool gives_way;     /* it is to yield its core when it wakes; written by who calls it */
-    int64_t no_yield_until_ns; /* it lost too much by the last one */
-    _Atomic int64_t early;     /* holders were asked sooner for it so often; read by anybody */
-    int8_t lean;               /* of its waits: less than 0 it computes (engine/help.h) */
-    _Atomic int helped;        /* what the system does for it; written by whoever says so to it */
-    atomic_bool has_slice;     /* the system said that its slice is short; likewise */
-    atomic_bool was_reset;     /* its children started afresh anyway; written by the thread */
+    /* The futex word on which the thread sleeps. Written by the thread and by the thread that wakes
+     * it. */
+    _Alignas(64) _Atomic uint32_t word;
+    /* The thread spins in its wait, and counts as a spinner (wake.c). Written by the thread and by
+     * the thread that wakes it. */
+    atomic_bool spinning;
+    struct hw__waiter waiter;  /* the thread at the GIL `sched`, as the ledger sees it */
+    struct hw__sched *sched;   /* the GIL at which the thread was last seen */
+    uint32_t generation;       /* sched->generation when `waiter` was reset */
+    int64_t rests;             /* how often that GIL had rested when the thread was last seen */
+    int32_t priority;          /* set by hw_schedule_hint(); used by the thread only */
+    bool urgent;               /* set by hw_schedule_hint(); used by the thread only */
+    int64_t spin_ns;           /* how long the thread spins when it waits again after a request */
+    atomic_bool gives_way;     /* the thread yields its core when it wakes; set by its waker */
+    int64_t no_yield_until_ns; /* the thread does not yield before: its last yield cost too much */
+    _Atomic int64_t early;     /* waits shortened by an early request; any thread reads it */
+    int8_t lean; /* balance of its waits: below 0 CPU-bound, above 0 not (hw__help_note()) */
+    /* The help that the operating system gives the thread (help.c). Written by the thread, and by
+     * the one that ends the policy. */
+    _Atomic int helped;
+    /* The operating system has confirmed that the thread's time slice is short. Written by the
+     * thread, and by the one that ends the policy. */
+    atomic_bool has_slice;
+    /* The thread had SCHED_FLAG_RESET_ON_FORK before it was helped. Written by the thread. */
+    atomic_bool was_reset;
     pid_t tid;
-    _Atomic bool used;
+    _Atomic bool used; /* the record belongs to a live thread */
 };
 
-/* The record that this is part of. */
+/* Returns the record that contains `waiter`. */
 static inline struct hw__runner *hw__runner_of(struct hw__waiter *waiter) {
     return (struct hw__runner *)((uintptr_t)waiter - offsetof(struct hw__runner, waiter));
 }
 
-/* Makes the table. Returns 0 or a negative errno: -EMFILE when the process has used up the keys for
- * thread-specific data that take no allocation: nobody would tell us of a thread's end. */
+/* Makes the table of records; does nothing if it is there.
+ *
+ * Returns 0, or a negative errno: -EMFILE if the process has used up the keys for thread-specific
+ * data that need no allocation, without which the end of a thread goes unnoticed. */
 int hw__runners_init(void);
 
-/* The calling thread's record, or NULL: there is no room. Async-signal-safe but in a thread that
- * has none yet. */
+/* Returns the calling thread's record, which it makes if there is none; NULL: there is no room.
+ * Async-signal-safe if the thread has a record. */
 struct hw__runner *hw__runner_self(void);
 
-/* The calling thread's record if it has one. */
+/* Returns the calling thread's record, or NULL if it has none. */
 struct hw__runner *hw__runner_known(void);
 
-/* In a forked child: only the calling thread is left. */
+/* Frees the records of all other threads. Call it in a forked child, where only the calling thread
+ * is left. */
 void hw__runners_after_fork(void);
 
-/* Calls `visit` with each thread's record; threads may begin and end meanwhile. */
+/* Calls `visit` with each thread's record. Threads may begin and end at the same time. */
 void hw__runners_each(void (*visit)(struct hw__runner *runner));
 
-/* How many there are. */
+/* Returns the number of threads that have a record. */
 int hw__runners_count(void);
 
 #endif

@@ -15,12 +15,12 @@
 
 static struct hw__sched scheds[HW__MAX_GILS];
 
-/* The policy for GILs to come. Written with the registry's lock held; the options do not change
- * while a policy is on. */
+/* The policy that is on, also for GILs to come, with its options and settings. Written with the
+ * registry's lock held. The options do not change while a policy is on. */
 static const struct hw_policy *_Atomic current;
 static int64_t current_options[HW_POLICY_MAX_OPTIONS];
 static struct hw__settings current_settings;
-static _Atomic uint32_t generation; /* changes with it */
+static _Atomic uint32_t generation; /* incremented whenever `current` is set */
 
 struct hw__sched *hw__sched_of(const struct hw__gil *gil) { return &scheds[gil->index]; }
 
@@ -46,11 +46,13 @@ int64_t hw__sched_time(struct hw__sched *sched) {
     return hw__ledger_time(&sched->ledger, hw__ticks_now(&sched->ticks));
 }
 
-/* It comes to this GIL, or under this policy, for the first time. */
+/* Resets the record of a thread that comes to this GIL, or under this policy, for the first time.
+ */
 static void meet(struct hw__sched *sched, struct hw__runner *runner) {
     if (runner->sched != sched) {
-        /* It may stand in the queue of the other one still: a thread that lets go inside a call of
-         * C when it was asked is expected back at once, and may go elsewhere. */
+        /* The thread may still stand in the queue of the other GIL. A release for a call in C,
+         * while a request is pending, puts it there if it is expected back at once; but it may come
+         * here instead. */
         hw__sched_leave(runner);
     }
     hw__ledger_forget(&runner->waiter);
@@ -58,7 +60,8 @@ static void meet(struct hw__sched *sched, struct hw__runner *runner) {
     runner->generation = sched->generation;
     runner->lean = 0;
     runner->rests = sched->ledger.counts.rests;
-    hw__wake_spin_ends(runner); /* one that it was to begin when the last policy ended */
+    /* It may count as a spinner: it was about to spin when the last policy ended. */
+    hw__wake_spin_ends(runner);
 }
 
 struct hw__runner *hw__sched_runner(struct hw__sched *sched) {
@@ -105,11 +108,13 @@ static void call_all(struct hw__sched *sched) {
             hw__sched_call(sched, hw__runner_of(hw__waiters_first(waiters)));
         }
     }
-    /* At once: the caller may go to sleep in the C library, which unlocks past the hooks. */
+    /* The wake-ups are not deferred to an unlock: the caller may go to sleep in the C library,
+     * whose unlock is not hooked. */
     hw__wake_called();
 }
 
-/* The queue's memory, made at a GIL's first policy and kept. Pages that are not used take none. */
+/* Allocates the queue's memory at the first policy of a GIL; it is kept. Pages that are not used
+ * take no memory. Returns whether the GIL has a queue. */
 static bool have_queue(struct hw__sched *sched) {
     static atomic_bool said;
     if (sched->ledger.lanes[0].members == NULL) {
@@ -134,7 +139,7 @@ static void begin(struct hw__gil *gil, const struct hw_policy *policy, const int
     if (!have_queue(sched)) {
         return;
     }
-    call_all(sched); /* who sleeps from before */
+    call_all(sched); /* waiters that still sleep under an earlier policy */
     sched->generation = atomic_load(&generation);
     sched->memory = atomic_load(&gil->memory);
     sched->ticks = (struct hw__ticks){0};
@@ -148,7 +153,7 @@ static void begin(struct hw__gil *gil, const struct hw_policy *policy, const int
 void hw__sched_found_holding(struct hw__sched *sched) {
     struct hw__ledger *ledger = &sched->ledger;
     if (ledger->policy == NULL) {
-        return; /* it did not begin: no memory for the queue */
+        return; /* the policy did not begin: there was no memory for the queue */
     }
     struct hw__runner *runner = hw__sched_runner(sched);
     if (runner != NULL) {
@@ -170,7 +175,7 @@ void hw__sched_end(struct hw__gil *gil) {
 static bool rest(struct hw__gil *gil, struct hw__sched *sched, bool idle) {
     bool rests = hw__hooks_rest(atomic_load(&gil->memory), idle);
     if (rests) {
-        call_all(sched); /* of an idle policy: to wait in the C library */
+        call_all(sched); /* under an idle policy: the waiters go on in the C library */
         hw__ledger_rest(&sched->ledger);
         sched->ledger.counts.rests++;
     }
@@ -186,8 +191,9 @@ void hw__sched_stand_by(struct hw__gil *gil, struct hw__sched *sched) {
 }
 
 void hw__sched_leave(struct hw__runner *runner) {
-    /* In a queue it can be that of the main GIL only, whose memory is there for ever. Its mutex is
-     * not to be touched once the interpreter has ended it: no policy has it then. */
+    /* The thread can only stand in the queue of the main GIL, whose memory lives as long as the
+     * process. The interpreter may have destroyed that GIL's mutex, but then no policy has the GIL.
+     */
     struct hw__sched *sched = runner->sched;
     if (sched == &scheds[0] && atomic_load(&hw__gils[0].scheduled)) {
         pthread_mutex_t *mutex = &sched->memory->mutex;
@@ -244,13 +250,15 @@ void hw__sched_after_fork_in_child(void) {
     hw__hooks_after_fork();
     for (int i = 0; i < hw__gil_count(); i++) {
         struct hw__sched *sched = &scheds[i];
-        sched->ledger.lanes[0].count = sched->ledger.lanes[1].count = 0; /* they are not here */
+        /* The waiters do not exist in the child. */
+        sched->ledger.lanes[0].count = sched->ledger.lanes[1].count = 0;
         if (sched->ledger.policy == NULL) {
             continue;
         }
         if (i > 0 || sched->generation != atomic_load(&generation)) {
-            /* Its memory may be gone: CPython does not tell of the end of a sub-interpreter's GIL.
-             * Its next acquire begins anew. Or the policy was removed at another GIL. */
+            /* Either this is a sub-interpreter's GIL, whose memory may be gone, since CPython does
+             * not announce its end; the policy begins again at its next acquire. Or the policy was
+             * removed at another GIL. */
             hw__sched_end(&hw__gils[i]);
             continue;
         }

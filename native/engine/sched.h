@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* What the engine knows of each GIL while a policy is on, and how a policy begins and ends. */
+/* The engine's state of each GIL while a policy is on, and the begin and end of a policy.
+ *
+ * Locks: the registry's lock (gil/gil.h) comes before every GIL's mutex, and the mutexes of
+ * sub-interpreters' GILs come before that of the main one. */
 #ifndef HEADWAY_ENGINE_SCHED_H
 #define HEADWAY_ENGINE_SCHED_H
 
@@ -13,78 +16,91 @@
 #include "headway/schedule.h"
 #include "schedule/ledger.h"
 
-/* Of a GIL, at the same index as its record; lives as long as the process. Guarded by the GIL's
- * mutex. */
+/* The scheduler's state of one GIL, at the same index as the GIL's record. The state lives as long
+ * as the process. The GIL's mutex protects it. */
 struct hw__sched {
     struct hw__ledger ledger;
-    uint32_t generation; /* of all policies that have been on */
-    struct hw__gil_memory *memory;
-    struct hw__ticks ticks;
+    uint32_t generation; /* number of policy starts and stops when the policy began here */
+    struct hw__gil_memory *memory; /* the GIL in the interpreter's memory */
+    struct hw__ticks ticks;        /* the clock of this GIL */
 };
 
+/* Returns the scheduler's state of a GIL. */
 struct hw__sched *hw__sched_of(const struct hw__gil *gil);
 
-/* The policy that is on, also for GILs that come to life; NULL: none. Any thread. Setting it does
- * nothing at a GIL before the next thing that happens there. The registry's lock must be held to
- * set it. */
+/* Returns the policy that is on, which is also that of GILs to come; NULL: none. Any thread may
+ * call it. */
 const struct hw_policy *hw__sched_policy(void);
+
+/* Sets the policy that is on; NULL: none. Each GIL takes notice at its next hook. The caller must
+ * hold the registry's lock. */
 void hw__sched_set_policy(const struct hw_policy *policy, const int64_t *options,
                           const struct hw__settings *settings);
 
-/* The policy that is on, if any, begins at this GIL, or ends; its mutex must be held. To begin, the
- * registry's lock, too: else another one may come between a policy, its options and its generation.
- * It does not begin where there is no memory for the queue. */
+/* Begins the policy that is on, if any, at this GIL. The policy does not begin if there is no
+ * memory for the queue. The caller must hold the GIL's mutex and the registry's lock: without the
+ * lock, another policy could begin between the reads of the policy, its options and its generation.
+ */
 void hw__sched_adopt(struct hw__gil *gil);
+
+/* Ends the policy at this GIL, and wakes all waiters. The caller must hold the GIL's mutex, unless
+ * the GIL's memory is about to end or may be gone. */
 void hw__sched_end(struct hw__gil *gil);
 
-/* From a hook: the policy that this GIL has is removed everywhere, if it still is the one that is
- * on, and so is its lease, for that reason (base/lease.h); here it is yet to be ended.
+/* Removes the policy of this GIL everywhere, from within a hook, if it still is the policy that is
+ * on. Also ends its lease with the reason `why` (base/lease.h). The caller must then end the policy
+ * at this GIL.
  *
- * Returns whether it was: false also where somebody starts or stops something this very moment. */
+ * Returns whether the policy was removed: false also if another thread is starting or stopping a
+ * policy or a trace at this moment. */
 bool hw__sched_remove(const struct hw__sched *sched, int64_t why);
 
-/* The thread that calls has the GIL, and had it before the policy began. */
+/* Records the calling thread as the holder of a GIL that it acquired before the policy began. The
+ * caller must hold the GIL and its mutex. */
 void hw__sched_found_holding(struct hw__sched *sched);
 
-/* A thread ends, or goes to another GIL, whose mutex it may hold: those of sub-interpreters come
- * before that of the main one. */
+/* Takes a thread out of the queue of the main GIL. The thread ends, or goes to another GIL, whose
+ * mutex it may hold. */
 void hw__sched_leave(struct hw__runner *runner);
 
-/* Around fork(): it takes the registry's lock before, and gives it back in parent and child. */
+/* The handlers of fork(). The registry's lock is acquired before fork() and released in the parent
+ * and in the child; the child also resets the state of its GILs. */
 void hw__sched_before_fork(void);
 void hw__sched_after_fork_in_parent(void);
 void hw__sched_after_fork_in_child(void);
 
-/* For the engine, with the GIL's mutex held. */
+/* The functions below are for the engine. The caller must hold the GIL's mutex. */
 
-/* There is a policy still. Who removes it does so at the one GIL whose mutex it has; at the others
- * it ends here. */
+/* Tells whether a policy is still on at this GIL. A thread that removes a policy ends it at the one
+ * GIL whose mutex it holds; at every other GIL the policy ends in this function. */
 bool hw__sched_is_on(struct hw__gil *gil, struct hw__sched *sched);
 
-/* The time, never before the last one. */
+/* Returns the time of the GIL's ledger, which never goes back. */
 int64_t hw__sched_time(struct hw__sched *sched);
 
-/* Has the policy know the switch interval. */
+/* Passes the interpreter's switch interval to the policy. */
 void hw__sched_read_interval(struct hw__sched *sched);
 
-/* The calling thread's record, as of this GIL and policy, with what it says of itself; NULL: there
- * is no room. */
+/* Returns the calling thread's record, made ready for this GIL and policy and with the thread's
+ * latest hint; NULL: there is no room. */
 struct hw__runner *hw__sched_runner(struct hw__sched *sched);
 
-/* What the calling thread says of itself (hw_schedule_hint()) holds from now on. */
+/* Applies the calling thread's latest hint (hw_schedule_hint()). */
 void hw__sched_heed(struct hw__runner *runner);
 
-/* Nobody has had to wait for the main GIL for long: it is left alone (gil/hooks.h) until somebody
- * has to. What happens until then is not known. */
+/* Lets the main GIL rest (gil/hooks.h) until a thread has to wait for it, because none has had to
+ * for a while. The ledger does not know what happens until then. */
 void hw__sched_rest(struct hw__gil *gil, struct hw__sched *sched);
 
-/* The policy is idle, whoever waits: likewise, until a thread has held it for a switch interval. */
+/* Lets the main GIL rest although threads wait for it, because the policy is idle. The rest ends
+ * when a thread has held the GIL for a switch interval while another one waited. */
 void hw__sched_stand_by(struct hw__gil *gil, struct hw__sched *sched);
 
-/* Some thread has said that its latency matters most: then no policy is idle. */
+/* A thread has declared itself urgent (hw_schedule_hint()); from then on no policy is idle. Never
+ * reset. */
 extern atomic_bool hw__sched_any_urgent;
 
-/* Takes a waiter out of the queue, if it is in it, and has it look. */
+/* Takes a waiter out of the queue, if it is there, and wakes it. */
 void hw__sched_call(struct hw__sched *sched, struct hw__runner *runner);
 
 #endif

@@ -14,18 +14,18 @@
 #include "engine/yield.h"
 #include "headway/clock.h"
 
-/* So often a mutex is tried before who wants it goes to sleep. */
+/* How often a thread tries to lock a mutex before it goes to sleep. */
 #define LOCK_TRIES 50
 
 static atomic_bool unlock_hooked;
 static atomic_int spinners;
-static atomic_int cores; /* that this process may run on */
+static atomic_int cores; /* number of cores that this process may use */
 
-/* Whom this thread has called, and is to wake when it has unlocked this mutex. */
+/* The waiters that this thread must wake, and the mutex after whose unlock it does so. */
 static __thread struct hw__runner *to_wake[2] __attribute__((tls_model("initial-exec")));
 static __thread pthread_mutex_t *wake_after __attribute__((tls_model("initial-exec")));
 
-/* This thread, which is to yield then. */
+/* This thread's record, if it must yield after those wake-ups; else NULL. */
 static __thread struct hw__runner *yields __attribute__((tls_model("initial-exec")));
 
 void hw__wake_prepare(void) {
@@ -53,7 +53,8 @@ bool hw__wake_may_spin(struct hw__runner *runner) {
     return true;
 }
 
-/* Who ends the spin says so: the waiter, or who calls it, which may want to spin itself next. */
+/* The waiter and the thread that wakes it may both end the spin; the first one uncounts the
+ * spinner. The waking thread does not leave it to the waiter, since it may want to spin next. */
 void hw__wake_spin_ends(struct hw__runner *runner) {
     if (atomic_load_explicit(&runner->spinning, memory_order_relaxed) &&
         atomic_exchange_explicit(&runner->spinning, false, memory_order_relaxed)) {
@@ -61,7 +62,8 @@ void hw__wake_spin_ends(struct hw__runner *runner) {
     }
 }
 
-/* Has it look. It may have done so by itself, and wait anew: then it looks once more. */
+/* Wakes the runner. If it has woken up by itself and waits again meanwhile, it looks at the GIL
+ * once more than necessary. */
 static void wake_now(struct hw__runner *runner) {
     hw__wake_spin_ends(runner);
     if (atomic_exchange(&runner->word, HW__CALLED) == HW__SLEEPING) {

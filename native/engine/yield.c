@@ -8,7 +8,8 @@
 
 #define US 1000
 
-/* A yield in vain of more than this may cost one part in so many of the time. */
+/* Yields in vain that are longer than LONG_YIELD_NS may cost one part in LONG_YIELD_SHARE of the
+ * time. */
 #define LONG_YIELD_NS (300 * US)
 #define LONG_YIELD_SHARE 8
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Threads that compute give up their core for a moment to one that wants it for a moment. */
+/* CPU-bound threads yield their core to threads that need it briefly. */
 #ifndef HEADWAY_ENGINE_YIELD_H
 #define HEADWAY_ENGINE_YIELD_H
 
@@ -7,12 +7,12 @@
 
 #include "engine/runner.h"
 
-/* The calling thread yields its core, unless it lost too much by that of late. Without any mutex.
- * Returns for how long, in nanoseconds. */
+/* Yields the calling thread's core, unless a recent yield cost the thread too much. The caller must
+ * hold no mutex. Returns for how many nanoseconds it yielded; 0: it did not. */
 int64_t hw__yield(struct hw__runner *self);
 
-/* For whom it yielded did not run meanwhile. Where the yield was long, another program had the
- * core: what goes to those is limited. */
+/* Records that the thread for which `self` yielded did not run during the yield. If the yield was
+ * long, another program had the core; the time lost to other programs is limited. */
 void hw__yield_in_vain(struct hw__runner *self, int64_t yield_ns);
 
 #endif

@@ -17,26 +17,28 @@
 #include "base/say.h"
 #include "base/text.h"
 
-/* How long after its store to `recorded` each core has seen it, and shown its own stores before:
- * ten thousand times what a store takes. */
+/* How long hw__gil_unrecord() waits where membarrier(2) is refused: after this time each core has
+ * seen the store to `recorded`, and has shown its own earlier stores. A store takes a
+ * ten-thousandth of it. */
 #define REFUSED_NS 10000000
 
-/* An interval of more than a day is no interval. */
+/* A switch interval of more than a day is taken for a wrong value. */
 #define MAX_INTERVAL_US 86400000000UL
 
 struct hw__gil hw__gils[HW__MAX_GILS];
 
-/* One more than the highest index ever used; only grows. A reader that misses the newest record
- * takes its calls for another's, and lets them pass. */
+/* One more than the highest index ever used; it only grows. A reader that misses the newest record
+ * takes that GIL's calls for calls of another condition variable, and passes them on. */
 static _Atomic int count;
 
-/* Return addresses, 0 for none. Written by the probe and then by hooks that hold the main GIL's
- * mutex; a reader that misses the newest lets that call pass. */
+/* Return addresses of the calls that signal an acquire; 0: none. Written by the probe, and later by
+ * hooks that hold the main GIL's mutex. A reader that misses the newest address passes that call
+ * on. */
 static _Atomic uintptr_t sites[HW__MAX_SITES];
 
-static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER; /* see the header */
+static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER; /* described in gil.h */
 
-/* The extent of _PyRuntime. Written while no hook is in place. */
+/* The start and end of _PyRuntime. Written while no hook is in place. */
 static uintptr_t runtime_start, runtime_end;
 static _Atomic bool expected_later;
 
@@ -61,9 +63,9 @@ bool hw__gil_is_runtime(uintptr_t address) {
 
 void hw__gil_expect_later(void) { atomic_store(&expected_later, true); }
 
-/* How often the calling thread has the registry's lock: several handlers of one fork() take it.
- * Kept here, since a recursive mutex knows its owner by a thread id, which is another one in the
- * child. */
+/* How many times the calling thread has taken the registry's lock: several handlers of one fork()
+ * take it. A recursive mutex would not do: it knows its owner by a thread id, and the thread has
+ * another id in the child. */
 static __thread unsigned registry_depth __attribute__((tls_model("initial-exec")));
 
 void hw__registry_lock(void) {
@@ -86,7 +88,7 @@ void hw__registry_unlock(void) {
     }
 }
 
-/* How many handlers of fork() have the registry's lock, or are about to. */
+/* The number of handlers of fork() that have the registry's lock, or are about to take it. */
 static _Atomic int forks;
 
 bool hw__registry_lock_beside_forks(void) {
@@ -112,7 +114,7 @@ void hw__registry_before_fork(void) {
 void hw__registry_after_fork(bool in_child) {
     hw__registry_unlock();
     if (in_child) {
-        atomic_store(&forks, 0); /* those of other threads are not here */
+        atomic_store(&forks, 0); /* forks of other threads do not go on in the child */
     } else {
         atomic_fetch_sub(&forks, 1);
     }
@@ -120,17 +122,19 @@ void hw__registry_after_fork(bool in_child) {
 
 int hw__gil_count(void) { return atomic_load_explicit(&count, memory_order_acquire); }
 
-/* How often a record was emptied: then there is room for a GIL that had none. */
+/* How many times a record was emptied. When this changes, there may be room for a GIL that had no
+ * record. */
 static _Atomic unsigned removals;
 
-/* A thread mostly uses one GIL. The record that it found last, and a GIL that there was no room
- * for, as of so many removals: else each of its calls would go through all records. */
+/* A thread mostly uses one GIL. These three are the record that the thread found last, the GIL for
+ * which there was no room, and the value of `removals` at that time. Without them, each call for
+ * such a GIL would search all records. */
 static __thread struct hw__gil *found_last __attribute__((tls_model("initial-exec")));
 static __thread const struct hw__gil_memory *no_room __attribute__((tls_model("initial-exec")));
 static __thread unsigned no_room_since __attribute__((tls_model("initial-exec")));
 
 static bool is_at(const struct hw__gil *gil, const pthread_cond_t *cond, bool *acquire) {
-    /* NULL - offset never equals a cond, so empty records need no test of their own. */
+    /* An empty record needs no test of its own: NULL minus an offset never equals a cond. */
     const struct hw__gil_memory *memory = atomic_load_explicit(&gil->memory, memory_order_acquire);
     *acquire = memory == hw__gil_of_switch_cond(cond);
     return *acquire || memory == hw__gil_of_cond(cond);
@@ -152,7 +156,7 @@ HW__APART static struct hw__gil *find_other(const pthread_cond_t *cond, bool *ac
 }
 
 struct hw__gil *hw__gil_find(const pthread_cond_t *cond, bool *acquire) {
-    /* Nearly always the first, which is the main interpreter's. */
+    /* The first record, the main interpreter's, is nearly always the one. */
     if (is_at(&hw__gils[0], cond, acquire)) {
         return &hw__gils[0];
     }
@@ -177,14 +181,15 @@ bool hw__gil_without_room(const pthread_cond_t *cond) {
            no_room_since == atomic_load_explicit(&removals, memory_order_relaxed);
 }
 
-static const struct hw__gil_memory *_Atomic main_memory; /* NULL: not seen yet */
+static const struct hw__gil_memory *_Atomic main_memory; /* the memory of the main interpreter's
+                                                          * GIL; NULL: not seen yet */
 
 bool hw__gil_was_main(const struct hw__gil_memory *memory) {
     return memory == atomic_load_explicit(&main_memory, memory_order_relaxed);
 }
 
-/* Fills the record at `i` if it is free. Two GILs can ask at once, each with its own mutex held: a
- * record is claimed by its state of "being filled". */
+/* Fills the record at `i` if it is free. Two threads can do so at once, each with the mutex of its
+ * own GIL held; so a thread claims the record by storing &filling in `memory`. */
 static struct hw__gil *fill(int i, struct hw__gil_memory *memory, bool main) {
     static struct hw__gil_memory filling;
     struct hw__gil *gil = &hw__gils[i];
@@ -211,7 +216,8 @@ static struct hw__gil *fill(int i, struct hw__gil_memory *memory, bool main) {
     return gil;
 }
 
-/* The first free record from 1 on that a GIL at `former` had, or that none ever had (NULL). */
+/* Fills the first free record, from index 1 on, whose last GIL was at `former`; NULL: that was
+ * never used. Returns the record, or NULL. */
 static struct hw__gil *fill_former(const struct hw__gil_memory *former,
                                    struct hw__gil_memory *memory) {
     struct hw__gil *gil = NULL;
@@ -222,15 +228,16 @@ static struct hw__gil *fill_former(const struct hw__gil_memory *former,
 }
 
 struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main) {
-    /* Index 0 is the main interpreter's for ever: it comes back at the same address when the
-     * interpreter is initialised again. */
+    /* Index 0 always belongs to the main interpreter's GIL, which is at the same address again when
+     * the interpreter is initialised again. */
     if (main) {
         return fill(0, memory, true);
     }
-    unsigned seen_removals = atomic_load(&removals); /* one more meanwhile: it is looked at anew */
-    /* A hook may have found a record, and not have entered it yet, when a session's end empties it.
-     * So a record becomes another GIL's last of all, when there is none left that never was one's:
-     * that hook would have to stand still until all the others have been used (reborn.pml). */
+    unsigned seen_removals = atomic_load(&removals); /* read first: a record that is emptied
+                                                      * meanwhile causes a new search */
+    /* A hook may have found a record, and not entered it yet, when a session's end empties it. So a
+     * record becomes another GIL's only when no record is left that was never used: that hook would
+     * have to stand still until all the others had been used (reborn.pml). */
     struct hw__gil *gil = fill_former(memory, memory);
     gil = gil != NULL ? gil : fill_former(NULL, memory);
     for (int i = 1; i < HW__MAX_GILS && gil == NULL; i++) {
@@ -249,7 +256,8 @@ struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main) {
     return gil;
 }
 
-/* membarrier(2), which a process registers for; a forked child may have to do so anew. */
+/* Registers the process for membarrier(2). A forked child may have to register again. Returns
+ * whether membarrier(2) can be used. */
 static bool register_barrier(void) {
     return hw__allowed(HW__CALL_MEMBARRIER) &&
            syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
@@ -270,14 +278,15 @@ void hw__gil_record(struct hw__gil *gil) {
 }
 
 bool hw__gil_enter(struct hw__gil *gil) {
-    /* Else who waits for hooks to leave would see those that come and find nothing to do, too, and
-     * might wait for ever. */
+    /* Without this first look, hw__gil_unrecord() would also wait for hooks that come, set `busy`
+     * and find nothing to do; with many such hooks it might never return. */
     if (!atomic_load_explicit(&gil->recorded, memory_order_relaxed)) {
         return false;
     }
     if (atomic_load_explicit(&gil->light, memory_order_relaxed)) {
         atomic_store_explicit(&gil->busy, true, memory_order_relaxed);
-        atomic_signal_fence(memory_order_seq_cst); /* the compiler must not turn them round */
+        atomic_signal_fence(memory_order_seq_cst); /* the compiler must not swap the store and the
+                                                    * next load */
     } else {
         atomic_store(&gil->busy, true);
     }
@@ -294,12 +303,12 @@ void hw__gil_leave(struct hw__gil *gil) {
 
 void hw__gil_unrecord(struct hw__gil *gil) {
     bool was_recorded = atomic_exchange(&gil->recorded, false);
-    /* Where it fails this is a forked child, with no thread yet that could be in a hook, or a
-     * filter (seccomp) that the program has set up since refuses it. */
+    /* membarrier(2) fails in a forked child, which has no thread yet that could be in a hook, or
+     * where a seccomp filter refuses it that the program has set up since. */
     if (atomic_load(&gil->light)) {
         int saved = errno;
         if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0 && was_recorded) {
-            /* No core keeps a store to itself for so long. */
+            /* No core keeps a store to itself for this long. */
             struct timespec patience = {0, REFUSED_NS};
             nanosleep(&patience, NULL);
         }
@@ -317,7 +326,7 @@ void hw__gil_remove(struct hw__gil *gil) {
 }
 
 bool hw__gil_plausible(const struct hw__gil_memory *memory, const pthread_mutex_t *mutex) {
-    /* First, so that nothing is read in front of a cond that is no GIL's. */
+    /* Compared first, so that no memory in front of a cond that is no GIL's is read. */
     if (mutex != &memory->mutex) {
         return false;
     }

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: MIT
-/* On entry of a hook: see protocol.h for the locks; the GIL is held by the caller in signal() and
- * wanted in timedwait(). A hook never blocks but in the real function that it was called for,
- * allocates nothing, uses no stdio, and of Python's API only Py_IsFinalizing(), which reads a
- * variable.
+/* Locks: protocol.h says which of the GIL's mutexes is held on entry of a hook. In signal() the
+ * caller has the GIL, in timedwait() it wants the GIL. A hook blocks only in the real function that
+ * it was called for and, under a policy, in the engine's sleep. It allocates nothing, uses no
+ * stdio, and of Python's API calls only Py_IsFinalizing(), which reads a variable.
  *
- * Fork: in the child only the forking thread lives. The records stay, for the interpreter makes its
- * GILs anew in place; trace/session.c drops what was the parent's.
+ * Fork: in the child only the forking thread lives. The records stay, since the interpreter
+ * initialises its GILs anew in place; trace/session.c drops the parent's session.
  *
- * Thread exit: nothing of a hook is on the stack of a thread that exits, with one exception: up to
- * 3.13 a daemon thread at shutdown leaves by pthread_exit() from take_gil(), after timedwait() has
- * returned to it. From 3.14 on it stays in take_gil() for ever, and is never heard of again.
+ * Thread exit: a thread that exits has nothing of a hook on its stack. That holds for a daemon
+ * thread at shutdown, too. Up to 3.13 it leaves by pthread_exit(), from take_gil() (3.8: from its
+ * callers), after timedwait() has returned. From 3.14 on it stays in take_gil() for ever, and calls
+ * no hook again.
  *
- * Signals: a handler that runs in the middle of a hook can do no harm: CPython's only set flags.
+ * Signals: a handler that runs in the middle of a hook can do no harm, since CPython's handlers
+ * only set flags.
  *
- * errno: a hook leaves it as the real function does, whatever it does besides; and the functions of
- * threads leave it as it was.
+ * errno: a hook leaves errno as the real function does, whatever else the hook calls; the functions
+ * of threads leave errno as it was.
  *
- * The interpreter's end: the hooks stay and see what is left of it; memory that they write to is
- * the session's, which lives on. */
+ * The interpreter's end: the hooks stay in place and see what remains of the interpreter. The
+ * memory that they write to is the session's, which outlives the interpreter. */
 #include "gil/hooks.h"
 
 #include <dlfcn.h>
@@ -37,24 +39,28 @@ struct hw__real hw__real;
 
 static struct hw__patch patch;
 
-/* The interpreter's calls that lock a mutex; and those that unlock one, while a policy is on. */
+/* The patches of the interpreter's calls that lock a mutex and, while a policy is on, of those that
+ * unlock one. */
 static struct hw__patch lock_patch, unlock_patch;
 
-/* The mutex of the GIL that threads wait for, while a trace alone wants the hooks; else NULL.
- * Written by who has set `changing`. Relaxed: a hook that sees an older one looks further. */
+/* The mutex of the GIL that threads wait for, while a trace is the only user of the hooks; else
+ * NULL. Written by the thread that has set `changing`. Relaxed: a hook that sees an older value
+ * looks the mutex up. */
 static _Atomic(pthread_mutex_t *) watched;
 
-/* See hw__hooks_rest(). Written last when a GIL goes to rest, and when it is roused. */
+/* The GIL that rests, or NULL (hw__hooks_rest()). Written last when a GIL goes to rest, and last
+ * when it is roused. */
 static _Atomic(struct hw__gil_memory *) resting;
 
-/* ... as the policy is idle. Written before `resting` when a GIL goes to rest. */
+/* The GIL rests because its policy is idle. Written before `resting` when a GIL goes to rest. */
 static atomic_bool resting_idle;
 
-/* Who has set it may write both patches and `resting`. Tried by who has a GIL's mutex; waited for
- * by who begins or ends. */
+/* The thread that has set this flag may write all patches, `watched`, `users` and `resting`. A
+ * thread with a GIL's mutex only tries to set it; a thread that installs, repairs or removes the
+ * hooks waits until it can. */
 static atomic_bool changing;
 
-/* HW__FOR_...; written by who has set `changing`. */
+/* HW__FOR_TRACE, HW__FOR_SCHEDULE. Written by the thread that has set `changing`. */
 static _Atomic unsigned users;
 
 static __thread struct hw__sighting *watching __attribute__((tls_model("initial-exec")));
@@ -67,15 +73,18 @@ struct hw__gil_memory *hw__hooks_resting(void) {
     return atomic_load_explicit(&resting, memory_order_relaxed);
 }
 
-/* Each waiter wakes once in a switch interval, to have the holder asked to let go if nobody has
- * taken over meanwhile. From some thousands on these wakes take all cores, and a hand-over then
- * takes as long as all of them: the GIL of 4,400 threads that wanted it at once was passed on every
- * 10 ms instead of every 10 us. Whether a program gets there hangs on each microsecond of a
- * hand-over, and recording takes some. So while a recorded GIL has as many waiters as a crowd, only
- * some of them do so as ever, and all further ones together every EACH_NS. With 1,000 punctual ones
- * in place of 256 a bystander of 4,000 threads that woke together waited half as long again as
- * bare, and seconds now and then. Where fewer wait, all are punctual: 600 threads that let go after
- * a microsecond did a fifth less with 256. */
+/* In stock CPython each waiter wakes once in a switch interval, to make a request if no other
+ * thread has acquired the GIL meanwhile. From some thousands of waiters on, these wake-ups take all
+ * cores, and a hand-off takes as long as all of them: the GIL of 4,400 threads that wanted it at
+ * once was handed off every 10 ms instead of every 10 us. A microsecond more or less in a hand-off
+ * decides whether a program gets into this state, and recording takes about that long.
+ *
+ * So while a recorded GIL has as many waiters as a crowd, only some of the waiters wake once in an
+ * interval, and all further ones together wake once in EACH_NS. With 1,000 punctual waiters in
+ * place of 256, a bystander of 4,000 threads that woke together waited half as long again as in a
+ * bare process, and now and then for seconds. With fewer waiters than a crowd, all of them are
+ * punctual: 600 threads that release the GIL after a microsecond did a fifth less work with 256
+ * punctual waiters. */
 struct hw__late hw__hooks_late = {.waiters = 800, .punctual = 256};
 #define EACH_NS 50000
 #define LONGEST_NS 500000000
@@ -97,7 +106,7 @@ static int sleep_recorded(struct hw__gil *gil, pthread_cond_t *cond, pthread_mut
     atomic_store_explicit(sleepers, before + 1, memory_order_relaxed);
     struct timespec later = late ? put_off(deadline, before + 1) : *deadline;
     int result = hw__real.timedwait(cond, mutex, &later);
-    /* The record may have been given to another GIL in the meantime, or to this one anew. */
+    /* The record may have been filled meanwhile for another GIL, or anew for this one. */
     before = atomic_load_explicit(sleepers, memory_order_relaxed);
     if (before > 0 &&
         atomic_load_explicit(&gil->memory, memory_order_relaxed) == hw__gil_of_cond(cond)) {
@@ -116,16 +125,17 @@ static int wait_for_it(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_
                : hw__real.timedwait(cond, mutex, deadline);
 }
 
-/* The hooks that are out while the main GIL rests are wanted for another one, also for one that is
- * not known yet: its next acquire is to be seen. */
+/* Tells whether another GIL needs the hooks that are out while the main GIL rests. That GIL may
+ * have no record yet: its next acquire must be seen. */
 static bool is_wanted_too(const struct hw__gil *gil, const pthread_cond_t *cond,
                           const pthread_mutex_t *mutex) {
     return hw__patch_is_paused(&patch) &&
            (gil != NULL || hw__gil_plausible(hw__gil_of_cond(cond), mutex));
 }
 
-/* The policy is idle. CPython asks the holder when this returns ETIMEDOUT and nobody took over
- * meanwhile: then there is something to do. */
+/* Waits in the C library for a GIL that rests while its policy is idle. When the wait times out and
+ * the GIL has not changed hands, CPython makes a request, and the policy has something to do: the
+ * GIL is roused. */
 static int wait_at_rest(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
                         const struct timespec *deadline) {
     struct hw__gil_memory *memory = hw__gil_of_cond(cond);
@@ -141,10 +151,11 @@ static int wait_at_rest(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex
 
 uint32_t hw__hooks_quiet = 4096;
 
-/* Has waits for GILs' mutexes seen, that of this GIL quickest; NULL: not seen. The hook of
- * pthread_mutex_lock() costs a program that lets go of the GIL every 100 ns a twentieth of its
- * speed, and where nobody waits for a GIL there is nothing for it to see. The first who has to wait
- * brings it back. A policy wants it always. */
+/* Has waits for the mutexes of GILs observed, those for this GIL's mutex most quickly; with NULL,
+ * no longer. Without this, the hook of pthread_mutex_lock() takes a twentieth of the speed of a
+ * program that releases the GIL every 100 ns; where no thread waits for a GIL, the hook has nothing
+ * to see. The first thread that has to wait brings the hook back. A policy always needs the hook.
+ */
 static void watch_mutexes(struct hw__gil_memory *memory) {
     pthread_mutex_t *mutex = memory == NULL ? NULL : &memory->mutex;
     bool as_it_is = hw__patch_is_paused(&lock_patch) == (memory == NULL) &&
@@ -162,13 +173,13 @@ static void watch_mutexes(struct hw__gil_memory *memory) {
     }
 }
 
-/* The GIL that the calling thread has just asked the holder of to let go: the interpreter waits for
- * it again at once. */
+/* The GIL for which the calling thread has just made a request: the interpreter calls timedwait()
+ * for it again at once. */
 static __thread struct hw__gil *again __attribute__((tls_model("initial-exec")));
 
-/* The condition of a GIL whose holder is asked to let go: its next release signals first. Written
- * with that GIL's mutex held; of several GILs it is the last one. Relaxed: where a hook sees an
- * older one, the release finds out itself that it was asked. */
+/* The condition variable of a GIL whose holder has a request: the next release signals first.
+ * Written with that GIL's mutex held; among several GILs the last one counts. Relaxed: where a hook
+ * sees an older value, the release itself finds the request. */
 static _Atomic(const pthread_cond_t *) asked;
 
 HW__APART static void tell_request(struct hw__gil *gil) {
@@ -181,20 +192,19 @@ HW__APART static void tell_request(struct hw__gil *gil) {
 static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
                           const struct timespec *deadline);
 
-/* Waits, and tells where that was for an interval in vain: then the interpreter asks the holder,
- * and calls again at once.
+/* Waits, and records a request where the wait timed out in vain; the interpreter then makes the
+ * request, and calls timedwait() again at once.
  *
- * In few lines of the cache: all waiters wake at about the same time, each has the GIL's mutex from
- * here until it sleeps again, and the holder that was asked waits for that: see look_and_signal().
- */
+ * This function's code is in few cache lines on purpose. All waiters wake at about the same time,
+ * each has the GIL's mutex from here until it sleeps again, and the holder with the request waits
+ * for that mutex: see look_and_signal(). */
 HW__APART static int wait_and_ask(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
                                   const struct timespec *deadline) {
     struct hw__gil_memory *memory = hw__gil_of_cond(cond);
     unsigned long switches = HW__READ(memory->switch_number);
     int result = wait_for_it(gil, cond, mutex, deadline);
-    /* The mutex is held again. The interpreter asks for a drop under this very condition
-     * (take_gil() in Python/ceval_gil.c). The record may have been given to another GIL in the
-     * meantime. */
+    /* The mutex is held again. The interpreter makes a request under this very condition
+     * (take_gil() in Python/ceval_gil.c). The record may have become another GIL's meanwhile. */
     if (result != ETIMEDOUT || HW__READ(memory->locked) == 0 ||
         HW__READ(memory->switch_number) != switches ||
         atomic_load_explicit(&gil->memory, memory_order_relaxed) != memory) {
@@ -212,7 +222,8 @@ HW__APART static int wait_and_ask(struct hw__gil *gil, pthread_cond_t *cond, pth
     return result;
 }
 
-/* The calling thread goes on with its wait: nothing has changed that look_and_wait() would see. */
+/* Tells whether the calling thread may go on with its wait: nothing has changed that
+ * look_and_wait() would have to look at. */
 static bool may_wait_on(const struct hw__gil *gil, const pthread_cond_t *cond) {
     const struct hw__gil_memory *memory = hw__gil_of_cond(cond);
     return atomic_load_explicit(&gil->memory, memory_order_relaxed) == memory &&
@@ -232,9 +243,8 @@ static int look_and_wait(pthread_cond_t *cond, pthread_mutex_t *mutex,
         }
     }
     struct hw__gil *gil = hw__gil_find(cond, &acquire);
-    /* CPython only ever waits with this mutex; whoever has another one at this address now is no
-     * GIL.
-     */
+    /* CPython waits only with its GIL's own mutex. A call with another mutex is for a condition
+     * variable that now lies at the address of a former GIL. */
     if (gil != NULL && mutex != &hw__gil_of_cond(cond)->mutex) {
         return hw__real.timedwait(cond, mutex, deadline);
     }
@@ -280,7 +290,7 @@ bool hw__hooks_try_change(void) {
 
 void hw__hooks_end_change(void) { atomic_store_explicit(&changing, false, memory_order_release); }
 
-/* What is out is put back. */
+/* Puts back the hooks that are out. */
 static void put_back(void) {
     hw__patch_resume(&lock_patch);
     hw__patch_resume(&unlock_patch);
@@ -288,7 +298,7 @@ static void put_back(void) {
     hw__patch_resume(&patch);
 }
 
-/* By who changes something. */
+/* Ends the rest. The caller must have set `changing`. */
 static void end_rest(void) {
     if (hw__hooks_resting() != NULL) {
         put_back();
@@ -296,8 +306,9 @@ static void end_rest(void) {
     }
 }
 
-/* A GIL that is not known yet. Nobody has the hooks taken out, or sees that there is no other GIL,
- * while it becomes known. Returns NULL where that cannot be now; its next acquire tries again. */
+/* Makes the record of a GIL that has none. Meanwhile no other thread can have the hooks taken out,
+ * or see that there is no other GIL. Returns NULL where that is not possible now; the GIL's next
+ * acquire tries again. */
 HW__RARE static struct hw__gil *meet(struct hw__gil_memory *memory) {
     if (!hw__hooks_try_change()) {
         return NULL;
@@ -308,16 +319,17 @@ HW__RARE static struct hw__gil *meet(struct hw__gil_memory *memory) {
     return gil;
 }
 
-/* One piece of code with all that it calls but what is marked as rare: most of its cost is fetching
- * it.
+/* Handles an acquire or a release, and signals. This function and all that it calls, apart from
+ * rare code, are one piece of code: most of its cost is the fetching of code.
  *
- * Where the holder was asked to let go, it signals first, and what is recorded of the release comes
- * after it, with the mutex still held. A waiter that has just asked is on its way back to sleep,
- * and in glibc one that does not sleep yet takes a signal that was meant for who has waited
- * longest. Whether the holder is that quick, is a matter of a microsecond in every stock release.
- * With recording before the signal it was too late: an echo server beside two CPU-bound threads
- * answered 2.6 times as often as bare. A release that nobody asked for has no such waiter; there
- * the signal comes last, so that from it to the thread's next step is as long as bare. */
+ * Where the holder has a request, the hook signals first, and records the release after that, with
+ * the mutex still held. A waiter that has just made a request is on its way back to sleep, and in
+ * glibc a waiter that does not sleep yet takes a signal that was meant for the one that has waited
+ * longest. In a stock release it is a matter of a microsecond whether the holder is that quick.
+ * With recording before the signal the holder was too late: an echo server beside two CPU-bound
+ * threads answered 2.6 times as often as in a bare process. A release without a request has no such
+ * waiter; there the signal comes last, so that the time from the signal to the thread's next step
+ * is that of a bare process. */
 __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *cond, uintptr_t site,
                                                               bool signalled) {
     bool acquire;
@@ -373,7 +385,7 @@ __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *co
         }
     }
     errno = saved;
-    /* Also under a policy: someone may sleep in the C library from before. */
+    /* A thread may sleep in the C library from before the policy. */
     return signalled ? result : hw__real.signal(cond);
 }
 
@@ -393,8 +405,9 @@ static int hook_signal(pthread_cond_t *cond) {
 }
 
 static int hook_wait(pthread_cond_t *cond, pthread_mutex_t *mutex) {
-    /* The holder that was asked to let go waits until another has taken over. Nothing is recorded:
-     * the GIL's mutex is not held here, and the release itself already said that it was forced. */
+    /* A holder that released the GIL because of a request waits here until another thread has
+     * acquired it. Nothing is recorded: the GIL's mutex is not held here, and the release itself
+     * has said that it was forced. */
     bool acquire;
     struct hw__gil *gil = hw__gil_find(cond, &acquire);
     if (gil != NULL && acquire && is_scheduled(gil) &&
@@ -411,14 +424,15 @@ static int hook_destroy(pthread_cond_t *cond) {
     struct hw__gil *gil = hw__gil_find(cond, &acquire);
     if (gil != NULL && !acquire) {
         int saved = errno;
-        (void)hw__hooks_rouse(); /* another one may come to life in the same place */
+        (void)hw__hooks_rouse(); /* another GIL may be created at the same address */
         hw__on_gil_end(gil, hw__gil_of_cond(cond));
         errno = saved;
     }
     return hw__real.destroy(cond);
 }
 
-/* Without an owner's error checks, which a trylock would not make: a GIL's mutex has none. */
+/* Locks a GIL's mutex, with a trylock first. A trylock skips the error checks of a mutex's owner; a
+ * GIL's mutex has none. */
 static int lock_gil(struct hw__gil *gil, pthread_mutex_t *mutex) {
     int saved = errno, result = 0;
     bool recorded = atomic_load_explicit(&gil->recorded, memory_order_relaxed);
@@ -441,14 +455,14 @@ static int lock_gil(struct hw__gil *gil, pthread_mutex_t *mutex) {
     return result;
 }
 
-/* Somebody has the mutex of a GIL that a trace alone watches. */
+/* Locks the watched mutex after a trylock has failed. Only a trace uses the hooks here. */
 HW__RARE static int lock_taken(pthread_mutex_t *mutex) {
     struct hw__gil *gil = hw__gil_of_mutex(mutex);
     return gil == NULL ? pthread_mutex_lock(mutex) : lock_gil(gil, mutex);
 }
 
 static int hook_lock(pthread_mutex_t *mutex) {
-    /* First, and with little code: a holder that was asked to let go comes by here. */
+    /* Comes first, with little code, since a holder with a request passes here. */
     if (mutex == atomic_load_explicit(&watched, memory_order_relaxed)) {
         return pthread_mutex_trylock(mutex) == 0 ? 0 : lock_taken(mutex);
     }
@@ -492,13 +506,12 @@ bool hw__hooks_rouse(void) {
     return true;
 }
 
-/* Rouses it, too. Who calls need not have the main GIL: until hw__hooks_end_change() it does not go
- * to rest.
- */
+/* Begins a change of the hooks; waits until the calling thread can. A GIL that rests is roused. The
+ * caller need not hold the main GIL, which does not go to rest before hw__hooks_end_change(). */
 static void begin_change(void) {
     unsigned rounds = 0;
     while (!hw__hooks_try_change()) {
-        hw__pause(&rounds); /* another thread rouses it */
+        hw__pause(&rounds); /* another thread changes the hooks */
     }
     end_rest();
 }
@@ -509,7 +522,7 @@ int hw__hooks_install(const void *runtime, unsigned user) {
         if (error != 0) {
             return error;
         }
-        /* Never unloaded: see the header. */
+        /* This library is never unloaded: hooks.h says why. */
         Dl_info self;
         if (dladdr(&hw__real, &self) == 0 ||
             dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == NULL) {
@@ -533,14 +546,15 @@ int hw__hooks_install(const void *runtime, unsigned user) {
         users |= user;
     }
     if (error == 0) {
-        /* Without it waits for a GIL's mutex are not seen. */
+        /* Optional: without this hook, waits for a GIL's mutex are not seen. */
         static const struct hw__patch_entry lock = {"pthread_mutex_lock", (uintptr_t)hook_lock,
                                                     true, true};
         (void)hw__patch_install(&lock_patch, runtime, &lock, 1);
         hw__patch_resume(&lock_patch);
     }
     if (error == 0 && user == HW__FOR_SCHEDULE) {
-        /* Without it a wake is made with the mutex held, which costs, and does no harm. */
+        /* Optional: without this hook, a waiter is woken with the mutex held, which costs time and
+         * does no harm. */
         static const struct hw__patch_entry unlock = {"pthread_mutex_unlock",
                                                       (uintptr_t)hook_unlock, true, true};
         hw__wake_unlocks(lock_patch.count > 0 &&
@@ -562,8 +576,8 @@ bool hw__hooks_rest(struct hw__gil_memory *memory, bool idle) {
         return false;
     }
     bool rests = users == HW__FOR_SCHEDULE;
-    /* Not where there is another GIL: its holder may just have called somebody, and is to wake it
-     * when it unlocks. None comes meanwhile, see meet(). */
+    /* The hooks stay in place where there is another GIL: its holder may have just chosen a waiter,
+     * which the hook of unlock must wake. No other GIL gets a record meanwhile: see meet(). */
     if (rests && hw__gil_count() == 1) {
         hw__patch_pause(&patch);
         hw__wake_unlocks(false);
@@ -579,7 +593,8 @@ bool hw__hooks_rest(struct hw__gil_memory *memory, bool idle) {
 }
 
 void hw__hooks_after_fork(void) {
-    hw__hooks_end_change(); /* who was at it is not here, and may have come halfway */
+    hw__hooks_end_change(); /* the thread that changed the hooks is not in the child; its change may
+                             * be half done */
     put_back();
     atomic_store(&resting, NULL);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* On entry of a hook no lock of ours is held and no GIL; the caller is detached or about to block
- * anyway. A hook allocates nothing, and blocks in the real function only. */
+/* On entry of a hook, the caller holds no lock of the library and no GIL; it is detached, or about
+ * to block anyway. A hook allocates nothing, and blocks only in the real function. */
 #include "gil/parking.h"
 
 #include <dlfcn.h>
@@ -23,32 +23,43 @@
 #include "gil/spinning.h"
 #include "headway/clock.h"
 
-#define ON_STACK_BYTES 4096     /* between a hook's frame and the wait_entry of its callers */
-#define THREAD_STATE_BYTES 1024 /* a lock within so much of a PyThreadState is its own */
-#define OBJECT_MUTEX 10         /* PyObject of 3.13t on: ob_tid, two bytes, ob_mutex */
-#define OBJECT_ALIGNMENT 16
-#define LOOK_NS 100000           /* a spin of so long is looked at as a park is */
-#define OBJECT_LINE 64           /* what is in one line of the cache is in one page */
-#define TYPE_NAME 8              /* PyTypeObject: after PyVarObject's head and size */
-#define LOCK_TYPE "_thread.lock" /* a threading.Lock is a PyMutex right after the head (3.14t) */
+/* The most between a hook's frame and the wait_entry of its callers. */
+#define ON_STACK_BYTES 4096
 
-/* The byte of a PyEvent that is not set and has a waiter; a PyMutex that is waited for is locked,
- * too
- * (_Py_HAS_PARKED and _Py_LOCKED of Include/internal/pycore_lock.h). */
+/* A lock less than this behind the start of a PyThreadState is that state's own. */
+#define THREAD_STATE_BYTES 1024
+
+/* The offset of ob_mutex in PyObject, in 3.13t and later: after ob_tid and two bytes. */
+#define OBJECT_MUTEX 10
+
+#define OBJECT_ALIGNMENT 16
+#define LOOK_NS 100000 /* after this time a spin is looked at as a park is */
+#define OBJECT_LINE 64 /* bytes of a cache line, all of which are in one page */
+
+/* The offset of tp_name in PyTypeObject after the object's head: ob_size comes before it. */
+#define TYPE_NAME 8
+
+/* The type of a threading.Lock, which is a PyMutex right after the object's head (3.14t). */
+#define LOCK_TYPE "_thread.lock"
+
+/* The byte of a PyEvent that is not set and has a waiter. A PyMutex with a waiter differs: it has
+ * the bit of a locked mutex, too (_Py_HAS_PARKED and _Py_LOCKED of Include/internal/pycore_lock.h).
+ */
 #define EVENT_BITS 2
 
 static struct hw__patch patch;
 static struct hw_stack_layout layout;
 static bool has_layout;
-static const void *type_type;               /* PyType_Type */
-static void *(*this_thread_state)(void);    /* PyGILState_GetThisThreadState: reads a thread-
-                                               specific value, takes nothing */
-static const void *(*attached_state)(void); /* PyThreadState_GetUnchecked: reads a variable */
+static const void *type_type; /* PyType_Type */
+/* PyGILState_GetThisThreadState(), which only reads a thread-specific value */
+static void *(*this_thread_state)(void);
+/* PyThreadState_GetUnchecked(), which only reads a variable */
+static const void *(*attached_state)(void);
 static int (*real_yield)(void);
 static int (*real_wait)(sem_t *);
 static int (*real_clockwait)(sem_t *, clockid_t, const struct timespec *);
 
-/* Where a function's code is. */
+/* The extent of a function's code. */
 struct extent {
     uintptr_t start, end;
 };
@@ -77,7 +88,8 @@ static bool read_memory(uintptr_t address, void *to, size_t bytes) {
     return process_vm_readv(getpid(), &mine, 1, &theirs, 1, 0) == (ssize_t)bytes;
 }
 
-/* Tells the type of the object at an address, if there is one. */
+/* Finds the type of the object at an address, and its name. Returns whether there is such an
+ * object. */
 static bool type_at(uintptr_t object, struct hw__park *park) {
     uintptr_t type = 0, meta = 0, name = 0;
     if (!has_layout || object % OBJECT_ALIGNMENT != 0 ||
@@ -86,7 +98,7 @@ static bool type_at(uintptr_t object, struct hw__park *park) {
         !read_memory(type + (uintptr_t)layout.object_type, &meta, sizeof meta)) {
         return false;
     }
-    /* A type's type is `type`, or a metaclass whose type is. */
+    /* The type of a type is `type`, or a metaclass whose type is `type`. */
     if (meta != (uintptr_t)type_type &&
         (meta % sizeof(void *) != 0 ||
          !read_memory(meta + (uintptr_t)layout.object_type, &meta, sizeof meta) ||
@@ -97,7 +109,7 @@ static bool type_at(uintptr_t object, struct hw__park *park) {
         return false;
     }
     char text[sizeof park->type_name] = "";
-    /* It may end right before a page that cannot be read. */
+    /* The name may end right before a page that cannot be read. */
     size_t bytes = sizeof text - 1;
     while (bytes > 0 && !read_memory(name, text, bytes)) {
         bytes /= 2;
@@ -111,8 +123,9 @@ static bool type_at(uintptr_t object, struct hw__park *park) {
     return true;
 }
 
-/* Tells what the lock at an address is; `park` has the calling thread's state. Of a PyMutex it is
- * known that it is one: let go with others parked it looks like an event. */
+/* Finds out what the lock at an address is. `park` must have the calling thread's state. `is_mutex`
+ * says that the lock is known to be a PyMutex: a PyMutex that was released with other threads
+ * parked looks like an event. */
 static void look_at(uintptr_t lock, bool is_mutex, struct hw__park *park) {
     park->lock = lock;
     uintptr_t state = (uintptr_t)park->thread_state;
@@ -133,10 +146,10 @@ static void look_at(uintptr_t lock, bool is_mutex, struct hw__park *park) {
     }
 }
 
-/* What stands right before the semaphore in struct wait_entry. */
+/* The two words before the semaphore in struct wait_entry. */
 struct parked_for {
-    uintptr_t argument; /* a PyMutex's waiter has one, who waits for an event has not */
-    uintptr_t lock;     /* 0: the caller waits for nothing of the parking lot's */
+    uintptr_t argument; /* not 0 in a wait for a PyMutex, 0 in a wait for an event */
+    uintptr_t lock;     /* 0: the caller does not wait in the parking lot */
 };
 
 static struct parked_for parked_for(sem_t *semaphore, uintptr_t caller) {
@@ -148,13 +161,14 @@ static struct parked_for parked_for(sem_t *semaphore, uintptr_t caller) {
     return found;
 }
 
-/* Types that a look has found, for spins. A look makes a system call that the program need not make
- * by itself, and a filter of the program's own may end it for that (docs/decisions/013). So a
- * thread that spins looks only where it spins for long, which is mostly on one core. An entry is
- * claimed by its `state`, and never changes when that is 2. */
+/* The types that look_at() has found, for use in spins. A look makes a system call that the program
+ * need not make by itself, and a seccomp filter of the program's own may end the program for that
+ * (docs/decisions/013). So a thread that spins looks only where it spins for long, which mostly
+ * happens on one core. A thread claims an entry by its `state`; an entry in state 2 never changes.
+ */
 #define SEEN_TYPES 64
 static struct seen_type {
-    _Atomic int state; /* 0: free; 1: being written; 2: there. Release and acquire */
+    _Atomic int state; /* 0: free; 1: being written; 2: complete. Release and acquire */
     uintptr_t type;
     char name[sizeof(((struct hw__park *)0)->type_name)];
 } seen_types[SEEN_TYPES];
@@ -182,19 +196,20 @@ static void remember_type(const struct hw__park *park) {
             return;
         }
         if (state == 1 || seen->type == park->type) {
-            return; /* another thread writes one: next time */
+            return; /* another thread writes an entry, or the type has one: nothing to do now */
         }
     }
 }
 
-/* A hook is over when the real function is: what it left in errno is what the caller finds, and a
- * wait that succeeded leaves it as it was. CPython looks at errno after it has attached its thread
- * again, which is such a wait. */
+/* Begins the record of a wait. Returns whether the wait is recorded; end() needs that.
+ *
+ * The hook leaves errno as the real function does; a wait that succeeded leaves errno as it was.
+ * CPython reads errno after it has attached its thread again, and attaching is such a wait. */
 static bool begin(sem_t *semaphore, uintptr_t caller, struct hw__park *park) {
     int saved = errno;
     int64_t since_ns = hw_now_ns();
     struct parked_for what = parked_for(semaphore, caller);
-    if (what.argument != 0) { /* nobody spins for an event */
+    if (what.argument != 0) { /* a thread spins for a PyMutex, and never for an event */
         hw__spinning_learn(what.lock);
     }
     bool told = hw__parks_wanted();
@@ -221,7 +236,7 @@ static void end(const struct hw__park *park, bool told) {
     errno = saved;
 }
 
-/* Free already: no wait, and not worth a look. */
+/* Tells whether the semaphore was free, and takes it: then there is no wait to record. */
 static bool is_free(sem_t *semaphore) {
     int saved = errno;
     bool got = sem_trywait(semaphore) == 0;
@@ -253,8 +268,8 @@ static int hook_clockwait(sem_t *semaphore, clockid_t clock, const struct timesp
     return result;
 }
 
-/* Whether an object's head lies so many bytes before a lock: its type has been seen. Nothing is
- * read that is not in the lock's own line of the cache, which the spin itself reads. */
+/* Tells whether the head of an object, of a type that has been seen, lies `before` bytes before a
+ * lock. Reads only memory in the lock's own cache line, which the spin itself reads. */
 static bool is_seen_object(uintptr_t lock, uintptr_t before, struct hw__park *park) {
     uintptr_t at = lock - before + (uintptr_t)layout.object_type;
     if (!has_layout || (lock - before) % OBJECT_ALIGNMENT != 0 ||
@@ -275,7 +290,8 @@ static int hook_yield(uintptr_t lock) {
     int64_t from_ns = hw_now_ns();
     int result = real_yield();
     int saved = errno;
-    /* A thread that yields in another place has let go of its state first: os.sched_yield(). */
+    /* A thread that yields elsewhere, as in os.sched_yield(), has detached its thread state before.
+     */
     const void *state = attached_state();
     if (state != NULL && !hw__spin_goes_on(lock, from_ns) && hw__parks_wanted()) {
         struct hw__park park = {.kind = HW__LOCK_MUTEX, .lock = lock, .thread_state = state};

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-/* Free-threaded builds with the GIL off: waits on locks. The interpreter's threads block in
- * sem_wait() and sem_clockwait() alone: those of the parking lot (Python/parking_lot.c), on which a
- * PyMutex, an object's lock, an event and stop-the-world wait, and those of
- * PyThread_acquire_lock*(). Before it parks, who wants a PyMutex spins in sched_yield()
- * (Python/lock.c: 40 times). Hooks see each of these waits with its beginning and end; a lock that
- * is free comes nowhere near them.
+/* Waits for locks in free-threaded builds with the GIL off. The interpreter's threads block only in
+ * sem_wait() and sem_clockwait(). These calls come from the parking lot (Python/parking_lot.c), on
+ * which threads wait for a PyMutex, an object's lock, an event and stop-the-world, and from
+ * PyThread_acquire_lock*(). Before a thread parks for a PyMutex, it spins in sched_yield()
+ * (Python/lock.c: 40 times). The hooks see the beginning and the end of each of these waits; an
+ * acquire of a free lock calls none of these functions.
  *
- * What a parked thread waits for is told by struct wait_entry, which lies on its stack: the address
- * of the lock stands right before the semaphore. That of a spinning one is in a register: see
- * spinning.h. Where that address is an object's `ob_mutex`, the object's type has a name. All this
- * memory is read through process_vm_readv(), which fails where reading would crash: a thread that
- * is about to sleep has the time. */
+ * The thread's struct wait_entry, which lies on its stack, tells what a parked thread waits for:
+ * the address of the lock stands right before the semaphore. For a spinning thread that address is
+ * in a register (spinning.h). Where the address is that of an object's `ob_mutex`, the object's
+ * type has a name. All this memory is read with process_vm_readv(), which fails where a plain read
+ * would crash. The system call takes time that a thread has which is about to sleep. */
 #ifndef HEADWAY_GIL_PARKING_H
 #define HEADWAY_GIL_PARKING_H
 
@@ -18,7 +18,8 @@
 
 #include "headway/trace.h"
 
-/* Puts the hooks into the image that has `runtime`.
+/* Puts the hooks into the image that has `runtime`. Without a `layout` (NULL), types of objects are
+ * not found.
  *
  * Returns 0 or a negative errno, with the image as it was. */
 int hw__parking_install(const void *runtime, const struct hw_stack_layout *layout);

@@ -16,19 +16,20 @@
 #include "headway/clock.h"
 
 /* How long the helper may take to start and to wait: a thousand times what it needs on a busy
- * machine. Past it, the GIL that the caller holds is not the one that PyGILState_Ensure() takes. */
+ * machine. When this time is over, the GIL that the caller holds is not the one that
+ * PyGILState_Ensure() acquires. */
 #define PATIENCE_NS INT64_C(2000000000)
 
-/* Of address space that the C library keeps after the helper's end. */
+/* Address space, which the C library keeps after the helper's end. */
 #define STACK_BYTES (512 << 10)
 
 struct helper {
     const struct hw__probe_calls *calls;
     struct hw__sighting sighting;
-    /* Futexes; 0, then 1. */
-    atomic_uint ready; /* it has a thread state, and let the GIL go again */
+    /* The three fields below are futexes: 0, then 1. */
+    atomic_uint ready; /* the helper has a thread state, and has released the GIL again */
     atomic_uint go;    /* the caller holds the GIL again */
-    atomic_uint seen;  /* it waits for the GIL */
+    atomic_uint seen;  /* the helper waits for the GIL */
 };
 
 static void post(atomic_uint *done) {
@@ -36,8 +37,8 @@ static void post(atomic_uint *done) {
     (void)syscall(SYS_futex, done, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Waits until it is done, for `patience_ns` at most or, below 0, as long as it takes. By
- * CLOCK_MONOTONIC, which nobody can set back. Returns 0 or -ETIMEDOUT. */
+/* Waits until `done` is posted: for `patience_ns` at most or, if that is negative, without a limit.
+ * Time is CLOCK_MONOTONIC, which cannot be set back. Returns 0 or -ETIMEDOUT. */
 static int wait_for(atomic_uint *done, int64_t patience_ns) {
     int64_t until_ns = hw_now_ns() + patience_ns;
     while (atomic_load(done) == 0) {
@@ -56,8 +57,8 @@ static void post_seen(void *context) { post(&((struct helper *)context)->seen); 
 
 static void *help(void *argument) {
     struct helper *helper = argument;
-    /* First without being watched: in a free-threaded build, making a thread state may stop the
-     * world, for which the caller must have let go. */
+    /* The first acquire is not watched: in a free-threaded build the making of a thread state may
+     * stop the world, for which the caller must have released the GIL. */
     int state = helper->calls->ensure();
     void *saved = helper->calls->save();
     post(&helper->ready);
@@ -73,7 +74,7 @@ int hw__gil_probe(const struct hw__probe_calls *calls, struct hw__gil_memory **m
     struct helper helper = {.calls = calls, .sighting = {.memory = NULL, .seen = post_seen}};
     helper.sighting.context = &helper;
 
-    /* The program's signals are not for this thread. */
+    /* The helper blocks all signals: the program's handlers must not run in it. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -92,8 +93,8 @@ int hw__gil_probe(const struct hw__probe_calls *calls, struct hw__gil_memory **m
         calls->restore(state);
         post(&helper.go);
         error = wait_for(&helper.seen, PATIENCE_NS);
-        /* Now it waits, or it has taken another GIL; in either case it comes to its end when this
-         * one is free. */
+        /* Now the helper waits, or has acquired another GIL. In either case it ends when the
+         * caller's GIL is free. */
         state = calls->save();
         pthread_join(thread, NULL);
         calls->restore(state);
@@ -126,7 +127,7 @@ int hw__gil_find_main(void) {
     if (error != 0) {
         return error;
     }
-    /* A hook that knew the site already may have made the record when the helper acquired. */
+    /* A hook that knew the site already may have made the record at the helper's acquire. */
     bool acquire;
     struct hw__gil *gil = hw__gil_find(&memory->cond, &acquire);
     return gil != NULL || hw__gil_add(memory, true) != NULL ? 0 : -EPROTO;

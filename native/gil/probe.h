@@ -4,7 +4,7 @@
 
 #include "gil/gil.h"
 
-/* The functions of the interpreter that the probe needs, looked up by the caller. */
+/* The functions of the interpreter that the probe calls. */
 struct hw__probe_calls {
     int (*ensure)(void);          /* PyGILState_Ensure */
     void (*release)(int);         /* PyGILState_Release */
@@ -12,25 +12,27 @@ struct hw__probe_calls {
     void (*restore)(void *state); /* PyEval_RestoreThread */
 };
 
-/* Finds the main interpreter's GIL: a helper thread asks for it while the caller holds it, and the
- * hooks tell what the helper waits for. Then the caller lets go, and the helper takes the GIL and
- * leaves: the address from which it signalled its acquire is learnt.
+/* Finds the main interpreter's GIL. A helper thread wants the GIL while the caller holds it, and
+ * the hooks tell which condition variable the helper waits for. Then the caller releases the GIL,
+ * and the helper acquires and releases it: the return address of the call that signalled the
+ * helper's acquire is learnt (hw__gil_learn_site()).
  *
- * The hooks must be installed and the caller must hold the main interpreter's GIL; it is released
- * for a moment.
+ * The hooks must be installed, and the caller must hold the main interpreter's GIL, which is
+ * released for a moment.
  *
- * Returns 0 with *memory, or a negative errno: -EPROTO when what was waited for does not look like
- * a GIL, -ETIMEDOUT when no wait for a GIL was seen (the caller does not hold the main
- * interpreter's GIL, or it looks different), or what starting a thread gives. */
+ * Returns 0 with *memory, or a negative errno: -EPROTO when the helper waited for what does not
+ * look like a GIL; -ETIMEDOUT when no wait for a GIL was seen (the caller does not hold the main
+ * interpreter's GIL, or the GIL's memory looks different); or the error of starting a thread. */
 int hw__gil_probe(const struct hw__probe_calls *calls, struct hw__gil_memory **memory);
 
 /* Probes with the interpreter's own functions, and makes the main GIL's record where there is none.
+ * The caller must guarantee what hw__gil_probe() requires.
  *
- * Returns 0 or a negative errno: -ENOENT when the interpreter lacks a function, and those of
+ * Returns 0 or a negative errno: -ENOENT when the interpreter lacks a function, or an errno of
  * hw__gil_probe(). */
 int hw__gil_find_main(void);
 
-/* A function or variable of the interpreter in this process, or NULL. */
+/* Returns the address of a function or variable of the interpreter in this process, or NULL. */
 void *hw__interpreter_symbol(const char *name);
 
 #endif

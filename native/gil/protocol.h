@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-/* The C library's functions through which CPython takes and drops a GIL (Python/ceval_gil.c), and
- * what a GIL looks like in memory around them.
+/* The C library's functions through which CPython acquires and releases a GIL (Python/ceval_gil.c),
+ * and the layout of a GIL's memory.
  *
  *     drop_gil: lock(mutex); locked = 0; signal(cond); unlock(mutex);
- *               when asked to drop: lock(switch_mutex); wait(switch_cond); unlock(switch_mutex)
- *     take_gil: lock(mutex); while (locked) timedwait(cond, mutex, interval), and ask for a drop;
+ *               after a request: lock(switch_mutex); wait(switch_cond); unlock(switch_mutex)
+ *     take_gil: lock(mutex); while (locked) timedwait(cond, mutex, interval), and make a request;
  *               lock(switch_mutex); locked = 1; last_holder = me; signal(switch_cond); ...
  *               unlock(mutex)
  *
- * So signal(cond) is a release and signal(switch_cond) an acquire, exactly, and both come with the
- * GIL's mutex held. The same in CPython 3.7 to 3.15, with differences that ../shared/design/
- * gil-core.md lists. */
+ * So signal(cond) is exactly a release and signal(switch_cond) exactly an acquire, and CPython
+ * makes both calls with the GIL's mutex held. The sequence is the same in CPython 3.7 to 3.15;
+ * docs/internals/gil.md lists the differences between the versions. */
 #ifndef HEADWAY_GIL_PROTOCOL_H
 #define HEADWAY_GIL_PROTOCOL_H
 
@@ -18,9 +18,12 @@
 #include <stdint.h>
 #include <time.h>
 
-/* The one list of hooked functions: X(name, symbol, must be there, is called also where nobody
- * waits, parameters). All return int. Declaration, look-up, patch and restore expand it, so they
- * cannot disagree. `destroy` tells a GIL's end; an interpreter that lacks the call goes without. */
+/* The only list of the hooked functions: X(name, symbol, required, pauses, parameters). `required`:
+ * an interpreter that does not call the function cannot be patched. `pauses`: the interpreter also
+ * calls the function where no thread waits, so the hook can be taken out for a while (elf/patch.h).
+ * All of the functions return int. Declaration, look-up, patch and restore expand this list, so
+ * they cannot disagree. `destroy` tells of a GIL's end; where an interpreter does not call it, the
+ * end goes unnoticed. */
 #define HW__GIL_FUNCTIONS(X)                                                                       \
     X(timedwait, pthread_cond_timedwait, 1, 0,                                                     \
       (pthread_cond_t * cond, pthread_mutex_t * mutex, const struct timespec *deadline))           \
@@ -28,8 +31,8 @@
     X(wait, pthread_cond_wait, 1, 0, (pthread_cond_t * cond, pthread_mutex_t * mutex))             \
     X(destroy, pthread_cond_destroy, 0, 0, (pthread_cond_t * cond))
 
-/* The C library's own functions: set once by hw__hooks_install(), before any hook can run, and
- * never changed. */
+/* The functions that a hook passes its calls on to. hw__hooks_install() sets them once, before any
+ * hook can run; they never change after that. */
 #define HW__DECLARE(name, symbol, required, pauses, parameters) int(*name) parameters;
 struct hw__real {
     HW__GIL_FUNCTIONS(HW__DECLARE)
@@ -37,12 +40,12 @@ struct hw__real {
 #undef HW__DECLARE
 extern struct hw__real hw__real;
 
-/* struct _gil_runtime_state (Include/internal/pycore_gil.h) from `interval` on; in front of it a
- * free-threaded build has `int enabled`. */
+/* struct _gil_runtime_state (Include/internal/pycore_gil.h), from `interval` on. A free-threaded
+ * build has `int enabled` in front of it. */
 struct hw__gil_memory {
     unsigned long interval_us;
     const void *last_holder; /* PyThreadState */
-    int locked;              /* -1: not made yet */
+    int locked;              /* -1: not initialised yet */
     unsigned long switch_number;
     pthread_cond_t cond;
     pthread_mutex_t mutex;
@@ -50,8 +53,9 @@ struct hw__gil_memory {
     pthread_mutex_t switch_mutex;
 };
 
-/* Reads of these fields are made with `mutex` held, which orders them; the interpreter writes some
- * of them atomically, so we read atomically too. */
+/* Reads one of these fields. The caller must hold `mutex`, which orders the read; for `interval_us`
+ * the GIL itself does, too. The interpreter writes some of the fields atomically, so the read is
+ * atomic, too. */
 #define HW__READ(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 
 #endif

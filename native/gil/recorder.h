@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* What the hooks of gil/ tell a recorder. Declared here, where it is called, and defined in trace/:
- * so trace/ includes gil/ and not the other way round, and each is a direct call, which the
- * optimisation across files makes part of the hook.
+/* The calls with which the hooks of gil/ tell a recorder what happens. They are declared here,
+ * where they are called, and defined in trace/. So trace/ includes gil/ and not the other way
+ * round, and each is a direct call, which link-time optimisation makes part of the hook.
  *
- * Those about a GIL are called with its mutex held and after hw__gil_enter(), but for
- * hw__on_new_gil() and hw__on_gil_end(). */
+ * The hooks make the calls about a GIL with its mutex held and after hw__gil_enter(), unless a
+ * function's comment says otherwise. */
 #ifndef HEADWAY_GIL_RECORDER_H
 #define HEADWAY_GIL_RECORDER_H
 
@@ -14,76 +14,91 @@
 #include "gil/gil.h"
 
 /* ---------------------------------------------------------------- a GIL's events */
-/* The caller is about to wait for the GIL; further calls before its acquire are the same wait. */
+/* The caller is about to wait for the GIL. Further calls before the caller's acquire belong to the
+ * same wait. */
 void hw__on_wait(struct hw__gil *gil);
 
-/* The caller's wait for this GIL is told already. Any thread may ask, without hw__gil_enter().
+/* Tells whether the caller's wait for this GIL is recorded already. Any thread may call it, without
+ * hw__gil_enter().
  *
- * With thousands of waiters, each of which wakes every switch interval, all cores do little else;
- * each such call has the GIL's mutex, for which the others queue up. So where there is nothing to
- * tell, a hook looks at this and at the GIL's own record, and at no memory of the recorder's. */
+ * With thousands of waiters, each of which wakes every switch interval, all cores do little else,
+ * and each such call is made with the GIL's mutex held, for which the other waiters queue. So where
+ * there is nothing to record, a hook reads only this function's answer and the GIL's record, and no
+ * other memory of the recorder. */
 bool hw__waits_already(const struct hw__gil *gil);
 
-/* The caller has waited an interval in vain and asks for a drop. Of a hold the first request is
- * told: the others change nothing for the holder, and thousands of waiters make them every 5 ms. */
+/* The caller has waited a switch interval in vain, and makes a request. Only the first request of a
+ * hold is recorded: the others change nothing for the holder, and thousands of waiters make them
+ * every 5 ms. */
 void hw__on_request(struct hw__gil *gil);
 
-/* The caller has the GIL. */
+/* The caller has acquired the GIL. */
 void hw__on_acquire(struct hw__gil *gil);
 
-/* The caller has let the GIL go; nobody can have taken it yet. */
+/* The caller has released the GIL; no other thread can have acquired it yet. */
 void hw__on_release(struct hw__gil *gil);
 
-/* The caller has just taken a GIL that has no record. Returns its new record, recorded when there
- * is a session, or NULL when there are too many. */
+/* The caller has just acquired a GIL that has no record. To be called with the GIL's mutex held,
+ * without hw__gil_enter().
+ *
+ * Returns the GIL's new record, recorded where there is a session, or NULL where all records are in
+ * use. */
 struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory);
 
-/* The GIL is being destroyed; its mutex is not held. */
+/* The GIL is being destroyed. To be called without the GIL's mutex and without hw__gil_enter(). */
 void hw__on_gil_end(struct hw__gil *gil, struct hw__gil_memory *memory);
 
-/* The calling thread has waited for the GIL's mutex, from `since_ns` until now, to take that GIL or
- * to let it go; 0: it has not. To be told before its next event, without hw__gil_enter(). */
+/* The calling thread has waited for the GIL's mutex, from `since_ns` until now, to acquire that GIL
+ * or to release it; `since_ns` is 0 where it has not waited. To be called before the thread's next
+ * event, without hw__gil_enter(). */
 void hw__on_mutex(const struct hw__gil *gil, int64_t since_ns);
 
 /* ---------------------------------------------------------------- waits for locks */
-/* What the lock is. */
+/* The kinds of locks. */
 enum hw__lock_kind {
     HW__LOCK_UNKNOWN,
-    HW__LOCK_MUTEX,  /* a PyMutex that is no object's */
-    HW__LOCK_OBJECT, /* an object's: a critical section */
-    HW__LOCK_WORLD,  /* the caller is suspended, or waits for others, to stop the world */
-    HW__LOCK_OWN,    /* a threading.Lock or another semaphore of the program's own */
-    HW__LOCK_EVENT,  /* an event: the end of a thread (join) */
+    HW__LOCK_MUTEX,  /* a PyMutex that does not belong to an object */
+    HW__LOCK_OBJECT, /* an object's mutex: a critical section */
+    HW__LOCK_WORLD,  /* stop-the-world: the caller is suspended, or waits for others */
+    HW__LOCK_OWN,    /* a threading.Lock, or another semaphore that the program uses */
+    HW__LOCK_EVENT,  /* an event, such as the end of a thread (join) */
     HW__LOCK_KINDS
 };
 
-/* What a wait is for. */
+/* The object of a wait. */
 struct hw__park {
     enum hw__lock_kind kind;
     uintptr_t lock;           /* the lock's address, or 0 */
-    uint64_t type;            /* the contended object's type, or 0 */
-    char type_name[64];       /* its name */
+    uint64_t type;            /* the type of the contended object, or 0 */
+    char type_name[64];       /* the name of that type */
     const void *thread_state; /* the caller's PyThreadState, or NULL */
 };
 
-/* Whether the calling thread's park is to be told, and so looked at: there is a session that wants
- * it. In a forked child it makes the child's own, before anything else is called there. */
+/* Tells whether a park of the calling thread is recorded, so that the caller must find out what it
+ * waits for: there is a session that records parks. In a forked child the first call makes the
+ * child's own memory; it must come before any other call of the recorder there. */
 bool hw__parks_wanted(void);
 
-/* The caller has wanted a lock since `since_ns`, and is about to block on it, without a GIL;
- * hw__parks_wanted() has just been true. A spin on that lock that has just ended is part of the
- * wait. Returns whether it is told; then hw__on_unpark() follows when the caller goes on. */
+/* The caller has wanted a lock since `since_ns`, and is about to block on it, without a GIL.
+ * hw__parks_wanted() must just have been true. A spin on that lock that has just ended is part of
+ * the wait.
+ *
+ * hw__on_park() returns whether the wait is recorded; if so, hw__on_unpark() must follow when the
+ * caller goes on. */
 bool hw__on_park(const struct hw__park *park, int64_t since_ns);
 void hw__on_unpark(const struct hw__park *park);
 
-/* The caller has yielded once, beginning at `from_ns`, to get a lock; 0: it is not known which one.
- * Returns whether that says it all, as it goes on with what it did before, or nobody wants to know.
- * Else hw__on_spin() is to follow. */
+/* The caller has yielded once, from `from_ns` on, to get a lock; `lock` is 0 where the lock is not
+ * known.
+ *
+ * hw__spin_goes_on() returns whether that is all: the yield continues an earlier spin, or no
+ * session records it. Else the caller must call hw__on_spin(). */
 bool hw__spin_goes_on(uintptr_t lock, int64_t from_ns);
 void hw__on_spin(const struct hw__park *park, int64_t from_ns);
 
-/* Since when the calling thread has been in a spin for that lock of which it is not known what it
- * is; 0: it is in none. It may then be told. */
+/* hw__spin_unknown_since() returns since when the calling thread has been in a spin for this lock
+ * without knowing what the lock is, or 0 where it is in no such spin. Where it is not 0,
+ * hw__spin_is() may say what the lock is. */
 int64_t hw__spin_unknown_since(uintptr_t lock);
 void hw__spin_is(const struct hw__park *park);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* What the hooks of gil/ leave to a scheduler. Declared here, where it is called, and defined in
- * engine/: so engine/ includes gil/ and not the other way round, and each is a direct call, which
- * the optimisation across files makes part of the hook. */
+/* The calls with which the hooks of gil/ leave decisions to a scheduler. They are declared here,
+ * where they are called, and defined in engine/. So engine/ includes gil/ and not the other way
+ * round, and each is a direct call, which link-time optimisation makes part of the hook. */
 #ifndef HEADWAY_GIL_SCHEDULER_H
 #define HEADWAY_GIL_SCHEDULER_H
 
@@ -12,49 +12,54 @@
 #include "gil/gil.h"
 
 /* ---------------------------------------------------------------- a GIL that a policy has */
-/* Instead of the functions of the C library. In timedwait() and signal(), which a release and an
- * acquire call, the GIL's mutex is held, in wait() its switch_mutex. */
+/* The hooks call these functions in place of those of the C library, or, at a release and an
+ * acquire, before the C library's signal(). In timedwait(), release and acquire the caller must
+ * hold the GIL's mutex, in wait() its switch_mutex. hw__sched_timedwait() returns 0 or ETIMEDOUT,
+ * whereupon CPython makes a request; hw__sched_wait() returns 0. */
 int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
                         const struct timespec *deadline);
 void hw__sched_release(struct hw__gil *gil);
 void hw__sched_acquire(struct hw__gil *gil);
 int hw__sched_wait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex);
 
-/* The GIL's mutex was locked, by one that lets the GIL go or one that wants it. Of the latter, one
- * that stands in the queue already does not take a free GIL from the one that was called. */
+/* The calling thread has locked the GIL's mutex, to release the GIL or to acquire it. A thread that
+ * wants the GIL, and is in the queue already, does not acquire a free GIL while another waiter was
+ * woken for it and is on its way: it waits here, in the queue. */
 void hw__sched_locked(struct hw__gil *gil);
 
 /* ---------------------------------------------------------------- a GIL that rests */
-/* Of a GIL that rests as its policy is idle: whether the thread that is about to wait may do so in
- * the C library. */
+/* Tells whether the thread that is about to wait for a GIL that rests, because its policy is idle,
+ * may wait in the C library. */
 bool hw__sched_stays_idle(const struct hw__gil *gil);
 
-/* The GIL rests no more, as a thread has had it for a switch interval, and CPython is about to ask
- * that thread. */
+/* The GIL no longer rests: a thread has held it for a switch interval, and CPython is about to make
+ * a request to that thread. */
 void hw__sched_is_asked(struct hw__gil *gil);
 
 /* ---------------------------------------------------------------- GILs come and go */
-/* The policy that is on, if any, begins at this GIL. Does nothing where somebody starts or stops
- * something; the next acquire tries again. */
+/* Begins to schedule this GIL, if a policy is on. The caller must hold the GIL's mutex. Does
+ * nothing where another thread starts or stops a policy or a session at this moment; the GIL's next
+ * acquire tries again. */
 void hw__sched_try_adopt(struct hw__gil *gil);
 
-/* The GIL's memory is about to end: nobody uses it. */
+/* The GIL's memory is about to be freed: ends the scheduling of this GIL. No thread uses the GIL.
+ */
 void hw__sched_forget(struct hw__gil *gil);
 
 /* ---------------------------------------------------------------- wake-ups */
-/* Locks a GIL's mutex. Who holds one does so for a fraction of a microsecond: less than a sleep
- * would take. */
+/* Locks a GIL's mutex. The caller spins for a short time before it sleeps, since a thread that
+ * holds such a mutex holds it for a fraction of a microsecond, which is less than a sleep takes. */
 void hw__wake_lock(pthread_mutex_t *mutex);
 
-/* The calling thread has called a waiter, to be woken at an unlock. */
+/* Tells whether the calling thread has chosen a waiter that it must wake at an unlock. */
 bool hw__wake_pending(void);
 
-/* A mutex was unlocked by this thread: wakes the waiters that it has called while it held that one.
- */
+/* Wakes the waiters that the calling thread has chosen while it held this mutex. The caller must
+ * have just unlocked the mutex. */
 void hw__wake_unlocked(pthread_mutex_t *mutex);
 
-/* Whether hw__wake_unlocked() is called at each unlock; else a waiter is woken as soon as it is
- * called. */
+/* Sets whether hw__wake_unlocked() is called at each unlock. If not, a waiter is woken as soon as
+ * it is chosen. */
 void hw__wake_unlocks(bool hooked);
 
 #endif

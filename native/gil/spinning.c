@@ -12,40 +12,42 @@
 #include "base/pause.h"
 #include "headway/clock.h"
 
-#define REGISTERS 6 /* that a call preserves: x86-64 psABI, figure 3.4 */
-#define PLACES 8    /* in the interpreter's code that spin; further ones are not known */
+#define REGISTERS 6 /* registers that a call preserves: x86-64 psABI, figure 3.4 */
+#define PLACES 8    /* places in the interpreter's code that spin; further ones are not known */
 #define UNKNOWN 0
 #define NEVER (-1)
 
-/* From the last yield to the park; later the registers are those of another spin. */
+/* The most from the last yield to the park: later, the registers are those of another spin. */
 #define FRESH_NS 20000
 
-/* One park for another lock proves nothing: the spin's lock was had, and the next one wanted at
- * once had waiters already, for which nobody spins. In trials with up to 16 locks no two came in a
- * row. */
+/* One park for another lock proves nothing: the thread got the lock that it had spun for, and the
+ * lock that it wanted next had waiters already, for which no thread spins. In trials with up to 16
+ * locks no two such parks came in a row. */
 #define DOUBTS 3
 
-/* For the calibration in all. One try may teach nothing: its thread was not on a core for a while
- * between its last yield and the park. */
+/* The limit for the whole calibration, in time and in tries. One try may teach nothing, where its
+ * thread was off the core between its last yield and the park. */
 #define PATIENCE_NS 200000000
 #define TRIES 20
 
 struct place {
-    _Atomic uintptr_t site; /* where sched_yield() returns to; 0: none */
-    _Atomic int number; /* of the register, from 1; UNKNOWN or NEVER. Relaxed: any value will do */
-    _Atomic int doubts; /* parks in a row for another lock than the register's. Relaxed likewise */
+    _Atomic uintptr_t site; /* the return address of sched_yield(); 0: none */
+    /* The register's number, from 1; UNKNOWN or NEVER. Relaxed: any of its values will do. */
+    _Atomic int number;
+    /* Parks in a row for another lock than the register's. Relaxed: any of its values will do. */
+    _Atomic int doubts;
 };
 
 static struct place places[PLACES];
-static int (*call)(uintptr_t lock); /* written before the hook is there */
+static int (*call)(uintptr_t lock); /* written before the hook is in place */
 
-/* The calibration's PyMutex; how often its thread has parked for it, and whether the register
- * became known then. */
+/* The calibration's PyMutex; the number of parks for it; and whether the register was known after
+ * the last of them. All three are sequentially consistent: they are rarely used. */
 static _Atomic uint8_t mutex;
 static _Atomic int mutex_parks;
-static atomic_bool mutex_known; /* all three sequentially consistent: they are rarely used */
+static atomic_bool mutex_known;
 
-/* The calling thread's registers when it last yielded, where that was and when. */
+/* The last yield of the calling thread: its registers, its place in the code and its time. */
 struct yield {
     uintptr_t registers[REGISTERS];
     struct place *place;
@@ -65,7 +67,7 @@ static struct place *place_of(uintptr_t site) {
     return NULL;
 }
 
-/* Called by the replacement with the registers and the caller's address. */
+/* Called by hw__spinning_stub() with the caller's registers and return address. */
 __attribute__((used, visibility("hidden"))) int hw__spinning_yield(const uintptr_t *registers,
                                                                    uintptr_t site) {
     struct place *place = place_of(site);
@@ -77,7 +79,8 @@ __attribute__((used, visibility("hidden"))) int hw__spinning_yield(const uintptr
     return result;
 }
 
-/* Returns whether the register is known of the place where the calling thread yielded last. */
+/* Learns the register of the place where the calling thread yielded last, from a park for `lock`.
+ * Returns whether the register is known. */
 static bool learn(uintptr_t lock) {
     struct place *place = last.place;
     if (place == NULL) {
@@ -113,8 +116,8 @@ void hw__spinning_learn(uintptr_t lock) {
 }
 
 #ifdef __x86_64__
-/* The registers are still those of the caller: nothing has run in between. They are pushed to be
- * read, and need not be popped, as what is called preserves them. */
+/* The registers are still the caller's: no code has run in between. They are stored to be read, and
+ * need not be restored, since hw__spinning_yield() preserves them. */
 __asm__(".text\n"
         ".p2align 4\n"
         ".hidden hw__spinning_stub\n"
@@ -141,7 +144,7 @@ __asm__(".text\n"
         ".size hw__spinning_stub, .-hw__spinning_stub\n");
 int hw__spinning_stub(void);
 #else
-/* The registers are not read: which lock it is, is not known before the thread parks. */
+/* On other machines the registers are not read: the lock is not known before the thread parks. */
 static int hw__spinning_stub(void) { return call(0); }
 #endif
 
@@ -159,8 +162,8 @@ static void *contend(void *unused) {
     return unused;
 }
 
-/* Keeps the mutex from a thread until that has come to the hook of its park: a PyMutex that is let
- * go earlier is had without one. Returns whether a further try may help. */
+/* Holds the mutex until a second thread has come to the hook of its park: a PyMutex that is
+ * released earlier is acquired without a park. Returns whether a further try may help. */
 static bool calibrate_once(int64_t until_ns) {
     sigset_t all, before;
     sigfillset(&all);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * The command `headway`: starts the Python that headway is installed in, on which no variable of
- * the user's acts.
+ * The command `headway`: starts the Python that headway is installed in, without the effect of any
+ * of the user's PYTHON* variables.
  *
- * A script of Python's would be too late: PYTHONHOME ends an interpreter, PYTHONPATH and a
- * sitecustomize change it, before the script's first line runs. And Python ignores SIGPIPE and
- * SIGXFSZ from its start on, so that only who runs before it knows whether they were ignored
- * already; `headway run` needs that for the program that it becomes. The environment is passed on
- * as it is: /proc/self/environ of the interpreter is what the user's program gets.
+ * A Python script would be too late: before its first line runs, PYTHONHOME can end the
+ * interpreter, and PYTHONPATH and a sitecustomize can change it. And Python ignores SIGPIPE and
+ * SIGXFSZ from its start on, so only a program that runs before Python knows whether they were
+ * ignored already; `headway run` needs that for the program that it becomes. The environment is
+ * passed on as it is: the user's program gets /proc/self/environ of the interpreter.
  *
- * Which Python: a folder lib/python3.x/site-packages/headway beside the folder of this file names
- * the version. */
+ * The folder lib/python3.x/site-packages/headway beside the folder of this file names the version
+ * of Python. */
 #include <errno.h>
 #include <glob.h>
 #include <limits.h>
@@ -21,15 +21,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* dist-packages is Debian's; local/lib is where its pip installs. */
+/* dist-packages is Debian's folder; Debian's pip installs below local/lib. */
 static const char *const PLACES[] = {
     "%s/../lib/python3.*/site-packages/headway",
     "%s/../lib64/python3.*/site-packages/headway",
     "%s/../lib/python3.*/dist-packages/headway",
 };
 
-/* -E: no PYTHON* variable acts on it. -P: no module of the current folder stands for one of ours.
- */
+/* -E: no PYTHON* variable acts on the interpreter. -P: no module of the current folder replaces one
+ * of headway's. */
 static char IGNORED[] = "headway_ignored=00,00,";
 static char *OPTIONS[] = {"-E", "-P", "-X", IGNORED, "-m", "headway"};
 enum { OPTION_COUNT = sizeof OPTIONS / sizeof OPTIONS[0] };
@@ -49,8 +49,8 @@ static void note_ignored(void) {
     }
 }
 
-/* Two variables act on an interpreter in spite of -E. They get another name, which live/launch.py
- * knows. */
+/* Renames the two variables that act on an interpreter in spite of -E. live/launch.py knows the new
+ * names. */
 static void rename_variables(void) {
     static const char *const names[] = {"PYTHONEXECUTABLE=", "__PYVENV_LAUNCHER__="};
 
@@ -69,7 +69,7 @@ static void rename_variables(void) {
     }
 }
 
-/* Becomes the interpreter of that name, where there is one. */
+/* Becomes the interpreter of that name in that folder, if there is one. */
 static void try_beside(const char *folder, const char *name, char **arguments) {
     char path[PATH_MAX];
 
@@ -79,8 +79,8 @@ static void try_beside(const char *folder, const char *name, char **arguments) {
     }
 }
 
-/* For each version that has headway: the interpreter beside us, as in a virtual environment, else
- * the one on PATH. */
+/* Tries each version of Python that has headway: becomes the interpreter beside this program, as in
+ * a virtual environment, else the one on PATH. */
 static void try_versions(const char *folder, char **arguments) {
     for (size_t place = 0; place < sizeof PLACES / sizeof PLACES[0]; place++) {
         char pattern[PATH_MAX];
@@ -107,7 +107,7 @@ static void try_versions(const char *folder, char **arguments) {
     }
 }
 
-/* Our Python cannot even tell its errors with fewer. */
+/* With fewer open files, headway's Python cannot even report its errors. */
 enum { LEAST_OPEN_FILES = 6 };
 
 static void check_open_files(void) {

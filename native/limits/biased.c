@@ -11,9 +11,10 @@ void hw__biased_init(struct hw__biased *object, struct hw__biased_owner *owner) 
 bool hw__biased_merge_zero(struct hw__biased *object) {
     int64_t shared = atomic_load_explicit(&object->shared, memory_order_acquire);
     if (shared == 0) {
-        return true; /* nobody else has a reference, so nobody else can be here */
+        return true; /* no other thread has a reference, so none can be here */
     }
-    /* Before MERGED is visible: from then on another thread may find the object dead. */
+    /* The owner is cleared before MERGED is visible. From then on, another thread may find the
+     * object dead. */
     atomic_store_explicit(&object->owner, NULL, memory_order_relaxed);
     int64_t merged;
     do {
@@ -26,7 +27,7 @@ bool hw__biased_merge_zero(struct hw__biased *object) {
 bool hw__biased_queue(struct hw__biased *object) {
     struct hw__biased_owner *owner = atomic_load_explicit(&object->owner, memory_order_relaxed);
     if (owner == NULL) {
-        /* Comes here no second time: QUEUED or MERGED is set. */
+        /* The call cannot come back here: QUEUED or MERGED is set. */
         return hw__biased_decref_shared(object);
     }
     struct hw__biased *top = atomic_load_explicit(&owner->inbox, memory_order_relaxed);
@@ -42,8 +43,9 @@ bool hw__biased_decref_shared(struct hw__biased *object) {
     int64_t changed;
     bool must_queue;
     do {
-        /* Not merged, and nothing here to take from: the reference is counted in `local`. It stays
-         * counted; the inbox has it now, and so keeps the object alive until the owner drains. */
+        /* Not merged, and `shared` has nothing to take from: the reference is counted in `local`.
+         * It stays counted there. It belongs to the inbox now, which keeps the object alive until
+         * the owner drains the inbox. */
         must_queue = shared == 0;
         changed = must_queue ? HW__BIASED_QUEUED : shared - HW__BIASED_ONE;
     } while (!atomic_compare_exchange_weak_explicit(&object->shared, &shared, changed,
@@ -51,7 +53,7 @@ bool hw__biased_decref_shared(struct hw__biased *object) {
     return must_queue ? hw__biased_queue(object) : changed == HW__BIASED_MERGED;
 }
 
-/* Merges one object taken from the inbox and drops the reference queued with it.
+/* Merges one object from the inbox, and drops the reference that was queued with it.
  *
  * Returns whether the object is dead. */
 static bool merge_queued(struct hw__biased *object) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* Runs in forked children of threaded processes, so: no allocation, no locks, no stdio. getrusage()
- * is not on POSIX's list of async-signal-safe functions, but on Linux it is the bare system call.
+/* This code runs in forked children of threaded processes. It therefore makes no allocation, takes
+ * no lock and uses no stdio. getrusage() is not on POSIX's list of async-signal-safe functions, but
+ * on Linux it is the bare system call.
  *
- * The tasks need no barrier of their own. Task 1 sends a "ready" once it runs where it should; task
- * 0 starts the clock when that has arrived. */
+ * The tasks need no barrier of their own. Task 1 sends a "ready" once it runs on its CPU. Task 0
+ * starts the clock when that has arrived. */
 #include "limits/exchange.h"
 
 #include <errno.h>
@@ -14,9 +15,9 @@
 
 #include "headway/clock.h"
 
-#define READY INT64_C(0) /* task 1 to task 0: I am about to read */
+#define READY INT64_C(0) /* task 1 tells task 0 that it is about to read */
 
-/* Sends one value. Writes of 8 bytes are atomic (PIPE_BUF is larger), so a short one is an error.
+/* Sends one value. Writes of 8 bytes are atomic (PIPE_BUF is larger), so a short write is an error.
  *
  * Returns 0 or a negative errno. */
 static int send_value(int fd, int64_t value) {
@@ -34,7 +35,7 @@ static int send_value(int fd, int64_t value) {
     }
 }
 
-/* Receives one value, waiting for it.
+/* Waits for one value and receives it.
  *
  * Returns 0 or a negative errno; -EPIPE at end of file. */
 static int receive_value(int fd, int64_t *value) {
@@ -54,7 +55,7 @@ static int receive_value(int fd, int64_t *value) {
 
 /* Task 0 of the ping-pong.
  *
- * Returns 0 or a negative errno; on success *last is the integer as it came back. */
+ * Returns 0 or a negative errno. On success *last is the integer that came back. */
 static int ping(const struct hw__task *task, int64_t *last) {
     int64_t value = 0;
     for (int64_t round = 0; round < task->rounds; round++) {
@@ -123,8 +124,8 @@ static int note_stamps(const struct hw__task *task) {
     return 0;
 }
 
-/* The task's half of the exchange, after the other half is known to be ready; fills all of the
- * report but `error` and the switches.
+/* Runs the task's half of the exchange. The other half must be known to be ready. Fills all fields
+ * of the report except `error` and the switches.
  *
  * Returns 0 or a negative errno. */
 static int exchange(const struct hw__task *task, struct hw__report *report) {
@@ -139,8 +140,8 @@ static int exchange(const struct hw__task *task, struct hw__report *report) {
 
 int hw__pair_open(struct hw__task pair[2], struct hw__report reports[2], int64_t rounds,
                   int64_t *latencies_ns) {
-    int forth[2]; /* 0 -> 1 */
-    int back[2];  /* 1 -> 0 */
+    int forth[2]; /* from task 0 to task 1 */
+    int back[2];  /* from task 1 to task 0 */
     if (pipe2(forth, O_CLOEXEC) != 0) {
         return -errno;
     }

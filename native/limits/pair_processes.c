@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
-/* DESIGN. Both tasks are children. Were the caller itself one of them, it would have to change and
- * restore its own affinity and signal mask, and one task would run in the (possibly huge) process
- * of the host while the other runs in a copy: not the same two things.
+/* DESIGN. Both tasks are children. If the caller were one of them, it would have to change and
+ * restore its own affinity and signal mask. One task would run in the host's process, which may be
+ * huge, and the other in a copy, so the two would not be alike.
  *
- * FORK. The host may have any number of threads, and their locks stay locked in the child. So a
- * child calls async-signal-safe functions only and leaves by _exit(). All signals are blocked
- * before the fork and stay blocked in it: the host's handlers must not run there (CPython's would
- * write to the wakeup pipe that the child shares with the host). The host's pthread_atfork handlers
- * do run, as for any fork().
+ * FORK. The host may have any number of threads, and locks that they hold stay locked in the child.
+ * A child therefore calls async-signal-safe functions only and ends with _exit(). All signals are
+ * blocked before the fork and stay blocked in the child, because the host's handlers must not run
+ * there (CPython's would write to the wakeup pipe that the child shares with the host). The host's
+ * pthread_atfork handlers do run, as for any fork().
  *
- * DEATH. A child dies with the thread that forked it (PR_SET_PDEATHSIG), which is the one waiting
- * here. The children form a process group of their own, so that the parent can wait for *either*
- * without touching the host's other children; when one ends badly, the group is killed. That does
- * not rely on EOF reaching the survivor, which fails if another thread of the host forked meanwhile
- * and holds copies of the ends.
+ * DEATH. A child dies with the thread that forked it (PR_SET_PDEATHSIG), which is the one that
+ * waits here. The children form a process group of their own, so that the parent can wait for
+ * *either* child without touching the host's other children. When one child ends badly, the parent
+ * kills the group. EOF would not be enough: it does not reach the surviving child if another thread
+ * of the host forked meanwhile and holds copies of the ends.
  *
- * REPORTS come back through shared memory, not exit statuses: those are lost where the host ignores
- * SIGCHLD or reaps strangers. */
+ * REPORTS come back through shared memory. Exit statuses would be lost if the host ignores SIGCHLD
+ * or reaps children that it does not know. */
 #include "limits/pair.h"
 
 #include <errno.h>
@@ -31,17 +31,17 @@
 
 #include "limits/place.h"
 
-/* What the children write and the parent reads. No atomics: each child writes its own parts only,
- * and the parent reads after waitpid(), which orders. */
+/* Memory that the children write and the parent reads. No atomics are needed: each child writes
+ * only its own parts, and the parent reads after waitpid(), which orders. */
 struct shared {
     struct hw__report reports[2]; /* one per child */
     int64_t latencies_ns[];       /* one-way only: `rounds` values from child 1 */
 };
 
-/* The life of child `index`. Every signal is blocked on entry. */
+/* The code of child `index`. All signals must be blocked. */
 static noreturn void child_main(struct hw__task pair[2], int index, int cpu, pid_t parent) {
     struct hw__task *task = &pair[index];
-    /* The parent may have died between fork() and prctl(); then there is nobody to die with. */
+    /* If the parent died between fork() and prctl(), there is no parent to die with. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
         _exit(1);
     }
@@ -57,7 +57,7 @@ static noreturn void child_main(struct hw__task pair[2], int index, int cpu, pid
 
 /* Forks both children into a process group named after the first.
  *
- * Returns 0, or a negative errno and in pids the children that were made (0 where none was). */
+ * Returns 0, or a negative errno; then `pids` has the children that were made (0 for none). */
 static int fork_children(struct hw__task pair[2], const int cpus[2], pid_t pids[2]) {
     pid_t parent = getpid();
     for (int i = 0; i < 2; i++) {
@@ -76,7 +76,7 @@ static int fork_children(struct hw__task pair[2], const int cpus[2], pid_t pids[
     return 0;
 }
 
-/* Kills and reaps the children of a fork_children() that failed, which may not be in one group.
+/* Kills and reaps the children of a fork_children() that failed. They may be in different groups.
  *
  * This function can't fail. */
 static void kill_children(const pid_t pids[2]) {
@@ -89,8 +89,8 @@ static void kill_children(const pid_t pids[2]) {
     }
 }
 
-/* Waits until both children of the group have ended; kills the second if the first ended badly.
- * ECHILD means that the host reaps for us, and then both have ended as well.
+/* Waits until both children of the group have ended. Kills the second one if the first ended badly.
+ * ECHILD means that the host reaps all children, and that both have ended.
  *
  * This function can't fail. */
 static void reap_group(pid_t group) {
@@ -109,7 +109,7 @@ static void reap_group(pid_t group) {
     }
 }
 
-/* Forks, closes the parent's copies of the ends, and waits for the children.
+/* Forks the children, closes the parent's copies of the ends, and waits for the children.
  *
  * Returns 0 if both tasks were run at all, else a negative errno. */
 static int run_children(struct hw__task pair[2], const int cpus[2]) {
@@ -145,7 +145,7 @@ int hw__pair_run_processes(struct hw__task pair[2], const int cpus[2]) {
         return error;
     }
 
-    struct hw__task inside[2] = {pair[0], pair[1]}; /* the pair as the children see it */
+    struct hw__task inside[2] = {pair[0], pair[1]}; /* the pair with reports in shared memory */
     for (int i = 0; i < 2; i++) {
         shared->reports[i] = HW__REPORT_NONE;
         inside[i].report = &shared->reports[i];

@@ -3,7 +3,7 @@
 
 #include "limits/team.h"
 
-/* A member of the team is a task of the pair. This function can't fail. */
+/* Runs one task of the pair as a member of the team. This function can't fail. */
 static void run_task(void *context, int index) {
     struct hw__task *pair = context;
     hw__task_run(&pair[index]);

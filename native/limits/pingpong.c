@@ -9,18 +9,17 @@
 #include "limits/pair.h"
 #include "limits/place.h"
 
-/* The most rounds whose latencies, and a page for the reports, have a size in bytes. */
+/* The most rounds whose latencies, plus a page for the reports, have a size that fits a
+ * ptrdiff_t. */
 #define MAX_STAMPS ((int64_t)((PTRDIFF_MAX - 4096) / (ptrdiff_t)sizeof(int64_t)))
 
-/* Whether the arguments both variants share are in range.
- *
- * Returns true or false. This function can't fail. */
+/* Tells whether the arguments that both variants share are in range. This function can't fail. */
 static bool valid(int kind, int64_t rounds, int cpu_a, int cpu_b) {
     return (kind == HW_PINGPONG_THREADS || kind == HW_PINGPONG_PROCESSES) && rounds >= 1 &&
            rounds <= INT64_MAX / 2 && hw__cpu_in_range(cpu_a) && hw__cpu_in_range(cpu_b);
 }
 
-/* Runs one pair of tasks; latencies_ns as in struct hw__task.
+/* Runs one pair of tasks. latencies_ns is as in struct hw__task.
  *
  * Returns 0 with both reports filled, or a negative errno. */
 static int run_pair(int kind, int64_t rounds, const int cpus[2], int64_t *latencies_ns,
@@ -35,16 +34,14 @@ static int run_pair(int kind, int64_t rounds, const int cpus[2], int64_t *latenc
     if (error != 0) {
         return error;
     }
-    /* When one task fails the other reports -EPIPE: return the cause, not the consequence. */
+    /* When one task fails, the other one reports -EPIPE. Return the cause, not the consequence. */
     if (reports[0].error != 0 && reports[0].error != -EPIPE) {
         return reports[0].error;
     }
     return reports[1].error != 0 ? reports[1].error : reports[0].error;
 }
 
-/* Adds what both tasks counted.
- *
- * Returns the sum, or -1 if either is not known. */
+/* Returns the sum of what both tasks counted, or -1 if either count is not known. */
 static int64_t sum_known(int64_t first, int64_t second) {
     return first < 0 || second < 0 ? -1 : first + second;
 }

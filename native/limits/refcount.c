@@ -9,21 +9,19 @@
 #include "limits/team.h"
 #include "limits/walk.h"
 
-/* One run of the experiment. What is written by a thread is its own block, self and checksum; the
- * caller reads them after the team has been joined. */
+/* One run of the experiment. A thread writes only its own block, self and checksum. The caller
+ * reads them after the team has been joined. */
 struct run {
     const struct hw_refcount_config *config;
-    int blocks;                                  /* of objects: one per thread, or one for all */
-    size_t block_size;                           /* in bytes, a multiple of HW__APART */
-    char *memory;                                /* the blocks */
-    struct hw__self *selves;                     /* one per thread */
-    struct hw__commit commit;                    /* for all buffered counts */
+    int blocks;               /* blocks of objects: one per thread, or one for all */
+    size_t block_size;        /* bytes of a block, a multiple of HW__APART */
+    char *memory;             /* the blocks */
+    struct hw__self *selves;  /* one per thread */
+    struct hw__commit commit; /* the commit lock of all buffered counts */
     uint64_t checksums[HW_REFCOUNT_MAX_THREADS]; /* one per thread, written once at its end */
 };
 
-/* Whether hw_refcount() promises to run this.
- *
- * Returns true or false. This function can't fail. */
+/* Tells whether hw_refcount() accepts the configuration. This function can't fail. */
 static bool valid(const struct hw_refcount_config *config) {
     bool in_range = config->kind >= HW_REFCOUNT_PLAIN && config->kind <= HW_REFCOUNT_BUFFERED &&
                     config->threads >= 1 && config->threads <= HW_REFCOUNT_MAX_THREADS &&
@@ -46,17 +44,13 @@ static bool valid(const struct hw_refcount_config *config) {
     return true;
 }
 
-/* Finds a block of objects.
- *
- * Returns its first object. This function can't fail. */
+/* Returns the first object of a block. This function can't fail. */
 static struct hw__object *block_at(const struct run *run, int block) {
     return (struct hw__object *)(void *)(run->memory + (size_t)block * run->block_size);
 }
 
-/* Makes a thread's state, and the objects of its block on the thread itself: it owns them, and
- * their memory is near it.
- *
- * Returns 0: this function can't fail. */
+/* Makes a thread's state, and the objects of its block. The thread itself makes them, so that it
+ * owns the objects and their memory is near it. Returns 0: this function can't fail. */
 static int prepare(void *context, int index) {
     struct run *run = context;
     struct hw__self *self = &run->selves[index];
@@ -70,7 +64,7 @@ static int prepare(void *context, int index) {
     return 0;
 }
 
-/* Runs a thread's share. This function can't fail. */
+/* Runs one thread's part of the experiment. This function can't fail. */
 static void walk(void *context, int index) {
     struct run *run = context;
     const struct hw_refcount_config *config = run->config;
@@ -85,7 +79,7 @@ static void walk(void *context, int index) {
     run->checksums[index] = hw__walk_run(&walk, config->kind);
 }
 
-/* Finds the memory for blocks and selves.
+/* Allocates the blocks and the selves.
  *
  * Returns 0, or -ENOMEM with nothing to free. */
 static int allocate(struct run *run) {
@@ -101,9 +95,8 @@ static int allocate(struct run *run) {
     return 0;
 }
 
-/* Counts what is missing once all threads have ended.
- *
- * Returns references expected minus references found. This function can't fail. */
+/* Returns the number of references expected minus the number found, once all threads have ended.
+ * This function can't fail. */
 static int64_t count_lost(struct run *run) {
     int64_t lost = 0;
     for (int block = 0; block < run->blocks; block++) {
@@ -115,9 +108,7 @@ static int64_t count_lost(struct run *run) {
     return lost;
 }
 
-/* Puts the threads' times and checksums together; `lost` is left alone.
- *
- * This function can't fail. */
+/* Combines the threads' times and checksums in `out`, all but `lost`. This function can't fail. */
 static void summarise(const struct run *run, const struct hw__span *spans,
                       struct hw_refcount_result *out) {
     int64_t first_ns = spans[0].start_ns;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* DESIGN. The barrier has two halves. The gate (mutex, conditions) holds members asleep until all
- * have arrived, so that early ones do not steal CPU time from those still preparing; it can also be
- * abandoned, which pthread_barrier_t cannot. But members leave a gate tens of microseconds apart,
- * as the kernel wakes them. So each then announces itself and yields until all are awake; only
- * after that does the clock start. */
+/* DESIGN. The barrier has two stages. The first one is the gate (a mutex and conditions). It keeps
+ * members asleep until all have arrived, so that early members take no CPU time from those that
+ * still prepare. Unlike a pthread_barrier_t, the gate can be abandoned. However, members leave a
+ * gate tens of microseconds apart, as the kernel wakes them. In the second stage, each member
+ * therefore counts itself as awake and yields until all are awake. Only then does the clock
+ * start. */
 #include "limits/team.h"
 
 #include <errno.h>
@@ -20,19 +21,19 @@ enum gate { GATE_SHUT, GATE_OPEN, GATE_ABANDONED };
 
 struct team {
     const struct hw__job *job;
-    int size; /* members wanted */
+    int size; /* the number of members */
 
     /* Protects `arrived`, `error` and `gate`. A leaf: no other lock is taken while it is held.
      * Members and the thread in hw__team_run() wait for it, for a few instructions at most. */
     pthread_mutex_t mutex;
-    pthread_cond_t all_arrived; /* with mutex: `arrived` has grown; the caller waits */
-    pthread_cond_t decided;     /* with mutex: `gate` is no longer GATE_SHUT; members wait */
+    pthread_cond_t all_arrived; /* with mutex: `arrived` has grown; the caller waits for it */
+    pthread_cond_t decided;     /* with mutex: `gate` is no longer GATE_SHUT; members wait for it */
     int arrived;                /* members at the gate */
-    int error;                  /* first failure of a member, or 0 */
+    int error;                  /* the first failure of a member, or 0 */
     enum gate gate;
 
-    /* Members awake behind the gate. Members wait for it to reach `size`, yielding. Relaxed: it
-     * orders no data; what `prepare` wrote was ordered by the mutex of the gate. */
+    /* Members that are awake behind the gate. Members yield until it reaches `size`. Relaxed: it
+     * orders no data. The gate's mutex orders what `prepare` wrote. */
     atomic_int awake;
 };
 
@@ -44,7 +45,7 @@ struct member {
     int cpu;
 };
 
-/* Reports that this member is prepared, or failed to be, and sleeps until the caller has decided.
+/* Reports that this member is prepared or has failed, and sleeps until the caller has decided.
  *
  * Returns GATE_OPEN or GATE_ABANDONED. */
 static enum gate pass_gate(struct team *team, int error) {
@@ -62,7 +63,7 @@ static enum gate pass_gate(struct team *team, int error) {
     return gate;
 }
 
-/* The life of a member; the argument is its struct member. Returns NULL. */
+/* The code of a member; the argument is its struct member. Returns NULL. */
 static void *member_main(void *argument) {
     struct member *member = argument;
     struct team *team = member->team;
@@ -86,7 +87,7 @@ static void *member_main(void *argument) {
     return NULL;
 }
 
-/* Waits until the `made` members that exist have arrived, then opens the gate, or abandons it if a
+/* Waits until the `made` members that exist have arrived. Then opens the gate, or abandons it if a
  * member failed or `error` is not 0.
  *
  * Returns 0 or the first error. */
@@ -115,9 +116,9 @@ int hw__team_run(const struct hw__job *job, int size, const int *cpus, struct hw
         free(members);
         return error;
     }
-    pthread_cond_init(&team.all_arrived,
-                      NULL);                /* without attributes these two can't fail in glibc */
-    pthread_cond_init(&team.decided, NULL); /* or musl */
+    /* Without attributes, pthread_cond_init() can't fail in glibc or musl. */
+    pthread_cond_init(&team.all_arrived, NULL);
+    pthread_cond_init(&team.decided, NULL);
 
     int made = 0;
     for (; made < size; made++) {

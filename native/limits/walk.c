@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-/* DESIGN. One loop, inlined once per way of counting with its two operations as constants, so that
- * each way costs what it would in an interpreter and no indirect call is measured.
+/* DESIGN. There is one loop. It is inlined once per way of counting, with its two operations as
+ * constants. Each way thus costs what it would in an interpreter, and no indirect call is measured.
  *
- * The optimiser must not fold `count++; --count` into nothing. The fence between the two is a
- * compiler barrier: objects are reached through a pointer whose target the compiler has lost sight
- * of, so it has to store the count before the fence and load it again after. On the machine nothing
- * is emitted for it, and x86-64 does the plain pair with the two instructions that CPython under
- * the GIL has too, `add $1, mem` and `sub $1, mem` with a jump if zero. (volatile would split each
- * in three.)
+ * The optimiser must not remove `count++; --count`. The fence between the two is a compiler
+ * barrier: the compiler cannot know what the pointer to an object points to, so it must store the
+ * count before the fence and load it again after. The fence emits no machine code. x86-64 does the
+ * plain pair with the two instructions that CPython under the GIL has, too: `add $1, mem`, and `sub
+ * $1, mem` with a jump if zero. (volatile would split each of them in three.)
  *
- * The decrement tests for zero in all ways but the buffered one, where only a flush can. */
+ * The decrement tests for zero in all ways except the buffered one, where only a flush can. */
 #include "limits/walk.h"
 
 #include "headway/refcount.h"
@@ -20,7 +19,7 @@
 
 typedef void operation(struct hw__object *object, struct hw__self *self);
 
-/* Stands in for the destructor: out of line, and never run unless a count is wrong. */
+/* Stands in for the destructor: it is out of line, and runs only if a count is wrong. */
 static __attribute__((cold, noinline)) void object_died(struct hw__object *object) {
     atomic_store_explicit(&object->dead, 1, memory_order_relaxed);
 }
@@ -67,9 +66,7 @@ static inline void buffered_decref(struct hw__object *object, struct hw__self *s
     hw__buffered_decref(&object->count.buffered, &self->log);
 }
 
-/* The loop. Both operations must be constants.
- *
- * Returns what the work came to. */
+/* Runs the loop. Both operations must be constants. Returns the result of the work. */
 static inline __attribute__((always_inline)) uint64_t walk_with(const struct hw__walk *walk,
                                                                 operation *incref,
                                                                 operation *decref) {

@@ -5,9 +5,8 @@
 
 #include "headway/load.h"
 
-/* Draws from splitmix64 (Vigna; public domain), which takes any seed.
- *
- * Returns 64 random bits. This function can't fail. */
+/* Returns 64 random bits from splitmix64 (Vigna; public domain), which takes any seed. This
+ * function can't fail. */
 static uint64_t draw(uint64_t *state) {
     uint64_t bits = *state += UINT64_C(0x9e3779b97f4a7c15);
     bits = (bits ^ (bits >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -23,7 +22,8 @@ void hw__arrivals_start(struct hw__arrivals *arrivals, int kind, double rate_per
 
 int64_t hw__arrivals_next(struct hw__arrivals *arrivals) {
     if (arrivals->kind == HW_LOAD_UNIFORM) {
-        /* From the index and not from the one before: no rounding adds up. */
+        /* Computed from the index, not from the request before, so that rounding does not add
+         * up. */
         return arrivals->start_ns + (int64_t)((double)arrivals->index++ * arrivals->gap_ns);
     }
     double uniform = ((double)(draw(&arrivals->random) >> 11) + 1) * 0x1p-53; /* above 0, up to 1 */

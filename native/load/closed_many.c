@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* The closed model through many connections: one epoll_wait() for all that is ready, then receive,
- * read the clock and send for each. The clock's reading is both the end of one request and the
- * start of the next. */
+/* The closed model through many connections: one epoll_wait() for all connections that are ready,
+ * and then, for each of them, a receive, a reading of the clock and a send. The reading ends one
+ * request and begins the next. */
 #include <errno.h>
 #include <stddef.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ static int go_on(struct hw__phase *phase, struct hw__connection *connection, int
     return hw__phase_goes_on(phase, now_ns) ? hw__phase_send(phase, connection, now_ns, now_ns) : 0;
 }
 
-/* Gives up what is out for longer than the timeout.
+/* Gives up the requests that are out for longer than the time-out.
  *
  * Returns 0 or a negative errno. */
 static int expire(struct hw__phase *phase, int epoll_fd, int64_t now_ns) {
@@ -35,13 +35,13 @@ static int expire(struct hw__phase *phase, int epoll_fd, int64_t now_ns) {
     return error;
 }
 
-/* Waits for events, takes them all, and gives up what is overdue. *now_ns goes in and out.
+/* Waits for events, handles all of them, and gives up overdue requests. Reads and updates *now_ns.
  *
  * Returns 0 or a negative errno. */
 static int turn(struct hw__phase *phase, int epoll_fd, int64_t *now_ns) {
     struct epoll_event events[HW__EVENTS];
     int64_t left_ns = hw__phase_deadline_ns(phase) - *now_ns;
-    /* In ms, rounded up; a day and a bit fits. */
+    /* In ms, rounded up. HW_LOAD_MAX_NS, a day, fits an int. */
     int wait_ms = left_ns <= 0 ? 0 : (int)((left_ns + 999999) / 1000000);
     int ready = epoll_wait(epoll_fd, events, HW__EVENTS, wait_ms);
     if (ready < 0 && errno != EINTR) {
@@ -66,7 +66,7 @@ static int turn(struct hw__phase *phase, int epoll_fd, int64_t *now_ns) {
     return expire(phase, epoll_fd, *now_ns);
 }
 
-/* The phase, with its epoll open.
+/* Runs the phase, with its epoll open.
  *
  * Returns 0 or a negative errno. */
 static int drive(struct hw__phase *phase, int epoll_fd) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* The closed model through one connection, the quickest way there is: send, receive, read the
- * clock. The receive blocks, for a tick at most; only an answer that takes longer, and a request or
- * an answer that comes in parts, needs the poll that honours the deadline. */
+/* The closed model through one connection, in the fastest way: send, receive, read the clock. The
+ * receive blocks for at most a tick (HW__TICK_NS). A poll with the deadline follows only for an
+ * answer that takes longer, and for a request or an answer that comes in parts. */
 #include <errno.h>
 #include <poll.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "headway/clock.h"
 #include "load/phase.h"
 
-/* Waits until the connection can go on, or `deadline_ns`.
+/* Waits until the connection is ready, or until `deadline_ns`.
  *
  * Returns 0 or a negative errno: -ETIME at the deadline. */
 static int wait_ready(const struct hw__connection *connection, int64_t deadline_ns) {
@@ -24,7 +24,7 @@ static int wait_ready(const struct hw__connection *connection, int64_t deadline_
     return ppoll(&event, 1, &wait, NULL) < 0 && errno != EINTR ? -errno : 0;
 }
 
-/* Brings the request that is out to its end.
+/* Completes the request that is out: sends the rest of it and receives the answer.
  *
  * Returns 0 once it is answered, or a negative errno: -ETIME at the phase's deadline. */
 static int finish(struct hw__phase *phase, struct hw__connection *connection) {

@@ -23,9 +23,9 @@ void hw__queue_remove(struct hw__queue *queue, struct hw__connection *connection
     *(connection->newer == NULL ? &queue->newest : &connection->newer->older) = connection->older;
 }
 
-/* Waits until connect() has come to an end.
+/* Waits until connect() has succeeded or failed.
  *
- * Returns 0, or a negative errno: what it ended with, or -ETIMEDOUT. */
+ * Returns 0, the negative errno of connect(), or -ETIMEDOUT. */
 static int wait_connected(int fd, int64_t timeout_ns) {
     int64_t deadline_ns = hw_now_ns() + timeout_ns;
     for (;;) {
@@ -47,12 +47,12 @@ static int wait_connected(int fd, int64_t timeout_ns) {
     }
 }
 
-/* Sets what a new non-blocking socket needs, connects it and makes it blocking.
+/* Sets up a new non-blocking socket, connects it and makes it blocking.
  *
  * Returns 0 or a negative errno. */
 static int set_up(int fd, const struct hw__peer *peer) {
     int64_t timeout_ns = peer->config->timeout_ns;
-    /* For the receive that blocks, which the others override by MSG_DONTWAIT. */
+    /* For receives that block; the other ones override it with MSG_DONTWAIT. */
     struct timeval tick = {0, (timeout_ns < HW__TICK_NS ? timeout_ns : HW__TICK_NS) / 1000 + 1};
     if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tick, sizeof tick) != 0) {
         return -errno;
@@ -117,9 +117,8 @@ int hw__connection_send(struct hw__connection *connection, const struct hw__peer
     return 0;
 }
 
-/* Whether what was just received fits: a stream's rest, or a whole datagram.
- *
- * Returns true or false. This function can't fail. */
+/* Tells whether the received bytes fit: part of a stream, or a whole datagram. This function can't
+ * fail. */
 static bool fits(const struct hw__connection *connection, const struct hw__peer *peer,
                  ssize_t received) {
     if (!connection->out) {
@@ -128,7 +127,7 @@ static bool fits(const struct hw__connection *connection, const struct hw__peer 
     if (peer->config->protocol == HW_LOAD_UDP) {
         return received == connection->missing_bytes;
     }
-    /* The last byte of an answer to half a request would be an answer to something else. */
+    /* An answer that is complete before its request would be an answer to something else. */
     return received < connection->missing_bytes ||
            (received == connection->missing_bytes && connection->unsent_bytes == 0);
 }
@@ -136,13 +135,13 @@ static bool fits(const struct hw__connection *connection, const struct hw__peer 
 int hw__connection_receive(struct hw__connection *connection, const struct hw__peer *peer,
                            int flags) {
     for (;;) {
-        /* One byte more than should come: room that is left over tells that nothing else is there,
-         * and saves the call that would say EAGAIN. */
+        /* One byte more than is missing: if room is left over, there is no further data. That saves
+         * the call that would return EAGAIN. */
         size_t room = (size_t)connection->missing_bytes + 1;
         room = room < peer->buffer_bytes ? room : peer->buffer_bytes;
         ssize_t received = recv(connection->fd, peer->buffer, room, flags);
         if (received < 0) {
-            /* A signal ends a wait as a tick does, or signals could keep it going for ever. */
+            /* A signal ends a wait like a tick. Otherwise, signals could make the wait endless. */
             return errno == EAGAIN || errno == EINTR ? 0 : -errno;
         }
         if (received == 0 && peer->config->protocol == HW_LOAD_TCP) {

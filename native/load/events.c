@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 int hw__events_add(int epoll_fd, struct hw__connection *connection) {
-    /* EPOLLOUT comes again only after a send() that found no room. */
+    /* EPOLLOUT is reported again only after a send() that found no room. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                                 .data.ptr = connection};
     return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, connection->fd, &event) == 0 ? 0 : -errno;
@@ -27,9 +27,7 @@ int hw__events_open(struct hw__phase *phase) {
     return epoll_fd;
 }
 
-/* Why a connection is of no more use.
- *
- * Returns a negative errno. */
+/* Returns a negative errno: why a connection can no longer be used. */
 static int why_gone(const struct hw__connection *connection) {
     int error = 0;
     socklen_t size = sizeof error;

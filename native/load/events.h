@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Many connections watched at once. */
+/* Watches many connections at once. */
 #ifndef HEADWAY_LOAD_EVENTS_H
 #define HEADWAY_LOAD_EVENTS_H
 
@@ -7,23 +7,23 @@
 
 #include "load/phase.h"
 
-/* How many connections one wait may return. */
+/* The most connections that one wait may return. */
 #define HW__EVENTS 256
 
-/* Makes an epoll that watches all connections of the phase, edge-triggered: a connection is asked
- * about once, and never again for what it has already told.
+/* Makes an epoll that watches all connections of the phase. It is edge-triggered: each change is
+ * reported once.
  *
  * Returns the descriptor or a negative errno. */
 int hw__events_open(struct hw__phase *phase);
 
-/* Watches a connection that was opened anew.
+/* Watches a connection that was opened again.
  *
  * Returns 0 or a negative errno. */
 int hw__events_add(int epoll_fd, struct hw__connection *connection);
 
-/* Does what an event asks for: sends the rest of a request, receives.
+/* Handles an event: sends the rest of a request, and receives.
  *
- * Returns 1 when that completed the connection's answer, 0 when not, or a negative errno. */
+ * Returns 1 if the connection's answer is complete now, 0 if not, or a negative errno. */
 int hw__events_take(struct hw__phase *phase, const struct epoll_event *event);
 
 #endif

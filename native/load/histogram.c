@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: MIT
 /* HdrHistogram's log-linear buckets (Gil Tene, https://hdrhistogram.org), fixed at 1 ns, 3600 s and
- * 3 digits. Three digits need 2000 linear steps, so a bucket has 2048 sub-buckets; bucket b holds
- * values below 2048 << b in steps of 1 << b. The lower half of each but the first repeats the
- * bucket before it and is not stored. */
+ * 3 digits. Three digits need 2000 linear steps, so a bucket has 2048 sub-buckets. Bucket b holds
+ * values below 2048 << b in steps of 1 << b. The lower half of each bucket but the first repeats
+ * the bucket before it, and is not stored. */
 #include "headway/histogram.h"
 
 #define HALF_BITS 10
 #define HALF (1 << HALF_BITS)
 #define LINEAR (2 * HALF)
 
-/* The bucket that an index belongs to: 0 for the linear ones and the first half above.
- *
- * Returns b, the binary logarithm of the step. This function can't fail. */
+/* Returns b, the bucket of an index and the binary logarithm of its step; 0 for the linear indices
+ * and for the first half above them. This function can't fail. */
 static int bucket_of(int index) { return index < LINEAR ? 0 : (index >> HALF_BITS) - 1; }
 
 int hw_histogram_index(int64_t value_ns) {
-    /* The first bucket is for all that fits its sub-buckets: the mask keeps b from going below 0.
-     */
+    /* The first bucket holds all values that fit its sub-buckets: the mask keeps b from going below
+     * 0. */
     int bits = 64 - __builtin_clzll((uint64_t)value_ns | (LINEAR - 1));
     int bucket = bits - (HALF_BITS + 1);
     return (bucket << HALF_BITS) + (int)(value_ns >> bucket);
@@ -31,9 +30,8 @@ int64_t hw_histogram_highest_ns(int index) {
     return hw_histogram_lowest_ns(index) + (INT64_C(1) << bucket_of(index)) - 1;
 }
 
-/* Widens the least and the greatest value by one more; `total` is still without it.
- *
- * This function can't fail. */
+/* Widens the range of the histogram, when `total` does not count the new values yet. This function
+ * can't fail. */
 static void widen(struct hw_histogram *histogram, int64_t min_ns, int64_t max_ns) {
     if (histogram->total == 0 || min_ns < histogram->min_ns) {
         histogram->min_ns = min_ns;

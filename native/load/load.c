@@ -8,20 +8,16 @@
 
 #include "load/phase.h"
 
-/* Takes a whole datagram and a byte more, and much of a long stream. */
+/* Room for a whole datagram and one byte more, or for much of a long stream. */
 #define BUFFER_BYTES 65536
 
-/* Whether a size can be that of a request or response.
- *
- * Returns true or false. This function can't fail. */
+/* Tells whether a size is valid for a request or a response. This function can't fail. */
 static bool valid_size(const struct hw_load_config *config, int64_t bytes) {
     int64_t most = config->protocol == HW_LOAD_TCP ? HW_LOAD_MAX_BYTES : HW_LOAD_MAX_DATAGRAM_BYTES;
     return bytes >= 1 && bytes <= most;
 }
 
-/* Whether the model and what belongs to it are in range.
- *
- * Returns true or false. This function can't fail. */
+/* Tells whether the model and its parameters are in range. This function can't fail. */
 static bool valid_model(const struct hw_load_config *config) {
     if (config->model == HW_LOAD_CLOSED) {
         return true;
@@ -32,9 +28,7 @@ static bool valid_model(const struct hw_load_config *config) {
            config->rate_per_s <= HW_LOAD_MAX_RATE_PER_S;
 }
 
-/* Whether the times are in range.
- *
- * Returns true or false. This function can't fail. */
+/* Tells whether the times are in range. This function can't fail. */
 static bool valid_times(const struct hw_load_config *config) {
     return config->warmup_ns >= 0 && config->warmup_ns <= HW_LOAD_MAX_NS &&
            config->duration_ns >= 1 && config->duration_ns <= config->max_duration_ns &&
@@ -42,9 +36,8 @@ static bool valid_times(const struct hw_load_config *config) {
            config->timeout_ns <= HW_LOAD_MAX_NS && config->min_requests >= 0;
 }
 
-/* Whether the arguments are in range; fills the server's address.
- *
- * Returns true or false. This function can't fail. */
+/* Tells whether the arguments are in range, and fills the server's address. This function can't
+ * fail. */
 static bool valid(const struct hw_load_config *config, struct sockaddr_in *address) {
     if ((config->protocol != HW_LOAD_TCP && config->protocol != HW_LOAD_UDP) ||
         config->address == NULL || config->request == NULL || config->port < 1 ||
@@ -59,7 +52,7 @@ static bool valid(const struct hw_load_config *config, struct sockaddr_in *addre
            valid_size(config, config->response_bytes) && valid_model(config) && valid_times(config);
 }
 
-/* Drives a phase by the way that suits the config.
+/* Drives a phase in the way that suits the config.
  *
  * Returns 0 or a negative errno. */
 static int drive(struct hw__phase *phase) {
@@ -70,7 +63,7 @@ static int drive(struct hw__phase *phase) {
     return config->connections == 1 ? hw__closed_one(phase) : hw__closed_many(phase);
 }
 
-/* Runs the warm-up: to its end and to the last answer, and nothing is counted.
+/* Runs the warm-up to its end and to the last answer, without counting.
  *
  * Returns 0 or a negative errno. */
 static int warm_up(const struct hw__peer *peer, struct hw__connection *connections) {
@@ -86,17 +79,15 @@ static int warm_up(const struct hw__peer *peer, struct hw__connection *connectio
     return drive(&phase);
 }
 
-/* The calling thread's time on a CPU so far.
- *
- * Returns nanoseconds. This function can't fail. */
+/* Returns the calling thread's CPU time so far, in ns. This function can't fail. */
 static int64_t cpu_now_ns(void) {
     struct timespec now;
-    /* Can't fail: the clock exists on every Linux and the address is ours. */
+    /* Can't fail: every Linux has this clock, and the address is valid. */
     (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Runs the counted phase, all connections being open.
+/* Runs the counted phase. All connections must be open.
  *
  * Returns 0 with *out filled, or a negative errno. */
 static int count(const struct hw__peer *peer, struct hw__connection *connections,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-/* The open model: requests go out when they are due, from a schedule that does not look at the
- * answers. The next due time is all that is kept of the schedule, also when many are overdue: they
- * are due one after the other, and are sent in that order.
+/* The open model: requests are sent when they are due, from a schedule that does not depend on the
+ * answers. Only the next due time of the schedule is kept, even when many requests are overdue:
+ * they are due one after the other, and are sent in that order.
  *
- * A timerfd tells when it is time, because the timeouts of epoll and poll are late by the timer
- * slack (50 us, or 0.1 % of the wait). What remains is the time a sleeping core takes to wake up;
- * it is in the intended times and in slip_max_ns, and not spun away, since a spinning client would
- * take the core from a server that shares it. */
+ * A timerfd tells when a request is due, because the time-outs of epoll and poll are late by the
+ * timer slack (50 us, or 0.1 % of the wait). The time that a sleeping core takes to wake up
+ * remains. It is part of the intended times and of slip_max_ns. The client does not spin to avoid
+ * it, because a spinning client would take the core from a server that shares it. */
 #include <errno.h>
 #include <stddef.h>
 #include <sys/timerfd.h>
@@ -16,22 +16,22 @@
 #include "load/arrivals.h"
 #include "load/events.h"
 
-/* The open model at work. */
+/* The state of the open model. */
 struct open_model {
     struct hw__phase *phase;
     int epoll_fd;
     int timer_fd;
-    int64_t armed_ns; /* what the timer was last set to */
+    int64_t armed_ns; /* the time that the timer was last set to */
     struct hw__arrivals arrivals;
-    int64_t due_ns;        /* of the next request */
-    struct hw__queue free; /* connections with no request out, the longest free first */
-    int64_t free_since_ns; /* when the queue was last empty */
-    bool sending;          /* false once nothing more is to be sent */
+    int64_t due_ns;        /* when the next request is due */
+    struct hw__queue free; /* connections without a request out, the longest free one first */
+    int64_t free_since_ns; /* when the queue `free` was last empty */
+    bool sending;          /* false once no more requests are sent */
 };
 
-/* Sends what is due while there are free connections.
+/* Sends the requests that are due, while there are free connections. Reads and updates *now_ns.
  *
- * Returns 0 or a negative errno. *now_ns goes in and out. */
+ * Returns 0 or a negative errno. */
 static int send_due(struct open_model *model, int64_t *now_ns) {
     struct hw__phase *phase = model->phase;
     while (model->free.oldest != NULL && model->due_ns <= *now_ns) {
@@ -52,9 +52,8 @@ static int send_due(struct open_model *model, int64_t *now_ns) {
     return 0;
 }
 
-/* Ends the sending; what is due and found no connection is counted.
- *
- * This function can't fail. */
+/* Stops sending, and counts the requests that are due and found no connection. This function can't
+ * fail. */
 static void stop_sending(struct open_model *model, int64_t now_ns) {
     model->sending = false;
     while (model->due_ns <= now_ns) {
@@ -63,9 +62,7 @@ static void stop_sending(struct open_model *model, int64_t now_ns) {
     }
 }
 
-/* Puts a connection among the free ones.
- *
- * This function can't fail. */
+/* Adds a connection to the free ones. This function can't fail. */
 static void set_free(struct open_model *model, struct hw__connection *connection, int64_t now_ns) {
     if (model->free.oldest == NULL) {
         model->free_since_ns = now_ns;
@@ -73,7 +70,7 @@ static void set_free(struct open_model *model, struct hw__connection *connection
     hw__queue_add(&model->free, connection);
 }
 
-/* Gives up what is out for longer than the timeout.
+/* Gives up the requests that are out for longer than the time-out.
  *
  * Returns 0 or a negative errno. */
 static int expire(struct open_model *model, int64_t now_ns) {
@@ -91,7 +88,7 @@ static int expire(struct open_model *model, int64_t now_ns) {
     return error;
 }
 
-/* Sets the timer to the next thing to do besides taking answers.
+/* Sets the timer to the next time at which something must be done, except for taking answers.
  *
  * Returns 0 or a negative errno. */
 static int arm(struct open_model *model) {
@@ -111,7 +108,7 @@ static int arm(struct open_model *model) {
     return timerfd_settime(model->timer_fd, TFD_TIMER_ABSTIME, &when, NULL) == 0 ? 0 : -errno;
 }
 
-/* Waits for answers and the timer, and takes the answers.
+/* Waits for answers and for the timer, and takes the answers.
  *
  * Returns 0 or a negative errno. */
 static int take_answers(struct open_model *model) {
@@ -122,7 +119,7 @@ static int take_answers(struct open_model *model) {
     }
     for (int i = 0; i < ready; i++) {
         if (events[i].data.ptr == NULL) {
-            continue; /* the timer: edge-triggered, so that nobody has to read it */
+            continue; /* the timer; it is edge-triggered, so it need not be read */
         }
         int status = hw__events_take(model->phase, &events[i]);
         if (status > 0) {
@@ -137,7 +134,7 @@ static int take_answers(struct open_model *model) {
     return 0;
 }
 
-/* The phase, with its epoll and timer open.
+/* Runs the phase, with its epoll and timer open.
  *
  * Returns 0 or a negative errno. */
 static int drive(struct open_model *model) {
@@ -170,7 +167,7 @@ static int drive(struct open_model *model) {
     }
 }
 
-/* Makes the epoll's timer and starts the schedule.
+/* Makes the timer, adds it to the epoll, and starts the schedule.
  *
  * Returns 0 or a negative errno. */
 static int start(struct open_model *model) {

@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: MIT
  *
- * What native/engine/ does at one GIL, for the models that include this: wake.c, sched.c and the
- * hooks of engine.c, with what schedule/decide.c has them do, and CPython's take_gil() and drop_gil() around them (gil/protocol.h). Words
- * are sequentially consistent here: all but `word` and the flags of hooks is guarded by the GIL's
- * mutex, and these are; handshake.pml and generation.pml have what is not.
+ * The engine of native/engine/ at one GIL, for the models that include this file: wake.c, sched.c and the
+ * hooks of engine.c, with the decisions of schedule/decide.c that they carry out, and CPython's take_gil()
+ * and drop_gil() around them (gil/protocol.h). Words are sequentially consistent here. The GIL's mutex
+ * guards all state except `word` and the flags of the hooks, and `word` and these flags are sequentially
+ * consistent in the code, too. handshake.pml and generation.pml model what is not.
  *
- * Which waiter the policy puts first, whether a hand-over was asked for, and whether a thread that
- * was called counts as late (CALLED_NS), is open: all is tried. So no policy is modelled, and no
- * clock. A sleep ends by itself only where ends_by_itself() allows it. */
+ * Three choices are open, and the checker tries all of them: which waiter the policy puts first, whether
+ * a hand-off was requested, and whether a thread that was called counts as late (CALLED_NS). So the
+ * model has no policy and no clock. A sleep ends by itself only if ends_by_itself() allows it. */
 #define NOBODY 15
 #define AWAKE 0
 #define SLEEPING 1
 #define CALLED 2
 
 bool mutex, locked;
-bool in_libc[THREADS]; /* sleeps in the C library's timedwait() */
+bool in_libc[THREADS]; /* the thread sleeps in the C library's timedwait() */
 
 bool on = true, scheduled = true; /* hw__sched_policy(); gil->scheduled and ledger.policy */
 bool place[THREADS], asleep[THREADS];
 byte word[THREADS], called = NOBODY;
-byte to_wake[THREADS * 2]; /* a runner and one more; 0: nobody */
+byte to_wake[THREADS * 2]; /* two threads to wake for each thread: a runner plus one; 0: none */
 bool unlock_hooked = true;
 bool slot_signal = true, slot_lock = true, slot_unlock = true, slot_timedwait = true;
 byte first_;
-bool graced; /* the GIL is free, and nobody was called */
-bool watchdog_acts; /* it has yet to find something */
+bool graced; /* the GIL is free, and no waiter was called */
+bool watchdog_acts; /* the watchdog may still find fault with the policy */
 
-#ifndef RESTING /* rest.pml has it */
+#ifndef RESTING /* rest.pml defines it */
 #define RESTING false
 #define ROUSE(done) done = true
 #define AFTER_ACQUIRE(t) skip
@@ -81,7 +82,7 @@ inline sleep(t) {
     fi
 }
 
-/* ---- sched.c; the mutex is held */
+/* ---- sched.c; the caller holds the mutex */
 inline call(t, r) { place[r] = false; wake(t, r) }
 inline pick(r) { if :: place[0] -> r = 0 :: place[1] -> r = 1
 #if THREADS > 2
@@ -139,7 +140,7 @@ inline real_signal() {
         fi
     }
 }
-/* CPython's own interval is its end. */
+/* CPython's own switch interval ends the wait. */
 inline real_timedwait(t) {
     assert(!PENDING(t));
     atomic { in_libc[t] = true; UNLOCK() }
@@ -147,8 +148,8 @@ inline real_timedwait(t) {
     LOCK()
 }
 
-/* ---- engine.c; the mutex is held, but for what is marked */
-#define OTHER_COMES(t) (called != NOBODY && called != t) /* and not for longer than CALLED_NS */
+/* ---- engine.c; the caller holds the mutex unless a comment says otherwise */
+#define OTHER_COMES(t) (called != NOBODY && called != t) /* within CALLED_NS */
 
 inline enqueue(t) {
     word[t] = AWAKE;
@@ -166,14 +167,14 @@ inline doze(t) {
         LOCK();
         word[t] = AWAKE;
         if
-        :: place[t] && !locked && OTHER_COMES(t) /* once more */
+        :: place[t] && !locked && OTHER_COMES(t) /* sleeps once more */
         :: break
         fi
     od
 }
 inline sched_timedwait(t) {
 #ifndef MUTATION_LATE_STAYS_CALLED
-    if :: called == t -> called = NOBODY :: else fi; /* late */
+    if :: called == t -> called = NOBODY :: else fi; /* it comes late */
 #endif
     place[t] = false;
 #ifdef MUTATION_ENQUEUE_LATE
@@ -183,7 +184,7 @@ inline sched_timedwait(t) {
     enqueue(t);
     doze(t);
     if
-    :: !place[t] /* called, or the policy is over */
+    :: !place[t] /* it was called, or the policy has ended */
     :: else ->
         place[t] = false;
         if
@@ -202,7 +203,7 @@ inline sched_timedwait(t) {
 inline call_next(t) {
     if
     :: ANY_PLACE && called == NOBODY -> atomic { pick(called); call(t, called) }
-    :: ANY_PLACE && called != NOBODY -> atomic { pick(called); call(t, called) } /* long ago, or passed over */
+    :: ANY_PLACE && called != NOBODY -> atomic { pick(called); call(t, called) } /* called long ago, or passed over */
     :: ANY_PLACE && called != NOBODY
     :: !ANY_PLACE
     fi
@@ -212,7 +213,7 @@ inline hook_release(t, forced) {
     :: scheduled && on ->
         if :: forced -> enqueue(t) :: else fi;
         if
-        :: GRACE_MAY_BE_GIVEN && ANY_PLACE -> graced = true /* who sleeps looks by itself */
+        :: GRACE_MAY_BE_GIVEN && ANY_PLACE -> graced = true /* a sleeper wakes and looks by itself */
         :: call_next(t)
         fi
     :: scheduled && !on -> end_policy(t)
@@ -226,7 +227,7 @@ inline hook_acquire(t) {
         if :: called == t -> called = NOBODY :: else fi;
         place[t] = false;
         if
-        :: ANY_PLACE -> atomic { pick(first_); call(t, first_); first_ = 0 } /* to ask sooner */
+        :: ANY_PLACE -> atomic { pick(first_); call(t, first_); first_ = 0 } /* to make a request sooner */
         :: true
         fi
     :: scheduled && !on -> end_policy(t)
@@ -234,7 +235,7 @@ inline hook_acquire(t) {
     :: else
     fi
 }
-/* hw__sched_wait(), without the mutex. */
+/* hw__sched_wait(); the caller does not hold the mutex. */
 inline hook_wait(t) {
     LOCK();
     if
@@ -260,7 +261,7 @@ inline take_gil(t, may_) {
         if
         :: slot_timedwait && RESTS_IDLE ->
             real_timedwait(t);
-            if :: locked -> ROUSE(may_) :: true fi /* in vain, for a switch interval */
+            if :: locked -> ROUSE(may_) :: true fi /* it has waited in vain for a switch interval */
         :: slot_timedwait ->
             ROUSE(may_);
             if

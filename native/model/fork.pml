@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a forked child is left with, of threads that it has not got: native/gil/gil.c (the registry's
- * lock, `busy`), native/gil/hooks.c (`changing`, slots that are out), native/engine/wake.c.
+ * The state that a forked child inherits from threads that do not exist in it: native/gil/gil.c (the
+ * registry's lock, `busy`), native/gil/hooks.c (`changing`, slots that are out), native/engine/wake.c.
  *
- * other() is a thread with another GIL, somewhere in the hook in which that GIL becomes known
+ * other() is a thread with another GIL. It is somewhere in the hook in which that GIL becomes known
  * (look_and_signal(), hw__on_new_gil()), or in which the main GIL goes to rest (hw__hooks_rest()).
- * forker() forks at any moment; from then on the other one is not there. The handlers of the scheduler
- * take the registry's lock before a fork and give it back (hw__sched_before_fork()). TRACED: so do
- * those of native/trace/trace.c; FIRST: these run first in the child.
+ * forker() forks at any moment; from then on, other() does not exist. The scheduler's handlers take the
+ * registry's lock before a fork and release it after it (hw__sched_before_fork()). TRACED: the handlers
+ * of native/trace/trace.c do the same. FIRST: those handlers run first in the child.
  *
- * LIBRARY: another library's handler, which runs while ours have the lock, waits for the end of a thread,
- * ender() (on_exit_of_thread(), hw__registry_lock_beside_forks()).
+ * LIBRARY: the handler of another library runs while our handlers have the lock. It waits for the end of
+ * a thread, ender() (on_exit_of_thread(), hw__registry_lock_beside_forks()).
  *
- * Checked: the child can install and remove hooks, begin and end policies and sessions (it blocks
- * nowhere), and finds no hook out. */
+ * Checked: the child can install and remove hooks, and begin and end policies and sessions: it blocks
+ * nowhere. The child finds no hook out. */
 bool registry, changing, busy, slots_in = true, paused, forked;
-byte depth; /* how often the forking thread has the registry's lock */
+byte depth; /* how many times the forking thread has taken the registry's lock */
 
 #if defined(TRACED) || defined(MUTATION_NO_FIRST_LOOK)
 #define ENTERS true /* hw__gil_enter() marks a hook only where its GIL is recorded */
@@ -24,14 +24,14 @@ byte depth; /* how often the forking thread has the registry's lock */
 #endif
 
 #ifdef LIBRARY
-byte forks; /* how many handlers have the registry's lock, or are about to */
+byte forks; /* the handlers that have the registry's lock or are about to take it */
 bool ended;
 
 proctype ender() {
     if
     :: atomic { !registry -> registry = true } registry = false
-#ifndef MUTATION_END_WAITS /* as it was */
-    :: registry && forks > 0 /* its record is ended after the fork */
+#ifndef MUTATION_END_WAITS /* an earlier version waited */
+    :: registry && forks > 0 /* the record of ender() is ended after the fork */
 #endif
     fi;
     ended = true
@@ -76,7 +76,7 @@ inline trace_in_child() {
 
 /* hw__sched_after_fork_in_child(). */
 inline schedule_in_child() {
-#ifndef MUTATION_REGISTRY_KEPT /* as it was */
+#ifndef MUTATION_REGISTRY_KEPT /* an earlier version kept it */
     unlock_registry();
 #endif
 #ifndef MUTATION_CHANGING_KEPT
@@ -125,7 +125,7 @@ proctype forker() {
 init {
     atomic {
         run forker();
-#ifdef LIBRARY /* alone: beside a thread that goes on, nobody is seen to wait for ever */
+#ifdef LIBRARY /* without other(): a thread that runs for ever would hide an endless wait */
         run ender()
 #else
         run other()

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * native/engine/sched.c: the policy that is on, for GILs whose mutex who changes it does not have
- * (sub-interpreters'). starter() is hw_schedule_stop() of the policy 1 and hw_schedule_start() of
- * the policy 2; gil() is such a GIL's hooks, which adopt what is on (hw__sched_adopt()), find it
- * over (hw__sched_is_on()), or remove it (the watchdog in hw__sched_timedwait()).
+ * native/engine/sched.c: the policy that is on, at GILs (of sub-interpreters) whose mutex the thread that
+ * changes the policy does not hold. starter() is hw_schedule_stop() of policy 1, then
+ * hw_schedule_start() of policy 2. gil() is the hooks of such a GIL. They adopt the policy that is on
+ * (hw__sched_adopt()), find it over (hw__sched_is_on()), or remove it (the watchdog in
+ * hw__sched_timedwait()).
  *
- * Checked: a policy that the last generation leaves on at this GIL is the one that is on, with its
- * own options; a watchdog that has found fault with one policy removes no other. */
+ * Checked: a policy that the last generation leaves on at this GIL is the one that is on, and has its own
+ * options. A watchdog that finds fault with one policy removes no other. */
 #define THREADS 2
 #define WORDS 4
 #define REGISTRY 0
@@ -15,8 +16,8 @@
 #define OPTIONS 3 /* of that policy */
 #include "memory.pml"
 
-bool over;    /* nobody starts or stops any more */
-bool removed; /* policy 2, by a watchdog that watched it */
+bool over;    /* no thread starts or stops a policy any more */
+bool removed; /* a watchdog that watched policy 2 has removed it */
 
 inline set_policy(t, policy) {
     add(t, GENERATION, 1);
@@ -49,7 +50,7 @@ inline adopt(t) {
     :: seen == 0 -> may = false
     :: else ->
         may = true;
-#ifndef MUTATION_ADOPT_UNLOCKED /* as it was */
+#ifndef MUTATION_ADOPT_UNLOCKED /* an earlier version did not lock */
         try_lock(t, may);
         if :: may -> load(t, CURRENT, SEQ, seen) :: else fi
 #endif
@@ -68,7 +69,7 @@ inline adopt(t) {
 
 inline remove(t) {
     may = true;
-#ifndef MUTATION_WATCHDOG_UNLOCKED /* as it was */
+#ifndef MUTATION_WATCHDOG_UNLOCKED /* an earlier version did not lock */
     try_lock(t, may);
     if
     :: may ->

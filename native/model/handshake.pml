@@ -2,15 +2,15 @@
  *
  * native/gil/gil.c: hooks that write events of a GIL, and a session that ends meanwhile.
  *
- * hook() is a call of signal() or timedwait(), which comes with the GIL's mutex held: enter is
- * hw__gil_enter(), leave hw__gil_leave(). session() is hw_trace_start() and hw_trace_stop(): record
- * is hw__gil_record(), unrecord hw__gil_unrecord(); after that the events' memory is unmapped.
- * HEAVY: a kernel without membarrier(2). REFUSED: a filter that has refused it since the session
- * began; waiting for longer than any store is on its way does then.
+ * hook() is a call of signal() or timedwait(), made with the GIL's mutex held: enter is hw__gil_enter(),
+ * leave is hw__gil_leave(). session() is hw_trace_start() and hw_trace_stop(): record is
+ * hw__gil_record(), unrecord is hw__gil_unrecord(). After unrecord, the events' memory is unmapped.
+ * HEAVY: a kernel without membarrier(2). REFUSED: a filter has refused membarrier(2) since the session
+ * began; a wait that is longer than any store takes to become visible then replaces it.
  *
- * Checked: no hook touches the memory before the session has it or after it is unmapped; who ends
- * the session sees all events; a hook sees the fields that hw__gil_record() has emptied. With LIVE
- * (hooks for ever): the session ends. */
+ * Checked: no hook uses the memory before the session has it or after it is unmapped. The thread that ends
+ * the session sees all events. A hook sees the fields that hw__gil_record() has emptied. With LIVE (hooks
+ * run for ever): the session ends. */
 #define THREADS 3
 #define WORDS 5
 #define MUTEX 0
@@ -101,8 +101,8 @@ inline record(t) {
     store(t, RECORDED, 1, RECORD)
 }
 
-/* For long enough: each store that was made before is seen by all, and each load before has its
- * value. */
+/* Waits long enough: all threads see each store that was made before, and each load that was begun before
+ * has its value. */
 #define patience(t) membarrier(t)
 
 inline unrecord(t) {

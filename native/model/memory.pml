@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Shared words under a memory model, for the models that include this. A model defines WORDS (its
- * words are numbered from 0 on) and THREADS, and is checked with one of
+ * Shared words under a memory model, for the models that include this file. A model defines WORDS (its
+ * words are numbered from 0 on) and THREADS, and is checked with one of these memory models:
  *
  * - SC: each load sees the last store.
- * - TSO: x86. Each thread's stores go through a buffer, first in first out, that it alone sees. A
- *   sequentially consistent store, an exchange and a fence empty it.
- * - C11: what C11 allows, but for loads that see stores to come; aarch64 does less. Each word is
- *   the list of its stores. A thread knows, of each word, up to which store it has seen (its view),
- *   and may read that one or any later. A release store carries the view of who stores, an acquire
- *   load takes it over. A sequentially consistent load reads nothing older than what the last
- *   such store to that word wrote; such a fence takes over and leaves the view of all others.
- *   A store that DEPTH others followed is seen by all.
+ * - TSO: x86. The stores of a thread go through a buffer, first in, first out, that only this thread sees.
+ *   A sequentially consistent store, an exchange and a fence empty the buffer.
+ * - C11: what C11 allows, except for loads that see later stores; aarch64 allows less. Each word is the
+ *   list of its stores. A thread's view says, for each word, up to which store the thread has seen it; the
+ *   thread may read that store or any later one. A release store carries the view of the storing thread,
+ *   and an acquire load takes that view over. A sequentially consistent load reads nothing older than the
+ *   last sequentially consistent store to that word. A sequentially consistent fence takes over, and passes
+ *   on, the view of all other such fences. A store that DEPTH others have followed is seen by all threads.
  *
- * Orders as in C: RLX, ACQ, REL, SEQ. All of these are one step, but for membarrier(). */
+ * Orders are as in C: RLX, ACQ, REL, SEQ. Each operation is one step, except for membarrier(). */
 #define RLX 0
 #define ACQ 1
 #define REL 2
@@ -89,10 +89,10 @@ end:
 #elif defined(C11)
 #define DEPTH 4
 byte value_[WORDS * DEPTH];        /* the stores of each word, the oldest first */
-byte carried[WORDS * DEPTH * WORDS]; /* the view that each carries */
+byte carried[WORDS * DEPTH * WORDS]; /* the view that each store carries */
 byte newest[WORDS];
 byte view[THREADS * WORDS];
-byte sequential[WORDS]; /* the view of all that is sequentially consistent */
+byte sequential[WORDS]; /* the view of all sequentially consistent operations */
 byte at_, turn_;
 hidden byte i_, j_, k_, least_;
 #define VIEW(t, x) view[(t) * WORDS + (x)]
@@ -114,7 +114,7 @@ inline forget(x, n) {
     sequential[x] = LESS(sequential[x], n);
     newest[x] = newest[x] - n
 }
-/* What nobody can read any more is no part of the state. */
+/* Forgets the stores that no thread can read any more; they are not part of the state. */
 inline settle(x) {
     least_ = newest[x];
     for (i_ : 0 .. THREADS - 1) { least_ = (VIEW(i_, x) < least_ -> VIEW(i_, x) : least_) }
@@ -150,7 +150,7 @@ inline load(t, x, order, to) {
     }
 }
 inline store(t, x, value, order) { d_step { append(t, x, value, order); settle(x); skip } }
-/* Reads the last store; what that one carried goes on (a release sequence). */
+/* Reads the last store. What that store carried is carried on (a release sequence). */
 inline modify(t, x, value, order, to) {
     to = LAST(x);
     if :: newest[x] == DEPTH - 1 -> forget(x, 1) :: else fi;
@@ -169,7 +169,7 @@ inline fence_of(t) {
         sequential[k_] = VIEW(t, k_)
     }
 }
-/* Each thread's core is interrupted at some moment between begin and end. */
+/* Interrupts the core of each thread at some moment between begin and end. */
 inline membarrier(t) {
     d_step { fence_of(t); skip }
     for (turn_ : 0 .. THREADS - 1) { d_step { fence_of(turn_); skip } }

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * native/trace/parks.c: threads of a free-threaded build that tell of a park, and a session that
- * ends meanwhile. There is no GIL's mutex: who tells counts itself in `telling`, then looks whether
- * the door is open; who ends the session closes the door, then waits for the count to be 0.
+ * native/trace/parks.c: threads of a free-threaded build that record a park, and a session that ends
+ * meanwhile. There is no GIL and so no mutex of one. A recording thread counts itself in `telling`, then
+ * checks whether the door is open. The thread that ends the session closes the door, then waits until the
+ * count is 0.
  *
  * teller() is hw__parks_wanted(), then hw__on_park(), hw__on_unpark(), or hw__on_spin():
- * begin_telling(), the event, the count again. What a spin keeps back is written by its own thread,
- * which is such an event, or by the session's end when the count is 0: after all of them.
+ * begin_telling(), the event, the count again. An event that a spin keeps back is written later: by its
+ * own thread, as such an event, or by the end of the session when the count is 0, after all others.
  * session() is hw__parks_begin(), then hw__parks_stop(), after which the memory is unmapped.
- * CHILD: a forked child instead, whose first event makes the session its own (hw__adopt()) and finds
- * that it cannot.
+ * CHILD: a forked child instead of session(). Its first event makes the session its own (hw__adopt()) and
+ * finds that it cannot.
  *
- * Checked: nobody tells without memory, and who ends the session sees all events. */
+ * Checked: no thread records without memory. The thread that ends the session sees all events. */
 #define THREADS 3
 #define WORDS 5
 #define TELLING 0
 #define DOOR 1
 #define EVENTS 2
 #define INHERITED 3
-#define META 4 /* free_meta, tried and not waited for; here it orders the events of two tellers */
+#define META 4 /* free_meta, which is tried and never waited for; here it orders the events of two tellers */
 #include "memory.pml"
 
 /* session.inherited */
@@ -47,14 +48,14 @@ inline count(t, by, scratch) { load(t, TELLING, RLX, scratch); store(t, TELLING,
 inline count(t, by, scratch) { add(t, TELLING, by) }
 #endif
 
-/* adopt() that fails: another one's try is not waited for. */
+/* adopt() that fails. A try of another thread is not waited for. */
 inline adopt(t, may) {
     exchange_if(t, INHERITED, FROM_PARENT, ADOPTING, may);
     if
     :: may == FROM_PARENT ->
         mapped = false;
         store(t, DOOR, 0, CLOSE);
-#ifdef MUTATION_LOST_IS_OWN /* as it was */
+#ifdef MUTATION_LOST_IS_OWN /* an earlier version */
         store(t, INHERITED, OWN, SEQ);
 #else
         store(t, INHERITED, LOST, SEQ);
@@ -64,7 +65,7 @@ inline adopt(t, may) {
     fi
 }
 
-/* One that fails changes nothing. */
+/* A compare-and-exchange; if it fails, it changes nothing. */
 inline exchange_if(t, x, expected, value, was) {
     atomic {
         if
@@ -93,14 +94,14 @@ proctype teller(byte t) {
         begin(t, may, n);
         if
         :: may ->
-#ifdef MUTATION_LEASE_FIRST /* as it was */
+#ifdef MUTATION_LEASE_FIRST /* an earlier version */
             assert(mapped);
 #endif
 #ifdef CHILD
             load(t, INHERITED, SEQ, may);
             if :: may != OWN -> adopt(t, may) :: else -> may = true fi;
 #endif
-            if :: may -> assert(mapped) :: else fi /* a lease that is over is noted there */
+            if :: may -> assert(mapped) :: else fi /* the end of a lease is noted there */
         :: else
         fi;
         count(t, -1, n);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * native/gil/gil.c: the records of GILs that come and go. A hook finds the record by the address of
- * its GIL (hw__gil_find()), and is then not known to anybody until it has marked itself as busy
- * there (hw__gil_enter()). A session that ends empties the records (hw__gil_remove()), since
- * nobody will tell of the end of those GILs. If the record is another GIL's when the hook enters,
- * two hooks are busy in it, each with a mutex of its own.
+ * native/gil/gil.c: the records of GILs that come and go. A hook finds the record by the address of its GIL
+ * (hw__gil_find()). No other thread knows of the hook until it has marked itself as busy in the record
+ * (hw__gil_enter()). A session that ends empties the records (hw__gil_remove()), because it would not learn
+ * that their GILs end. If the record belongs to another GIL when the hook enters it, two hooks are busy in
+ * it, each with a mutex of its own.
  *
- * life() is an interpreter with a GIL of its own at an address: its hooks (look_and_signal()), its
- * end without a word, and perhaps another one that is born there. session() starts and stops.
- * Records: one for each address that there ever was, or FEW: one less.
+ * life() is an interpreter with a GIL of its own at an address: its hooks (look_and_signal()), its end,
+ * which is not reported, and possibly another interpreter that is born there. session() starts and stops.
+ * There is one record for each address that ever had a GIL. FEW: there is one record less.
  *
- * Checked: who is in a record is its GIL's, and alone in it. */
+ * Checked: a hook in a record belongs to that record's GIL, and is alone in it. */
 #define GILS 2 /* addresses, from 1 on */
 #ifdef FEW
 #define RECORDS 1
@@ -19,11 +19,11 @@
 #endif
 #define NONE 0
 
-byte memory[RECORDS]; /* of hw__gil; NONE: free */
-byte former[RECORDS]; /* whose it was last */
+byte memory[RECORDS]; /* the address of hw__gil; NONE: the record is free */
+byte former[RECORDS]; /* the last address that the record had */
 bool recorded[RECORDS], busy[RECORDS];
-byte inside[RECORDS]; /* hooks; not in the code */
-bool on, registry; /* a session is; its lock */
+byte inside[RECORDS]; /* hooks in the record; not in the code */
+bool on, registry; /* there is a session; the registry's lock is taken */
 
 inline claim(slot, whose, got) {
     memory[slot] = whose;
@@ -32,12 +32,12 @@ inline claim(slot, whose, got) {
     got = slot
 }
 
-/* hw__gil_add(), with the registry's lock: the record that this address had, one that no GIL ever
- * had, or any that is free. */
+/* hw__gil_add(), with the registry's lock. Takes the record that this address had, else one that no GIL
+ * ever had, else any that is free. */
 inline gil_add(address, found) {
     d_step {
         found = RECORDS;
-#ifndef MUTATION_ANY_RECORD /* as it was: the first that is free */
+#ifndef MUTATION_ANY_RECORD /* an earlier version took the first that is free */
         for (i_ : 0 .. RECORDS - 1) {
             if
             :: found == RECORDS && memory[i_] == NONE && former[i_] == address -> claim(i_, address, found)
@@ -94,7 +94,7 @@ inline hook(address) {
 proctype life(byte address) {
     byte at, hooks = 4;
     do
-    :: hooks > 0 -> hooks--; hook(address); at = 0 /* the same GIL, or one that was born here */
+    :: hooks > 0 -> hooks--; hook(address); at = 0 /* of the same GIL, or of one that was born here */
     :: break
     od
 }

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * native/gil/hooks.c: a GIL that nobody waits for goes to rest, and its hooks are taken out, but for
- * that of timedwait(); who has to wait rouses it, and they come back (engine.pml has what happens
- * around that). With IDLE it goes to rest while others wait, too: these are called, and wait in the C
- * library; who does so in vain rouses it. And somebody who changes the hooks meanwhile without that GIL, as a sub-interpreter
- * with a GIL of its own can:
+ * native/gil/hooks.c: a GIL that no thread waits for goes to rest. Its hooks are taken out, except for that
+ * of timedwait(). A thread that must wait rouses the GIL, and the hooks come back (engine.pml models what
+ * happens around that). With IDLE, the GIL goes to rest while others wait, too: these are called, and wait
+ * in the C library; a waiter that waits there in vain rouses the GIL. Meanwhile another thread changes the
+ * hooks without holding that GIL, as a sub-interpreter with a GIL of its own can:
  *
  * - TRACE: hw_trace_start(): hw__hooks_install(), then the GIL is recorded.
  * - STOP: hw_schedule_stop(): the policy ends, then hw__hooks_remove().
- * - NEW_GIL: another GIL comes to life (look_and_signal(), hw__on_new_gil()), and its holder calls
- *   somebody. While there are two, no hook goes out.
- * FIXED: an image whose slots cannot be written in passing, so that the hooks pass by instead.
+ * - NEW_GIL: another GIL comes to life (look_and_signal(), hw__on_new_gil()), and its holder calls a
+ *   waiter. While there are two GILs, no hook goes out.
+ * FIXED: an image whose slots cannot be written at run time, so the hooks pass their calls on instead.
  *
- * No sleep in our queue ends by itself. Checked: every thread gets the GIL as often as it wants it;
- * nobody sleeps in the queue while the GIL rests; a GIL that is recorded does not rest; who has
- * unlocked its mutex has woken whom it called. */
+ * No sleep in our queue ends by itself. Checked: every thread gets the GIL as often as it wants it. No
+ * thread sleeps in the queue while the GIL rests. A GIL that is recorded does not rest. A thread that has
+ * unlocked its mutex has woken the threads that it called. */
 #define THREADS 3
 #define HOLDS 2
 #define ends_by_itself(t) false
@@ -45,7 +45,7 @@ inline put_back() {
 }
 inline try_change(done) { d_step { done = !changing; changing = true } }
 
-/* hw__hooks_rouse(): false where somebody else is at the hooks this very moment. */
+/* hw__hooks_rouse(): sets `done` to false if another thread is changing the hooks at this moment. */
 inline rouse(done) {
     if
 #ifdef MUTATION_NOT_ROUSED
@@ -67,7 +67,7 @@ inline may_rest(t) {
     :: slot_signal && !resting && scheduled && on && MAY_REST && !recorded && !changing ->
         atomic { !changing -> changing = true }
         if
-#ifdef MUTATION_REST_TRACED /* as it was */
+#ifdef MUTATION_REST_TRACED /* an earlier version did not look at `traced` */
         :: true ->
 #else
         :: traced
@@ -97,9 +97,9 @@ inline may_rest(t) {
     fi
 }
 
-/* begin_change(): until hw__hooks_rest() and hw__hooks_rouse() are out of the way. */
+/* begin_change(): waits until hw__hooks_rest() and hw__hooks_rouse() are done. */
 inline begin_change() {
-#ifdef MUTATION_ROUSE_BEFORE /* as it was: it may rest again in between */
+#ifdef MUTATION_ROUSE_BEFORE /* an earlier version; the GIL may rest again in between */
     do
     :: !resting -> break
     :: atomic { resting && !changing -> changing = true } put_back(); resting = false; changing = false; break
@@ -155,15 +155,15 @@ proctype other(byte t) {
         if
         :: !slot_signal
         :: slot_signal && gils == 1 ->
-#ifdef MUTATION_GIL_UNSEEN /* as it was */
+#ifdef MUTATION_GIL_UNSEEN /* an earlier version */
             gils = 2
 #else
             try_change(may);
             if :: may -> put_back(); resting = false; gils = 2; changing = false :: else fi
 #endif
-        :: slot_signal && gils == 2 -> wake(t, who) /* a sleeper of that GIL; whose is of no matter */
+        :: slot_signal && gils == 2 -> wake(t, who) /* a sleeper of that GIL; which one does not matter */
         fi;
-        if :: slot_unlock -> wake_unlocked(t) :: else fi; /* of its own mutex */
+        if :: slot_unlock -> wake_unlocked(t) :: else fi; /* the unlock of its own mutex */
         assert(!PENDING(t))
     :: else -> break
     od
@@ -178,7 +178,7 @@ end:
     od
 }
 
-#ifdef CROWD /* one that is not called by a release stays in the queue */
+#ifdef CROWD /* a thread that no release calls stays in the queue */
 init { atomic { run thread(0); run thread(1); run thread(2) } }
 #else
 init { atomic { run thread(0); run thread(1); run other(2) } }

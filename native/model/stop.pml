@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * native/engine/control.c and ending.c: a policy ends, while threads are anywhere in its hooks
- * (engine.pml), and another one begins. stopper() is a thread that has no part in the GIL:
- * hw_schedule_stop(), then hw_schedule_start() of the next policy; the hooks go out and come in slot
- * by slot. WATCHDOG: a waiter ends the policy from inside a hook instead; ELSEWHERE: one at another
- * GIL does, and here it ends at the next thing that happens. TRACED: the recorder keeps
- * the hooks of signal() and timedwait() in.
+ * native/engine/control.c and ending.c: a policy ends while threads are anywhere in its hooks (engine.pml),
+ * and another policy begins. stopper() is a thread that does not use the GIL: hw_schedule_stop(), then
+ * hw_schedule_start() of the next policy. The hooks go out and come in slot by slot. WATCHDOG: a waiter ends
+ * the policy from inside a hook instead. ELSEWHERE: a waiter at another GIL does, and at this GIL the policy
+ * ends at the next call of a hook. TRACED: the recorder keeps the hooks of signal() and timedwait() in.
  *
- * No sleep in our queue ends by itself. Checked: every thread gets the GIL as often as it wants it,
- * so nobody sleeps in a queue that no release looks at; nobody is left to be woken. */
+ * No sleep in our queue ends by itself. Checked: every thread gets the GIL as often as it wants it, so no
+ * thread sleeps in a queue that no release looks at. No thread is left to be woken. */
 #define THREADS 4
 #ifndef HOLDS
 #define HOLDS 1
@@ -16,7 +15,7 @@
 #define ends_by_itself(t) (slips > 0)
 #define on_time_out(t) slips--
 #ifdef WATCHDOG
-byte slips = 1; /* it looks when it wakes by itself */
+byte slips = 1; /* a waiter that wakes by itself runs the watchdog */
 #define WATCHDOG_MAY_ACT watchdog_acts
 #else
 byte slips = 0;

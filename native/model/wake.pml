@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * native/engine/: threads that want a GIL under a policy, each for some holds (engine.pml has the
- * steps). Who sleeps is woken by nothing but a call; a sleep ends by itself SLIPS times in all, at
- * any moment, so that each call may come too late and each wake to a thread that has long looked.
- * FORCED: one of
- * them is also asked to let go, and then waits in the queue. GRACE: also
- * releases after which nobody is called; then whoever sleeps looks by itself.
+ * native/engine/: threads that want a GIL under a policy, each for HOLDS holds (engine.pml has the steps).
+ * Only a call wakes a sleeping thread, except that a sleep ends by itself SLIPS times in all, at any moment.
+ * So each call may come too late, and each wake-up may reach a thread that has looked long before. FORCED:
+ * one of the threads also gets a request to release the GIL, and then waits in the queue. GRACE: there are
+ * also releases after which no waiter is called; then any sleeper wakes and looks by itself.
  *
- * Checked: every thread gets the GIL as often as it wants it (nobody sleeps for ever: no invalid end
- * state), one at a time; who is in the queue wants the GIL; nobody is left to be woken. */
+ * Checked: every thread gets the GIL as often as it wants it (no thread sleeps for ever: there is no invalid
+ * end state), one at a time. A thread in the queue wants the GIL. No thread is left to be woken. */
 #define THREADS 3
 #ifndef SLIPS
 #define SLIPS 1
@@ -38,7 +37,7 @@ proctype thread(byte t) {
         holders--;
 #ifdef FORCED
         if
-        :: t == 0 && left > 0 -> forced = true /* it comes back */
+        :: t == 0 && left > 0 -> forced = true /* the thread comes back */
         :: forced = false
         fi;
 #endif

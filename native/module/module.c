@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /* Recorder and scheduler as one extension module, `headway_recorder`, for headway_agent.
  *
- * Why not ctypes: its import is most of what starting would cost, some builds have none, and some
- * versions of the libffi below it keep a file of their own open, which a program would find among
- * its descriptors.
+ * The module is not loaded with ctypes, for three reasons. The import of ctypes would be most of
+ * the cost of starting. Some builds have no ctypes. And some versions of the libffi below it keep a
+ * file of their own open, which a program would find among its descriptors.
  *
- * One file serves CPython 3.8 to 3.15, with and without a GIL. Hence no Python.h: what is called
- * has had the same signature all the time and is looked up by name; of structs we know PyModuleDef
- * (Include/moduleobject.h), PyModuleDef_Slot and PyMethodDef (Include/methodobject.h), which
- * differ in their object head alone. `void *` is a PyObject. */
+ * One file serves CPython 3.8 to 3.15, with and without a GIL, so it does not use Python.h. The
+ * functions that it calls have had the same signatures in all these versions, and are looked up by
+ * name. Three structs are declared here: PyModuleDef (Include/moduleobject.h), PyModuleDef_Slot,
+ * and PyMethodDef (Include/methodobject.h). Between the versions they differ only in the object
+ * head. `void *` stands for a PyObject. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -23,7 +24,7 @@
 #include "headway/trace.h"
 #include "headway/version.h"
 
-/* X(function, result, parameters) */
+/* X(function, result, parameters): the functions of Python's C API that the module calls. */
 #define FUNCTIONS(X)                                                                               \
     X(PyModuleDef_Init, void *, (void *def))                                                       \
     X(PyArg_ParseTuple, int, (void *arguments, const char *format, ...))                           \
@@ -33,7 +34,7 @@
     X(PyBytes_Size, intptr_t, (void *bytes))                                                       \
     X(PyThreadState_Get, void *, (void))
 
-/* Set before any method can be called, and never changed. */
+/* Pointers to those functions, set before any method can be called, and never changed. */
 #define DECLARE(function, result, parameters) static result(*function) parameters;
 FUNCTIONS(DECLARE)
 #undef DECLARE
@@ -52,7 +53,7 @@ struct slot {
     void *value;
 };
 
-/* What follows the object's head. */
+/* The fields of PyModuleDef after the object head. */
 struct definition {
     void *(*init)(void);
     intptr_t index;
@@ -64,7 +65,7 @@ struct definition {
     void *traverse, *clear, *free;
 };
 
-/* Of an object: 16 bytes, and 32 in a free-threaded build. */
+/* The largest object head: 16 bytes, and 32 in a free-threaded build. */
 #define LARGEST_HEAD 32
 
 static void *number(int64_t value) { return Py_BuildValue("L", (long long)value); }
@@ -74,8 +75,8 @@ static void *version(void *module, void *arguments) {
     return number(HW_ABI_VERSION);
 }
 
-/* (door, bytes, family, python_version, free_threaded, gil_enabled, command, executable,
- * program, layout): the texts and the layout (struct hw_stack_layout, or empty) are bytes. */
+/* Arguments: (door, bytes, family, python_version, free_threaded, gil_enabled, command, executable,
+ * program, layout). The texts and the layout (struct hw_stack_layout, or empty) are bytes. */
 static void *start(void *module, void *arguments) {
     (void)module;
     const char *door, *executable, *program;
@@ -133,7 +134,7 @@ static void *memory_file(void *module, void *arguments) {
     return number(hw_trace_memory());
 }
 
-/* (native id, bytes) */
+/* Arguments: (native id, name as bytes). */
 static void *name(void *module, void *arguments) {
     (void)module;
     int tid;
@@ -145,7 +146,7 @@ static void *name(void *module, void *arguments) {
     return number(0);
 }
 
-/* (generation, nanoseconds) */
+/* Arguments: (generation, nanoseconds). */
 static void *collection(void *module, void *arguments) {
     (void)module;
     int generation;
@@ -157,7 +158,8 @@ static void *collection(void *module, void *arguments) {
     return number(0);
 }
 
-/* (process) Lets another process read this one's memory, where only a parent may (Yama). */
+/* Arguments: (process). Lets another process read this one's memory where only a parent may (Yama).
+ */
 static void *let_trace(void *module, void *arguments) {
     (void)module;
     int pid;
@@ -181,7 +183,8 @@ static void *longest(void *module, void *arguments) {
     return Py_BuildValue("(LL)", (long long)hold_ns, (long long)wait_ns);
 }
 
-/* (layout as bytes, frames at most) -> bytes: struct hw_trace_frame, from the innermost. */
+/* Arguments: (layout as bytes, most frames). Returns the frames as bytes: struct hw_trace_frame,
+ * innermost first. */
 static void *walk(void *module, void *arguments) {
     (void)module;
     enum { MOST = 256 };
@@ -200,8 +203,8 @@ static void *walk(void *module, void *arguments) {
     return PyBytes_FromStringAndSize((const char *)frames, count * (intptr_t)sizeof *frames);
 }
 
-/* As memcpy(), of what may be nobody's, as far as the address sanitizer knows: what is looked at is
- * whatever words of the interpreter point to. */
+/* Copies memory as memcpy() does, without the address sanitizer's checks: words of the interpreter
+ * point to memory that the sanitizer does not know as allocated. */
 __attribute__((no_sanitize("address"))) static void copy_unchecked(char *to, const char *from,
                                                                    intptr_t bytes) {
     for (intptr_t i = 0; i < bytes; i++) {
@@ -209,7 +212,7 @@ __attribute__((no_sanitize("address"))) static void copy_unchecked(char *to, con
     }
 }
 
-/* (address, size) -> bytes. The caller knows that they can be read. */
+/* Arguments: (address, size). Returns bytes. The caller must know that the memory can be read. */
 static void *memory(void *module, void *arguments) {
     (void)module;
     unsigned long long address;
@@ -229,7 +232,7 @@ static void *thread_state(void *module, void *arguments) {
     return Py_BuildValue("K", (unsigned long long)(uintptr_t)PyThreadState_Get());
 }
 
-/* (policy, options) -> what is wrong, or b"". */
+/* Arguments: (policy, options). Returns (errno, problem as bytes); without a problem, b"". */
 static void *schedule(void *module, void *arguments) {
     (void)module;
     const char *name, *options;
@@ -255,7 +258,7 @@ static void *scheduled(void *module, void *arguments) {
     return Py_BuildValue("y", hw_schedule_active());
 }
 
-/* (priority, urgent) */
+/* Arguments: (priority, urgent). */
 static void *hint(void *module, void *arguments) {
     (void)module;
     int priority, urgent;
@@ -265,7 +268,7 @@ static void *hint(void *module, void *arguments) {
     return number(hw_schedule_hint(priority, urgent));
 }
 
-/* () -> struct hw_schedule_counts, or b"". */
+/* Returns struct hw_schedule_counts as bytes, or b"" where there is none. */
 static void *counts(void *module, void *arguments) {
     (void)module, (void)arguments;
     struct hw_schedule_counts found;
@@ -273,7 +276,8 @@ static void *counts(void *module, void *arguments) {
     return PyBytes_FromStringAndSize((const char *)&found, there ? (intptr_t)sizeof found : 0);
 }
 
-/* () -> the thread that gained most, or 0, and how often. */
+/* Returns (thread, count): the thread for which requests most often came sooner than CPython would
+ * have made them, or 0, and how often. */
 static void *gainer(void *module, void *arguments) {
     (void)module, (void)arguments;
     int64_t early;
@@ -281,7 +285,7 @@ static void *gainer(void *module, void *arguments) {
     return Py_BuildValue("iL", thread, (long long)early);
 }
 
-/* (for what, nanoseconds) -> a descriptor, or a negative errno. */
+/* Arguments: (lease, nanoseconds). Returns a descriptor, or a negative errno. */
 static void *lease(void *module, void *arguments) {
     (void)module;
     int what;
@@ -290,13 +294,13 @@ static void *lease(void *module, void *arguments) {
         return NULL;
     }
     bool known = what >= 0 && what < HW__LEASES;
-    hw__registry_lock(); /* a hook that ends a policy ends its lease with this held */
+    hw__registry_lock(); /* a hook ends a policy's lease with this lock held */
     int error = known ? hw__lease_begin(&hw__leases[what], span_ns) : -EINVAL;
     hw__registry_unlock();
     return number(error);
 }
 
-/* (for what, nanoseconds) */
+/* Arguments: (lease, nanoseconds). */
 static void *lease_renew(void *module, void *arguments) {
     (void)module;
     int what;
@@ -310,7 +314,7 @@ static void *lease_renew(void *module, void *arguments) {
     return number(0);
 }
 
-/* (for what) */
+/* Arguments: (lease). */
 static void *lease_end(void *module, void *arguments) {
     (void)module;
     int what;
@@ -351,8 +355,8 @@ static struct method methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* sizeof(PyObject): PyBaseObject_Type's own tp_basicsize, which stands after its head, ob_size and
- * tp_name. Returns 0 where it is neither. */
+/* Returns sizeof(PyObject), which is 16 or 32: the tp_basicsize of PyBaseObject_Type, which stands
+ * after the type's head, ob_size and tp_name. Returns 0 where it is neither. */
 static size_t head_bytes(void) {
     const char *type = dlsym(RTLD_DEFAULT, "PyBaseObject_Type");
     for (size_t head = 16; type != NULL && head <= LARGEST_HEAD; head += 16) {
@@ -373,23 +377,23 @@ static bool find_functions(void) {
     return true;
 }
 
-/* CPython's import calls it, in the main interpreter first.
+/* Creates the module. CPython's import calls this function, in the main interpreter first.
  *
- * Returns the module's definition, or NULL where the interpreter lacks what we need. */
+ * Returns the module's definition, or NULL where the interpreter lacks what the module needs. */
 HW_API void *PyInit_headway_recorder(void);
 void *PyInit_headway_recorder(void) {
     static _Alignas(16) char memory_of_def[LARGEST_HEAD + sizeof(struct definition)];
-    static struct slot slots[3]; /* of which an interpreter must know each one: the last is 0 */
+    static struct slot slots[3]; /* an interpreter must know each slot; the last one is 0 */
     static bool done;
     size_t head = head_bytes();
     if (head == 0 || !find_functions()) {
         return NULL;
     }
     if (!done) {
-        const unsigned long *python = dlsym(RTLD_DEFAULT, "Py_Version"); /* from 3.11 on */
+        const unsigned long *python = dlsym(RTLD_DEFAULT, "Py_Version"); /* 3.11 and later */
         int count = 0;
         if (python != NULL && *python >= 0x030C0000) {
-            slots[count++] = (struct slot){3, (void *)2}; /* multiple_interpreters: each its GIL */
+            slots[count++] = (struct slot){3, (void *)2}; /* per-interpreter GIL supported */
         }
         if (python != NULL && *python >= 0x030D0000) {
             slots[count++] = (struct slot){4, (void *)1}; /* gil: not used */
@@ -399,8 +403,8 @@ void *PyInit_headway_recorder(void) {
         if (head == 16) {
             *(int64_t *)(void *)memory_of_def = 1; /* ob_refcnt */
         } else {
-            /* ob_flags, which 3.15 checks: statically allocated, built for this ABI. And
-             * ob_ref_local: immortal. */
+            /* ob_flags, which 3.15 checks: statically allocated, built for this ABI. The other
+             * field is ob_ref_local: immortal. */
             *(uint16_t *)(void *)(memory_of_def + 8) = 4;
             *(uint32_t *)(void *)(memory_of_def + 12) = UINT32_MAX;
         }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* Virtual deadlines: a thread gets a slice and with it a deadline; the earliest deadline goes next,
- * and who wakes with an earlier one than the holder's has it asked. A new slice, with a later
- * deadline, comes only when the old one is used up: sleeping does not earn one. Nir Aides's
- * bfs.patch (bpo-7946, msg101612), after Con Kolivas's BFS. */
+/* Virtual deadlines. A thread gets a time slice and with it a deadline. The thread with the
+ * earliest deadline goes next; a waiter whose deadline is earlier than the holder's preempts it at
+ * once. A thread gets a new slice, with a later deadline, only when the old one is used up: it does
+ * not earn one by sleeping.
+ *
+ * The policy is Nir Aides's bfs.patch (bpo-7946, msg101612), after Con Kolivas's BFS. */
 #include "policy/policies.h"
 
 #define SLICE 0
@@ -25,7 +27,7 @@ static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
 
 static void acquired(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     if (thread->LEFT <= 0) {
-        refill(gil, thread); /* the first time, without having waited */
+        refill(gil, thread); /* its first hold, for which it did not have to wait */
     }
 }
 

@@ -1,73 +1,76 @@
 // SPDX-License-Identifier: MIT
-/* Threads that compute share the GIL evenly, and only they are interrupted.
+/* CPU-bound threads share the GIL evenly, and only they are preempted.
  *
- * Most programs have no thread that computes, and are best left as they are: their threads hold the
- * GIL for a moment and wait for each other, and an interruption in the middle of that makes the
- * others queue for what the interrupted one has locked. So the policy tells two kinds apart.
+ * Most programs have no CPU-bound thread and are best left alone. Their threads hold the GIL
+ * briefly and wait for each other; if one is preempted in the middle of that, the others queue up
+ * for what it has locked. So the policy distinguishes two kinds of threads, each with a lane:
  *
- * - A thread computes that holds the GIL for `compute_us` or longer from one call to the next.
- *   Threads that do not come first, in the order of their arrival, and a thread that computes is
- *   asked for the GIL as soon as one of them waits. Among each other they wait for a switch
- *   interval, as without us.
- * - Threads that compute go in turn, by virtual deadlines: a thread's virtual time is the GIL time
- *   that it used, over its weight, and the earliest goes next (Stoica and Abdel-Wahab, "Earliest
- *   eligible virtual deadline first", 1995). The slice is a share of `latency_us`, by the clock.
- *   Who is interrupted keeps its deadline until its slice is used up, and so goes on before others.
- *   They go in turn all the same as long as what they got differs by less than a slice, or one that
- *   was not interrupted would wait for several rounds.
- * - Coming first is not for ever. A thread that takes more than its share of the GIL, though in
- *   small parts, goes in turn with those that compute (the test "cpued" of bpo-7946). What it uses
- *   weighs the less, the more often it lets go (as in sched_ext's scx_flash): a server that is busy
- *   with one call after the other is no such thread.
- * - Those that compute have at least `compute_percent` of the time between them, in turns of
- *   TURN_NS in which nobody interrupts them.
- * - Who slept does not save up: its virtual time is at most `credit_us` behind the others'. Who
- * held for long in one call of C, that nobody could interrupt, pays back two shares of `latency_us`
- * at most: that the others were kept waiting is over. */
+ * - A thread is CPU-bound if it holds the GIL for `compute_us` or longer between two releases of
+ *   its own. All other threads come first, in the order of their arrival (FIRST_LANE). As soon as
+ *   one of them waits, a request is made to a CPU-bound holder. Among each other they wait for a
+ *   switch interval, as in CPython.
+ * - CPU-bound threads take turns by virtual deadlines (TURN_LANE). A thread's virtual time is the
+ *   GIL time that it has used, divided by its weight; the earliest deadline goes next (Stoica and
+ *   Abdel-Wahab, "Earliest eligible virtual deadline first", 1995). The time slice is a share of
+ *   `latency_us`, by the clock. A preempted thread keeps its deadline until its slice is used up,
+ *   and so goes on before the others. A new deadline that is up to one slice earlier than the
+ *   latest one of the same priority is moved behind it: otherwise a thread that was not preempted
+ *   could wait for several rounds.
+ * - A thread does not come first for ever. If it uses more than its share of the GIL, though in
+ *   short holds, it takes turns with the CPU-bound threads (the test "cpued" of bpo-7946). The more
+ *   often a thread releases the GIL, the less its use counts (as in sched_ext's scx_flash), so that
+ *   a server busy with one call after the other still comes first.
+ * - CPU-bound threads together get at least `compute_percent` of the time, in turns of TURN_NS in
+ *   which no thread preempts them.
+ * - A thread that slept saves up little: its virtual time is at most `credit_us` behind the
+ *   others'. A thread that held the GIL for long in one call in C, in which nobody could preempt
+ *   it, pays back two shares of `latency_us` at most: the others no longer wait for that call. */
 #include "policy/policies.h"
 
 enum { LATENCY, LEAST_SLICE, COMPUTE, PERCENT, CREDIT, HOLD, GRACE };
 
 enum { FIRST_LANE, TURN_LANE };
 
-#define VIRTUAL own[0]  /* its virtual time */
-#define DEADLINE own[1] /* its virtual deadline */
-#define TURN_END own[2] /* when its slice is over; 0: it has not begun */
-#define SLICE own[3]    /* how long its turn is to last, by the clock */
-#define MARKS own[4]    /* of those below */
+/* The policy's fields of a thread (`own` of struct hw_policy_thread). */
+#define VIRTUAL own[0]  /* virtual time */
+#define DEADLINE own[1] /* virtual deadline */
+#define TURN_END own[2] /* when the time slice ends; 0: the slice has not begun */
+#define SLICE own[3]    /* length of the time slice, by the clock */
+#define MARKS own[4]    /* KNOWN, COMPUTES, OWED_IT */
 
-#define KNOWN 1    /* it has been here before */
-#define COMPUTES 2 /* as of when it last wanted the GIL */
-#define OWED_IT 4  /* it has the GIL as the part of those that compute was due */
+#define KNOWN 1    /* the thread has wanted this GIL before */
+#define COMPUTES 2 /* the thread was CPU-bound when it last wanted the GIL */
+#define OWED_IT 4  /* the thread got the GIL because time was owed to CPU-bound threads */
 
-/* Of the GIL. */
-#define ARRIVALS own[0]      /* of threads that come first */
-#define LAST own[1]          /* the latest deadline that a thread which computes was given ... */
-#define LAST_PRIORITY own[2] /* ... which had this priority */
-#define CLOCK own[3]       /* the virtual time that those which compute have come to; grows only */
-#define OWED own[4]        /* GIL time that those which compute are to get ... */
-#define OWED_AT own[5]     /* ... as of then */
-#define COMPUTED_AT own[6] /* when a thread that computes was seen last */
+/* The policy's fields of the GIL (`own` of struct hw_policy_gil). */
+#define ARRIVALS own[0]      /* number of arrivals in FIRST_LANE */
+#define LAST own[1]          /* the latest deadline given to a CPU-bound thread */
+#define LAST_PRIORITY own[2] /* the priority of the thread that got the deadline LAST */
+#define CLOCK own[3]         /* the virtual time that CPU-bound threads have reached; only grows */
+#define OWED own[4]          /* GIL time owed to CPU-bound threads */
+#define OWED_AT own[5]       /* when OWED was last updated */
+#define COMPUTED_AT own[6]   /* when a CPU-bound thread was last seen */
 
-/* Without one for so long there is nothing to do but what CPython does. */
+/* The policy is idle if no CPU-bound thread was seen for this time. */
 #define IDLE_NS 100000000
 
-/* So much is owed to those that compute before it is given. */
+/* The time that must be owed to CPU-bound threads before they get it. */
 #define TURN_NS 1000000
 
-/* So many shares of `latency_us` may a thread be ahead of the others, however short they are: among
- * thousands it would by the least slice wait for half a minute until all had come as far. */
+/* How far a thread may be ahead of the others, in shares of `latency_us`. The limit is not in
+ * slices: among thousands of threads each share is shorter than the least slice, and the thread
+ * would wait for half a minute until all others had caught up. */
 #define MOST_DEBT_SHARES 2
 
-/* The least that a thread is expected to need: those that need less are equals. */
+/* The least time that a thread is expected to need: threads that need less count as equals. */
 #define LEAST_NEED_NS 50000
 
-/* What a thread uses that holds for less than that at a time counts for less, in proportion, down
- * to one part in so many. */
+/* The use of a thread that holds the GIL for less than LIGHT_NS at a time counts for less, in
+ * proportion to its holds, down to one part in LIGHTEST. */
 #define LIGHT_NS 800000
 #define LIGHTEST 16
 
-/* Urgent threads come before all that arrived. */
+/* Subtracted from the key of an urgent thread, which so comes before all others in its lane. */
 #define URGENT (INT64_C(1) << 62)
 
 static int64_t option_ns(const struct hw_policy_gil *gil, int which) {
@@ -90,7 +93,7 @@ static int64_t scaled(const struct hw_policy_thread *thread, int64_t ns) {
     return thread->priority == 0 ? ns : ns * 1024 / hw_policy_weight(thread->priority);
 }
 
-/* What so much GIL time is in virtual time. */
+/* Converts GIL time that the thread has used into virtual time. */
 static int64_t charge(const struct hw_policy_thread *thread, int64_t ns) {
     int64_t burst_ns = most(thread->burst_ns, thread->run_ns);
     if (burst_ns < LIGHT_NS && !has(thread, COMPUTES)) {
@@ -99,10 +102,11 @@ static int64_t charge(const struct hw_policy_thread *thread, int64_t ns) {
     return scaled(thread, ns);
 }
 
-/* The part of `latency_us` for a thread that has the GIL, or comes to wait while another one may
- * have it. */
+/* Returns the thread's share of `latency_us`. The thread holds the GIL, or comes to wait while
+ * another one may hold it. */
 static int64_t share_ns(const struct hw_policy_gil *gil, const struct hw_policy_thread *thread) {
-    int64_t others = gil->in_lane[FIRST_LANE] + gil->in_lane[TURN_LANE]; /* may yet compute */
+    /* Threads of the first lane count, too: they may turn out to be CPU-bound. */
+    int64_t others = gil->in_lane[FIRST_LANE] + gil->in_lane[TURN_LANE];
     others += gil->holder != NULL && gil->holder != thread ? 1 : 0;
     return option_ns(gil, LATENCY) / (others < 2 ? 2 : others);
 }
@@ -111,14 +115,16 @@ static int64_t slice_ns(const struct hw_policy_gil *gil, const struct hw_policy_
     return most(share_ns(gil, thread), option_ns(gil, LEAST_SLICE));
 }
 
-/* When its turn is over: sooner than was thought when it began, if more have come since. */
+/* Returns when the thread's turn ends: sooner than planned at its begin if more threads have come
+ * since. */
 static int64_t turn_end(const struct hw_policy_gil *gil, const struct hw_policy_thread *thread) {
     int64_t slice = slice_ns(gil, thread);
     return slice < thread->SLICE ? thread->TURN_END - thread->SLICE + slice : thread->TURN_END;
 }
 
-/* Keeps the account of what those that compute are to get, while both kinds want the GIL; `holder`:
- * who had it since the account was looked at last. */
+/* Updates OWED. The time owed to CPU-bound threads grows while they wait and none of them holds the
+ * GIL; it shrinks while one of them holds the GIL and a thread of the first lane waits. `holder`:
+ * the thread that has held the GIL since the last update. */
 static void account(struct hw_policy_gil *gil, const struct hw_policy_thread *holder) {
     int64_t passed_ns = gil->now_ns - gil->OWED_AT;
     if ((holder != NULL && has(holder, COMPUTES)) || gil->in_lane[TURN_LANE] > 0) {
@@ -134,7 +140,7 @@ static void account(struct hw_policy_gil *gil, const struct hw_policy_thread *ho
     gil->OWED = most(least(gil->OWED, 2 * TURN_NS), -option_ns(gil, LATENCY) / 2);
 }
 
-/* It wants the GIL, and may have been away. */
+/* Limits the virtual time of a thread that wants the GIL, and may have been away. */
 static void arrive(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     int64_t credit_ns = has(thread, KNOWN) ? option_ns(gil, CREDIT) : 0;
     int64_t debt_ns = scaled(thread, MOST_DEBT_SHARES * share_ns(gil, thread));
@@ -149,13 +155,14 @@ static bool computes(const struct hw_policy_gil *gil, const struct hw_policy_thr
     return thread->run_ns + held_ns >= limit_ns || thread->burst_ns >= limit_ns;
 }
 
-/* It took more than its share, and others that compute want the GIL, too. */
+/* Tells whether the thread has used more than its share while CPU-bound threads want the GIL, too.
+ */
 static bool is_overdrawn(const struct hw_policy_gil *gil, const struct hw_policy_thread *thread) {
     bool any = gil->in_lane[TURN_LANE] > 0 || (gil->holder != NULL && has(gil->holder, COMPUTES));
     return any && thread->VIRTUAL > gil->CLOCK + option_ns(gil, CREDIT);
 }
 
-/* Gives it a deadline, and a slice. */
+/* Gives the thread a deadline and a time slice. */
 static void plan(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     int64_t slice = slice_ns(gil, thread);
     int64_t need = has(thread, COMPUTES) ? slice : least(2 * thread->burst_ns, slice);
@@ -197,13 +204,13 @@ static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
 static void acquired(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     account(gil, NULL);
     if (thread->ready_ns == 0 && (thread->flags & HW_THREAD_FORCED) == 0) {
-        classify(gil, thread); /* it found the GIL free */
+        classify(gil, thread); /* the thread found the GIL free, so ready() was not called */
     }
     if (thread->TURN_END == 0) {
         thread->TURN_END = thread->acquired_ns + thread->SLICE;
     }
     set(thread, OWED_IT, has(thread, COMPUTES) && gil->OWED >= TURN_NS);
-    if (has(thread, COMPUTES)) { /* others in turn are ahead of these, since they need less */
+    if (has(thread, COMPUTES)) { /* the other threads in turn are ahead, since they need less */
         gil->CLOCK = most(gil->CLOCK, thread->VIRTUAL);
     }
 }
@@ -214,7 +221,7 @@ static void released(struct hw_policy_gil *gil, struct hw_policy_thread *thread,
         thread->VIRTUAL += charge(thread, held_ns);
     }
     if (thread->run_ns > LEAST_NEED_NS && thread->DEADLINE < thread->VIRTUAL) {
-        /* It needs more than was thought. */
+        /* The thread needs more than its deadline allowed for. */
         thread->DEADLINE = thread->VIRTUAL + scaled(thread, slice_ns(gil, thread));
     }
 }
@@ -226,8 +233,8 @@ static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread
         return 0;
     }
     if (!has(holder, COMPUTES) && !computes(gil, holder, held_ns)) {
-        /* As without us, but that it computes is known sooner of one that was interrupted before.
-         */
+        /* As in CPython, except that the holder counts as CPU-bound as soon as it has held the GIL
+         * for `compute_us` in all since its last release by itself. */
         int64_t left_ns = option_ns(gil, COMPUTE) - holder->run_ns - held_ns;
         return least(hw__policy_interval(gil, waiter, holder), left_ns);
     }
@@ -238,7 +245,7 @@ static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread
     }
     int64_t reached = holder->VIRTUAL + charge(holder, held_ns), deadline = holder->DEADLINE;
     if (reached > deadline) {
-        deadline = reached + scaled(holder, slice_ns(gil, holder)); /* as released() will find */
+        deadline = reached + scaled(holder, slice_ns(gil, holder)); /* as released() will do */
     }
     int64_t left_ns = turn_end(gil, holder) - gil->now_ns;
     return waiter->key < deadline ? least(left_ns, hold_ns) : left_ns;
@@ -249,13 +256,14 @@ static int32_t lane(struct hw_policy_gil *gil) {
     return gil->OWED >= TURN_NS ? TURN_LANE : FIRST_LANE;
 }
 
-/* CPython itself finds the first thread that computes, if it asks the holder no later than after
- * `compute_us`. */
+/* While the policy is idle, CPython schedules by itself until a thread has held the GIL for a
+ * switch interval while another one waited. That finds the first CPU-bound thread in time only if
+ * the switch interval is not longer than `compute_us`. */
 static bool idle(struct hw_policy_gil *gil) {
     return gil->interval_ns <= option_ns(gil, COMPUTE) && gil->now_ns - gil->COMPUTED_AT > IDLE_NS;
 }
 
-/* Where those that compute wait, and nobody else. */
+/* Gives grace only if all waiters are in turn, and the thread that released the GIL is not. */
 static int64_t grace(struct hw_policy_gil *gil, const struct hw_policy_thread *next,
                      const struct hw_policy_thread *releaser) {
     bool gives = next->lane == TURN_LANE && releaser->lane == FIRST_LANE && gil->OWED < TURN_NS;

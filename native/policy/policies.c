@@ -20,7 +20,8 @@ static bool complete(const struct hw_policy *policy) {
            policy->patience != NULL;
 }
 
-/* Never unloaded: a thread may be in it at any time. */
+/* Loads a policy from a library. The library is never unloaded, since a thread may run its code at
+ * any time. Returns NULL, with the reason in `problem`, if there is no usable policy. */
 static const struct hw_policy *load(const char *path, char *problem, int room) {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     const struct hw_policy *policy = library == NULL ? NULL : dlsym(library, "headway_policy");

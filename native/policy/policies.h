@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* The policies, a file each. Pure functions of what they are told, so that a simulation can call
- * them, too. */
+/* The built-in policies, one file each. They are functions of their arguments alone, so that the
+ * simulator can call them, too. */
 #ifndef HEADWAY_POLICY_POLICIES_H
 #define HEADWAY_POLICY_POLICIES_H
 
@@ -11,8 +11,8 @@ extern const struct hw_policy hw__policy_priority;
 extern const struct hw_policy hw__policy_bfs;
 extern const struct hw_policy hw__policy_fair;
 
-/* Used by policies whose patience is CPython's: an interval from when the waiter began to wait, or
- * from when the holder got the GIL where that is later. */
+/* CPython's patience: a request is due one switch interval after the waiter began to wait or the
+ * holder acquired the GIL, whichever is later. Returns in how many nanoseconds that is. */
 static inline int64_t hw__policy_interval(struct hw_policy_gil *gil,
                                           const struct hw_policy_thread *waiter,
                                           const struct hw_policy_thread *holder) {
@@ -20,7 +20,8 @@ static inline int64_t hw__policy_interval(struct hw_policy_gil *gil,
     return since + gil->interval_ns - gil->now_ns;
 }
 
-/* Used by policies that count who came first. */
+/* Returns the number of this arrival, which is the key of a policy that serves first come, first
+ * served. Counts in own[0] of the GIL. */
 static inline int64_t hw__policy_turn(struct hw_policy_gil *gil) { return ++gil->own[0]; }
 
 #endif

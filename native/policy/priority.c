@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
-/* Two classes, told apart by how a thread let the GIL go last: asked to, it computes; unasked, it
- * does I/O, as all do at first. Who does I/O goes before those that compute and has them asked at
- * once; equals wait a switch interval for each other. David Beazley, "Revisiting thread priorities
- * and the new GIL" (2010), and bpo-7946. */
+/* Two classes of threads, told apart by a thread's last release. A thread that was preempted is
+ * CPU-bound. A thread that released the GIL by itself is I/O-bound, and so is each new thread.
+ * I/O-bound threads go before CPU-bound threads and preempt them at once. Threads of the same class
+ * wait a switch interval for each other.
+ *
+ * The policy is from David Beazley, "Revisiting thread priorities and the new GIL" (2010), and
+ * bpo-7946. */
 #include "policy/policies.h"
 
 #define COMPUTING (INT64_C(1) << 62)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* What CPython does by itself, done by us: the reference that the others are held against. Who
- * waits longest goes next (the C library's condition variables wake in about that order), and the
- * holder is asked after a switch interval (take_gil() in Python/ceval_gil.c). */
+/* CPython's own behaviour, carried out by Headway: the reference with which the other policies are
+ * compared. The thread that has waited longest goes next (the C library's condition variables wake
+ * threads in about that order), and a request is made after a switch interval (take_gil() in
+ * Python/ceval_gil.c). */
 #include "policy/policies.h"
 
 static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {

@@ -6,41 +6,42 @@
 #define US INT64_C(1000)
 #define MS INT64_C(1000000)
 
-/* Requests are repeated after twice as long each time, up to this. */
+/* The longest time between two requests to the same holder. The time doubles with each request. */
 #define ASK_AGAIN_MOST_NS (5 * MS)
 
-/* The longest sleep of the waiter that goes next, and of the others. */
+/* The longest sleep of the waiter that goes next, and of each of the others. */
 #define NEXT_SLEEP_NS (5 * MS)
 #define OTHERS_SLEEP_NS (50 * MS)
 
-/* One of those others wakes so often at most: thousands would else keep all cores from everything
- * else. Each wakes once a second all the same, well within what the watchdog allows. */
+/* In a crowd the others sleep longer, so that together they wake at most once in OTHERS_EACH_NS:
+ * thousands of waiters would otherwise keep all cores busy. No sleep is longer than CROWD_SLEEP_NS,
+ * which is well within what the watchdog allows. */
 #define OTHERS_EACH_NS (100 * US)
 #define CROWD_SLEEP_NS (1000 * MS)
 
-/* How soon the waiter that goes next looks by itself while the GIL is free or in hands that will
- * let it go any moment, at first and at most. */
+/* The longest sleep of a CPU-bound waiter that goes next while the GIL may become free without a
+ * wake-up: its first value and its largest (guard_ns of struct hw__waiter). */
 #define GUARD_NS (150 * US)
 #define GUARD_MOST_NS (2 * MS)
 
-/* Linux adds 50 us to a sleep: what is due so soon is no reason to sleep. */
+/* A request that is due within this time is made now: Linux adds 50 us to a sleep. */
 #define SOON_NS (15 * US)
 
-/* A call that comes back so soon is worth grace also when the budget is used up, until as much is
- * overdrawn as can be saved. */
+/* A thread that is expected back within this time gets grace although the budget is used up, until
+ * the budget is overdrawn by BUDGET_MOST_NS. */
 #define CHEAP_NS (2 * US)
 
-/* A waiter that was called has so long to come before another one is called. */
+/* The time that a called waiter has to look at the GIL before another waiter is called. */
 #define CALLED_NS (1 * MS)
 
-/* A holder of whom nothing is known is asked after so long. */
+/* How long a thread waits at most before it makes a request to a holder that is not known. */
 #define STRANGER_NS (300 * US)
 
-/* A GIL rests when so many times in a row nobody had to wait for it. */
+/* A GIL rests after this many acquires in a row for which no thread had to wait. */
 #define REST_AFTER 4096
 
-/* The part of the time that a GIL may be left free while somebody wants it, 1/2^n, and the most
- * that can be saved up. */
+/* The budget of grace: a GIL may be left free, while a thread wants it, for 1/2^BUDGET_SHIFT of the
+ * time. BUDGET_MOST_NS is the most that can be saved up. */
 #define BUDGET_SHIFT 4
 #define BUDGET_MOST_NS (500 * US)
 
@@ -50,15 +51,15 @@ static bool is_plain(const struct hw__ledger *ledger) {
     return (ledger->policy->flags & HW_POLICY_PLAIN) != 0;
 }
 
-/* ---------------------------------------------------------------- when is the holder asked? */
-/* The watchdog takes the policy at its first word on a hold. */
+/* ---------------------------------------------------------------- when is a request made? */
+/* Keeps the policy's first answer about this hold for the watchdog. */
 static void promise(struct hw__ledger *ledger, int64_t in_ns, int64_t now_ns) {
     if (ledger->request.by_ns == 0) {
         ledger->request.by_ns = in_ns > HW_NEVER / 2 ? HW_NEVER : now_ns + (in_ns < 0 ? 0 : in_ns);
     }
 }
 
-/* Of a holder that nothing is known of. */
+/* The same as due(), for a holder that is not known. */
 static int64_t stranger_due(struct hw__ledger *ledger, const struct hw__waiter *waiter,
                             int64_t now_ns) {
     int64_t most_ns = ledger->view.interval_ns;
@@ -70,7 +71,7 @@ static int64_t stranger_due(struct hw__ledger *ledger, const struct hw__waiter *
     return left_ns;
 }
 
-/* In how long the holder is to be asked for this waiter: 0 or less is now. */
+/* Returns in how many nanoseconds the request for this waiter must be made; 0 or less: now. */
 static int64_t due(struct hw__ledger *ledger, const struct hw__waiter *waiter, int64_t now_ns) {
     if (ledger->request.made) {
         return ledger->request.at_ns + ledger->request.again_ns - now_ns;
@@ -81,7 +82,8 @@ static int64_t due(struct hw__ledger *ledger, const struct hw__waiter *waiter, i
     }
     int64_t patience_ns = hw__ledger_patience(ledger, waiter);
     promise(ledger, patience_ns, now_ns);
-    patience_ns = patience_ns < 0 ? 0 : least(patience_ns, OTHERS_SLEEP_NS); /* whatever it says */
+    /* A policy may return any number. */
+    patience_ns = patience_ns < 0 ? 0 : least(patience_ns, OTHERS_SLEEP_NS);
     if (is_plain(ledger)) {
         return patience_ns;
     }
@@ -92,11 +94,11 @@ static int64_t due(struct hw__ledger *ledger, const struct hw__waiter *waiter, i
 }
 
 /* ---------------------------------------------------------------- how does a waiter wait? */
-/* How long a waiter in the queue sleeps at most. */
+/* Returns how long a waiter in the queue sleeps at most. */
 static int64_t sleep_ns(struct hw__ledger *ledger, const struct hw__waiter *waiter,
                         int64_t due_ns) {
     if (hw__ledger_next(ledger) != waiter) {
-        /* Longer than who goes before it, or all would wake to ask for the same. */
+        /* Longer than the waiter that goes next, or all would wake up for the same request. */
         int64_t sleep = least(due_ns + NEXT_SLEEP_NS, OTHERS_SLEEP_NS);
         int64_t crowd = least((int64_t)hw__ledger_waiting(ledger) * OTHERS_EACH_NS, CROWD_SLEEP_NS);
         return sleep > crowd ? sleep : crowd;
@@ -104,15 +106,16 @@ static int64_t sleep_ns(struct hw__ledger *ledger, const struct hw__waiter *wait
     int64_t most_ns = NEXT_SLEEP_NS;
     bool any_moment = ledger->holder == NULL || hw__habits_short(ledger, ledger->holder);
     if (any_moment && ledger->policy->grace != NULL && hw__habits_computes(waiter)) {
-        most_ns = waiter->guard_ns; /* nobody may call it */
+        most_ns = waiter->guard_ns; /* the release may give grace, and then wakes nobody */
     }
     return least(due_ns, most_ns);
 }
 
-/* Spinning pays where the GIL is about to come, from a thread that runs now, elsewhere. Once in a
- * wait. It is for CPU-bound threads, and for waiters of one: threads that let go often would take
- * the GIL from each other at each call, with a lock in hand that the other one wants next (four
- * threads that print had half of their rate). */
+/* Returns how long the waiter may spin; 0: not at all. A waiter spins once in a wait, and only if
+ * the GIL is about to come from a thread that now runs on another core. The waiter or that thread
+ * must be CPU-bound. Threads that release the GIL often must not spin: they would take the GIL from
+ * each other at each call, while the other one holds a lock that the spinner wants next (four
+ * threads that print had half of their throughput). */
 static int64_t spin_ns(const struct hw__ledger *ledger, const struct hw__waiter *waiter,
                        int32_t core) {
     if (is_plain(ledger) || waiter->spun) {
@@ -128,7 +131,8 @@ static int64_t spin_ns(const struct hw__ledger *ledger, const struct hw__waiter 
 
 void hw__decide_spun(struct hw__waiter *waiter) { waiter->spun = true; }
 
-/* CPython is to ask the holder: it does so and comes back, with the mutex held all the time. */
+/* Records a request. The hook returns, CPython makes the request, and the waiter comes back; the
+ * GIL's mutex stays held all the time. */
 static struct hw__turn ask(struct hw__ledger *ledger, struct hw__waiter *waiter,
                            const struct hw__moment *moment) {
     struct hw__request *request = &ledger->request;
@@ -157,7 +161,7 @@ static struct hw__turn sleep_until(struct hw__ledger *ledger, struct hw__waiter 
 struct hw__turn hw__decide_wait(struct hw__ledger *ledger, struct hw__waiter *waiter,
                                 const struct hw__moment *moment) {
     ledger->alone = 0;
-    if (waiter->stage == HW__STAGE_CALLED) { /* late: another thread took the GIL */
+    if (waiter->stage == HW__STAGE_CALLED) { /* it came late: another thread has the GIL */
         hw__ledger_has_come(ledger, waiter);
         ledger->counts.barged++;
     }
@@ -187,15 +191,15 @@ struct hw__turn hw__decide_wait_on(struct hw__ledger *ledger, struct hw__waiter 
 }
 
 /* ---------------------------------------------------------------- what does a woken waiter do? */
-/* Another thread has been told that it is its turn, and is on its way. */
+/* Tells whether another waiter has been called and is on its way. */
 static bool other_comes(const struct hw__ledger *ledger, const struct hw__waiter *waiter,
                         int64_t now_ns) {
     return ledger->called != NULL && ledger->called != waiter &&
            now_ns - ledger->called_ns < CALLED_NS;
 }
 
-/* A waiter that wakes by itself and finds the GIL free does not snatch it from the one that was
- * called: as a thread that is awake is quicker, it would do so each time. */
+/* A waiter that wakes up by itself leaves a free GIL to the one that was called. Otherwise it would
+ * get the GIL each time, since a thread that is awake is quicker than one that is being woken. */
 int64_t hw__decide_doze_on(struct hw__ledger *ledger, struct hw__waiter *waiter,
                            const struct hw__moment *moment) {
     if (waiter->stage != HW__STAGE_QUEUED || moment->locked ||
@@ -218,7 +222,7 @@ struct hw__turn hw__decide_woken(struct hw__ledger *ledger, struct hw__waiter *w
         return (struct hw__turn){.what = HW__DO_RETURN};
     }
     waiter->guard_ns = spun ? GUARD_NS : least(2 * waiter->guard_ns, GUARD_MOST_NS);
-    /* Where the GIL has changed hands, CPython begins anew, and so do we. */
+    /* After a switch CPython starts the switch interval again, and so does the scheduler. */
     if (switched || due(ledger, waiter, moment->now_ns) > 0) {
         return (struct hw__turn){.what = HW__DO_RETURN};
     }
@@ -237,9 +241,10 @@ bool hw__decide_leaves_it(const struct hw__ledger *ledger, const struct hw__wait
     return !is_plain(ledger) && !moment->locked && other_comes(ledger, waiter, moment->now_ns);
 }
 
-/* ---------------------------------------------------------------- whom does a release wake? */
-/* A CPU-bound thread that had to let go wants the GIL back at once. Else the release would call
- * another one that is not to go next. */
+/* ---------------------------------------------------------------- which one does a release wake?
+ */
+/* A CPU-bound thread that is preempted wants the GIL back at once. It joins the queue before the
+ * release chooses, or the release could call a waiter that comes after it in the queue. */
 bool hw__decide_wait_at_once(struct hw__ledger *ledger, struct hw__waiter *releaser,
                              int64_t now_ns) {
     if (!ledger->request.made || !hw__habits_waits_on(releaser)) {
@@ -251,19 +256,22 @@ bool hw__decide_wait_at_once(struct hw__ledger *ledger, struct hw__waiter *relea
     return true;
 }
 
-/* Whether to call one more although one is on its way. Among threads that do not compute each time
- * that one is passed over calls another, as without us. For a thread that comes back from a system
- * call takes a free GIL without being in the queue, and where the core is short the system gives
- * it to the threads that are ready: one that is called, alone against all that come back, waits too
- * long (a server with 16 connections had twice the 99th percentile). Where one of them computes it
- * would only be woken in vain. */
+/* Tells whether a release calls one more waiter although one is on its way. It does if the called
+ * waiter was passed over and neither thread is CPU-bound, as CPython would.
+ *
+ * A thread that returns from a system call acquires a free GIL without having been in the queue. If
+ * cores are short, the operating system runs the threads that are ready in turn. A single called
+ * waiter then competes with all threads that return from system calls, and waits too long (a server
+ * with 16 connections had twice the 99th percentile). If one of the two threads is CPU-bound, one
+ * more waiter would be woken in vain. */
 static bool calls_another(const struct hw__ledger *ledger, const struct hw__waiter *releaser,
                           const struct hw__waiter *next) {
     return ledger->passed_over && releaser != NULL && !hw__habits_computes(releaser) &&
            !hw__habits_computes(next);
 }
 
-/* Whether to leave the GIL free for a moment, since who let it go will be back. */
+/* Tells whether the GIL is left free for a moment, because the thread that released it is expected
+ * back. Updates the budget. */
 static bool give_grace(struct hw__ledger *ledger, const struct hw__waiter *releaser,
                        const struct hw__waiter *next, int64_t now_ns, bool next_spins) {
     ledger->budget_ns += (now_ns - ledger->budget_at_ns) >> BUDGET_SHIFT;
@@ -275,7 +283,7 @@ static bool give_grace(struct hw__ledger *ledger, const struct hw__waiter *relea
         return false;
     }
     int64_t grace_ns = hw__ledger_grace(ledger, next, releaser);
-    /* Somebody must look when the grace is over. */
+    /* The waiter that goes next must look by itself soon after the grace is over. */
     bool guarded = next->wake_at_ns - now_ns <= (next_spins ? MS : GUARD_NS + grace_ns);
     return grace_ns > 0 && guarded;
 }
@@ -321,7 +329,8 @@ bool hw__decide_rest(struct hw__ledger *ledger) {
     return true;
 }
 
-/* Who goes next went to sleep for another holder: is it to ask this one sooner? */
+/* The waiter that goes next went to sleep when another thread held the GIL. It is woken now only if
+ * its request to this holder is due so much sooner that the wake-up pays. */
 struct hw__waiter *hw__decide_look_sooner(struct hw__ledger *ledger,
                                           const struct hw__waiter *holder, int64_t now_ns) {
     struct hw__waiter *next = hw__ledger_next(ledger);

@@ -1,89 +1,108 @@
 // SPDX-License-Identifier: MIT
-/* What is to be done at a GIL under a policy, as functions of the ledger and of what the caller
- * sees. A decision changes the ledger alone; whoever asks for it, the engine's real threads or the
- * simulator's, then does what it says. docs/internals/scheduler.md names each decision. */
+/* The decisions of the scheduler, as functions of the ledger and of what the caller sees. A
+ * decision changes the ledger and nothing else. The caller, which is the engine with real threads
+ * or the simulator with simulated ones, then carries it out. docs/internals/scheduler.md lists the
+ * decisions in the same order.
+ *
+ * The calls, in the order in which they are made:
+ * - A waiter finds the GIL held: hw__decide_wait(). If the answer is ASK, CPython makes the request
+ *   and the waiter comes back with hw__decide_wait_on(). The waiter then sleeps or spins.
+ * - The waiter wakes up: hw__decide_doze_on(), and if that returns 0, hw__decide_called() or
+ *   hw__decide_woken().
+ * - The holder releases the GIL: hw__decide_wait_at_once(), between hw__ledger_drop() and
+ *   hw__ledger_dropped(), then hw__decide_hand_over().
+ * - A thread acquires the GIL: hw__decide_rest() after hw__ledger_take_alone(),
+ *   hw__decide_look_sooner() after hw__ledger_take(). */
 #ifndef HEADWAY_SCHEDULE_DECIDE_H
 #define HEADWAY_SCHEDULE_DECIDE_H
 
 #include "schedule/ledger.h"
 
-/* What the caller sees. */
+/* The caller's view of the moment at which it asks for a decision. */
 struct hw__moment {
-    int64_t now_ns; /* of hw__ledger_time() */
-    int32_t core;   /* where the caller runs; -1: not known */
-    bool locked;    /* somebody has the GIL */
+    int64_t now_ns; /* the time, of hw__ledger_time() */
+    int32_t core;   /* the core on which the caller runs; -1: not known */
+    bool locked;    /* a thread holds the GIL */
 };
 
 enum hw__do {
-    HW__DO_RETURN, /* to CPython, which looks again */
-    HW__DO_ASK,    /* return so that CPython asks the holder to let go, and waits again */
-    HW__DO_SLEEP,  /* in the queue */
+    HW__DO_RETURN, /* return to CPython, which looks at the GIL again */
+    HW__DO_ASK,    /* return so that CPython makes a request to the holder, and waits again */
+    HW__DO_SLEEP,  /* sleep in the queue */
 };
 
+/* The next step of a waiter. */
 struct hw__turn {
     enum hw__do what;
-    bool begins;      /* the waiter has begun to wait with this */
-    int64_t sleep_ns; /* SLEEP: at most so long */
-    int64_t spin_ns;  /* ASK, SLEEP: above 0: spin for so long in place of the sleep, if a core is
-                       * to be had for it; then hw__decide_spun() */
+    bool begins;      /* the waiter's wait begins with this turn */
+    int64_t sleep_ns; /* for SLEEP: the longest sleep */
+    /* For ASK and SLEEP, if above 0: how long the waiter spins instead of sleeping, provided that a
+     * core is free for it. A caller that lets it spin must call hw__decide_spun(). */
+    int64_t spin_ns;
 };
 
-/* Whom a release wakes. */
+/* The waiter that a release wakes. */
 struct hw__call {
-    struct hw__waiter *next; /* NULL: nobody. It is out of the queue */
-    bool next_yields;        /* it is to yield its core once when it wakes */
-    bool caller_may_yield; /* the caller is to yield when it has woken it, if the system's slice of
-                            * `next` is short */
+    struct hw__waiter *next; /* the waiter, already out of the queue; NULL: nobody is woken */
+    bool next_yields;        /* `next` must yield its core once when it wakes */
+    /* The caller must yield its core after it has woken `next`, if the operating system's time
+     * slice of `next` is short (hw__help_is_short()). */
+    bool caller_may_yield;
 };
 
-/* The waiter finds the GIL taken: is the holder to be asked, or is it to sleep? */
+/* Decides what a waiter does that has found the GIL held: make a request, or sleep. Returns ASK or
+ * SLEEP; for SLEEP the waiter is in the queue. */
 struct hw__turn hw__decide_wait(struct hw__ledger *ledger, struct hw__waiter *waiter,
                                 const struct hw__moment *moment);
 
-/* The waiter has asked and is back at once: it sleeps. */
+/* Puts the waiter, which comes back right after its request (stage ASKING), into the queue. Returns
+ * SLEEP. */
 struct hw__turn hw__decide_wait_on(struct hw__ledger *ledger, struct hw__waiter *waiter);
 
-/* The waiter spins, as a decision allowed it. */
+/* Records that the waiter spins, as a decision allowed it. */
 void hw__decide_spun(struct hw__waiter *waiter);
 
-/* The waiter woke. Returns how long it is to sleep on, as another one was called and the GIL is
- * free for that one; 0: it is to go on. */
+/* Decides whether a waiter that has woken up by itself sleeps again: it does if the GIL is free for
+ * another waiter that was called. Returns for how many nanoseconds it sleeps; 0: it goes on. */
 int64_t hw__decide_doze_on(struct hw__ledger *ledger, struct hw__waiter *waiter,
                            const struct hw__moment *moment);
 
-/* The waiter was called, and is to look. */
+/* Records that the waiter was woken because it was called; it is about to look at the GIL. */
 void hw__decide_called(struct hw__ledger *ledger, struct hw__waiter *waiter);
 
-/* The waiter woke by itself, and stands in no queue any more: is the holder to be asked?
- * `spun`: it has not slept but spun; `switched`: the GIL has changed hands since it began. */
+/* Decides whether a waiter that woke up by itself makes a request. The caller must have taken it
+ * out of the queue. `spun`: it has spun instead of sleeping. `switched`: the GIL has been acquired
+ * by another thread since the sleep began. Returns ASK or RETURN. */
 struct hw__turn hw__decide_woken(struct hw__ledger *ledger, struct hw__waiter *waiter,
                                  const struct hw__moment *moment, bool spun, bool switched);
 
-/* The waiter stands in the queue without having found the GIL taken: how long is it to sleep? */
+/* Decides how long a waiter sleeps that is in the queue without having found the GIL held. Returns
+ * SLEEP. */
 struct hw__turn hw__decide_queue(struct hw__ledger *ledger, struct hw__waiter *waiter,
                                  const struct hw__moment *moment);
 
-/* The waiter, in the queue, comes by a free GIL: is it to leave the GIL to the one that was called,
- * and go on waiting? */
+/* Tells whether a queued waiter that finds the GIL free must leave it to the waiter that was
+ * called, and wait on. */
 bool hw__decide_leaves_it(const struct hw__ledger *ledger, const struct hw__waiter *waiter,
                           const struct hw__moment *moment);
 
-/* The thread let go because it was asked to: does it stand in the queue from this moment on? Then
- * it has been put there. */
+/* Decides whether a preempted thread joins the queue at its release. Returns true if it does; the
+ * thread then is in the queue. */
 bool hw__decide_wait_at_once(struct hw__ledger *ledger, struct hw__waiter *releaser,
                              int64_t now_ns);
 
-/* The GIL was let go: is the waiter that goes next woken? `releaser`: NULL: not known;
- * `next_spins`: the waiter spins. */
+/* Decides whether the waiter that goes next is woken now that the GIL was released. `releaser` may
+ * be NULL: not known. `next_spins`: the waiter spins. */
 struct hw__call hw__decide_hand_over(struct hw__ledger *ledger, struct hw__waiter *releaser,
                                      struct hw__waiter *next, const struct hw__moment *moment,
                                      bool next_spins);
 
-/* Nobody has had to wait for the GIL for long: it may rest. */
+/* Tells whether the GIL may rest: no thread has had to wait for it for a while. */
 bool hw__decide_rest(struct hw__ledger *ledger);
 
-/* The waiter has taken the GIL. Returns one that is to wake up sooner than it was going to, to have
- * this holder asked; it is out of the queue. NULL: none. */
+/* Decides, after `holder` has acquired the GIL, whether the waiter that goes next must wake up
+ * sooner than it was going to, to make a request to this holder. Returns that waiter, already out
+ * of the queue; NULL: none. */
 struct hw__waiter *hw__decide_look_sooner(struct hw__ledger *ledger,
                                           const struct hw__waiter *holder, int64_t now_ns);
 

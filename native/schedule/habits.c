@@ -3,21 +3,23 @@
 
 #define US 1000
 
-/* Who holds the GIL for less than this at a time is left to let it go by itself at first. */
+/* A thread that usually holds the GIL for less than this time has short holds: it is expected to
+ * release the GIL at any moment. */
 #define SHORT_NS (60 * US)
 
-/* Who mostly lets go by itself within so long is given the time for it. */
+/* A holder that usually releases the GIL by itself within this time is given the time to do so. */
 #define MODERATE_NS (300 * US)
 
-/* Who holds it for longer computes: CPython's own switch interval, after which it interrupts. A
- * request of a web server takes less. */
+/* A thread that holds the GIL for longer than this is CPU-bound. The value is CPython's default
+ * switch interval, after which CPython preempts. A request of a web server takes less. */
 #define COMPUTES_NS (5000 * US)
 
-/* A thread that is away for longer is away. */
+/* The longest time away that is told apart: whatever is longer counts as this. */
 #define AWAY_NS (50 * US)
 
-/* What is told apart of the last three releases, two bits each: back in less than a hand-over
- * takes (a receive that finds its data), back at once, and away. */
+/* For each of the last three releases, `past` keeps one of three kinds in two bits: the thread was
+ * back within SOONEST_NS, which is less than a hand-off takes (a receive that finds its data); it
+ * was back within AT_ONCE_NS; or it was away for longer. */
 #define SOONEST_NS 2500
 #define PAST_MASK (HW__PASTS - 1u)
 
@@ -29,7 +31,7 @@ bool hw__habits_short(const struct hw__ledger *ledger, const struct hw__waiter *
     return waiter->seen.burst_ns < SHORT_NS && run_ns < SHORT_NS;
 }
 
-/* A guess from 0 to 3, of which 2 and 3 are a yes. */
+/* Returns the next value of a two-bit saturating counter, of which 2 and 3 mean yes. */
 static uint8_t confirm(uint8_t guess, bool yes) {
     if (yes) {
         return guess < 3 ? guess + 1 : 3;
@@ -43,7 +45,7 @@ void hw__habits_learn(struct hw__waiter *waiter, int64_t now) {
         waiter->forced = confirm(waiter->forced, forced);
         waiter->left_ns = 0;
         if (!forced) {
-            waiter->stage = HW__STAGE_AWAY; /* it did not want the GIL then */
+            waiter->stage = HW__STAGE_AWAY; /* it did not want the GIL right after the hand-off */
         }
     }
     if (!hw__waiter_waits(waiter) && waiter->seen.released_ns != 0 &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What a thread is likely to do, by what it did. */
+/* Predicts what a thread will do from what it did before. */
 #ifndef HEADWAY_SCHEDULE_HABITS_H
 #define HEADWAY_SCHEDULE_HABITS_H
 
@@ -8,33 +8,39 @@
 
 #include "schedule/ledger.h"
 
-/* A call came back at once if it took no longer. */
+/* A thread comes back "at once" if it wants the GIL within this time after a release. */
 #define AT_ONCE_NS 12000
 
-/* The thread wants the GIL: learns from what it did since its last release. */
+/* Updates the predictions for a thread that wants the GIL, from what it did since its last release.
+ */
 void hw__habits_learn(struct hw__waiter *waiter, int64_t now_ns);
 
-/* It mostly holds for a moment only, also this time so far. */
+/* Tells whether the thread usually holds the GIL for less than 60 us and, if it is the holder, has
+ * not held it for longer by now. */
 bool hw__habits_short(const struct hw__ledger *ledger, const struct hw__waiter *waiter);
 
-/* It mostly holds for long, or has held for long by now: it computes. */
+/* Tells whether the thread is CPU-bound: it usually holds the GIL for longer than 5 ms between two
+ * releases of its own, or has done so since the last one. */
 bool hw__habits_computes(const struct hw__waiter *waiter);
 
-/* After how long a holder will have let the GIL go by itself. 0: that is not known.
+/* Returns how many nanoseconds after its acquire the holder will have released the GIL by itself;
+ * 0: not known.
  *
- * Threads that meet in locks and queues let go often. To interrupt one that has such a lock makes
- * the others queue up for it, and then all of them go in step for long (Blasgen et al., "The convoy
- * phenomenon", 1979): which costs much more than to wait. */
+ * Threads that use locks and queues together release the GIL often. If one of them is preempted
+ * while it has such a lock, the others queue up for the lock, and then all of them run in step for
+ * long (Blasgen et al., "The convoy phenomenon", 1979). That costs much more than the wait. */
 int64_t hw__habits_lets_go_after(const struct hw__waiter *holder);
 
-/* How soon after this release it will want the GIL back, 50 us at most: as it did the last times
- * after three releases like its last three (two-level adaptive prediction, Yeh and Patt 1991). */
+/* Returns how many nanoseconds after its release the thread is expected to want the GIL back; 50 us
+ * at most. The prediction is what it did after earlier triples of releases like its last three
+ * (two-level adaptive prediction, Yeh and Patt 1991). */
 int64_t hw__habits_away_ns(const struct hw__waiter *waiter);
 
-/* It comes to another GIL, or under another policy: nothing is known of it. */
+/* Resets the predictions: the thread comes to another GIL, or under another policy. */
 void hw__habits_forget(struct hw__waiter *waiter);
 
-/* Made to let go, it wants the GIL back at once: it computes. */
+/* Tells whether the thread, if it is preempted, is expected to want the GIL back at once. Such a
+ * thread is CPU-bound. */
 bool hw__habits_waits_on(const struct hw__waiter *waiter);
 
 #endif

@@ -7,17 +7,17 @@
 #include "schedule/habits.h"
 #include "schedule/watchdog.h"
 
-/* Waiters look more often than this: when nobody has for so long, the whole process stood still
- * (SIGSTOP, a paused container). */
+/* Waiters wake up more often than this. If none has done so for this time, the whole process was
+ * stopped (SIGSTOP, a paused container). */
 #define STOPPED_NS 500000000
 
-/* How soon who goes next looks by itself while the GIL may come free unannounced, at first. */
+/* The first value of guard_ns of a waiter; decide.c has the largest. */
 #define GUARD_NS 150000
 
-/* What a call that comes back at once may take without being a loss: two hand-overs take longer. */
+/* A grace that ends within this time is no loss, since two hand-offs would take longer. */
 #define FREE_OF_CHARGE_NS 1500
 
-/* The most that one time in grace is charged for. */
+/* The most that the budget is charged for one grace. */
 #define CHARGE_MOST_NS 2000000
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -46,7 +46,7 @@ int64_t hw__ledger_time(struct hw__ledger *ledger, int64_t clock_ns) {
     if (since_ns > 0) {
         ledger->view.now_ns = clock_ns;
     }
-    if (since_ns > STOPPED_NS) { /* or nobody waited: then there is nothing to excuse */
+    if (since_ns > STOPPED_NS) { /* or no thread waited, and then went_on_ns excuses nothing */
         ledger->went_on_ns = clock_ns;
     }
     return ledger->view.now_ns;
@@ -87,7 +87,7 @@ struct hw__waiter *hw__ledger_next(struct hw__ledger *ledger) {
 }
 
 void hw__ledger_enqueue(struct hw__ledger *ledger, struct hw__waiter *waiter) {
-    waiter->lane = waiter->seen.lane == 0 ? 0 : 1; /* whatever the policy says */
+    waiter->lane = waiter->seen.lane == 0 ? 0 : 1; /* a policy may have set any number */
     waiter->stage = HW__STAGE_QUEUED;
     hw__waiters_push(&ledger->lanes[waiter->lane], waiter);
     ledger->view.in_lane[waiter->lane] = ledger->lanes[waiter->lane].count;
@@ -122,7 +122,7 @@ void hw__ledger_has_come(struct hw__ledger *ledger, struct hw__waiter *waiter) {
     }
 }
 
-/* ---------------------------------------------------------------- the policy's word */
+/* ---------------------------------------------------------------- calls of the policy */
 static void tell_acquired(struct hw__ledger *ledger) {
     if (ledger->policy->acquired != NULL) {
         ledger->policy->acquired(&ledger->view, &ledger->holder->seen);
@@ -131,7 +131,7 @@ static void tell_acquired(struct hw__ledger *ledger) {
 
 int64_t hw__ledger_patience(struct hw__ledger *ledger, const struct hw__waiter *waiter) {
     uint32_t *in_lane = &ledger->view.in_lane[waiter->seen.lane == 0 ? 0 : 1];
-    uint32_t apart = waiter->place == 0 ? 1 : 0; /* it is awake, and waits all the same */
+    uint32_t apart = waiter->place == 0 ? 1 : 0; /* a waiter that is awake is in no queue */
     *in_lane += apart;
     int64_t patience_ns =
         ledger->policy->patience(&ledger->view, &waiter->seen, &ledger->holder->seen);
@@ -198,7 +198,7 @@ void hw__ledger_take_alone(struct hw__ledger *ledger, struct hw__waiter *waiter,
     ledger->alone++;
 }
 
-/* Returns whether the wait was one that the policy has shortened. */
+/* Adds a wait that ends to the counts. Returns whether the policy has shortened it. */
 static bool count_wait(struct hw__ledger *ledger, const struct hw__waiter *waiter, int64_t now_ns) {
     int64_t wait_ns = now_ns - waiter->seen.ready_ns;
     struct hw_schedule_counts *counts = &ledger->counts;
@@ -210,7 +210,8 @@ static bool count_wait(struct hw__ledger *ledger, const struct hw__waiter *waite
     return early;
 }
 
-/* What the GIL was free for is charged to the budget of grace where somebody was left asleep. */
+/* Counts the time for which the GIL was free while a thread wanted it. If that was in grace, also
+ * charges it to the budget of grace. */
 static void count_free(struct hw__ledger *ledger, int64_t now_ns) {
     bool wanted = ledger->called != NULL || hw__ledger_waiting(ledger) > 0;
     if (wanted && ledger->free_ns != 0) {
@@ -273,7 +274,7 @@ void hw__ledger_meet(struct hw__ledger *ledger, struct hw__waiter *waiter) {
     tell_acquired(ledger);
 }
 
-/* The holder's account, at the end of its hold. */
+/* Adds the hold that ends to the holder's account, and tells the policy of the release. */
 static void settle(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t now_ns) {
     struct hw_policy_thread *seen = &waiter->seen;
     bool forced = ledger->request.made;

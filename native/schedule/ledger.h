@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: MIT
-/* The ledger of one GIL under a policy: who has it and since when, who waits in which order, what
- * each thread has used, and what the holder was asked. Plain state, told the time with each call;
- * no clock, lock, system call or global variable. The engine keeps a ledger for each real GIL and
- * calls it with the GIL's mutex held; the simulator keeps one for each simulated GIL.
+/* The ledger: the state of one GIL under a policy. The ledger knows the holder and since when it
+ * holds, the waiters and their order, the GIL time that each thread has used, and the request that
+ * was made. It has no clock (each call passes the time), no lock, no system call and no global
+ * variable. The engine keeps one ledger for each real GIL and calls it with the GIL's mutex held;
+ * the simulator keeps one for each simulated GIL.
  *
- * Only the ledger calls the policy. What follows from the state is decided in decide.h. */
+ * Only the ledger calls the policy. The decisions that follow from the state are in decide.h.
+ *
+ * Two words, used here and in decide.h:
+ * - A waiter is *called* when it is chosen to acquire the GIL next: it leaves the queue, and the
+ *   caller of hw__decide_hand_over() wakes it.
+ * - The GIL is *in grace* when it is free and nobody was called, because the thread that released
+ *   it is expected back within microseconds. */
 #ifndef HEADWAY_SCHEDULE_LEDGER_H
 #define HEADWAY_SCHEDULE_LEDGER_H
 
@@ -18,161 +25,188 @@
 /* Options of the engine, for every policy. */
 struct hw__settings {
     int64_t spin_ns;     /* how long a waiter may spin */
-    int64_t watchdog_ns; /* after how long a wait a policy is removed; 0: never */
-    bool yields;         /* CPU-bound threads give way on their core */
+    int64_t watchdog_ns; /* the wait after which the watchdog may remove a policy; 0: never */
+    bool yields;         /* CPU-bound threads yield their core to the threads that need it */
 };
 
-/* What the GIL is, as far as the ledger was told. */
+/* The state of the GIL, as far as the ledger knows. */
 enum hw__phase {
-    HW__PHASE_FREE,    /* nobody has it, and a waiter was called, or there was none */
-    HW__PHASE_GRACE,   /* nobody has it and nobody was called: the last holder is expected back */
-    HW__PHASE_ALONE,   /* `holder` has it and took it when nobody else wanted it. The policy has not
-                        * been told, and the clock was not asked */
-    HW__PHASE_HELD,    /* `holder` has it */
-    HW__PHASE_STRANGE, /* a thread has it that the ledger does not know: one without a record, or
-                        * one that took it while the GIL rested */
+    /* Free. A waiter was called, or there was none. */
+    HW__PHASE_FREE,
+    /* Free, and nobody was called: the last holder is expected back. */
+    HW__PHASE_GRACE,
+    /* Held by `holder`, which acquired it when no other thread wanted it. The policy was not told,
+     * and the clock was not read. */
+    HW__PHASE_ALONE,
+    /* Held by `holder`. */
+    HW__PHASE_HELD,
+    /* The holder is not known: a thread without a record, or one that acquired the GIL while it
+     * rested or before the policy began. */
+    HW__PHASE_STRANGE,
     HW__PHASES
 };
 
-/* The most that waited at once, in each of the last 64 spans of 2^29 ns: 34 s. */
+/* The length of the spans in struct hw__crowd, as a power of two: 2^29 ns, about half a second. */
 #define HW__CROWD_SHIFT 29
 #define HW__CROWD_SPANS 64
 
+/* The largest number of waiters at one time, for each of the last 64 spans of 2^29 ns (34 s). */
 struct hw__crowd {
-    int64_t span;                   /* the number of the newest span: `now_ns >> HW__CROWD_SHIFT` */
-    uint32_t most[HW__CROWD_SPANS]; /* by span, modulo their number */
+    int64_t span;                   /* number of the newest span: `now_ns >> HW__CROWD_SHIFT` */
+    uint32_t most[HW__CROWD_SPANS]; /* indexed by the span's number modulo HW__CROWD_SPANS */
 };
 
-/* What the holder was asked. */
+/* The request to the holder. */
 struct hw__request {
-    bool made;        /* the holder has been asked to let go */
-    int64_t at_ns;    /* when it was asked last */
-    int64_t again_ns; /* how long after that it is to be asked again */
-    int64_t by_ns;    /* when it was to be asked, by what the policy said first of this hold;
-                       * HW_NEVER: never; 0: the policy has not been heard yet */
-    struct hw__waiter *early; /* the waiter for which the holder was asked sooner than CPython would
-                               * have; NULL: none */
+    bool made;        /* the holder has been requested to release the GIL */
+    int64_t at_ns;    /* when the request was last made */
+    int64_t again_ns; /* the time from `at_ns` until the request is repeated */
+    /* When the request was due by the first answer of the policy about this hold. The watchdog
+     * compares it with the time. HW_NEVER: never; 0: the policy has not been asked yet. */
+    int64_t by_ns;
+    /* The waiter for which the request was made sooner than CPython would have made it; NULL: none.
+     */
+    struct hw__waiter *early;
 };
 
 struct hw__ledger {
-    const struct hw_policy *policy; /* NULL: none, and nothing here counts */
+    const struct hw_policy *policy; /* NULL: none, and the other fields mean nothing */
     struct hw__settings settings;
-    struct hw__waiters lanes[HW_POLICY_LANES];
-    struct hw_policy_gil view; /* what the policy sees; view.now_ns never goes back */
+    struct hw__waiters lanes[HW_POLICY_LANES]; /* the queue: one heap of waiters for each lane */
+    struct hw_policy_gil view; /* the part that the policy sees; view.now_ns never goes back */
     enum hw__phase phase;
-    struct hw__waiter *holder; /* in HELD and ALONE; else NULL */
-    int64_t stranger_ns;       /* in STRANGE: since when that is known; 0: not noticed yet */
-    struct hw__waiter *called; /* was told last that it is its turn, and has not come yet; NULL */
-    int64_t called_ns;         /* when */
-    bool passed_over;          /* another thread has taken the GIL since */
+    struct hw__waiter *holder; /* the holder in HELD and ALONE; else NULL */
+    int64_t stranger_ns; /* in STRANGE: since when the holder is known to hold; 0: not known */
+    struct hw__waiter *called; /* the waiter called last, until it looks at the GIL; else NULL */
+    int64_t called_ns;         /* when a waiter was last called */
+    bool passed_over;          /* another thread has acquired the GIL since `called` was called */
     struct hw__request request;
-    int64_t free_ns;   /* since when the GIL is free; 0: not told */
-    int64_t budget_ns; /* how long the GIL may still be left free in grace */
-    int64_t budget_at_ns;
-    uint64_t releases, arrivals; /* counted since the policy began */
-    int64_t stuck_ns;            /* time in holds that are so long that no policy is to blame */
-    int64_t went_on_ns; /* when the process went on after it was stopped as a whole; 0: never */
-    int64_t idle_at_ns; /* when the policy is asked next whether it is idle */
-    int alone;          /* times in a row that the GIL was taken while nobody else wanted it */
-    int missed;         /* times in a row that a waiter found the GIL free by itself */
+    int64_t free_ns;             /* since when the GIL is free; 0: not known */
+    int64_t budget_ns;           /* how much longer the GIL may stay free in grace */
+    int64_t budget_at_ns;        /* when `budget_ns` was last increased */
+    uint64_t releases, arrivals; /* releases and begun waits since the policy began */
+    int64_t stuck_ns;   /* total time of holds so long that no policy is to blame for them */
+    int64_t went_on_ns; /* when the process last ran again after it was stopped; 0: never */
+    int64_t idle_at_ns; /* the earliest time at which the policy is asked again if it is idle */
+    int alone;          /* acquires in a row while no other thread wanted the GIL */
+    int missed; /* times in a row that a waiter woke by itself to a free GIL, with nobody called */
     struct hw_schedule_counts counts;
     struct hw__crowd crowd;
 };
 
-/* How often a policy is asked whether it is idle. */
+/* The time between two questions to a policy whether it is idle. */
 #define HW__IDLE_EVERY_NS 100000000
 
-/* A request may be lost (up to 3.12 the interpreter clears its flag in passing) or not be served
- * for long (C code that holds the GIL): it is made again after this long, then twice as long each
- * time, up to a limit (decide.c). */
+/* The time until a request is made for the second time; the interval then doubles up to a limit
+ * (decide.c). A request may be lost (up to 3.12 the interpreter may clear its flag without
+ * serving it), or it may not be served for long (C code that holds the GIL). */
 #define HW__ASK_AGAIN_NS 100000
 
-/* Begins anew with a policy. `lanes` keep their memory; nobody may be queued. */
+/* Resets the ledger for `policy`. `options` has HW_POLICY_MAX_OPTIONS values; `interval_ns` is the
+ * switch interval. The lanes keep their memory. No thread may be queued. */
 void hw__ledger_begin(struct hw__ledger *ledger, const struct hw_policy *policy,
                       const int64_t *options, const struct hw__settings *settings, int64_t clock_ns,
                       int64_t interval_ns);
 
-/* The policy is over. Nobody may be queued. */
+/* Ends the policy. No thread may be queued. */
 void hw__ledger_end(struct hw__ledger *ledger);
 
-/* Takes the time of a clock that may go back by a little, and returns the ledger's. */
+/* Advances the ledger's time to `clock_ns`, unless that clock went back. Returns the ledger's time,
+ * which never goes back. */
 int64_t hw__ledger_time(struct hw__ledger *ledger, int64_t clock_ns);
 
-/* Nothing is known of the thread at this GIL, or not any more. It must not be queued. */
+/* Forgets everything about the thread at this GIL. It must not be queued. */
 void hw__ledger_forget(struct hw__waiter *waiter);
 
-/* What the thread did last was long ago, and what it did since is not known. */
+/* Forgets the thread's last hold, release and wait, and keeps its habits. For a thread at a GIL
+ * that has rested: its last release was long ago, and its holds since then are not known. */
 void hw__ledger_forget_last(struct hw__waiter *waiter);
 
-/* The thread ends, or goes elsewhere. */
+/* Removes a thread that ends, or that goes to another GIL. */
 void hw__ledger_leave(struct hw__ledger *ledger, struct hw__waiter *waiter);
 
-/* Threads that wait in the queue, and the one of them that goes next; NULL: nobody waits. */
+/* Returns the number of threads in the queue. */
 uint32_t hw__ledger_waiting(const struct hw__ledger *ledger);
+
+/* Returns the thread in the queue that goes next, or NULL if the queue is empty. */
 struct hw__waiter *hw__ledger_next(struct hw__ledger *ledger);
 
-/* Puts a thread into its lane; takes it out, if it is in one. */
+/* Puts a thread into its lane of the queue. It must not be queued. */
 void hw__ledger_enqueue(struct hw__ledger *ledger, struct hw__waiter *waiter);
+
+/* Takes a thread out of the queue. Does nothing if it is not queued. */
 void hw__ledger_dequeue(struct hw__ledger *ledger, struct hw__waiter *waiter);
 
-/* The thread begins to wait: the policy gives it its place. */
+/* Begins a wait of the thread: the policy gives the thread its key and its lane. Does not put it
+ * into the queue. */
 void hw__ledger_want(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t now_ns);
 
-/* The thread has come after it was called, or wants the GIL after all. */
+/* Records that a called thread has arrived: it has looked at the GIL, or leaves. */
 void hw__ledger_has_come(struct hw__ledger *ledger, struct hw__waiter *waiter);
 
-/* A thread found the GIL taken. From now on the holder's time counts; before, nobody else wanted
- * it. */
+/* Records that a waiter found the GIL held. A holder in ALONE becomes known to the policy, with a
+ * hold that begins now. If the holder is not known, the phase becomes STRANGE, and the holder's
+ * time counts from the first such call. */
 void hw__ledger_notice(struct hw__ledger *ledger, int64_t now_ns);
 
-/* How long from now on the waiter is to wait before the holder is asked, by the policy. There must
- * be a known holder. */
+/* Returns in how many nanoseconds the policy wants the request for this waiter to be made. The
+ * ledger must have a holder. */
 int64_t hw__ledger_patience(struct hw__ledger *ledger, const struct hw__waiter *waiter);
 
-/* How long `next` may be left asleep, by the policy, after `releaser` let the GIL go. */
+/* Returns for how many nanoseconds the policy lets `next` sleep on after `releaser` has released
+ * the GIL; 0 if the policy gives no grace. */
 int64_t hw__ledger_grace(struct hw__ledger *ledger, const struct hw__waiter *next,
                          const struct hw__waiter *releaser);
 
-/* The policy would do nothing but what CPython does by itself. It is asked now and then. */
+/* Tells whether the policy would do only what CPython does by itself. Asks the policy at most every
+ * HW__IDLE_EVERY_NS, and returns false in between. */
 bool hw__ledger_is_idle(struct hw__ledger *ledger, int64_t now_ns);
 
-/* Somebody else than this thread wants the GIL, or was called, or it has waited itself: then taking
- * it takes a look at the clock. */
+/* Tells whether the acquire must be reported with its time (hw__ledger_take()): another thread
+ * wants the GIL or was called, this thread has waited, or it has no record (`waiter` is NULL). */
 bool hw__ledger_is_wanted(const struct hw__ledger *ledger, const struct hw__waiter *waiter);
 
-/* The thread takes the GIL that nobody else wants. */
+/* Records that the thread has acquired a GIL that no other thread wants. */
 void hw__ledger_take_alone(struct hw__ledger *ledger, struct hw__waiter *waiter, int32_t core);
 
-/* The thread takes the GIL; NULL: one without a record.
+/* Records that the thread has acquired the GIL; NULL: a thread without a record.
  *
- * Returns whether it has waited less than without us: the holder was asked sooner for it. */
+ * Returns true if its wait was shorter than under CPython, since the request was made sooner for
+ * it. */
 bool hw__ledger_take(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t now_ns,
                      int32_t core);
 
-/* The thread lets go of the GIL in the phase ALONE, in which nobody has come who wants it.
+/* Records a release in phase ALONE, in which no other thread has come for the GIL.
  *
- * Returns false, with nothing done, where that is not so. */
+ * Returns false, and changes nothing, if the phase is another one or the thread is not the holder.
+ */
 bool hw__ledger_drop_alone(struct hw__ledger *ledger, struct hw__waiter *waiter);
 
-/* The thread that the ledger does not know is this one: as if it had taken the GIL when another
- * thread first wanted it. NULL: it has no record. */
+/* Identifies the unknown holder as `waiter`. Its hold counts from the moment at which a waiter
+ * first met it (`stranger_ns`, which must be set). NULL: the holder has no record. */
 void hw__ledger_meet(struct hw__ledger *ledger, struct hw__waiter *waiter);
 
-/* The GIL is let go; `waiter`: who calls, NULL: one without a record. Returns the holder where it
- * is that one; else NULL, and of whose hold that was nothing is known. What was asked of the holder
- * stays to be read until hw__ledger_dropped(). */
+/* Records a release by `waiter`; NULL: a thread without a record. `request` stays
+ * readable until the caller calls hw__ledger_dropped().
+ *
+ * Returns `waiter` if it is the known holder. Returns NULL if it is not: nothing is known of the
+ * hold that ends. */
 struct hw__waiter *hw__ledger_drop(struct hw__ledger *ledger, struct hw__waiter *waiter,
                                    int64_t now_ns);
+
+/* Completes hw__ledger_drop(): the GIL is free, and the request is over. */
 void hw__ledger_dropped(struct hw__ledger *ledger);
 
-/* Who has the GIL is not known from now on, and nobody is expected. Nobody may be queued. */
+/* Forgets the holder, the called waiter and the request: from now on the GIL rests, or no policy
+ * has it. No thread may be queued. */
 void hw__ledger_rest(struct hw__ledger *ledger);
 
-/* Of a GIL that rested: CPython has found that its holder had it for a switch interval. */
+/* Ends the rest of a GIL whose policy was idle: one thread has held it for a switch interval, and
+ * CPython is about to make a request. Records an unknown holder since one switch interval ago, and
+ * the request. */
 void hw__ledger_rouse(struct hw__ledger *ledger, int64_t now_ns);
 
-/* The parts of the state agree with each other; aborts where they do not. Nothing in release
- * builds. */
+/* Aborts if the parts of the state contradict each other. Does nothing in release builds. */
 void hw__ledger_check(const struct hw__ledger *ledger);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* A thread at one GIL, as the ledger knows it: plain data, without a clock, a lock or an address of
- * the operating system. The engine keeps one in the record of each real thread, the simulator in
- * each simulated one. */
+/* A thread at one GIL, as the ledger sees it. The record is plain data: it has no clock, no lock
+ * and no address of the operating system. The engine keeps one in the record of each real thread,
+ * the simulator in the record of each simulated thread. */
 #ifndef HEADWAY_SCHEDULE_WAITER_H
 #define HEADWAY_SCHEDULE_WAITER_H
 
@@ -12,36 +12,36 @@
 
 /* Where a thread is on its way to the GIL. */
 enum hw__stage {
-    HW__STAGE_AWAY,   /* has the GIL, or does not want it */
-    HW__STAGE_WANTS,  /* wants the GIL and is awake: about to look, or to wait */
+    HW__STAGE_AWAY,   /* holds the GIL, or does not want it */
+    HW__STAGE_WANTS,  /* wants the GIL and is awake: about to try again, or to go to sleep */
     HW__STAGE_QUEUED, /* stands in a lane of the queue */
-    HW__STAGE_ASKING, /* has just had the holder asked, and waits again at once */
-    HW__STAGE_CALLED  /* has been told that it is its turn, and has not come yet */
+    HW__STAGE_ASKING, /* makes CPython send a request to the holder, then waits again at once */
+    HW__STAGE_CALLED  /* was chosen to go next and is being woken, but has not looked at the GIL */
 };
 
-/* Histories of three releases, of two bits each (habits.c). */
+/* Number of histories of three releases: two bits for each release (habits.c). */
 #define HW__PASTS 64
 
 struct hw__waiter {
-    struct hw_policy_thread seen; /* what the policy sees */
+    struct hw_policy_thread seen; /* the part that the policy sees */
     enum hw__stage stage;
-    uint32_t place;        /* in the heap of its lane, from 1 on; 0: not queued */
-    uint32_t lane;         /* the lane that it is queued in */
-    uint64_t order;        /* of arrival; decides among equal keys */
-    int32_t core;          /* where it took the GIL last; -1: not known */
-    bool spun;             /* it has spun in this wait */
-    int64_t wake_at_ns;    /* when it wakes by itself */
-    int64_t guard_ns;      /* its longest sleep while the GIL may come free unannounced */
-    uint64_t releases;     /* of the GIL, when it began to wait */
-    int64_t stuck_ns;      /* ledger.stuck_ns, when it began to wait */
-    uint64_t called_after; /* releases of the GIL, when it was called */
-    int64_t left_ns;       /* when it ended its wait for a hand-over; 0: not since */
-    uint8_t forced;        /* a guess, 0 to 3: after a forced release it wants the GIL at once */
-    uint8_t past;          /* its last three releases, and how soon it was back */
-    uint16_t away_ns[HW__PASTS]; /* by `past`: how soon it is mostly back */
+    uint32_t place;        /* position in the heap of its lane, from 1; 0: not queued */
+    uint32_t lane;         /* the lane in which the thread is queued */
+    uint64_t order;        /* number of its arrival; the lower one goes first among equal keys */
+    int32_t core;          /* the core on which it acquired the GIL last; -1: not known */
+    bool spun;             /* the thread has spun in this wait */
+    int64_t wake_at_ns;    /* when its sleep ends if nobody wakes it */
+    int64_t guard_ns;      /* its longest sleep while the GIL may become free without a wake-up */
+    uint64_t releases;     /* ledger.releases when the wait began */
+    int64_t stuck_ns;      /* ledger.stuck_ns when the wait began */
+    uint64_t called_after; /* ledger.releases when the thread was last called */
+    int64_t left_ns;       /* when its wait for a hand-off ended; 0: none since it last waited */
+    uint8_t forced; /* 0 to 3; 2 or more: if preempted, it is expected to want the GIL at once */
+    uint8_t past;   /* how soon it wanted the GIL back after its last three releases, 2 bits each */
+    uint16_t away_ns[HW__PASTS]; /* for each value of `past`: how soon it usually is back */
 };
 
-/* The thread has begun to wait and has not taken the GIL since. */
+/* Tells whether the thread has begun to wait and has not acquired the GIL since. */
 static inline bool hw__waiter_waits(const struct hw__waiter *waiter) {
     return waiter->stage != HW__STAGE_AWAY;
 }

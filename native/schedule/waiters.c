@@ -10,7 +10,7 @@ static void put(struct hw__waiters *queue, uint32_t at, struct hw__waiter *waite
     waiter->place = at + 1;
 }
 
-/* Finds the place for `waiter`, of which the one at `at` is free. */
+/* Puts `waiter` where it belongs in the heap, in which the position `at` is free. */
 static void settle(struct hw__waiters *queue, uint32_t at, struct hw__waiter *waiter) {
     while (at > 0 && before(waiter, queue->members[(at - 1) / 2])) {
         put(queue, at, queue->members[(at - 1) / 2]);

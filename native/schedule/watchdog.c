@@ -3,24 +3,26 @@
 
 #define MS INT64_C(1000000)
 
-/* So often in a row, a waiter that finds the GIL free by itself is no accident. */
+/* A policy is at fault if waiters wake up by themselves and find the GIL free, with nobody called,
+ * more than this many times in a row. */
 #define MISSED_MOST 200
 
-/* A thread starves when each of those that want the GIL could have had it so often while it
- * waited. */
+/* A thread starves if, while it waits, the GIL is released more than this many times for each
+ * thread that wants it. */
 #define STARVED_TURNS 20
 
-/* Who holds for longer, though asked, is in a call of C. */
+/* A thread that holds the GIL for longer than this, though requested, is in a call in C. */
 #define STUCK_NS (100 * MS)
 
 int64_t hw__watchdog_stuck_ns(int64_t held_ns) { return held_ns > STUCK_NS ? held_ns : 0; }
 
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Who is less urgent than another one waits for longer, and rightly so. */
+/* Returns the wait after which the thread may count as starved. A thread of lower priority than
+ * another one rightly waits longer, in proportion to their weights. */
 static int64_t starves_after(const struct hw__ledger *ledger, const struct hw__waiter *waiter,
                              int64_t limit_ns) {
-    int32_t least = 0; /* of those that come and go, too, that we do not see here */
+    int32_t least = 0; /* threads of priority 0 may come and go without being seen here */
     if (ledger->holder != NULL && ledger->holder->seen.priority < least) {
         least = ledger->holder->seen.priority;
     }
@@ -38,13 +40,13 @@ void hw__watchdog_next_span(struct hw__ledger *ledger, int64_t span) {
     struct hw__crowd *crowd = &ledger->crowd;
     int64_t first = later(crowd->span + 1, span - HW__CROWD_SPANS + 1);
     for (int64_t i = first; i <= span; i++) {
-        crowd->most[i % HW__CROWD_SPANS] =
-            hw__ledger_waiting(ledger); /* nobody came, some may have gone */
+        /* No thread has begun to wait in these spans; some may have left. */
+        crowd->most[i % HW__CROWD_SPANS] = hw__ledger_waiting(ledger);
     }
     crowd->span = span;
 }
 
-/* The most that waited at once since then. */
+/* Returns the largest number of threads that waited at one time since then. */
 static uint32_t most_since(const struct hw__ledger *ledger, int64_t since_ns) {
     const struct hw__crowd *crowd = &ledger->crowd;
     uint32_t most = hw__ledger_waiting(ledger);
@@ -56,7 +58,7 @@ static uint32_t most_since(const struct hw__ledger *ledger, int64_t since_ns) {
     return most;
 }
 
-/* Of the GIL, from which on this waiter is left out. */
+/* Returns the number of releases of the GIL after which this waiter may count as starved. */
 static uint64_t starves_after_releases(const struct hw__ledger *ledger,
                                        const struct hw__waiter *waiter) {
     return STARVED_TURNS * ((uint64_t)most_since(ledger, waiter->seen.ready_ns) + 1);
@@ -70,15 +72,16 @@ const char *hw__watchdog_finds(struct hw__ledger *ledger, const struct hw__waite
         const struct hw__waiter *holder = ledger->holder;
         int64_t since_ns = holder == NULL ? ledger->stranger_ns : holder->seen.acquired_ns;
         int64_t held_ns = since_ns == 0 ? 0 : now_ns - later(since_ns, ledger->went_on_ns);
-        /* Neither is so where one thread is in a long call of C that cannot let go, or was. */
+        /* The policy is not to blame for the time that a thread spends, or has spent, in a long
+         * call in C that cannot release the GIL. */
         int64_t excused_ns = ledger->stuck_ns - waiter->stuck_ns;
         excused_ns += ledger->request.made ? hw__watchdog_stuck_ns(held_ns) : held_ns;
         if (ledger->releases - waiter->releases > starves_after_releases(ledger, waiter) &&
             waited_ns - excused_ns > starves_after(ledger, waiter, limit_ns)) {
             return "it let a thread starve";
         }
-        /* A long patience that the program or its user chose (a switch interval, an option) is no
-         * fault; one without an end, or that is always put off, is. */
+        /* A long patience that the program or its user has chosen (a switch interval, an option) is
+         * no fault. A patience without end, or one that is put off again and again, is a fault. */
         bool overdue = ledger->request.by_ns == HW_NEVER ||
                        (ledger->request.by_ns != 0 &&
                         now_ns - later(ledger->request.by_ns, ledger->went_on_ns) > limit_ns);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Looks after a policy from outside: by the eyes of waiters that wake by themselves. */
+/* The watchdog: finds faults of a policy. It has no thread of its own; it runs in waiters that wake
+ * up by themselves. */
 #ifndef HEADWAY_SCHEDULE_WATCHDOG_H
 #define HEADWAY_SCHEDULE_WATCHDOG_H
 
@@ -8,15 +9,15 @@
 
 #include "schedule/ledger.h"
 
-/* Of a hold, what no policy is to blame for: all of it where it is so long that it must be a call
- * of C that cannot let go. */
+/* Returns the part of a hold for which no policy is to blame: all of it if the hold is so long that
+ * it must be a call in C that cannot release the GIL, else 0. */
 int64_t hw__watchdog_stuck_ns(int64_t held_ns);
 
-/* For hw__watchdog_crowd(): what comes belongs to a later span. */
+/* Begins `span` in the ledger's record of crowds. Called by hw__watchdog_crowd() only. */
 void hw__watchdog_next_span(struct hw__ledger *ledger, int64_t span);
 
-/* So many wait now, or want to: they are remembered for those that have to wait for all of them,
- * and find few left when they look. */
+/* Records that `waiting` threads now wait or want to. A waiter that had to wait for all of them may
+ * find few left when it looks; the record tells it how many there were. */
 static inline void hw__watchdog_crowd(struct hw__ledger *ledger, uint32_t waiting, int64_t now_ns) {
     struct hw__crowd *crowd = &ledger->crowd;
     int64_t span = now_ns >> HW__CROWD_SHIFT;
@@ -29,8 +30,8 @@ static inline void hw__watchdog_crowd(struct hw__ledger *ledger, uint32_t waitin
     }
 }
 
-/* What is wrong with the policy, found by a waiter that has slept and was not called; NULL:
- * nothing. `locked`: somebody has the GIL. */
+/* Looks for a fault of the policy. The caller is a waiter that has slept and was not called;
+ * `locked`: a thread holds the GIL. Returns the fault as a text, or NULL if there is none. */
 const char *hw__watchdog_finds(struct hw__ledger *ledger, const struct hw__waiter *waiter,
                                int64_t now_ns, bool locked);
 

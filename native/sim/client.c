@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* A client of a simulated server: one event loop, in a process of its own, that drives all of its
- * connections, in a closed loop (the next request after the reply) or an open one (requests come
- * when they come; their time counts from then, also while no connection is free). */
+ * connections. In a closed loop, the next request follows the reply. In an open loop, requests
+ * arrive at random, and the time of a request counts from its arrival, even while no connection is
+ * free. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -46,13 +47,13 @@ static int64_t think_ns(struct hw__client *client) {
     return think < 0 ? 0 : hw__random_of(&world->machine.random, &world->spec.dists[think]);
 }
 
-/* A reply is here: what does its connection do next? */
+/* Handles a reply: counts it, and decides when its connection sends the next request. */
 static void take_reply(struct hw__client *client, int32_t connection) {
     struct hw__connection *one = &client->connections[connection];
     int32_t role = client->world->spec.role_count + client->index;
     hw__world_done(client->world, role, now_of(client) - one->intended_ns);
     if (is_open(client)) {
-        one->due_ns = NEVER - 1; /* free */
+        one->due_ns = NEVER - 1; /* the connection is free */
         return;
     }
     int64_t next_ns = think_ns(client);
@@ -98,7 +99,7 @@ static void send_arrived(struct hw__client *client) {
 }
 
 /* ---------------------------------------------------------------- the loop */
-/* Sends what is due. Returns when the next request is. */
+/* Sends the requests that are due. Returns when the next request is due. */
 static int64_t send_due(struct hw__client *client) {
     if (is_open(client)) {
         send_arrived(client);

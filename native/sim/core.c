@@ -3,7 +3,6 @@
 
 #include "sim/fair.h"
 
-/* It does not go on for the moment: what it has spent counts. */
 void hw__core_pause(struct hw__machine *machine, struct hw__task *task) {
     if (!task->running) {
         return;
@@ -34,7 +33,6 @@ void hw__core_go_on(struct hw__machine *machine, struct hw__core *core) {
     }
 }
 
-/* An interrupt takes time from the current task. */
 void hw__core_steal(struct hw__machine *machine, struct hw__core *core, int64_t ns) {
     if (core->current != NULL && core->current->running) {
         hw__core_pause(machine, core->current);
@@ -43,7 +41,6 @@ void hw__core_steal(struct hw__machine *machine, struct hw__core *core, int64_t 
     }
 }
 
-/* The core whose current task has spent its time first; NULL: none has an end. */
 struct hw__core *hw__core_first_step(const struct hw__machine *machine) {
     struct hw__core *first = NULL;
     for (int32_t i = 0; i < machine->core_count; i++) {
@@ -63,8 +60,8 @@ void hw__core_plan_tick(struct hw__machine *machine, struct hw__core *core) {
     }
 }
 
-/* sched_balance_newidle(): a core that is about to idle takes a task that waits elsewhere and has
- * not run there just now. */
+/* sched_balance_newidle(): a core that is about to idle takes a task that waits on another core and
+ * has not run there for migration_ns. Returns whether it took one. */
 static bool pull(struct hw__machine *machine, struct hw__core *core) {
     for (int32_t i = 0; i < machine->core_count; i++) {
         struct hw__core *other = &machine->cores[i];
@@ -90,7 +87,8 @@ static bool pull(struct hw__machine *machine, struct hw__core *core) {
     return false;
 }
 
-/* The next task; NULL: none. Those whose dequeue was delayed leave when they would be next. */
+/* Returns the next task, or NULL if there is none. A task whose dequeue was delayed leaves the
+ * queue when it would be next. */
 static struct hw__task *pick_runnable(struct hw__machine *machine, struct hw__core *core) {
     bool pulled = false;
     for (;;) {
@@ -111,7 +109,6 @@ static struct hw__task *pick_runnable(struct hw__machine *machine, struct hw__co
     }
 }
 
-/* hw__core_schedule() */
 void hw__core_schedule(struct hw__machine *machine, struct hw__core *core) {
     struct hw__task *previous = core->current;
     if (previous != NULL) {
@@ -146,8 +143,6 @@ static bool in_user_code(const struct hw__machine *machine, const struct hw__tas
            (task->spends == HW__SPENDS_USER || task->spends == HW__SPENDS_UNTIL);
 }
 
-/* At the end of an interrupt: user code is preempted at once, the kernel's when it returns to it.
- */
 void hw__core_end_interrupt(struct hw__machine *machine, struct hw__core *core) {
     struct hw__task *task = core->current;
     if (!core->need_resched) {

@@ -3,20 +3,20 @@
 
 #include "sim/machine.h"
 
-/* How cold code is when it last ran on its core so long ago, in parts of what it costs after 5 ms.
- * Measured on a virtual machine of two cores (docs/internals/simulator.md): it does not matter
- * whether the core ran other code since, or idled. */
+/* How cold code is by the time since it last ran on its core. 1 is what cold code costs after 5 ms.
+ * Measured on a virtual machine of two cores (docs/internals/simulator.md). It does not matter
+ * whether the core ran other code or idled meanwhile. */
 static const struct {
     int64_t since_ns;
     double cold;
 } coldness[] = {{0, 0},          {50000, 0.04},   {300000, 0.14},
                 {1000000, 0.30}, {2000000, 0.36}, {5000000, 1}};
 
-/* A cost that is one figure varies by so many parts of 1024 at most: without that, tasks would run
- * in step. */
+/* A cost that is a constant varies by up to this many parts of 1024. Without that, tasks would run
+ * in lockstep. */
 #define JITTER 51
 
-/* Costs are drawn at each step of a task, so they are kept as whole numbers, of 1/256 ns. */
+/* Costs are drawn at each step of a task. They are therefore kept as integers, in 1/256 ns. */
 #define FRACTION_BITS 8
 #define PART_BITS 12
 
@@ -52,7 +52,7 @@ int64_t hw__cost(struct hw__machine *machine, enum hw_sim_cost cost) {
     }
     uint64_t drawn = hw__random_next(&machine->random) >> 32;
     if (table->last == 0) {
-        int64_t part = (int64_t)(drawn >> 21) - 1024; /* of 1024, on both sides */
+        int64_t part = (int64_t)(drawn >> 21) - 1024; /* from -1024 to 1023 */
         return (table->values[0] + table->values[0] / 1024 * JITTER * part / 1024) >> FRACTION_BITS;
     }
     uint64_t place = drawn * table->last;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* avg_vruntime(): all weigh the same. */
+/* avg_vruntime(), for tasks of equal weight. */
 int64_t hw__fair_average(const struct hw__core *core) {
     int64_t base = core->least_vruntime, sum = 0;
     int32_t count = hw__fair_all(core);
@@ -52,7 +52,7 @@ static bool is_protected(const struct hw__task *task) {
     return task->protected_until > task->vruntime;
 }
 
-/* update_curr(): what the current task has run counts. */
+/* update_curr() */
 void hw__fair_account(struct hw__core *core, int64_t now_ns) {
     struct hw__task *task = core->current;
     int64_t ran_ns = task == NULL ? 0 : now_ns - task->counted_ns;
@@ -92,8 +92,8 @@ void hw__fair_place(const struct hw__core *core, struct hw__task *task) {
     task->relative_deadline = false;
 }
 
-/* pick_eevdf(): of the eligible ones that with the earliest deadline; the current one as long as
- * its slice is protected. */
+/* pick_eevdf(): the eligible task with the earliest deadline, or the current task while its slice
+ * is protected. */
 struct hw__task *hw__fair_pick(const struct hw__core *core) {
     struct hw__task *current = hw__fair_counts(core) ? core->current : NULL;
     if (hw__fair_all(core) == 1) {

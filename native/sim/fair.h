@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT
-/* A core's run queue: virtual run times, deadlines and lag, as EEVDF has them (kernel/sched/fair.c;
- * the names of its functions stand at those that do their part). All tasks weigh the same. */
+/* A core's run queue, with virtual run times, deadlines and lag as in EEVDF (kernel/sched/fair.c).
+ * A function that does the part of a kernel function names it. All tasks have the same weight. */
 #ifndef HEADWAY_SIM_FAIR_H
 #define HEADWAY_SIM_FAIR_H
 
 #include "sim/machine.h"
 
-/* The largest time that is reckoned with; sums of a few stay within int64_t. */
+/* The largest time in the calculations; sums of a few such times fit an int64_t. */
 #define HW__FOREVER (INT64_MAX / 4)
 
-/* The current task is one of the core's runnable ones. */
+/* Tells whether the current task is runnable. */
 static inline bool hw__fair_counts(const struct hw__core *core) {
     return core->current != NULL && core->current->on_queue;
 }
 
-/* Runnable and delayed tasks, the current one included. */
+/* Returns the number of runnable and delayed tasks, the current one included. */
 static inline int32_t hw__fair_all(const struct hw__core *core) {
     return core->queued + hw__fair_counts(core);
 }
 
-/* The same without delayed ones. */
+/* Returns the number of runnable tasks, the current one included. */
 static inline int32_t hw__fair_runnable(const struct hw__core *core) {
     return core->runnable + hw__fair_counts(core);
 }
@@ -28,24 +28,29 @@ static inline bool hw__core_is_idle(const struct hw__core *core) {
     return core->current == NULL && core->runnable == 0 && !core->waking;
 }
 
+/* Returns the average virtual run time of the core's tasks, or its least one if there is no
+ * task. */
 int64_t hw__fair_average(const struct hw__core *core);
 
-/* The queue's least virtual time goes with its tasks', but never back. */
+/* Raises the queue's least virtual run time to that of its tasks. It never goes back. */
 void hw__fair_renew_least(struct hw__core *core);
 
+/* Puts a task into the queue, and takes one out of it. The current task is never in it. */
 void hw__fair_put(struct hw__core *core, struct hw__task *task);
 void hw__fair_remove(struct hw__core *core, struct hw__task *task);
 
-/* What the current task has run until now counts; it may have to make room. */
+/* Accounts for the time that the current task has run until now. May demand a reschedule. */
 void hw__fair_account(struct hw__core *core, int64_t now_ns);
 
-/* The task leaves: how far it is behind the average, or ahead of it, is kept. */
+/* Keeps the lag of a task that leaves the queue: how far it is behind the average, or ahead of
+ * it. */
 void hw__fair_keep_lag(const struct hw__core *core, struct hw__task *task);
 
-/* The task comes: gives it a virtual time, by the lag that was kept, and a deadline. */
+/* Gives a task that enters the queue a virtual run time, from the lag that was kept, and a
+ * deadline. */
 void hw__fair_place(const struct hw__core *core, struct hw__task *task);
 
-/* The task that is to run, the current one included. There must be one. */
+/* Returns the task that must run next; this may be the current one. There must be a task. */
 struct hw__task *hw__fair_pick(const struct hw__core *core);
 
 #endif

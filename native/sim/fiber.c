@@ -14,7 +14,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-#define GUARD_BYTES 65536 /* a page, whatever its size */
+#define GUARD_BYTES 65536 /* at least one page, whatever the page size */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define STACK_BYTES (256 * 1024)
 #else
@@ -24,9 +24,9 @@
 static __thread struct hw__fiber *starting;
 
 /* ---------------------------------------------------------------- the switch */
-/* hw__fiber_switch(from, to) saves the registers that a called function must keep (those of the
- * platform's ABI) on the present stack, stores that stack's pointer in `*from`, and goes on with
- * the stack `to`. swapcontext(3) would do, but makes two system calls each time. */
+/* hw__fiber_switch(from, to) saves the registers that a called function must preserve (by the
+ * platform's ABI) on the present stack, stores the pointer to that stack in `*from`, and continues
+ * on the stack `to`. swapcontext(3) would do the same, but makes two system calls each time. */
 void hw__fiber_switch(void **from, void *to);
 void hw__fiber_begin(void);
 
@@ -153,8 +153,8 @@ void hw__fiber_free(struct hw__fiber *fiber) {
         __tsan_destroy_fiber(fiber->track);
 #endif
 #if defined(__SANITIZE_ADDRESS__)
-        /* Its functions have not returned: what is mapped here next would look like their frames.
-         */
+        /* The fiber's functions have not returned. Without this, memory that is mapped here later
+         * would look like their frames. */
         __asan_unpoison_memory_region((char *)fiber->stack + GUARD_BYTES,
                                       fiber->bytes - GUARD_BYTES);
 #endif

@@ -80,7 +80,7 @@ static void tell_request(struct hw__worker *worker) {
 }
 
 /* ---------------------------------------------------------------- take_gil() */
-/* Waits once. Returns whether the holder is to be asked. */
+/* Waits once. Returns whether the waiter must make a request to the holder. */
 static bool wait_once(struct hw__worker *worker) {
     struct hw__gil_sim *gil = worker->gil;
     uint64_t switches = gil->switches;
@@ -155,7 +155,7 @@ void hw__gil_drop(struct hw__worker *worker) {
     if (!worker->drop) {
         return;
     }
-    /* FORCE_SWITCHING: waits until another thread has taken over. */
+    /* FORCE_SWITCHING: waits until another thread has acquired the GIL. */
     hw__sim_mutex_lock(worker->task, &gil->switch_mutex);
     if (gil->last == worker) {
         worker->drop = false;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "sim/libc.h"
 
-/* Of what a cold wake takes more, so much (a half) comes before the wake-up: nobody can tell. */
+/* The part of a cold wake's extra time that comes before the wake-up: 1/2. It cannot be
+ * measured. */
 #define COLD_BEFORE 2
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -92,7 +93,8 @@ void hw__sim_mutex_lock(struct hw__task *task, struct hw__sim_mutex *mutex) {
     }
 }
 
-/* Of a thread that has waited: others may sleep for the mutex, too. */
+/* Locks the mutex for a thread that has waited. Other threads may sleep for the mutex, too, so it
+ * stays marked as contended. */
 static void lock_again(struct hw__task *task, struct hw__sim_mutex *mutex) {
     hw__sim_line_touch(task, &mutex->line);
     lock_slowly(task, mutex);
@@ -108,7 +110,7 @@ void hw__sim_mutex_unlock(struct hw__task *task, struct hw__sim_mutex *mutex) {
 }
 
 /* ---------------------------------------------------------------- condition variable */
-/* __condvar_quiesce_and_switch_g1(): G2 becomes G1. Returns whether it has anybody. */
+/* __condvar_quiesce_and_switch_g1(): G2 becomes G1. Returns whether the new G1 has a waiter. */
 static bool switch_groups(struct hw__task *task, struct hw__sim_cond *cond, int *first) {
     uint64_t sequence = cond->sequence >> 1;
     int g1 = *first;
@@ -117,7 +119,7 @@ static bool switch_groups(struct hw__task *task, struct hw__sim_cond *cond, int 
         return false;
     }
     cond->signals[g1].value |= 1;
-    while (cond->references[g1] > 0) { /* the old group's waiters are on their way out */
+    while (cond->references[g1] > 0) { /* the old group's waiters are leaving */
         cond->quiescence.value = 1;
         hw__sim_futex_wait(task, &cond->quiescence, 1, HW__NO_DEADLINE);
     }
@@ -157,7 +159,7 @@ static void release_reference(struct hw__task *task, struct hw__sim_cond *cond, 
     }
 }
 
-/* __condvar_cancel_waiting(): a waiter whose time is over takes itself out of its group. */
+/* __condvar_cancel_waiting(): removes a waiter from its group after a time-out. */
 static void cancel(struct hw__task *task, struct hw__sim_cond *cond, uint64_t sequence, int group) {
     hw__sim_mutex_lock(task, &cond->internal);
     bool consumed = false;
@@ -171,18 +173,18 @@ static void cancel(struct hw__task *task, struct hw__sim_cond *cond, uint64_t se
         cond->size[group]--;
     }
     hw__sim_mutex_unlock(task, &cond->internal);
-    if (consumed) { /* it may have taken somebody else's signal */
+    if (consumed) { /* the signal may have been another waiter's */
         hw__sim_cond_signal(task, cond);
     }
 }
 
-/* Waits in its group. Returns whether it was signalled. */
+/* Waits in the waiter's group. Returns whether the waiter was signalled. */
 static bool wait_in_group(struct hw__task *task, struct hw__sim_cond *cond, uint64_t sequence,
                           int group, int64_t deadline_ns) {
     struct hw__sim_futex *signals = &cond->signals[group];
     for (;;) {
         if ((signals->value & 1) != 0 || sequence < cond->first_start) {
-            return true; /* the group is closed: all of it was signalled */
+            return true; /* the group is closed: all of its waiters were signalled */
         }
         if (signals->value >= 2) {
             signals->value -= 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* What the interpreter calls of the C library, on simulated tasks: futex(2), glibc's mutex and
- * condition variable (2.25 to 2.40: two groups of waiters) and semaphore. */
+/* The functions of the C library that the interpreter calls, on simulated tasks: futex(2), and
+ * glibc's mutex, condition variable (2.25 to 2.40: two groups of waiters) and semaphore. */
 #ifndef HEADWAY_SIM_LIBC_H
 #define HEADWAY_SIM_LIBC_H
 
@@ -8,28 +8,28 @@
 
 #include "sim/machine.h"
 
-/* Below 0: no deadline. */
+/* As a deadline: none. Any value below 0 is none. */
 #define HW__NO_DEADLINE (-1)
 
 enum hw__waited { HW__WOKEN, HW__TIMED_OUT, HW__VALUE_DIFFERS };
 
-/* FUTEX_WAIT until the machine's time deadline_ns. */
+/* FUTEX_WAIT until deadline_ns, a time of the machine. */
 enum hw__waited hw__sim_futex_wait(struct hw__task *task, struct hw__sim_futex *futex,
                                    uint32_t value, int64_t deadline_ns);
 
-/* FUTEX_WAKE, of at most so many. */
+/* FUTEX_WAKE of at most `most` tasks. */
 void hw__sim_futex_wake(struct hw__task *task, struct hw__sim_futex *futex, int32_t most);
 
-/* A word in memory that cores pass between them. */
+/* A cache line that cores pass between them. */
 struct hw__sim_line {
     const struct hw__core *owner;
 };
 
-/* The task writes to it: that takes longer when another core did so last. */
+/* Writes to the line. This takes longer if another core wrote to it last. */
 void hw__sim_line_touch(struct hw__task *task, struct hw__sim_line *line);
 
 struct hw__sim_mutex {
-    struct hw__sim_futex word; /* 0 free, 1 taken, 2 taken and somebody may sleep */
+    struct hw__sim_futex word; /* 0 free, 1 locked, 2 locked and a task may sleep for it */
     struct hw__sim_line line;
 };
 
@@ -37,10 +37,10 @@ void hw__sim_mutex_lock(struct hw__task *task, struct hw__sim_mutex *mutex);
 bool hw__sim_mutex_try(struct hw__task *task, struct hw__sim_mutex *mutex);
 void hw__sim_mutex_unlock(struct hw__task *task, struct hw__sim_mutex *mutex);
 
-/* pthread_cond_t. Waiters stand in one of two groups; signals go to the older one, G1, until all of
- * it was signalled, then the groups change roles. */
+/* pthread_cond_t. Each waiter is in one of two groups. Signals go to the older group, G1, until all
+ * of its waiters have been signalled; then the groups change roles. */
 struct hw__sim_cond {
-    uint64_t sequence; /* of waiters; bit 0 is the index of G2 */
+    uint64_t sequence; /* the waiters so far, times 2; bit 0 is the index of G2 */
     uint64_t first_start;
     uint32_t first_size_before;
     int32_t size[2];
@@ -54,7 +54,7 @@ struct hw__sim_cond {
 
 void hw__sim_cond_signal(struct hw__task *task, struct hw__sim_cond *cond);
 
-/* Returns whether it was signalled (or woke for no reason), not timed out. */
+/* Returns true if the waiter was signalled (or woke for no reason), false after a time-out. */
 bool hw__sim_cond_wait(struct hw__task *task, struct hw__sim_cond *cond,
                        struct hw__sim_mutex *mutex, int64_t deadline_ns);
 

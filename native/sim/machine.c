@@ -10,8 +10,8 @@
 #include "sim/timers.h"
 #include "sim/wakeup.h"
 
-/* So many steps at one time, and so many more for each task, are too many: all tasks may begin at
- * once, and each do some, but time is to pass. */
+/* The most steps that may be made without time passing, and as many more for each task. All tasks
+ * may begin at the same time and each make some steps, but then time must pass. */
 #define MOST_AT_ONCE 300000
 #define MOST_EACH_AT_ONCE 1000
 
@@ -27,7 +27,7 @@ void hw__machine_plan_core(struct hw__machine *machine, struct hw__core *core,
     hw__machine_plan(machine, (struct hw__planned){.time_ns = time_ns, .kind = kind, .core = core});
 }
 
-/* The current task sleeps. */
+/* Puts the current task to sleep. */
 static void block(struct hw__machine *machine, struct hw__core *core) {
     struct hw__task *task = core->current;
     task->blocked = true;
@@ -48,7 +48,7 @@ static void block(struct hw__machine *machine, struct hw__core *core) {
     hw__core_schedule(machine, core);
 }
 
-/* yield_task_fair(): what is left of the slice is given up. */
+/* yield_task_fair(): gives up the rest of the current task's slice. */
 static void yield(struct hw__machine *machine, struct hw__core *core) {
     struct hw__task *task = core->current;
     task->spends = HW__SPENDS_KERNEL;
@@ -72,7 +72,7 @@ static void run_code(struct hw__machine *machine, struct hw__core *core) {
         switch (task->spends) {
         case HW__SPENDS_USER:
         case HW__SPENDS_UNTIL:
-            if (core->need_resched) { /* on the way back from the kernel */
+            if (core->need_resched) { /* the task returns from the kernel */
                 hw__core_schedule(machine, core);
                 return;
             }
@@ -122,7 +122,7 @@ static void outside(struct hw__machine *machine, const struct hw__planned *event
 static void tick(struct hw__machine *machine, struct hw__core *core) {
     core->ticks = false;
     if (core->current == NULL) {
-        return; /* idle cores have none */
+        return; /* an idle core has no ticks */
     }
     hw__core_plan_tick(machine, core);
     hw__core_steal(machine, core, hw__cost(machine, HW_SIM_COST_TICK_INTERRUPT));
@@ -163,7 +163,8 @@ static void happen(struct hw__machine *machine, const struct hw__planned *event)
     }
 }
 
-/* What happens next, if that is until then. Of what happens at one time, steps come last. */
+/* Lets the next event or step happen, if it is due by `until_ns`. Of those at one time, steps come
+ * last. Returns whether there was one. */
 static bool happen_next(struct hw__machine *machine, int64_t until_ns) {
     struct hw__core *core = hw__core_first_step(machine);
     int64_t event_ns = hw__events_next_ns(&machine->events);
@@ -182,7 +183,8 @@ static bool happen_next(struct hw__machine *machine, int64_t until_ns) {
     return true;
 }
 
-/* Where operations cost nothing, a policy or a program may go round without that time passes. */
+/* Ends the run if time does not pass. If operations cost nothing, a policy or a program may
+ * loop. */
 static void watch_time(struct hw__machine *machine) {
     if (machine->moved_ns != machine->now_ns) {
         machine->moved_ns = machine->now_ns;
@@ -223,7 +225,7 @@ bool hw__machine_make(struct hw__machine *machine, const struct hw_sim_spec *spe
     return machine->cores != NULL;
 }
 
-/* A core's queue has room for all tasks. */
+/* Makes room for one more task: each core's queue must have room for all tasks. */
 static bool make_room(struct hw__machine *machine) {
     size_t room = (size_t)machine->task_count + 1;
     struct hw__task **tasks = realloc(machine->tasks, room * sizeof *tasks);
@@ -256,7 +258,7 @@ struct hw__task *hw__machine_add(struct hw__machine *machine, void (*entry)(void
     task->machine = machine;
     task->owner = owner;
     task->allowed = cores == 0 ? all : cores & all;
-    /* At first they are spread, as fork() would have it. */
+    /* At first, tasks are spread over the cores, as fork() would do. */
     int32_t nth = machine->task_count % machine->core_count;
     while ((task->allowed >> nth & 1) == 0) {
         nth = (nth + 1) % machine->core_count;

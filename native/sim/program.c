@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-/* The code of a simulated thread: it does what its role's operations say. */
+/* The code of a simulated thread: executes the operations of its role. */
 #include <errno.h>
 
 #include "sim/world.h"
 
-/* A program that goes on for so many operations in no time would never end. */
+/* The most operations that a program may execute without time passing. Beyond that, it would never
+ * end. */
 #define MOST_AT_ONCE 100000
 
 static int64_t cost(const struct hw__worker *worker, enum hw_sim_cost which) {
@@ -24,8 +25,8 @@ static int64_t value_of(struct hw__worker *worker, const struct hw_sim_op *op) {
 }
 
 /* ---------------------------------------------------------------- computing */
-/* Code that did not run on this core of late takes longer: the first hold, and a little of the
- * second one. */
+/* Returns the extra time of Python code that did not run on this core recently: of the first hold,
+ * and a little of the second one. */
 static int64_t cold_python_ns(struct hw__worker *worker) {
     struct hw__world *world = worker->world;
     struct hw__core *core = worker->task->core;
@@ -44,7 +45,8 @@ static void stay_warm(struct hw__worker *worker) {
     world->warm_at[worker->role_index * world->spec.core_count + core->id] = hw__now(worker);
 }
 
-/* Where the GIL is off, threads that run Python code at the same time slow each other down. */
+/* Returns `ns` as lengthened by other threads that run Python code at the same time, with the GIL
+ * off. */
 static int64_t slowed(const struct hw__worker *worker, int64_t ns) {
     const struct hw__gil_sim *gil = worker->gil;
     if (gil == NULL || gil->enabled || gil->slow_down == 0) {
@@ -62,7 +64,7 @@ static void end_computing(struct hw__worker *worker) {
     worker->user_at = -1;
 }
 
-/* Runs Python code, which looks whether it is asked to let go. */
+/* Runs Python code, which checks for requests to release the GIL. */
 static void hold(struct hw__worker *worker, int64_t ns) {
     int64_t left_ns = slowed(worker, ns);
     while (left_ns > 0) {
@@ -79,8 +81,8 @@ static void compute(struct hw__worker *worker, int64_t ns) {
     end_computing(worker);
 }
 
-/* ---------------------------------------------------------------- calls that let the GIL go */
-/* Begins a call; one that goes on has let the GIL go already. */
+/* ---------------------------------------------------------------- calls that release the GIL */
+/* Begins a call. If the last operation continues in it, the GIL has been released already. */
 static void let_go(struct hw__worker *worker) {
     if (!worker->away) {
         hw__gil_drop(worker);
@@ -167,12 +169,12 @@ static void send(struct hw__worker *worker) {
     hw__gil_take(worker);
 }
 
-/* To the client of the thread's own request, or of the oldest one of a port. */
+/* Replies to the client of the thread's own request, or of the oldest request of a port. */
 static void reply_op(struct hw__worker *worker, const struct hw_sim_op *op) {
     if ((op->flags & HW_SIM_OF_PORT) == 0) {
         struct hw__message request = worker->request;
         worker->request.client = -1;
-        if (request.client < 0) { /* to nobody */
+        if (request.client < 0) { /* there is no request to reply to */
             worker->world->machine.error = -EPROTO;
             hw__task_end(worker->task);
         }
@@ -206,7 +208,7 @@ static void answer(struct hw__worker *worker, int64_t after_ns) {
 
 static void take(struct hw__worker *worker, struct hw__sim_semaphore *semaphore) {
     if (!hw__sim_semaphore_try(worker->task, semaphore)) {
-        hw__gil_drop(worker); /* HW_SIM_GOES_ON does not stand before it */
+        hw__gil_drop(worker); /* never after HW_SIM_GOES_ON (check_goes_on()) */
         hw__sim_semaphore_wait(worker->task, semaphore);
         hw__gil_take(worker);
     }
@@ -238,7 +240,7 @@ static void done(struct hw__worker *worker) {
     worker->begun_ns = hw__now(worker);
 }
 
-/* Operations with the GIL. Returns whether it was one. */
+/* Executes an operation that keeps the GIL. Returns whether it was one. */
 static bool compute_op(struct hw__worker *worker, const struct hw_sim_op *op) {
     int64_t cold_ns;
     switch ((enum hw_sim_op_kind)op->kind) {
@@ -259,7 +261,7 @@ static bool compute_op(struct hw__worker *worker, const struct hw_sim_op *op) {
     }
 }
 
-/* Operations that let the GIL go, or may. Returns whether it was one. */
+/* Executes an operation that releases the GIL, or may. Returns whether it was one. */
 static bool call_op(struct hw__worker *worker, const struct hw_sim_op *op) {
     switch ((enum hw_sim_op_kind)op->kind) {
     case HW_SIM_RUN:
@@ -317,7 +319,7 @@ static void run_op(struct hw__worker *worker, const struct hw_sim_op *op) {
     }
 }
 
-/* Ends the run where the program goes round without that time passes. */
+/* Ends the run if the program loops without time passing. */
 static void watch_time(struct hw__worker *worker) {
     if (worker->moved_ns != hw__now(worker)) {
         worker->moved_ns = hw__now(worker);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Chance in the simulator: one stream of numbers for each run, from its seed. */
+/* Random numbers of the simulator: one stream for each run, from its seed. */
 #ifndef HEADWAY_SIM_RANDOM_H
 #define HEADWAY_SIM_RANDOM_H
 
@@ -13,16 +13,16 @@ struct hw__random {
 
 void hw__random_seed(struct hw__random *random, uint64_t seed);
 
-/* 64 random bits. */
+/* Returns 64 random bits. */
 uint64_t hw__random_next(struct hw__random *random);
 
-/* Evenly from 0 to below 1. */
+/* Returns a number that is evenly distributed from 0 to below 1. */
 double hw__random_unit(struct hw__random *random);
 
-/* With this mean, exponentially distributed. */
+/* Returns an exponentially distributed number with this mean. */
 double hw__random_exponential(struct hw__random *random, double mean);
 
-/* A value of the distribution: between two quantiles, evenly. */
+/* Returns a value of the distribution; between two quantiles it is evenly distributed. */
 int64_t hw__random_of(struct hw__random *random, const struct hw_sim_dist *dist);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* A GIL under a policy, on the simulated machine: what engine/ does with real threads. It asks the
- * same ledger and the same decisions, and does what they say with simulated futexes and cores. */
+/* A GIL under a policy on the simulated machine: does what engine/ does with real threads. It uses
+ * the same ledger and the same decisions, and carries them out with simulated futexes and cores. */
 #include "schedule/decide.h"
 #include "schedule/habits.h"
 #include "sim/gil.h"
@@ -8,11 +8,12 @@
 
 enum { AWAKE, SLEEPING, CALLED };
 
-/* How often a mutex is tried before its thread sleeps, and what a try takes (engine/wake.c). */
+/* The number of times that a mutex is tried before the thread sleeps, and the time of one try
+ * (engine/wake.c). */
 #define LOCK_TRIES 50
 #define TRY_NS 15
 
-/* The longest wait for a hand-over (engine/engine.c). */
+/* The longest wait for a hand-off (engine/engine.c). */
 #define HAND_OVER_NS 5000000
 
 /* engine/yield.c */
@@ -63,7 +64,7 @@ static void wake_all(struct hw__worker *worker) {
     }
 }
 
-/* Once the mutex is unlocked. */
+/* Wakes the worker once the mutex is unlocked. */
 static void wake_later(struct hw__worker *worker, struct hw__worker *called) {
     if (worker->to_wake[1] != NULL) {
         wake_all(worker);
@@ -114,7 +115,7 @@ static void sleep_on_word(struct hw__worker *worker, int64_t spin_ns, int64_t sl
     hw__sim_futex_wait(worker->task, &worker->word, SLEEPING, hw__now(worker) + sleep_ns);
 }
 
-/* Returns how long it took; 0: it did not yield. */
+/* Yields the core. Returns how long that took, or 0 if the worker did not yield. */
 static int64_t yield(struct hw__worker *worker) {
     int64_t before_ns = hw__now(worker);
     if (before_ns < worker->no_yield_until_ns) {
@@ -176,7 +177,8 @@ static void rest(struct hw__worker *worker, bool idle) {
     gil->rests_idle = idle;
 }
 
-/* The policy is idle: the thread waits as in stock CPython. Returns whether it was signalled. */
+/* Waits as in stock CPython, because the policy is idle. Returns whether the worker was
+ * signalled. */
 static bool wait_at_rest(struct hw__worker *worker, int64_t deadline_ns) {
     struct hw__gil_sim *gil = worker->gil;
     uint64_t switches = gil->switches;

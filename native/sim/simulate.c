@@ -18,7 +18,7 @@ struct hw_sim {
     struct hw__world world;
 };
 
-/* ---------------------------------------------------------------- what is told */
+/* ---------------------------------------------------------------- events and latencies */
 int64_t hw__world_part_ns(const struct hw__world *world, int64_t since_ns) {
     int64_t from_ns = since_ns > world->spec.warm_ns ? since_ns : world->spec.warm_ns;
     int64_t part_ns = world->machine.now_ns - from_ns;
@@ -71,7 +71,7 @@ void hw__world_done(struct hw__world *world, int32_t role, int64_t took_ns) {
     latencies->ns[latencies->count++] = (float)took_ns;
 }
 
-/* ---------------------------------------------------------------- is the specification sound? */
+/* ---------------------------------------------------------------- checking the specification */
 static bool complain(char *problem, int room, const char *what, int index) {
     snprintf(problem, (size_t)room, what, index);
     return false;
@@ -110,7 +110,7 @@ static bool check_op(const struct hw_sim_spec *spec, const struct hw_sim_op *op)
     return op->value >= 0 && op->value < INT64_MAX / 8;
 }
 
-/* Whether an operation lets the GIL go, whatever happens. */
+/* Tells whether an operation always releases the GIL. */
 static bool lets_go(const struct hw_sim_op *op) {
     return op->kind >= HW_SIM_RUN && op->kind <= HW_SIM_ANSWER;
 }
@@ -447,7 +447,7 @@ static int64_t ran_ns(const struct hw__worker *worker) {
     return worker->ran_ns + (worker->runs ? present_ns(worker) : 0);
 }
 
-/* The warm-up is over: what was used up to now does not count. */
+/* Ends the warm-up: keeps the totals up to now, which the results do not include. */
 static void end_warm_up(struct hw__world *world) {
     world->is_warm = true;
     for (int32_t i = 0; i < world->worker_count; i++) {
@@ -473,7 +473,7 @@ int hw_sim_run(struct hw_sim *sim, int64_t until_ns) {
     return hw__machine_run(&world->machine, until_ns);
 }
 
-/* ---------------------------------------------------------------- what came out */
+/* ---------------------------------------------------------------- results */
 static void add_worker(const struct hw__world *world, const struct hw__worker *worker,
                        struct hw_sim_role_result *result) {
     int32_t nth = (int32_t)worker->number;

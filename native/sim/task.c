@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What a task's own code calls: it spends time, sleeps, yields and ends. */
+/* The functions that a task's own code calls to spend time, sleep, yield and end. */
 #include <stdlib.h>
 
 #include "sim/core.h"
@@ -13,7 +13,8 @@ static void leave(struct hw__task *task, enum hw__spends spends, int64_t ns) {
     hw__fiber_leave(&task->fiber);
 }
 
-/* Nothing else happens meanwhile: time passes without a switch to the machine's loop. */
+/* Lets time pass without a switch to the machine's loop, if nothing else happens meanwhile. Returns
+ * whether it did. */
 static bool spend_alone(struct hw__task *task, int64_t ns, bool in_user_code) {
     struct hw__machine *machine = task->machine;
     int64_t end_ns = machine->now_ns + task->extra_ns + ns;
@@ -21,7 +22,8 @@ static bool spend_alone(struct hw__task *task, int64_t ns, bool in_user_code) {
         end_ns >= hw__events_next_ns(&machine->events)) {
         return false;
     }
-    const struct hw__core *other = hw__core_first_step(machine); /* its own core has none */
+    const struct hw__core *other =
+        hw__core_first_step(machine); /* never this core: it has no end */
     if (other != NULL && end_ns >= other->step_ns) {
         return false;
     }
@@ -72,7 +74,7 @@ bool hw__task_sleep(struct hw__task *task, struct hw__sim_futex *futex, int64_t 
     hw__task_kernel(task, enter_ns);
     struct hw__core *armed = NULL;
     int64_t hard_ns = 0;
-    if (deadline_ns >= 0) { /* the timer is set when the task is in the list already */
+    if (deadline_ns >= 0) { /* the timer is set after the task has entered the list */
         hard_ns = deadline_ns + hw__cost(machine, HW_SIM_COST_TIMER_SLACK);
         armed = task->core;
         if (hw__timers_is_earliest(armed, task, hard_ns)) {

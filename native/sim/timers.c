@@ -7,7 +7,6 @@
 #include "sim/core.h"
 #include "sim/wakeup.h"
 
-/* Those whose time has come wake their tasks. */
 void hw__timers_expire(struct hw__machine *machine, struct hw__core *core) {
     for (int32_t i = 0; i < core->timer_count;) {
         struct hw__timer timer = core->timers[i];
@@ -25,7 +24,6 @@ void hw__timers_expire(struct hw__machine *machine, struct hw__core *core) {
     }
 }
 
-/* Whether a timer at `hard_ns` is the core's next interrupt: then the hardware has to be set. */
 bool hw__timers_is_earliest(const struct hw__core *core, const struct hw__task *task,
                             int64_t hard_ns) {
     const struct hw__machine *machine = task->machine;

@@ -4,14 +4,14 @@
 #include "sim/core.h"
 #include "sim/fair.h"
 
-/* A core that was idle for longer has gone into a deeper sleep; on a virtual machine its host has
- * stopped polling for it, 0.2 ms being KVM's default. */
+/* A core that was idle for longer is in a deeper sleep. On a virtual machine, the host has stopped
+ * polling for the core; KVM does so after 0.2 ms by default. */
 #define MIDDLE_IDLE_NS 200000
 #define LONG_IDLE_NS 2000000
 
-/* select_idle_cpu() looks at as many cores as SIS_UTIL allows: fewer, the more they are used, and
- * of two it was none in 85 to 100 of 100 wake-ups while one was used (docs/internals/simulator.md).
- */
+/* select_idle_cpu() searches as many cores as SIS_UTIL allows: the more the cores are used, the
+ * fewer it searches. Of two cores with one in use, it searched none in 85 to 100 of 100 wake-ups
+ * (docs/internals/simulator.md). */
 #define LEAST_CORES_TO_SEARCH 3
 
 static struct hw__core *any_idle(struct hw__machine *machine, const struct hw__task *task) {
@@ -69,8 +69,8 @@ static int64_t wake_core_ns(struct hw__machine *machine, const struct hw__core *
                                                         : HW_SIM_COST_WAKE_IDLE);
 }
 
-/* check_preempt_wakeup_fair(), and the interrupt that tells another core. Returns whether one was
- * sent. */
+/* check_preempt_wakeup_fair(), and the interrupt that tells another core. Returns whether an
+ * interrupt was sent. */
 static bool preempt(struct hw__machine *machine, struct hw__core *core, struct hw__task *task,
                     const struct hw__core *here, bool in_interrupt, bool was_told) {
     hw__fair_account(core, machine->now_ns);
@@ -101,7 +101,7 @@ bool hw__wakeup_core(struct hw__machine *machine, struct hw__core *core,
     return here != core;
 }
 
-/* A task whose dequeue was delayed is in its queue still. */
+/* Ends the delay of a delayed dequeue: the task is still in its queue. */
 static void undelay(struct hw__core *core, struct hw__task *task) {
     hw__fair_remove(core, task);
     task->delayed = false;
@@ -113,14 +113,13 @@ static void undelay(struct hw__core *core, struct hw__task *task) {
     hw__fair_put(core, task);
 }
 
-/* try_to_wake_up(). Returns whether another core had to be told. */
 bool hw__wakeup_task(struct hw__machine *machine, struct hw__task *task, struct hw__core *here,
                      bool near, bool in_interrupt) {
     task->blocked = false;
     task->sleep++;
     bool stays = task->on_queue && task->delayed;
     struct hw__core *core = stays ? task->core : choose_core(machine, task, here, near);
-    bool was_told = core->need_resched; /* before this very wake-up found the need */
+    bool was_told = core->need_resched; /* before this wake-up demanded a reschedule */
     if (stays) {
         hw__fair_account(core, machine->now_ns);
         undelay(core, task);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-/* DESIGN: a chunk of the memory gets a place in the file when it has its first record, and what it
- * has new is copied there in each pass. When the process has closed it and all of it is copied, the
- * chunk is given back. Places are used in the order in which they come; when there are as many as
- * allowed, the place of the oldest closed event chunk is used anew.
+/* DESIGN: a chunk of the memory gets a place in the file when it has its first record. Each pass
+ * copies what is new in a chunk to the chunk's place. When the process has closed the chunk and all
+ * of it is copied, the chunk is given back. Chunks get places in the order in which they are
+ * copied; when there are as many places as allowed, the place of the oldest closed event chunk is
+ * reused.
  *
- * Nothing that the memory says is used before it was checked, and each value is read once. */
+ * Nothing that the memory says is used unchecked, and each value is read once. */
 #include "headway/collect.h"
 
 #include <errno.h>
@@ -23,57 +24,62 @@
 #include "trace/laps.h"
 
 #define CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
-#define FILE_SLOTS                                                                                 \
-    4096 /* of threads alive at a time; the counters of further ones are not kept                  \
-          */
+/* For threads alive at a time. The counters of further threads are not in the file. */
+#define FILE_SLOTS 4096
 #define FILE_SLOTS_OFFSET 65536
 #define FILE_CHUNKS_OFFSET                                                                         \
     (FILE_SLOTS_OFFSET + (FILE_SLOTS * sizeof(struct hw__slot) + 65535) / 65536 * 65536)
 #define SLOTS_PERIOD_NS 500000000
-/* So often what threads have in chunks that they still write to is copied: with thousands of
- * threads that is thousands of writes. Who dies meanwhile leaves it in the memory. */
+/* How often chunks that are still written to are copied: with thousands of threads that is
+ * thousands of writes. If a process dies in between, the rest is still in its memory. */
 #define OPEN_PERIOD_NS 250000000
-/* Longer, where many had something new: each takes some 10 us, and a program with thousands of
- * threads needs the core more than a reader needs its last second. */
+/* If many such chunks had something new, the period is longer: OPEN_EACH_NS for each of them,
+ * OPEN_MOST_NS at most. Each copy takes some 10 us, and a program with thousands of threads needs
+ * the core more than a reader needs the last second. */
 #define OPEN_EACH_NS 500000
 #define OPEN_MOST_NS 2000000000
-/* Where a file system has no room, it is asked again after so long. */
+/* A file system that had no room is asked again after so long. */
 #define FULL_NS 1000000000
-/* Of a memory that nobody collects as it fills: as many as a process makes (session.c). */
+/* The most chunks of a memory that is not collected as it fills: as many as a process makes
+ * (session.c). */
 #define MOST_MEMORY_CHUNKS (1u << 20)
-/* Of one that is collected. What we allocate for it goes by these numbers, which a hostile process
- * chooses; 10 MB of slots come on top of the chunks. */
+/* The most chunks and bytes of a memory that is collected. A hostile process chooses these numbers,
+ * and they determine how much is allocated here. The slots (14 MiB) come on top of the chunks. */
 #define MOST_COLLECTED_CHUNKS (HW_COLLECT_MOST_BYTES / HW__CHUNK_BYTES)
 #define MOST_COLLECTED_BYTES (2 * HW_COLLECT_MOST_BYTES)
 #define NO_PLACE (-1)
 
-/* A thread reads its processor's counter a little before it writes: so much before a pass begins
- * everything is written. */
+/* A thread reads its processor's counter a little before it writes the event. When a pass begins,
+ * all events that are older than this have been written. */
 #define MARGIN_NS 1000000
 
-/* A chunk of the memory. */
+/* How far a chunk of the memory is copied. */
 struct source {
-    int64_t place;         /* in the file, where it has one */
-    uint64_t sequence;     /* of what is there; it tells when a chunk is taken anew */
-    uint32_t copied;       /* bytes */
-    uint32_t told;         /* of them, to `laps` */
-    bool placed;           /* zeros have no place: what is not used is not touched */
-    struct hw__event last; /* as it was copied: an ACQUIRE may have become a HOLD */
+    int64_t place;     /* its place in the file, if `placed` */
+    uint64_t sequence; /* of the chunk that was copied; tells when the chunk is reused */
+    uint32_t copied;   /* bytes that are in the file */
+    uint32_t told;     /* bytes that `laps` has seen */
+    /* The chunk has a place. False in zeroed memory, so that the entries of unused chunks need not
+     * be touched. */
+    bool placed;
+    /* The last event as it was copied: an ACQUIRE may have become a HOLD since. */
+    struct hw__event last;
 };
 
-/* Which chunk is to be copied; the oldest come first, so that they are the first to make room. */
+/* A chunk that is copied in this pass. The oldest chunks come first, so that they are the first to
+ * make room. */
 struct turn {
     uint64_t sequence;
     uint32_t chunk;
 };
 
-/* A place of the file. */
+/* A place in the file: the room for one chunk. */
 struct place {
-    uint32_t events; /* records of 16 bytes; holds are two */
+    uint32_t events; /* number of events; a HOLD counts as two */
     int64_t last_ns;
 };
 
-/* A queue of places, as long as there are places. */
+/* A queue of places. It has room for all places if necessary. */
 struct queue {
     int64_t *items;
     int64_t first, count, room;
@@ -85,27 +91,29 @@ struct hw_collection {
     char *memory;
     struct hw__header *header;
     struct hw__control *control;
-    /* As checked at the beginning. */
+    /* Offsets of the parts of the memory, as check() found them. */
     uint64_t slots_offset, claims_offset, chunks_offset;
     uint32_t slot_count, chunk_count;
-    bool shared; /* chunks are given back; else the process uses them in turn */
+    bool shared; /* chunks are given back; false: the process reuses them in turn */
     struct source *sources;
-    struct turn *turns; /* room for a pass */
+    struct turn *turns; /* room for all turns of a pass */
 
     struct place *places;
-    int64_t place_count, place_room; /* ever used; allocated */
+    /* The number of places that were ever used, and of those allocated. */
+    int64_t place_count, place_room;
     int64_t in_use, limit;
-    struct queue closed; /* event chunks that are complete, the oldest first */
+    struct queue closed; /* places of closed event chunks, the oldest first */
     struct queue free;   /* places that were given up */
     uint64_t dropped, overwritten;
     int64_t overwritten_until_ns;
     int64_t slots_ns;       /* when the slots were last copied */
-    int64_t open_written;   /* how many of them had something new in the pass under way */
-    int64_t open_ns;        /* when the open chunks are to be copied again */
-    int64_t known_until_ns; /* what was recorded before is in the file */
+    int64_t open_written;   /* open chunks that had something new in the present pass */
+    int64_t open_ns;        /* when open chunks are copied again */
+    int64_t known_until_ns; /* everything recorded before this time is in the file */
     int error;
-    int64_t full_until_ns; /* the file system has had no room: the file does not grow until then */
-    struct hw__laps *laps; /* NULL: nobody asks for them */
+    /* The file system had no room: the file does not grow before this time. 0: it had room. */
+    int64_t full_until_ns;
+    struct hw__laps *laps; /* NULL: no laps are asked for */
 };
 
 static _Atomic uint32_t *claim_of(const struct hw_collection *to, uint32_t i) {
@@ -120,7 +128,8 @@ static bool within(uint64_t offset, uint64_t count, uint64_t size, uint64_t byte
     return offset % 64 == 0 && offset <= bytes && count <= (bytes - offset) / size;
 }
 
-/* Looks whether the memory is one of ours, and takes over where its parts are. */
+/* Checks whether the memory is a recorder's, and takes over where its parts are. Returns whether it
+ * is. */
 static bool check(struct hw_collection *to) {
     const struct hw__header *header = to->header;
     if (memcmp(header->magic, HW__MAGIC, sizeof header->magic) != 0 ||
@@ -200,7 +209,7 @@ struct hw_collection *hw_collect_open(int memory, int file, const char *path) {
         errno = fits ? ENOMEM : EPROTO;
         return NULL;
     }
-    /* Before the first chunk, and without one, the file has all that its header tells of. */
+    /* The file must have all parts that its header names, even if there is no chunk yet. */
     struct stat there;
     if (fstat(file, &there) == 0 && there.st_size < (off_t)FILE_CHUNKS_OFFSET) {
         (void)!ftruncate(file, FILE_CHUNKS_OFFSET);
@@ -246,7 +255,7 @@ static bool write_all(struct hw_collection *to, const void *from, size_t bytes, 
     return true;
 }
 
-/* How many events there are in `bytes`, and when the last one was. */
+/* Returns how many events there are in `bytes`, and sets *last_ns to the time of the last one. */
 static uint64_t count_events(const char *from, uint32_t bytes, int64_t *last_ns) {
     uint64_t count = 0;
     for (uint32_t at = 0; at + sizeof(struct hw__event) <= bytes; at += sizeof(struct hw__event)) {
@@ -269,19 +278,19 @@ static void lose(struct hw_collection *to, int64_t place) {
     *lost = (struct place){0};
 }
 
-/* Has the file system promise the room for a place. Returns whether it has. */
+/* Has the file system reserve the room for a place. Returns false if there is no room. */
 static bool allocate(struct hw_collection *to, int64_t place) {
     if (fallocate(to->file, 0, place_offset(place), HW__CHUNK_BYTES) == 0) {
         return true;
     }
     if (errno != ENOSPC && errno != EDQUOT && errno != EFBIG) {
-        return true; /* it gives no promises; a write that fails is counted */
+        return true; /* the file system cannot reserve room; a write that fails is counted */
     }
     to->error = errno;
     return false;
 }
 
-/* A place for one more chunk, or NO_PLACE. */
+/* Returns a place for one more chunk, or NO_PLACE. */
 static int64_t new_place(struct hw_collection *to) {
     if (to->in_use < to->limit && (to->full_until_ns == 0 || hw_now_ns() >= to->full_until_ns)) {
         int64_t place = take(&to->free);
@@ -303,7 +312,7 @@ static int64_t new_place(struct hw_collection *to) {
         if (allocate(to, place)) {
             return place;
         }
-        /* What there is in the file must do for now. */
+        /* For now the places that the file has must do. */
         to->full_until_ns = hw_now_ns() + FULL_NS;
         to->in_use--;
         if (appended) {
@@ -319,7 +328,7 @@ static int64_t new_place(struct hw_collection *to) {
     return place;
 }
 
-/* Gives the oldest events up, where there is more in the file than there may be. */
+/* Gives up the oldest events, if the file has more chunks than it may have. */
 static void shrink(struct hw_collection *to) {
     static const char nothing[HW__CHUNK_HEADER_BYTES];
     while (to->in_use > to->limit) {
@@ -333,25 +342,25 @@ static void shrink(struct hw_collection *to) {
                          HW__CHUNK_BYTES);
         to->in_use--;
         if (!put(&to->free, place)) {
-            return; /* the place is lost, and nothing else */
+            return; /* only the place is lost */
         }
     }
 }
 
-/* Writes what a chunk has new, at its place. Returns whether that could be done. */
+/* Writes what is new in a chunk, at its place. Returns whether that succeeded. */
 static bool write_chunk(struct hw_collection *to, struct source *source, struct hw__chunk *head,
                         const char *content, uint32_t used) {
     off_t offset = place_offset(source->place);
-    /* Again from the last event on: it may have become a HOLD. */
+    /* The last event is written again: it may have become a HOLD. */
     uint32_t from = source->copied < sizeof(struct hw__event)
                         ? 0
                         : source->copied - (uint32_t)sizeof(struct hw__event);
     if (head->kind == HW__CHUNK_META) {
         from = source->copied;
-        head->state = HW__CHUNK_OPEN; /* of a file no meta chunk is taken anew */
+        head->state = HW__CHUNK_OPEN; /* in a file, no meta chunk is reused */
     }
     head->used = used;
-    /* First the records, then what counts them. */
+    /* The records first, then the header that counts them. */
     if (!write_all(to, content + from, used - from, offset + HW__CHUNK_HEADER_BYTES + from) ||
         !write_all(to, head, sizeof *head, offset)) {
         return false;
@@ -363,7 +372,7 @@ static bool write_chunk(struct hw_collection *to, struct source *source, struct 
     return true;
 }
 
-/* Whether an open chunk has nothing that is not in the file. */
+/* Returns whether a chunk is open and all of it is in the file. */
 static bool is_copied(const struct source *source, const struct hw__chunk *chunk,
                       const struct hw__chunk *head, uint32_t used, uint32_t state) {
     if (state != HW__CHUNK_OPEN || source->sequence != head->sequence || used != source->copied ||
@@ -374,11 +383,11 @@ static bool is_copied(const struct source *source, const struct hw__chunk *chunk
     return memcmp(last, &source->last, sizeof source->last) == 0;
 }
 
-/* Copies one chunk. Returns whether it was complete, and may be given back. */
+/* Copies one chunk. Returns whether it was closed, and may be given back. */
 static bool copy_chunk(struct hw_collection *to, uint32_t i) {
     struct hw__chunk *chunk = chunk_of(to, i);
     struct source *source = &to->sources[i];
-    /* The state before what it tells of: of a closed one `used` is final. */
+    /* The state is read first: in a closed chunk `used` is final. */
     uint32_t state = atomic_load_explicit(&chunk->state, memory_order_acquire);
     if (state != HW__CHUNK_OPEN && state != HW__CHUNK_CLOSED) {
         return false;
@@ -395,7 +404,8 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
     }
     memcpy(content, (char *)chunk + HW__CHUNK_HEADER_BYTES, used);
     if (!to->shared) {
-        /* It may have been taken anew while it was copied; then it comes next time. */
+        /* The process may have reused the chunk while it was copied; then the next pass copies
+         * it. */
         atomic_thread_fence(memory_order_acquire);
         if (chunk->sequence != head.sequence ||
             atomic_load_explicit(&chunk->used, memory_order_relaxed) < used) {
@@ -425,7 +435,7 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
     if (closed && head.kind == HW__CHUNK_EVENTS) {
         int64_t last_ns = 0;
         if (!written) {
-            /* It cannot be written, and must not keep the process from using its memory. */
+            /* A chunk that cannot be written must not keep the process from using its memory. */
             to->dropped += count_events(content + source->copied, used - source->copied, &last_ns);
         }
         if (source->placed) {
@@ -442,7 +452,7 @@ static int by_sequence(const void *left, const void *right) {
     return (a->sequence > b->sequence) - (a->sequence < b->sequence);
 }
 
-/* Finds the chunks that are to be copied. Returns how many. */
+/* Finds the chunks that this pass copies; open ones only if `with_open`. Returns their number. */
 static uint32_t find_turns(struct hw_collection *to, bool with_open) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < to->chunk_count; i++) {
@@ -490,7 +500,8 @@ static void copy_header(struct hw_collection *to, bool last) {
 
 void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state *state) {
     int64_t now = hw_now_ns(), began_ns = now - MARGIN_NS;
-    bool over = atomic_load(&to->header->end_ns) != 0; /* before the chunks: they are final then */
+    /* Read before the chunks, which are then final. */
+    bool over = atomic_load(&to->header->end_ns) != 0;
     bool complete = last || over;
     shrink(to);
     bool with_open = complete || now >= to->open_ns;
@@ -557,7 +568,7 @@ void hw_collect_laps(struct hw_collection *to, int64_t now_ns, struct hw_laps *t
     }
 }
 
-/* Whether any thread of the process is worth a look. */
+/* Returns whether any thread of the process is worth a look from outside. */
 static bool is_worth(const struct hw_collection *of, const struct hw_look *least, int64_t tick_ns,
                      int64_t now_ns) {
     const struct hw__slot *slots = (const struct hw__slot *)(of->memory + of->slots_offset);
@@ -580,7 +591,7 @@ static bool is_worth(const struct hw_collection *of, const struct hw_look *least
         uint32_t serial = atomic_load_explicit(&slots[i].serial, memory_order_relaxed);
         bool at_home = false;
         if (of->laps != NULL && hw__laps_loops(of->laps, serial, &at_home)) {
-            /* In its poll since before the last pass: it has nothing to do. */
+            /* The thread has been in its poll since before the last pass: it has nothing to do. */
             bool idles = state == HW__SLOT_IDLE && at_home && since_ns < of->known_until_ns;
             if (length_ns >= least->still_ns && !idles) {
                 return true;

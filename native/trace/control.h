@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* What the memory of a traced process has besides what format.h describes: how the process and its
- * collector share the chunks. Files have zeros there.
+/* The part of a traced process's memory that format.h does not describe: how the process and its
+ * collector share the chunks. In files this part is zero.
  *
- * The memory is a memfd that cannot be made smaller (F_SEAL_SHRINK), so that nobody's access to it
- * can fail. The process maps it, sends it with a struct hw__hello to its collector's Unix socket,
- * and keeps no descriptor. */
+ * The memory is a memfd that cannot be made smaller (F_SEAL_SHRINK), so that no access to it can
+ * fail, in either process. The process maps the memory, sends its descriptor with a struct
+ * hw__hello to the collector's Unix socket, and keeps no descriptor. */
 #ifndef HEADWAY_TRACE_CONTROL_H
 #define HEADWAY_TRACE_CONTROL_H
 
@@ -14,43 +14,45 @@
 #include "headway/trace.h"
 #include "trace/format.h"
 
-/* Where the control stands in the page of the header. */
+/* The offset of struct hw__control in the page of the header. */
 #define HW__CONTROL_OFFSET 3072
 #define HW__FILE_BYTES 768
 
 struct hw__control {
-    uint64_t claims_offset; /* of chunk_count claims; written before the header's magic */
-    /* So many chunks, from the first, may be taken: the collector shares its memory out among the
+    /* Offset of the claims, one for each of chunk_count chunks. Written before the header's
+     * magic. */
+    uint64_t claims_offset;
+    /* Only the first `limit` chunks may be taken: the collector divides its memory among the
      * processes of a launch. Relaxed: an old value costs a few chunks. */
     _Atomic uint32_t limit;
-    /* Children that could not reach the collector, and so are not recorded. Relaxed: a count. */
+    /* The number of forked children that are not recorded, as they could not make a memory or reach
+     * the collector. Relaxed: a mere count. */
     _Atomic uint32_t lost_children;
-    /* What was recorded before this moment is in the file; INT64_MAX: all, the recording is over.
-     * Release by the collector, acquire. */
+    /* Everything recorded before this time is in the file; INT64_MAX: everything is, and the
+     * recording is over. The collector stores it with release; readers load it with acquire. */
     _Atomic int64_t collected_ns;
-    char file[HW__FILE_BYTES]; /* where the collector writes to; its last byte stays 0 */
-    /* Where frames are, for who looks at the process from outside (src/headway/live/sampling.py);
-     * zeros: there are no stacks. Written before the header's magic. */
+    char file[HW__FILE_BYTES]; /* the path of the collector's file; its last byte stays 0 */
+    /* Where frames are, for a process that looks from outside (src/headway/live/sampling.py); all
+     * zero: there are no stacks. Written before the header's magic. */
     struct hw_stack_layout layout;
-    /* The collector asks the system itself what CPU time threads get, so that the process need not
-     * read its own: a system call for most hand-overs; or the process only counts, and has no place
-     * for them. Written by either. Relaxed: an old value costs some readings.
-     */
+    /* Not 0: the process need not read its CPU times, which takes a system call for most hand-offs.
+     * Either the collector asks the operating system for them, or the process only counts and has
+     * no place for them. Both processes may write it. Relaxed: an old value costs some readings. */
     _Atomic uint32_t no_cpu_times;
 };
 
-/* A claim is an _Atomic uint32_t. The process takes a chunk with a compare-and-swap (acquire). The
- * collector gives it back (release) when the chunk was closed, is copied, and is empty again:
- * `state` and `used` are 0. */
+/* A claim is an _Atomic uint32_t. The process takes a chunk by a compare-and-swap of its claim
+ * (acquire). The collector gives the chunk back (release) when the chunk is closed, copied, and
+ * empty again, with `state` and `used` 0. */
 #define HW__CLAIM_FREE 0u
 #define HW__CLAIM_TAKEN 1u
 
 #define HW__HELLO_MAGIC UINT64_C(0x0A315448574F4C48)
 
-/* What a process sends together with its memory's descriptor. */
+/* The message that a process sends together with the descriptor of its memory. */
 struct hw__hello {
     uint64_t magic;
-    uint64_t family; /* random: only who belongs to the launch knows it */
+    uint64_t family; /* random: only members of the launch know it */
 };
 
 _Static_assert(sizeof(struct hw__header) <= HW__CONTROL_OFFSET &&

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-/* DESIGN: the GIL's mutex, which every hook is called with, orders the events of that GIL and
- * guards its record; what belongs to a thread only that thread touches. So nothing here locks, and
- * nothing waits for another thread.
+/* DESIGN: each hook is called with the GIL's mutex held. The mutex orders the events of that GIL
+ * and guards its record. The data of a thread are touched by that thread only. So nothing here
+ * locks, and nothing waits for another thread.
  *
- * Times are read inside the mutex: the acquire that follows a release has a later time. */
+ * Times are read with the mutex held: the acquire that follows a release has a later time. */
 #include "trace/events.h"
 
 #include <sched.h>
@@ -21,16 +21,17 @@
 #include "trace/stacks.h"
 #include "trace/thread.h"
 
-/* From which length on a hold is looked at more closely. */
+/* For a hold of this length or longer, the share in which the thread ran is recorded. */
 #define LONG_HOLD_NS 1000000
 
-/* Of the times between a thread's holds so many are looked at: one in AWAY_EVERY_NS to twice that,
- * and after a pause as many as would have been due in AWAY_BURST_NS, so that of a thread that
- * seldom lets go, all are. That is two system calls a millisecond at most, 0.05 % of it. */
+/* Which of the times between a thread's holds are measured: one in AWAY_EVERY_NS to twice that; and
+ * after a pause as many as would have been due in AWAY_BURST_NS, so that all are measured of a
+ * thread that seldom yields the GIL. That is two system calls a millisecond at most, 0.05 % of it.
+ */
 #define AWAY_EVERY_NS 1000000
 #define AWAY_BURST_NS 16000000
 
-/* A thread that is back sooner has not been blocked: its CPU time is not read again. */
+/* A thread that is back sooner was not blocked: its CPU time is not read again. */
 #define AWAY_LEAST_NS 15000
 
 HW__RARE bool hw__adopt(void) {
@@ -57,11 +58,13 @@ HW__RARE bool hw__adopt(void) {
     if (!done) {
         hw__parks_close();
     }
-    /* In a free-threaded build other threads of the child may be about to tell something. */
+    /* Last, since in a free-threaded build other threads of the child may be about to record
+     * something. */
     atomic_store(&hw__session.inherited, done ? 0 : HW__LOST);
     return done;
 }
 
+/* Writes the META_GIL of a GIL, and counts the GIL in the header. */
 HW__RARE static void announce(struct hw__gil *gil, int64_t now_ns) {
     struct hw__header *header = hw__session.header;
     uint32_t count = atomic_load(&header->gil_count);
@@ -88,11 +91,11 @@ HW__RARE void hw__abandon(struct hw__gil *gil, int64_t now_ns) {
     }
 }
 
-/* What every event begins with. Returns the calling thread's record with the time, or NULL: no
- * event.
+/* Begins an event. Returns the calling thread's record, with the time in *now_ns; or NULL, and then
+ * there must be no event.
  *
- * No event is before the last one of its GIL and of its thread: the counter may be read a little
- * before the mutex is had, and each GIL has its own tie to the clock. */
+ * No event is before the last one of its GIL or of its thread: the counter may be read a little
+ * before the mutex is acquired, and each GIL has its own tie to the clock. */
 static struct hw__thread *enter(struct hw__gil *gil, int64_t *now_ns) {
     if (atomic_load_explicit(&hw__session.inherited, memory_order_acquire) != 0 && !hw__adopt()) {
         return NULL;
@@ -116,20 +119,22 @@ static struct hw__thread *enter(struct hw__gil *gil, int64_t *now_ns) {
     return thread;
 }
 
-/* Py_IsFinalizing(): reads a variable, from any thread. Written while nothing is recorded. */
+/* Py_IsFinalizing(), which only reads a variable, in any thread. Written while nothing is
+ * recorded. */
 static int (*is_finalizing)(void);
 
 void hw__events_init(void *function) { is_finalizing = (int (*)(void))(uintptr_t)function; }
 
 bool hw__is_finalizing(void) { return is_finalizing == NULL || is_finalizing(); }
 
-/* Whether the PyThreadState of a thread that has just acquired may be freed memory.
+/* Returns whether the PyThreadState of a thread that has just acquired the GIL may be freed memory.
  *
- * A daemon thread that waits for the GIL while the interpreter ends, takes it, sees that it must
- * not go on, and lets it go again; take_gil() says of its state: "could be a dangling pointer". It
- * was freed by who ends the interpreter, with the GIL held and after having said so; hence who took
- * the GIL before that was said has a state. Who ends it is therefore the one that let go last when
- * the first one acquires after that. */
+ * When the interpreter ends, a daemon thread that waits for the GIL acquires it, sees that it must
+ * not go on, and releases it again; take_gil() says of its state: "could be a dangling pointer".
+ * The thread that ends the interpreter frees that state with the GIL held, and after
+ * Py_IsFinalizing() has become true. Hence a thread that acquired the GIL before that moment has a
+ * valid state. So the thread that ends the interpreter is the one that released last before the
+ * first acquire after that moment. */
 static bool stateless(struct hw__gil *gil, const struct hw__thread *thread) {
     if (is_finalizing == NULL) {
         return true;
@@ -145,12 +150,13 @@ static bool stateless(struct hw__gil *gil, const struct hw__thread *thread) {
     return thread != gil->ender;
 }
 
-/* The GIL that the calling thread is known to wait for, and in which session. */
+/* The GIL that the calling thread waits for, if that wait is recorded; and the session that it is
+ * recorded in. */
 static __thread const struct hw__gil *waits_for __attribute__((tls_model("initial-exec")));
 static __thread uint64_t waits_in __attribute__((tls_model("initial-exec")));
 
-/* Since when the calling thread had to wait for this GIL's mutex, on the way to the event that
- * comes next; 0: it had not to. */
+/* Since when the calling thread had to wait for the mutex of the GIL `mutex_of`, on the way to its
+ * next event; 0: it did not have to wait. */
 static __thread int64_t mutex_since_ns __attribute__((tls_model("initial-exec")));
 static __thread const struct hw__gil *mutex_of __attribute__((tls_model("initial-exec")));
 
@@ -159,8 +165,8 @@ void hw__on_mutex(const struct hw__gil *gil, int64_t since_ns) {
     mutex_since_ns = since_ns;
 }
 
-/* When a wait began that ends or goes on `now_ns`: a thread that finds the GIL's mutex taken waits
- * already. */
+/* Returns when a wait began that ends or goes on at `now_ns`. A thread that finds the GIL's mutex
+ * taken is waiting already. */
 static int64_t began_ns(const struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns) {
     int64_t since_ns = mutex_since_ns;
     if (__builtin_expect(since_ns == 0, 1)) {
@@ -173,8 +179,8 @@ static int64_t began_ns(const struct hw__gil *gil, struct hw__thread *thread, in
     return hw__thread_was_there(thread, since_ns);
 }
 
-/* The CPU time of the calling thread. A system call: for hand-overs that cost much more anyway, and
- * for few others. */
+/* Returns the CPU time of the calling thread. This is a system call, so it is made for hand-offs
+ * that cost much more anyway, and for few others. */
 static int64_t cpu_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -186,13 +192,15 @@ static bool cpu_is_told(void) {
            hw__allowed(HW__CALL_CLOCK);
 }
 
+/* Returns a share of a time as flags of an event: see HW__RAN_SHIFT. */
 static uint32_t share_of(uint64_t cpu, uint64_t length_ns) {
     uint64_t share = cpu >= length_ns ? HW__RAN_ALL : cpu * HW__RAN_ALL / length_ns;
     return (uint32_t)(1 + share) << HW__RAN_SHIFT;
 }
 
-/* The calling thread lets the GIL go by itself: its CPU time, where what follows is to be looked
- * at, else 0. The next time is due after a random while: programs go round in loops. */
+/* The calling thread yields the GIL. Returns its CPU time if the time until it wants the GIL again
+ * is measured, else 0. The next measurement is due after a random time, as programs go round in
+ * loops. */
 static int64_t going_away(struct hw__thread *thread, int64_t now_ns) {
     if (now_ns < thread->away_due_ns || !cpu_is_told()) {
         return 0;
@@ -204,8 +212,8 @@ static int64_t going_away(struct hw__thread *thread, int64_t now_ns) {
     return cpu_ns();
 }
 
-/* The calling thread wants the GIL again, since then: how much of the time since it let it go it
- * was running, for the event's flags. */
+/* The calling thread wants the GIL again since `since_ns`. Returns for the event's flags how much
+ * of the time since its release it ran, or 0 if that was not measured. */
 static uint32_t ran_away(const struct hw__gil *gil, struct hw__thread *thread, int64_t since_ns) {
     int64_t before_ns = thread->cpu_at_release_ns;
     if (before_ns == 0) {
@@ -219,8 +227,8 @@ static uint32_t ran_away(const struct hw__gil *gil, struct hw__thread *thread, i
     return share_of((uint64_t)(cpu_ns() - before_ns), (uint64_t)away_ns);
 }
 
-/* The calling thread has begun to wait for the GIL. It has run no Python since it let it go: it is
- * where it was then. */
+/* Records that the calling thread has begun to wait for the GIL. The thread has run no Python since
+ * its last release, so its stack is still the one of then. */
 static void wait_from(struct hw__gil *gil, struct hw__thread *thread, int64_t since_ns) {
     thread->waiting_since_ns = since_ns;
     uint32_t node = thread->node_gil == gil->index ? thread->node : 0;
@@ -254,6 +262,7 @@ void hw__on_request(struct hw__gil *gil) {
     }
 }
 
+/* Records that the calling thread has acquired the GIL. */
 static void hold(struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns, uint32_t flags) {
     thread->held_since_ns = now_ns;
     gil->holder = thread;
@@ -264,7 +273,8 @@ static void hold(struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns,
     hw__slot_change(thread, HW__SLOT_HOLDING, now_ns);
 }
 
-/* How much of its hold the thread was running, for the event's flags. */
+/* Returns for the event's flags how much of its hold the thread ran, or 0 if that was not
+ * measured. */
 static uint32_t ran(const struct hw__thread *thread, uint64_t hold_ns) {
     if (thread->cpu_at_acquire_ns == 0 || hold_ns < LONG_HOLD_NS) {
         return 0;
@@ -294,8 +304,9 @@ void hw__on_acquire(struct hw__gil *gil) {
         }
         gil->interval_us = interval_us;
     }
-    /* Of those that waited, and those that compute: they do one of both at each turn. With a short
-     * switch interval holds are short, and turns so many that the system call would slow them. */
+    /* CPU time is measured if the thread has waited, or was preempted before: a CPU-bound thread
+     * does one or the other at each turn. With a short switch interval holds are short, and there
+     * are so many turns that the system call would slow them down. */
     bool measured = interval_us >= LONG_HOLD_NS / 1000 &&
                     (thread->waiting_since_ns != 0 || thread->was_forced) && cpu_is_told();
     thread->cpu_at_acquire_ns = measured ? cpu_ns() : 0;
@@ -315,10 +326,10 @@ void hw__on_acquire(struct hw__gil *gil) {
 void hw__on_release(struct hw__gil *gil) {
     struct hw__gil_memory *memory = atomic_load_explicit(&gil->memory, memory_order_relaxed);
     if (HW__READ(memory->locked) != 0) {
-        return; /* free-threaded builds signal without having held it, too */
+        return; /* a free-threaded build signals also without having held the GIL */
     }
-    mutex_since_ns = 0; /* who waits for the mutex with the GIL held, holds it */
-    gil->last = NULL;   /* unless it is known who lets it go */
+    mutex_since_ns = 0; /* a holder that waits for the mutex still holds the GIL */
+    gil->last = NULL;   /* until it is known which thread releases the GIL */
     if (gil->holder == NULL) {
         return;
     }
@@ -357,8 +368,8 @@ void hw__on_release(struct hw__gil *gil) {
 }
 
 HW__RARE struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory) {
-    /* Tried, not locked: this GIL's mutex is held. Where a session is just beginning or ending, the
-     * GIL's next acquire finds it. */
+    /* The lock is only tried, as this GIL's mutex is held. If a session is just beginning or
+     * ending, the GIL's next acquire gets here again. */
     if (!hw__registry_trylock()) {
         return NULL;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* What the hooks tell (gil/recorder.h): each call becomes an event of the calling thread, and
- * counts in its slot. Here is what the rest of the recorder has to do with that. */
+/* Events about GILs: the functions of gil/recorder.h, which the hooks call, turn each call into an
+ * event of the calling thread, and count it in the thread's slot. Declared here is what the rest of
+ * the recorder needs of that. */
 #ifndef HEADWAY_TRACE_EVENTS_H
 #define HEADWAY_TRACE_EVENTS_H
 
@@ -9,22 +10,25 @@
 
 #include "gil/gil.h"
 
-/* The interpreter ends: the state of a thread may be freed memory, or soon be. Any thread. */
+/* Returns whether the interpreter is being finalized: the state of a thread may then be freed
+ * memory, or soon be. Any thread may call it. */
 bool hw__is_finalizing(void);
 
-/* A forked child's first event: its own file, and nothing of the parent's threads and stacks.
- * Returns whether there is one. */
+/* Prepares a forked child at its first event: makes the child's own memory, and drops the threads
+ * and stacks of the parent. Returns whether the child has a memory. */
 bool hw__adopt(void);
 
-/* Whoever had this process recorded is gone. `gil` goes back to what it was, others at their next
- * event, parks at once; what else there is to undo waits for hw_trace_stop(). */
+/* Ends the recording because the process that wanted it is gone. `gil` (NULL: none) stops being
+ * recorded at once, other GILs at their next event, and parks at once. hw_trace_stop() undoes the
+ * rest. */
 void hw__abandon(struct hw__gil *gil, int64_t now_ns);
 
-/* Tells where the interpreter has Py_IsFinalizing() (before 3.13 _Py_IsFinalizing()), or NULL: then
- * there are no stacks. Before any other. */
+/* Sets the interpreter's Py_IsFinalizing() (before 3.13 _Py_IsFinalizing()); NULL: there is none,
+ * and so there are no stacks. Must be called before any other function here. */
 void hw__events_init(void *is_finalizing);
 
-/* The calling thread held the GIL already when the session began: an assumed acquire. */
+/* Records an assumed acquire: the calling thread already held the GIL when the session began. The
+ * GIL's mutex must be held, between hw__gil_enter() and hw__gil_leave(). */
 void hw__on_found_holding(struct hw__gil *gil);
 
 #endif

@@ -1,32 +1,36 @@
 // SPDX-License-Identifier: MIT
 /* The trace, version 2: the memory that a traced process records into, and the file (.hwt) that its
- * collector copies from there (drain.h). The one description of both; src/headway/traces/format.py
- * reads it, and a test holds the two against each other.
+ * collector copies from there (headway/collect.h). This header is the one description of both.
+ * src/headway/traces/format.py has the same structs for the reader, and a test compares the two.
  *
  *     header        HW__HEADER_BYTES
- *     slots         slot_count times struct hw__slot: counters of the threads alive, for live views
+ *     slots         slot_count times struct hw__slot: counters of the live threads, for live views
  *     chunks        chunk_count times HW__CHUNK_BYTES, taken one after the other
  *
  * All numbers are little-endian. Times are CLOCK_MONOTONIC nanoseconds. Each process has a file of
- * its own; files of one launch have the same `family`. A file may end before its last chunk: what
- * is missing was never taken. What is zero was never written. What the memory has besides is in
- * control.h.
+ * its own; files of one launch have the same `family`. A file may end before its last chunk: the
+ * chunks that are missing were never taken. Bytes that are zero were never written. control.h
+ * describes the rest of the memory.
  *
- * A chunk belongs to one thread (events) or one GIL (meta) and is filled from its front; `used` is
- * stored after the bytes it counts, so that whatever moment the process dies in, the first `used`
- * bytes are whole records. Of what is written, only the last event of a chunk can change, from
- * ACQUIRE to HOLD, in one store. When all chunks of a file, or of a memory that nobody collects,
- * are taken, the oldest closed event chunk is taken anew: its events are gone, and counted in
- * `overwritten_events`. Meta chunks are never taken anew. In a memory that is collected, a chunk is
- * taken anew when it has been copied; where none is free, events are dropped and counted.
- */
+ * A chunk belongs to one thread (event chunk) or to one GIL (meta chunk), and is filled from its
+ * front. `used` is stored after the bytes that it counts. So the first `used` bytes are whole
+ * records, at whatever moment the process dies. Of the bytes that are written only the last event
+ * of a chunk can change, from ACQUIRE to HOLD, in one store.
+ *
+ * Chunks are reused as follows:
+ *
+ * - In a file, and in a memory that nobody collects: when all chunks are taken, the oldest closed
+ *   event chunk is reused. Its events are gone, and counted in `overwritten_events`. Meta chunks
+ *   are never reused.
+ * - In a memory that is collected: a chunk is reused when it has been copied. If no chunk is free,
+ *   events are dropped and counted. */
 #ifndef HEADWAY_TRACE_FORMAT_H
 #define HEADWAY_TRACE_FORMAT_H
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define HW__MAGIC "\x89HWT\r\n\x1a\n" /* 8 bytes; found broken by a transfer in text mode */
+#define HW__MAGIC "\x89HWT\r\n\x1a\n" /* 8 bytes; a transfer in text mode damages them */
 #define HW__FORMAT_VERSION 2
 #define HW__HEADER_BYTES 4096
 #define HW__CHUNK_BYTES 16384
@@ -37,10 +41,10 @@
 #define HW__PATH_BYTES 512
 
 /* header.flags */
-#define HW__FREE_THREADED 1u /* a build without a GIL, be it on or off */
+#define HW__FREE_THREADED 1u /* a free-threaded build, with the GIL on or off */
 #define HW__GIL_ENABLED 2u   /* the GIL was on when tracing began */
 #define HW__STACKS 4u        /* stacks are recorded */
-#define HW__COUNTERS_ONLY 8u /* no events by request: chunk_count is 0 */
+#define HW__COUNTERS_ONLY 8u /* counters without events were asked for: chunk_count is 0 */
 
 struct hw__header {
     char magic[8];
@@ -51,60 +55,64 @@ struct hw__header {
     int32_t parent_pid;      /* of its parent when tracing began */
     uint32_t python_version; /* sys.hexversion */
     _Atomic uint32_t flags;
-    int64_t start_ns;          /* when tracing began ... */
-    int64_t start_realtime_ns; /* ... and the same moment as CLOCK_REALTIME */
-    _Atomic int64_t end_ns;    /* when tracing ended; 0: it runs, or the process died */
+    int64_t start_ns;          /* when tracing began, in CLOCK_MONOTONIC */
+    int64_t start_realtime_ns; /* when tracing began, in CLOCK_REALTIME */
+    _Atomic int64_t end_ns;    /* when tracing ended; 0: it goes on, or the process died */
     uint32_t slot_count;
     uint32_t slot_bytes; /* sizeof(struct hw__slot) */
     uint64_t slots_offset;
     uint32_t chunk_bytes; /* HW__CHUNK_BYTES */
     uint32_t chunk_count;
     uint64_t chunks_offset;
-    _Atomic uint64_t chunks_taken;       /* ever; above chunk_count when some were taken anew */
-    _Atomic uint64_t dropped_events;     /* no chunk could be had for them; a HOLD is two, always */
-    _Atomic uint64_t overwritten_events; /* in chunks taken anew */
-    _Atomic uint64_t lost_stacks;        /* recorded as unknown, for want of room */
-    _Atomic uint32_t gil_count;          /* ever seen, dead ones included */
-    _Atomic uint32_t thread_count;       /* serials given; the first is 1 */
+    /* How often a chunk was taken; above chunk_count if chunks were reused. */
+    _Atomic uint64_t chunks_taken;
+    _Atomic uint64_t dropped_events;     /* for want of a chunk; a HOLD always counts as two */
+    _Atomic uint64_t overwritten_events; /* in chunks that were reused */
+    _Atomic uint64_t lost_stacks;        /* stacks recorded as unknown for want of room */
+    _Atomic uint32_t gil_count;          /* GILs ever seen, also those that are gone */
+    _Atomic uint32_t thread_count;       /* serials given to threads; the first is 1 */
     uint32_t interval_us;                /* the switch interval when tracing began */
-    _Atomic uint32_t core_count; /* that the thread which ended tracing, else the one which began
-                                  * it, may run on; 0: not known */
-    _Atomic int64_t overwritten_until_ns; /* the last event that was overwritten; 0: none was */
-    char
-        command[HW__COMMAND_BYTES]; /* UTF-8, a NUL after each argument, cut where it is too long */
+    /* The number of cores on which the thread that ended tracing may run; as long as tracing goes
+     * on, that of the thread that began it. 0: not known. */
+    _Atomic uint32_t core_count;
+    /* The time of the last event that was overwritten; 0: none was. */
+    _Atomic int64_t overwritten_until_ns;
+    char command[HW__COMMAND_BYTES]; /* UTF-8, a NUL after each argument; cut if it is too long */
     char executable[HW__PATH_BYTES]; /* UTF-8, NUL-terminated */
-    char program[HW__PATH_BYTES]; /* what the user would call it: script, module; NUL-terminated */
-    /* In a file that grows: of what was recorded later some may be missing. 0: nothing is. */
+    char program[HW__PATH_BYTES]; /* the user's name for it: a script, a module; NUL-terminated */
+    /* In a file that still grows, events after this time may be missing. 0: none is missing. */
     int64_t known_until_ns;
 };
 
 /* slot.state */
-#define HW__SLOT_FREE 0u
-#define HW__SLOT_IDLE 1u    /* a thread that neither holds nor wants a GIL */
-#define HW__SLOT_WAITING 2u /* it waits for one */
-#define HW__SLOT_HOLDING 3u
+#define HW__SLOT_FREE 0u    /* the slot has no thread */
+#define HW__SLOT_IDLE 1u    /* it neither holds nor wants a GIL */
+#define HW__SLOT_WAITING 2u /* it waits for a GIL; free-threaded: for a lock */
+#define HW__SLOT_HOLDING 3u /* it holds a GIL */
 
-/* Counters of one thread that is alive; or, with HW__SLOT_FREE and a serial, of one that has
- * exited: they stay until another thread takes the slot, which is after some hundred others have
- * begun. The owner adds to them with the GIL's mutex held; a reader in another process may see one
- * of them newer than another. */
+/* The counters of one live thread. With HW__SLOT_FREE and a serial, they are those of a thread that
+ * has exited: they stay until another thread takes the slot, after some hundred other threads have
+ * begun. The owner adds to them with the GIL's mutex held. A reader in another process may see one
+ * counter newer than another. */
 struct hw__slot {
     _Atomic uint32_t state;
-    _Atomic uint32_t serial;  /* the thread's; changes when the slot gets another owner */
+    _Atomic uint32_t serial;  /* the thread's serial; changes when the slot gets another owner */
     int32_t tid;              /* native thread id */
-    _Atomic uint32_t gil;     /* index of the last GIL it took */
+    _Atomic uint32_t gil;     /* index of the last GIL that the thread acquired */
     _Atomic int64_t since_ns; /* when `state` began */
     _Atomic uint64_t holds;   /* acquires */
-    _Atomic uint64_t hold_ns; /* in holds that ended */
+    _Atomic uint64_t hold_ns; /* total of the holds that have ended */
     _Atomic uint64_t waits;   /* acquires that had to wait */
-    _Atomic uint64_t wait_ns; /* in waits that ended */
-    _Atomic uint64_t forced;  /* releases that another thread had asked for */
+    _Atomic uint64_t wait_ns; /* total of the waits that have ended */
+    _Atomic uint64_t forced;  /* releases that another thread had requested */
     _Atomic uint64_t worst_wait_ns;
     _Atomic uint64_t worst_hold_ns;
     uint64_t reserved[2];
-    char name[HW__NAME_BYTES]; /* as Python names the thread, else as the OS does; NUL-terminated */
-    /* [i] counts those with bit length i in ns: 2^(i-1) <= length < 2^i; longer ones last. */
+    char name[HW__NAME_BYTES]; /* from Python, else from the operating system; NUL-terminated */
+    /* [i] counts the waits whose length in ns has i bits: 2^(i-1) <= length < 2^i. The last bucket
+     * also counts all longer waits. */
     _Atomic uint32_t wait_buckets[HW__BUCKETS];
+    /* [i] counts the holds whose length in ns has i bits, as wait_buckets does for waits. */
     _Atomic uint32_t hold_buckets[HW__BUCKETS];
 };
 
@@ -113,100 +121,104 @@ struct hw__slot {
 #define HW__CHUNK_META 2u
 
 /* chunk.state */
-#define HW__CHUNK_OPEN 1u   /* its owner may still write into it; of meta chunks always */
-#define HW__CHUNK_CLOSED 2u /* it may be taken anew */
+#define HW__CHUNK_OPEN 1u   /* the owner may still write; meta chunks of a file are always open */
+#define HW__CHUNK_CLOSED 2u /* complete: it may be reused */
 
 struct hw__chunk {
     _Atomic uint32_t state;
     uint32_t kind;
-    _Atomic uint32_t used;     /* bytes of whole records after this header */
-    uint32_t owner;            /* the thread's serial (events), the GIL's index (meta) */
-    uint64_t sequence;         /* chunks_taken when it was taken: later ones have more */
-    int32_t tid;               /* the thread's native id (events) */
-    uint32_t named;            /* 1: `name` is Python's (events) */
-    int64_t thread_start_ns;   /* when the thread was first seen (events) */
-    char name[HW__NAME_BYTES]; /* the thread's (events), else as the OS has it; NUL-terminated */
+    _Atomic uint32_t used;   /* bytes of whole records after this header */
+    uint32_t owner;          /* event chunk: the thread's serial; meta chunk: the GIL's index */
+    uint64_t sequence;       /* chunks_taken when this chunk was taken; larger in later chunks */
+    int32_t tid;             /* event chunk: the thread's native id */
+    uint32_t named;          /* event chunk: 1 if `name` comes from Python */
+    int64_t thread_start_ns; /* event chunk: when the thread was first seen */
+    /* Event chunk: the thread's name, from Python, else from the operating system;
+     * NUL-terminated. */
+    char name[HW__NAME_BYTES];
     uint64_t reserved[3];
 };
 
 /* event.kind */
-#define HW__WAIT 1u    /* begins to wait for the GIL. value: where, a stack node */
-#define HW__ACQUIRE 2u /* has the GIL */
-#define HW__RELEASE 3u /* lets it go. value: where, a stack node */
-#define HW__REQUEST                                                                                \
-    4u                  /* waited a switch interval, and is the first to ask the holder to let go  \
-                         */
-#define HW__EXIT 5u     /* the thread is over */
-#define HW__PARK 6u     /* free-threaded: blocks on a lock of the interpreter. value: where */
-#define HW__UNPARK 7u   /* goes on. value: the contended object's type, a TYPE id, or 0 */
-#define HW__INTERVAL 8u /* the switch interval changed. value: microseconds */
-/* What an ACQUIRE becomes where it fits, as most do: also a RELEASE `flags` ns later, of this
- * value, which nobody had asked for. */
+#define HW__WAIT 1u     /* begins to wait for the GIL. value: where, as a stack node */
+#define HW__ACQUIRE 2u  /* has acquired the GIL */
+#define HW__RELEASE 3u  /* releases the GIL. value: where, as a stack node */
+#define HW__REQUEST 4u  /* requests the GIL after a switch interval, as the first in this hold */
+#define HW__EXIT 5u     /* the thread has ended */
+#define HW__PARK 6u     /* free-threaded: blocks on a lock of the interpreter. value: as of WAIT */
+#define HW__UNPARK 7u   /* goes on. value: TYPE id of the contended object's type, or 0 */
+#define HW__INTERVAL 8u /* the switch interval has changed. value: microseconds */
+/* An ACQUIRE together with the RELEASE that follows: an ACQUIRE becomes a HOLD in place where that
+ * fits, as it mostly does. The release came `flags` ns after the acquire, has this `value`, and was
+ * not requested by another thread. */
 #define HW__HOLD 9u
-/* A garbage collection of this thread. value: 0 where it begins, else the microseconds that it
- * took, at its end; flags: the generation. Short ones are not told, nor the beginnings of those of
- * young generations. */
+/* A garbage collection by this thread. value: 0 at its beginning; at its end, its length in
+ * microseconds. flags: the generation. Short collections are not recorded, nor are the beginnings
+ * of those of young generations. */
 #define HW__COLLECTED 10u
 
 /* event.flags */
-#define HW__FORCED 1u  /* RELEASE: another thread had asked for it */
-#define HW__ASSUMED 2u /* not seen: ACQUIRE by who held the GIL when tracing began */
+#define HW__FORCED 1u  /* RELEASE: another thread had requested it */
+#define HW__ASSUMED 2u /* ACQUIRE: not seen; the thread held the GIL when tracing began */
 
-/* Which share of a time the thread was running on a core, in bits 8 to 15: 1 for none of it, 255
- * for all, 0 for not known. RELEASE: of its hold; the rest of the time the operating system ran
- * others there, or the thread slept with the GIL held. Of short holds it is not measured. WAIT, and
- * an ACQUIRE that follows none: of the time since it let the GIL go, in which it computed or was
- * blocked. It is measured of some: see AWAY_EVERY_NS in events.c. */
+/* The share of a time in which the thread ran on a core, in bits 8 to 15 of event.flags: 1 for none
+ * of it, 255 for all of it, 0 for not known.
+ *
+ * - RELEASE: the share of its hold. In the rest of the hold the operating system ran other threads
+ *   on the core, or the thread slept with the GIL held. Short holds are not measured.
+ * - WAIT, and an ACQUIRE without one: the share of the time since the thread released the GIL, in
+ *   which it computed or was blocked. Only some of these times are measured: see AWAY_EVERY_NS in
+ *   events.c. */
 #define HW__RAN_SHIFT 8
 #define HW__RAN_ALL 254u
 
-/* What a PARK or UNPARK is about, in event.flags. */
-#define HW__PARK_MUTEX 0x100u  /* a PyMutex that is no object's */
+/* The lock that a PARK or UNPARK is about, in event.flags. */
+#define HW__PARK_MUTEX 0x100u  /* a PyMutex that is no object's lock */
 #define HW__PARK_OBJECT 0x200u /* an object's lock: a critical section */
-#define HW__PARK_WORLD 0x300u  /* suspended, or waiting for others, to stop the world */
+#define HW__PARK_WORLD 0x300u  /* suspended to stop the world, or waiting for others to stop */
 #define HW__PARK_LOCK 0x400u   /* a threading.Lock or another semaphore of the program's own */
-#define HW__PARK_EVENT 0x500u  /* until something has happened: the end of a thread (join) */
+#define HW__PARK_EVENT 0x500u  /* waits for an event: the end of a thread (join) */
 
-/* event.gil of PARK and UNPARK, and the owner of the meta chunk with their stacks and types. */
+/* event.gil of PARK and UNPARK, and the owner of the meta chunk that has their stacks and types. */
 #define HW__NO_GIL 255u
 
-/* One event of the chunk's thread. Times in one chunk, and in one thread's chunks by `sequence`, do
- * not go back. */
+/* One event of the chunk's thread. Times do not go back within a chunk, nor from chunk to chunk of
+ * one thread in the order of `sequence`. */
 struct hw__event {
     int64_t time_ns;
     uint32_t value;
     uint8_t kind;
-    uint8_t gil; /* index */
+    uint8_t gil; /* the GIL's index */
     uint16_t flags;
 };
 
 /* meta.type */
 #define HW__META_GIL 1u     /* struct hw__meta_gil */
-#define HW__META_GIL_END 2u /* the same; the GIL was destroyed */
+#define HW__META_GIL_END 2u /* struct hw__meta_gil; the GIL was destroyed */
 #define HW__META_CODE 3u    /* struct hw__meta_code */
 #define HW__META_NODE 4u    /* struct hw__meta_node */
 #define HW__META_NAME 5u    /* struct hw__meta_name */
 #define HW__META_TYPE 6u    /* struct hw__meta_type */
 #define HW__META_NOTE 7u    /* struct hw__meta_note */
 
-/* Before each record of a meta chunk. */
+/* The head of each record of a meta chunk. */
 struct hw__meta {
     uint16_t type;
     uint16_t reserved;
-    uint32_t bytes; /* of the whole record with this, a multiple of 8 */
+    uint32_t bytes; /* of the whole record with this head, a multiple of 8 */
 };
 
 struct hw__meta_gil {
     struct hw__meta meta;
     uint32_t index;
-    uint32_t main; /* 1: the main interpreter's */
+    uint32_t main; /* 1: the main interpreter's GIL */
     uint64_t address;
     int64_t time_ns;
 };
 
-/* A code object, in the ids of its GIL. After it: file name, qualified name (as many bytes as said,
- * in code units of `*_kind` bytes: Latin-1, UCS-2 or UCS-4), and co_linetable of CPython 3.11+, or
- * none where it was too long. */
+/* A code object. Ids are counted per GIL. After the struct: the file name and the qualified name,
+ * as many bytes as the struct says, in code units of `*_kind` bytes (Latin-1, UCS-2 or UCS-4); then
+ * co_linetable of CPython 3.11+, or nothing if it was too long. */
 struct hw__meta_code {
     struct hw__meta meta;
     uint32_t id; /* from 1 */
@@ -214,15 +226,16 @@ struct hw__meta_code {
     uint32_t filename_bytes;
     uint32_t qualname_bytes;
     uint32_t linetable_bytes;
-    uint8_t filename_kind; /* 1, 2, 4 */
+    uint8_t filename_kind; /* bytes of a code unit: 1, 2 or 4 */
     uint8_t qualname_kind;
     uint16_t reserved;
 };
 
-/* Frames of a stack, from the innermost; what calls them is left out. */
+/* The most frames of a stack, counted from the innermost. The frames that call these are left
+ * out. */
 #define HW__MAX_DEPTH 128
 
-/* A stack: `code` at `offset`, called by the stack `parent`. In the ids of its GIL. */
+/* A stack: `code` at `offset`, called by the stack `parent`. Ids are counted per GIL. */
 struct hw__meta_node {
     struct hw__meta meta;
     uint32_t id;     /* from 1; 0 is the unknown or empty stack */
@@ -231,8 +244,8 @@ struct hw__meta_node {
     int32_t offset; /* bytes from the first instruction; below 0: before it */
 };
 
-/* The name that Python gives a thread, from that time on, where somebody else told it: a thread
- * that tells its own has it in its chunks. After it: UTF-8. */
+/* The name that Python gives a thread, valid from `time_ns` on, if another thread set it. A thread
+ * that sets its own name has it in its chunks. After the struct: the name in UTF-8. */
 struct hw__meta_name {
     struct hw__meta meta;
     int32_t tid;
@@ -240,15 +253,15 @@ struct hw__meta_name {
     int64_t time_ns;
 };
 
-/* The name of a type, for UNPARK. After it: UTF-8. */
+/* The name of a type, for UNPARK. After the struct: the name in UTF-8. */
 struct hw__meta_type {
     struct hw__meta meta;
     uint32_t id; /* from 1 */
     uint32_t name_bytes;
 };
 
-/* What was seen from outside of the process (`headway watch`), in files only. After it: JSON, as
- * src/headway/traces/notes.py has it. */
+/* An observation from outside the process (`headway watch`); only in files. After the struct: JSON,
+ * as src/headway/traces/notes.py has it. */
 struct hw__meta_note {
     struct hw__meta meta;
     uint32_t note_bytes;

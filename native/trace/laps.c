@@ -8,23 +8,28 @@
 
 #define MAIN_GIL 0
 #define MOST_STACKS (1u << 20) /* the recorder numbers no more */
-#define MOST_FRESH 4096        /* that wait to be settled; further ones are told when seen again */
-#define THREADS 4096           /* a power of two; of further ones no laps are told */
+/* Stacks that wait for hw__laps_fresh(). A further one is added when it is seen again. */
+#define MOST_FRESH 4096
+/* Entries for threads, a power of two. If there are more threads, those that were seen last have
+ * entries. */
+#define THREADS 4096
 #define PROBES 16
-#define PENDING 8 /* stacks of a thread that wait to be settled */
+#define PENDING 8 /* stacks of a thread that are not settled yet */
 
-/* Of a stack, in `kinds`: HW_HOME_*, and ... */
+/* The kinds of stacks in hw__laps.kinds, besides HW_HOME_*; home_of() returns UNSETTLED for
+ * both. */
 #define UNSEEN 0
-#define TOLD 255 /* the caller has it, and has not settled it */
+#define TOLD 255 /* passed to the caller, or about to be, and not settled yet */
 #define UNSETTLED 0
 
 struct runner {
     uint32_t serial; /* 0: free */
-    uint8_t home;    /* where it is now, or was before its lap; HW_HOME_NONE: never seen there; 0:
-                        has had no event */
-    bool away;       /* in a lap */
+    /* HW_HOME_*: where it is, or was before its lap; HW_HOME_NONE: never seen at a home; 0: it has
+     * had no event. */
+    uint8_t home;
+    bool away; /* in a lap */
     struct pending {
-        uint32_t stack;  /* not settled yet, at which it has let go; 0: none */
+        uint32_t stack;  /* at which it has yielded the GIL, not settled yet; 0: none */
         int64_t left_ns; /* when it went on from there; 0: it has not */
     } pending[PENDING];  /* the newest first */
     int64_t begun_ns, last_ns;
@@ -59,7 +64,8 @@ static uint32_t first_of(uint32_t serial) {
     return serial * UINT32_C(2654435761) % THREADS; /* Knuth 6.4 */
 }
 
-/* The thread's entry. That of one that has not been seen for longest makes room. */
+/* Returns the thread's entry. If there is none, a new one takes a free place, or the place of the
+ * thread that was not seen for longest. */
 static struct runner *runner_of(struct hw__laps *laps, uint32_t serial) {
     uint32_t first = first_of(serial);
     struct runner *oldest = NULL;
@@ -100,6 +106,8 @@ static bool has_room(struct hw__laps *laps, uint32_t stack) {
     return true;
 }
 
+/* Returns the kind of home that a stack is, HW_HOME_NONE, or UNSETTLED. A new stack is noted for
+ * the caller of hw__laps_fresh(). */
 static int home_of(struct hw__laps *laps, uint32_t stack) {
     if (stack == 0 || !has_room(laps, stack)) {
         return HW_HOME_NONE;
@@ -112,7 +120,8 @@ static int home_of(struct hw__laps *laps, uint32_t stack) {
     return *kind == UNSEEN || *kind == TOLD ? UNSETTLED : *kind;
 }
 
-/* A thread of a pool that was at home when the recording began is seen from its first work on. */
+/* The thread goes on from where it was, and may leave its home. A pool's thread that was at home
+ * when the recording began is seen from its first task on. */
 static void leaves(struct runner *runner, int64_t time_ns) {
     if (runner->pending[0].stack != 0 && runner->pending[0].left_ns == 0) {
         runner->pending[0].left_ns = time_ns;
@@ -126,6 +135,7 @@ static void leaves(struct runner *runner, int64_t time_ns) {
     }
 }
 
+/* The thread is at a home. If it was in a lap, the lap has ended, and is counted. */
 static void comes_home(struct hw__laps *laps, struct runner *runner, int home, int64_t time_ns) {
     int64_t length_ns = time_ns - runner->begun_ns;
     if (runner->home == HW_HOME_NONE && home == HW_HOME_POOL) {
@@ -214,7 +224,7 @@ void hw__laps_settle(struct hw__laps *laps, uint32_t stack, int home) {
                 runner->home = (uint8_t)home;
                 runner->away = runner->pending[k].left_ns != 0;
                 runner->begun_ns = runner->pending[k].left_ns;
-                /* It has come to the others since. */
+                /* Only stacks to which the thread has come since stay pending. */
                 memset(runner->pending + k, 0, (size_t)(PENDING - k) * sizeof *runner->pending);
                 break;
             }

@@ -12,39 +12,42 @@
 #include "trace/slots.h"
 #include "trace/stacks.h"
 
-/* Between two yields of one spin there is a look at a byte, and our reading of the clock; before
- * another lock can be wanted, there is much more. */
+/* Between two yields of one spin there is a look at a byte, and the hook's reading of the clock.
+ * Before the thread can want another lock, it does much more. */
 int64_t hw__parks_same_spin_ns = 150;
 
-/* Between the last yield and the sleep in the parking lot there is a bucket's lock, and the thread
- * is detached. */
+/* The longest time between the last yield of a spin and the sleep in the parking lot. In between,
+ * the thread takes a bucket's lock, and is detached. */
 #define SAME_WAIT_NS 20000
 
-/* So often the lock of what all threads share is tried: others have it for less than that, if they
- * are not interrupted. */
+/* How often the lock of the tables is tried: other threads hold it for less than that, unless they
+ * are interrupted. */
 #define META_TRIES 100
 
-/* Without a GIL's mutex, what keeps the session from ending under a park is this count of those
- * that are in the middle of telling one: hw__parks_stop() first closes the door, then waits for it
- * to be 0. Nobody blocks while he counts. Sequentially consistent, as both sides write one and read
- * the other. */
+/* The number of threads that are recording a park. Without a GIL's mutex, this count keeps the
+ * session from ending under them: hw__parks_stop() first clears `door_open`, then waits until the
+ * count is 0. A thread that is counted never blocks. Sequentially consistent, as each side writes
+ * one of the two and reads the other. */
 static _Atomic int telling;
 static _Atomic bool door_open;
 
-/* What threads do without a GIL: its meta chunk, with stacks and types. No record of a GIL will do,
- * for one may come to life at any time, and be guarded by its own mutex. */
+/* Stands in for a GIL where there is none: its meta chunk has the stacks and types of parks. The
+ * record of a real GIL cannot be used for them, as that GIL may come to life at any time, and is
+ * then guarded by its own mutex. */
 static struct hw__gil no_gil = {.index = HW__NO_GIL};
 
-/* Protects no_gil and the types. Tried, not waited for, in a hook; comes last in the order of
- * locks. */
+/* Protects no_gil and the types. Hooks only try it. Comes last in the order of locks. */
 static pthread_mutex_t free_meta = PTHREAD_MUTEX_INITIALIZER;
 
-#define TYPES 1024            /* contended types that get a name; of further ones it is not told */
-static uint64_t types[TYPES]; /* by id - 1; guarded by free_meta */
+#define TYPES 1024            /* contended types that get a name; further types get none */
+static uint64_t types[TYPES]; /* addresses of types, by id - 1; guarded by free_meta */
 static uint32_t type_count;
 
+/* Counts the calling thread as one that is recording a park; it must lower `telling` by 1
+ * afterwards. Returns false if no parks are recorded. */
 static bool begin_telling(void) {
-    /* Before the count: else those that keep coming would keep it from 0 for ever. */
+    /* Checked before the count is raised, too: otherwise threads that keep coming could keep the
+     * count above 0 for ever. */
     if (!atomic_load_explicit(&door_open, memory_order_relaxed)) {
         return false;
     }
@@ -81,7 +84,8 @@ void hw__parks_reset_in_child(void) {
     free_meta = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
-/* The file's id of a type; writes its name when it is new. free_meta must be held. */
+/* Returns the file's id of a type, and writes the type's name if it is new. free_meta must be
+ * held. */
 static uint32_t type_id(const struct hw__park *park) {
     if (park->type == 0) {
         return 0;
@@ -107,11 +111,11 @@ static uint32_t type_id(const struct hw__park *park) {
     return record->id;
 }
 
-/* A wait for a lock of the program's own may be all that an idle thread does; it is no contention.
- */
+/* Returns whether a wait is contention. A wait for a lock of the program's own is none: it may be
+ * all that an idle thread does. */
 static bool contention(const struct hw__park *park) { return park->kind != HW__LOCK_OWN; }
 
-/* What the lock is, for the event's flags. */
+/* Returns what the lock is, for the event's flags. */
 static uint32_t flag_of(const struct hw__park *park) {
     static const uint32_t flags[HW__LOCK_KINDS] = {[HW__LOCK_MUTEX] = HW__PARK_MUTEX,
                                                    [HW__LOCK_OBJECT] = HW__PARK_OBJECT,
@@ -125,7 +129,7 @@ bool hw__parks_wanted(void) {
     if (!begin_telling()) {
         return false;
     }
-    /* In a child that could have no memory of its own, nothing of the session's may be touched. */
+    /* A child that could not have a memory of its own must not touch the session's. */
     bool wanted = atomic_load(&hw__session.inherited) == 0 || hw__adopt();
     int64_t now = hw_now_ns();
     if (wanted && hw__lease_over(&hw__leases[HW__LEASE_TRACE], now)) {
@@ -136,7 +140,8 @@ bool hw__parks_wanted(void) {
     return wanted;
 }
 
-/* A hook does not wait: where somebody has it for longer, something is not told. */
+/* Tries to take free_meta. A hook must not wait: if another thread holds the lock for longer, a
+ * stack or a type is recorded as unknown. */
 static bool try_meta(void) {
     for (int i = 0; i < META_TRIES; i++) {
         if (pthread_mutex_trylock(&free_meta) == 0) {
@@ -147,10 +152,10 @@ static bool try_meta(void) {
     return false;
 }
 
-/* The calling thread's stack, 0 where it is not known. */
+/* Returns the calling thread's stack, or 0 if it is not known. */
 static uint32_t stack_of(struct hw__thread *thread, const void *thread_state) {
-    /* Its own frames stand still, since it is here. That its state lives on is not certain: up to
-     * 3.13t the interpreter's end may begin, and free it, just now. */
+    /* The thread's own frames cannot change, since the thread is here. Its state may be gone,
+     * though: up to 3.13t the interpreter's end may begin, and free it, just now. */
     struct hw__look look;
     if (hw__is_finalizing()) {
         return 0;
@@ -167,6 +172,7 @@ static uint32_t stack_of(struct hw__thread *thread, const void *thread_state) {
     return node;
 }
 
+/* Records the beginning of a wait. */
 static void begin_wait(struct hw__thread *thread, const struct hw__park *park, uint32_t node,
                        int64_t since_ns) {
     int64_t at_ns = hw__thread_was_there(thread, since_ns);
@@ -177,6 +183,7 @@ static void begin_wait(struct hw__thread *thread, const struct hw__park *park, u
     }
 }
 
+/* Records the end of a wait. */
 static void end_wait(struct hw__thread *thread, const struct hw__park *park, int64_t until_ns) {
     uint32_t type = 0;
     if (park->type != 0 && try_meta()) {
@@ -262,7 +269,8 @@ bool hw__spin_goes_on(uintptr_t lock, int64_t from_ns) {
     return goes_on;
 }
 
-/* The calling thread's spin for that lock, or NULL; who calls is telling. */
+/* Returns the calling thread's spin for that lock, if the kind of the lock was not looked at yet;
+ * else NULL. The caller must be counted in `telling`. */
 static struct hw__spin *spin_for(uintptr_t lock) {
     struct hw__thread *thread =
         atomic_load(&hw__session.inherited) == 0 ? hw__thread_known() : NULL;
@@ -305,7 +313,7 @@ void hw__on_spin(const struct hw__park *park, int64_t from_ns) {
         thread->spin.looked = false;
         thread->spin.node = stack_of(thread, park->thread_state);
         thread->spin.since_ns = from_ns;
-        thread->spin.until_ns = hw_now_ns(); /* it looks for the lock only now */
+        thread->spin.until_ns = hw_now_ns(); /* the thread looks at the lock only after this */
     }
     atomic_fetch_sub(&telling, 1);
 }

@@ -18,14 +18,15 @@
 #include "base/room.h"
 #include "headway/clock.h"
 
-/* The page size that offsets in the memory are multiples of: the largest of x86-64 and aarch64. */
+/* Offsets in the memory are multiples of this page size: the largest one of x86-64 and aarch64. */
 #define ALIGNMENT 65536
 #define MAX_CHUNKS (1 << 20) /* 16 GiB */
 
-/* What may be taken before the collector has shared its memory out; no more is mapped at first. */
+/* Chunks that may be taken before the collector has divided its memory among the processes. No more
+ * are mapped at first. */
 #define FIRST_CHUNKS 256
 
-/* Fewer are not worth a recording. */
+/* A recording with fewer chunks is not worth while. */
 #define LEAST_CHUNKS 64
 
 struct hw__session hw__session = {.fd = -1};
@@ -40,15 +41,16 @@ static size_t round_up(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMEN
 
 static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-/* The length of a further part's mapping, which begins with the last page of the part before. */
+/* Returns the length of the mapping of a further part, which begins with the last page of the part
+ * before. */
 static size_t part_bytes(const struct hw__mapped *mapped, uint32_t part) {
     uint32_t begin = hw__part_begin(part, mapped->first_chunks);
     uint32_t end = smaller(hw__part_begin(part + 1, mapped->first_chunks), mapped->all_chunks);
     return (size_t)sysconf(_SC_PAGESIZE) + (size_t)(end - begin) * HW__CHUNK_BYTES;
 }
 
-/* Makes the memory, maps the first of it and fills in the header. Returns its descriptor or a
- * negative errno. */
+/* Makes the memory, maps its beginning and fills in its header. Returns the memory's descriptor, or
+ * a negative errno. */
 static int make(uint32_t chunk_count) {
     uint32_t first_chunks = smaller(chunk_count, FIRST_CHUNKS);
     size_t slots_offset = ALIGNMENT;
@@ -93,7 +95,7 @@ static int make(uint32_t chunk_count) {
     hw__session.chunk_count = chunk_count;
     bool collected = hw__session.door[0] != '\0';
     atomic_store(&hw__session.control->limit, collected ? first_chunks : chunk_count);
-    /* Counters have no place for them. */
+    /* A session that only counts has no place for CPU times. */
     atomic_store(&hw__session.control->no_cpu_times, chunk_count == 0);
     struct hw__header *header = mapping;
     header->version = HW__FORMAT_VERSION;
@@ -111,7 +113,7 @@ static int make(uint32_t chunk_count) {
     return fd;
 }
 
-/* Unmaps a memory, of which that is mapped. */
+/* Unmaps all that is mapped of a memory. */
 static void unmap(struct hw__header *header, const struct hw__mapped *mapped) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     for (uint32_t part = 1; part < HW__PARTS; part++) {
@@ -129,15 +131,15 @@ static void drop(void) {
     hw__session.control = NULL;
 }
 
-/* The magic comes last: who finds it finds the rest. */
+/* Writes the magic, as the last part of the header: a reader that finds it finds the rest. */
 static void publish(void) {
     atomic_thread_fence(memory_order_release);
     memcpy(hw__session.header->magic, HW__MAGIC, sizeof hw__session.header->magic);
     hw__session.id++;
 }
 
-/* Sends the memory to the collector. It never waits: where the collector's queue is full, there is
- * no collector for this process. Returns 0 or a negative errno. */
+/* Sends the memory to the collector. Never waits: if the collector's queue is full, this process
+ * has no collector. Returns 0 or a negative errno. */
 static int hand_over(int memory) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, hw__session.door, sizeof address.sun_path);
@@ -168,7 +170,7 @@ static int hand_over(int memory) {
         /* Without a socket there is no collector either. */
         error = errno == ENOENT ? -ECONNREFUSED : -errno;
     } else if (owner.uid != 0 && owner.uid != geteuid()) {
-        error = -EACCES; /* who reads this memory can also write to it */
+        error = -EACCES; /* a process that can read this memory can also write to it */
     } else if (sendmsg(fd, &message, MSG_NOSIGNAL) != (ssize_t)sizeof hello) {
         error = -errno;
     }
@@ -176,8 +178,8 @@ static int hand_over(int memory) {
     return error;
 }
 
-/* Finishes what make() began: hands the memory over, or keeps its descriptor. Returns 0 or a
- * negative errno with nothing left. */
+/* Finishes what make() has begun: hands the memory over, or keeps its descriptor. Returns 0; or a
+ * negative errno, with nothing left. */
 static int give(int fd) {
     int error = 0;
     publish();
@@ -224,7 +226,7 @@ int hw__session_open(const char *door, int64_t bytes, const struct hw__session_f
         chunks = chunks < 0 ? 0 : MAX_CHUNKS;
     }
     int fd;
-    /* Less will do where the limits of the process do not allow so much. */
+    /* A smaller memory will do if the limits of the process do not allow this size. */
     do {
         fd = make((uint32_t)chunks);
     } while ((fd == -ENOMEM || fd == -EFBIG) && (chunks /= 2) >= LEAST_CHUNKS);
@@ -280,7 +282,7 @@ bool hw__session_adopt(void) {
     struct hw__control *parents_control = hw__session.control;
     struct hw__mapped parents_mapped = hw__session.mapped;
     int saved = errno;
-    close_own(); /* the parent's */
+    close_own(); /* the parent's descriptor */
     int error = -ENOTSUP;
     if (hw__session.door[0] != '\0' || parents->chunk_count == 0) {
         hw__allowed_look_again(); /* for a filter that the program has installed since */
@@ -313,7 +315,7 @@ bool hw__session_adopt(void) {
     return error == 0;
 }
 
-/* Empties a chunk that is taken anew. */
+/* Empties a chunk that is reused, and counts its events as overwritten. */
 static void count_overwritten(struct hw__header *header, struct hw__chunk *chunk) {
     uint32_t used = atomic_exchange(&chunk->used, 0) / (uint32_t)sizeof(struct hw__event);
     const struct hw__event *events =
@@ -332,7 +334,7 @@ static void count_overwritten(struct hw__header *header, struct hw__chunk *chunk
     }
 }
 
-/* A chunk that is mapped. */
+/* Returns the chunk `i`, which must be mapped. */
 static struct hw__chunk *chunk_at(uint32_t i) {
     struct hw__mapped *mapped = &hw__session.mapped;
     uint32_t part = hw__part_of(i, mapped->first_chunks);
@@ -353,10 +355,11 @@ static uint32_t index_of(const struct hw__chunk *chunk) {
 }
 #endif
 
-/* Maps the chunks from `begin` on, where none of them is. There is no descriptor any more: a
- * mapping of length 0 of the last page there is, made longer, goes on in the same memory
- * (mremap(2)); the C library's realloc() makes that call, too. Threads may do so at the same time:
- * one of the mappings stays. Returns whether there is one. */
+/* Maps the chunks from `begin` on, if none of them is mapped. The process has no descriptor any
+ * more. So it makes a mapping of the last mapped page by mremap(2) with an old length of 0, and a
+ * larger new length: the mapping goes on in the same memory. The C library's realloc() calls
+ * mremap(), too. Several threads may do so at the same time; one of their mappings stays. Returns
+ * whether there is one. */
 HW__RARE static bool map_more(uint32_t begin) {
     struct hw__mapped *mapped = &hw__session.mapped;
     if (begin >= mapped->all_chunks || !hw__allowed(HW__CALL_MREMAP)) {
@@ -382,7 +385,8 @@ HW__RARE static bool map_more(uint32_t begin) {
     return true;
 }
 
-/* The lowest free chunk, claimed: so few pages are used, again and again, and they are warm. */
+/* Takes the lowest free chunk, so that few pages are used again and again, and are in the cache.
+ * Returns NULL if there is none. */
 static struct hw__chunk *take_free(uint64_t *sequence) {
     struct hw__header *header = hw__session.header;
     uint32_t limit =
@@ -405,10 +409,11 @@ static struct hw__chunk *take_free(uint64_t *sequence) {
     return NULL;
 }
 
-/* The next chunk in turn: one that was never taken, or the oldest that is closed. */
+/* Takes the next chunk in turn: one that was never taken, or the oldest that is closed. Returns
+ * NULL if there is none. */
 static struct hw__chunk *take_oldest(uint64_t *sequence) {
     struct hw__header *header = hw__session.header;
-    /* Twice round is enough to find one that is closed, if there is one. */
+    /* Two rounds are enough to find a closed chunk, if there is one. */
     for (uint64_t tries = 0; tries < 2ULL * hw__session.chunk_count; tries++) {
         uint64_t n = atomic_fetch_add_explicit(&header->chunks_taken, 1, memory_order_relaxed);
         uint32_t count = hw__session.chunk_count;
@@ -417,7 +422,7 @@ static struct hw__chunk *take_oldest(uint64_t *sequence) {
         while (i >= mapped && map_more(mapped)) {
             mapped = atomic_load_explicit(&hw__session.mapped.chunks, memory_order_acquire);
         }
-        if (i >= mapped) { /* what is mapped has to do, from now on */
+        if (i >= mapped) { /* from now on the chunks that are mapped must do */
             atomic_compare_exchange_strong(&hw__session.chunk_count, &count, mapped);
             continue;
         }
@@ -426,7 +431,7 @@ static struct hw__chunk *take_oldest(uint64_t *sequence) {
         if (n < count) {
             return chunk;
         }
-        uint32_t closed = HW__CHUNK_CLOSED; /* a meta chunk never is */
+        uint32_t closed = HW__CHUNK_CLOSED; /* a meta chunk never is closed */
         if (atomic_compare_exchange_strong(&chunk->state, &closed, HW__CHUNK_OPEN)) {
             count_overwritten(header, chunk);
             return chunk;
@@ -449,16 +454,16 @@ struct hw__chunk *hw__session_chunk(uint32_t kind, uint32_t owner, int32_t tid) 
     chunk->thread_start_ns = 0;
     chunk->named = 0;
     memset(chunk->name, 0, sizeof chunk->name);
-    /* Who finds it open finds the rest. */
+    /* A reader that finds the chunk open finds the other fields. */
     atomic_store_explicit(&chunk->state, HW__CHUNK_OPEN, memory_order_release);
     return chunk;
 }
 
 void hw__session_close_chunk(struct hw__chunk *chunk, uint32_t kind) {
-    /* In a memory that nobody collects, a closed one is taken anew: meta chunks must not be. */
+    /* In a memory that nobody collects, a closed chunk is reused; a meta chunk must not be. */
     if (kind == HW__CHUNK_EVENTS || hw__session.door[0] != '\0') {
 #ifdef __SANITIZE_THREAD__
-        /* The next owner comes after us by way of the collector, which has the memory at another
+        /* The collector orders the next owner after this one, but has the memory at another
          * address, where the sanitizer does not see it. */
         atomic_store_explicit(&hw__session.claims[index_of(chunk)], HW__CLAIM_TAKEN,
                               memory_order_release);

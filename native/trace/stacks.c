@@ -8,16 +8,17 @@
 #include "base/rare.h"
 #include "base/room.h"
 
-#define INDICES (HW__NO_GIL + 1) /* of records; that of no GIL is one of them */
-/* Slots of the first level's tables, powers of two: 336 KiB. */
+#define INDICES (HW__NO_GIL + 1) /* the indices of GILs' records, and HW__NO_GIL */
+/* Slots of the first level's tables, powers of two: 336 KiB in all. */
 #define CODES 2048  /* of code objects */
 #define NODES 16384 /* of stacks */
-#define LEVELS 4    /* a million stacks */
+#define LEVELS 4    /* up to a million stacks in all */
 #define MAX_LOAD(slots) ((slots) / 4 * 3)
 #define META_CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
-#define MAX_STRING_BYTES 2048u /* of a file name or a qualified name; longer ones are cut */
-#define TAGS ((uintptr_t)7)
+#define MAX_STRING_BYTES 2048u /* of a file name or a qualified name; longer names are cut */
+#define TAGS ((uintptr_t)7)    /* low bits of a frame's pointer to its code object */
 
+/* A code object that is described in the file. */
 struct code {
     uintptr_t address; /* 0: empty */
     uintptr_t filename, qualname, linetable;
@@ -25,6 +26,7 @@ struct code {
     uint32_t id;
 };
 
+/* A stack that is in the file: `code` at `offset`, called by the stack `parent`. */
 struct node {
     uint32_t parent;
     uint32_t code; /* 0: empty */
@@ -32,27 +34,26 @@ struct node {
     uint32_t id;
 };
 
-/* Hash tables with open addressing. When one of them is full there is another level, four times as
- * large as the one before, for what comes then: nothing is moved, as the GIL's mutex is held
- * meanwhile.
- */
+/* Hash tables with open addressing. When one of them is full, another level is added for new
+ * entries, four times as large as the one before. Entries are not moved to larger tables, as the
+ * GIL's mutex is held meanwhile. */
 struct level {
-    uint32_t code_count, node_count; /* used */
+    uint32_t code_count, node_count; /* slots that are used */
     uint32_t code_slots, node_slots;
     struct code *codes;
     struct node *nodes;
 };
 
 struct hw__stacks {
-    uint32_t count; /* of levels; the last one is not full */
+    uint32_t count; /* number of levels; new entries go into the last one */
     struct level levels[LEVELS];
 };
 
-/* No code_type: no stacks. */
+/* If code_type is 0, there are no stacks. */
 static _Alignas(64) struct hw_stack_layout layout;
 
-/* Ids go on where a record is used for another GIL, since the file knows a GIL by its index.
- * Guarded by that GIL's mutex. */
+/* The next ids. They go on when a record is used for another GIL, since the file knows a GIL by its
+ * index. Guarded by that GIL's mutex. */
 static uint32_t next_code[INDICES], next_node[INDICES];
 
 static uintptr_t pointer_at(uintptr_t base, int32_t offset) {
@@ -100,12 +101,12 @@ void hw__meta_commit(struct hw__gil *gil, void *record) {
     atomic_store_explicit(&gil->meta->used, used + meta->bytes, memory_order_release);
 }
 
-/* A str's text. Returns its address, with its bytes and the bytes of a character; at most
- * MAX_STRING_BYTES of it.
+/* Returns the address of a str's text, and sets `bytes` to its length (at most MAX_STRING_BYTES)
+ * and `kind` to the bytes of a character.
  *
- * Of an instance of a subclass, and of one that the old C interface has made, the text lies
- * elsewhere (PyUnicodeObject: PyCompactUnicodeObject, whose size is where compact text begins, and
- * a pointer). One that is not ready yet (up to 3.11: kind 0) has none. */
+ * Instances of a subclass, and strings that the old C interface has made, have their text elsewhere
+ * (PyUnicodeObject: PyCompactUnicodeObject, whose size is where compact text begins, and a
+ * pointer). A string that is not ready yet (up to 3.11: kind 0) has none. */
 static const char *text(uintptr_t string, uint32_t *bytes, uint8_t *kind) {
     size_t length = pointer_at(string, layout.object_bytes);
     uint32_t state;
@@ -165,7 +166,8 @@ static bool describe(struct hw__gil *gil, const struct code *code) {
 
 static size_t mix(uint64_t value) { return (size_t)((value * UINT64_C(0x9E3779B97F4A7C15)) >> 32); }
 
-/* What tells a code object from another that was at its address before; its `id` is left 0. */
+/* Reads the fields that tell a code object from another one that was at its address before; `id` is
+ * left 0. */
 static struct code look_at(uintptr_t address) {
     struct code code = {
         .address = address,
@@ -178,7 +180,8 @@ static struct code look_at(uintptr_t address) {
     return code;
 }
 
-/* The same in 32 bits, for a quick look at a code object that was known a moment ago. */
+/* Returns the same fields in 32 bits, for a quick look at a code object that was known a moment
+ * ago. */
 static uint32_t print_of(const struct code *code) {
     uintptr_t all = code->filename + 3 * code->qualname + 5 * code->linetable;
     return (uint32_t)(all >> 4) ^ (uint32_t)code->first_line << 16;
@@ -188,7 +191,8 @@ static size_t bytes_of(uint32_t level) {
     return (CODES * sizeof(struct code) + NODES * sizeof(struct node)) << (2 * level);
 }
 
-/* Adds a level, the first one together with its owner. Touched where it is used only. */
+/* Adds a level; the first one is mapped together with its owner, struct hw__stacks. Only the pages
+ * that are used are touched. Returns false if there can be no more levels. */
 HW__RARE static bool add_level(struct hw__gil *gil) {
     uint32_t n = gil->stacks == NULL ? 0 : gil->stacks->count;
     size_t head = n == 0 ? sizeof(struct hw__stacks) : 0, bytes = head + bytes_of(n);
@@ -206,17 +210,16 @@ HW__RARE static bool add_level(struct hw__gil *gil) {
         gil->stacks = (struct hw__stacks *)memory;
     }
     gil->stacks->levels[n] = (struct level){
-        .code_slots = CODES << (2 * n),
-        .node_slots = NODES << (2 * n),
+        .code_slots = (uint32_t)CODES << (2 * n),
+        .node_slots = (uint32_t)NODES << (2 * n),
         .codes = (struct code *)(memory + head),
-        .nodes = (struct node *)(memory + head + (CODES << (2 * n)) * sizeof(struct code))};
+        .nodes = (struct node *)(memory + head + ((size_t)CODES << (2 * n)) * sizeof(struct code))};
     gil->stacks->count = n + 1;
     return true;
 }
 
-/* The last level, where that has a free slot for a code object, or a stack; else a new one, or
- * NULL.
- */
+/* Returns the last level if it has a free slot for a code object or a stack; else a new level, or
+ * NULL. */
 static struct level *level_with_room(struct hw__gil *gil, bool for_code) {
     struct level *last = &gil->stacks->levels[gil->stacks->count - 1];
     bool has_room = for_code ? last->code_count < MAX_LOAD(last->code_slots)
@@ -224,7 +227,7 @@ static struct level *level_with_room(struct hw__gil *gil, bool for_code) {
     return has_room ? last : add_level(gil) ? last + 1 : NULL;
 }
 
-/* The slot of a code object at an address, or the one where it would be. */
+/* Returns the slot of the code object at an address, or the free slot for it. */
 static struct code *code_slot(const struct level *level, uintptr_t address) {
     size_t i = mix(address >> 4) & (level->code_slots - 1);
     while (level->codes[i].address != 0 && level->codes[i].address != address) {
@@ -233,7 +236,8 @@ static struct code *code_slot(const struct level *level, uintptr_t address) {
     return &level->codes[i];
 }
 
-/* The number of a code object, 0 where there is no room. */
+/* Returns the number of a code object, or 0 if there is no room. Describes a new one in the
+ * file. */
 static HW__APART uint32_t code_id(struct hw__gil *gil, const struct code *looked) {
     struct code found = *looked, *slot = NULL;
     for (uint32_t n = gil->stacks->count; n-- > 0;) {
@@ -267,7 +271,7 @@ static HW__APART uint32_t code_id(struct hw__gil *gil, const struct code *looked
     return found.id;
 }
 
-/* The slot of a stack, or the one where it would be. */
+/* Returns the slot of a stack, or the free slot for it. */
 static struct node *node_slot(const struct level *level, uint32_t parent, uint32_t code,
                               int32_t offset) {
     size_t mask = level->node_slots - 1;
@@ -281,7 +285,8 @@ static struct node *node_slot(const struct level *level, uint32_t parent, uint32
     }
 }
 
-/* The number of the stack that calls `code` at `offset` from `parent`, 0 where there is no room. */
+/* Returns the number of the stack `code` at `offset`, called by the stack `parent`; 0 if there is
+ * no room. Writes a new one to the file. */
 static HW__APART uint32_t node_id(struct hw__gil *gil, uint32_t parent, uint32_t code,
                                   int32_t offset) {
     for (uint32_t n = gil->stacks->count; n-- > 0;) {
@@ -308,7 +313,7 @@ static HW__APART uint32_t node_id(struct hw__gil *gil, uint32_t parent, uint32_t
     return record->id;
 }
 
-/* The frame of a thread state, or 0. */
+/* Returns the innermost frame of a thread state, or 0. */
 static uintptr_t innermost(const struct hw_stack_layout *where, const void *thread_state) {
     uintptr_t frame = pointer_at((uintptr_t)thread_state, where->thread_frame);
     if (where->cframe_frame >= 0 && frame != 0) {
@@ -317,15 +322,16 @@ static uintptr_t innermost(const struct hw_stack_layout *where, const void *thre
     return frame;
 }
 
-/* What a frame executes; of the interpreter's own frames that is no code object, or 0. */
+/* Returns the code object that a frame executes. For the interpreter's own frames that is no code
+ * object, or 0. */
 static uintptr_t code_at(const struct hw_stack_layout *where, uintptr_t frame) {
     return pointer_at(frame, where->frame_code) & ~TAGS;
 }
 
-/* Goes to the next frame of Python code from *frame on, which the interpreter's own frames (shims,
- * frames of C stacks: what they "execute" is no code object) are not.
+/* Goes to the next frame of Python code, from *frame on, and sets *frame to it. The interpreter's
+ * own frames are passed over: shims, and frames of C stacks, which execute no code object.
  *
- * Returns its code object with *frame there, or 0 at the end. */
+ * Returns the frame's code object, or 0 at the end of the stack. */
 static uintptr_t python_frame(const struct hw_stack_layout *where, uintptr_t *frame) {
     for (; *frame != 0; *frame = pointer_at(*frame, where->frame_previous)) {
         uintptr_t code = code_at(where, *frame);
@@ -337,8 +343,8 @@ static uintptr_t python_frame(const struct hw_stack_layout *where, uintptr_t *fr
     return 0;
 }
 
-/* The frame, or the next where C calls the interpreter with it: most of what python_frame() has to
- * pass over, with less to look at. */
+/* Returns the frame; or if it is a shim, with which C calls the interpreter, the next one. Shims
+ * are most of what python_frame() passes over, and this function has less to look at. */
 static uintptr_t past_shim(uintptr_t frame) {
     return frame != 0 && code_at(&layout, frame) == layout.shim_code
                ? pointer_at(frame, layout.frame_previous)
@@ -367,11 +373,12 @@ int hw_trace_walk(const struct hw_stack_layout *where, const void *thread_state,
 
 static bool have_tables(struct hw__gil *gil) { return gil->stacks != NULL || add_level(gil); }
 
-/* Gives the thread's frames from `from` (the outermost is 0) on their nodes. Returns the
- * innermost one's, or 0 where there was no room: then less deep ones are kept. */
+/* Gives nodes to the thread's frames, from the frame `from` on to the innermost (the outermost is
+ * 0). Returns the node of the innermost one, or 0 if there was no room: then only the frames that
+ * have nodes are kept. */
 static uint32_t number(struct hw__gil *gil, struct hw__thread *thread, uint32_t from) {
     uint32_t node = from == 0 ? 0 : hw__frame_at(thread, from - 1)->node;
-    /* The GIL may have got other tables since this thread's last stack, or none. */
+    /* The GIL may have got other tables since this thread's last stack, or have none. */
     bool room = have_tables(gil);
     for (uint32_t i = from; i < thread->depth; i++) {
         struct hw__frame *frame = hw__frame_at(thread, i);
@@ -405,13 +412,13 @@ static uint32_t number(struct hw__gil *gil, struct hw__thread *thread, uint32_t 
     return node;
 }
 
-/* Whether the thread stands in the same calls as last time. Where it does, all frames have their
- * present offset; *from is the outermost one whose offset is another, or the depth. Where it does
- * not, those from *from on are not to be used.
+/* Returns whether the thread is in the same calls as last time. If so, all of its frames have their
+ * present offsets afterwards, and *from is the outermost frame whose offset has changed, or the
+ * depth if none has. If not, the frames from *from on must not be used.
  *
- * A frame that stands where it stood, with the same code at the same offset, is taken for the same
- * without looking at the code object's names; and what a code object was a moment ago it still is:
- * its type need not be read again. */
+ * A frame at the same address as last time, with the same code object at the same offset, counts as
+ * the same frame without a look at the code object's names. And an object that was a code object a
+ * moment ago still is one: its type need not be read again. */
 static bool same_calls(struct hw__thread *thread, uintptr_t frame, uint32_t *from) {
     *from = thread->depth;
     for (uint32_t i = thread->depth; i-- > 0;) {
@@ -421,8 +428,8 @@ static bool same_calls(struct hw__thread *thread, uintptr_t frame, uint32_t *fro
             (python_frame(&layout, &frame) == 0 || frame != at)) {
             return false;
         }
-        /* From here on by the address that we knew, not by the one that had to be read first: so
-         * the processor reads all frames at a time. */
+        /* From here on the known address is used, and not the one that must be read first: so the
+         * processor reads all frames at the same time. */
         __asm__("" : "+r"(at));
         if (code_at(&layout, at) != then->code) {
             return false;
@@ -438,7 +445,7 @@ static bool same_calls(struct hw__thread *thread, uintptr_t frame, uint32_t *fro
     return frame == 0 || thread->depth == HW__MAX_DEPTH || python_frame(&layout, &frame) == 0;
 }
 
-/* How many frames there are from this one on, HW__MAX_DEPTH at most. */
+/* Returns how many frames of Python code there are from this one on, HW__MAX_DEPTH at most. */
 static uint32_t depth_from(uintptr_t frame) {
     uint32_t depth = 0;
     while (depth < HW__MAX_DEPTH && python_frame(&layout, &frame) != 0) {
@@ -448,9 +455,9 @@ static uint32_t depth_from(uintptr_t frame) {
     return depth;
 }
 
-/* Reads the thread's frames anew, of which the outermost `known` may be what they were. Returns how
- * many are. In two rounds and in place: a copy on the thread's own stack would touch pages there
- * that nobody else does, of each of hundreds of threads. */
+/* Reads the thread's frames again, of which the outermost `known` may be unchanged. Returns how
+ * many are. Works in two rounds and in place: a copy on the thread's own stack would touch pages
+ * there that nothing else touches, for each of hundreds of threads. */
 static HW__APART uint32_t walk(struct hw__thread *thread, uintptr_t frame, uint32_t known) {
     uint32_t depth = depth_from(frame);
     if (!hw__frames_have(thread, depth)) {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-/* Stacks: read from the interpreter's frames, and numbered so that an event carries one number.
+/* Stacks: read from the interpreter's frames, and numbered, so that an event carries one number.
  *
- * When a thread's frames are read: in its own release, with the GIL's mutex held and the GIL free.
- * Nobody can then take the GIL, so no frame, code object or string of that interpreter can change
- * or die; plain reads are enough. Code objects are described in the file when they are first seen,
- * since nobody knows how long they live; one that appears at the address of a dead one is told
- * apart by its names, its line table and its first line.
+ * A thread's frames are read in the thread's own release, with the GIL's mutex held and the GIL
+ * free. No thread can take the GIL then, so no frame, code object or string of that interpreter can
+ * change or be freed, and plain reads are enough. (A thread that waits for a lock without a GIL
+ * reads its own frames: parks.c.) A code object is described in the file when it is first seen,
+ * since it is not known how long it lives. A code object at the address of a dead one is told apart
+ * by its names, its line table and its first line.
  *
  * Equal stacks get the same number: a stack is its innermost code object and offset, and the stack
- * that called it. The tables are mapped per GIL, more of them when they are full; where there can
- * be no more, new stacks are recorded as unknown and counted in `lost_stacks`. */
+ * that called it. The tables are mapped per GIL, and more of them when they are full. If no more
+ * can be mapped, new stacks are recorded as unknown and counted in `lost_stacks`. */
 #ifndef HEADWAY_TRACE_STACKS_H
 #define HEADWAY_TRACE_STACKS_H
 
@@ -17,38 +18,48 @@
 #include "headway/trace.h"
 #include "trace/thread.h"
 
-/* Sets the layout for the session, or NULL: no stacks. Forgets all numbers. */
+/* Sets the layout for the session; NULL: no stacks. Forgets all numbers. */
 void hw__stacks_init(const struct hw_stack_layout *layout);
 
 /* Forgets all numbers: a forked child begins a file of its own. */
 void hw__stacks_forget(void);
 
-/* The number of the calling thread's stack, 0 where it is not known; `thread_state` is its
- * PyThreadState. The GIL's mutex must be held and the GIL free. */
+/* Returns the number of the calling thread's stack, or 0 if it is not known. `thread_state` is the
+ * thread's PyThreadState. The GIL's mutex must be held and the GIL free. */
 uint32_t hw__stacks_take(struct hw__gil *gil, struct hw__thread *thread, const void *thread_state);
 
-/* The same in two steps, of which the first one touches the calling thread's record alone: who has
- * no GIL takes the lock that guards the tables for the second one only. */
+/* hw__stacks_take() in two steps. The first step touches only the calling thread's record, so a
+ * thread without a GIL needs the lock that guards the tables only for the second one. */
 struct hw__look {
     uint32_t node; /* the stack's number */
-    uint32_t from; /* which frames are not those of last time; the outermost is 0 */
+    /* The outermost frame that is not as last time, counted from the outermost, 0. */
+    uint32_t from;
 };
 
-/* Reads the frames. Returns true where they are those of last time, so that `node` says it all;
- * else hw__stacks_number() must follow, or hw__stacks_unnumbered() where that cannot be. */
+/* Reads the frames. Returns true if `node` is final: the frames are those of last time, or there
+ * are no stacks. Otherwise the caller must call hw__stacks_number(), or hw__stacks_unnumbered() if
+ * it cannot. */
 bool hw__stacks_look(struct hw__gil *gil, struct hw__thread *thread, const void *thread_state,
                      struct hw__look *look);
+
+/* Numbers the frames that hw__stacks_look() has read. The lock that guards the tables must be
+ * held. Returns the number of the stack, or 0 if there is no room. */
 uint32_t hw__stacks_number(struct hw__gil *gil, struct hw__thread *thread,
                            const struct hw__look *look);
+
+/* Forgets the frames that hw__stacks_look() has read. */
 void hw__stacks_unnumbered(struct hw__thread *thread);
 
-/* Gives back the tables of a GIL; its mutex must be held, or nobody else can use it any more. */
+/* Unmaps the tables of a GIL. Its mutex must be held, or no other thread may be able to use it any
+ * more. */
 void hw__stacks_drop(struct hw__gil *gil);
 
-/* Begins a meta record of `bytes` (rounded up to 8) in the GIL's meta chunk, zeroed, with its
- * header. The GIL's mutex must be held. Returns NULL when there is no room; else write it, then
- * commit. */
+/* Begins a meta record of `bytes` (rounded up to 8) in the GIL's meta chunk: zeroed, with its
+ * header. The GIL's mutex must be held. Returns NULL if there is no room; otherwise the caller
+ * fills the record in, then commits it. */
 void *hw__meta_begin(struct hw__gil *gil, uint32_t type, size_t bytes);
+
+/* Makes the record visible to readers. The GIL's mutex must be held. */
 void hw__meta_commit(struct hw__gil *gil, void *record);
 
 #endif

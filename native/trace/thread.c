@@ -15,48 +15,51 @@
 #include "headway/clock.h"
 #include "trace/parks.h"
 
-/* glibc keeps the values of the first keys in the thread itself; setting a later one allocates. */
+/* glibc keeps the values of the first keys in the thread itself; setting the value of a later key
+ * allocates memory. */
 #define KEYS_WITHOUT_ALLOCATION 32
 
-/* How many events to drop before asking again for a chunk, or for a record, when there was none. */
+/* If there was no chunk or no record, a thread drops STARVE_EVENTS events before it asks again. */
 #define STARVE_EVENTS 1000
 
-/* So many records are gone round in turn, so that what a thread has counted can be read for a while
- * after its end; more would only touch more memory. Further ones are taken when these are in use.
+/* Records that are used in turn, so that a thread's counters can be read for a while after its end.
+ * More of them would only touch more memory. Further records are used when all of these are in use.
  */
 #define RECENT 512
 
-/* Where we are not told of a thread's end, so many records are looked at; when all of them were in
- * use, not again for so long. */
+/* If the ends of threads are not reported, a sweep examines SWEEP_RECORDS records. If all of them
+ * were in use, the next sweep comes SWEEP_NS later. */
 #define SWEEP_RECORDS 256
 #define SWEEP_NS 100000000
 
-/* After so many events a thread that Python has not named is asked for the name that the OS knows.
- * Python names its own threads before, so that none of their hooks makes that system call: a
- * seccomp filter of the program may end it for one that CPython itself does not make. */
+/* After UNNAMED_EVENTS events, a thread that Python has not named asks the operating system for its
+ * name. Python names its own threads earlier, so that none of their hooks makes that system call: a
+ * seccomp filter of the program may kill the process for a call that CPython itself does not make.
+ */
 #define UNNAMED_EVENTS 16
 
 #define CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
 
-/* RECENT records are mapped at first, more when so many threads are alive. */
+/* RECENT records are mapped at first, and more when so many threads are alive. */
 static struct hw__parts records = {.item_bytes = sizeof(struct hw__thread), .first = RECENT};
 
-/* Frames of deep stacks, by record. */
+/* The frames of deep stacks, by record. */
 static struct hw__parts deep = {.item_bytes = (HW__MAX_DEPTH - HW__NEAR) * sizeof(struct hw__frame),
                                 .first = RECENT};
 
-static _Atomic uint32_t high_water; /* no record at or above it was ever used in this session */
-/* Where to look first for one of the RECENT; any value will do. Begins at 0 in each session, so
- * that no slot is used above as many as there were threads. Relaxed. */
+/* No record at or above this index was used in this session. */
+static _Atomic uint32_t high_water;
+/* Where the search among the RECENT records begins; any value will do. It begins at 0 in each
+ * session, so that no slot is used above as many as threads have begun. Relaxed. */
 static _Atomic uint32_t turn;
 /* The first record above RECENT that was never used in this session. Relaxed. */
 static _Atomic uint32_t fresh;
-/* Free records above RECENT: a stack, linked by `next_free`. The lower half is the topmost record's
- * index plus 1, or 0; the upper half changes with each push, so that a pop that was overtaken
- * fails. Release and acquire. */
+/* Free records above RECENT: a stack, linked by `next_free`. The lower half is the index plus 1 of
+ * the topmost record, or 0. The upper half changes with each push, so that a pop that was overtaken
+ * fails (ABA). Release and acquire. */
 static _Atomic uint64_t free_records;
 
-/* Of the thread that began the first session: further threads inherit it. */
+/* The name of the thread that began the first session: further threads inherit it. */
 static char os_name[16];
 
 static pthread_key_t key;
@@ -66,10 +69,12 @@ static bool key_made, key_usable;
 #define HW__TLS __thread __attribute__((tls_model("initial-exec")))
 static HW__TLS struct hw__thread *self;
 
-/* In which session `self` was made: a record of another one may be another thread's by now. */
+/* The session in which `self` was made: a record of another session may belong to another thread by
+ * now. */
 static HW__TLS uint64_t self_session;
 
-/* In which session the thread got no record, and how many events to wait before it asks again. */
+/* The session in which the thread got no record, and how many events to wait before it asks for one
+ * again. */
 static HW__TLS uint64_t refused_session;
 static HW__TLS uint32_t refused_events;
 
@@ -91,7 +96,8 @@ static struct hw__thread *pop_free(void) {
         if ((uint32_t)head == 0) {
             return NULL;
         }
-        /* Records are never unmapped: one that was overtaken can be read. */
+        /* Records are never unmapped, so a record that another thread has popped meanwhile can be
+         * read. */
         next = (head >> 32) << 32 |
                atomic_load_explicit(&record((uint32_t)head - 1)->next_free, memory_order_relaxed);
     } while (!atomic_compare_exchange_weak_explicit(&free_records, &head, next,
@@ -129,17 +135,18 @@ static void ask_os_name(struct hw__thread *thread) {
     }
 }
 
-/* Threads that have ended while another one forked: a stack, linked by `next_left`. Release and
- * acquire. */
+/* The records of threads that have ended while another thread forked: a stack, linked by
+ * `next_left`. Release and acquire. */
 static _Atomic(struct hw__thread *) left;
 
-/* Nobody is in its record any more. The registry's lock must be held. */
+/* Ends the record of a thread that has ended, which no thread may be using. The registry's lock
+ * must be held. */
 static void end(struct hw__thread *thread) {
     hw__parks_flush(thread);
     hw__thread_emit(thread, HW__EXIT, 0, 0, 0, hw__thread_now(thread));
     close_chunk(thread);
     atomic_store_explicit(&thread->slot->state, HW__SLOT_FREE, memory_order_relaxed);
-    release(thread); /* nobody sweeps where this function is called */
+    release(thread); /* no sweep runs in a process in which this function is called */
 }
 
 static bool has_session(void) { return hw__session.active && !atomic_load(&hw__session.inherited); }
@@ -149,7 +156,7 @@ void hw__threads_end_left(void) {
     while (thread != NULL) {
         struct hw__thread *next = thread->next_left;
         atomic_store_explicit(&thread->is_left, false, memory_order_release);
-        /* Records of another session are free already. */
+        /* The records of another session are free already. */
         if (has_session() && atomic_load(&thread->left_session) == hw__session.id) {
             end(thread);
         }
@@ -157,10 +164,11 @@ void hw__threads_end_left(void) {
     }
 }
 
-/* Leaves the ending of its record to who has the registry's lock next. */
+/* Leaves it to the thread that has the registry's lock next to end the record. */
 static void leave(struct hw__thread *thread) {
     atomic_store(&thread->left_session, self_session);
-    /* One of another session may still be there when a thread of this one has used it. */
+    /* The record may be on the stack since another session, and have been used again in this
+     * one. */
     if (atomic_exchange_explicit(&thread->is_left, true, memory_order_acquire)) {
         return;
     }
@@ -170,6 +178,7 @@ static void leave(struct hw__thread *thread) {
     }
 }
 
+/* The destructor of thread-specific data: a thread with a record ends. */
 static void on_exit_of_thread(void *value) {
     struct hw__thread *thread = value;
     if (!hw__registry_lock_beside_forks()) {
@@ -219,11 +228,11 @@ void hw__threads_forget(void) {
     atomic_store(&free_records, 0);
 }
 
-/* Frees records of threads that are gone without our having been told, as none is where the key is
- * not usable. A few at a time: it may be called with a GIL's mutex held. */
+/* Frees records of threads whose end was not reported, as none is if the key is not usable.
+ * Examines a few records at a time: a GIL's mutex may be held. */
 static void sweep(void) {
-    static _Atomic int64_t next_ns; /* relaxed: when to sweep again */
-    static _Atomic uint32_t place;  /* relaxed: where to go on */
+    static _Atomic int64_t next_ns; /* when to sweep again; relaxed */
+    static _Atomic uint32_t place;  /* where to go on; relaxed */
     int64_t now = hw_now_ns(), due = atomic_load_explicit(&next_ns, memory_order_relaxed);
     if (now < due || !hw__allowed(HW__CALL_TGKILL)) {
         return;
@@ -234,7 +243,7 @@ static void sweep(void) {
     for (uint32_t n = 0; n < SWEEP_RECORDS && n < count; n++) {
         struct hw__thread *thread =
             record(atomic_fetch_add_explicit(&place, 1, memory_order_relaxed) % count);
-        /* Taken back to 1 meanwhile, so that of two who sweep one frees it. */
+        /* Set to 1 meanwhile, so that only one of two sweeping threads frees the record. */
         uint32_t in_use = 2;
         if (!atomic_compare_exchange_strong(&thread->used, &in_use, 1)) {
             continue;
@@ -266,9 +275,9 @@ static bool is_claimed(struct hw__thread *thread) {
            atomic_compare_exchange_strong(&thread->used, &no, 1);
 }
 
-/* A record that nobody uses, marked as used; or NULL, and `*full` tells whether there are too many
- * threads, or there is no memory for more. In no more time for many threads than for few: it is
- * called with a GIL's mutex held. */
+/* Returns a record that no thread uses, marked as used; or NULL, and `*full` tells whether there
+ * are too many threads, or no memory for more records. Takes no longer with many threads than with
+ * few: a GIL's mutex may be held. */
 static struct hw__thread *claim(bool *full) {
     for (uint32_t tries = 0; tries < RECENT; tries++) {
         uint32_t i = atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed) % RECENT;
@@ -297,6 +306,7 @@ static struct hw__thread *claim(bool *full) {
     return thread;
 }
 
+/* Makes the calling thread's record. Returns NULL if there can be none. */
 HW__RARE static struct hw__thread *begin(void) {
     struct hw__header *header = hw__session.header;
     if (refused_session == hw__session.id && refused_events > 0) {
@@ -350,7 +360,7 @@ HW__RARE static struct hw__thread *begin(void) {
     if (key_usable) {
         pthread_setspecific(key, thread);
     }
-    atomic_store(&thread->used, 2); /* sweep() may look at it from now on */
+    atomic_store(&thread->used, 2); /* sweep() may examine it from now on */
     errno = saved;
     return thread;
 }
@@ -381,12 +391,12 @@ void hw__threads_each(void (*function)(struct hw__thread *)) {
     }
 }
 
-/* Takes the next chunk, or counts an event as dropped. Returns whether there is room for one. */
+/* Makes room for an event, mostly by taking the next chunk. Returns false if there is none; unless
+ * the session only counts, the event is then counted as dropped. */
 HW__RARE static bool make_room(struct hw__thread *thread) {
     struct hw__header *header = hw__session.header;
     if (header->chunk_count == 0) {
-        /* Counters only: nobody asked for events. Nothing is filled, so they can be counted here.
-         */
+        /* The session only counts. No chunk is filled, so `fill` can count the events. */
         if (!thread->asked && ++thread->fill == UNNAMED_EVENTS) {
             ask_os_name(thread);
         }
@@ -475,8 +485,8 @@ void hw__thread_emit_release(struct hw__thread *thread, uint32_t gil, uint32_t v
     __atomic_store_n((word *)(void *)&event->value, half, __ATOMIC_RELAXED);
 }
 
-/* The record of a live thread, or NULL. Nearly always a thread tells its own name: with thousands
- * of them, none looks through the records of all. */
+/* Returns the record of a live thread, or NULL. A thread nearly always gives its own name, so that
+ * even among thousands of threads none searches the records of all. */
 static struct hw__thread *of_tid(int32_t tid) {
     struct hw__thread *mine = hw__thread_known();
     if (mine != NULL && mine->tid == tid) {

@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: MIT
+/* The recorder's public functions (headway/trace.h): they start and end a session, and answer
+ * questions about it.
+ *
+ * How the files of this folder work together: the hooks of gil/ report what a thread does with a
+ * GIL or a lock, through the functions of gil/recorder.h. events.c (GILs) and parks.c (locks, in a
+ * build without a GIL) make an event of each report, with the number of the thread's stack
+ * (stacks.c), and count it in the thread's slot (slots.h). thread.c keeps a record of each thread,
+ * and writes the event into the thread's chunk. session.c makes the memory that has the chunks, and
+ * hands it to the collector; format.h and control.h describe the memory. In the collector's
+ * process, collect.c copies the chunks into the file, and laps.c derives laps from the events. */
 #include "headway/trace.h"
 
 #include <errno.h>
@@ -20,8 +30,8 @@
 #include "trace/stacks.h"
 #include "trace/thread.h"
 
-/* Fork: the registry's lock is taken before and given back after, in the parent; the child has its
- * own, and a session that it inherited (session.h). */
+/* Fork: the parent takes the registry's lock before, and gives it back after. The child has a lock
+ * of its own, and a session that it has inherited (session.h). */
 static void before_fork(void) { hw__registry_before_fork(); }
 
 static void after_fork_in_parent(void) {
@@ -35,7 +45,7 @@ static void after_fork_in_child(void) {
     hw__hooks_after_fork();
     hw__parks_reset_in_child();
     for (int i = 0; i < hw__gil_count(); i++) {
-        /* None of those is here. */
+        /* The threads that have set these are not in the child. */
         atomic_store(&hw__gils[i].busy, false);
         atomic_store(&hw__gils[i].punctual, 0);
         atomic_store(&hw__gils[i].late, 0);
@@ -43,11 +53,12 @@ static void after_fork_in_child(void) {
     hw__session_after_fork();
 }
 
-/* The first process of a container takes all others with it: the collector, too. */
+/* When the first process of a container ends, it takes all others with it: the collector, too. */
 #define FIRST_PID 1
 #define COLLECTED_NS 2000000000
 
-/* Waits until the collector has what there is, if it does not stand still. */
+/* Waits until the collector has copied everything, but no longer than COLLECTED_NS: the collector
+ * may stand still. */
 static void await_collector(void) {
     const struct hw__control *control = hw__session.control;
     int64_t until_ns = hw_now_ns() + COLLECTED_NS;
@@ -58,12 +69,12 @@ static void await_collector(void) {
     }
 }
 
-/* exit(): the interpreter is over, though daemon threads may run on. os._exit(), a signal and
- * exec() do not come by here. */
+/* Called by exit(): the interpreter has ended, though daemon threads may still run. os._exit(), a
+ * signal and exec() do not get here. */
 __attribute__((destructor)) static void at_exit(void) {
     if (hw__session.active && !atomic_load(&hw__session.inherited)) {
         hw__parks_flush_own();
-        int64_t none = 0; /* else it is over already, as its lease is */
+        int64_t none = 0; /* if end_ns is not 0, the session has ended already, with its lease */
         hw__session_note_cores(hw__session.header);
         atomic_compare_exchange_strong(&hw__session.header->end_ns, &none, hw_now_ns());
         if (hw__session.header->pid == FIRST_PID && hw__session.door[0] != '\0') {
@@ -88,7 +99,7 @@ static int init_once(void) {
     return error;
 }
 
-/* Has all known GILs recorded, or none. The registry's lock must be held. */
+/* Starts or stops the recording of all known GILs. The registry's lock must be held. */
 static void record_gils(bool recorded) {
     for (int i = 0; i < hw__gil_count(); i++) {
         struct hw__gil *gil = &hw__gils[i];
@@ -101,14 +112,15 @@ static void record_gils(bool recorded) {
         if (recorded) {
             hw__gil_record(gil);
         }
-        /* Without hooks nobody tells us of its end; its next acquire makes a new record. */
+        /* Without hooks the end of this GIL would go unnoticed; its next acquire makes a new
+         * record. */
         if (!recorded && !gil->main && !atomic_load(&gil->scheduled)) {
             hw__gil_remove(gil);
         }
     }
 }
 
-/* There is a session, but nobody is there any more for whom it was. */
+/* Returns whether there is a session, but the process that wanted it is gone. */
 static bool is_abandoned(void) { return hw__lease_over(&hw__leases[HW__LEASE_TRACE], hw_now_ns()); }
 
 int hw_trace_start(const struct hw_trace_options *options) {
@@ -190,7 +202,7 @@ int hw_trace_stop(void) {
         hw__registry_unlock();
         return -ESRCH;
     }
-    record_gils(false); /* from here on no hook writes */
+    record_gils(false); /* from here on no hook writes an event of a GIL */
     hw__parks_stop();
     hw__session.active = false;
     hw__lease_end(&hw__leases[HW__LEASE_TRACE]);

@@ -55,7 +55,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
-    # Imported on first use: the command line must not pay for a part that it does not use.
+    # Parts are imported on first use, so that the command line does not pay for a part that it does not use.
     import importlib
 
     if name == "lab":

@@ -1,7 +1,7 @@
-"""What can go wrong for a user, and what to do about it.
+"""The errors that a user can cause or correct, and their exit codes.
 
-Every error that a user can cause or mend is a `HeadwayError`: what was wrong with its value, what was expected, and a
-hint. The command line prints it without a traceback and exits with `exit_code`.
+Each of them is a `HeadwayError`. Its text has what was wrong, with its value, what was expected, and a hint.
+The command line prints it without a traceback and exits with its `exit_code`.
 """
 
 from typing import ClassVar
@@ -22,12 +22,12 @@ __all__ = [
 
 
 class HeadwayError(Exception):
-    """Something a user can mend.
+    """An error that a user can correct.
 
     Attributes:
-        message: One sentence without a final period; names the object and its value.
+        message: One sentence without a final full stop; names the object and its value.
         hint: What to do next, or "".
-        exit_code: What the command line exits with.
+        exit_code: The exit status of the command line.
     """
 
     exit_code: ClassVar[int] = 1
@@ -37,63 +37,63 @@ class HeadwayError(Exception):
         self.message = message
         self.hint = hint
         if hint:
-            # For tracebacks, in a test say; the command line prints it itself.
+            # The note shows the hint in a traceback, for example in a test; the command line prints the hint itself.
             self.add_note(f"hint: {hint}")
 
 
 class UsageError(HeadwayError):
-    """A bad argument or a contradictory pair of them: found before anything runs."""
+    """A bad argument, or two arguments that exclude each other; found before anything runs."""
 
     exit_code = 2
 
 
 class ScenarioError(UsageError):
-    """A description of a program to simulate that makes no sense: which key, its value, what was expected."""
+    """A description of a simulated program that makes no sense; names the key, its value and what was expected."""
 
 
 class ProgramMissingError(HeadwayError):
-    """A program to run that is not there; the exit code is a shell's."""
+    """A program to run does not exist; the exit code is the one that a shell uses."""
 
     exit_code = 127
 
 
 class ProgramUnfitError(HeadwayError):
-    """A program to run that is there and cannot be executed; the exit code is a shell's."""
+    """A program to run exists but cannot be executed; the exit code is the one that a shell uses."""
 
     exit_code = 126
 
 
 class InterpreterError(HeadwayError):
-    """An interpreter that is not there, does not start, or is no CPython 3.8 or later."""
+    """An interpreter does not exist, does not start, or is not CPython 3.8 or later."""
 
     exit_code = 3
 
 
 class StoreError(HeadwayError):
-    """A results store that cannot be opened, read or written, or a run that is not in it."""
+    """A results store cannot be opened, read or written, or does not have the run."""
 
     exit_code = 4
 
 
 class NativeError(HeadwayError):
-    """The native library is missing, does not load, or has another ABI."""
+    """The native library is missing, does not load, or has another ABI version."""
 
     exit_code = 5
 
 
 class TraceError(HeadwayError):
-    """A trace file that is not there, is none, or is damaged beyond reading."""
+    """A trace file does not exist, is not a trace, or is too damaged to be read."""
 
     exit_code = 6
 
 
 class SchedulingError(HeadwayError):
-    """A process whose GIL cannot be scheduled, a policy that is none, or an option that it has not."""
+    """A process's GIL cannot be scheduled, a policy does not exist, or a policy has no such option."""
 
     exit_code = 8
 
 
 class RecordingError(HeadwayError):
-    """A process that cannot be recorded, or attached to."""
+    """A process cannot be recorded, or cannot be attached to."""
 
     exit_code = 7

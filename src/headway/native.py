@@ -1,9 +1,9 @@
-"""The controller's only door to the shared library: where it is, and whether it fits.
+"""Find the shared library, check its ABI, and call its functions from Python.
 
-The C limits run inside launches, where the agent binds the functions it needs; this module finds the file and checks
-its ABI once, so that a plan knows before it starts whether the native cells can run.
+The workloads in C run inside launches, where the agent binds the functions that they need. This module finds the file
+and checks its ABI once, so that a plan knows before it starts whether the native cells can run.
 
-One file: it is the only one that knows how functions of the library are called from Python.
+One file: no other module of the controller knows how the library's functions are called from Python.
 """
 
 import ctypes
@@ -50,10 +50,10 @@ __all__ = [
 ]
 
 ABI_VERSION = 11
-"""HW_ABI_VERSION of native/include/headway/version.h that this package was written for."""
+"""The HW_ABI_VERSION (native/include/headway/version.h) that this package was written for."""
 
 CHUNK_BYTES = 16384
-"""What a traced process's memory and its file are counted in (native/trace/format.h)."""
+"""The size of a chunk, the unit of a traced process's memory and of its file (native/trace/format.h)."""
 
 _NAME = "libheadway.so"
 
@@ -62,7 +62,7 @@ def _candidates() -> list[Path]:
     named = os.environ.get("HEADWAY_NATIVE")
     if named:
         return [Path(named)]
-    # Beside the package in a wheel; in site-packages when the package itself is an editable checkout.
+    # In a wheel, the library lies beside the package; in an editable checkout, it lies in site-packages.
     return [
         Path(__file__).resolve().parent / "lib" / _NAME,
         Path(sysconfig.get_path("platlib")) / "headway" / "lib" / _NAME,
@@ -80,12 +80,12 @@ def headers_path() -> Path:
 
 
 def library_path() -> Path:
-    """Return the path of a shared library with our ABI.
+    """Return the path of a shared library with the ABI version of this package.
 
-    `HEADWAY_NATIVE` names another file than the installed one.
+    If `HEADWAY_NATIVE` is set, it names the library to use in place of the installed one.
 
     Raises:
-        NativeError: No library is there, or it does not load, or its ABI version is another.
+        NativeError: There is no library, it does not load, or it has another ABI version.
     """
     candidates = _candidates()
     for path in candidates:
@@ -112,7 +112,7 @@ def library_path() -> Path:
 
 @dataclass(frozen=True)
 class PolicyOption:
-    """An option of a policy for the GIL; its unit stands in its name."""
+    """An option of a policy for the GIL; the option's name ends with its unit."""
 
     name: str
     least: int
@@ -145,7 +145,7 @@ class _Option(ctypes.Structure):
 
 
 class _Policy(ctypes.Structure):
-    """What struct hw_policy begins with."""
+    """The first fields of struct hw_policy."""
 
     _fields_ = (
         ("abi", ctypes.c_uint32),
@@ -166,7 +166,7 @@ def _options(first: "ctypes._Pointer[_Option]") -> tuple[PolicyOption, ...]:
 
 
 def _text(text: bytes | None) -> str:
-    """Return a text that a policy of a user's may leave out."""
+    """Decode a text that a user's own policy may leave out; return "" for one that is missing."""
     return "" if text is None else text.decode(errors="replace")
 
 
@@ -182,7 +182,7 @@ def _described(one: _Policy) -> Policy:
 
 @functools.cache
 def policies() -> tuple[tuple[Policy, ...], tuple[PolicyOption, ...]]:
-    """Return the policies that are built in, the default one first, and the options that each of them has besides.
+    """Return the built-in policies, the default one first, and the options that every policy has besides its own.
 
     Raises:
         NativeError: The library is missing or does not fit.
@@ -197,13 +197,13 @@ def policies() -> tuple[tuple[Policy, ...], tuple[PolicyOption, ...]]:
 
 
 def find_policy(name: str) -> tuple[int, Policy]:
-    """Find a policy by its name, or load the library at a path (with a slash in it).
+    """Find a policy by its name; load the library if the name is a path (it has a slash).
 
-    Returns the address of its `struct hw_policy`, which stays, and what it is.
+    Returns the address of the policy's `struct hw_policy`, which stays valid, and the policy's description.
 
     Raises:
-        SchedulingError: There is none.
-        NativeError: The library is missing or does not fit.
+        SchedulingError: There is no such policy.
+        NativeError: Headway's library is missing or does not fit.
     """
     library = ctypes.CDLL(str(library_path()))
     library.hw_policy_find.restype = ctypes.POINTER(_Policy)
@@ -235,21 +235,21 @@ class _State(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class CollectionState:
-    """What a collection did up to now."""
+    """The state of a collection after its last pass."""
 
     ended: bool
-    """The session is over, and all of it is in the file."""
+    """True if the session is over and all of it is in the file."""
     chunks: int
-    """Of CHUNK_BYTES each, in the file."""
+    """The number of chunks in the file, of CHUNK_BYTES each."""
     dropped_events: int
     lost_children: int
-    """Children of the process that are not recorded, as they could not reach the collector."""
+    """The number of the process's children that are not recorded, because they could not reach the collector."""
     error: int
     """The errno of the last write that failed, or 0."""
     closed: int
-    """Chunks of memory that were complete in this pass, and given back."""
+    """The number of chunks of memory that were complete in this pass and were given back."""
     overwritten_until_ns: int
-    """Of the events that made room, when the last one was (CLOCK_MONOTONIC); 0: none did."""
+    """The time of the latest event that was overwritten to make room (CLOCK_MONOTONIC); 0 if none was."""
 
 
 HOME_NONE, HOME_LOOP, HOME_POOL = 1, 2, 3
@@ -274,7 +274,7 @@ class _Look(ctypes.Structure):
 
 
 class Wakes(Enum):
-    """Why `wait_for_threads` has ended: HW_WAIT_* of native/include/headway/collect.h."""
+    """The reason why `wait_for_threads` returned: HW_WAIT_* of native/include/headway/collect.h."""
 
     OVER = 0
     READY = 1
@@ -283,13 +283,13 @@ class Wakes(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """From which lengths on, in ns, a thread is worth a look from outside.
+    """The lengths, in ns, from which on a thread is worth a look from outside.
 
     Attributes:
-        hold_ns: It holds a GIL.
-        wait_ns: It waits for one.
-        still_ns: It has an event loop, and does something that is not its poll.
-        away_ns: It has let the GIL go; worth two looks or so, as it goes over that length.
+        hold_ns: The length of a hold of a GIL.
+        wait_ns: The length of a wait for a GIL.
+        still_ns: How long a thread with an event loop has been doing something other than its poll.
+        away_ns: How long ago the thread released the GIL; about two looks are taken when it passes this length.
     """
 
     hold_ns: int
@@ -301,14 +301,14 @@ class Worth:
 def wait_for_threads(
     collections: Sequence["Collection"], worth: Worth, *, tick_ns: int, until_ns: int, descriptor: int
 ) -> Wakes:
-    """Wait until a time, looking at the threads of watched processes every so often, without Python.
+    """Wait until a given time, and look at the threads of watched processes at each tick, without running Python.
 
     Args:
-        collections: Of these processes; each has `watch` on.
-        worth: Which threads end the wait.
-        tick_ns: How often they are looked at.
-        until_ns: time.monotonic_ns() when the wait is over.
-        descriptor: Something to read there ends the wait, too, and so does a signal.
+        collections: The collections of the processes; `watch` must have been called on each.
+        worth: The thresholds from which on a thread ends the wait.
+        tick_ns: The time between two looks at the threads.
+        until_ns: The time when the wait ends, as time.monotonic_ns() counts.
+        descriptor: The wait also ends when this descriptor is readable, and when a signal arrives.
     """
     pointers = (ctypes.c_void_p * len(collections))(*(one.pointer for one in collections))
     look = _Look(worth.hold_ns, worth.wait_ns, worth.still_ns, worth.away_ns)
@@ -318,20 +318,20 @@ def wait_for_threads(
 
 @dataclass(frozen=True, slots=True)
 class Laps:
-    """What threads did from leaving the place where they wait until they were back there."""
+    """The laps of threads. A lap is the time from when a thread leaves its waiting place until it returns there."""
 
     late_loops: int
-    """Event loops' laps that took too long and are over, ever."""
+    """The number of event loops' laps, since the watch began, that took too long and are over."""
     late_pools: int
     open_loops: int
-    """Those that take too long already, and go on."""
+    """The number of event loops' laps that take too long already and still go on."""
     open_pools: int
     lengths: tuple[int, ...]
-    """[i] counts event loops' laps with bit length i in ns, ever."""
+    """Item i is the number of event loops' laps, since the watch began, whose length in ns has bit length i."""
     lengths_ns: int
-    """Of all of these."""
+    """The sum of the lengths of all laps counted in `lengths`."""
     loops: tuple[int, ...]
-    """Serials of threads with an event loop, some of them where there are many."""
+    """Serials of the threads that have an event loop; only some of them if there are many."""
 
 
 @functools.cache
@@ -372,18 +372,18 @@ def _collecting() -> ctypes.CDLL:
 
 
 class Collection:
-    """What a process records, being copied from its memory into a file (native/include/headway/collect.h)."""
+    """Copies what a process records from the process's memory to a file (native/include/headway/collect.h)."""
 
     def __init__(self, memory: int, file: int, path: Path | None = None) -> None:
         """Map the memory.
 
         Args:
-            memory: The descriptor that the process sent; it stays the caller's.
-            file: The descriptor of the file; it stays the caller's, open as long as the collection.
-            path: Of the file, which the process is told; None: of a memory that is not collected as it fills.
+            memory: The descriptor that the process sent; the caller keeps it and closes it.
+            file: The descriptor of the file; the caller keeps it, and must keep it open as long as the collection.
+            path: The path of the file, which the process is told; None: the memory is not collected while it fills.
 
         Raises:
-            OSError: The memory is none of ours (EPROTO), or there is no room.
+            OSError: The memory does not come from Headway's recorder (EPROTO), or there is not enough memory.
             NativeError: The library is missing or does not fit.
         """
         self._library = _collecting()
@@ -399,19 +399,19 @@ class Collection:
 
     @property
     def family(self) -> int:
-        """Which launch the process says it belongs to."""
+        """The id of the launch that the process says it belongs to."""
         return int(self._library.hw_collect_family(self._pointer))
 
     def limit(self, chunks: int) -> None:
-        """Let the file have so many chunks; the oldest events make room."""
+        """Limit the file to a number of chunks; beyond it, new events replace the oldest ones."""
         self._library.hw_collect_limit(self._pointer, chunks)
 
     def share(self, chunks: int) -> None:
-        """Let the process have so many chunks of memory."""
+        """Limit the process to a number of chunks of memory."""
         self._library.hw_collect_share(self._pointer, chunks)
 
     def copy(self, *, last: bool = False) -> CollectionState:
-        """Copy what is new; `last`: the process is gone."""
+        """Copy what is new to the file; `last` says that the process is gone."""
         state = _State()
         self._library.hw_collect_pass(self._pointer, int(last), ctypes.byref(state))
         return CollectionState(
@@ -425,23 +425,23 @@ class Collection:
         )
 
     def watch(self, *, loop_ns: int, pool_ns: int) -> None:
-        """Have laps told: those of event loops and of pools' threads are late from so long on. Raises MemoryError."""
+        """Begin to measure laps; those of at least `loop_ns` and `pool_ns` count as late. Raises MemoryError."""
         least = (ctypes.c_int64 * _HOMES)()
         least[HOME_LOOP], least[HOME_POOL] = loop_ns, pool_ns
         if self._library.hw_collect_watch(self._pointer, least):
             raise MemoryError
 
     def fresh(self) -> list[int]:
-        """Return stacks at which threads have let the main GIL go by themselves, in the file's numbers, each once."""
+        """Return the stacks, by their ids in the file, at which threads yielded the main GIL; each stack only once."""
         stacks = (ctypes.c_uint32 * _MOST_FRESH)()
         return list(stacks[: self._library.hw_collect_fresh(self._pointer, stacks, _MOST_FRESH)])
 
     def settle(self, stack: int, home: int) -> None:
-        """Say what such a stack is: HOME_NONE, HOME_LOOP or HOME_POOL."""
+        """Set the kind of a stack that `fresh` returned: HOME_NONE, HOME_LOOP or HOME_POOL."""
         self._library.hw_collect_settle(self._pointer, stack, home)
 
     def laps(self, now_ns: int) -> Laps:
-        """Return what the laps were up to the last pass."""
+        """Return the laps up to the last pass."""
         told = _Laps()
         self._library.hw_collect_laps(self._pointer, now_ns, ctypes.byref(told))
         return Laps(
@@ -455,7 +455,7 @@ class Collection:
         )
 
     def hurry(self) -> None:
-        """Have the next pass copy all that there is, also what threads are still writing to."""
+        """Make the next pass copy everything, including the chunks that threads are still writing to."""
         self._library.hw_collect_hurry(self._pointer)
 
     def close(self) -> None:
@@ -490,27 +490,27 @@ CALIBRATION_WAYS = ("futex", "socket")
 
 @dataclass(frozen=True, slots=True)
 class CalibrationPlan:
-    """Where a measurement of the calibration runs, and how long."""
+    """The cores on which a measurement of the calibration runs, and its length."""
 
     core: int
-    """Of the thread that measures."""
+    """The core of the thread that measures."""
     other: int | None
-    """Of the one that it measures against; None: there is no second core."""
+    """The core of the thread that it measures against; None: there is no second core."""
     count: int
-    """Samples to take, at least 1."""
+    """The number of samples to take, at least 1."""
     limit_s: float
-    """No sample but the first begins after so long."""
+    """The time after which no further sample begins; the first sample is taken in any case."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationFacts:
-    """What the kernel says of itself."""
+    """Properties that the kernel reports about itself."""
 
     timer_slack_ns: int
     slice_ns: int
     tick_ns: int
     slice_is_told: bool
-    """The kernel told its slice; else it is what Linux sets by default."""
+    """True if the kernel reported its slice; otherwise `slice_ns` is Linux's default."""
     cores: int
 
 
@@ -569,10 +569,10 @@ def _made(answer: int) -> int:
 
 
 def calibrate_call(plan: CalibrationPlan, call: str) -> list[float]:
-    """Time one of CALIBRATION_CALLS, made by one thread alone.
+    """Time one of CALIBRATION_CALLS in a single thread.
 
     Returns:
-        Samples in ns, with the time of reading the clock in them.
+        The samples in ns. Each includes the time of reading the clock.
 
     Raises:
         OSError: The kernel refused, or the process may not use the core (EINVAL).
@@ -584,23 +584,28 @@ def calibrate_call(plan: CalibrationPlan, call: str) -> list[float]:
 
 
 def calibrate_pair(plan: CalibrationPlan, pair: str) -> list[float]:
-    """Time one of CALIBRATION_PAIRS: two threads that take turns. As `calibrate_call`; ENODEV without a second core."""
+    """Time one of CALIBRATION_PAIRS, in which two threads take turns.
+
+    Returns and raises as `calibrate_call` does; also raises OSError (ENODEV) if there is no second core.
+    """
     samples = (ctypes.c_double * plan.count)()
     kind = CALIBRATION_PAIRS.index(pair)
     return samples[: _made(_calibrating().hw_calibrate_pair(_plan(plan), kind, samples))]
 
 
 def calibrate_wake(plan: CalibrationPlan, way: str, *, busy: bool, gap_s: float) -> tuple[list[float], list[float]]:
-    """Wake a thread on the other core, each time `gap_s` after the last. As `calibrate_pair`.
+    """Wake a thread on the other core again and again, each time `gap_s` after the last.
+
+    Raises as `calibrate_pair` does.
 
     Args:
-        plan: Where and how long.
+        plan: The cores and the length of the measurement.
         way: One of CALIBRATION_WAYS.
-        busy: A third thread computes on that core.
-        gap_s: Below a second.
+        busy: If true, a third thread computes on the other core.
+        gap_s: The time between two wake-ups; below one second.
 
     Returns:
-        How long it took until the thread ran, and how long the call that wakes took, in ns.
+        Two lists in ns: the times until the woken thread ran, and the durations of the calls that woke it.
     """
     latencies, calls = (ctypes.c_double * plan.count)(), (ctypes.c_double * plan.count)()
     kind = CALIBRATION_WAYS.index(way)
@@ -610,12 +615,14 @@ def calibrate_wake(plan: CalibrationPlan, way: str, *, busy: bool, gap_s: float)
 
 
 def calibrate_timer(plan: CalibrationPlan, *, busy: bool, sleep_s: float) -> list[float]:
-    """Sleep until a time-out: how late the thread is back, slack included, in ns. As `calibrate_call`.
+    """Sleep until a time-out, and measure how late the thread is back, in ns; the lateness includes the timer slack.
+
+    Raises as `calibrate_call` does.
 
     Args:
-        plan: Where and how long.
-        busy: Another thread computes on the same core.
-        sleep_s: Below a second.
+        plan: The cores and the length of the measurement.
+        busy: If true, another thread computes on the same core.
+        sleep_s: The length of each sleep; below one second.
     """
     late = (ctypes.c_double * plan.count)()
     answer = _calibrating().hw_calibrate_timer(_plan(plan), int(busy), int(sleep_s * 1e9), late)
@@ -623,16 +630,21 @@ def calibrate_timer(plan: CalibrationPlan, *, busy: bool, sleep_s: float) -> lis
 
 
 def calibrate_interrupt(plan: CalibrationPlan) -> list[float]:
-    """Let timers go off under a thread that computes: what each takes, in ns. As `calibrate_call`."""
+    """Let timers expire under a thread that computes, and measure how many ns each takes from it.
+
+    Raises as `calibrate_call` does.
+    """
     samples = (ctypes.c_double * plan.count)()
     return samples[: _made(_calibrating().hw_calibrate_interrupt(_plan(plan), samples))]
 
 
 def calibrate_gaps(plan: CalibrationPlan, *, least_ns: int) -> list[tuple[int, float, bool]]:
-    """Note where a thread that reads the clock is interrupted for `least_ns` or more. As `calibrate_call`, or nothing.
+    """Record each time that a thread which reads the clock is interrupted for `least_ns` or more.
+
+    Raises as `calibrate_call` does; returns an empty list if there was no such interruption.
 
     Returns:
-        When each interruption began (CLOCK_MONOTONIC, ns), how long it was in ns, and whether it was a tick's.
+        For each interruption, its begin (CLOCK_MONOTONIC, ns), its length in ns, and whether a timer tick caused it.
     """
     starts, lengths = (ctypes.c_int64 * plan.count)(), (ctypes.c_double * plan.count)()
     at_tick = (ctypes.c_int32 * plan.count)()

@@ -1,15 +1,15 @@
-r"""Text of another program, such that a terminal or a page shows it and does not obey it.
+r"""Make text of another program safe to show: escape what a terminal or a page would obey.
 
-Names of threads, files, functions and programs may hold anything: escape sequences, newlines, overrides of the direction
-of writing. What shows such a name calls `printable` first; what stores it (JSON, Parquet) keeps it as it is, in the
-format's own escapes.
+Names of threads, files, functions and programs may hold anything: escape sequences, newlines, overrides of the
+direction of writing. Code that shows such a name must call `printable` first. Code that stores such a name (JSON,
+Parquet) keeps the name as it is, in the escapes of that format.
 """
 
 __all__ = ["printable"]
 
 
 def printable(text: str) -> str:
-    r"""Return text with everything in it that is no character to be seen, but a blank, as an escape: `\x1b`, `\u202e`."""
+    r"""Return the text with each character escaped that is neither visible nor a blank: `\x1b`, `\u202e`."""
     return text if text.isprintable() else "".join(one if one.isprintable() else _escape(one) for one in text)
 
 

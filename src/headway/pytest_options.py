@@ -1,4 +1,4 @@
-"""What a session asks of the pytest plugin: its options, and their values. Nothing heavy is imported before one is given."""
+"""The options of the pytest plugin, and their values. Imports nothing heavy before an option needs it."""
 
 import argparse
 import json
@@ -75,16 +75,16 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 class Asked:
-    """The values of the options.
+    """The values of the plugin's options.
 
     Attributes:
-        config: pytest's.
+        config: The configuration object of pytest.
         options: All options by name.
         store: The results store; None for the user's own.
-        earlier: What results are compared with.
-        revision: The same, where it is another revision of this tree.
-        fail_limit: The ratio to it beyond which the session fails.
-        shown: How tables are shown.
+        earlier: The results that this session is compared with; None if there is no comparison.
+        revision: The same object, if the comparison is with another revision of this tree.
+        fail_limit: The ratio to `earlier` beyond which the session fails.
+        shown: How the tables are shown.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -97,12 +97,12 @@ class Asked:
         self.shown: Shown | None = None
 
     def option(self, name: str) -> Any:
-        """Return one of our options by its name without `headway_`."""
+        """Return the value of one of our options; `name` is without `headway_`."""
         return self.options.get(f"headway_{name}")
 
     @property
     def why_not(self) -> str:
-        """Why nothing is measured; "" where it is."""
+        """The reason why nothing is measured; "" if benchmarks are measured."""
         if self.option("disable"):
             return _DISABLED
         if hasattr(self.config, "workerinput"):
@@ -111,14 +111,14 @@ class Asked:
 
     @property
     def with_reference(self) -> bool:
-        """Whether each benchmark is measured beside the reference that sessions are compared by."""
+        """True if each benchmark is measured beside the reference by which sessions are compared."""
         return bool(
             self.option("save") or self.option("add") or self.option("compare") or self.option("with_reference")
         )
 
     @property
     def launches(self) -> int:
-        """In how many fresh processes each benchmark is measured."""
+        """The number of fresh processes in which each benchmark is measured."""
         given: int | None = self.option("launches")
         if given is not None:
             return given
@@ -126,12 +126,12 @@ class Asked:
 
     @property
     def child(self) -> Path | None:
-        """Where this process, which is a launch, writes what it measured; None where it is none."""
+        """The file to which this process, if it is a launch, writes what it measured; None if it is not a launch."""
         path: Path | None = self.option("launch_file")
         return path
 
     def check(self) -> None:
-        """Take the options' values. Raises UsageError for those that make no sense, before anything runs."""
+        """Check and resolve the options' values before anything runs. Raises UsageError for invalid ones."""
         if self.launches < 1:
             raise UsageError(f"--headway-launches {self.launches}: expected a number from 1")
         for name in ("json", "pyperf", "benchmark_json"):
@@ -150,7 +150,7 @@ class Asked:
                     f"--headway-{one} and --headway-{other} exclude each other", hint="leave one of them out"
                 )
         if self.option("store") is not None:
-            # Before a test changes its folder.
+            # Resolve the path now: a test may change the current folder.
             self.store = self.option("store").absolute()
         if self.option("compare_fail") is not None:
             from headway.measure.baseline import limit_of
@@ -188,11 +188,11 @@ class Asked:
         return Shown(columns, order, unit)
 
     def kept_file(self, name: str) -> Path:
-        """Return where sessions are stored under a name."""
+        """Return the file that stores the sessions with this name."""
         return self.config.rootpath / FOLDER / f"{name}.json"
 
     def stored(self, option: str, name: str) -> "Earlier":
-        """Return the sessions that are stored under a name. Raises UsageError where there are none."""
+        """Return the sessions that are stored under a name. Raises UsageError if there are none."""
         from headway.measure.baseline import Stored
 
         kept = self.kept_file(name)

@@ -1,7 +1,7 @@
-"""The pytest plugin: the fixture `headway`, its marker and options, the table at the end. Hooks only.
+"""The pytest plugin: the fixture `headway`, its marker and options, and the table at the end. It has only hooks.
 
-What measures is in `headway.measure`, and it is imported when a test asks for it: a session without a benchmark pays for
-nothing but this file.
+The code that measures is in `headway.measure` and is imported when a test asks for it. A session without a benchmark
+therefore imports only this file and the options.
 """
 
 import json
@@ -29,7 +29,7 @@ _FIXTURE = "headway"
 
 @final
 class _Session(Asked):
-    """What the benchmarks of this session gave, and where it goes."""
+    """The results of the benchmarks of this pytest session, and where they are written."""
 
     def __init__(self, config: pytest.Config) -> None:
         super().__init__(config)
@@ -42,7 +42,7 @@ class _Session(Asked):
         self.names: set[tuple[str, str]] = set()
 
     def add(self, test: str, journal: "Journal") -> None:
-        """Take a test's results; they are stored at once."""
+        """Add a test's results, and store them at once."""
         for own in journal.entries.values():
             entry = self._unique(own)
             self.entries.append(entry)
@@ -61,7 +61,7 @@ class _Session(Asked):
                 self.options["headway_no_store"] = True
 
     def _unique(self, entry: "Entry") -> "Entry":
-        """Return an entry under a label that its group has not got yet: several tests may want the same one."""
+        """Return the entry, with a number added to its label if its group has that label already."""
         from headway.measure.journal import numbered
 
         label = numbered(entry.label, lambda name: (entry.group, name) in self.names)
@@ -106,7 +106,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave tests out, with the fixture or without."""
+    """Deselect the tests with the fixture, or those without it, as the options say."""
     ours = config.stash[_KEY]
     if not ours.option("only") and not ours.option("skip"):
         return
@@ -119,7 +119,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _measures(item: pytest.Item) -> bool:
-    """Whether a test has our fixture."""
+    """Tell whether a test has our fixture."""
     return _FIXTURE in getattr(item, "fixturenames", ())
 
 
@@ -167,13 +167,13 @@ def _bench(request: pytest.FixtureRequest) -> Iterator["Bench"]:
 
 
 def _notice(node: pytest.Item, journal: "Journal") -> None:
-    """Leave word for the process that reports: with xdist it is another one."""
+    """Note on the test that it was not measured, for the process that reports: under xdist that is another process."""
     if journal.why_not == UNDER_XDIST and journal.entries:
         node.user_properties.append(("headway", UNDER_XDIST))
 
 
 def _options(session: _Session, node: pytest.Item) -> "Options":
-    """Return what the markers say, the nearest last."""
+    """Return the options that the markers set; the nearest marker wins."""
     from headway.measure.journal import Options
 
     options = Options(trace=bool(session.option("trace")))
@@ -185,14 +185,14 @@ def _options(session: _Session, node: pytest.Item) -> "Options":
 
 
 def _path(item: pytest.Item) -> str:
-    """Return a test as a command line names it, wherever that is given."""
+    """Return a test's name with its full path, so that a command line in any folder can name it."""
     _, _, inner = item.nodeid.partition("::")
     return f"{item.path}::{inner}"
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Launch the benchmarks in fresh processes first, where that is wanted; the tests then look at what these measured."""
+    """Run the benchmarks in fresh processes first, if that is wanted; the tests then use the results of these."""
     ours = session.config.stash[_KEY]
     if (
         (ours.launches < 2 and not ours.option("against"))
@@ -239,23 +239,23 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 
 def _spread(config: pytest.Config) -> bool:
-    """Whether this process gives its tests to xdist's workers."""
+    """Tell whether this process distributes its tests to xdist's workers."""
     return config.pluginmanager.hasplugin("dsession")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Hear of a worker that it measured nothing."""
+    """Note a test that a worker of xdist did not measure."""
     if ("headway", UNDER_XDIST) in report.user_properties:
         _UNMEASURED.append(report.nodeid)
 
 
 _UNMEASURED: list[str] = []
-"""Tests of xdist's workers, in the process that reports."""
+"""The unmeasured tests of xdist's workers, in the process that reports."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the files that were asked for."""
+    """Write the files that the options ask for, and fail the session if a benchmark regressed beyond its limit."""
     ours = session.config.stash.get(_KEY, None)
     if ours is None or ours.child is not None:
         return
@@ -305,7 +305,7 @@ def _sessions_before(path: Path) -> list[Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Leave our own frames out of what a failing test shows."""
+    """Remove our own frames from the traceback that a failing test shows."""
     try:
         return (yield)
     except BaseException as error:
@@ -347,7 +347,7 @@ def _show(terminalreporter: Any, ours: _Session) -> None:
 
     width = max(80, shutil.get_terminal_size().columns)
     for table in benchmark_tables(ours.groups, ours.earlier, ours.shown):
-        # The title above its table, unlike the lab's: many of them follow each other here.
+        # The title stands above its table, unlike the lab's, because many tables follow each other here.
         title, *notes = table.caption.splitlines()
         bare = dataclasses.replace(table, caption="")
         terminalreporter.write_line(title)

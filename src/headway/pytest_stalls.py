@@ -1,7 +1,7 @@
-"""`pytest --headway-stalls`: which tests had an event loop stand still, for how long and why.
+"""`pytest --headway-stalls`: shows which tests had a stalled event loop, for how long and why.
 
-The session is watched as a service is (`headway.watch`), by a process beside it; at the end, each stall is told of the test
-that ran then. Under xdist each worker watches itself.
+A process beside pytest watches the session in the way of a service (`headway.watch`). At the end, each stall is
+reported with the test that was running when it began. Under xdist, each worker watches itself.
 """
 
 import re
@@ -18,13 +18,13 @@ from headway.printable import printable
 __all__ = ["StallWatch", "over_s"]
 
 _RING_BYTES: Final = 64 << 20
-"""A busy test may fill 4 MB within the two seconds between recordings."""
+"""The size of the ring. A busy test may fill 4 MB within the two seconds between two recordings."""
 _KEEP: Final = 4
 _UNITS: Final = {"ms": 1e-3, "s": 1.0}
 
 
 def over_s(text: str) -> float:
-    """Return the time of the option, in s. Raises pytest.UsageError."""
+    """Return the time that the option names, in seconds. Raises pytest.UsageError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s)", text.strip())
     found = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not 0.01 <= found <= 600:
@@ -34,22 +34,22 @@ def over_s(text: str) -> float:
 
 @final
 class StallWatch:
-    """A plugin object: watches a session, and tells at its end."""
+    """A pytest plugin that watches a session and reports its stalls at the end."""
 
     def __init__(self, config: pytest.Config, least_s: float) -> None:
-        """Prepare. `least_s`: from which length on a lap of a loop is told."""
+        """Prepare a watch that reports an event loop's laps of at least `least_s`."""
         self._config = config
         self._least_s = least_s
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._watch: Any = None
         self._why_not = ""
         self._tests: list[tuple[int, str]] = []
-        """When each began (CLOCK_MONOTONIC, ns), and its node id."""
+        """For each test, the time when it began (CLOCK_MONOTONIC, ns) and its node id."""
         self._found: list[tuple[str, float, str]] = []
-        """Of each stall: the test, its length in s, and what is said of it."""
+        """For each stall, the test, the stall's length in s, and the text that is shown."""
 
     def pytest_sessionstart(self) -> None:
-        """Begin."""
+        """Start the watch."""
         from headway.live.watching import watch
 
         self._folder = tempfile.TemporaryDirectory(prefix="headway-stalls-")
@@ -76,7 +76,7 @@ class StallWatch:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """End, and see which tests it was."""
+        """End the watch, and assign the stalls to the tests."""
         if self._watch is not None:
             if not self._watch.finish():
                 self._why_not = "the watcher has not ended in time: some stalls may be missing"
@@ -84,7 +84,7 @@ class StallWatch:
         if self._folder is not None:
             self._folder.cleanup()
         output = getattr(self._config, "workeroutput", None)
-        if output is not None:  # of xdist: the controller tells
+        if output is not None:  # under xdist: the controller reports
             output["headway_stalls"] = (self._found, self._why_not)
 
     def _told(self, log: Path) -> "list[tuple[str, float, str]]":
@@ -102,17 +102,17 @@ class StallWatch:
         ]
 
     def _test_at(self, time_ns: int) -> str:
-        """Return the test that had begun last; "": none had."""
+        """Return the test that began last before this time, or "" if none did."""
         return next((test for begun_ns, test in reversed(self._tests) if begun_ns <= time_ns), "")
 
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take what a worker of xdist has found."""
+        """Add the stalls that a worker of xdist found."""
         found, why_not = getattr(node, "workeroutput", {}).get("headway_stalls", ((), ""))
         self._found += [tuple(one) for one in found]
         self._why_not = self._why_not or why_not
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Tell."""
+        """Show the stalls, by test."""
         tell = terminalreporter.write_line
         if self._why_not:
             tell(f"headway: stalls were not watched for, or not all: {printable(self._why_not)}")

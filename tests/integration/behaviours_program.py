@@ -130,7 +130,7 @@ FACTS = {
     "trace and profile functions": lambda: [
         sys.gettrace(),
         sys.getprofile(),
-        threading._trace_hook,
+        threading._trace_hook,  # type: ignore[attr-defined]
         threading._profile_hook,
     ],
     "atexit functions": atexit._ncallbacks,
@@ -273,7 +273,7 @@ def atexit_order():
     """Say when what is called at the end."""
     atexit.register(print, "first in, last out")
     atexit.register(print, "last in, first out")
-    threading.Thread(target=lambda: (time.sleep(0.02), print("a thread ends before"))).start()
+    threading.Thread(target=lambda: (time.sleep(0.02), print("a thread ends before"))).start()  # type: ignore[func-returns-value]
     print("the program's last line")
 
 

@@ -237,7 +237,7 @@ def running(name, state, limit_s=LIMIT_S):
     """Run PROGRAM in a state; what it is yielded to may end it, else it is killed, also after its limit."""
     command = [BY_NAME[name].executable, "-u", "-c", PROGRAM, state]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(command, text=True, **pipes) as process:
+    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
         limit = threading.Timer(limit_s, process.kill)
         limit.start()
         try:
@@ -431,7 +431,7 @@ def test_no_signal_is_lost(name):
     with running(name, "answering", limit_s=500) as process:
         assert process.stdout.readline() == "armed\n"
         with ThreadPoolExecutor(1) as other_thread:
-            queued = other_thread.submit(lambda: [inject.run_soon(process.pid, "pass") for _ in range(80)])
+            queued = other_thread.submit(lambda: [inject.run_soon(process.pid, "pass") for _ in range(80)])  # type: ignore[func-returns-value]
             while not queued.done():
                 os.kill(process.pid, signal.SIGUSR1)  # send_signal would wait for the process, and take a stop of ours
                 assert process.stdout.read(1) == "."

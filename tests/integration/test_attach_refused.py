@@ -156,7 +156,7 @@ class Confined:
     def __init__(self, name, *before):
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         words = [*before, BY_NAME[name].executable, "-c", CONFINES_ITSELF]
-        self.process = subprocess.Popen(words, text=True, **pipes)
+        self.process = subprocess.Popen(words, text=True, **pipes)  # type: ignore[call-overload]
         self.pid = self.process.pid
 
     def __enter__(self):

@@ -99,7 +99,7 @@ class Program:
     def __init__(self, name, uid=0, before=(), options=(), env=None):
         command = [*before, BY_NAME[name].executable, *options, "-u", "-c", PROGRAM, str(library_path()), str(uid)]
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        self.process = subprocess.Popen(command, text=True, env=env, **pipes)
+        self.process = subprocess.Popen(command, text=True, env=env, **pipes)  # type: ignore[call-overload]
         self.limit = threading.Timer(LIMIT_S * 2, self.process.kill)
         self.limit.start()
         self.pid = self.process.pid
@@ -154,7 +154,7 @@ def wait_until(condition, limit_s=LIMIT_S):
 def start(*arguments, **options):
     """Start the command line."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-m", "headway", *map(str, arguments)], text=True, **pipes, **options)
+    return subprocess.Popen([sys.executable, "-m", "headway", *map(str, arguments)], text=True, **pipes, **options)  # type: ignore[call-overload]
 
 
 def run(*arguments, **options):
@@ -349,7 +349,7 @@ def test_nobody_else_can_make_the_script(tmp_path, monkeypatch, name):
     """Where the script was, another user makes none: not after root's attach has given up, and not while it waits."""
     paths = []
     write = Channel.write_script
-    monkeypatch.setattr(Channel, "write_script", lambda *a: paths.append(write(*a)) or paths[-1])
+    monkeypatch.setattr(Channel, "write_script", lambda *a: paths.append(write(*a)) or paths[-1])  # type: ignore[func-returns-value]
     with Program(name) as program:
         program.block()
         with pytest.raises(RecordingError, match="has run no Python"):
@@ -666,7 +666,7 @@ def test_no_signal_is_lost_beside_a_request(name):
             asking.start()
             for _ in range(300):
                 os.kill(process.pid, signal.SIGUSR1)
-                assert select.select([process.stdout], [], [], 10)[0]
+                assert select.select([process.stdout], [], [], 10)[0]  # type: ignore[type-var]
                 assert os.read(process.stdout.fileno(), 1) == b"."
             over.set()
             asking.join()

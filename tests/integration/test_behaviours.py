@@ -522,7 +522,7 @@ TABLE["limits"] = lambda case: fact(
     case,
     ["limits"],
     preexec_fn=lambda: (
-        [resource.setrlimit(one, (200, 200)) for one in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)] and None
+        [resource.setrlimit(one, (200, 200)) for one in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)] and None  # type: ignore[func-returns-value]
     ),
 )
 TABLE["few descriptors"] = lambda case: case.run(

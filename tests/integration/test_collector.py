@@ -118,7 +118,7 @@ def test_a_report_of_what_still_runs_does_not_wait(here):
 
 def test_the_lock_of_who_was_killed_holds_nobody_up(here):
     """A lock file that nobody holds any more is none; one whose program is gone is waited for as long as it is held, and no longer."""
-    assert wait_until_finished(Path("x.hwt")) is None
+    assert wait_until_finished(Path("x.hwt")) is None  # type: ignore[func-returns-value]
     descriptor = lock(Path("x.hwt"))
     Path("x.hwt.lock").write_text("1 1\n")
     begun = time.monotonic()

@@ -281,9 +281,9 @@ def test_the_app_shows_sorts_and_pauses():
                     await pilot.pause(0.01)
 
             def name(row):
-                return table.get_row_at(row)[0].plain.strip()
+                return table.get_row_at(row)[0].plain.strip()  # type: ignore[attr-defined]
 
-            await until(lambda: table.row_count == 4)
+            await until(lambda: table.row_count == 4)  # type: ignore[attr-defined]
             await pilot.press("s")
             assert [name(i) for i in range(4)] == ["MainThread", "burner", "sleeper-0", "sleeper-1"]
             await pilot.press("r")

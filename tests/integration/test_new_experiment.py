@@ -40,4 +40,4 @@ def test_the_walkthroughs_experiment_runs_and_is_shown(tmp_path, monkeypatch):
     assert [plot.x for plot in shown.plots if plot.kind == "lines"] == ["tasks"]
     console = Console(file=io.StringIO(), width=120)
     console.print(render_experiment(run, one))
-    assert "threads do not make four tasks quicker" in console.file.getvalue()
+    assert "threads do not make four tasks quicker" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -126,7 +126,7 @@ def test_hand_overs_take_as_long_as_in_the_trace():
         replayed = predicted_trace(model, NOTHING, COSTS, cores=2, length_ns=1_000_000_000)
         return np.median(fit.hand_overs(replayed, replayed.start_ns, replayed.end_ns, calls).waited)
 
-    truth_ns = np.median(fit.hand_overs(trace, trace.start_ns, trace.end_ns, calls).waited)
+    truth_ns = np.median(fit.hand_overs(trace, trace.start_ns, trace.end_ns, calls).waited)  # type: ignore[type-var]
     assert off(median_ns(learn(trace, COSTS, calls)), truth_ns) > 0.5
     fitted = fit.model_of(trace, COSTS, cores=2, calls=calls)
     assert off(median_ns(fitted), truth_ns) < 0.15

@@ -62,11 +62,11 @@ def expected_slices(trace) -> list[tuple]:
     kinds = {"holds GIL": found.holds, "waits for GIL": found.waits, "waits for lock": parks(trace)}
     return sorted(
         (
-            int(one.thread[i]),
+            int(one.thread[i]),  # type: ignore[attr-defined]
             state,
-            int(one.start_ns[i]),
-            int(one.end_ns[i] - one.start_ns[i]),
-            leaf(trace, int(one.stack[i]), state),
+            int(one.start_ns[i]),  # type: ignore[attr-defined]
+            int(one.end_ns[i] - one.start_ns[i]),  # type: ignore[attr-defined]
+            leaf(trace, int(one.stack[i]), state),  # type: ignore[attr-defined]
         )
         for state, one in kinds.items()
         for i in range(len(one))

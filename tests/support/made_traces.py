@@ -156,7 +156,7 @@ def made_trace(
             exits.append((int(whole["time_ns"][mine[-1]]) + 1, one, one % gils))
     whole = whole[: len(whole) - len(exits)]
     if exits:
-        extra = _columns(*(np.array(column) for column in ([e[0] for e in exits], Kind.EXIT)), 0, 0)
+        extra = _columns(*(np.array(column) for column in ([e[0] for e in exits], Kind.EXIT)), 0, 0)  # type: ignore[call-arg]
         extra["thread"], extra["gil"] = [e[1] for e in exits], [e[2] for e in exits]
         whole = np.concatenate([whole, extra])
         whole = whole[np.argsort(whole["time_ns"], kind="stable")]
@@ -176,7 +176,7 @@ def made_trace(
                 tid=5000 + i,
                 name="MainThread" if i == 0 else f"{'cpu' if cpu_bound[i] else 'io'}-{i}",
                 start_ns=first.get(i, end_ns),
-                end_ns=ends.get(i),
+                end_ns=ends.get(i),  # type: ignore[call-overload]
             )
             for i in range(threads)
         ),

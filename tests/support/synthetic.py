@@ -51,7 +51,7 @@ def make_cell(experiment: str, label: str, interpreter: str, placement: str = "f
     """Return a cell of an experiment; `changes` are of its variant, but for `group`."""
     group = changes.pop("group", f"{experiment}|{placement}|{interpreter}")
     if isinstance(changes.get("setting"), str):
-        changes["setting"] = tuple(changes["setting"].split(", ")) if changes["setting"] else ()
+        changes["setting"] = tuple(changes["setting"].split(", ")) if changes["setting"] else ()  # type: ignore[attr-defined]
     variant = Variant(**{"series": label, "workload": "increment", "model": "serial", **changes})
     return Cell(experiment, variant, placement, interpreter, group)
 

@@ -16,7 +16,7 @@ GIL, FREE = make_interpreter("3.15.2"), make_interpreter("3.13.5", free_threaded
 def lines_of(rendered, width=120):
     console = Console(file=io.StringIO(), width=width)
     console.print(rendered)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 
 def cell(name, series, values, interpreter=GIL, metric="work_s", **changes):

@@ -212,8 +212,8 @@ def test_the_agents_kernels_are_the_experiments():
     from headway.lab.experiments.speed import KERNELS
 
     tree = ast.parse((AGENT / "workloads" / "kernels.py").read_text())
-    assigned = next(n for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "KERNELS")
-    assert tuple(element.id for element in assigned.value.elts) == KERNELS
+    assigned = next(n for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "KERNELS")  # type: ignore[attr-defined]
+    assert tuple(element.id for element in assigned.value.elts) == KERNELS  # type: ignore[attr-defined]
 
 
 def test_readme_commands_are_make_targets():

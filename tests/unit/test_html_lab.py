@@ -55,7 +55,7 @@ def test_the_page_says_all_that_the_terminal_says(countdown):
     console.print(render_run(countdown))
     page = " ".join(texts(json.loads(json.dumps(asdict(lab_page(countdown))))))
 
-    said = {word.strip(",;:()[]") for word in console.file.getvalue().split() if re.search(r"\d", word)}
+    said = {word.strip(",;:()[]") for word in console.file.getvalue().split() if re.search(r"\d", word)}  # type: ignore[attr-defined]
     assert len(said) > 20
     assert {word for word in said if word not in page} == set()
 

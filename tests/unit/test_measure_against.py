@@ -83,7 +83,7 @@ def test_paths_of_this_tree_are_the_other_ones(tmp_path, monkeypatch):
         sys, "path", [str(here / "src"), str(here / ".venv/lib/python3.11/site-packages"), "/usr/lib/python3"]
     )
     editable = types.ModuleType("__editable___thing_finder")
-    editable.MAPPING = {"thing": str(here / "lib" / "thing")}
+    editable.MAPPING = {"thing": str(here / "lib" / "thing")}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, editable.__name__, editable)
 
     assert tree.import_path() == [str(there / "src"), str(there / "lib")]

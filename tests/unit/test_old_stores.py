@@ -33,7 +33,7 @@ EXPECTED = (0.33518762684942094, 0.33372482004073883, 0.33665684553888336)
 def text_of(rendered):
     console = Console(file=io.StringIO(), width=120)
     console.print(rendered)
-    return console.file.getvalue()
+    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_its_run_is_read_with_its_figures(old):

@@ -441,7 +441,7 @@ def test_what_a_change_tells_the_simulator():
     assert (spec.gils[0].enabled, spec.gils[0].slow_down) == (False, 0.1)
     spec, _ = specify(model, Change(shorten=(Shorten("app.py", 1, 0.5),)), COSTS, 7, MS, cores=2, slow_down=0.1)
     plain, _ = specify(model, NOTHING, COSTS, 7, MS, cores=2, slow_down=0.1)
-    holds = [role.ops["value"][role.ops["kind"] == OpKind.HOLD] for role in (*spec.roles, *plain.roles)]
+    holds = [role.ops["value"][role.ops["kind"] == OpKind.HOLD] for role in (*spec.roles, *plain.roles)]  # type: ignore[call-overload]
     assert holds[0].sum() * 2 == pytest.approx(holds[2].sum(), rel=0.01)
     assert holds[1].sum() == holds[3].sum()
 

@@ -35,7 +35,7 @@ from headway.report.layout import indented
 def text_of(rendered, width=100):
     console = Console(file=io.StringIO(), width=width)
     console.print(rendered)
-    return console.file.getvalue()
+    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def cell(label, values, **metrics):
@@ -599,6 +599,6 @@ def test_names_give_way_before_figures(width):
 
     console.print(indented(render_table(table)))
 
-    drawn = console.file.getvalue()
+    drawn = console.file.getvalue()  # type: ignore[attr-defined]
     assert [figure for figure in figures if figure not in drawn] == []
     assert max(map(len, drawn.splitlines())) <= width

@@ -145,7 +145,7 @@ def test_a_thread_is_no_process(capsys):
     """The id of a thread is told as such, with its process; nothing is attached to."""
     done = threading.Event()
     told = []
-    thread = threading.Thread(target=lambda: (told.append(threading.get_native_id()), done.wait()))
+    thread = threading.Thread(target=lambda: (told.append(threading.get_native_id()), done.wait()))  # type: ignore[func-returns-value]
     thread.start()
     try:
         while not told:

@@ -24,7 +24,7 @@ from headway.traces.model import Loss, Park
 def text_of(rendered, width=100):
     console = Console(file=io.StringIO(), width=width)
     console.print(rendered)
-    return console.file.getvalue()
+    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def words(text):

@@ -1,4 +1,4 @@
-/** Reads the data of the page that this is a part of, and shows it. */
+/** Reads the data of the page that contains this script, and shows the page. */
 
 import { h } from "./lib/dom.ts";
 import { labPage } from "./lab/page.ts";

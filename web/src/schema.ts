@@ -42,7 +42,7 @@ export interface Compared {
   readonly ratios: readonly Ratio[];
 }
 
-/** How many claims came out how. */
+/** The numbers of claims by outcome. */
 export interface Counted {
   readonly summary: string;
   readonly doubts: readonly string[];
@@ -74,7 +74,7 @@ export interface CurvePoint {
   readonly shown: string;
 }
 
-/** What a run tells, with its evidence and the advice that follows. */
+/** A finding of a run, with its evidence and the advice that follows. */
 export interface Finding {
   readonly experiment: string;
   readonly claim: string;
@@ -90,7 +90,7 @@ export interface FlameFrame {
   readonly file: string;
 }
 
-/** One GIL, with how it was used in words. */
+/** One GIL, with its use in words. */
 export interface Gil {
   readonly name: string;
   readonly summary: string;
@@ -104,7 +104,7 @@ export interface Interpreter {
   readonly free_threaded: boolean;
 }
 
-/** One experiment of a run: what it asks, what was measured, what was published, and its claims. */
+/** One experiment of a run: its question, measured and published tables, and its claims. */
 export interface LabExperiment {
   readonly name: string;
   readonly question: string;
@@ -139,7 +139,7 @@ export interface LabPage {
   readonly compared: Compared | null;
 }
 
-/** A thread at one GIL, or at the locks of a build without one. */
+/** A thread at one GIL, or at the locks of a build without a GIL. */
 export interface Lane {
   readonly label: string;
   readonly gil: number;
@@ -170,7 +170,7 @@ export interface Measure {
   readonly shown: string;
 }
 
-/** What a claim came to on some interpreters. */
+/** The outcome of a claim on some interpreters. */
 export interface Outcome {
   readonly outcome: string;
   readonly figures: string;
@@ -208,7 +208,7 @@ export interface Section {
   readonly tables: readonly Table[];
 }
 
-/** What was simulated: a scenario, a sweep, or a traced program with a change. */
+/** A simulation: of a scenario, a sweep, or a traced program with a change. */
 export interface SimulationPage {
   readonly kind: "simulation";
   readonly title: string;
@@ -220,7 +220,7 @@ export interface SimulationPage {
   readonly views: readonly TraceView[];
 }
 
-/** A stretch of a cell's launches, as their mean. */
+/** A stretch of a cell's launches, as the mean over them. */
 export interface Stretch {
   readonly phase: string;
   readonly until_s: number;
@@ -235,7 +235,7 @@ export interface Table {
   readonly names: number;
 }
 
-/** One thing that a trace tells: a problem, that all is well, or something to know. */
+/** One finding of a trace: a problem, that all is well, or something to know. */
 export interface TraceFinding {
   readonly weight: "problem" | "fine" | "note";
   readonly fact: string;

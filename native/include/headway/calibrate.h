@@ -6,119 +6,129 @@
 
 #include "headway/api.h"
 
-/* What this machine and its kernel take for the operations that the simulator's costs are derived
- * from (simulate.h; src/headway/sim/costs.py). Raw samples, one by one, with the time of reading
- * the clock still in them.
+/* Measurements of what operations cost on this machine and its kernel. The simulator's costs are
+ * derived from them (simulate.h; src/headway/sim/costs.py). The functions return raw samples, one
+ * by one, and each sample includes the time of reading the clock.
  *
- * Each function runs its measurement on new threads, pinned, with signals blocked, and joins them:
- * the calling thread's affinity and signal mask are not touched, and a signal does not cut it
- * short. Samples are in ns, in the order in which they were taken. */
+ * Each function runs its measurement on new threads, pinned to their cores, with all signals
+ * blocked, and joins them. The calling thread's affinity and signal mask do not change, and a
+ * signal does not end the measurement early. Samples are in ns, in the order in which they were
+ * taken. */
 
-/* Where, and how long. */
+/* The cores of a measurement, and how long it runs. */
 struct hw_calibrate_plan {
-    int32_t core;     /* of the thread that measures */
-    int32_t other;    /* of the one that it measures against; -1: there is no second core */
-    int64_t count;    /* samples to take, at least 1; the room in each array */
-    int64_t limit_ns; /* no sample but the first begins after so long; at least 1 */
+    int32_t core;     /* the core of the measuring thread */
+    int32_t other;    /* the core of its peer; -1: there is no second core */
+    int64_t count;    /* samples to take, at least 1; each array must have room for as many */
+    int64_t limit_ns; /* no sample after the first one begins later than this; at least 1 */
 };
 
-/* One thread by itself. */
+/* Calls of one thread by itself. */
 enum hw_calibrate_call {
     HW_CALIBRATE_CLOCK,             /* hw_now_ns() */
-    HW_CALIBRATE_FUTEX_CHECK,       /* futex(WAIT) that finds another value */
-    HW_CALIBRATE_FUTEX_WAKE_NONE,   /* futex(WAKE) where nobody sleeps */
-    HW_CALIBRATE_YIELD,             /* sched_yield() where nobody else is on the core */
-    HW_CALIBRATE_LOCK,              /* locking and unlocking a mutex that is free */
-    HW_CALIBRATE_TIMER_SET_NEAR,    /* setting a timer that becomes the core's earliest */
-    HW_CALIBRATE_TIMER_CANCEL_NEAR, /* ... and cancelling it */
-    HW_CALIBRATE_TIMER_SET_FAR,     /* setting one behind the next tick */
-    HW_CALIBRATE_TIMER_CANCEL_FAR,
-    HW_CALIBRATE_SEND,         /* send(2) of a byte over loopback TCP where nobody waits for it */
-    HW_CALIBRATE_RECEIVE,      /* recv(2) that finds it */
-    HW_CALIBRATE_RECEIVE_NONE, /* recv(2) that finds nothing and does not wait */
+    HW_CALIBRATE_FUTEX_CHECK,       /* futex(WAIT) that finds another value and returns */
+    HW_CALIBRATE_FUTEX_WAKE_NONE,   /* futex(WAKE) with no sleeping thread */
+    HW_CALIBRATE_YIELD,             /* sched_yield() with no other thread on the core */
+    HW_CALIBRATE_LOCK,              /* locking and unlocking an uncontended mutex */
+    HW_CALIBRATE_TIMER_SET_NEAR,    /* setting a timer that becomes the core's earliest one */
+    HW_CALIBRATE_TIMER_CANCEL_NEAR, /* cancelling such a timer */
+    HW_CALIBRATE_TIMER_SET_FAR,     /* setting a timer that is due after the next tick */
+    HW_CALIBRATE_TIMER_CANCEL_FAR,  /* cancelling such a timer */
+    HW_CALIBRATE_SEND,         /* send(2) of one byte over loopback TCP; no thread waits for it */
+    HW_CALIBRATE_RECEIVE,      /* recv(2) of a byte that has already arrived */
+    HW_CALIBRATE_RECEIVE_NONE, /* non-blocking recv(2) that finds no data */
     HW_CALIBRATE_CALLS
 };
 
 /* Two threads that take turns. */
 enum hw_calibrate_pair {
-    HW_CALIBRATE_PAIR_YIELD,       /* both call sched_yield() on one core: time of one's own call */
-    HW_CALIBRATE_PAIR_FUTEX,       /* on one core, a futex each: a round trip */
-    HW_CALIBRATE_PAIR_FUTEX_TIMED, /* the same, one of them waits with a time-out that never comes
-                                    */
-    HW_CALIBRATE_PAIR_FUTEX_COLD,  /* the same as FUTEX after 5 ms of computing: what the caller's
-                                    * wake and both threads' sleeps take then */
-    HW_CALIBRATE_PAIR_CACHE_LINE,  /* on two cores, a cache line each, spinning: a round trip */
+    /* Both threads call sched_yield() on one core. The sample is the time of one's own call. */
+    HW_CALIBRATE_PAIR_YIELD,
+    /* Both threads run on one core and sleep on a futex each. The sample is a round trip. */
+    HW_CALIBRATE_PAIR_FUTEX,
+    /* As the FUTEX pair, but one thread waits with a time-out that never expires. */
+    HW_CALIBRATE_PAIR_FUTEX_TIMED,
+    /* As the FUTEX pair, but after 5 ms of computing before each round trip: how long the
+     * caller's wake and the sleeps of both threads take with cold code. */
+    HW_CALIBRATE_PAIR_FUTEX_COLD,
+    /* Both threads spin on two cores and write to a cache line each. The sample is a round trip. */
+    HW_CALIBRATE_PAIR_CACHE_LINE,
     HW_CALIBRATE_PAIRS
 };
 
-/* How a sleeping thread is woken. */
+/* The ways to wake a sleeping thread. */
 enum hw_calibrate_way { HW_CALIBRATE_BY_FUTEX, HW_CALIBRATE_BY_SOCKET, HW_CALIBRATE_WAYS };
 
-/* What the kernel says of itself. */
+/* Facts that the kernel reports about itself. */
 struct hw_calibrate_facts {
-    int64_t timer_slack_ns; /* of the calling thread */
-    int64_t slice_ns;       /* the fair scheduler's; as Linux sets it by default where not told */
-    int64_t tick_ns;        /* from one timer tick to the next */
-    int32_t slice_is_told;  /* the kernel told it (Linux 6.12 and later) */
-    int32_t cores;          /* online */
+    int64_t timer_slack_ns; /* the timer slack of the calling thread */
+    int64_t slice_ns;       /* the fair scheduler's slice; Linux's default if not reported */
+    int64_t tick_ns;        /* the period of the timer tick */
+    int32_t slice_is_told;  /* 1: the kernel reported slice_ns (Linux 6.12 and later) */
+    int32_t cores;          /* cores that are online */
 };
 
-/* Makes calls of one kind. Short ones are timed together, some at a time: their sample is the mean.
+/* Makes calls of one kind and times them. Short calls are timed in groups; the sample of a group is
+ * its mean.
  *
- * Returns how many samples there are, or a negative errno: -EINVAL for an argument out of range and
- * for a core that the process may not use, -ENOMEM; else what the kernel refused. */
+ * Returns the number of samples, or a negative errno: -EINVAL for an argument out of range or a
+ * core that the process may not use, -ENOMEM, or the error of the system call that failed. */
 HW_API int64_t hw_calibrate_call(const struct hw_calibrate_plan *plan, int call,
                                  double *samples_ns);
 
-/* Has two threads take turns; the round trips of cache lines are timed some at a time.
+/* Lets two threads take turns and times the turns. Round trips of cache lines are timed in groups.
  *
- * Returns as hw_calibrate_call(), and -ENODEV where a second core is needed and `other` is -1. */
+ * Returns the same as hw_calibrate_call(), and -ENODEV if a second core is needed and `other`
+ * is -1. */
 HW_API int64_t hw_calibrate_pair(const struct hw_calibrate_plan *plan, int pair,
                                  double *samples_ns);
 
-/* Wakes a thread that sleeps on the core `other`, again and again.
+/* Wakes a thread that sleeps on the core `other`, repeatedly.
  *
- * busy:         a third thread computes on that core; else it is idle.
- * gap_ns:       from one wake-up to the next, spent spinning; from 0 to a second.
- * latencies_ns: from before the call until the thread is back from its own.
- * calls_ns:     the call that wakes.
+ * busy:         1: a third thread computes on that core; 0: the core is idle.
+ * gap_ns:       the time that the waker spins between two wake-ups, from 0 to one second.
+ * latencies_ns: receives the time from just before the call that wakes until the woken thread has
+ *               returned from its own call.
+ * calls_ns:     receives the duration of the call that wakes.
  *
- * Returns as hw_calibrate_pair(). */
+ * Returns the same as hw_calibrate_pair(). */
 HW_API int64_t hw_calibrate_wake(const struct hw_calibrate_plan *plan, int way, int busy,
                                  int64_t gap_ns, double *latencies_ns, double *calls_ns);
 
-/* Sleeps on a futex until a time-out, again and again.
+/* Sleeps on a futex until a time-out, repeatedly.
  *
- * busy:     another thread computes on the same core; else it is idle meanwhile.
- * sleep_ns: from 1 to a second.
- * late_ns:  how much later than asked the thread is back, the timer's slack included.
+ * busy:     1: another thread computes on the same core; 0: the core idles during the sleep.
+ * sleep_ns: the length of a sleep, from 1 ns to one second.
+ * late_ns:  receives how long after the time-out the thread runs again, timer slack included.
  *
- * Returns as hw_calibrate_call(). */
+ * Returns the same as hw_calibrate_call(). */
 HW_API int64_t hw_calibrate_timer(const struct hw_calibrate_plan *plan, int busy, int64_t sleep_ns,
                                   double *late_ns);
 
-/* Lets timers that wake nobody go off under a thread that reads the clock: what each takes from it.
+/* Measures timer interrupts: lets timers that wake no thread expire while a thread reads the clock.
+ * A sample is the time that one interrupt takes from that thread.
  *
- * Returns as hw_calibrate_call(). */
+ * Returns the same as hw_calibrate_call(). */
 HW_API int64_t hw_calibrate_interrupt(const struct hw_calibrate_plan *plan, double *samples_ns);
 
-/* Reads the clock without end and notes where it jumped: ticks, other interrupts, other programs,
- * and on a virtual machine its host.
+/* Reads the clock in a loop and records each jump: ticks, other interrupts, other programs and, on
+ * a virtual machine, its host.
  *
- * least_ns:   of a jump; at least 1.
- * starts_ns:  hw_now_ns() before each jump.
- * lengths_ns: of each jump.
- * at_tick:    1 for a jump during which the kernel's tick was counted, or within 20 us of that, and
- *             no other thread ran. The tick's interval and phase do not tell: the host of a virtual
- *             machine has a tick, too.
+ * least_ns:   the shortest jump that is recorded; at least 1.
+ * starts_ns:  receives hw_now_ns() before each jump.
+ * lengths_ns: receives the length of each jump.
+ * at_tick:    receives 1 for a jump if the kernel counted its tick during the jump or within 20 us
+ *             of it, and no other thread ran meanwhile; else 0. The period and phase of the tick
+ *             cannot tell a tick from other jumps, because the host of a virtual machine ticks,
+ * too.
  *
- * Returns as hw_calibrate_call(), but 0 where there was none before the limit. */
+ * Returns the same as hw_calibrate_call(), or 0 if there was no jump before the limit. */
 HW_API int64_t hw_calibrate_gaps(const struct hw_calibrate_plan *plan, int64_t least_ns,
                                  int64_t *starts_ns, double *lengths_ns, int32_t *at_tick);
 
-/* Asks the kernel.
+/* Reads the kernel's facts.
  *
- * Returns 0 or a negative errno, and then `facts` is as it was. */
+ * Returns 0, or a negative errno with `facts` unchanged. */
 HW_API int hw_calibrate_facts(struct hw_calibrate_facts *facts);
 
 #endif

@@ -6,9 +6,9 @@
 
 #include "headway/api.h"
 
-/* Reads CLOCK_MONOTONIC: one clock for all threads and processes of the machine, never set back,
- * not counting time spent suspended. Async-signal-safe. Differences mean something; the value
- * itself does not.
+/* Reads CLOCK_MONOTONIC, which is one clock for all threads and processes of the machine. The clock
+ * is never set back and does not count time spent suspended. Only differences between values have a
+ * meaning. Async-signal-safe.
  *
  * Returns nanoseconds. This function can't fail. */
 HW_API int64_t hw_now_ns(void);

@@ -6,111 +6,126 @@
 
 #include "headway/api.h"
 
-/* Copying what a traced process records from its memory into a file, in another process (or, for a
- * memory that nobody collects, in the same one). Both are described in native/trace/format.h.
+/* The collector: copies the events that a traced process records from its memory into a file. The
+ * collector runs in another process; memory that no collector reads can be copied in the same
+ * process. native/trace/format.h describes both the memory and the file.
  *
- * The memory may be a hostile process's: whatever it contains, nothing is read or written outside
- * it and the file. One thread at a time uses a collection. */
+ * The memory may belong to a hostile process: whatever it contains, the collector reads and writes
+ * nothing outside of the memory and the file. Only one thread at a time may use a collection. */
 
 struct hw_collection;
 
-/* What a process may have in chunks, if it is collected. A memory with more is none of ours. */
+/* The most bytes of chunks that a collected process may have. Memory with more is rejected. */
 #define HW_COLLECT_MOST_BYTES (128u << 20)
 
-/* What a collection did up to now. */
+/* The state of a collection after a pass. */
 struct hw_collect_state {
-    int32_t pid;    /* as the process says; of its own PID namespace */
-    int32_t ended;  /* 1: the session is over, and a pass after this one finds nothing */
-    int64_t chunks; /* of the file, in use */
-    int64_t
-        dropped_events;    /* as the file says: for want of memory, or since it cannot be written */
-    int64_t lost_children; /* children of the process that could not reach their collector */
-    int32_t error;         /* of the last write that failed: an errno, or 0 */
-    int32_t closed;        /* chunks that were complete in this pass, and given back */
-    int64_t overwritten_until_ns; /* of the events that made room, when the last one was; or 0 */
+    int32_t pid;    /* the process id, as the process reports it, in its own PID namespace */
+    int32_t ended;  /* 1: the session has ended, and a later pass finds nothing new */
+    int64_t chunks; /* chunks of the file that are in use */
+    int64_t dropped_events; /* events dropped for lack of memory or because a write failed */
+    int64_t lost_children;  /* children of the process that could not reach their collector */
+    int32_t error;          /* errno of the last write that failed, or 0 */
+    int32_t closed; /* chunks that this pass copied completely and returned to the process */
+    int64_t overwritten_until_ns; /* time of the last event that was overwritten, or 0 */
 };
 
-/* Maps a memory that was received, after having checked it.
+/* Checks and maps the memory that a traced process has sent.
  *
- * `memory` and `file` stay the caller's, and `file` must stay open. `path` is told to the process;
- * NULL: the memory is not collected as it fills. Returns NULL with errno set: EPROTO where the
- * memory is none of ours, has more than a process that is collected would make, or could shrink. */
+ * memory: its descriptor; the caller keeps it.
+ * file:   the descriptor of the file; the caller keeps it, and must keep it open.
+ * path:   the file's path, which the process is told; NULL: nobody collects this memory while the
+ *         process fills it.
+ *
+ * Returns NULL with errno set on failure: EPROTO if the memory does not have the expected format,
+ * is larger than a collected process would make it, or could shrink. */
 HW_API struct hw_collection *hw_collect_open(int memory, int file, const char *path);
 
-/* Which family the process belongs to, as it says. */
+/* Returns the family of the process, as the process reports it. */
 HW_API uint64_t hw_collect_family(const struct hw_collection *collection);
 
-/* Lets the file have so many chunks of 16 KiB; then the oldest events make room. Fewer than it has:
- * the next pass removes some. */
+/* Limits the file to `chunks` chunks of 16 KiB. In a full file, new events overwrite the oldest
+ * ones. If the file already has more chunks, the next pass removes some. */
 HW_API void hw_collect_limit(struct hw_collection *collection, int64_t chunks);
 
-/* Lets the process have so many chunks in memory. */
+/* Limits the process to `chunks` chunks in memory. */
 HW_API void hw_collect_share(struct hw_collection *collection, uint32_t chunks);
 
-/* Copies what is new. `last`: the process is gone, or the session over.
+/* Copies the new events to the file and fills `state`. `last`: the process or the session has
+ * ended.
  *
- * It waits for the file system only. This function can't fail: what cannot be written is counted.
- */
+ * Waits for nothing but the file system. This function can't fail: events that cannot be written
+ * are counted in `state`. */
 HW_API void hw_collect_pass(struct hw_collection *collection, int last,
                             struct hw_collect_state *state);
 
-/* What a thread waits for where it has nothing to do. */
-#define HW_HOME_NONE 1 /* it is somewhere else */
+/* Homes: the places where a thread waits when it has nothing to do. */
+#define HW_HOME_NONE 1 /* no home: the thread is somewhere else */
 #define HW_HOME_LOOP 2 /* an event loop in its poll */
-#define HW_HOME_POOL 3 /* a pool's thread at its queue */
+#define HW_HOME_POOL 3 /* a thread of a pool at its queue */
 #define HW_HOMES 4
 #define HW_LAP_BUCKETS 40
 #define HW_LAP_LOOPS 32
 
-/* Laps of threads: from when one leaves such a place until it is back. Counts are of the whole
- * time. */
+/* Laps of threads. A lap begins when a thread leaves its home and ends when it is back. `late`,
+ * `lengths` and `lengths_ns` are totals since hw_collect_watch(). */
 struct hw_laps {
-    uint64_t late[HW_HOMES];          /* that took too long, by where they began */
+    uint64_t late[HW_HOMES];          /* laps that took too long, by the home where they began */
     uint64_t lengths[HW_LAP_BUCKETS]; /* [i] counts event loops' laps with bit length i in ns */
-    uint64_t lengths_ns;              /* of all of these */
-    uint32_t open[HW_HOMES];          /* that take too long already, and go on */
-    uint32_t loop_count;              /* threads with an event loop ... */
-    uint32_t loops[HW_LAP_LOOPS];     /* ... their serials */
+    uint64_t lengths_ns;              /* the sum of all laps that `lengths` counts */
+    uint32_t open[HW_HOMES];          /* laps under way that have taken too long already */
+    uint32_t loop_count;              /* threads with an event loop, at most HW_LAP_LOOPS */
+    uint32_t loops[HW_LAP_LOOPS];     /* the serials of these `loop_count` threads */
 };
 
-/* Has laps told from now on: those that take at least so long, by where they began, are too long.
- * The process reads no CPU times from now on: who watches it asks the system for them (schedstat).
+/* Counts laps from now on. A lap of at least least_ns[home], by the home where it began, is too
+ * long. From now on the process no longer reads its threads' CPU times; a process that watches it
+ * must ask the operating system for them (schedstat).
  *
  * Returns 0 or -ENOMEM. */
 HW_API int hw_collect_watch(struct hw_collection *collection, const int64_t least_ns[HW_HOMES]);
 
-/* Gives the stacks at which threads have let the main GIL go by themselves and that were not given
- * before, by the file's numbers. They are in the file. Returns how many, at most `max`. */
+/* Fills `stacks` with stacks at which threads have yielded the main GIL and which no earlier call
+ * has returned. A stack is given by its number in the file, and is already in the file.
+ *
+ * Returns the number of stacks, at most `max`. */
 HW_API int hw_collect_fresh(struct hw_collection *collection, uint32_t *stacks, int max);
 
-/* Says what a stack is: HW_HOME_*. */
+/* Tells which home (HW_HOME_*) a stack is. */
 HW_API void hw_collect_settle(struct hw_collection *collection, uint32_t stack, int home);
 
-/* Tells the laps up to the last pass. */
+/* Fills `told` with the laps up to the last pass. */
 HW_API void hw_collect_laps(struct hw_collection *collection, int64_t now_ns, struct hw_laps *told);
 
-/* From which lengths on, in ns, a thread is worth a look from outside. */
+/* The times, in ns, after which a thread is worth a look from outside. */
 struct hw_look {
-    int64_t hold_ns;  /* it holds a GIL */
-    int64_t wait_ns;  /* it waits for one */
-    int64_t still_ns; /* it has an event loop, and does something that is not its poll */
-    int64_t away_ns; /* it has let the GIL go: worth two looks or so, as it goes over that length */
+    int64_t hold_ns; /* a thread has held a GIL for at least this long */
+    int64_t wait_ns; /* a thread has waited for a GIL for at least this long */
+    int64_t
+        still_ns; /* a thread with an event loop has done something else than poll for this long */
+    /* A thread yielded the GIL this long ago. Such a thread is worth about two looks, as it passes
+     * this time. */
+    int64_t away_ns;
 };
 
 #define HW_WAIT_OVER 0   /* the time is over */
-#define HW_WAIT_READY 1  /* the descriptor has something, or a signal has come */
+#define HW_WAIT_READY 1  /* the descriptor is readable, or a signal has arrived */
 #define HW_WAIT_THREAD 2 /* a thread is worth a look */
 
-/* Waits until a time (CLOCK_MONOTONIC), and looks at the threads of processes every `tick_ns`; ends
- * sooner for the reasons above, after one tick at least. hw_collect_watch() was called for each. */
+/* Waits until the time `until_ns` (CLOCK_MONOTONIC), and looks at the threads of all processes
+ * every `tick_ns`. Returns early if the descriptor is readable, if a signal arrives or, at the end
+ * of a tick, if a thread is worth a look. The caller must have called hw_collect_watch() for each
+ * collection.
+ *
+ * Returns HW_WAIT_*. */
 HW_API int hw_collect_wait(struct hw_collection *const *collections, int count,
                            const struct hw_look *least, int64_t tick_ns, int64_t until_ns,
                            int descriptor);
 
-/* Has the next pass copy all that there is, also what threads are still writing to. */
+/* Makes the next pass copy all events, those in chunks that threads still write to included. */
 HW_API void hw_collect_hurry(struct hw_collection *collection);
 
-/* Unmaps the memory. */
+/* Unmaps the memory and frees the collection. */
 HW_API void hw_collect_close(struct hw_collection *collection);
 
 #endif

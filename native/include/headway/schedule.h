@@ -7,72 +7,74 @@
 #include "headway/api.h"
 #include "headway/policy.h"
 
-/* Scheduling the GILs of this process by a policy. One policy at a time, for all its GILs. Unless a
- * function says otherwise it is called with the GIL of the main interpreter held. */
+/* Schedules the GILs of this process by a policy. At most one policy is on, for all GILs of the
+ * process. The caller must hold the GIL of the main interpreter, unless a function says
+ * otherwise. */
 
-/* What becomes of a policy, and of who waits under it. Counted since it began. */
+/* Counters of one GIL under a policy, since the policy began. */
 struct hw_schedule_counts {
-    int64_t acquires;      /* times a thread got a GIL */
-    int64_t asked;         /* times the one that had it was asked for it */
-    int64_t granted;       /* times a waiting thread was told that it is its turn */
-    int64_t barged;        /* times another one took it first */
-    int64_t graced;        /* times nobody was woken, as the GIL would be back at once */
-    int64_t idle_ns;       /* while a GIL was free and somebody wanted it */
-    int64_t wait_ns;       /* all waits */
-    int64_t worst_wait_ns; /* the longest */
-    int64_t threads;       /* that are known now */
-    int64_t without;       /* times a thread found no room and waited as without us */
-    int64_t rests; /* times the GIL was left alone, as nobody had had to wait for it for long:
-                    * until somebody has to, nothing is counted */
-    int64_t early; /* waits that ended since the holder was asked sooner than by CPython ... */
-    int64_t early_wait_ns; /* ... and how long they were, in all */
+    int64_t acquires;      /* acquires of the GIL */
+    int64_t asked;         /* requests made to the holder */
+    int64_t granted;       /* times a waiter was told that it is its turn */
+    int64_t barged;        /* times another thread acquired the GIL before that waiter did */
+    int64_t graced;        /* releases that woke no waiter: the GIL would be wanted back at once */
+    int64_t idle_ns;       /* time during which the GIL was free and a thread wanted it */
+    int64_t wait_ns;       /* the sum of all waits */
+    int64_t worst_wait_ns; /* the longest wait */
+    int64_t threads;       /* threads known to the engine now */
+    int64_t without;       /* times the engine had no room for a thread, which waited without it */
+    int64_t rests;         /* times the GIL was left to CPython; nothing is counted during a rest */
+    int64_t early;         /* waits whose request came sooner than CPython would have made it */
+    int64_t early_wait_ns; /* the sum of the waits that `early` counts */
 };
 
-/* The policies that are built in, from 0 on. Any thread may call it.
- *
- * Returns NULL behind the last one. */
+/* Returns the built-in policy with this index, from 0 on, or NULL after the last one. Any thread
+ * may call this function. */
 HW_API const struct hw_policy *hw_policy_at(int index);
 
-/* Finds a policy by its name, or loads the library at a path (with a slash in it).
+/* Finds a built-in policy by its name, or loads the shared library at a path (a name with a slash).
  *
- * Returns NULL where there is none; `problem`, of `room` bytes, then says why. */
+ * Returns NULL on failure; `problem`, which has room for `room` bytes, then says why. */
 HW_API const struct hw_policy *hw_policy_find(const char *name, char *problem, int room);
 
-/* The engine's own options, for every policy, each told in its `about`. The list ends with a name
- * of NULL. */
+/* Returns the options of the engine itself, which every policy has; each describes itself in
+ * `about`. An option whose name is NULL ends the list. */
 HW_API const struct hw_policy_option *hw_policy_engine_options(void);
 
-/* Has a policy schedule all GILs from now on. The GIL is released for a moment.
+/* Puts all GILs under a policy. Releases the GIL for a moment.
  *
- * options: "name=value" each, with one space between; NULL or "": as preset.
+ * options: "name=value" pairs, separated by one space; NULL or "": all options have their presets.
  *
- * Returns 0 or a negative errno, with everything as it was: -EALREADY when there is a policy,
- * -EINVAL for an option (`problem` says which), -EMFILE when the process has no key for
- * thread-specific data left that takes no allocation, and those of hw_trace_start(). */
+ * Returns 0, or a negative errno with nothing changed: -EALREADY if a policy is on, -EINVAL for a
+ * wrong option (`problem` says which), -EMFILE if the process has no key for thread-specific data
+ * left that needs no allocation, and the errors of hw_trace_start(). */
 HW_API int hw_schedule_start(const struct hw_policy *policy, const char *options, char *problem,
                              int room);
 
-/* Puts CPython's own behaviour back. Returns 0, or -ESRCH when there is no policy. */
+/* Restores CPython's own behaviour. Returns 0, or -ESRCH if no policy is on. */
 HW_API int hw_schedule_stop(void);
 
-/* The name of the policy that is on, "" where there is none: none was started, it was stopped, or
- * the watchdog has removed it. Any thread may call it. */
+/* Returns the name of the policy that is on, or "" if there is none: none was started, it was
+ * stopped, or the watchdog has removed it. Any thread may call this function. */
 HW_API const char *hw_schedule_active(void);
 
-/* Fills in the counts of the main interpreter's GIL. Returns 0, or -ESRCH when there is no policy
- * and was none. */
+/* Fills in the counters of the main interpreter's GIL. Returns 0, or -ESRCH if no policy is or was
+ * on. */
 HW_API int hw_schedule_counts(struct hw_schedule_counts *counts);
 
-/* Of the threads that are alive, the one for which the holder was asked sooner most often.
+/* Finds the living thread for which the engine most often made a request sooner than CPython would
+ * have. Any thread may call this function.
  *
- * early: receives how often. Returns its id, or 0 where there is none. Any thread may call it. */
+ * early: receives the number of these requests.
+ *
+ * Returns the native id of the thread, or 0 if there is none. */
 HW_API int hw_schedule_gainer(int64_t *early);
 
-/* What the program says of the calling thread: priority from -20 to 19 as nice(2), and whether it
- * is urgent. Holds from when it next takes a GIL or waits for one until said anew, also for a
- * policy that begins later.
+/* Sets the priority of the calling thread, from -20 to 19 as for nice(2), and whether it is urgent.
+ * The hint takes effect when the thread next acquires a GIL or waits for one. It holds until the
+ * next call, also under a policy that begins later.
  *
- * Returns 0, -EINVAL for another priority, -ENOSPC when there is no room for the thread. */
+ * Returns 0, -EINVAL for another priority, or -ENOSPC if there is no room for the thread. */
 HW_API int hw_schedule_hint(int priority, int urgent);
 
 #endif

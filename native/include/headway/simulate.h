@@ -7,166 +7,193 @@
 #include "headway/api.h"
 #include "headway/policy.h"
 
-/* A machine in virtual time: cores with Linux's fair scheduler, futexes, timers and sockets;
- * processes with CPython's GIL, stock or under a policy; threads that each run a short program. The
- * policies, the ledger and the decisions are the very objects that schedule real threads
+/* A machine in virtual time. It has cores with Linux's fair scheduler, futexes, timers and sockets;
+ * processes with CPython's GIL, stock or under a policy; and threads that each run a short program.
+ * The simulator uses the same policies, ledger and decisions that schedule real threads
  * (native/schedule). The same specification with the same seed gives the same events.
  *
  * All times are in nanoseconds of virtual time, which begins at 0. */
 
-/* What an operation of the machine costs. Each is a distribution, given as equally spaced quantiles
- * from the least to the greatest; one value is a constant. `headway calibrate` measures them. */
+/* The costs of the machine's operations. Each cost is a distribution, given as equally spaced
+ * quantiles from the least to the greatest value; a single value is a constant. `headway calibrate`
+ * measures the costs. */
 enum hw_sim_cost {
-    HW_SIM_COST_SWITCH,            /* a core goes from one thread to another */
-    HW_SIM_COST_PREEMPT_OTHER,     /* from a wake-up until it interrupts the other core it is for */
-    HW_SIM_COST_WAKE_IDLE,         /* from a wake-up until an idle core runs the thread */
-    HW_SIM_COST_WAKE_IDLE_MIDDLE,  /* the same, of a core that was idle for 0.2 ms and more */
-    HW_SIM_COST_WAKE_IDLE_LONG,    /* ... and for 2 ms and more */
-    HW_SIM_COST_TIMER_INTERRUPT,   /* what a timer's interrupt takes from who runs */
-    HW_SIM_COST_TIMER_LATE,        /* how late a timer is on a busy core, besides the slack */
-    HW_SIM_COST_TIMER_LATE_IDLE,   /* the same on an idle core, until the core schedules */
-    HW_SIM_COST_TIMER_ARM,         /* setting or cancelling the core's earliest timer */
-    HW_SIM_COST_TIMER_SLACK,       /* what the kernel adds to the end of a sleep */
-    HW_SIM_COST_TICK_INTERRUPT,    /* what a tick takes from who runs */
-    HW_SIM_COST_FUTEX_CHECK,       /* futex(WAIT) that finds another value */
-    HW_SIM_COST_FUTEX_SLEEP,       /* futex(WAIT) until the thread sleeps */
-    HW_SIM_COST_FUTEX_SLEEP_TIMED, /* the same with a time-out */
+    HW_SIM_COST_SWITCH,        /* a core switches from one thread to another */
+    HW_SIM_COST_PREEMPT_OTHER, /* from a wake-up until its interrupt reaches another, busy core */
+    HW_SIM_COST_WAKE_IDLE,     /* from a wake-up until an idle core runs the thread */
+    HW_SIM_COST_WAKE_IDLE_MIDDLE, /* as WAKE_IDLE, for a core that was idle for more than 0.2 ms */
+    HW_SIM_COST_WAKE_IDLE_LONG,   /* as WAKE_IDLE, for a core that was idle for more than 2 ms */
+    HW_SIM_COST_TIMER_INTERRUPT,  /* time that a timer interrupt takes from the running thread */
+    HW_SIM_COST_TIMER_LATE,       /* lateness of a timer on a busy core, in addition to the slack */
+    HW_SIM_COST_TIMER_LATE_IDLE,  /* lateness on an idle core, until the core schedules */
+    HW_SIM_COST_TIMER_ARM,        /* setting or cancelling the core's earliest timer */
+    HW_SIM_COST_TIMER_SLACK,      /* time that the kernel adds to the end of a sleep */
+    HW_SIM_COST_TICK_INTERRUPT,   /* time that a tick takes from the running thread */
+    HW_SIM_COST_FUTEX_CHECK,      /* futex(WAIT) that finds another value and returns */
+    HW_SIM_COST_FUTEX_SLEEP,      /* futex(WAIT) until the thread sleeps */
+    HW_SIM_COST_FUTEX_SLEEP_TIMED, /* futex(WAIT) with a time-out, until the thread sleeps */
     HW_SIM_COST_FUTEX_WOKEN,       /* from running again until futex(WAIT) returns */
-    HW_SIM_COST_FUTEX_WOKEN_TIMED,
-    HW_SIM_COST_FUTEX_WAKE,      /* futex(WAKE) until the wake-up */
-    HW_SIM_COST_FUTEX_WAKE_END,  /* ... and after it */
-    HW_SIM_COST_FUTEX_WAKE_IDLE, /* ... more where the wake-up goes to an idle core */
-    HW_SIM_COST_FUTEX_WAKE_NONE, /* futex(WAKE) where nobody sleeps */
+    HW_SIM_COST_FUTEX_WOKEN_TIMED, /* as FUTEX_WOKEN, for a futex(WAIT) with a time-out */
+    HW_SIM_COST_FUTEX_WAKE,        /* futex(WAKE) until the wake-up */
+    HW_SIM_COST_FUTEX_WAKE_END,    /* futex(WAKE) after the wake-up */
+    HW_SIM_COST_FUTEX_WAKE_IDLE, /* extra time of futex(WAKE) if the wake-up goes to an idle core */
+    HW_SIM_COST_FUTEX_WAKE_NONE, /* futex(WAKE) with no sleeping thread */
     HW_SIM_COST_SEND,            /* send(2) until the receiver is woken */
-    HW_SIM_COST_SEND_END,        /* ... and after it */
-    HW_SIM_COST_SEND_IDLE,       /* ... more where the receiver's core is idle */
+    HW_SIM_COST_SEND_END,        /* send(2) after the receiver was woken */
+    HW_SIM_COST_SEND_IDLE,       /* extra time of send(2) if the receiver's core is idle */
     HW_SIM_COST_RECEIVE_READY,   /* recv(2) that finds its data */
     HW_SIM_COST_RECEIVE_SLEEP,   /* recv(2) until the thread sleeps */
-    HW_SIM_COST_RECEIVE_WOKEN,   /* ... from running again until it returns */
-    HW_SIM_COST_LOCK,            /* locking or unlocking in user space, uncontended */
-    HW_SIM_COST_CACHE_LINE,      /* touching what another core wrote last */
-    HW_SIM_COST_CHECK,           /* from a drop request until the evaluation loop sees it */
-    HW_SIM_COST_PENDING,         /* from then until the GIL is let go */
-    HW_SIM_COST_COLD_SEND,       /* what calls take longer that did not run on the core of late */
-    HW_SIM_COST_COLD_RECEIVE,
-    HW_SIM_COST_COLD_FUTEX_WAKE,
-    HW_SIM_COST_COLD_FUTEX_SLEEP,
-    HW_SIM_COST_COLD_PENDING,
-    HW_SIM_COST_COLD_PYTHON,      /* the first hold after a wait */
-    HW_SIM_COST_COLD_PYTHON_NEXT, /* the second one */
+    HW_SIM_COST_RECEIVE_WOKEN,   /* from running again until recv(2) returns */
+    HW_SIM_COST_LOCK,            /* locking or unlocking an uncontended lock in user space */
+    HW_SIM_COST_CACHE_LINE,      /* access to a cache line that another core wrote last */
+    HW_SIM_COST_CHECK,           /* from a GIL request until the evaluation loop sees it */
+    HW_SIM_COST_PENDING,         /* from then until the GIL is released */
+    HW_SIM_COST_COLD_SEND,       /* extra time of a cold send(2): it did not run here recently */
+    HW_SIM_COST_COLD_RECEIVE,    /* extra time of a cold recv(2) */
+    HW_SIM_COST_COLD_FUTEX_WAKE, /* extra time of a cold futex(WAKE) */
+    HW_SIM_COST_COLD_FUTEX_SLEEP, /* extra time of a cold futex(WAIT) that sleeps */
+    HW_SIM_COST_COLD_PENDING,     /* extra time of HW_SIM_COST_PENDING with cold code */
+    HW_SIM_COST_COLD_PYTHON,      /* extra time of the first hold after a wait */
+    HW_SIM_COST_COLD_PYTHON_NEXT, /* extra time of the second hold after a wait */
     HW_SIM_COSTS
 };
 
+/* A distribution. A value between two quantiles is drawn evenly. */
 struct hw_sim_dist {
-    const double *quantiles; /* rising; ns */
-    int32_t count;           /* at least 1 */
+    const double *quantiles; /* in ns, in rising order */
+    int32_t count;           /* the number of quantiles, at least 1 */
     int32_t reserved;
 };
 
-/* What a thread does next. `value` is a time in ns, unless HW_SIM_OF_DIST is set: then it is drawn
- * from the distribution `index`. */
+/* The operations of a thread's program. `value` is the operation's value in ns. If HW_SIM_OF_DIST
+ * is set, it is drawn from the distribution `index` instead. */
 enum hw_sim_op_kind {
-    HW_SIM_HOLD,    /* runs Python code for `value`: with the GIL, and seeing requests to drop it */
-    HW_SIM_CALL,    /* runs C code for `value` that keeps the GIL and sees no request */
-    HW_SIM_COMPUTE, /* runs Python code for ever */
-    HW_SIM_RUN,     /* lets the GIL go, runs for `value`, takes it again */
-    HW_SIM_SLEEP,   /* lets the GIL go, sleeps for `value` by a timer, takes it again */
-    HW_SIM_BLOCK,   /* the same, until somebody outside wakes it after `value`: no timer slack */
-    HW_SIM_RECEIVE, /* lets the GIL go, takes a message from port `index`, waiting if there is none,
-                     * takes it again */
-    HW_SIM_REPLY,   /* lets the GIL go, sends to the client of the last message, takes it again */
-    HW_SIM_SEND,    /* lets the GIL go, sends to somebody outside the machine, takes it again */
-    HW_SIM_ANSWER,  /* lets the GIL go, receives what somebody outside answers `value` after the
-                     * thread's last HW_SIM_SEND, waiting if that is yet to come, takes it again */
-    HW_SIM_TAKE,    /* takes one of semaphore `index`; the GIL is let go only if there is none */
-    HW_SIM_POST,    /* gives one to semaphore `index`, with the GIL held */
-    HW_SIM_BEGIN,   /* a piece of work begins; else it begins where the last one was done */
-    HW_SIM_DONE,    /* a piece of work is done: counted, with the time that it took */
-    HW_SIM_LOOP,    /* repeats what stands before the matching HW_SIM_END `value` times */
-    HW_SIM_END,     /* ... and ends the innermost loop */
-    HW_SIM_EXIT,    /* the thread ends; also at the end of a program that does not repeat */
+    /* Runs Python code for `value`, with the GIL. The thread sees requests to release the GIL. */
+    HW_SIM_HOLD,
+    /* Runs C code for `value` that keeps the GIL and sees no request. */
+    HW_SIM_CALL,
+    /* Runs Python code for ever. */
+    HW_SIM_COMPUTE,
+    /* Releases the GIL, runs for `value`, acquires the GIL. */
+    HW_SIM_RUN,
+    /* Releases the GIL, sleeps on a timer for `value`, acquires the GIL. */
+    HW_SIM_SLEEP,
+    /* Releases the GIL, blocks for `value` until a wake-up from outside the machine (without timer
+     * slack), acquires the GIL. */
+    HW_SIM_BLOCK,
+    /* Releases the GIL, receives a message from port `index` (waits if there is none), acquires the
+     * GIL. */
+    HW_SIM_RECEIVE,
+    /* Releases the GIL, sends to the client of the last message, acquires the GIL. */
+    HW_SIM_REPLY,
+    /* Releases the GIL, sends to a peer outside the machine, acquires the GIL. */
+    HW_SIM_SEND,
+    /* Releases the GIL, receives the answer of a peer outside the machine, acquires the GIL. The
+     * answer arrives `value` after the thread's last HW_SIM_SEND; the thread waits until then. */
+    HW_SIM_ANSWER,
+    /* Decrements semaphore `index`. The thread releases the GIL only if it must wait for the
+     * semaphore. */
+    HW_SIM_TAKE,
+    /* Increments semaphore `index`, with the GIL held. */
+    HW_SIM_POST,
+    /* Begins a piece of work. Without this operation, a piece begins at the last HW_SIM_DONE. */
+    HW_SIM_BEGIN,
+    /* Ends a piece of work. The piece is counted, with the time that it took. */
+    HW_SIM_DONE,
+    /* Repeats the operations up to the matching HW_SIM_END `value` times. */
+    HW_SIM_LOOP,
+    /* Ends the innermost loop. */
+    HW_SIM_END,
+    /* Ends the thread. A program that does not repeat ends its thread in the same way. */
+    HW_SIM_EXIT,
     HW_SIM_OPS
 };
 
-/* op.flags.
- * OF_DIST: the time, or the number of times, is of a distribution.
- * GOES_ON: after an HW_SIM_RUN the GIL is not taken again, as the next operation is of the same
- * call. That one must let the GIL go whatever happens: HW_SIM_RUN to HW_SIM_ANSWER.
- * OF_PORT: of an HW_SIM_RECEIVE: any thread may answer what it takes. Of an HW_SIM_REPLY: it
- * answers what was taken first at port `index` and is not answered; where that is nothing, it is an
- * HW_SIM_SEND now and the answer to the next message, as soon as that is taken. */
+/* Flag of an operation: its time, or its number of repetitions, is drawn from a distribution. */
 #define HW_SIM_OF_DIST 1u
+
+/* Flag of HW_SIM_RUN: the GIL is not acquired again, because the next operation is part of the same
+ * call. That operation must be one that always releases the GIL: HW_SIM_RUN to HW_SIM_ANSWER. */
 #define HW_SIM_GOES_ON 2u
+
+/* Flag of HW_SIM_RECEIVE: any thread may answer the message.
+ *
+ * Flag of HW_SIM_REPLY: the reply goes to the oldest message of port `index` that was received and
+ * not answered. If there is none, the operation acts as HW_SIM_SEND, and it counts as the answer to
+ * the next message as soon as that is received. */
 #define HW_SIM_OF_PORT 4u
 
 struct hw_sim_op {
-    uint16_t kind;
-    uint16_t flags;
-    uint32_t index; /* of a port, semaphore or distribution */
-    uint32_t where; /* free for the caller: `value` of the events of this operation */
+    uint16_t kind;  /* HW_SIM_HOLD to HW_SIM_EXIT */
+    uint16_t flags; /* HW_SIM_OF_DIST, HW_SIM_GOES_ON, HW_SIM_OF_PORT */
+    uint32_t index; /* the index of a port, semaphore or distribution */
+    uint32_t where; /* free for the caller: `value` of this operation's events */
     uint32_t reserved;
-    int64_t value;
+    int64_t value; /* a time in ns, or a number of repetitions */
 };
 
-/* Threads with one program. */
+/* A role: threads that run the same program. */
 struct hw_sim_role {
     const struct hw_sim_op *ops;
     int32_t op_count;
-    int32_t repeats;  /* 1: begins again at its end, for ever */
-    int32_t threads;  /* how many */
-    int32_t gil;      /* index of the GIL that they need; -1: none (C code, another program) */
-    uint64_t cores;   /* a bit for each core that they may run on; 0: all */
-    int32_t priority; /* hw_schedule_hint() */
-    int32_t urgent;
-    int32_t port_step;  /* the n-th thread of the role adds n times this to the index of ports */
-    int32_t start_at;   /* the n-th thread begins n times this further on in its program */
-    int64_t begin_ns;   /* the first one starts then, */
-    int64_t stagger_ns; /* the others so much after the one before */
-    int32_t turns;      /* 1: a piece of work is a turn: from when a thread wants the GIL until it
-                         * lets it go by itself; instead of HW_SIM_BEGIN and HW_SIM_DONE */
+    int32_t repeats;   /* 1: the program begins again at its end, for ever */
+    int32_t threads;   /* the number of threads */
+    int32_t gil;       /* the index of their GIL; -1: none (C code, another program) */
+    uint64_t cores;    /* a bit for each core that the threads may run on; 0: all cores */
+    int32_t priority;  /* the priority of hw_schedule_hint() */
+    int32_t urgent;    /* 1: urgent, as for hw_schedule_hint() */
+    int32_t port_step; /* thread n of the role (from 0) adds n * port_step to the index of a port */
+    int32_t start_at;  /* thread n begins n * start_at operations further on in the program */
+    int64_t begin_ns;  /* when thread 0 starts */
+    int64_t stagger_ns; /* the time between the starts of two successive threads */
+    /* 1: a piece of work is a turn, from when the thread wants the GIL until it yields;
+     * HW_SIM_BEGIN and HW_SIM_DONE are not needed then. */
+    int32_t turns;
     int32_t reserved;
 };
 
-/* One GIL: a process, or a sub-interpreter. */
+/* One GIL: that of a process or of a sub-interpreter. */
 struct hw_sim_gil {
     const struct hw_policy *policy; /* NULL: stock CPython */
     int64_t options[HW_POLICY_MAX_OPTIONS];
-    int64_t spin_ns; /* of the engine; as `headway policies` lists them */
-    int32_t yields;
-    int32_t enabled; /* 0: free-threaded, threads hold nothing and run beside each other */
-    int64_t interval_ns;
-    double slow_down; /* what Python code takes longer for each further thread that runs it at the
-                       * same time, where the GIL is off: 0.1 is a tenth */
+    int64_t spin_ns;     /* the engine's option spin_us, in ns; see `headway policies` */
+    int32_t yields;      /* the engine's option yield */
+    int32_t enabled;     /* 0: free-threaded: threads hold nothing and run in parallel */
+    int64_t interval_ns; /* the switch interval */
+    /* With the GIL off, how much longer Python code takes for each further thread that runs Python
+     * code at the same time; 0.1 is a tenth longer. */
+    double slow_down;
 };
 
 /* A client of a server, in another process: one event loop that drives all of its connections. */
 struct hw_sim_client {
     int32_t connections;
-    int32_t port;      /* of the first connection's requests; the n-th one's is ... */
-    int32_t port_step; /* ... n times this further */
-    int32_t think;     /* index of a distribution: from a reply to the next request; -1: none */
-    double rate_per_s; /* above 0: requests come at random, so often in all (open), not closed */
-    uint64_t cores;    /* 0: all */
-    int64_t work_ns;   /* what the client itself computes for each request */
+    int32_t port;      /* the port of connection 0's requests */
+    int32_t port_step; /* connection n sends its requests to port + n * port_step */
+    int32_t think;     /* a distribution of the time from a reply to the next request; -1: none */
+    double
+        rate_per_s;  /* above 0: open loop, requests at random at this total rate; 0: closed loop */
+    uint64_t cores;  /* a bit for each core that the client may run on; 0: all cores */
+    int64_t work_ns; /* the time that the client itself computes for each request */
 };
 
 struct hw_sim_spec {
     uint64_t seed;
-    int64_t end_ns;                  /* the run ends then */
-    int64_t warm_ns;                 /* what is done before is not counted */
-    const struct hw_sim_dist *costs; /* HW_SIM_COSTS of them */
+    int64_t end_ns;                  /* when the run ends */
+    int64_t warm_ns;                 /* when the warm-up ends; nothing is counted before */
+    const struct hw_sim_dist *costs; /* HW_SIM_COSTS distributions */
     int64_t tick_ns, slice_ns, migration_ns;
     int32_t core_count; /* from 1 to 64 */
     int32_t gil_count, role_count, client_count, port_count, semaphore_count, dist_count;
     const struct hw_sim_gil *gils;
     const struct hw_sim_role *roles;
     const struct hw_sim_client *clients;
-    const int32_t *semaphores; /* what each has at first */
+    const int32_t *semaphores; /* the initial value of each semaphore */
     const struct hw_sim_dist *dists;
-    int64_t max_events; /* of the trace; 0: none are kept. Later ones are counted as dropped */
+    int64_t max_events; /* events kept in the trace; later ones are counted as dropped; 0: none */
 };
 
-/* An event of the trace; kinds and flags are those of trace files (native/trace/format.h). */
+/* The kinds and the flag of an event are those of trace files (native/trace/format.h). */
 enum {
     HW_SIM_EVENT_WAIT = 1,
     HW_SIM_EVENT_ACQUIRE = 2,
@@ -176,68 +203,78 @@ enum {
 };
 #define HW_SIM_EVENT_FORCED 1u
 
+/* An event of the trace. */
 struct hw_sim_event {
     int64_t time_ns;
     uint32_t value;  /* `where` of the operation */
-    uint32_t thread; /* from 0, in the order of roles */
-    uint8_t kind;
-    uint8_t gil;
-    uint16_t flags;
+    uint32_t thread; /* the number of the thread, from 0, in the order of the roles */
+    uint8_t kind;    /* HW_SIM_EVENT_WAIT to HW_SIM_EVENT_EXIT */
+    uint8_t gil;     /* the index of the GIL; 255: the thread has none */
+    uint16_t flags;  /* HW_SIM_EVENT_FORCED, or 0 */
     uint32_t reserved;
 };
 
-/* What threads of a role, or connections of a client, have done since the warm-up. */
+/* Totals of the threads of a role, or of the connections of a client, since the warm-up. */
 struct hw_sim_role_result {
-    int64_t done;        /* pieces of work */
-    int64_t held_ns;     /* with the GIL */
-    int64_t waited_ns;   /* for the GIL */
-    int64_t cpu_ns;      /* on a core */
-    int64_t computed_ns; /* in HW_SIM_HOLD, HW_SIM_COMPUTE, HW_SIM_CALL and HW_SIM_RUN ... */
-    int64_t ran_ns;      /* ... and in HW_SIM_RUN alone, without the GIL */
-    int64_t waits;
-    int64_t worst_wait_ns;
+    int64_t done;          /* pieces of work that were done */
+    int64_t held_ns;       /* time with the GIL */
+    int64_t waited_ns;     /* time waiting for the GIL */
+    int64_t cpu_ns;        /* time on a core */
+    int64_t computed_ns;   /* time in HW_SIM_HOLD, HW_SIM_COMPUTE, HW_SIM_CALL and HW_SIM_RUN */
+    int64_t ran_ns;        /* the part of computed_ns in HW_SIM_RUN, without the GIL */
+    int64_t waits;         /* waits for the GIL that ended */
+    int64_t worst_wait_ns; /* the longest wait for the GIL */
 };
 
+/* Totals of a GIL since the warm-up. */
 struct hw_sim_gil_result {
-    int64_t held_ns; /* since the warm-up */
+    int64_t held_ns; /* time that the GIL was held */
     int64_t acquires, forced, requests;
 };
 
 struct hw_sim;
 
-/* Makes a machine. The specification is copied but for policies, which must stay.
+/* Makes a machine. The specification is copied, except for the policies, which must outlive the
+ * machine.
  *
- * Returns NULL where the specification makes no sense, or there is no memory; `problem`, of `room`
- * bytes, then says what. */
+ * Returns NULL if the specification is not valid or there is no memory; `problem`, which has room
+ * for `room` bytes, then says why. */
 HW_API struct hw_sim *hw_sim_new(const struct hw_sim_spec *spec, char *problem, int room);
 
-/* Lets time pass until then, or to the end where that is earlier. A long run may be made in parts.
+/* Runs the machine until `until_ns` or until the end of the run, whichever is earlier. A long run
+ * may be made in parts.
  *
- * Returns 0, or -EDEADLK when nothing can happen any more before the end, -ENOMEM, or -EPROTO for a
- * program that errs (replies to nothing, or goes round in no time; so may a policy, where
- * operations cost nothing). */
+ * Returns 0, or a negative errno: -EDEADLK if nothing can happen any more before the end; -ENOMEM;
+ * -EPROTO for a program that replies to no message or loops without time passing (a policy can
+ * cause such a loop, too, if operations cost nothing). */
 HW_API int hw_sim_run(struct hw_sim *sim, int64_t until_ns);
 
-/* What has happened until now. `role` counts roles first, then clients. */
+/* Fills `result` with the totals of a role until now. `role` numbers the roles first, then the
+ * clients. */
 HW_API void hw_sim_role_result(const struct hw_sim *sim, int role,
                                struct hw_sim_role_result *result);
+
+/* Fills `result` with the totals of a GIL until now. */
 HW_API void hw_sim_gil_result(const struct hw_sim *sim, int gil, struct hw_sim_gil_result *result);
 
-/* How long each piece of work took, in the order in which they were done, in ns; valid until the
- * machine goes on or is freed. */
+/* Returns the time in ns that each piece of work took, in the order in which the pieces were done.
+ * The array is valid until the machine runs again or is freed. */
 HW_API const float *hw_sim_latencies(const struct hw_sim *sim, int role, int64_t *count);
 
-/* The events of the trace in their order; valid until the machine goes on or is freed. */
+/* Returns the events of the trace in their order. The array is valid until the machine runs again
+ * or is freed. */
 HW_API const struct hw_sim_event *hw_sim_events(const struct hw_sim *sim, int64_t *count,
                                                 int64_t *dropped);
 
-/* How many steps the machine has made: a measure of its own speed. */
+/* Returns the number of steps that the machine has made, a measure of the simulator's own speed. */
 HW_API int64_t hw_sim_steps(const struct hw_sim *sim);
 
-/* How cold code is that last ran on its core so long ago, from 0 to 1: what the costs of cold code
- * are multiplied with. It is the same whether the core ran other code since or idled. */
+/* Returns how cold code is that last ran on its core `since_ns` ago, from 0 to 1. The costs of cold
+ * code are multiplied by this number. It does not depend on whether the core ran other code or
+ * idled meanwhile. */
 HW_API double hw_sim_coldness(int64_t since_ns);
 
+/* Frees the machine. */
 HW_API void hw_sim_free(struct hw_sim *sim);
 
 #endif

@@ -6,115 +6,117 @@
 
 #include "headway/api.h"
 
-/* Recording who holds the GIL and who waits for it, in this process, into memory that
- * native/trace/format.h describes, and from there into a file (headway/collect.h). One session at a
- * time. Unless a function says otherwise it is called with the GIL of the main interpreter held. */
+/* The recorder: records which thread of this process holds the GIL and which threads wait for it.
+ * It writes events into memory that native/trace/format.h describes; a collector copies them to a
+ * file (headway/collect.h). There is one session at a time. The caller must hold the GIL of the
+ * main interpreter unless a function says otherwise. */
 
-/* Where the interpreter keeps what a stack is made of: bytes from the beginning of the object or
- * struct named first. The caller finds them out in the running interpreter and checks them with
- * hw_trace_walk(). CPython 3.11 and later. What each event needs comes first, and fits one line of
- * the cache. */
+/* Where the interpreter keeps the parts of a stack, as offsets in bytes from the beginning of the
+ * object or struct that is named first. The caller finds the offsets out in the running interpreter
+ * and checks them with hw_trace_walk(). CPython 3.11 and later. The fields that each event needs
+ * come first and fit one cache line. */
 struct hw_stack_layout {
-    uint64_t code_type;     /* the address of PyCode_Type */
-    uint64_t shim_code;     /* what frames have for code where C calls the interpreter, or 0 */
-    int32_t thread_frame;   /* PyThreadState: to the innermost frame, or to a _PyCFrame */
-    int32_t cframe_frame;   /* _PyCFrame: to the innermost frame; below 0: there is none between */
-    int32_t frame_code;     /* _PyInterpreterFrame: to the code object (low 3 bits are tags) */
-    int32_t frame_previous; /* to the caller's frame */
-    int32_t frame_instruction; /* to the instruction */
-    int32_t code_first_line;   /* PyCodeObject: an int */
-    int32_t code_filename;
-    int32_t code_qualname;
-    int32_t code_linetable;
-    int32_t code_instructions; /* where the instructions begin */
-    int32_t object_type;       /* PyObject: to its type */
+    uint64_t code_type;        /* the address of PyCode_Type */
+    uint64_t shim_code;        /* the code of frames where C calls the interpreter, or 0 */
+    int32_t thread_frame;      /* PyThreadState: the innermost frame, or a _PyCFrame */
+    int32_t cframe_frame;      /* _PyCFrame: the innermost frame; below 0: there is no _PyCFrame */
+    int32_t frame_code;        /* _PyInterpreterFrame: the code object (the low 3 bits are tags) */
+    int32_t frame_previous;    /* _PyInterpreterFrame: the caller's frame */
+    int32_t frame_instruction; /* _PyInterpreterFrame: the instruction */
+    int32_t code_first_line;   /* PyCodeObject: the first line, an int */
+    int32_t code_filename;     /* PyCodeObject: the file name */
+    int32_t code_qualname;     /* PyCodeObject: the qualified name */
+    int32_t code_linetable;    /* PyCodeObject: the line table */
+    int32_t code_instructions; /* PyCodeObject: the first instruction */
+    int32_t object_type;       /* PyObject: the type */
     int32_t object_bytes;      /* sizeof(PyObject) */
     int32_t string_state;      /* PyASCIIObject: a 32-bit field of bits */
-    int32_t string_kind_shift; /* of its 3 bits that tell 1, 2, 4 bytes */
-    int32_t string_ascii;      /* where the text is if it is ASCII ... */
-    int32_t string_other;      /* ... and if not */
+    int32_t string_kind_shift; /* in `string_state`: the shift of the 3 bits for 1, 2 or 4 bytes */
+    int32_t string_ascii;      /* the text of an ASCII string */
+    int32_t string_other;      /* the text of any other string */
 };
 
 struct hw_trace_options {
-    const char *door; /* the Unix socket of the collector, which writes the file; "": nobody does,
-                         and the newest events stay in memory */
-    int64_t bytes;    /* of events in memory; 0: counters only */
-    uint64_t family;  /* the same in all processes of one launch */
+    const char *door; /* the Unix socket of the collector, which writes the file; "": there is no
+                         collector, and the newest events stay in memory */
+    int64_t bytes;    /* the size of the events in memory; 0: counters only */
+    uint64_t family;  /* the same number in all processes of one launch */
     uint32_t python_version;
-    uint32_t free_threaded; /* 1: a build without a GIL */
-    uint32_t gil_enabled;
-    const char *command; /* a NUL after each argument */
+    uint32_t free_threaded; /* 1: the interpreter is a free-threaded build */
+    uint32_t gil_enabled;   /* 1: the GIL is on */
+    const char *command;    /* the arguments, with a NUL after each */
     uint32_t command_bytes;
-    uint32_t has_layout; /* 1: `layout` holds; 0: no stacks */
+    uint32_t has_layout; /* 1: `layout` is valid; 0: no stacks are recorded */
     const char *executable;
     const char *program;
     struct hw_stack_layout layout;
 };
 
-/* One frame, as hw_trace_walk() gives it. */
+/* A frame that hw_trace_walk() has found. */
 struct hw_trace_frame {
     uint64_t code;  /* the code object's address */
-    int64_t offset; /* bytes from its first instruction */
+    int64_t offset; /* bytes from the code object's first instruction */
 };
 
-/* Starts a session: finds the GIL, puts the hooks in, makes the memory. The GIL is released for a
+/* Starts a session: finds the GIL, installs the hooks and makes the memory. Releases the GIL for a
  * moment.
  *
- * Returns 0 or a negative errno, with everything as it was: -EALREADY when there is a session,
- * -ECONNREFUSED and the like when the collector is not there, -ENOMEM when there is no memory,
- * -ENOENT when the interpreter cannot be found in this process, -ENXIO when its calls cannot be
- * hooked (a static build), -EPROTO when its GIL is not as expected, -ETIMEDOUT when the caller does
- * not hold the main interpreter's GIL. */
+ * Returns 0, or a negative errno with nothing changed: -EALREADY if there is a session,
+ * -ECONNREFUSED and similar errors if there is no collector, -ENOMEM without memory, -ENOENT if the
+ * process has no interpreter, -ENXIO if the interpreter's calls cannot be hooked (a static build),
+ * -EPROTO if its GIL is not as expected, -ETIMEDOUT if the caller does not hold the main
+ * interpreter's GIL. */
 HW_API int hw_trace_start(const struct hw_trace_options *options);
 
-/* Ends the session and takes the hooks out. The memory is then complete.
+/* Ends the session and removes the hooks. The memory is complete then.
  *
- * Returns 0, or -ESRCH when there is no session. */
+ * Returns 0, or -ESRCH if there is no session. */
 HW_API int hw_trace_stop(void);
 
-/* Whether there is a session. Any thread may call it. Returns 0, 1, or 2 when it only counts. */
+/* Returns 0 without a session, 1 with a session, or 2 with a session that only counts. Any thread
+ * may call this function. */
 HW_API int hw_trace_active(void);
 
-/* Where the session's collector writes to.
- *
- * Returns the path, "" when there is no collector or it has not told it yet; valid until the next
- * call of anything here. */
+/* Returns the path of the file that the collector writes; "" if there is no collector or it has not
+ * told the path yet. The string is valid until the next call of any function of this file. */
 HW_API const char *hw_trace_path(void);
 
-/* Up to when what was recorded is in the collector's file: CLOCK_MONOTONIC, 0 for never. */
+/* Returns the time (CLOCK_MONOTONIC, in ns) up to which the recorded events are in the collector's
+ * file, or 0 if none are. */
 HW_API int64_t hw_trace_collected_ns(void);
 
-/* The descriptor of the memory of a session without a collector, or -1. It is the session's: who
- * wants to read it after the session's end duplicates it. */
+/* Returns the descriptor of the memory of a session without a collector, or -1. The session owns
+ * the descriptor: a caller that reads the memory after the session's end must duplicate it. */
 HW_API int hw_trace_memory(void);
 
-/* Tells the name that Python gives a thread, from now on. `name` is UTF-8.
+/* Sets the name that Python gives a thread, from now on. `name` is UTF-8. Does nothing without a
+ * session.
  *
- * The GIL of any interpreter may be held. This function can't fail; without a session it does
- * nothing. */
+ * The caller may hold the GIL of any interpreter. This function can't fail. */
 HW_API void hw_trace_name(int32_t tid, const char *name);
 
-/* Tells that the calling thread collects garbage, with the GIL of the main interpreter held: that
- * it begins to (`length_ns` below 0), or that it has done so for so long. Without a session, and
- * for a thread that is not known to hold a GIL, it does nothing. */
+/* Records that the calling thread begins to collect garbage (`length_ns` below 0), or that a
+ * collection has ended that took `length_ns`. Does nothing without a session, or for a thread that
+ * is not known to hold a GIL. The caller must hold the GIL of the main interpreter. */
 HW_API void hw_trace_collection(uint32_t generation, int64_t length_ns);
 
-/* How long the calling thread has held a GIL and waited for one in this session, the hold that goes
- * on included. Any thread may call it.
+/* Gives the total times that the calling thread has held a GIL and waited for one in this session,
+ * its present hold included. Any thread may call this function.
  *
- * Returns 0 with both in nanoseconds, or -ESRCH when there is no session. */
+ * Returns 0 with both in nanoseconds, or -ESRCH if there is no session. */
 HW_API int hw_gil_times(int64_t *hold_ns, int64_t *wait_ns);
 
-/* How long the calling thread's longest hold and longest wait were since it last asked this, or
- * since its first event; of a hold that began before, what came after. Any thread may call it.
+/* Gives the calling thread's longest hold and longest wait since its last call of this function, or
+ * since its first event. Of a hold that began before the last call, only the part after it counts.
+ * Any thread may call this function.
  *
- * Returns 0 with both in nanoseconds, or -ESRCH when there is no session. */
+ * Returns 0 with both in nanoseconds, or -ESRCH if there is no session. */
 HW_API int hw_gil_longest(int64_t *hold_ns, int64_t *wait_ns);
 
-/* Walks the stack of the thread whose PyThreadState is given, the caller's own, from the innermost
- * frame on.
+/* Walks the stack of the calling thread, from the innermost frame on. `thread_state` must be the
+ * PyThreadState of the calling thread.
  *
- * Returns how many frames there are, at most `max`. */
+ * Returns the number of frames, at most `max`. */
 HW_API int hw_trace_walk(const struct hw_stack_layout *layout, const void *thread_state,
                          struct hw_trace_frame *frames, int max);
 

@@ -1,8 +1,11 @@
-"""Which concurrency model for a user's function: cheap questions first, then launches through the lab, then a verdict.
+"""Advises on a concurrency model for a user's function: cheap questions, then launches of the lab, then a verdict.
 
-`door.advise` is the door of Python, and `course.advise` does it. `target` names the function, `examined` what the cheap questions gave, `racing` runs the models
-against each other, `break_even` where a pool begins to pay, `verdict` decides, `cores` asks the simulator, `code` writes
-what to paste; `values` are what comes out.
+`door.advise` is the interface for Python; `course.advise` does the work. The other modules are:
+
+- `target` names the function, and `examined` has the answers to the cheap questions.
+- `racing` runs the models against each other, and `break_even` finds where a pool begins to pay.
+- `verdict` decides, `cores` asks the simulator, and `code` writes the code to paste.
+- `values` has the results.
 """
 
 __all__: list[str] = []

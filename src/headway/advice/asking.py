@@ -1,4 +1,4 @@
-"""Asks the agent's `strangers.examine` a question in a fresh process, and returns what it answered, however that ended."""
+"""Asks the agent's `strangers.examine` a question in a fresh process, and returns its answer, however that ended."""
 
 import contextlib
 import json
@@ -20,18 +20,18 @@ __all__ = ["Answer", "ask"]
 
 _STDERR_KEPT_BYTES = 16 * 1024
 _CLOSED = 86
-"""Exit code of `strangers.examine` where it cannot answer any more."""
+"""The exit code of `strangers.examine` if it cannot answer any more."""
 
 
 @final
 @dataclass(frozen=True)
 class Answer:
-    """What was answered.
+    """The answer of a process.
 
     Attributes:
-        stages: By stage, what it gave.
-        ended: How the process ended where it did not by itself: "hung ...", "was killed by SIGSEGV ..."; "" else.
-        stderr: The end of what the process wrote there.
+        stages: The result of each stage.
+        ended: How the process ended if not in order: "hung ...", "was killed by SIGSEGV ..."; otherwise "".
+        stderr: The end of the process's output to stderr.
     """
 
     stages: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ _DOING = {
     "thread": "when it was called in a thread",
 }
 _LAST = {"function": "again"}
-"""The stage in which a question ends, where it is called otherwise."""
+"""The last stage of a question, if it has another name than the question."""
 
 
 def ask(
@@ -70,14 +70,14 @@ def ask(
     """Ask one question.
 
     Args:
-        what: As `strangers.examine` has them.
-        target: About which function.
+        what: The question, as `strangers.examine` names it.
+        target: The function that it is about.
         executable: The interpreter.
-        cores: Which the process may run on.
-        limit_s: It is killed when it has been in one stage for so long.
+        cores: The cores on which the process may run.
+        limit_s: The process is killed when it has been in one stage for this time.
         paths: Folders of libraries for it.
-        keeper: Ends it should we be killed.
-        more: Goes into the job.
+        keeper: Ends the process if this process is killed.
+        more: Further keys of the job.
     """
     job = {"what": what, "target": target.job(), "stacks_after_s": limit_s * 0.9, **more}
     reader, writer = os.pipe()
@@ -132,7 +132,7 @@ def _wait(process: "subprocess.Popen[bytes]") -> int | None:
 
 
 def _read(reader: int, process: "subprocess.Popen[bytes]", limit_s: float) -> tuple[bytes, bool]:
-    """Return all that is written to the pipe, and whether its writer ended before it had been silent for `limit_s`."""
+    """Return everything that is written to the pipe, and whether the writer ended before a silence of `limit_s`."""
     parts: list[bytes] = []
     deadline_s = time.monotonic() + limit_s
     with selectors.DefaultSelector() as selector:
@@ -160,12 +160,12 @@ def _stages(data: bytes) -> tuple[dict[str, dict[str, Any]], str]:
         try:
             answer = json.loads(line)
         except ValueError:
-            continue  # cut off, or written by somebody else
+            continue  # cut off, or not written by the agent
         if isinstance(answer, dict):
             begun = str(answer.get("begun", begun))
             if "stage" in answer:
                 stage = str(answer.pop("stage"))
-                # What went wrong stays: a forked child may have said so, and its parent goes on.
+                # Keep an error: a forked child may have reported it, and its parent goes on.
                 if not stages.get(stage, {}).get("error"):
                     stages[stage] = answer
     return stages, begun

@@ -1,4 +1,4 @@
-"""What belongs to a verdict besides the race: where pools pay, and how late an event loop is beside them."""
+"""Measures what a verdict needs besides the race: the sizes from which pools pay, and an event loop's lag."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ __all__ = ["break_evens", "lags"]
 _STAND_IN = "headway_agent.strangers.stand_in:StandIn"
 _LAG_LAUNCHES = 2
 _PAYS_UNTIL, _LAGS_UNTIL = 0.85, 0.95
-"""Of the budget, what may be gone when a further pool, or a further way to run beside a loop, is looked at."""
+"""The shares of the budget up to which a further pool, or a further way to run beside a loop, is measured."""
 
 
 def break_evens(
@@ -35,12 +35,12 @@ def break_evens(
     cells: Sequence[Cell],
     budget_s: float,
 ) -> list[BreakEven]:
-    """Return from where on each pool of the user's interpreter pays."""
+    """Return the sizes from which each pool of the user's interpreter pays."""
     parts = break_even.parts_of(seen, function)
     name = f"{session.name}: break-even"
     found = []
     pools = [cell for cell in cells if cell.interpreter == home.interpreter.id and cell.series in POOLS]
-    # The quickest first: the time may not do for all.
+    # The quickest pools come first, because the time may not be enough for all.
     for cell in sorted(pools, key=lambda cell: level(results[cell.key])):
         model, workers = cell.series, sizes.workers[cell.series]
         size, why = None, ""
@@ -88,7 +88,7 @@ def break_evens(
 
 
 def lags(session: Session, home: Place, function: Function, sizes: Sizes, budget_s: float) -> list[Lag]:
-    """Return how late an event loop is while the calls run beside it."""
+    """Return an event loop's lag while the calls run beside it."""
     name = f"{session.name}: event loop"
     ways = {
         "asyncio-threads": ("asyncio.to_thread", "threads"),

@@ -1,10 +1,12 @@
-"""From which size of task, and from how many tasks on, a pool pays.
+"""Finds the size of a task, and the number of tasks, from which a pool pays.
 
-The function has the size that its inputs give it. So a stand-in (the agent's `strangers.stand_in`) takes the function's arguments and
-gives its result, and computes as long as asked, one task after the other and in the pool in the same launch. One launch with
-sizes far apart finds about where the two are equal; launches with sizes around it say where, each by a line through
-the logarithms of ratio and size. At the function's own size the race has measured the pool with the function itself: what that took longer
-than the stand-in is added at every size.
+The function's size is fixed by its inputs. Therefore a stand-in (the agent's `strangers.stand_in`) takes the function's
+arguments and gives its result, and computes for the time asked, one task after the other and in the pool, in the same
+launch. One launch with sizes far apart finds roughly where the two are equal. Launches with sizes around it find the
+place, each by a line through the logarithms of ratio and size.
+
+At the function's own size, the race has measured the pool with the function itself. The time by which that exceeds the
+stand-in's is added at every size.
 """
 
 import itertools
@@ -30,22 +32,22 @@ _LAUNCHES = 3
 _NOISE = 0.1
 _LEAST_WAITING = 0.05
 _MOST_S = 0.05
-"""A task that takes longer is no small one: where a pool does not pay at that size, the size is not what it lacks."""
+"""A task that takes longer is not small: if a pool does not pay at this size, the size is not the reason."""
 
 
 def parts_of(holds: Holds | None, function: Function) -> dict[str, Any]:
-    """Return what a task's time is made of, as the stand-in's parameters; without a look at the GIL all computing holds it."""
+    """Return a task's time as parameters of the stand-in; if the GIL was not looked at, all computing holds it."""
     if holds is None:
         shares = {"held": function.cpu_share, "released": 0.0, "asleep": 1 - function.cpu_share}
         return {"shares": shares, "stretch_s": 0.0}
-    # A sleep takes a timer's slack however short it is: what is no wait must not become one.
+    # Even a short sleep takes the timer's slack, so a task that hardly waits must not sleep.
     waits = holds.waits if holds.waits >= _LEAST_WAITING else 0.0
     shares = {"held": holds.held, "released": holds.computes_without + holds.waits - waits, "asleep": waits}
     return {"shares": shares, "stretch_s": holds.stretch_s or holds.call_s}
 
 
 def _points(sizes_s: Sequence[float], samples: Mapping[str, Sequence[float]]) -> list[tuple[float, float]]:
-    """Return for each size what a task takes alone, and what it takes in the pool over that."""
+    """Return, for each size, the time of a task alone, and the ratio of its time in the pool to that."""
     found = []
     for place, _ in enumerate(sizes_s):
         alone = stats.launch_value(samples[f"serial_{place}_s"])
@@ -54,12 +56,12 @@ def _points(sizes_s: Sequence[float], samples: Mapping[str, Sequence[float]]) ->
 
 
 def _crossing(points: Sequence[tuple[float, float]], excess: float, *, near: int = 2) -> float | None:
-    """Return the size at which the pool takes as long as one after the other; None where it does so at none of them.
+    """Return the size at which the pool takes as long as one after the other; None if it takes longer at all sizes.
 
     Args:
-        points: By size, smallest first, what a task takes alone, and the pool's time over that.
-        excess: What the function takes longer in the pool than its stand-in, over what it takes alone.
-        near: So many points on either side of it say where it is; 1 where they are far apart.
+        points: The time of a task alone and the pool's ratio to it, for each size, smallest first.
+        excess: The function's time in the pool minus its stand-in's, over the function's time alone.
+        near: The number of points on either side of the crossing that are used; 1 if they are far apart.
     """
     logs = [(math.log(size), math.log(max(ratio + excess, 1e-3))) for size, ratio in points]
     if logs[-1][1] >= 0:
@@ -77,13 +79,13 @@ def _crossing(points: Sequence[tuple[float, float]], excess: float, *, near: int
 
 
 def crossing(sizes_s: Sequence[float], samples: Mapping[str, Sequence[float]]) -> float | None:
-    """Return the size at which the pool takes as long as one after the other, of one launch of the stand-in; None for none."""
+    """Return the size at which the pool takes as long as one after the other, by one stand-in's launch; or None."""
     return _crossing(sorted(_points(sizes_s, samples)), 0.0)
 
 
 def _excess(measured: float, stand_in: float) -> float:
-    """Return what the function takes longer in the pool than its stand-in, as far as that is no noise."""
-    # Where the pool does not pay at the function's own size, it must not be said to.
+    """Return by how much the function's ratio exceeds its stand-in's, without what may be noise."""
+    # If the pool does not pay at the function's own size, the noise must not make it seem to: subtract none.
     return max(0.0, measured - stand_in - (_NOISE if measured < 1 else 0.0))
 
 
@@ -96,20 +98,20 @@ def find_size(
     measured: float | None = None,
     time_left: Callable[[], bool] = lambda: True,
 ) -> tuple[stats.Interval | None, str]:
-    """Return the size of a task from which a model's pool pays, or None and why.
+    """Return the size of a task from which a model's pool pays, or None and the reason.
 
     Args:
-        model: The model, for words.
+        model: The model, for messages.
         variant: Returns the variant with these sizes in seconds.
-        function: Gives the smallest size that makes sense: what its pickles take.
-        launch: Launches a variant, and keeps what came of it.
-        measured: What the function itself takes in the pool over one after the other, at its own size. Where the stand-in takes less
-            at that size (the function wants memory or a lock that its stand-in does not), it is taken to take longer by the same share
-            at all sizes. None: nothing is known.
-        time_left: Asked before each launch but the first.
+        function: Gives the smallest size that makes sense: the time of its pickles.
+        launch: Launches a variant, and keeps the result.
+        measured: The ratio of the function's time in the pool to one after the other, at its own size. If the
+            stand-in's ratio at that size is lower (the function needs memory or a lock that the stand-in does not), the
+            difference is added at all sizes. None: not known.
+        time_left: Called before each launch but the first.
     """
     if function.call_s > _MOST_S:
-        measured = None  # its own size is far from where it turns, and takes its time
+        measured = None  # its own size is far from the crossing, and takes long to measure
     blocks = itertools.count()
     least_s = max(_SMALLEST_S, function.pickle_s / 2)
     sizes_s = [least_s * step for step in _COARSE]
@@ -135,27 +137,28 @@ def find_size(
     launches = [launch(variant(asked_s), next(blocks)) for place in range(_LAUNCHES) if place == 0 or time_left()]
     by_launch = [_points(asked_s, one.samples) for one in launches if one.status == "ok"]
     if measured is not None:
-        # Of all launches together: one says little.
+        # The excess is from all launches together, because one says little.
         excess = _excess(measured, statistics.median([points.pop()[1] for points in by_launch] or [measured]))
     found = [at_s for points in by_launch if (at_s := _crossing(points, excess)) is not None]
     return (stats.level_interval(found), "") if found else (None, "it did not come out the same twice")
 
 
 def start_s(own: Mapping[str, Sequence[float]], alone: Mapping[str, Sequence[float]]) -> float:
-    """Return what a pool's start takes in one launch, in seconds.
+    """Return the time of a pool's start in one launch, in seconds.
 
-    Its own, and what its first sample takes longer than one after the other's first does: workers import the function's module then.
+    It has two parts: the start itself, and the time by which the pool's first sample exceeds that of one after the
+    other, because workers import the function's module then.
 
     Args:
         own: The samples of the pool's launch, by metric.
-        alone: Those of one after the other, in the same block.
+        alone: The samples of one after the other in the same block.
     """
     longer_s = [stats.launch_value(of["first_work_s"]) - stats.launch_value(of["work_s"]) for of in (own, alone)]
     return stats.launch_value(own["pool_start_s"]) + max(0.0, longer_s[0] - longer_s[1])
 
 
 def find_tasks(result: CellResult, serial: CellResult, tasks: int) -> tuple[stats.Interval | None, str]:
-    """Return from how many tasks on a pool pays for its own start (`start_s`), by the race's launches; or None and why."""
+    """Return the number of tasks that pays for a pool's start (`start_s`), from the race; or None and the reason."""
     found = []
     alone = {one.block: one.launch.samples for one in serial.ok}
     for one in result.ok:

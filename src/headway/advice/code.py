@@ -1,4 +1,4 @@
-"""What to paste: the verdict in the ecosystem's idiom, and the test that guards it."""
+"""Writes code to paste: the verdict in the usual idiom, and the test that guards it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,11 +17,11 @@ def _call(function: Function, name: str) -> str:
 
 
 def _importable(target: Target) -> str:
-    """Return lines that import the function and have its inputs: a tuple of arguments for each call."""
+    """Return lines that import the function and define its inputs: a tuple of arguments for each call."""
     first = target.name.partition(".")[0]
     inputs, importing = target.inputs, f"from {target.module} import {first}"
     if inputs["kind"] == "json" and isinstance(inputs["value"], dict):
-        # Found by its name in other processes, which a partial of it is, too.
+        # Other processes find the function by its name, and so a functools.partial of it, too.
         return f"{importing}\n\n{_ITEMS} = [()]  # for each call, its arguments besides {_by_name(inputs['value'])}"
     if inputs["kind"] == "json":
         return f"{importing}\n\n{_ITEMS} = [{tuple(inputs['value'])!r}]  # for each call, its arguments"
@@ -41,7 +41,7 @@ def _by_name(arguments: Mapping[str, Any]) -> str:
 
 
 def _called(target: Target) -> str:
-    """Return the function as an expression: with the arguments by name that it is to have."""
+    """Return the function as an expression, with the arguments that it has by name."""
     inputs = target.inputs
     if inputs["kind"] == "json" and isinstance(inputs["value"], dict) and inputs["value"]:
         return f"functools.partial({target.name}, {_by_name(inputs['value'])})"
@@ -49,13 +49,13 @@ def _called(target: Target) -> str:
 
 
 def code_for(target: Target, function: Function, model: str, workers: int) -> str:
-    """Return code that runs the function by a model.
+    """Return code that runs the function with a model.
 
     Args:
         target: The function.
-        function: What kind it is.
+        function: Its properties, such as its kind.
         model: The model.
-        workers: How many.
+        workers: The number of workers.
     """
     name = _called(target)
     code = _code(function, name, _importable(target), model, workers)
@@ -118,7 +118,7 @@ def _async_code(function: Function, name: str, importing: str, model: str, worke
 
 
 def _blocking(importing: str, each: str, model: str, workers: int) -> str:
-    """Return code that runs a coroutine function in workers with a loop each: it computes more than it waits."""
+    """Return code that runs a coroutine function, which mostly computes, in workers with a loop each."""
     pool = {"threads": "ThreadPoolExecutor", "interpreters": "InterpreterPoolExecutor"}.get(
         model, "ProcessPoolExecutor"
     )
@@ -131,14 +131,14 @@ def _blocking(importing: str, each: str, model: str, workers: int) -> str:
 
 
 def guard_for(target: Target, function: Function, model: str, workers: int, least: float) -> str:
-    """Return a test with Headway's fixture that fails where the verdict no longer holds; "" where there is none to guard.
+    """Return a test with Headway's fixture that fails if the verdict no longer holds; "" if there is none to guard.
 
     Args:
         target: The function.
-        function: What kind it is.
+        function: Its properties, such as its kind.
         model: The model of the verdict.
-        workers: How many.
-        least: The speed-up to be held.
+        workers: The number of workers.
+        least: The speed-up that the test requires.
     """
     if (
         model not in {"threads", "interpreters", "processes-forkserver"}

@@ -1,9 +1,9 @@
-"""What the simulator says of machines with other cores, and of a server's threads beside the function.
+"""Predicts, with the simulator, machines with other numbers of cores, and a server's threads beside the function.
 
-A call is described as it was seen: so long with the GIL in Python, so long in one operation of C that keeps it, so long computing without
-it, so long asleep. The simulated speed-up is scaled by what was measured over what is simulated for the cores that are here; the
-interval is the measured one, wider by what predictions of the simulator are off by (docs/concepts/predictions.md), more the further
-away.
+A call is described as it was seen: the time with the GIL in Python, in one operation of C that keeps the GIL, computing
+without the GIL, and asleep. The simulated speed-up is multiplied by the ratio of the measured to the simulated speed-up
+on the cores that are here. The interval is the measured one, widened by the simulator's usual error
+(docs/concepts/predictions.md), and the more so the further away the number of cores is.
 """
 
 import math
@@ -21,23 +21,23 @@ __all__ = ["OTHER_CORES", "beside_a_server", "predict"]
 
 OTHER_CORES = (4, 8, 32)
 _SLACK = 0.08
-"""As a logarithm, by each factor of two in cores: what a larger machine may have otherwise, its caches and its memory."""
+"""As a logarithm, for each factor of two in cores: a larger machine may also differ in its caches and memory."""
 _LEAST_NS = 2_000
 _MOST_WAITING = 0.5
 _LEAST_SPEED_UP = 0.8
-"""What is slower than this here, more cores do not make quicker."""
+"""A model with a smaller speed-up than this does not become quicker with more cores."""
 _CALLS = 60
-"""So many calls a worker a run has at least, where that is no longer than `_MOST_S` of virtual time."""
+"""The least number of calls per worker in a run, unless they take longer than `_MOST_S` of virtual time."""
 _MOST_S = 20.0
 _SEED, _SEEDS = 1, 5
 _WORTH = 1.25
-"""A policy that does less than this for a tail is not worth its name here."""
+"""The least factor by which a policy must improve the tail to be named here."""
 _SIMULATED = {"threads": False, "processes-forkserver": True, "interpreters": True}
-"""Model -> each worker has a GIL of its own."""
+"""For each model, whether each worker has a GIL of its own."""
 
 
 def _program(holds: Holds) -> str:
-    """Return a call as steps of a scenario: short pieces, in turns, as far as it has them."""
+    """Return a call as steps of a scenario; parts that are too short are left out."""
     call_ns = holds.call_s * 1e9
     kept_ns = min((holds.longest.longest_s if holds.longest else 0.0) * 1e9, holds.held * call_ns)
     times = {
@@ -66,16 +66,16 @@ program = {_program(holds)}
 
 
 def predict(holds: Holds, contenders: Sequence[Contender], cores: int) -> tuple[Cores, ...]:
-    """Return how the models would go on more cores, with a worker on each; nothing of models that were not measured.
+    """Return the speed-ups of the measured models on more cores, with as many workers per core as here.
 
     Args:
-        holds: The function.
-        contenders: As they were measured here, on the user's interpreter.
-        cores: How many are here.
+        holds: The function's time with and without the GIL.
+        contenders: The models, as measured here on the user's interpreter.
+        cores: The number of cores here.
     """
     found: list[Cores] = []
     if holds.waits > _MOST_WAITING:
-        return ()  # calls that wait want more workers, not more cores
+        return ()  # calls that wait need more workers, not more cores
     for one in contenders:
         if one.model not in _SIMULATED or one.speed_up is None or one.speed_up.value < _LEAST_SPEED_UP:
             continue
@@ -107,9 +107,9 @@ def predict(holds: Holds, contenders: Sequence[Contender], cores: int) -> tuple[
 
 
 def beside_a_server(holds: Holds, workers: int, cores: int) -> tuple[str, ...]:
-    """Return in sentences what a server's requests wait beside threads that run the function: by stock CPython, and under `fair`.
+    """Return sentences on how a server's requests wait beside threads of the function, with stock CPython and `fair`.
 
-    The median of five seeds, and their range.
+    The figures are the median of five seeds, and their range.
     """
     found: dict[str, list[float]] = {"none": [], "fair": []}
     for policy, p99s_ms in found.items():

@@ -1,4 +1,4 @@
-"""One piece of advice from begin to end: questions, a look at the GIL, the race, where pools pay, the loop's lag, the verdict."""
+"""Runs one piece of advice: questions, a look at the GIL, the race, break-even sizes, the loop's lag, the verdict."""
 
 import contextlib
 import os
@@ -34,17 +34,17 @@ from headway.lab.sequential import FIRST_LOOK
 __all__ = ["advise"]
 
 ADVISING = "HEADWAY_ADVISING"
-"""Set in the environment of what we start: a module that calls `headway.advise` while it is imported is told so."""
+"""A variable in the environment of our child processes. It reveals a call of `headway.advise` during an import."""
 
 _BUDGET_S, _LONG_BUDGET_S = 50.0, 150.0
-"""For functions that take less than `_LONG_S`, and for longer ones."""
+"""The budgets for functions that take less than `_LONG_S`, and for longer ones."""
 _LONG_S = 0.1
 _LEAST_LIMIT_S, _PATIENCE = 30.0, 6
-"""Seconds that a launch may take at least, and how many times as long as calls one after the other."""
+"""The least time limit of a launch, in s, and the limit as a multiple of the time of the calls one after the other."""
 _BUSY = 0.7
-"""A load of so much a core is somebody else's."""
+"""A load per core beyond this comes from other programs."""
 _RACE_UNTIL = 0.6
-"""Of the budget, what may be gone when the race ends; what comes after it shares the rest."""
+"""The share of the budget that may be spent when the race ends; the later steps share the rest."""
 
 
 def _mute(_line: str) -> None:
@@ -52,17 +52,18 @@ def _mute(_line: str) -> None:
 
 
 def advise(request: AdviceRequest, *, say: Say = _mute) -> Advice:
-    """Return which concurrency model a function should have.
+    """Return the concurrency model that a function should have.
 
-    Every launch is in the store before the next begins. Nothing of the user's is imported in this process.
+    Every launch is in the store before the next begins. None of the user's modules is imported in this process.
 
     Args:
-        request: The function, and how it is to be tried.
-        say: Told, in a line each, what is being done.
+        request: The function, and how to try it.
+        say: Called with a line about each step.
 
     Raises:
-        UsageError: The function cannot be called as it was named: it does not import, raises, hangs, ends its process.
-        InterpreterError: An interpreter that does not start.
+        UsageError: The function cannot be called as it was named: it does not import, raises, hangs, or ends its
+            process.
+        InterpreterError: An interpreter does not start.
         StoreError: The store cannot be written.
         HeadwayError: Another lab is measuring on this machine.
     """
@@ -82,7 +83,7 @@ def advise(request: AdviceRequest, *, say: Say = _mute) -> Advice:
 
 @contextlib.contextmanager
 def _advising() -> Iterator[None]:
-    """Mark what we start, and end what of it is left: a function may leave processes in sessions of their own."""
+    """Mark our child processes, and end those that are left: a function may leave some in sessions of their own."""
     mark = f"{os.getpid()}-{secrets.token_hex(8)}"
     try:
         with marked(ADVISING, mark):
@@ -111,7 +112,7 @@ def _advise(session: Session) -> Advice:
         say=session.say,
     )
     sizes = sizes_of(function, len(machine.cores), request.workers)
-    # One that hangs must not take the time of all.
+    # A launch that hangs must not use up the time of all.
     alone_s = sizes.tasks * function.call_s * (sizes.samples + sizes.warmups + 1)
     session.limit_s = max(_LEAST_LIMIT_S, _PATIENCE * (alone_s + home.place.import_s))
     cells = session.cells(home.place, others, function, sizes)
@@ -182,7 +183,7 @@ def _advise(session: Session) -> Advice:
 
 
 def _load(session: Session) -> list[str]:
-    """Return that the machine had other things to do, where it had."""
+    """Return a note if the machine was busy with other programs."""
     cores_here = len(session.machine.cores)
     if session.load < _BUSY * cores_here:
         return []
@@ -200,14 +201,14 @@ def _failures(contenders: Sequence[Contender]) -> list[str]:
 
 
 def _not_to_be_had(own: Interpreter) -> dict[str, str]:
-    """Return models that can be measured here and not be used: no code could be given for them."""
+    """Return models that can be measured here but not used, because there is no code to give for them."""
     if own.cross_interpreter_queue:
         return {}
     return {"interpreters": "InterpreterPoolExecutor came with CPython 3.14"}
 
 
 def _least(speed_up: stats.Interval | None) -> float:
-    """Return what a test holds of a speed-up: what lies a tenth below its interval."""
+    """Return the speed-up that a test requires: a tenth below the measured interval."""
     return max(1.05, speed_up.low * 0.9) if speed_up is not None else 1.0
 
 

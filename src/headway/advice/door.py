@@ -1,4 +1,4 @@
-"""`headway.advise(function, inputs)`: the advice for a function at hand."""
+"""`headway.advise(function, inputs)`: the advice for a function object."""
 
 import inspect
 import pickle
@@ -27,21 +27,23 @@ def advise(
     interpreters: Iterable[str] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Advice:
-    """Return which concurrency model a function should have: serial, threads, processes, asyncio, interpreters.
+    """Return the concurrency model that a function should have: serial, threads, processes, asyncio or interpreters.
 
-    The function is found by its module and name in fresh processes, which import that module; so it is one of a module's, and in
-    a script the call of this stands under `if __name__ == "__main__":`.
+    Fresh processes import the function's module and find the function by its name. The function must therefore belong
+    to a module, and a script must call `advise` under `if __name__ == "__main__":`.
 
     Args:
-        function: The function; a coroutine function or a generator, too.
-        inputs: An element for each call: a tuple is its arguments, anything else the only one. The first 256 are taken.
-        budget_s: The time for all of it; None: a minute, or three for a function that takes long.
-        workers: How many; None: one a core, more where calls wait.
-        interpreters: Further ones to try, by name; None: the newest free-threaded one.
-        say: Told, in a line each, what is being done; None: nobody.
+        function: The function; may also be a coroutine function or a generator function.
+        inputs: An element for each call: a tuple has its arguments, anything else is the only argument. The first 256
+            are used.
+        budget_s: The time for everything; None: a minute, or three for a function that takes long.
+        workers: The number of workers; None: one for each core, more if calls wait.
+        interpreters: Further interpreters to try, by name; None: the newest free-threaded one.
+        say: Called with a line about each step; None: no output.
 
     Raises:
-        UsageError: The function is not to be found by name, its inputs do not pickle, or it does not run by itself.
+        UsageError: The function cannot be found by its name, its inputs cannot be pickled, or it does not run by
+            itself.
         HeadwayError: See `headway.advice.course.advise`.
     """
     target = _target_of(function)
@@ -96,7 +98,7 @@ def _target_of(function: Callable[..., Any]) -> Target:
 
 
 def _beside(target: Target, file: Path, depth: int, top: str) -> Target:
-    """Return the target with the folder that its module was imported from."""
+    """Return the target with the folder from which its module was imported."""
     from dataclasses import replace
 
     folder = file.resolve().parent

@@ -1,4 +1,4 @@
-"""Other interpreters than the user's own: where the function's imports can be had, and how they come there."""
+"""Tries other interpreters than the user's own: finds where the function's imports are available, or installs them."""
 
 import hashlib
 import subprocess
@@ -21,7 +21,7 @@ _DONE = ".headway-complete"
 
 
 def _chosen(home: Place, wanted: Sequence[str] | None) -> list[Interpreter]:
-    """Return the interpreters to try besides the user's own: those that he names, or the newest free-threaded one."""
+    """Return the interpreters to try besides the user's own: those that are named, or the newest free-threaded one."""
     found, _ = discover()
     if wanted is not None:
         chosen = select(found, wanted) if wanted else []
@@ -41,19 +41,19 @@ def places(
     keeper: Keeper,
     say: Callable[[str], None],
 ) -> tuple[list[Place], list[Refusal], list[str]]:
-    """Return the other interpreters that the function runs on, why not for the rest, and what the user should know.
+    """Return the other interpreters that run the function, the refusals of the rest, and notes for the user.
 
     Args:
         target: The function.
         home: The user's own interpreter.
-        cores: Where processes run.
-        wanted: Which to try; None: the newest free-threaded one.
+        cores: The cores on which processes run.
+        wanted: The interpreters to try; None: the newest free-threaded one.
         install: Libraries may be installed for them, into the cache.
-        keeper: Ends what was begun should we be killed.
-        say: Told before anything is installed.
+        keeper: Ends the processes that were begun if this process is killed.
+        say: Called before anything is installed.
 
     Raises:
-        UsageError, InterpreterError: An interpreter that is named is none.
+        UsageError, InterpreterError: A named interpreter does not exist or is not one.
     """
     found, refusals, notes = [], [], []
     for interpreter in _chosen(home, wanted):
@@ -86,9 +86,10 @@ def places(
 def _installed(
     interpreter: Interpreter, distributions: Mapping[str, str], say: Callable[[str], None]
 ) -> tuple[Path, str, str]:
-    """Return the folder of these distributions for an interpreter, installed with uv where they are not there yet; why not; a note.
+    """Return the folder with these distributions for an interpreter; the reason if there is none; and a note.
 
-    The versions of the user's own environment, or where those have no wheel for the interpreter, whichever has one.
+    If they are not there yet, uv installs them: in the versions of the user's own environment, or if one of these has
+    no wheel for the interpreter, in whichever versions have one.
     """
     pinned = [f"{name}=={version}" for name, version in sorted(distributions.items())]
     identity = "|".join([interpreter.executable, interpreter.version, *pinned])

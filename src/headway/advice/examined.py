@@ -1,4 +1,4 @@
-"""What the cheap questions gave, as values: the function, and for each interpreter which models it can run there."""
+"""The results of the cheap questions, as values: the function, and the models that each interpreter can run it with."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from headway.host.keeper import Keeper
 __all__ = ["CALL_LIMIT_S", "Examined", "Function", "Place", "Refusal", "examine", "refuse"]
 
 CALL_LIMIT_S = 60.0
-"""So long an import or a few calls may take."""
+"""The longest time that an import or a few calls may take."""
 
 _PICKLING = ("processes-forkserver", "interpreters")
 
@@ -25,9 +25,9 @@ class Refusal:
 
     Attributes:
         interpreter: The interpreter's short name.
-        model: The agent's name of the model; "" for all of them.
-        reason: Why, in one sentence.
-        module: The module that stands in the way; "" where it is none.
+        model: The agent's name of the model; "" for all models.
+        reason: The reason, in one sentence.
+        module: The module that causes it; "" if none does.
     """
 
     interpreter: str
@@ -39,22 +39,22 @@ class Refusal:
 @final
 @dataclass(frozen=True)
 class Function:
-    """What a function is and takes, seen from calls one after the other.
+    """The properties of a function, learned from calls one after the other.
 
     Attributes:
         kind: "plain", "generator", "async" or "async generator".
-        file, line: Where it is; "", 0 for one in C.
-        inputs: How many inputs there are.
-        first_s: Its first call.
-        call_s: The mean of the later ones.
-        cpu_share: Of their time, what the process computes; waiting is the rest.
-        cores: How many cores it keeps busy itself: more than 1 where it has threads of its own.
-        input_bytes, result_bytes: As pickles.
-        pickle_s: To pickle and unpickle the arguments and the result once.
+        file, line: Where it is defined; "", 0 for a function in C.
+        inputs: The number of inputs.
+        first_s: The time of its first call.
+        call_s: The mean time of the later calls.
+        cpu_share: The share of their time in which the process computes; the rest is waiting.
+        cores: The number of cores that it keeps busy itself; more than 1 if it has threads of its own.
+        input_bytes, result_bytes: The sizes of the pickles.
+        pickle_s: The time to pickle and unpickle the arguments and the result once.
         result: The type of its result.
         differs: Two calls with the same arguments gave different results.
-        changes_arguments: A call changes what it is given.
-        effects: What it changes besides its result: (kind, words).
+        changes_arguments: A call changes its arguments.
+        effects: The changes that it makes besides its result: (kind, words).
     """
 
     kind: str
@@ -77,16 +77,16 @@ class Function:
 @final
 @dataclass(frozen=True)
 class Place:
-    """An interpreter, as the function finds it.
+    """An interpreter, as it is for the function.
 
     Attributes:
-        interpreter: Which.
-        import_s: What the import of its module takes.
+        interpreter: The interpreter.
+        import_s: The time of the import of the function's module.
         gil: The GIL is on after the import.
-        switched_by: On a free-threaded build, the module that switched it on; "".
-        distributions: Installed distributions that the import brought in, with their versions.
+        switched_by: On a free-threaded build, the module that switched the GIL on; "" if none did.
+        distributions: Installed distributions that the import loaded, with their versions.
         paths: Folders of libraries, for the import path.
-        refusals: Models that cannot run it here.
+        refusals: Models that cannot run the function here.
     """
 
     interpreter: Interpreter
@@ -98,14 +98,14 @@ class Place:
     refusals: tuple[Refusal, ...] = ()
 
     def why_not(self, model: str) -> str:
-        """Return why a model cannot run the function here, or ""."""
+        """Return the reason why a model cannot run the function here, or ""."""
         return next((one.reason for one in self.refusals if one.model in {"", model}), "")
 
 
 @final
 @dataclass(frozen=True)
 class Examined:
-    """The answers of one interpreter: the place, and the function as it is there; None where it does not run there."""
+    """The answers of one interpreter: the place, and the function as it is there; None if it does not run there."""
 
     place: Place
     function: Function | None = None
@@ -115,7 +115,7 @@ class Examined:
 
 
 def _error_of(answer: Answer) -> tuple[str, str]:
-    """Return (stage, what went wrong) of the first stage that failed; ("", "") where none did."""
+    """Return (stage, problem) of the first stage that failed; ("", "") if none did."""
     for stage, values in answer.stages.items():
         if values.get("error"):
             where = f" ({values['where']})" if values.get("where") else ""
@@ -145,11 +145,11 @@ def examine(
 
     Args:
         target: The function.
-        interpreter: Whom to ask.
-        cores: Where its processes run.
-        limit_s: How long a call may take.
+        interpreter: The interpreter to ask.
+        cores: The cores on which its processes run.
+        limit_s: The longest time that a call may take.
         paths: Folders of libraries for its import path.
-        keeper: Ends what was begun should we be killed.
+        keeper: Ends the processes that were begun if this process is killed.
     """
     answer = ask(
         "function",
@@ -202,7 +202,7 @@ def _function(answer: Answer) -> Function:
 def _refusals(
     target: Target, place: Place, answer: Answer, cores: Sequence[int], *, limit_s: float, keeper: Keeper | None
 ) -> list[Refusal]:
-    """Return which models cannot run it here, found without running them."""
+    """Return the models that cannot run the function here, as far as can be told without running them."""
     interpreter = place.interpreter
     found: list[Refusal] = []
     name = interpreter.name
@@ -262,7 +262,7 @@ def _refusals(
 
 
 def refuse(examined: Examined, target: Target) -> HeadwayError:
-    """Return the error that says why nothing can be advised about this function."""
+    """Return the error with the reason why there is no advice about this function."""
     said = examined.detail.strip().splitlines()
     tail = "\n".join(said[-12:])
     hint = "the function has to run by itself first" + (f"; the end of what it said:\n{tail}" if tail else "")

@@ -1,4 +1,4 @@
-"""Who holds the GIL while the function runs, and which calls of C let go of it: what `strangers.holds` saw, as values."""
+"""Finds who holds the GIL while the function runs, and which calls of C release it (the agent's `strangers.holds`)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ __all__ = ["ALWAYS", "Holds", "Releases", "Spot", "look", "released_of"]
 Releases = Literal["yes", "no", "in part"]
 
 ALWAYS = 0.95
-"""Of its time, with the GIL held: threads of such a function take turns."""
+"""The share of its time for which a function holds the GIL; beyond it, threads of the function take turns."""
 
 _YES, _NO = 0.9, 0.1
-"""Of a call's time: with so much of it without the GIL it lets go of it, with so little it does not."""
+"""Shares of a call's time without the GIL: from `_YES` on it releases the GIL, up to `_NO` it does not."""
 
 _KEPT_S = 0.0005
-"""A call of C that keeps the GIL for less is nothing that another thread would notice."""
+"""A call of C that keeps the GIL for less than this would not be noticed by another thread."""
 
 _TELLING = 0.01
-"""Of all the time, what a place must have to be named."""
+"""The least share of all time for a place to be named."""
 
 _LIMIT_S = 60.0
 
@@ -34,16 +34,16 @@ _LIMIT_S = 60.0
 @final
 @dataclass(frozen=True)
 class Spot:
-    """A place in the code and what its time went to, over the calls that were looked at.
+    """A place in the code and how its time was spent, over the calls that were looked at.
 
     Attributes:
         at: The innermost line, "encoder.py:258".
-        by: The line of the function's own file that led there, where that is another one; "" else.
-        call: The call of C, "re.Pattern.sub"; "" for a line of Python and what it does by operators.
-        calls: How many.
-        share: Of all the time that was looked at.
-        released: Of its own time, the share without the GIL.
-        longest_s: The longest that one call kept the GIL.
+        by: The line of the function's own file that led there; "" if it is the same line.
+        call: The call of C, "re.Pattern.sub"; "" for a line of Python with its operators.
+        calls: The number of calls.
+        share: The share of all the time that was looked at.
+        released: The share of the place's own time without the GIL.
+        longest_s: The longest time for which one call kept the GIL.
     """
 
     at: str
@@ -56,33 +56,33 @@ class Spot:
 
     @property
     def releases(self) -> Releases:
-        """Whether it lets go of the GIL."""
+        """Whether the place releases the GIL."""
         return released_of(self.released)
 
     @property
     def words(self) -> str:
-        """Names it: "app.py:17 re.Pattern.sub (__init__.py:185)"."""
+        """The name of the place: "app.py:17 re.Pattern.sub (__init__.py:185)"."""
         return " ".join(filter(None, (self.by or self.at, self.call, f"({self.at})" if self.by else "")))
 
 
 def released_of(share: float) -> Releases:
-    """Return what a share of time without the GIL is called."""
+    """Return the word for a share of time without the GIL."""
     return "yes" if share >= _YES else "no" if share <= _NO else "in part"
 
 
 @final
 @dataclass(frozen=True)
 class Holds:
-    """Who holds the GIL.
+    """The function's time with and without the GIL.
 
     Attributes:
-        held: Of the calls' time, with the GIL held; measured over calls that nothing looks at.
-        computes_without: Of it, computing without the GIL.
-        waits: Of it, asleep.
-        call_s: What a call took meanwhile.
+        held: The share of the calls' time with the GIL held, measured over calls that nothing looks at.
+        computes_without: The share of the time that it computes without the GIL.
+        waits: The share of the time asleep.
+        call_s: The time of a call during this measurement.
         spots: The places that took most, calls of C and lines of Python.
-        whole: One call was looked at from its begin to its end; else its begin only.
-        stretch_s: How long it computes or waits without the GIL at a time, in the mean over calls of C that let go of it.
+        whole: True if one call was looked at from begin to end; False if only its begin was.
+        stretch_s: The mean time without the GIL, computing or waiting, over the calls of C that release it.
     """
 
     held: float
@@ -95,12 +95,12 @@ class Holds:
 
     @property
     def releases(self) -> Releases:
-        """Whether the function lets go of the GIL."""
+        """Whether the function releases the GIL."""
         return released_of(1 - self.held)
 
     @property
     def longest(self) -> Spot | None:
-        """The operation in C that keeps the GIL longest; None where none does so for long."""
+        """The operation in C that keeps the GIL longest; None if none keeps it for long."""
         kept = [one for one in self.spots if one.longest_s >= _KEPT_S]
         return max(kept, key=lambda one: one.longest_s, default=None)
 
@@ -108,7 +108,7 @@ class Holds:
 def look(
     target: Target, place: Place, function: Function, cores: Sequence[int], *, keeper: Keeper | None = None
 ) -> Holds | str:
-    """Look at the function on an interpreter with a GIL; return why not, where that cannot be."""
+    """Look at the function on an interpreter with a GIL; return the reason if that is not possible."""
     try:
         library = str(library_path())
     except NativeError as error:

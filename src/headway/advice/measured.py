@@ -1,4 +1,4 @@
-"""What the race gave, as contenders."""
+"""Makes contenders from the results of a race."""
 
 import math
 import statistics
@@ -15,7 +15,7 @@ __all__ = ["contender", "level"]
 
 
 def contender(result: CellResult, serial: CellResult, sizes: Sizes, name: str) -> Contender:
-    """Return a model as it was measured, beside one call after the other; `name` is its interpreter's short one."""
+    """Return a model's measurements beside one call after the other; `name` is the short name of its interpreter."""
     cell, taken = result.cell, result.level(METRIC)
     ratio = serial.ratio_to(result, METRIC) if result is not serial else None
     workers = sizes.workers[cell.series]
@@ -45,14 +45,14 @@ def contender(result: CellResult, serial: CellResult, sizes: Sizes, name: str) -
 
 
 def _start_s(result: CellResult, serial: CellResult) -> float:
-    """Return what a pool's start takes, the mean over launches; 0 where no block has both."""
+    """Return the time of a pool's start, as the mean over launches; 0 if no block has both launches."""
     alone = {one.block: one.launch.samples for one in serial.ok}
     found = [start_s(one.launch.samples, alone[one.block]) for one in result.ok if one.block in alone]
     return statistics.fmean(found) if found else 0.0
 
 
 def level(result: CellResult) -> float:
-    """Return what a sample took; infinity where none came to its end."""
+    """Return the time of a sample; infinity if no launch succeeded."""
     found = result.level(METRIC)
     return found.value if found is not None else math.inf
 

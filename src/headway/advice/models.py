@@ -1,4 +1,4 @@
-"""The models that are tried for a function, in what words, with how many workers, and how many calls make a sample."""
+"""Chooses the models to try for a function, their names, the number of workers, and the number of calls in a sample."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from headway.advice.examined import Function, Place
 __all__ = ["POOLS", "SHORT", "SIMPLICITY", "Sizes", "contenders", "sizes_of", "words"]
 
 SIMPLICITY = ("serial", "asyncio", "threads", "interpreters", "processes-forkserver")
-"""Models from the simplest on: where two are equal within noise, the simpler one is advised."""
+"""The models from the simplest on; of two that are equal within noise, the simpler one is advised."""
 
 SHORT: Mapping[str, str] = {
     "serial": "serial",
@@ -19,31 +19,31 @@ SHORT: Mapping[str, str] = {
     "interpreters": "interpreters",
     "processes-forkserver": "processes",
 }
-"""What a model is called in tables."""
+"""The names of the models in tables."""
 
 POOLS = ("threads", "interpreters", "processes-forkserver")
 """Models with workers."""
 
 _SAMPLE_S = 0.12
-"""So long takes a sample one call after the other, where that many calls are not too many."""
+"""The length of a sample of one call after the other, unless that needs too many calls."""
 _MOST_SERIAL_S = 4.0
 _MOST_TASKS = 2_000
 _MOST_BYTES = 256 << 20
 _MOST_WORKERS = 32
 _MOST_PROCESSES = 8
 _SHORT_S = 0.5
-"""A sample below this is taken three times in a launch; a longer one once."""
+"""A sample that is shorter than this is taken three times in a launch; a longer one once."""
 
 
 @final
 @dataclass(frozen=True)
 class Sizes:
-    """How a function is run.
+    """The amounts with which a function is run.
 
     Attributes:
-        tasks: Calls in a sample, the same for all models.
-        workers: By model.
-        samples, warmups: In each launch.
+        tasks: Calls in a sample; the same for all models.
+        workers: The number of workers, by model.
+        samples, warmups: The numbers of these in each launch.
     """
 
     tasks: int
@@ -63,7 +63,7 @@ def contenders(function: Function, place: Place) -> list[str]:
 
 
 def words(model: str, workers: int) -> str:
-    """Return a model with its workers, "4 threads"."""
+    """Return a model with its workers, as "4 threads"."""
     name = SHORT[model]
     if model in {"serial", "asyncio"}:
         return name
@@ -72,12 +72,13 @@ def words(model: str, workers: int) -> str:
 
 
 def sizes_of(function: Function, cores: int, workers: int | None) -> Sizes:
-    """Return how a function is run on so many cores.
+    """Return the amounts with which a function is run on `cores` cores.
 
     Args:
         function: The function.
-        cores: How many cores there are.
-        workers: How many the user wants; None: one a core, and where calls wait as many as keep the cores busy.
+        cores: The number of cores.
+        workers: The number that the user wants; None: one for each core, and if calls wait, enough to keep the cores
+            busy.
     """
     busy = max(function.cpu_share, 1 / 16)
     wanted = workers or min(_MOST_WORKERS, max(2, math.ceil(cores / busy)) if busy < 0.5 else cores)
@@ -85,11 +86,11 @@ def sizes_of(function: Function, cores: int, workers: int | None) -> Sizes:
     call_s = function.call_s
     tasks = max(2 * wanted, math.ceil(_SAMPLE_S / call_s))
     if tasks * call_s > _MOST_SERIAL_S:
-        # Long calls: as many as give each worker one, and no more than time allows.
+        # Long calls: enough to give each worker one, and no more than the time allows.
         tasks = max(2 * min(wanted, cores), int(_MOST_SERIAL_S / call_s))
         wanted = wanted if workers else min(wanted, max(2, tasks // 2))
     tasks = min(max(tasks, function.inputs if function.inputs * call_s < _MOST_SERIAL_S else 0), _MOST_TASKS)
-    # All results of a sample are there at a time, and of pools all arguments.
+    # All results of a sample exist at the same time, and for pools also all arguments.
     each_bytes = function.input_bytes + function.result_bytes
     tasks = max(2, min(tasks, _MOST_BYTES // max(1, each_bytes)))
     processes = workers or min(wanted, max(cores, _MOST_PROCESSES))

@@ -1,4 +1,4 @@
-"""Real arguments: runs a command of the user's, and takes what it calls the function with."""
+"""Takes real arguments: runs a command of the user's, and collects the arguments of its calls of the function."""
 
 import contextlib
 import os
@@ -17,20 +17,21 @@ __all__ = ["observed"]
 
 @contextlib.contextmanager
 def observed(target: Target, command: str, python: str, say: Callable[[str], None]) -> Iterator[Target]:
-    """Run a command and give the target with the arguments that it called the function with; as it is without a command.
+    """Run a command, and yield the target with the arguments of its calls; without a command, the target as it is.
 
-    Every Python that the command starts puts our code around the function when its module is imported, which pickles the
-    arguments before each call and then calls the function. A plain or async function alone: a class, or what functools makes, may be
-    asked for more than to be called, and stays as it is. The pickles go when the block is left.
+    Every Python process that the command starts wraps the function when its module is imported. The wrapper pickles the
+    arguments before each call and then calls the function. Only plain and async functions are wrapped: a class, or an
+    object made by functools, may be used for more than calls, and stays as it is. The pickles are deleted at the end of
+    the block.
 
     Args:
         target: The function.
-        command: As for a shell; no shell runs it.
+        command: A command as for a shell, though no shell runs it.
         python: The user's own Python, whose folder is put first on the command's PATH; "" for none.
-        say: Told what is run, and what came of it.
+        say: Called with the command, and with its result.
 
     Raises:
-        UsageError: The command cannot be run, or none of its calls could be taken.
+        UsageError: The command cannot be run, or none of its calls could be collected.
     """
     if not command:
         yield target
@@ -73,7 +74,7 @@ def _run(words: list[str], target: Target, folder: Path, python: str) -> int:
         "HEADWAY_OBSERVE_MOST": str(MOST_INPUTS),
     }
     try:
-        # What the command prints is talk beside our data.
+        # The command's output goes to stderr, so that it does not mix with our data on stdout.
         return subprocess.run(words, env=environment, cwd=target.cwd, stdout=2, check=False).returncode
     except OSError as error:
         raise UsageError(

@@ -1,8 +1,9 @@
-"""Models against each other: launches in blocks, each stored before the next, until it is known which is best.
+"""Races models against each other: launches in blocks, each stored before the next, until the best model is known.
 
-Each block is a launch of every model that is still in; the order within a block is drawn. From the lab's first look on, each further
-block asks again (`lab.sequential`): a model is out where its interval lies beyond the best one's by the margin that counts, and the
-race ends where no other model of the user's interpreter is left that might be better, or the time is up.
+Each block is a launch of every model that is still in the race, in an order that is drawn. From the lab's first look
+on, each further block asks again (`lab.sequential`). A model is out if its interval lies beyond the best one's by the
+margin that counts. The race ends if no other model of the user's interpreter might still be better, or if the time is
+up.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,13 +22,13 @@ __all__ = ["MARGIN", "METRIC", "Race"]
 METRIC = "work_s"
 
 MARGIN = 0.05
-"""Models that differ by less than this share are no different for a user."""
+"""Models that differ by less than this share make no difference for a user."""
 
 _FAR_BEHIND = 4.0
-"""A model that takes so many times as long as the best in its first launch gets no other."""
+"""A model that takes this many times as long as the best one in the first launches gets no other launch."""
 
 _HOPELESS = 1.5
-"""A model that takes so many times as long as the best gets no launches beyond the first look, whatever its interval."""
+"""A model that takes this many times as long as the best gets no launch after the first look, whatever its interval."""
 
 
 @final
@@ -36,13 +37,13 @@ class Race:
     """One race.
 
     Attributes:
-        cells: All models, on all interpreters; the first is the one that ratios refer to.
+        cells: All models, on all interpreters; ratios refer to the first one.
         plan: Draws the order of each block.
         launcher: Launches a cell.
-        store, run_id: Where launches go.
+        store, run_id: The store and the run that keep the launches.
         home: The id of the user's own interpreter, whose models decide when the race ends.
-        left_s: Returns the time that is left, by whether the first look is over.
-        tell: Told before each block: its number from 1, and how many launches it has.
+        left_s: Returns the time that is left; its argument tells whether the first look is over.
+        tell: Called before each block with the block's number, from 1, and its number of launches.
     """
 
     cells: Sequence[Cell]
@@ -57,7 +58,7 @@ class Race:
     _took_s: dict[str, float] = field(default_factory=dict)
 
     def run(self) -> dict[str, CellResult]:
-        """Run it and return what each cell gave, by key. Raises StoreError."""
+        """Run the race, and return the result of each cell, by key. Raises StoreError."""
         block = 0
         running = list(self.cells)
         while running and block < MOST_LAUNCHES and (block == 0 or self._time_for(running, block)):
@@ -72,7 +73,7 @@ class Race:
         return self.results()
 
     def results(self) -> dict[str, CellResult]:
-        """Return what each cell gave so far, by key."""
+        """Return the result of each cell so far, by key."""
         confidence = confidence_of(sequential=True)
         return {cell.key: CellResult(cell, tuple(self._launches.get(cell.key, ())), confidence) for cell in self.cells}
 
@@ -94,7 +95,7 @@ class Race:
             return [cell for cell in alive if cell is self.cells[0] or not self._far_behind(results, cell, best)]
         open_cells = [cell for cell in alive if self._open(results, cell, best)]
         if not any(cell.interpreter == self.home for cell in open_cells):
-            # The best is known; its ratio to one call after the other may want a few more launches.
+            # The best model is known, but its ratio to one call after the other may need a few more launches.
             if _settled(results, best, self.cells[0]):
                 return []
             open_cells = []
@@ -107,7 +108,7 @@ class Race:
 
     @staticmethod
     def _open(results: Mapping[str, CellResult], cell: Cell, best: Cell) -> bool:
-        """Whether the cell might still be better than the best so far by what counts, or be as good."""
+        """Tell whether a cell may still be better than the best so far by the margin, or may be as good."""
         if cell.key == best.key:
             return False
         ratio = results[cell.key].ratio_to(results[best.key], METRIC)

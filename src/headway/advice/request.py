@@ -1,4 +1,4 @@
-"""What advice is asked for, and the user's own interpreter."""
+"""The request for advice, and the user's own interpreter."""
 
 import os
 import sys
@@ -16,17 +16,17 @@ __all__ = ["AdviceRequest", "own_interpreter"]
 @final
 @dataclass(frozen=True, kw_only=True)
 class AdviceRequest:
-    """What advice is asked for.
+    """A request for advice.
 
     Attributes:
         target: The function, with its inputs.
-        interpreters: Which to try besides the user's own, as `interpreters.select` takes them; None: the newest free-threaded one that
-            there is, if the function's imports can be had there.
-        python: The user's own interpreter; "" for that of the active virtual environment, or the one that runs us.
-        workers: How many; None: one a core, more where calls wait.
-        budget_s: The time for all of it; None: a minute, or three for a function that takes long.
+        interpreters: The interpreters to try besides the user's own, as `interpreters.select` takes them; None: the
+            newest free-threaded one, if the function's imports are available there.
+        python: The user's own interpreter; "" for that of the active virtual environment, or else the one that runs us.
+        workers: The number of workers; None: one for each core, more if calls wait.
+        budget_s: The time for everything; None: a minute, or three for a function that takes long.
         store: The results store; None: the user's own.
-        seed: Of the order of launches; None draws one.
+        seed: The seed of the order of launches; None draws one.
         install: Libraries may be installed for other interpreters, into the cache.
     """
 
@@ -41,7 +41,7 @@ class AdviceRequest:
 
 
 def own_interpreter(python: str = "") -> Interpreter:
-    """Return the user's own interpreter: the one named, that of the active virtual environment, or the one that runs us.
+    """Return the user's interpreter: the one named, else that of the active virtual environment, else our own.
 
     Raises InterpreterError.
     """

@@ -1,4 +1,4 @@
-"""What the steps of a piece of advice share: the run in the store, its cells, and how a launch is made."""
+"""The state that the steps of an advice share: the run in the store, its cells, and the way to make a launch."""
 
 import os
 import time
@@ -32,15 +32,15 @@ CALLS = "headway_agent.strangers.workload:Calls"
 
 @final
 class Session:
-    """What the steps share: the machine, the store, the time, and how a launch is made and kept.
+    """The state that the steps share: the machine, the store, the time, and the way to make and keep a launch.
 
     Attributes:
-        request: What was asked for.
-        machine: Its cores are those of the launches.
-        seed: Of the order of launches.
-        load: What the machine was doing when it began, in running threads.
+        request: The request for advice.
+        machine: The machine; its cores are those of the launches.
+        seed: The seed of the order of launches.
+        load: The machine's load when the session began, in running threads.
         run_id: The run in the store; "" before `open_run`.
-        limit_s: Seconds after which a launch is killed.
+        limit_s: The time after which a launch is killed, in s.
     """
 
     def __init__(self, request: AdviceRequest, keeper: Keeper, store: Store, say: Say) -> None:
@@ -56,7 +56,7 @@ class Session:
 
     @property
     def spent_s(self) -> float:
-        """How long it has been going."""
+        """The time since the session began."""
         return time.monotonic() - self._begun_s
 
     def launch(self, cell: Cell, block: int) -> Launch:
@@ -72,18 +72,18 @@ class Session:
         return launch
 
     def keep(self, cell: Cell, block: int, launch: Launch) -> None:
-        """Store what a launch gave. Raises StoreError."""
+        """Store the result of a launch. Raises StoreError."""
         if block == 0:
             self.store.add_cell(self.run_id, cell)
         self.store.add_launch(self.run_id, cell.key, block, launch)
 
     @property
     def name(self) -> str:
-        """The experiment in the store."""
+        """The name of the experiment in the store."""
         return f"advise {self.request.target.words}"
 
     def variant(self, place: Place, function: Function, model: str, **more: Any) -> Variant:
-        """Return a variant of the function on an interpreter; `more` are attributes of a `Variant`, and its workers."""
+        """Return a variant of the function on an interpreter; `more` has attributes of a `Variant`, and its workers."""
         params = {
             "target": self.request.target.job(),
             "kind": function.kind,
@@ -96,7 +96,7 @@ class Session:
         )
 
     def cells(self, home: Place, others: Sequence[Place], function: Function, sizes: Sizes) -> list[Cell]:
-        """Return what is raced: all models on the user's interpreter, one call after the other first, and some on the others."""
+        """Return the cells of the race: all models at home, one call after the other first, and some elsewhere."""
         name, cells = self.name, []
         for place in (home, *others):
             self._executables[place.interpreter.id] = place.interpreter.executable
@@ -164,7 +164,7 @@ class Session:
         self.run_id = self.store.new_run(settings, [])
 
     def end_run(self, said: Sequence[str]) -> None:
-        """Note what the run came to, and that it is over. Raises StoreError."""
+        """Store the conclusion of the run, and that it is over. Raises StoreError."""
         assert self._settings is not None
         race, *others = self._settings.declared
         self.store.set_settings(

@@ -1,4 +1,4 @@
-"""The user's function, as he names it, and where its inputs come from. Nothing of his is imported in our process."""
+"""Finds the user's function by the name given, and its inputs. Nothing of the user's is imported in our process."""
 
 import ast
 import json
@@ -14,7 +14,7 @@ from headway.errors import UsageError
 __all__ = ["MOST_INPUTS", "Target", "parse_target", "with_inputs", "with_json", "with_pickled"]
 
 MOST_INPUTS = 256
-"""So many are taken of a generator, which may have no end."""
+"""The most inputs that are taken from a generator, which may be endless."""
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _HINT = "write module:function, or file.py:function"
@@ -26,13 +26,13 @@ class Target:
     """A function of the user's.
 
     Attributes:
-        words: As he named it.
-        module: What it is imported by.
-        name: Its name in the module, with dots for a class's.
-        folder: What must be on the import path for it.
-        cwd: The folder that it runs in: the user's own.
-        inputs: As the agent's `strangers.target` describes them.
-        also: Further folders for the import path: the user's PYTHONPATH, the inputs' module.
+        words: The name that the user gave.
+        module: The name by which its module is imported.
+        name: Its name in the module; with dots for a function in a class.
+        folder: The folder that must be on the import path for it.
+        cwd: The folder in which it runs: the user's own.
+        inputs: Its inputs, in the form of the agent's `strangers.target`.
+        also: Further folders for the import path: the user's PYTHONPATH, and the folder of the inputs' module.
     """
 
     words: str
@@ -45,16 +45,16 @@ class Target:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """What is put before the interpreter's own import path."""
+        """The folders that are put before the interpreter's own import path."""
         return tuple(dict.fromkeys((str(self.folder), *self.also)))
 
     def job(self) -> dict[str, Any]:
-        """Return it as a job's `target`."""
+        """Return the function as the `target` of a job for the agent."""
         return {"module": self.module, "name": self.name, "cwd": str(self.cwd), "inputs": dict(self.inputs)}
 
 
 def _functions(file: Path) -> list[str]:
-    """Return the public functions at a file's top. Raises UsageError."""
+    """Return the public functions at the top level of a file. Raises UsageError."""
     try:
         tree = ast.parse(file.read_bytes(), str(file))
     except (OSError, SyntaxError, ValueError) as error:
@@ -74,7 +74,7 @@ def _only_function(file: Path) -> str:
 
 
 def _module_of(file: Path) -> tuple[str, Path]:
-    """Return what a file is imported by, and the folder that must be on the import path for it."""
+    """Return the name by which a file is imported, and the folder that must be on the import path for it."""
     parts, folder = [file.stem], file.parent
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
@@ -85,10 +85,10 @@ def _module_of(file: Path) -> tuple[str, Path]:
 
 
 def parse_target(text: str, *, cwd: Path | None = None) -> Target:
-    """Return what `module:function`, `file.py:function` or `file.py` names.
+    """Return the target that `module:function`, `file.py:function` or `file.py` names.
 
     Raises:
-        UsageError: It is none of these, or the file is not there.
+        UsageError: The text has none of these forms, or the file does not exist.
     """
     cwd = cwd or Path.cwd()
     place, colon, name = text.rpartition(":")
@@ -115,10 +115,10 @@ def parse_target(text: str, *, cwd: Path | None = None) -> Target:
 
 
 def with_inputs(target: Target, text: str) -> Target:
-    """Return the target with inputs that a module has: `module:name`, `file.py:name`, or `:name` of its own module.
+    """Return the target with inputs of a module: `module:name`, `file.py:name`, or `:name` of the target's own module.
 
     Raises:
-        UsageError: It names nothing.
+        UsageError: The text does not name inputs.
     """
     if text.startswith(":"):
         named = replace(target, name=text[1:])
@@ -133,7 +133,7 @@ def with_inputs(target: Target, text: str) -> Target:
 
 
 def with_json(target: Target, text: str) -> Target:
-    """Return the target with one call's arguments: a JSON list, or an object of them by name. Raises UsageError."""
+    """Return the target with one call's arguments: a JSON list, or an object with names. Raises UsageError."""
     hint = """write a list, as --args '[1, "two"]', or an object, as --args '{"size": 3}'"""
     try:
         value = json.loads(text)
@@ -145,5 +145,5 @@ def with_json(target: Target, text: str) -> Target:
 
 
 def with_pickled(target: Target, path: Path) -> Target:
-    """Return the target with calls from a file of pickles, each (args, kwargs)."""
+    """Return the target with calls from a file of pickles; each pickle is (args, kwargs)."""
     return replace(target, inputs={"kind": "pickled", "path": str(path), "most": MOST_INPUTS})

@@ -1,4 +1,4 @@
-"""What is advised, as values: the models as they were measured, where a pool begins to pay, the verdict, what else is to know."""
+"""The values of an advice: the measured models, break-even points, the verdict, and everything else to report."""
 
 import math
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ Outcome = Literal["faster", "no difference", "unsure"]
 @final
 @dataclass(frozen=True)
 class BreakEven:
-    """From where on a pool pays.
+    """The task size, and the number of tasks, from which a pool pays.
 
     Attributes:
-        model: Which.
-        size_s: What a task must take, one after the other, where the pool is there and tasks are many; None: see `why`.
-        tasks: How many tasks of this function it takes to pay for the pool's start, too; None: no number of them.
-        why: Why there is no size, in a sentence.
+        model: The model.
+        size_s: The least time of a task, one after the other, with a running pool and many tasks; None: see `why`.
+        tasks: The number of tasks of this function that also pays for the pool's start; None: no number does.
+        why: The reason why there is no size, in a sentence.
     """
 
     model: str
@@ -39,17 +39,18 @@ class Contender:
 
     Attributes:
         interpreter: Its short name.
-        model: The agent's name of it.
-        words: With its workers: "4 threads".
-        workers: How many.
-        launches: How many launches are behind its figures.
-        call_s: What a call takes, of many.
-        speed_up: How many calls it makes in the time of one, over one after the other on the user's interpreter; None for that itself.
-        start_s: What its pool takes to start, with the import of the function's module in each worker.
-        pss_bytes: Memory of all its processes.
-        worker_pss_bytes: Memory that each further worker costs.
-        failures: How many of its launches failed.
-        failed: Why the first of them did; "" for none.
+        model: The agent's name of the model.
+        words: The model with its workers: "4 threads".
+        workers: The number of workers.
+        launches: The number of launches behind its figures.
+        call_s: The time of a call, when there are many.
+        speed_up: The rate of its calls over the rate of one call after the other on the user's interpreter; None for
+            the latter itself.
+        start_s: The time that its pool takes to start, with the import of the function's module in each worker.
+        pss_bytes: The memory of all its processes.
+        worker_pss_bytes: The memory of each further worker.
+        failures: The number of its launches that failed.
+        failed: The reason of the first failure; "" if none failed.
     """
 
     interpreter: str
@@ -69,10 +70,10 @@ class Contender:
 @final
 @dataclass(frozen=True)
 class Lag:
-    """By how much an event loop is late while calls run beside it.
+    """The lag of an event loop while calls run beside it.
 
     Attributes:
-        words: How they run: "asyncio.to_thread".
+        words: The way in which the calls run: "asyncio.to_thread".
         p99_s: The 99th percentile.
     """
 
@@ -83,13 +84,13 @@ class Lag:
 @final
 @dataclass(frozen=True)
 class Cores:
-    """What the simulator says of a machine with other cores.
+    """The simulator's prediction for a machine with another number of cores.
 
     Attributes:
-        cores: How many.
-        model: Which model.
-        speed_up: Over one call after the other.
-        low, high: Of it, an 80 % interval.
+        cores: The number of cores.
+        model: The model.
+        speed_up: The speed-up over one call after the other.
+        low, high: An 80 % interval of the speed-up.
     """
 
     cores: int
@@ -102,16 +103,16 @@ class Cores:
 @final
 @dataclass(frozen=True)
 class Verdict:
-    """The answer.
+    """The answer to the question for a model.
 
     Attributes:
         outcome: "faster", "no difference" (stay with one call after the other), or "unsure".
         model: The model that is advised; "serial" for none.
-        words: With its workers.
-        speed_up: Its own.
-        runner_up: The next best; "" for none.
+        words: The model with its workers.
+        speed_up: The speed-up of the model.
+        runner_up: The next best model; "" if there is none.
         sentence: The answer in one sentence.
-        lines: What belongs to it: the runner-up, the reasons of the others, what would flip it.
+        lines: Further lines: the runner-up, the reasons against other models, and changes that would turn the verdict.
     """
 
     outcome: Outcome
@@ -126,27 +127,27 @@ class Verdict:
 @final
 @dataclass(frozen=True)
 class Advice:
-    """All that is advised about one function.
+    """All advice about one function.
 
     Attributes:
-        target: As the user named it.
+        target: The function as the user named it.
         run: The id of the run in the results store.
-        interpreter: The user's own.
-        cores: On how many cores it was measured.
-        tasks: How many calls a sample has.
+        interpreter: The user's own interpreter.
+        cores: The number of cores on which it was measured.
+        tasks: The number of calls in a sample.
         function: The function.
         verdict: The answer.
-        contenders: All that was measured; the first is one call after the other.
-        refusals: What cannot run it.
-        break_even: By model.
-        holds: Who holds the GIL; None with `holds_why`.
-        lags: The event loop's.
-        predicted: On other numbers of cores.
-        server: What is predicted for a server's threads beside it, in sentences.
-        notes: What else is to know.
-        code: To paste.
-        test: That guards it.
-        spent_s: How long all of it took.
+        contenders: All measured models; the first is one call after the other.
+        refusals: The models that cannot run the function.
+        break_even: Where pools begin to pay, by model.
+        holds: Who holds the GIL; None with the reason in `holds_why`.
+        lags: The lags of an event loop.
+        predicted: Predictions for other numbers of cores.
+        server: Predictions for a server's threads beside the function, in sentences.
+        notes: Other things that the user should know.
+        code: Code to paste.
+        test: A test that guards the verdict.
+        spent_s: The time that everything took.
     """
 
     target: str
@@ -173,7 +174,7 @@ class Advice:
         return "\n".join([self.verdict.sentence, *(f"  {line}" for line in self.verdict.lines)])
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values: attributes by name; what is infinite is null."""
+        """Return the advice as JSON values: attributes by name; infinite numbers become null."""
         found: dict[str, Any] = to_json(self)
         return found
 

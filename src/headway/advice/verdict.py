@@ -1,4 +1,4 @@
-"""The answer: which model, how sure that is, and in what words."""
+"""Decides on a model, with how sure the decision is, and puts it into words."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,26 +15,26 @@ from headway.report.figures import number, ratio, seconds
 __all__ = ["decide", "interval"]
 
 _PERHAPS = 0.8
-"""A speed-up that is likely less than this is none, however wide its interval."""
+"""A speed-up whose most likely value is below this counts as none, however wide its interval."""
 
 _MORE = "more time (--budget) or a quieter machine"
 
 _TELLING = 50
-"""An interval with ends further apart tells no more than its middle."""
+"""An interval whose ends are further apart than this factor is shown only by its middle."""
 
 _SURE_OF_NOTHING = 1 + MARGIN
-"""A speed-up whose whole interval is below this is none."""
+"""A speed-up whose whole interval is below this counts as none."""
 
 
 def interval(value: stats.Interval) -> str:
-    """Return a speed-up with its interval in words: "3.1 [2.9, 3.3]"."""
+    """Return a speed-up with its interval as text: "3.1 [2.9, 3.3]"."""
     if not math.isfinite(value.high):
         return f"{number(value.value)} (one launch)"
     return ratio(value) if value.high < _TELLING * value.low else f"about {number(value.value)}"
 
 
 def _best(home: Sequence[Contender], between: Mapping[tuple[str, str], stats.Interval]) -> Contender:
-    """Return the contender that is advised: the quickest, or a simpler one that is no different from it."""
+    """Return the contender that is advised: the quickest, or a simpler one that does not differ from it."""
     running = [one for one in home if one.call_s is not None]
     quickest = min(running, key=lambda one: one.call_s.value if one.call_s else math.inf)
     for model in SIMPLICITY:
@@ -63,14 +63,14 @@ def decide(
 
     Args:
         home: The models on the user's own interpreter, one call after the other first.
-        elsewhere: Those on others.
-        between: (model, other) -> what the first takes over what the other takes, at home.
+        elsewhere: The models on other interpreters.
+        between: For (model, other), the ratio of the first one's time to the other's, on the user's interpreter.
         function: The function.
-        holds: Who holds the GIL; None where that is not known.
-        refusals: What cannot run it.
-        break_even: From where on pools pay.
-        interpreter: The short name of the user's own.
-        without: Models that are measured and cannot be advised, with why.
+        holds: Who holds the GIL; None if it is not known.
+        refusals: The models that cannot run the function.
+        break_even: Where pools begin to pay.
+        interpreter: The short name of the user's own interpreter.
+        without: Models that were measured but cannot be advised, with the reason.
     """
     without = without or {}
     best = _best([one for one in home if one.model not in without], between)
@@ -123,7 +123,7 @@ def decide(
 
 
 def _takes_turns(one: Contender, holds: Holds | None) -> bool:
-    """Whether a model cannot help, whatever its interval: threads of a function that always holds the GIL."""
+    """Tell whether a model cannot help, whatever its interval: threads of a function that always holds the GIL."""
     return one.model == "threads" and holds is not None and holds.held > ALWAYS
 
 
@@ -148,7 +148,7 @@ def _runner_up(others: Sequence[Contender], best: Contender, between: Mapping[tu
 
 
 def _why(one: Contender, holds: Holds | None, pays: Mapping[str, BreakEven]) -> str:
-    """Return why a model gives nothing, by what was measured."""
+    """Return the reason, from the measurements, why a model gives nothing."""
     if one.speed_up is None:
         return ""
     if math.isinf(one.speed_up.high):
@@ -189,7 +189,7 @@ def _flips(
     refusals: Sequence[Refusal],
     interpreter: str,
 ) -> list[str]:
-    """Return what would turn the verdict."""
+    """Return the changes that would turn the verdict."""
     found = pays.get(best.model)
     lines = []
     if found is not None and found.tasks is not None and found.tasks.value > 2:

@@ -1,8 +1,8 @@
-"""What runs inside a measured interpreter, and where to find it.
+"""The code that runs inside a measured interpreter, and the paths to it.
 
-`headway_agent/` below this folder is a package of its own: CPython 3.8 to 3.15, standard library only, no import of
+`headway_agent/` below this folder is a separate package: CPython 3.8 to 3.15, standard library only, no import of
 anything else in headway. A launch puts *this* folder, and nothing else of headway, on the measured interpreter's
-`PYTHONPATH`, so neither headway's modules nor the controller's dependencies can shadow what is measured.
+`PYTHONPATH`. Therefore neither headway's modules nor the controller's dependencies can shadow the measured ones.
 """
 
 from pathlib import Path

@@ -100,7 +100,7 @@ def parser(wanted: str | None = None) -> argparse.ArgumentParser:
     return _parsers(wanted)[0]
 
 
-def _parsers(wanted: str | None) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+def _parsers(wanted: str | None) -> tuple[_Parser, dict[str, _Parser]]:
     """Return the parser, and those of the commands by name."""
     whole = _Parser(prog="headway", description=_DESCRIPTION)
     whole.add_argument("--version", action="version", version=f"headway {__version__}")

@@ -1,9 +1,9 @@
-"""Headway in a Dask cluster: what workers' GILs do, recordings of any worker, policies.
+"""Headway in a Dask cluster: how workers use their GILs, recordings of any worker, policies.
 
     client.register_plugin(HeadwayWorker())
     client.register_plugin(HeadwayWorker(policy="fair"))
 
-`headway dask SCHEDULER` shows all workers. Headway has to be installed where the workers are. Needs `distributed`.
+`headway dask SCHEDULER` shows all workers. Headway must be installed where the workers are. Needs `distributed`.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ __all__ = ["HeadwayWorker"]
 
 
 def __getattr__(name: str) -> object:
-    if name == "HeadwayWorker":  # it imports distributed, which takes a second
+    if name == "HeadwayWorker":  # imported late: the import of distributed takes a second
         from headway.dask.worker import HeadwayWorker
 
         return HeadwayWorker

@@ -1,4 +1,4 @@
-"""A cluster as a client sees it: its workers' figures, and recordings of any of them. Needs `distributed`."""
+"""A client's view of a cluster: its workers' figures, and recordings of any worker. Needs `distributed`."""
 
 import contextlib
 import re
@@ -15,29 +15,30 @@ _PATIENCE_S = 10.0
 _ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?[^\s/]+:\d{1,5}")
 _LOOK_S = 0.02
 _ALIVE_S = 1.0
-"""So often it is looked whether a worker that is asked is there still."""
+"""The time between two checks that a called worker still exists."""
 
 
 class ClusterError(HeadwayError):
-    """A scheduler cannot be reached, or a worker does not do what it is asked."""
+    """A scheduler cannot be reached, or a worker does not do what it is told."""
 
 
 @final
 class Cluster:
-    """A connection."""
+    """A connection to a cluster."""
 
     def __init__(self, client: Any) -> None:
         """Use a distributed.Client."""
         self._client = client
 
     def workers(self) -> dict[str, Any]:
-        """Return what the scheduler knows of each worker, by address. Raises ClusterError."""
+        """Return the scheduler's description of each worker, by address. Raises ClusterError."""
         try:
-            # Not Client.scheduler_info(): another thread may find there what the client asks for itself, which has no workers.
+            # Client.scheduler_info() may return what another thread has received for the client's own use, without
+            # workers.
             ask = self._client.scheduler.identity
             try:
                 found = self._client.sync(ask, n_workers=-1)
-            except TypeError:  # before 2025.5 all are told
+            except TypeError:  # before 2025.5 the answer always has all workers
                 found = self._client.sync(ask)
         except Exception as error:
             raise ClusterError(f"the scheduler does not answer: {error}") from error
@@ -53,11 +54,11 @@ class Cluster:
         return found
 
     def ask(self, address: str, function: Callable[..., _R], *arguments: Any, gone: type[Exception]) -> _R:
-        """Have a worker call a function, and wait for it, however long that takes.
+        """Call a function in a worker, wait for its result however long that takes, and return it.
 
         Raises:
             gone: The worker is gone, or the scheduler has lost it.
-            HeadwayError: And whatever else the function raises.
+            HeadwayError: As the function raises it, like any other exception of the function.
         """
         from distributed import CancelledError, KilledWorker
 
@@ -78,7 +79,7 @@ class Cluster:
         return found
 
     def register(self) -> None:
-        """Have workers watched that are not yet: HeadwayWorker(). Raises ClusterError."""
+        """Watch all workers, by registering HeadwayWorker(). Raises ClusterError."""
         from headway.dask.worker import HeadwayWorker
 
         try:
@@ -98,7 +99,7 @@ class Cluster:
         return found[0]
 
     def recording(self, address: str) -> tuple[str, bytes]:
-        """Return the last seconds of a worker, as a trace: the file's name, and what is in it. Raises ClusterError."""
+        """Return a trace of a worker's last seconds: the file's name and content. Raises ClusterError."""
         from headway.dask.worker import take_recording
 
         try:
@@ -116,8 +117,8 @@ def connected(address: str) -> Iterator[Cluster]:
         address: tcp://HOST:PORT.
 
     Raises:
-        UsageError: `distributed` is not installed here, or the address makes no sense.
-        ClusterError: Nobody answers there.
+        UsageError: `distributed` is not installed here, or the address is malformed.
+        ClusterError: No scheduler answers there.
     """
     try:
         from distributed import Client

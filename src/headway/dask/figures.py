@@ -1,4 +1,4 @@
-"""What the workers of a cluster say of themselves, and what went on between two such sayings. Values only."""
+"""The figures that a cluster's workers report, and the differences between two reports. The module has values only."""
 
 from dataclasses import dataclass
 from typing import Any, Final, final
@@ -8,19 +8,19 @@ from headway.dask.tasks import OTHER
 __all__ = ["METRIC", "Looks", "TaskFigures", "WorkerFigures"]
 
 METRIC: Final = "headway"
-"""What a worker's figures are called among its metrics."""
+"""The name of Headway's figures among a worker's metrics."""
 
 
 @final
 @dataclass(frozen=True)
 class TaskFigures:
-    """What the tasks of one key prefix did since the plugin began.
+    """The figures of all tasks with one key prefix since the plugin began.
 
     Attributes:
-        prefix: Of their keys.
-        count: Tasks that ended.
-        run_s, hold_s, wait_s: How long they ran, held the GIL and waited for it, in all.
-        longest_hold_s, longest_wait_s: The longest single one.
+        prefix: The prefix of the tasks' keys.
+        count: The number of tasks that ended.
+        run_s, hold_s, wait_s: The total time that they ran, held the GIL and waited for it.
+        longest_hold_s, longest_wait_s: The longest single hold and wait.
     """
 
     prefix: str
@@ -35,20 +35,20 @@ class TaskFigures:
 @final
 @dataclass(frozen=True)
 class WorkerFigures:
-    """What one worker did between two looks; or, at the first one, since the plugin began, with shares unknown.
+    """The figures of one worker between two looks. At the first look they cover the time since the plugin began.
 
     Attributes:
-        address, name, pid: Which.
-        is_told: It has the plugin.
-        policy: Of its GIL; "": CPython's own.
-        interval_s: Between the looks; 0: this is the first.
-        loop_wait_share: Share of the time that the event loop's thread waited for the GIL; None: not known.
-        held_share: Share of the time that somebody held the GIL; None: not known.
+        address, name, pid: The worker's identity.
+        is_told: Whether the worker has the plugin.
+        policy: The policy of the worker's GIL; "": CPython's own behaviour.
+        interval_s: The time between the looks; 0 at the first look, when shares are unknown.
+        loop_wait_share: The share of the time in which the event loop's thread waited for the GIL; None: unknown.
+        held_share: The share of the time in which any thread held the GIL; None: unknown.
         knocked_share: gilknocker's contention metric of Dask's own monitor; None: the worker has none.
-        loop_interval_s: How long the worker's loop takes from tick to tick (Dask's own; 0.02 is none late).
-        stalls: By cause, how many there were since the plugin began, and their seconds.
-        last_stall: What was said of the last one.
-        tasks: By prefix, those that held the GIL longest first, since the plugin began.
+        loop_interval_s: The time from tick to tick of the worker's loop (Dask's own metric; 0.02 means no delay).
+        stalls: The number of stalls since the plugin began, and their seconds, by cause.
+        last_stall: The message about the last stall.
+        tasks: The tasks' figures by prefix since the plugin began; those that held the GIL longest come first.
     """
 
     address: str
@@ -67,12 +67,12 @@ class WorkerFigures:
 
     @property
     def stall_count(self) -> int:
-        """How many stalls there were."""
+        """The number of stalls."""
         return sum(count for count, _ in self.stalls.values())
 
     @property
     def worst_task(self) -> TaskFigures | None:
-        """Those with the longest single hold: the ones that starve a loop."""
+        """The tasks with the longest single hold, which starve a loop."""
         named = [one for one in self.tasks if one.prefix != OTHER] or list(self.tasks)
         return max(named, key=lambda one: one.longest_hold_s, default=None)
 
@@ -106,7 +106,7 @@ def _worker(address: str, new: dict[str, Any], old: dict[str, Any] | None) -> Wo
     ours = metrics.get(METRIC) or {}
     before = ((old or {}).get("metrics", {}).get(METRIC) or {}) if old is not None else {}
     if before.get("pid") != ours.get("pid"):
-        before = {}  # it is another process
+        before = {}  # the worker is another process now
     interval_s = float(ours["time_s"] - before["time_s"]) if before and ours else 0.0
     loop_wait_share = held_share = None
     if interval_s > 0:
@@ -136,19 +136,19 @@ def _worker(address: str, new: dict[str, Any], old: dict[str, Any] | None) -> Wo
 
 @final
 class Looks:
-    """Looks at a cluster, one after the other. A worker's figures come with its heartbeats, each some seconds."""
+    """Repeated looks at a cluster. A worker's figures come with its heartbeats, some seconds apart."""
 
     def __init__(self, workers: dict[str, Any]) -> None:
         """Look for the first time.
 
         Args:
-            workers: The scheduler's (Client.scheduler_info()["workers"]).
+            workers: The scheduler's description of its workers (Client.scheduler_info()["workers"]).
         """
         self._last = workers
         self._before: dict[str, dict[str, Any]] = {}
 
     def look(self, workers: dict[str, Any]) -> list[WorkerFigures]:
-        """Return what each worker did between its last two heartbeats, those whose loops waited longest first."""
+        """Return each worker's figures between its last two heartbeats; the longest waits of a loop come first."""
         found = []
         for address, one in workers.items():
             last = self._last.get(address)

@@ -1,11 +1,12 @@
-"""The lab on many machines: each worker's machine measures a whole run, and everything lands in the one store here.
+"""Runs the lab on many machines: each worker's machine measures a whole run, and one local store keeps all results.
 
-A run is one machine's: its interpreters, its cores, its own verdicts, as many launches as its claims need. What the runs of
-a cluster have in common is a name; `headway.lab.judging.machines` says what holds on how many of them. So a slow machine
-changes no figure of another one, and whether a claim holds there, too, is a question with an answer.
+A run belongs to one machine: it has the machine's interpreters, cores and verdicts, and as many launches as its claims
+need. The runs of a cluster have a name in common; `headway.lab.judging.machines` says what holds on how many of them.
+Therefore a slow machine changes no figure of another one, and whether a claim holds on it, too, can be answered.
 
-Whole blocks of launches go to a worker, one at a time, never two to one host. Each launch is stored before the next begins.
-A worker that dies costs the launches in flight: its host's next worker, as a nanny starts it, goes on.
+A worker receives whole blocks of launches, one at a time; no host ever measures two blocks at once. Each launch is
+stored before the next begins. If a worker dies, only the launches in progress are lost: the next worker of its host, as
+a nanny starts it, continues the run.
 """
 
 import contextlib
@@ -38,22 +39,22 @@ _R = TypeVar("_R")
 _LOOK_S: Final = 0.2
 _TRIES: Final = 3
 _GONE_S: Final = 90.0
-"""So long a host may be without a worker: a nanny takes some seconds to start another one."""
+"""How long a host may be without a worker: a nanny takes some seconds to start another one."""
 
 
 class _WorkerDiedError(Exception):
-    """The worker that was asked is gone."""
+    """The worker that was called is gone."""
 
 
 @final
 @dataclass(frozen=True)
 class ClusterRun:
-    """What was measured.
+    """The runs of one cluster run.
 
     Attributes:
         cluster: The name that the runs have in common.
-        runs: Each machine's, as far as it has come.
-        lost: By host, why it did not come to its end.
+        runs: The run of each machine, complete or not.
+        lost: Why a host's run did not complete, by host.
     """
 
     cluster: str
@@ -63,14 +64,14 @@ class ClusterRun:
 
 @final
 class _Host:
-    """A machine of the cluster, by whichever worker it has."""
+    """A machine of the cluster, represented by any of its present workers."""
 
     def __init__(self, cluster: Cluster, host: str) -> None:
         self._cluster, self.host = cluster, host
         self._address = ""
 
     def _worker(self) -> str:
-        """Return a worker of this host. Raises ClusterError where there is none for long."""
+        """Return a worker of this host. Raises ClusterError if there is none for _GONE_S."""
         until_s = time.monotonic() + _GONE_S
         while time.monotonic() < until_s:
             found = sorted(self._cluster.hosts().get(self.host, ()))
@@ -82,7 +83,7 @@ class _Host:
         raise ClusterError(f"{self.host} has had no worker for {_GONE_S:g} s")
 
     def ask(self, function: Callable[..., _R], *arguments: Any) -> _R:
-        """Have this host's worker do something. Raises _WorkerDiedError, and what the function raises."""
+        """Call a function in this host's worker. Raises _WorkerDiedError, and what the function raises."""
         address = self._worker()
         answer: _R = self._cluster.ask(address, function, *arguments, gone=_WorkerDiedError)
         return answer
@@ -90,7 +91,7 @@ class _Host:
 
 @final
 class _Launcher:
-    """Launches on a host; begins anew there where its worker has died."""
+    """Launches on a host; begins the run again there if the host's worker has died."""
 
     def __init__(self, host: _Host, token: str, again: Callable[[], None], turn: AbstractContextManager[Any]) -> None:
         self._host, self._token, self._again, self._turn = host, token, again, turn
@@ -106,7 +107,7 @@ class _Launcher:
             for one in launches:
                 one.facts["worker"] = f"{self._host.host}, process {pid}"
             return launches
-        # It may be what kills them: the run goes on without.
+        # The launch itself may kill the workers: the run continues without it.
         return [Launch(reason=f"{_TRIES} workers of {self._host.host} died of it, or beside it") for _ in cells]
 
 
@@ -118,7 +119,7 @@ def _hosts_of(cluster: Cluster) -> list[str]:
 
 
 class _Measuring:
-    """The runs of a cluster, each in a thread of its own."""
+    """Carries out the runs of a cluster, each in a separate thread."""
 
     def __init__(
         self,
@@ -130,7 +131,7 @@ class _Measuring:
         in_turns: bool,
     ) -> None:
         self._cluster, self._store, self._report, self._say = cluster, store, report, say
-        # Held while a machine measures, where they take turns.
+        # Held while a machine measures, if the machines take turns.
         self._turn: AbstractContextManager[Any] = threading.Lock() if in_turns else contextlib.nullcontext()
         self._stopped = threading.Event()
 
@@ -143,7 +144,7 @@ class _Measuring:
         return report
 
     def begin(self, name: str, request: Request, cluster: str) -> None:
-        """Carry a new run of a cluster out on a host. Raises HeadwayError."""
+        """Carry out a new run of a cluster on a host. Raises HeadwayError."""
         host, token = _Host(self._cluster, name), secrets.token_hex(8)
         asked = replace(request, store=None)
         with Store(self._store, write=True) as results:
@@ -151,7 +152,7 @@ class _Measuring:
             self._carry_out(results, results.new_run(settings, plan.cells), host, token)
 
     def go_on(self, name: str, run_id: str) -> None:
-        """Carry the rest of a run out on its host. Raises HeadwayError."""
+        """Carry out the rest of a run on its host. Raises HeadwayError."""
         host, token = _Host(self._cluster, name), secrets.token_hex(8)
         with Store(self._store, write=True) as results:
             self._begin_again(results, run_id, host, token)
@@ -163,7 +164,7 @@ class _Measuring:
         self._until_it_works(host, lab_worker.begin_again, token, header.settings, cells, left)
 
     def _carry_out(self, results: Store, run_id: str, host: _Host, token: str) -> None:
-        """Launch what is left of a run that the host has begun, and note its end."""
+        """Carry out the remaining launches of a run that the host has begun, and store the run's end."""
 
         def again() -> None:
             self._say(f"{host.host}: another worker goes on with run {run_id}")
@@ -182,7 +183,7 @@ class _Measuring:
         raise ClusterError(f"{_TRIES} workers of {host.host} died when the run was to begin")
 
     def all_of(self, jobs: Sequence[tuple[str, Callable[[], None]]]) -> dict[str, str]:
-        """Do jobs beside each other, one for each host; return why hosts were lost, by host."""
+        """Run jobs concurrently, one for each host; return why hosts were lost, by host."""
         lost: dict[str, str] = {}
         with ThreadPoolExecutor(max(1, len(jobs)), thread_name_prefix="headway-lab") as threads:
             futures = {host: threads.submit(job) for host, job in jobs}
@@ -218,10 +219,10 @@ def run_on(
 
     Args:
         cluster: The connection.
-        request: What to run; each machine takes the interpreters that it has.
-        report: Told what `headway.lab.run` tells, with the host's name first.
-        say: Told, in a line each, what happens besides.
-        in_turns: One machine at a time: where they share cores, as virtual machines of one host may.
+        request: The run to make; each machine uses the interpreters that it has.
+        report: Called as `headway.lab.run` calls it, with the host's name as an additional first argument.
+        say: Called with each further message, of one line.
+        in_turns: Measure on one machine at a time, for machines that share cores, as virtual machines of one host may.
 
     Raises:
         UsageError: Bad or contradictory values, found before anything runs.
@@ -236,7 +237,7 @@ def run_on(
     measuring = _Measuring(cluster, store, report, say, in_turns=in_turns)
     hosts = _hosts_of(cluster)
     say(f"cluster run {name} on {len(hosts)} machines: {', '.join(hosts)}")
-    # One seed: all machines launch in the same order.
+    # With one seed, all machines launch in the same order.
     request = replace(request, seed=secrets.randbits(32) if request.seed is None else request.seed)
 
     lost = measuring.all_of([(host, functools.partial(measuring.begin, host, request, name)) for host in hosts])
@@ -255,7 +256,7 @@ def go_on(
     say: Callable[[str], None],
     in_turns: bool = False,
 ) -> ClusterRun:
-    """Complete the runs of a cluster that were cut short, each on its own host.
+    """Complete the interrupted runs of a cluster, each on its own host.
 
     Args:
         cluster: The connection.

@@ -1,8 +1,8 @@
-"""What a Dask worker does for a run of the lab that is kept elsewhere: one block of launches after the other.
+"""The part of a lab run that a Dask worker carries out: one block of launches after the other. The store is elsewhere.
 
-A worker that measures has one thread for it, which begins the run's surroundings, launches, and ends them: cores belong to
-a thread, and what is launched ends with the thread that has launched it. There is one run at a time on a machine, by the
-lab's own lock.
+A worker that measures has one thread for it, which sets up the run's environment, launches, and tears it down again:
+pinned cores belong to a thread, and a launched process ends with the thread that launched it. The lab's own lock allows
+one run at a time on a machine.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _R = TypeVar("_R")
 
 
 class NotBegunError(RuntimeError):
-    """The process has not begun the run: it is another one than began it."""
+    """The run was begun by another process than this one."""
 
 
 @final
@@ -41,10 +41,10 @@ class _Open:
     launcher: Callable[[Sequence[Cell], int], list[Launch]]
 
 
-_lock = threading.Lock()  # protects the making of _thread
+_lock = threading.Lock()  # protects the creation of _thread
 _thread: ThreadPoolExecutor | None = None
 _now: dict[str, _Open] = {}
-"""The run, by its token; touched by that thread only."""
+"""The begun run by its token; only _thread touches it."""
 _LAB: Final = "headway-lab"
 
 
@@ -72,13 +72,13 @@ def _begin(token: str, made: Callable[[], Ready]) -> Ready:
 
 
 def begin(token: str, request: Request, cluster: str, host: str) -> tuple[Settings, Plan]:
-    """Make this machine ready for a new run; return its settings and its plan.
+    """Make this machine ready for a new run; return the run's settings and plan.
 
     Args:
-        token: Names the run in what follows.
-        request: What to run.
-        cluster: What the runs of all machines have in common.
-        host: What this machine is called.
+        token: Identifies the run in later calls.
+        request: The run to make.
+        cluster: The name that the runs of all machines have in common.
+        host: The name of this machine.
 
     Raises:
         As `headway.lab.run`.
@@ -94,13 +94,13 @@ def begin(token: str, request: Request, cluster: str, host: str) -> tuple[Settin
 
 
 def begin_again(token: str, settings: Settings, cells: Sequence[Cell], left: Sequence[Cell]) -> tuple[Settings, Plan]:
-    """Make this machine ready to go on with a run that was begun on it.
+    """Make this machine ready to continue a run that was begun on it; return the run's settings and plan.
 
     Args:
-        token: Names the run in what follows.
-        settings: The run's.
-        cells: All of the run's.
-        left: Those that may get further launches.
+        token: Identifies the run in later calls.
+        settings: The run's settings.
+        cells: All cells of the run.
+        left: The cells that may get further launches.
 
     Raises:
         As `headway.lab.resume`.
@@ -114,7 +114,7 @@ def begin_again(token: str, settings: Settings, cells: Sequence[Cell], left: Seq
 
 
 def launch(token: str, cells: Sequence[Cell], block: int) -> tuple[int, list[Launch]]:
-    """Launch a cell for a block, or several that take turns; return this process's id, and what came of each.
+    """Launch one cell, or several cells that take turns, for a block; return this process's id and the launches.
 
     Raises:
         NotBegunError: This process has not begun the run.
@@ -129,5 +129,5 @@ def launch(token: str, cells: Sequence[Cell], block: int) -> tuple[int, list[Lau
 
 
 def end() -> None:
-    """Let go of what was begun."""
+    """End all begun runs, and release what they use."""
     _in_the_thread(_end)

@@ -1,4 +1,4 @@
-"""How long the tasks of a worker hold the GIL and wait for it, each measured in its own thread, summed up by key prefix."""
+"""Adds up, by key prefix, how long a worker's tasks hold the GIL and wait for it, each measured in its own thread."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ __all__ = ["OTHER", "TaskTimes"]
 _R = TypeVar("_R")
 
 OTHER: Final = "other"
-"""The prefix of tasks whose own would be one too many."""
+"""The prefix of tasks whose own prefix would exceed _MOST_PREFIXES."""
 _MOST_PREFIXES: Final = 200
 
 
@@ -30,22 +30,22 @@ class _Sums:
 
 @final
 class TaskTimes:
-    """Those of one worker. Its threads add to it."""
+    """The sums of one worker's tasks. The worker's threads add to them."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Begin without sums."""
         self._lock = threading.Lock()  # protects _sums
         self._sums: dict[str, _Sums] = {}
 
     def measured(self, prefix: str, task: Callable[[], _R]) -> _R:
-        """Run a task in this thread, and add what it did, also where it fails.
+        """Run a task in this thread, and add its times, also if it fails.
 
         Args:
-            prefix: Of the task's key: `dask.utils.key_split`.
-            task: What it does.
+            prefix: The prefix of the task's key: `dask.utils.key_split`.
+            task: The task's function.
         """
         begun_ns, before = time.perf_counter_ns(), gil_times()
-        gil_longest()  # what was before is another one's
+        gil_longest()  # discards the longest times of earlier tasks
         try:
             return task()
         finally:
@@ -57,14 +57,14 @@ class TaskTimes:
                 sums = self._sums.setdefault(prefix, _Sums())
                 sums.count += 1
                 sums.run_ns += run_ns
-                # Less than before: another recording has begun meanwhile, with counters of its own.
+                # A negative difference means that another recording, with its own counters, has begun meanwhile.
                 sums.hold_ns += max(0, after.held_ns - before.held_ns)
                 sums.wait_ns += max(0, after.waited_ns - before.waited_ns)
                 sums.longest_hold_ns = max(sums.longest_hold_ns, longest.held_ns)
                 sums.longest_wait_ns = max(sums.longest_wait_ns, longest.waited_ns)
 
     def told(self, most: int) -> dict[str, dict[str, float]]:
-        """Return the prefixes that held the GIL most, `most` of them: their sums, in s."""
+        """Return the sums in s of the `most` prefixes that held the GIL longest."""
         with self._lock:
             first = sorted(self._sums.items(), key=lambda item: -item[1].hold_ns)[:most]
             return {

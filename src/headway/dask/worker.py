@@ -1,4 +1,4 @@
-"""The plugin that runs in Dask's workers, and what a client asks them to do."""
+"""The plugin that runs in Dask's workers, and the function by which a client takes a recording from one."""
 
 import asyncio
 import functools
@@ -34,7 +34,7 @@ _PATIENCE_S: Final = 30.0
 _MOST_RECORDING_BYTES: Final = 1 << 30
 
 _times: dict[int, TaskTimes] = {}
-"""By the identity of a worker of this process; there are several in a LocalCluster without processes."""
+"""Task times by the id of a worker in this process; a LocalCluster without processes has several workers."""
 _said: set[str] = set()
 _unmeasured: Callable[..., Any] | None = None
 
@@ -46,7 +46,7 @@ def _say_once(text: str) -> None:
 
 
 def _measure(worker: Any) -> TaskTimes | None:
-    """Have the tasks of a worker measured from now on; None where this Dask cannot be made to.
+    """Measure the tasks of a worker from now on; return None if this version of Dask does not allow that.
 
     A worker calls `_run_task(task, data, execution_state, key, ...)` of its module in the thread that runs the task.
     """
@@ -83,9 +83,10 @@ def _measure_no_more(worker: Any) -> None:
 
 @final
 class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no types where distributed is not installed
-    """Watches a worker's process, measures its tasks, and has its GIL scheduled: `client.register_plugin(HeadwayWorker())`.
+    """Watches a worker, measures its tasks, and schedules its GIL: `client.register_plugin(HeadwayWorker())`.
 
-    Registered again, it begins anew with other arguments. What a worker cannot do it says once on its stderr, and works on.
+    A second registration begins anew with other arguments. If a worker cannot do one of these, it says so once on its
+    stderr, and works on.
     """
 
     name = METRIC
@@ -99,18 +100,18 @@ class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no typ
         over_s: float = 0.1,
         watched: bool = True,
     ) -> None:
-        """Prepare.
+        """Prepare the plugin.
 
         Args:
-            policy: Of the workers' GILs, as `headway policies` lists them; "": CPython's own.
-            options: Of the policy.
-            folder: For recordings, on each worker's machine; else `headway` in the worker's own folder.
-            over_s: A loop that is away for so long stands still, and is told of.
-            watched: Record and tell of stalls; else only count.
+            policy: The policy of the workers' GILs, as `headway policies` lists them; "": CPython's own behaviour.
+            options: The policy's options.
+            folder: The folder for recordings on each worker's machine; by default `headway` in the worker's own folder.
+            over_s: The length in seconds from which a lap of the loop is reported as a stall.
+            watched: Record, and report stalls; otherwise only count.
 
         Raises:
             SchedulingError: There is no such policy, or it has no such option.
-            NativeError: A policy is asked for, and the native library is missing here.
+            NativeError: A policy is requested, and the native library is missing here.
         """
         if policy:
             check(policy, options or {})
@@ -130,11 +131,11 @@ class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no typ
         self._loop_role = threading.current_thread().name
 
     async def setup(self, worker: Any) -> None:
-        """Begin, on a worker."""
+        """Start the plugin on a worker."""
         self._begin(worker)
         for step in (self._begin_watching, self._begin_counting, self._begin_scheduling):
             try:
-                # In another thread: a process is started, and the worker's loop goes on meanwhile.
+                # In another thread, because a process is started, and the worker's loop must go on meanwhile.
                 await asyncio.to_thread(step)
             except (HeadwayError, OSError) as error:
                 _say_once(str(error))
@@ -143,7 +144,7 @@ class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no typ
         worker.metrics[METRIC] = self.told
 
     def teardown(self, worker: Any) -> None:
-        """End."""
+        """Stop the plugin on a worker."""
         worker.metrics.pop(METRIC, None)
         _measure_no_more(worker)
         if self._schedule is not None:
@@ -167,7 +168,7 @@ class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no typ
             self._schedule = schedule(self._policy, **self._options)
 
     async def told(self, _worker: Any) -> dict[str, Any]:
-        """Return this worker's figures since the plugin began, which go to the scheduler with each heartbeat."""
+        """Return this worker's figures since the plugin began; each heartbeat sends them to the scheduler."""
         found: dict[str, Any] = {
             "time_s": time.time(),
             "pid": os.getpid(),
@@ -194,7 +195,7 @@ class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no typ
 
 
 async def take_recording(dask_worker: Any) -> tuple[str, bytes]:
-    """Have a worker's last seconds written; return the file's name and what is in it. A client runs it on a worker.
+    """Write a worker's last seconds to a file; return the file's name and content. A client runs this on a worker.
 
     Raises:
         RuntimeError: The worker is not watched, or nothing was written in time.
@@ -211,7 +212,7 @@ async def take_recording(dask_worker: Any) -> tuple[str, bytes]:
         await asyncio.sleep(0.05)
         for path in set(watching.folder.glob(pattern)) - before:
             found = path.stat()
-            # What was seen is put behind it, by a process that reads it first.
+            # A separate process first reads the recording, and then appends the watcher's observations to it.
             if time.time() - found.st_mtime >= _SETTLED_S and found.st_size <= _MOST_RECORDING_BYTES:
                 return path.name, path.read_bytes()
     raise RuntimeError(f"no recording was written in {watching.folder} within {_PATIENCE_S:g} s")

@@ -1,3 +1,3 @@
-"""What is on this machine: interpreters, cores, folders, processes and their end. Knows nothing of experiments."""
+"""Interpreters, cores, folders, processes and their end on this machine. The package knows nothing of experiments."""
 
 __all__: list[str] = []

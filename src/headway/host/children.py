@@ -1,4 +1,4 @@
-"""What all processes that the lab starts have in common: what they inherit, and that they do not outlive us."""
+"""The start of every process that the lab runs: its environment, and its end when the lab dies."""
 
 import contextlib
 import ctypes
@@ -18,11 +18,11 @@ _libc = ctypes.CDLL(None)
 
 
 def clean_environment(paths: Iterable[str] = ()) -> dict[str, str]:
-    """Return our environment without what steers a Python.
+    """Return this process's environment without the variables that affect a Python.
 
     Args:
-        paths: What `PYTHONPATH` is to be; a variable and not `sys.path`, so that grandchildren and sub-interpreters have
-            it too; where there are none it is unset.
+        paths: The folders for `PYTHONPATH`; without any, the variable is unset. The folders are in a variable and not
+            in `sys.path`, so that grandchildren and sub-interpreters have them, too.
     """
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON") and key != "VIRTUAL_ENV"}
     joined = os.pathsep.join(paths)
@@ -34,7 +34,7 @@ _marks: dict[str, str] = {}
 
 @contextlib.contextmanager
 def marked(name: str, value: str) -> Iterator[None]:
-    """Have this variable in the environment of what we start meanwhile, and not in our own."""
+    """Add this variable to the environment of processes started in the block, and not to the lab's own."""
     _marks[name] = value
     try:
         yield
@@ -51,20 +51,20 @@ def start(
     pass_fds: Sequence[int] = (),
     prepare: Callable[[], None] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a process in a session of its own that does not outlive us; we write to its standard input.
+    """Start a process in a session of its own that dies with this process; its standard input is a pipe from this one.
 
     Args:
         command: The program and its arguments.
         paths: As for `clean_environment`.
         stdout: As for subprocess.
-        stderr: The file that it writes to.
-        pass_fds: Descriptors that it keeps.
-        prepare: Called between fork and exec. Short and without imports: the child of a process with threads may find a
-            lock held for ever.
+        stderr: The file for the process's standard error.
+        pass_fds: Descriptors that the process inherits.
+        prepare: Called between fork and exec. It must be short and import nothing: the child of a process with threads
+            may find a lock held for ever.
 
     Raises:
-        OSError, subprocess.SubprocessError: It cannot be started.
-        BaseException: What a signal's handler raised (KeyboardInterrupt) that came meanwhile; the process is gone.
+        OSError, subprocess.SubprocessError: The process cannot be started. BaseException: An exception of a signal
+            handler (KeyboardInterrupt) that ran in the meantime; the process has ended.
     """
     parent = os.getpid()
 
@@ -84,7 +84,7 @@ def start(
                 pass_fds=pass_fds,
                 cwd=scratch_folder(),
                 env=clean_environment(paths),
-                start_new_session=True,  # Ctrl-C on the terminal is for us.
+                start_new_session=True,  # Ctrl-C on the terminal is for the lab.
                 preexec_fn=begin,  # noqa: PLW1509  (see `prepare`)
             )
     except BaseException:
@@ -97,13 +97,13 @@ def start(
 
 @contextlib.contextmanager
 def signals_put_off() -> Iterator[None]:
-    """Run the handlers of Ctrl-C and its like when the block is left, not within.
+    """Delay the handlers of Ctrl-C and similar signals to the end of the block.
 
-    With a `preexec_fn` Python calls functions around the fork (`os.register_at_fork`; `logging` has some). What a handler
-    raises in one of them is printed as "Exception ignored", and the program goes on.
+    With a `preexec_fn`, Python calls functions around the fork (`os.register_at_fork`; `logging` has some). An
+    exception of a signal handler in such a function is printed as "Exception ignored", and the program continues.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # no handler runs here
+        yield  # No handler runs in this thread.
         return
     arrived: list[int] = []
     before = {
@@ -126,8 +126,8 @@ def _die_with(parent: int) -> None:
     """Make the kernel kill this process when its parent ends: prctl(2), PR_SET_PDEATHSIG.
 
     Args:
-        parent: The process that should be our parent; where it has ended already we leave at once.
+        parent: The process that should be the parent; if it has ended already, this process exits at once.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        os._exit(1)  # It died before the line above.
+        os._exit(1)  # The parent died before the call of prctl.

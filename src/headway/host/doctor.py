@@ -1,7 +1,7 @@
-"""Is this machine fit to measure on? Named checks, each OK, skipped or a warning with a remedy.
+"""Checks whether this machine is fit for measuring: named checks, each OK, skipped, or a warning with a remedy.
 
-Every check reads what the kernel says and changes nothing. A run stores the answers with its results, so that a
-figure can be read against the state of the machine that gave it.
+Every check reads what the kernel reports, and changes nothing. A run stores the answers with its results, so that a
+figure can be read with the state of the machine that gave it.
 """
 
 import os
@@ -23,13 +23,13 @@ Status = Literal["ok", "skipped", "warning"]
 @final
 @dataclass(frozen=True)
 class Check:
-    """What one check found.
+    """The result of one check.
 
     Attributes:
-        name: Which check.
+        name: The name of the check.
         status: "ok", "skipped" (the machine does not tell) or "warning".
-        fact: What was found, with its value.
-        remedy: What to do about a warning; "" otherwise.
+        fact: The finding, with its value.
+        remedy: The action against a warning; "" otherwise.
     """
 
     name: str
@@ -75,7 +75,7 @@ def _runner_core(name: str) -> Check:
 
 
 def _own_cgroup() -> Path:
-    """Return the folder of our cgroup (v2), or the root of the hierarchy."""
+    """Return the folder of this process's cgroup (v2), or the root of the hierarchy."""
     for line in (_read("/proc/self/cgroup") or "").splitlines():
         if line.startswith("0::"):
             return Path("/sys/fs/cgroup" + line[3:])
@@ -123,7 +123,7 @@ def _steal(name: str) -> Check:
     before = _steal_ticks()
     if before is None:
         return Check(name, "skipped", "/proc/stat cannot be read")
-    # Since boot: what the host took from us on the long run. A fresh sample would need seconds.
+    # The figure is since boot: the share that the host took in the long run. A fresh sample would need seconds.
     share = before[0] / before[1] if before[1] else 0.0
     fact = f"{share:.1%} of all time since boot was taken by the host"
     if share > 0.01:
@@ -205,11 +205,11 @@ CHECKS: dict[str, Callable[[str], Check]] = {
     "kernel": _kernel,
     "page-cache": _page_cache,
 }
-"""Check by name, in the order they are shown."""
+"""Checks by name, in the order in which they are shown."""
 
 
 def examine() -> list[Check]:
-    """Run every check; one that cannot read the machine is "skipped" with its error."""
+    """Run every check; a check that cannot read the machine is "skipped", with its error."""
     checks = []
     for name, check in CHECKS.items():
         try:

@@ -1,8 +1,8 @@
-"""Every CPython on this machine: found, deduplicated by what it really is, and asked what it can do.
+"""Finds every CPython on this machine, each once, and its properties.
 
-Found on `PATH`, under pyenv, uv and the distribution's folders, and in Headway's private prefix. Each is asked by a
-small program of ours in a fresh process (never guessed from its name), and the answer is cached by the executable's
-path, size and time of change.
+Interpreters are searched on `PATH`, under pyenv, uv and the distribution's folders, and in Headway's private prefix. A
+small program runs in each, in a fresh process, and prints its properties; nothing is guessed from the name. The answer
+is cached by the executable's path, size and modification time.
 """
 
 import concurrent.futures
@@ -25,7 +25,7 @@ _NAME = re.compile(r"python3(\.\d+t?d?)?$")
 _PROBE_LIMIT_S = 20
 _PROBE_VERSION = 5
 
-# Runs in the interpreter asked, 3.8 or later; standard library only.
+# Runs in the probed interpreter, 3.8 or later; standard library only.
 _PROBE = r"""
 import json, os, sys, sysconfig
 def can(*modules):
@@ -79,27 +79,27 @@ print(json.dumps({
 @final
 @dataclass(frozen=True)
 class Interpreter:
-    """One CPython: where it is and what it is.
+    """One CPython: its path and its properties.
 
     Attributes:
-        id: Names it in stores and tables: "3.13.5t", with "@" and its folder where two of one version are there.
-        executable: The path to start it with.
-        origin: "private", "pyenv", "uv", "system" or "path": where it was found first.
+        id: The name in stores and tables: "3.13.5t", with "@" and its folder if there are two of one version.
+        executable: The path that starts it.
+        origin: "private", "pyenv", "uv", "system" or "path": the place where it was found first.
         version: "3.14.0" or "3.15.0b1".
         minor: "3.14".
         free_threaded: Built with `--disable-gil`.
         gil_enabled: The GIL is on at start; an import may still switch it on later.
         jit_available, jit_enabled: From `sys._jit` (3.14+).
         debug: Built with `--with-pydebug`.
-        shared_libpython: The interpreter lives in a libpython.so rather than in the executable.
+        shared_libpython: The interpreter's code is in a libpython.so rather than in the executable.
         switch_interval_s: `sys.getswitchinterval()` at start.
-        optimised: Of "pgo" and "lto", what it was configured with.
-        compiler: As `sys.version` tells.
+        optimised: Those of "pgo" and "lto" that it was configured with.
+        compiler: The compiler as `sys.version` names it.
         ctypes: `import ctypes` works.
-        cross_interpreter_queue: `concurrent.interpreters` is there (3.14+).
-        models: Names of the models it can run.
-        missing_models: Why not, for the others.
-        missing_modules: Of bz2, sqlite3 and ssl, those that it was built without, and why they do not import.
+        cross_interpreter_queue: `concurrent.interpreters` exists (3.14+).
+        models: Names of the models that it can run.
+        missing_models: The reason for each model that it cannot run.
+        missing_modules: Those of bz2, sqlite3 and ssl that do not import, with the reason.
     """
 
     id: str
@@ -129,7 +129,7 @@ class Interpreter:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Sorts by version, GIL builds before free-threaded ones; within these the newest first, final releases first."""
+        """The sort key: by version, GIL builds before free-threaded ones; then newest and final releases first."""
         match = re.match(r"(\d+)\.(\d+)\.(\d+)(?:([a-z])(\d+))?", self.version)
         assert match is not None
         major, minor, patch = (int(part) for part in match.group(1, 2, 3))
@@ -142,7 +142,7 @@ class Interpreter:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Interpreter":
-        """Return what `to_json` gave."""
+        """Return the interpreter that `to_json` wrote."""
         fields = {key: value for key, value in values.items() if key != "name"}
         fields["optimised"] = tuple(fields["optimised"])
         fields["models"] = tuple(fields["models"])
@@ -150,7 +150,7 @@ class Interpreter:
 
 
 def _ask(executable: Path) -> dict[str, Any]:
-    """Run the probe in `executable`. Raises InterpreterError where it does not start or does not answer."""
+    """Run the probe in `executable`. Raises InterpreterError if it does not start or does not answer."""
     try:
         done = subprocess.run(
             [str(executable), "-I", "-c", _PROBE],
@@ -168,13 +168,14 @@ def _ask(executable: Path) -> dict[str, Any]:
             hint="name an executable of CPython 3.8 or later; `headway interpreters` lists those found",
         ) from error
     try:
-        # The last line: what runs at an interpreter's start (.pth files, sitecustomize) may print before us.
+        # The last line: code that runs at an interpreter's start (.pth files, sitecustomize) may print before the
+        # probe.
         answer = json.loads((done.stdout.splitlines() or [""])[-1])
         minor = tuple(int(part) for part in answer["minor"].split("."))
     except (json.JSONDecodeError, KeyError, TypeError, ValueError):
         last = (done.stderr.strip() or "no output").splitlines()[-1][:200]
         if not _NAME.match(executable.name):
-            # Some other program, which complains about our probe in its own way.
+            # Some other program, whose complaint about the probe would not help.
             last = "it is not a Python, to judge by its name"
         raise InterpreterError(
             f"the interpreter {executable} failed the probe (exit code {done.returncode}): {last}",
@@ -184,7 +185,7 @@ def _ask(executable: Path) -> dict[str, Any]:
 
 
 def _refuse_others(executable: Path, answer: dict[str, Any]) -> None:
-    """Raise InterpreterError for what is not CPython 3.8 or later."""
+    """Raise InterpreterError for anything but CPython 3.8 or later."""
     if answer["implementation"] != "cpython" or tuple(answer["minor_parts"]) < (3, 8):
         raise InterpreterError(
             f"{executable} is {answer['implementation']} {answer['version']}, expected CPython 3.8 or later",
@@ -193,7 +194,7 @@ def _refuse_others(executable: Path, answer: dict[str, Any]) -> None:
 
 
 class _ProbeCache:
-    """Answers of the probe, by executable, size and time of change. A broken cache file is only an empty one."""
+    """Answers of the probe, by executable, size and modification time. A broken cache file counts as empty."""
 
     def __init__(self) -> None:
         self._file = cache_folder() / "probes.json"
@@ -212,7 +213,7 @@ class _ProbeCache:
     def get(self, executable: Path) -> dict[str, Any]:
         key = self._key(executable)
         if key not in self._answers:
-            # Also of an interpreter that is too old; but not a failure, which may be mended.
+            # An answer of a too old interpreter is cached, too, but not a failure, which may be repaired.
             self._answers[key] = _ask(executable)
             self._changed = True
         answer: dict[str, Any] = self._answers[key]
@@ -228,12 +229,12 @@ class _ProbeCache:
             partial.write_text(json.dumps({"version": _PROBE_VERSION, "answers": self._answers}))
             partial.replace(self._file)
         except OSError:
-            pass  # Only a cache: the next start asks again.
+            pass  # The cache is optional: the next start probes again.
 
 
 def _folders() -> Iterator[tuple[str, Path]]:
-    """Yield (origin, folder) in order of preference: where one interpreter is found twice, the first names it."""
-    # The marker is the provisioning script's last step: without it the interpreter is still being made.
+    """Yield (origin, folder) in order of preference: an interpreter that is found twice has the first origin."""
+    # The marker is the provisioning script's last step: without it the interpreter is still being built.
     for marker in sorted(interpreters_folder().glob("*/.headway-complete")):
         yield "private", marker.parent / "bin"
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
@@ -246,7 +247,7 @@ def _folders() -> Iterator[tuple[str, Path]]:
     for name in ("/usr/bin", "/usr/local/bin"):
         yield "system", Path(name)
     for name in os.environ.get("PATH", "").split(os.pathsep):
-        # A shim is a script that picks an interpreter by the working folder: not an interpreter.
+        # A shim is a script that chooses an interpreter by the working folder, and is no interpreter itself.
         if name.startswith("/") and not name.rstrip("/").endswith("/shims"):
             yield "path", Path(name)
 
@@ -268,7 +269,7 @@ def _executables() -> Iterator[tuple[str, Path]]:
 
 
 def _named(found: Sequence[tuple[str, Path, dict[str, Any]]]) -> list[Interpreter]:
-    """Give each answer an id: its version, with its folder where two have the same."""
+    """Return an interpreter for each answer; its id is its version, with its folder if two have the same version."""
 
     def tag(answer: dict[str, Any]) -> str:
         return str(answer["version"] + "t" * answer["free_threaded"] + "d" * answer["debug"])
@@ -288,7 +289,7 @@ def discover() -> tuple[list[Interpreter], list[str]]:
     """Find every CPython 3.8 or later on this machine.
 
     Returns:
-        The interpreters, oldest version first, and a line for each executable that was passed over and why.
+        The interpreters, oldest version first, and a line for each executable that was passed over, with the reason.
     """
     cache = _ProbeCache()
     candidates = list(_executables())
@@ -307,7 +308,7 @@ def discover() -> tuple[list[Interpreter], list[str]]:
     for (origin, path), answer in zip(candidates, answers, strict=True):
         if isinstance(answer, InterpreterError):
             passed_over.append(answer.message)
-        # A virtual environment's python, or a copy, is the interpreter it was made from.
+        # The python of a virtual environment, or a copy, counts as the interpreter that it was made from.
         elif answer["real"] not in seen:
             seen.add(answer["real"])
             found.append((origin, path, answer))
@@ -319,11 +320,11 @@ def _expanded(path: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        return Path(path)  # `~nobody`: then there is no such file either.
+        return Path(path)  # As for `~nobody`: there is no such file either.
 
 
 def probe(executable: str) -> Interpreter:
-    """Return the interpreter at `executable`. Raises InterpreterError where it is none of ours to measure."""
+    """Return the interpreter at `executable`. Raises InterpreterError if it cannot be measured."""
     path = _expanded(executable)
     if not path.is_file() or not os.access(path, os.X_OK):
         raise InterpreterError(
@@ -347,7 +348,7 @@ def select(found: Sequence[Interpreter], wanted: Sequence[str] = ()) -> list[Int
     """Choose interpreters.
 
     Args:
-        found: What `discover` found.
+        found: The interpreters that `discover` found.
         wanted: Names ("3.13t": the newest patch), versions ("3.11.7"), ids, paths, or "all"; none means the newest
             patch of every minor version and build.
 

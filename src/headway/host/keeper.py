@@ -1,9 +1,9 @@
-"""Cleans up after a runner that was killed: ends what its last launch left behind.
+"""The keeper cleans up after a runner that was killed: it ends the processes of the last launch and removes its files.
 
-The kernel tells a launch's first process that the runner is gone (PR_SET_PDEATHSIG), but not its pool workers, which
-may be in the middle of a task, and nobody removes its files. The keeper is a process of its own that reads the launch's
-process group and folders from a pipe which only the runner holds; when that pipe closes, however the runner ended, it
-ends the group and removes the folders that it heard of last (`host.reaping`).
+The kernel kills a launch's first process when the runner dies (PR_SET_PDEATHSIG). It does not kill the launch's pool
+workers, which may be in the middle of a task, and nothing removes its files. The keeper is a separate process. It reads
+the launch's process group and folders from a pipe that only the runner holds open. When the pipe closes, however the
+runner ended, the keeper ends the last group and removes the last folders that it has read (`host.reaping`).
 """
 
 import contextlib
@@ -24,7 +24,7 @@ class Keeper:
     """Watches one launch at a time, as a context manager around a run."""
 
     def __enter__(self) -> Self:
-        # A session of its own: Ctrl-C on the terminal is for the runner.
+        # The keeper has a session of its own: Ctrl-C on the terminal is for the runner.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", reaping.__file__],
             stdin=subprocess.PIPE,
@@ -35,9 +35,9 @@ class Keeper:
         return self
 
     def watch(self, group: int, folders: Iterable[str] = ()) -> None:
-        """Kill this process group and remove these folders should the runner end now; 0 for no group."""
+        """Tell the keeper which group to kill and which folders to remove if the runner ends now; 0 means no group."""
         assert self._process.stdin is not None
-        # A keeper that somebody killed is no reason to stop measuring.
+        # A killed keeper is no reason to stop measuring.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps([group, list(folders)]).encode() + b"\n")
             self._process.stdin.flush()
@@ -45,7 +45,7 @@ class Keeper:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Interrupted, we may not have come to remove the last launch's files: then it is the keeper's to do.
+        # After an interrupt, the files of the last launch may be left: the keeper then removes them.
         if kind is None:
             self.watch(0)
         assert self._process.stdin is not None

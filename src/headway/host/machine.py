@@ -1,4 +1,4 @@
-"""Facts about this machine that every result is read against: cores, kernel, memory. Linux, from /proc and /sys."""
+"""Facts about this machine that every result is read with: cores, kernel, memory. Linux, from /proc and /sys."""
 
 import os
 import platform
@@ -13,14 +13,14 @@ __all__ = ["Machine", "split_off_runner", "this_machine"]
 @final
 @dataclass(frozen=True)
 class Machine:
-    """What a run was measured on.
+    """The machine of a run.
 
     Attributes:
-        cpu: Model name.
+        cpu: The model name.
         cores: Core numbers that launches may use.
-        physical_cores: How many different physical cores those are; hyper-threads of one core count once.
-        split: Two core numbers for the placement `split`, on different physical cores where there are two; empty
-            with one core.
+        physical_cores: The number of different physical cores among those; hyper-threads of one core count once.
+        split: Two core numbers for the placement `split`, on different physical cores if there are two; empty with one
+            core.
         memory_bytes: Installed memory.
         kernel: `uname -r`.
         system: The distribution's own name.
@@ -35,7 +35,7 @@ class Machine:
     system: str
 
     def away_from(self, core: int) -> tuple[int, ...]:
-        """Return the cores that share no physical core with `core`; all others where each of them does."""
+        """Return the cores that share no physical core with `core`, or all other cores if each of them shares one."""
         apart = tuple(other for other in self.cores if _siblings(other) != _siblings(core))
         return apart or tuple(other for other in self.cores if other != core)
 
@@ -45,7 +45,7 @@ class Machine:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Machine":
-        """Return what `to_json` gave."""
+        """Return the machine that `to_json` wrote."""
         return cls(**{**values, "cores": tuple(values["cores"]), "split": tuple(values["split"])})
 
 
@@ -70,7 +70,7 @@ _CORES_TO_SPARE = 4
 
 
 def split_off_runner(cores: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return (cores for launches, cores for the runner): from four physical cores on, the last is the runner's.
+    """Return (cores for launches, cores for the runner): with four physical cores or more, the last is the runner's.
 
     All hyper-threads of that physical core go to the runner. With fewer cores the second part is empty.
     """
@@ -84,7 +84,7 @@ def split_off_runner(cores: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int
 
 
 def this_machine(cores: tuple[int, ...] | None = None) -> Machine:
-    """Return the facts of the machine we run on. This function can't fail on Linux.
+    """Return the facts of this machine. The function cannot fail on Linux.
 
     Args:
         cores: The cores that launches may use; None means all that this process may use (its affinity).

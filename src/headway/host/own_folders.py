@@ -1,6 +1,7 @@
-"""Folders that the lab removes again: only those that carry a marker of ours, whatever their names are.
+"""Folders that the lab may remove: only those with Headway's marker in them, whatever their names are.
 
-A name proves nothing: `$HEADWAY_LIBRARIES` and the folders that volumes name may be a user's, with things of the user's in them.
+A name proves nothing: `$HEADWAY_LIBRARIES` and the folders that volumes name may be a user's, with the user's files in
+them.
 """
 
 import contextlib
@@ -12,16 +13,16 @@ from pathlib import Path
 __all__ = ["OWN", "is_own", "mark", "remove_own"]
 
 OWN = ".headway-folder"
-"""The file that a folder of ours carries from its first moment on."""
+"""The marker file, which a folder of Headway has from its first moment on."""
 
 
 def mark(folder: Path) -> None:
-    """Put our marker into a folder that we have just made."""
+    """Put the marker into a folder that has just been made."""
     (folder / OWN).touch(mode=0o600)
 
 
 def is_own(folder: Path) -> bool:
-    """Return whether `folder` is a folder of this user with our marker in it, and no link to one."""
+    """Return whether `folder` is a folder of this user with the marker in it, and no link to one."""
     try:
         marked = (folder.lstat(), (folder / OWN).lstat())
     except OSError:
@@ -34,10 +35,10 @@ def is_own(folder: Path) -> bool:
 
 
 def remove_own(folder: Path) -> bool:
-    """Remove a folder that carries our marker; the marker goes last, so that an interrupted removal can be done again.
+    """Remove a folder that has the marker; the marker goes last, so that an interrupted removal can be repeated.
 
     Returns:
-        Whether nothing is left at this path; another's folder is left alone.
+        Whether nothing is left at this path; a folder without the marker is left alone.
     """
     if is_own(folder):
         with contextlib.suppress(OSError), os.scandir(folder) as entries:

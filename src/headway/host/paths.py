@@ -1,4 +1,4 @@
-"""Where Headway keeps things: results, probes, interpreters. XDG folders, each overridable by one variable."""
+"""The folders of Headway: results, probes, interpreters. XDG folders, each overridable by one variable."""
 
 import os
 from pathlib import Path
@@ -10,16 +10,16 @@ __all__ = ["cache_folder", "default_store", "interpreters_folder", "libraries_fo
 
 def _xdg(variable: str, fallback: str) -> Path:
     value = os.environ.get(variable, "")
-    # The XDG specification tells us to ignore a relative path.
+    # The XDG specification says that a relative path must be ignored.
     base = Path(value) if value.startswith("/") else Path.home() / fallback
     return base / "headway"
 
 
 def cache_folder() -> Path:
-    """Return the folder for what can be made again (probes, provisioned interpreters), made if need be.
+    """Return the folder for data that can be made again (probes, provisioned interpreters), and make it if necessary.
 
     Raises:
-        UsageError: It cannot be made.
+        UsageError: The folder cannot be made.
     """
     folder = _xdg("XDG_CACHE_HOME", ".cache")
     try:
@@ -51,7 +51,7 @@ def libraries_folder() -> Path:
 
 
 def scratch_folder() -> Path:
-    """Return the empty folder that launches run in, made if need be, so that nothing beside us can be imported."""
+    """Return the empty folder that launches run in, made if necessary; nothing can be imported from there."""
     folder = cache_folder() / "scratch"
     folder.mkdir(parents=True, exist_ok=True)
     return folder

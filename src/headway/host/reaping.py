@@ -1,8 +1,9 @@
-"""Ends what a launch started, and removes its files: for the runner, and for the keeper when the runner was killed.
+"""Ends the processes of a launch, and removes its files: for the runner, and for the keeper if the runner was killed.
 
-Standard library only and no import of headway, because the keeper runs this file as a program of its own
-(`python -I -S reaping.py`). It then reads lines of JSON, `[process group, [folder, ...]]`, and when its standard input
-closes, which only the runner holds open, ends the group and removes the folders that it heard of last.
+The module uses only the standard library and does not import headway, because the keeper runs this file as a separate
+program (`python -I -S reaping.py`). The program reads lines of JSON, `[process group, [folder, ...]]`. When its
+standard input closes, which only the runner holds open, it ends the last group and removes the last folders that it has
+read.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ def _members(group: int) -> list[int]:
             continue
         with contextlib.suppress(OSError, ValueError, IndexError):
             with open(f"/proc/{entry}/stat", encoding="ascii", errors="replace") as stat:
-                # The command, in brackets, may hold anything.
+                # The command, in brackets, may contain any characters.
                 state, _, member_of = stat.read().rpartition(")")[2].split()[:3]
             if int(member_of) == group and state != "Z":
                 found.append(int(entry))
@@ -52,13 +53,14 @@ def _gone(group: int, limit_s: float) -> bool:
 def end_group(group: int) -> None:
     """End every process of a group.
 
-    All but multiprocessing's resource tracker are killed at once. That one ends by itself when the others have, and
-    removes their named semaphores and shared memory first, which nobody else could; after a second it is killed too.
+    All processes but multiprocessing's resource tracker are killed at once. The resource tracker ends by itself when
+    the others have ended, and first removes their named semaphores and shared memory, which no other process could.
+    After a second it is killed, too.
     """
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
-        return  # As mostly: all have ended by themselves.
+        return  # The usual case: all have ended by themselves.
     except PermissionError:
         pass
     for pid in _members(group):
@@ -71,7 +73,7 @@ def end_group(group: int) -> None:
 
 
 def end_marked(name: str, value: str) -> None:
-    """End every process of this user's, but ourselves, that was started with this variable in its environment."""
+    """End every process of this user, except this one, that was started with this variable in its environment."""
     mark = f"{name}={value}".encode()
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():
@@ -81,14 +83,14 @@ def end_marked(name: str, value: str) -> None:
 
 
 def keep() -> None:
-    """Be the keeper (see above)."""
+    """Run as the keeper (see the module's docstring)."""
     group, folders = 0, []
     for line in sys.stdin:
         group, folders = json.loads(line)
     if group:
         end_group(group)
     for folder in folders:
-        # A process that was just killed may still make a file.
+        # A process that was just killed may still create a file.
         for _ in range(_TRIES):
             shutil.rmtree(folder, ignore_errors=True)
             if not os.path.isdir(folder):

@@ -1,4 +1,4 @@
-"""What git says of a folder."""
+"""Facts about a folder from git."""
 
 import shutil
 import subprocess
@@ -10,10 +10,10 @@ __all__ = ["commit_info", "git"]
 
 
 def git(*arguments: str, where: Path) -> str:
-    """Return what git says.
+    """Return the output of git.
 
     Raises:
-        UsageError: It fails, or is not there.
+        UsageError: git fails, or is not installed.
     """
     program = shutil.which("git")
     if program is None:
@@ -28,7 +28,7 @@ def git(*arguments: str, where: Path) -> str:
 
 
 def commit_info(where: Path) -> dict[str, str | bool]:
-    """Return the commit that a folder stands at, in pytest-benchmark's words; {} where it is in no repository."""
+    """Return a folder's current commit, with pytest-benchmark's keys; {} if the folder is in no repository."""
     try:
         identity, time, author_time = git("log", "-1", "--format=%H%n%cI%n%aI", where=where).splitlines()
         return {

@@ -1,6 +1,17 @@
-"""The lab: declared experiments, planned launches on real interpreters, statistics, verdicts.
+"""The lab measures declared experiments on real interpreters, and says what the figures mean for published claims.
 
-Three lines run it and give values::
+A run goes through these parts:
+
+- `design` and `experiments`: experiments declare variants of a workload, and claims about their figures.
+- `plan` and `launching`: a plan multiplies the variants by interpreters and placements into cells; each launch of a
+  cell is one fresh process.
+- `beside`: libraries, servers and volumes that a launch needs.
+- `kept`: the results store.
+- `predicting`: predictions by the simulator, stored before the launches that test them.
+- `stats` and `sequential`: intervals, and the rule for a run that looks at its claims again and again.
+- `judging`: verdicts on claims, and findings.
+
+Three lines run the lab and return values::
 
     from headway import lab
     run = lab.run(lab.Request(experiments=["countdown"]))

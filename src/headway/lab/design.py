@@ -1,7 +1,8 @@
-"""The vocabulary of an experiment: variants, cells, claims. Declarations only; nothing here measures.
+"""The vocabulary of an experiment: variants, cells and claims. The module only declares; nothing in it measures.
 
-An experiment declares *variants* (a workload through a model with parameters) for a size; the planner multiplies them
-by interpreters and placements into *cells*. A claim compares cells of one experiment by a ratio, or looks at a count.
+An experiment declares *variants* for a size: a workload, run through a model, with parameters. The planner multiplies
+the variants by interpreters and placements into *cells*. A claim compares cells of one experiment by a ratio, or looks
+at a level, a count or the quality of predictions.
 """
 
 import math
@@ -48,7 +49,7 @@ Placement = Literal["free", "split", "same"]
 PLACEMENTS: tuple[Placement, ...] = ("free", "split", "same")
 
 ONE_WORKER = "native"
-"""The interpreter id of cells that run no Python in the timed part: the C limits, measured once per run."""
+"""The interpreter id of cells in C, which run no Python in the timed part. They are measured once per run."""
 
 
 def _always(_interpreter: Interpreter) -> str:
@@ -60,30 +61,30 @@ def _all_of_them(found: Sequence[Interpreter]) -> Sequence[Interpreter]:
 
 
 def with_a_gil(interpreter: Interpreter) -> str:
-    """For `Variant.unfit`: only interpreters with a GIL."""
+    """Return why an interpreter cannot run a variant that needs a GIL, or ""; a function for `Variant.unfit`."""
     return "" if interpreter.gil_enabled else "it is about the GIL, which this interpreter has not got"
 
 
 def both_kinds(found: Sequence[Interpreter]) -> Sequence[Interpreter]:
-    """Return the newest interpreter with a GIL and the newest without, of those there are; `found` is in order."""
+    """Return the newest interpreter with a GIL and the newest without, where there are any; `found` is in order."""
     with_gil = [one for one in found if not one.free_threaded]
     without = [one for one in found if one.free_threaded]
     return [one for one in found if one in with_gil[-1:] + without[-1:]]
 
 
 def newest_with_gil(found: Sequence[Interpreter]) -> Sequence[Interpreter]:
-    """Return the newest interpreter with a GIL; where all are without, the newest of those."""
+    """Return the newest interpreter with a GIL, or the newest of all if none has a GIL."""
     return [one for one in found if not one.free_threaded][-1:] or found[-1:]
 
 
 def ends(found: Sequence[Interpreter]) -> Sequence[Interpreter]:
-    """Return the oldest and the newest interpreter with a GIL, and the newest without, of those there are."""
+    """Return the oldest and the newest interpreter with a GIL, and the newest without, where there are any."""
     chosen = {one.id for one in (*both_kinds(found), *oldest_and_free_threaded(found))}
     return [one for one in found if one.id in chosen]
 
 
 def oldest_and_free_threaded(found: Sequence[Interpreter]) -> Sequence[Interpreter]:
-    """Return the oldest interpreter with a GIL and the newest without, of those there are."""
+    """Return the oldest interpreter with a GIL and the newest without, where there are any."""
     with_gil = [one for one in found if not one.free_threaded]
     without = [one for one in found if one.free_threaded]
     return [one for one in found if one in with_gil[:1] + without[-1:]]
@@ -92,26 +93,28 @@ def oldest_and_free_threaded(found: Sequence[Interpreter]) -> Sequence[Interpret
 @final
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """One way to run an experiment's work, before it meets an interpreter.
+    """One way to run an experiment's work, on no particular interpreter yet.
 
     Attributes:
-        series: What is compared: a model, mostly. A column of tables.
-        setting: What is the same for the variants that are compared, in parts: a size, a file system. A row of tables; ()
-            where the experiment has only one.
-        workload: A workload of the agent, or "module:class" found through `paths`.
-        model: A model of the agent.
+        series: The name of the thing that is compared, mostly a model. A series is a column of tables.
+        setting: The parts that compared variants have in common, such as a size and a file system. A setting is a row
+            of tables; () where the experiment has only one.
+        workload: The name of a workload of the agent, or "module:class", which is found through `paths`.
+        model: The name of a model of the agent, such as "threads".
         params: JSON values for the workload.
         samples: Timed repetitions within a launch.
-        warmups: Repetitions before those, not kept.
-        placements: Where it runs, at each of them unless the user chooses one.
-        native: Runs in C, once per run instead of once per interpreter.
-        unfit: Says why an interpreter cannot run it, or "". The model's own needs are checked besides.
+        warmups: Repetitions before the timed ones; their times are not kept.
+        placements: The placements at which the variant runs. It runs at each of them unless the user chooses one.
+        native: The variant runs in C, once per run instead of once per interpreter.
+        unfit: A function that returns why an interpreter cannot run the variant, or "". The model's own requirements
+            are checked in addition.
         paths: Folders to put before the measured interpreter's `sys.path`.
-        needs: Libraries that the workload imports, as `lab.beside.environments` knows them: "redis", or "aiofile/uring" for one
-            that must offer something.
-        server: A server that the lab runs beside it: "http", "redis" or "".
-        space: Volume -> bytes of files that it writes there at most ("disk", "tmpfs", "second"; see `lab.beside.volumes`).
-        memory_bytes: What it takes of memory, where that is much.
+        needs: Libraries that the workload imports, as `lab.beside.environments` knows them: "redis", or "aiofile/uring"
+            for a library that must offer a certain feature.
+        server: The server that the lab runs beside the launch: "http", "redis" or "".
+        space: Volume ("disk", "tmpfs", "second"; see `lab.beside.volumes`) -> the most bytes of files that the variant
+            writes there.
+        memory_bytes: Memory that the variant uses, given where it is much.
     """
 
     series: str
@@ -132,27 +135,29 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """Names it within the experiment; claims use it."""
+        """The variant's name within the experiment; claims use it."""
         return ", ".join(self.coordinates)
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """The series and the parts of the setting: where the variant stands in tables and plots."""
+        """The series and the parts of the setting, which place the variant in tables and plots."""
         return (self.series, *self.setting)
 
 
 @final
 @dataclass(frozen=True)
 class Cell:
-    """What one launch measures: an experiment's variant on one interpreter at one placement.
+    """The thing that one launch measures: a variant of an experiment, on one interpreter, at one placement.
 
     Attributes:
-        experiment: Its name.
+        experiment: The experiment's name.
         variant: The variant.
-        placement: Where its parts run.
+        placement: The name of the placement of the cell's parts on cores.
         interpreter: An interpreter's id, or `ONE_WORKER`.
-        group: Cells of one group are compared with each other, so their launches stand next to each other in every block.
-        turns: It shares its launches with those of its group that a block has: they take turns in one process.
+        group: Cells of one group are compared with each other, so their launches stand next to each other in every
+            block.
+        turns: The cell shares its launch with the other cells of its group in the same block: they take turns in one
+            process.
     """
 
     experiment: str
@@ -169,17 +174,17 @@ class Cell:
 
     @property
     def series(self) -> str:
-        """What is compared."""
+        """The name of the thing that is compared; a column of tables."""
         return self.variant.series
 
     @property
     def setting(self) -> str:
-        """What is the same for the cells that are compared, in words."""
+        """The parts that compared cells have in common, as text."""
         return ", ".join(self.variant.setting)
 
     @property
     def native(self) -> bool:
-        """Runs in C, once per run."""
+        """Whether the cell runs in C, once per run."""
         return self.interpreter == ONE_WORKER
 
     @property
@@ -191,7 +196,7 @@ class Cell:
 @final
 @dataclass(frozen=True)
 class Relation:
-    """What a ratio should be: above `low` and below `high`."""
+    """The range in which a ratio should lie: above `low` and below `high`."""
 
     low: float = 0.0
     high: float = math.inf
@@ -203,44 +208,45 @@ class Relation:
 
     @property
     def limits(self) -> tuple[float, ...]:
-        """The thresholds that there are."""
+        """The thresholds that are set: those that are neither 0 nor infinite."""
         return tuple(limit for limit in (self.low, self.high) if 0 < limit < math.inf)
 
     def contains(self, low: float, high: float) -> bool:
-        """Whether the whole interval from `low` to `high` is as it should be."""
+        """Whether the whole interval from `low` to `high` lies within the relation."""
         return self.low < low and high < self.high
 
     def excludes(self, low: float, high: float) -> bool:
-        """Whether none of the interval is."""
+        """Whether the whole interval from `low` to `high` lies outside the relation."""
         return high <= self.low or low >= self.high
 
 
 def below(limit: float) -> Relation:
-    """The ratio is below `limit`."""
+    """Return the relation "the ratio is below `limit`"."""
     return Relation(high=limit)
 
 
 def above(limit: float) -> Relation:
-    """The ratio is above `limit`."""
+    """Return the relation "the ratio is above `limit`"."""
     return Relation(low=limit)
 
 
 def between(low: float, high: float) -> Relation:
-    """The ratio lies from `low` to `high`."""
+    """Return the relation "the ratio lies between `low` and `high`"."""
     return Relation(low, high)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A ratio of two cells of one interpreter, and what it should be.
+    """A ratio of two cells of one interpreter, and the range in which it should lie.
 
     Attributes:
         top, bottom: Labels of the variants.
-        relation: What the ratio should be.
-        metric: Which metric; "" means the experiment's own.
-        placement: Which placement; "" means every one that was measured, each compared by itself.
-        bottom_placement: Which placement of the bottom, where the claim compares placements; "" means the same.
+        relation: The range in which the ratio should lie.
+        metric: The metric that is compared; "" means the experiment's own.
+        placement: The placement that is compared; "" means every measured one, each compared by itself.
+        bottom_placement: The placement of the bottom, where the claim compares placements; "" means the same as the
+            top's.
         top_interpreter, bottom_interpreter: Short names, where the claim compares interpreters; "" means the same.
     """
 
@@ -262,13 +268,13 @@ def over_serial(series: str, setting: str, relation: Relation) -> Comparison:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """What a metric of one cell should be by itself, where the metric is a ratio already: a share of a bound, say.
+    """A metric of one cell that is already a ratio, such as a share of a bound, and the range in which it should lie.
 
     Attributes:
-        label: The variant.
-        relation: What the level should be.
-        metric: Which metric.
-        placement: Which placement; "" means every one that was measured, each by itself.
+        label: The variant's label.
+        relation: The range in which the level should lie.
+        metric: The name of the metric.
+        placement: The placement that is judged; "" means every measured one, each by itself.
     """
 
     label: str
@@ -280,13 +286,13 @@ class Level:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Count:
-    """A sum over all samples of some variants on one interpreter, and whether it should be nought.
+    """A sum over all samples of some variants on one interpreter, and whether it should be zero.
 
     Attributes:
-        labels: The variants.
+        labels: The variants' labels.
         metric: The metric to add up.
-        expect: "none" (0 in every sample) or "some" (more than 0 in any).
-        less: Taken off every sample first, so that `expect` reads against it.
+        expect: "none" (0 in every sample) or "some" (more than 0 in at least one sample).
+        less: A number to subtract from every sample before `expect` is applied.
     """
 
     labels: tuple[str, ...]
@@ -298,14 +304,14 @@ class Count:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """The median, over the predicted cells of an interpreter, of what a prediction is off by, as a factor of 1 or more.
+    """The median error of an interpreter's predictions, as a factor of 1 or more, and the range in which it should lie.
 
     Attributes:
-        metric: Of which metric.
-        relation: What the factor should be.
-        placement: At which placement; "" means all that were measured, together.
-        least: Launches in which fewer requests were answered tell nothing of the metric.
-        labels: The variants; () means all that are predicted.
+        metric: The predicted metric.
+        relation: The range in which the factor should lie.
+        placement: The placement that is judged; "" means all measured ones, together.
+        least: Launches that answered fewer requests than this are not judged: they say nothing about the metric.
+        labels: The variants' labels; () means all that are predicted.
     """
 
     metric: str
@@ -318,12 +324,12 @@ class Errors:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Whether predictions put the series of each setting in the order in which measurement puts them.
+    """Whether predictions put the series of each setting in the same order as measurement does.
 
     Attributes:
-        metric: By which metric.
-        share: So much of the pairs that measurement tells apart should be in the right order.
-        labels: The variants; () means all that are predicted.
+        metric: The metric that gives the order.
+        share: The share, of the pairs that measurement tells apart, that predictions should put in the right order.
+        labels: The variants' labels; () means all that are predicted.
     """
 
     metric: str
@@ -337,13 +343,13 @@ class Published:
     """A ratio of two published values: of `source` in published.toml, `top` over `bottom`.
 
     Attributes:
-        source: Which result.
-        top, bottom: Keys of its values; without `bottom` the value of `top` is a ratio itself. "0.005/cpu_1" names a
-            value of a table: what the row begins with, then the key.
+        source: The key of the source.
+        top, bottom: Keys of the source's values. Without `bottom`, the value of `top` is itself a ratio. "0.005/cpu_1"
+            names a value of a table: the first value of the row, then the key.
         setting: Words that the result's setting contains, where one source has several results.
-        bottom_setting: The same for `bottom`, where that is of another result.
-        bottom_source: The source of `bottom`, where that is another.
-        scale: Multiplies the ratio: "requests/s at 5 ms" times 0.005 s is a share of the bound.
+        bottom_setting: The same for `bottom`, where it belongs to another result.
+        bottom_source: The source of `bottom`, where it is another one.
+        scale: A factor for the ratio. For example, "requests/s at 5 ms" times 0.005 s is a share of the bound.
     """
 
     source: str
@@ -358,22 +364,23 @@ class Published:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What an author said, as something the lab can hold against its own figures.
+    """A published statement, in a form that the lab can test with its own figures.
 
     Attributes:
-        id: Unique, "experiment/words".
+        id: A unique id, "experiment/words".
         text: The claim in one line.
-        evidence: Comparisons or counts for a machine; all must hold.
-        source: Who says so: keys of published.toml, or a document.
-        published: The author's figures as ratios, beside ours.
+        evidence: A function that returns the comparisons, levels, counts, errors or orders for a machine. All must
+            hold.
+        source: The origin of the claim: keys of published.toml, or a document.
+        published: The author's figures as ratios, for display beside the lab's.
         says: The finding in plain words where the claim is supported, for the end of a report; "" where it is no news.
             "{ratio}" stands for the deciding figure with its interval, "{inverse}" for its inverse.
-        denies: The same where it is refuted.
-        advice: What to do about it, given only where the claim is supported.
-        where: Which interpreters it speaks of.
-        scope: "each" interpreter by itself; "any": one interpreter that shows it is enough; "native": the C limits;
-            "pair": the comparisons name their interpreters.
-        why: The mechanism, one sentence, for the reader of a verdict.
+        denies: The finding in plain words where the claim is refuted.
+        advice: The recommended action, given only where the claim is supported.
+        where: The interpreters that the claim is about.
+        scope: How the claim is judged. "each": for each interpreter by itself. "any": one interpreter that shows it is
+            enough. "native": for the limits in C. "pair": the comparisons name their interpreters.
+        why: The mechanism in one sentence, for the reader of a verdict.
     """
 
     id: str
@@ -392,39 +399,44 @@ class Claim:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One question, how it is answered, and what was said about it.
+    """One question, the way to answer it, and the published claims about the answer.
 
     Attributes:
-        name: As in published.toml and on the command line.
-        question: In one sentence.
-        method: What is run and timed, for `--explain`.
-        included: What is in the figure and what is shown apart; stands under every table.
+        name: The name in published.toml and on the command line.
+        question: The question in one sentence.
+        method: The work that is run and timed, for `--explain`.
+        included: The parts of the work that are in the figure, and those that are shown apart; stands under every
+            table.
         metric: The metric that tables and claims are about.
         unit: "s" (a time, less is better), "per_s" (a rate, more is better), or the metric's own.
         baseline: The series that the table's ratios refer to, within a setting.
-        variants: The variants for a size.
-        claims: What was said.
+        variants: A function that returns the variants for a size.
+        claims: The claims about the experiment.
         sources: Keys of published.toml.
-        compares: What its ratios compare, and so what runs next to each other: "variants" of one interpreter, or
-            "interpreters" on one variant.
-        shows: What its tables have: "ratios" to the baseline, "levels" of the metric itself, or "counts": the mean of a count by
-            variant and interpreter.
-        out_of: For counts: how many there could be, by a variant's parameters; None where that is not told.
-        parts: Metrics that the experiment's own is made of, shown as ratios beside it where interpreters are compared.
-        besides: Further metrics, each with its words, that get a table of levels of their own; several metrics in one
-            string, with spaces between, stand together in its cells.
-        sweep: The parameter whose growth may turn the order of the series ("size_bytes"); the report then says where it
-            turns. "" where there is none.
-        divides: The parameter over which a fixed amount of work is divided, or that a rate grows with ("threads"): plots
-            then show what would be ideal. "" where there is none.
-        turns: Its variants need no process of their own: those of a group take turns within a launch, forth and back, so that
-            what slows the machine for a moment drops out of each launch's ratios. Not on free-threaded interpreters, where
-            threads that were once started change what code without threads takes, and not for variants with a server,
-            files, libraries or C.
-        quick_on: Which of the interpreters found a run of quick size takes, unless the user names some.
-        said: What was made of it, in sentences, where a run says so itself.
-        anchors: Labels of variants that are measured first. Of the others each cell's figures are then predicted from those
-            and from what the machine's operations cost, and stored, before its first launch; () where nothing is predicted.
+        compares: The things that ratios compare, and that therefore run next to each other: "variants" of one
+            interpreter, or "interpreters" on one variant.
+        shows: The content of tables: "ratios" to the baseline, "levels" of the metric itself, or "counts", the mean of
+            a count by variant and interpreter.
+        out_of: For counts: a function that returns the largest possible count for a variant's parameters; None where
+            none is shown.
+        parts: Metrics that the experiment's own is computed from, shown as ratios beside it where interpreters are
+            compared.
+        besides: Further metrics, each with its words, that get a table of levels of their own. Several metrics in one
+            string, with spaces between, stand together in the table's cells.
+        sweep: The parameter whose growth may reverse the order of the series ("size_bytes"); the report then says where
+            the order reverses. "" where there is none.
+        divides: The parameter over which a fixed amount of work is divided, or that a rate grows with ("threads").
+            Plots then show the ideal course. "" where there is none.
+        turns: The variants need no process of their own: those of a group take turns within a launch, in alternating
+            order. A slow moment of the machine then cancels out of each launch's ratios. There are no turns on
+            free-threaded interpreters, where code without threads takes a different time once threads have been
+            started. Nor are there turns for variants with a server, files, libraries or C.
+        quick_on: A function that selects, from the found interpreters, those for a run of quick size; not used where
+            the user names interpreters.
+        said: Conclusions in sentences, where a run says them itself.
+        anchors: Labels of variants that are measured first. The figures of the other cells are then predicted from the
+            anchors' figures and from the costs of the machine's operations. Each prediction is stored before the first
+            launch of its cell. () where nothing is predicted.
     """
 
     name: str
@@ -453,7 +465,10 @@ class Experiment:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """An experiment that a run declares itself, as a file of benchmarks; its attributes are those of an `Experiment`."""
+    """An experiment that a run declares itself, such as a file of benchmarks.
+
+    The attributes mean the same as those of an `Experiment`.
+    """
 
     name: str
     question: str

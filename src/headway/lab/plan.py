@@ -1,10 +1,13 @@
-"""From experiments to an ordered list of launches.
+"""The planner: from experiments to an ordered list of launches.
 
-Experiments come one after another, in the plan's order, so that each can be judged as soon as it is done. One block is one
-launch of every cell of an experiment, or of some of them where the others are decided (`lab.launching.agenda`). Within a block the
-groups of cells that are compared with each other come in random order, and so do the cells of a group, next to each other:
-what slows the machine for seconds slows a whole group, and drops out of its ratios (docs/decisions/003). The order of a block
-follows from its number and the seed alone, so a run that was killed goes on in the same order.
+Experiments run one after another, in the plan's order, so that each can be judged as soon as it is done. One block is
+one launch of every cell of an experiment, or of some cells where the claims about the others are decided
+(`lab.launching.agenda`).
+
+A group is the cells that are compared with each other. Within a block, the groups come in random order. The cells of a
+group stand next to each other, in random order, too: a slow period of some seconds then slows a whole group, and
+cancels out of its ratios (docs/decisions/003). The order of a block depends on its number and the seed alone, so a run
+that was killed continues in the same order.
 """
 
 import random
@@ -31,16 +34,16 @@ __all__ = [
 ]
 
 DEFAULT_LAUNCHES: dict[Size, int] = {"quick": FIRST_LOOK, "standard": 5, "published": 5}
-"""Launches of each cell; with a budget, before the first look."""
+"""Launches of each cell; in a run with a budget, launches before the first look."""
 
 LIMIT_S: dict[Size, float] = {"quick": 30.0, "standard": 300.0, "published": 1800.0}
-"""A launch still running after this is killed and recorded as failed."""
+"""Seconds after which a launch that still runs is killed and recorded as failed."""
 
 
 @final
 @dataclass(frozen=True)
 class Skipped:
-    """A cell that was asked for and cannot run here, with the reason."""
+    """A requested cell that cannot run on this machine, with the reason."""
 
     experiment: str
     label: str
@@ -51,17 +54,17 @@ class Skipped:
 @final
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do.
+    """The launches of a run, before they are launched.
 
     Attributes:
         size: "quick", "standard" or "published".
-        launches: Launches of every cell; with a budget, before the first look.
+        launches: Launches of every cell; in a run with a budget, launches before the first look.
         budget_s: The time for all launches; None where every cell has `launches`.
-        seed: Decides the order.
+        seed: The seed of the order.
         limit_s: Seconds after which a launch is killed.
-        memory_limit_bytes: Address space of each process of a launch; None leaves it unlimited.
-        cells: What is measured.
-        skipped: What was asked for and cannot run.
+        memory_limit_bytes: The limit of the address space of each process of a launch; None means no limit.
+        cells: The cells that are measured.
+        skipped: Requested cells that cannot run.
     """
 
     size: Size
@@ -83,12 +86,15 @@ class Plan:
         return [cell for cell in self.cells if cell.experiment == experiment]
 
     def block(self, cells: Iterable[Cell], number: int) -> list[tuple[Cell, ...]]:
-        """Return the launches of block `number` of some cells of one experiment, in order; cells that take turns share one."""
+        """Return the launches of block `number` for cells of one experiment, in order.
+
+        Cells that take turns share a launch.
+        """
         groups: dict[str, list[Cell]] = {}
         for cell in sorted(cells, key=lambda cell: cell.key):
             groups.setdefault(cell.group, []).append(cell)
         experiment = next(iter(groups.values()))[0].experiment if groups else ""
-        # Of each block by itself: it does not matter then what was launched before.
+        # Each block has its own generator, so that its order does not depend on earlier launches.
         shuffler = random.Random(f"{self.seed}|{experiment}|{number}")
         launches: list[tuple[Cell, ...]] = []
         for group in shuffler.sample(list(groups.values()), len(groups)):
@@ -110,16 +116,17 @@ class Plan:
 
 
 def _is_model(model: str, wanted: Sequence[str]) -> bool:
-    """Whether a `--model` choice names the model: "processes" names every start method."""
+    """Whether one of the `--model` choices names the model; "processes" names every start method."""
     return any(model == name or model.startswith(f"{name}-") for name in wanted)
 
 
 def _chosen(
     experiment: Experiment, size: Size, models: Sequence[str], placement: Placement | None
 ) -> list[tuple[Variant, tuple[Placement, ...]]]:
-    """Return the variants that the choices leave of an experiment, with their placements.
+    """Return the variants of an experiment that the user's choices leave, with their placements.
 
-    The baseline comes along where another variant is left: ratios need it. So do anchors, each where it is at home.
+    The baseline stays if any other variant stays, because ratios need it. Anchors stay for the same reason, each at its
+    own placements.
     """
     placed = [
         (variant, tuple(place for place in variant.placements if placement in {None, place}))
@@ -143,9 +150,9 @@ def _chosen(
 def _fitting(
     variant: Variant, allowed: tuple[Placement, ...], machine: Machine, wanted: Placement | None
 ) -> tuple[tuple[Placement, ...], str]:
-    """Return the placements that the machine has cores for, and why not where that is none.
+    """Return the placements that the machine has enough cores for, and, if there are none, the reason.
 
-    On one core a client and its server share it, unless the user wants them apart.
+    On one core a client and its server share the core, unless the user has asked for a placement.
     """
     fitting = tuple(placement for placement in allowed if placement != "split" or machine.split)
     if not fitting and variant.server and wanted is None:
@@ -154,7 +161,7 @@ def _fitting(
 
 
 def nothing_missing(_variant: Variant, _interpreter: Interpreter | None) -> str:
-    """The default of `make_plan`'s `missing`: everything that a variant needs besides its interpreter is there."""
+    """Return "": a variant lacks nothing besides its interpreter. The default of `make_plan`'s `missing`."""
     return ""
 
 
@@ -173,9 +180,9 @@ def needed(
     placement: Placement | None = None,
     narrowed: bool = False,
 ) -> list[tuple[Variant, Interpreter]]:
-    """Return every variant of the choices, in order, with each interpreter that can run it: what must be got ready.
+    """Return each chosen variant, in order, with each interpreter that can run it, so that its needs can be prepared.
 
-    Arguments as for `make_plan`. Variants in C are there with the last interpreter.
+    The arguments are those of `make_plan`. Variants in C are paired with the last interpreter.
     """
     pairs = []
     for experiment in experiments:
@@ -209,23 +216,25 @@ def make_plan(
     narrowed: bool = False,
     missing: Callable[[Variant, Interpreter | None], str] = nothing_missing,
 ) -> Plan:
-    """Multiply experiments by interpreters and placements.
+    """Multiply experiments by interpreters and placements into a plan.
 
     Args:
-        experiments: What to run.
-        interpreters: Where to run it.
-        machine: Where the cores are.
-        size: How large.
-        seed: For the order.
-        launches: Per cell; None means the size's default, or with a budget what comes before the first look.
-        budget_s: The time for all launches, or None: then every cell has `launches`.
-        models: Only these models ("processes" means every start method); the baseline always comes along.
-        placement: Only this one; experiments that do not know it are left out.
-        limit_s: Seconds a launch may take; None means the size's default.
-        memory_limit_bytes: Address space of a launch's processes.
-        native_missing: Why the native library cannot be used, or "".
-        narrowed: At quick size, give an experiment only those interpreters that its `quick_on` takes.
-        missing: Says which library, server or space a variant lacks on an interpreter (None for one in C), or "".
+        experiments: The experiments to run.
+        interpreters: The interpreters to run them on.
+        machine: The machine, with its cores.
+        size: The size of the workloads.
+        seed: The seed of the order.
+        launches: Launches per cell; None means the size's default, or, with a budget, the launches before the first
+            look.
+        budget_s: The time for all launches; None means that every cell has `launches`.
+        models: Only these models ("processes" means every start method); the baseline is always included.
+        placement: Only this placement; experiments that do not have it are left out.
+        limit_s: The most seconds that a launch may take; None means the size's default.
+        memory_limit_bytes: The limit of the address space of a launch's processes.
+        native_missing: The reason why the native library cannot be used, or "".
+        narrowed: At quick size, give an experiment only the interpreters that its `quick_on` selects.
+        missing: A function that names the library, server or space that a variant lacks on an interpreter (None for a
+            variant in C), or returns "".
 
     Raises:
         UsageError: The choices leave nothing to run.
@@ -274,7 +283,7 @@ def make_plan(
 
 
 def _needs_nothing(variant: Variant) -> bool:
-    """Whether a launch of the variant needs nothing beside it."""
+    """Whether a launch of the variant needs nothing beside it: no library, server, files, paths or C."""
     return not (variant.native or variant.server or variant.needs or variant.space or variant.paths)
 
 
@@ -290,7 +299,7 @@ def _refuse_nothing(
     models: Sequence[str],
     placement: Placement | None,
 ) -> None:
-    """Raise UsageError where the choices contradict each other."""
+    """Raise UsageError if the choices leave no cell, or if a chosen model is in no cell."""
     if not cells:
         names = ", ".join(experiment.name for experiment in experiments)
         wish = " and ".join(
@@ -330,13 +339,16 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
 
 
 def cell_from_json(values: Mapping[str, Any]) -> Cell:
-    """Return what `cell_to_json` gave, also that of an older version: it had the variant's values beside the cell's own."""
+    """Return the cell that `cell_to_json` wrote, also in an older version.
+
+    An older version kept the variant's values beside the cell's own.
+    """
     variant = values.get("variant", values)
     known = {name: variant[name] for name in _KEPT if name in variant}
-    if isinstance(known.get("setting"), str):  # of an older version
+    if isinstance(known.get("setting"), str):  # Written by an older version.
         known["setting"] = known["setting"].split(", ") if known["setting"] else ()
     known |= {name: tuple(known.get(name, ())) for name in ("paths", "needs", "placements", "setting")}
-    if "series" not in known:  # the oldest had only a label
+    if "series" not in known:  # Written by the oldest version, which had only a label.
         known["series"] = variant["label"]
     if "variant" not in values:
         known |= {"placements": (values["placement"],), "native": values["interpreter"] == ONE_WORKER}

@@ -1,6 +1,6 @@
-"""The published figures, with their sources: `published.toml` beside this file.
+"""Published figures with their sources, read from `published.toml` beside this module.
 
-They are ratios' material only: an author's absolute figure, on the author's machine, is never something to match.
+The lab uses the figures only for ratios. An author's absolute figure, from the author's machine, is never a target.
 """
 
 import functools
@@ -25,12 +25,16 @@ def results() -> tuple[dict[str, Any], ...]:
 
 
 def sources() -> dict[str, str]:
-    """Return what the letters of sources stand for: title, kind, date, machine."""
+    """Return the sources by their letters: title, kind, date and machine of each."""
     return dict(_document()["source"])
 
 
 def published_ratio(wanted: Published) -> float:
-    """Return the published ratio. Raises LookupError where published.toml has no such figure."""
+    """Return the published ratio.
+
+    Raises:
+        LookupError: published.toml has no such figure.
+    """
     top = _value(wanted.source, wanted.setting, wanted.top)
     bottom = 1.0
     if wanted.bottom:

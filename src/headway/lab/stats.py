@@ -1,9 +1,9 @@
-"""Statistics over launches: intervals of ratios, two modes, outliers, steady state.
+"""Statistics over launches: intervals of ratios, bimodality, outliers and steady state.
 
-The process launch is the unit of replication (Kalibera and Jones 2013, arXiv 2007.10899): samples inside a launch
-share its hash seed, memory layout and placement, so they tell the launch's own level and nothing about the next one.
+The process launch is the unit of replication (Kalibera and Jones 2013, arXiv 2007.10899). Samples inside a launch share
+its hash seed, memory layout and placement, so they tell the level of that launch and nothing about the next one.
 
-numpy and scipy are imported where they are used: a lab starts its first launch before it needs either.
+numpy and scipy are imported inside functions: a lab starts its first launch before it needs either.
 """
 
 import functools
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 CONFIDENCE = 0.95
-"""Coverage of an interval over a number of launches that was fixed beforehand."""
+"""Coverage of an interval over a number of launches that is fixed beforehand."""
 
 
 @final
@@ -43,9 +43,9 @@ class Interval:
         value: The estimate: a ratio, or a level in the metric's unit.
         low: Lower bound; 0 where one launch cannot bound it.
         high: Upper bound; infinity where one launch cannot bound it.
-        method: "student" (Student's t on logs), "paired t" (the same on block-wise ratios), "welch" (Welch's t on logs) or "one
-            launch".
-        confidence: Coverage of the bounds, looked at once (see `lab.sequential` for runs that look again and again).
+        method: "student" (Student's t on logs), "paired t" (the same on block-wise ratios), "welch" (Welch's t on logs)
+            or "one launch".
+        confidence: Coverage of the bounds for one look (see `lab.sequential` for runs that look again and again).
     """
 
     value: float
@@ -64,26 +64,26 @@ class Interval:
 
 @functools.lru_cache(maxsize=4096)
 def student_quantile(freedom: float, confidence: float = CONFIDENCE) -> float:
-    """Return how many standard errors a two-sided interval of Student's t reaches."""
+    """Return the half-width of a two-sided interval of Student's t, in standard errors."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + confidence) / 2))
 
 
 def half_width_factor(launches: int, confidence: float = CONFIDENCE) -> float:
-    """Return by what a standard deviation (of logs) becomes the half-width of a Student interval over `launches`."""
+    """Return the factor from a standard deviation (of logs) to the half-width of a Student interval over `launches`."""
     return student_quantile(launches - 1, confidence) / math.sqrt(launches)
 
 
 def launch_value(samples: Sequence[float]) -> float:
-    """Return what one launch says: the median of its samples. Raises statistics.StatisticsError for none."""
+    """Return the value of one launch: the median of its samples. Raises statistics.StatisticsError for no samples."""
     return statistics.median(samples)
 
 
 def neighbour_ratios(top: Sequence[float], bottom: Sequence[float]) -> list[float]:
-    """Return the ratios of samples that were neighbours in time, of two that took turns in one process.
+    """Return the ratios of samples that were neighbours in time, of two cells that took turns in one process.
 
-    What slows the machine for a moment slows both. Raises ValueError where one has more samples than the other.
+    A slow moment of the machine slows both samples of a pair. Raises ValueError if one side has more samples.
     """
     return [one / other for one, other in zip(top, bottom, strict=True)]
 
@@ -125,7 +125,7 @@ def _interval(top: Sequence[float], bottom: Sequence[float] | None, method: str,
 
 
 def exp(value: float) -> float:
-    """Return e to this power; infinity beyond what a float holds: two launches may say as good as nothing."""
+    """Return e to the power of `value`, or infinity if a float cannot hold it, as from two launches far apart."""
     return math.exp(value) if value < _LARGEST_LOG else math.inf
 
 
@@ -135,7 +135,7 @@ _LARGEST_LOG = 709.0
 def ratio_interval(top: Sequence[float], bottom: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval:
     """Return the ratio of geometric means of two groups of launch values, with its interval: Welch's t on logs.
 
-    A bootstrap over launches was used from ten launches on: it covered 86 % where it said 95 (docs/decisions/014).
+    A bootstrap over launches is not used: from ten launches on it covered 86 % where it said 95 (docs/decisions/014).
 
     Raises:
         ValueError: A side is empty, or a value is not positive.
@@ -146,12 +146,12 @@ def ratio_interval(top: Sequence[float], bottom: Sequence[float], *, confidence:
 def paired_ratio_interval(pairs: Sequence[tuple[float, float]], *, confidence: float = CONFIDENCE) -> Interval:
     """Return the geometric mean of block-wise ratios, with its interval: Student's t on log ratios.
 
-    Launches of one block that are compared ran next to each other, so what slowed the machine for a second slowed
-    both: pairing takes that out (randomised complete blocks).
+    Compared launches of one block ran next to each other, so a slow second of the machine slowed both. Pairing removes
+    this effect (randomised complete blocks).
 
     Args:
         pairs: (top, bottom) launch values of each block.
-        confidence: Of the interval.
+        confidence: Coverage of the interval.
 
     Raises:
         ValueError: No pair, or a value is not positive.
@@ -167,11 +167,11 @@ def level_interval(values: Sequence[float], *, confidence: float = CONFIDENCE) -
 
 
 def bimodal(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the two centres where launch values fall into two groups, else None.
+    """Return the two centres if launch values fall into two groups, else None.
 
-    Flagged when the best split in two leaves at least two launches on each side, the centres differ by a quarter or
-    more, and the gap between the groups is three times as wide (in logs) as the wider group. Five launches at least.
-    Closed-loop latency without placement is the known case: one setting, two answers.
+    Values fall into two groups if the best split leaves at least two launches on each side, the centres differ by a
+    quarter or more, and the gap between the groups is at least three times as wide (in logs) as the wider group. At
+    least five launches are needed. Closed-loop latency without placement is the known case: one setting has two levels.
     """
     if len(values) < 5 or min(values) <= 0:
         return None
@@ -189,11 +189,11 @@ def bimodal(values: Sequence[float]) -> tuple[float, float] | None:
 @final
 @dataclass(frozen=True)
 class Outliers:
-    """How many values lie outside Tukey's fences; they are counted and never dropped.
+    """The number of values outside Tukey's fences. Outliers are counted and never dropped.
 
     Attributes:
-        mild: Beyond 1.5 interquartile ranges from the quartiles, up to 3.
-        severe: Beyond 3.
+        mild: Values beyond 1.5 interquartile ranges from the quartiles, up to 3.
+        severe: Values beyond 3 interquartile ranges.
     """
 
     mild: int
@@ -201,7 +201,7 @@ class Outliers:
 
 
 def outliers(values: Sequence[float]) -> Outliers:
-    """Count the outliers of `values`; none among fewer than four."""
+    """Count the outliers of `values`; fewer than four values have none."""
     if len(values) < 4:
         return Outliers(0, 0)
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -216,7 +216,7 @@ _STEADY_TOLERANCE = 0.02
 
 
 def _clipped(values: Sequence[float], place: int) -> float:
-    """Return the value at `place`, no further from the quartiles of its nine neighbours than 1.5 times their range."""
+    """Return the value at `place`, clipped to 1.5 interquartile ranges from the quartiles of its nine neighbours."""
     near = values[max(0, place - 4) : place + 5]
     low, _, high = statistics.quantiles(near, n=4, method="inclusive")
     reach = 1.5 * (high - low)
@@ -226,14 +226,14 @@ def _clipped(values: Sequence[float], place: int) -> float:
 def _segments(values: Sequence[float]) -> list[tuple[int, int]]:
     """Split `values` where their level changes: binary segmentation, least squares, a BIC-like penalty.
 
-    Noise is taken from the differences of neighbours, which a change of level hardly touches; but no less than a half
-    of the tolerance, so that a clock's grain is no change. Single spikes are clipped to Tukey's inner fences of their
-    neighbourhood first, because least squares would cut them out.
+    The noise is estimated from the differences of neighbours, which a change of level hardly affects. It is at least
+    half of the tolerance, so that a clock's resolution does not count as a change. Single spikes are first clipped to
+    Tukey's inner fences of their neighbourhood, because least squares would split them off.
     """
     import numpy as np
 
     data = np.array([_clipped(values, place) for place in range(len(values))])
-    differences = float(np.median(np.abs(np.diff(data)))) / 0.9539  # MAD of differences -> sigma of a normal sample.
+    differences = float(np.median(np.abs(np.diff(data)))) / 0.9539  # MAD of differences -> sigma of normal noise.
     noise = max(differences, _STEADY_TOLERANCE / 2 * float(np.median(np.abs(data))))
     penalty = 3 * noise**2 * math.log(len(data))
     sums = np.concatenate(([0.0], np.cumsum(data)))
@@ -258,9 +258,9 @@ def steady_state(samples: Sequence[float]) -> str:
     """Name the course of one launch's samples, after Barrett et al. 2017 ("Virtual machine warmup blows hot and cold").
 
     Returns:
-        "flat", "warm-up" (it got faster and stayed so), "slowdown" (it got slower and stayed so), "no steady state"
-        (it still changes in the last fifth, or comes back to where it began), or "too few samples" below ten. Changes
-        under 2 % count as none.
+        "flat", "warm-up" (the launch got faster and stayed so), "slowdown" (it got slower and stayed so), "no steady
+        state" (the level still changes in the last fifth, or returns to the first level), or "too few samples" below
+        ten. Changes under 2 % count as none.
     """
     if len(samples) < _STEADY_MINIMUM:
         return "too few samples"

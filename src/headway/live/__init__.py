@@ -1,6 +1,6 @@
-"""Start and stop the recording of the GIL: in this process, in a program that is launched, in one that runs.
+"""Start and stop the recording of the GIL: in this process, in a launched program, or in a running one.
 
-What is recorded is a trace (headway.traces). Imports traces, native and, for what runs inside the traced interpreter,
+A recording gives a trace (headway.traces). Imports traces, native and, for the code inside the traced interpreter,
 agent.
 """
 

@@ -1,11 +1,11 @@
 """Start and stop the recorder, or a policy, in a process that runs already.
 
-From CPython 3.14 on it is asked to run a script (remote.py). Before that its main thread is made to queue a call
-(inject.py). In both cases what runs runs where Python runs signal handlers: in the main thread, between two bytecodes;
-and nothing happens while that is inside one C call that does not return.
+From CPython 3.14 on, the process is asked to run a script (remote.py). Before 3.14, the main thread of the process is
+made to queue a call (inject.py). In both cases the code runs where Python runs signal handlers: in the main thread,
+between two bytecodes. Nothing happens while the main thread is inside one C call that does not return.
 
-What runs first connects to us (channel.py), and does nothing where nobody answers to that any more. The process answers
-with a lease (lease.py): without us it goes back to CPython's own behaviour within seconds.
+The code first connects to us (channel.py), and does nothing if nobody answers there any more. The process answers with
+a lease (lease.py): if we are gone, the process returns to CPython's own behaviour within seconds.
 """
 
 import contextlib
@@ -32,13 +32,13 @@ from headway.native import library_path
 __all__ = ["Attachment", "Target", "attach", "count", "detach", "look_at", "python_descendants", "schedule"]
 
 _ASKED = (3, 14)
-"""From here on a process can be asked."""
+"""The first version in which a process can be asked to run a script."""
 _BUSY_S = 60.0
-"""For the recorder to start or stop, once the process has begun with it."""
+"""How long the recorder may take to start or stop, once the process has begun with it."""
 _COLLECTED_S = 5.0
-"""For the collector to hear of what has just begun."""
+"""How long the collector may take to hear of the new recording."""
 _AT_ONCE_S = 1.0
-"""For what a process has just begun with when we give up."""
+"""How long to wait for the connection of a process that has just begun when we give up."""
 _DESPITE = "--despite-filter"
 
 _CODE = """\
@@ -100,19 +100,19 @@ class Target:
     pid: int
     version: tuple[int, int]
     started: int
-    """When it began, in ticks since the machine did: another process of that number began at another time."""
+    """The process's start, in ticks since the machine's: a later process with the same id has another start."""
 
 
 def look_at(pid: int) -> Target:
-    """Return what runs in a process.
+    """Return the Python process with an id.
 
     Raises:
-        RecordingError: It is not there, is not ours to look at, or runs no CPython that is known.
+        RecordingError: The process does not exist, may not be traced by this user, or runs no known CPython.
     """
     try:
         said = status(pid)
         started = _started(pid)
-        executable = os.readlink(f"/proc/{pid}/exe")  # a name, which is not opened
+        executable = os.readlink(f"/proc/{pid}/exe")  # used as a name only, never opened
         maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         raise RecordingError(f"there is no process {pid}", hint="`pgrep -a python` lists those of Python") from None
@@ -138,34 +138,34 @@ def look_at(pid: int) -> Target:
 
 @final
 class Attachment:
-    """What holds a process recorded, or scheduled: until it is told to stop, or hears of us no more."""
+    """A recording or a policy in a process. It lasts until the process is told to stop, or no longer hears of us."""
 
     def __init__(self, text: str, lease: Lease) -> None:
         self.text = text
-        """What the process has answered: where it records to, or the policy that was on before."""
+        """The process's answer: the path that it records to, or the policy that was on before."""
         self._lease = lease
 
     @property
     def ended(self) -> Ended:
-        """Whether the process has ended it by itself, or was told to by another one, and why."""
+        """Whether and why the process has ended it: by itself, or because another process told it to."""
         return self._lease.ended
 
     def close(self) -> None:
-        """Hold it no more: if it was not told to stop, it does so by itself soon."""
+        """Close the lease; a process that was not told to stop soon stops by itself."""
         self._lease.close()
 
 
 def attach(target: Target, door: Door, *, patience_s: float = 10.0, despite_filter: bool = False) -> Attachment:
-    """Start recording a process, for the collector behind that door.
+    """Start recording a process, for the collector behind a door.
 
     Args:
         target: The process.
-        door: Where its collector is reached.
-        patience_s: How long to wait for its main thread to run Python.
-        despite_filter: Also where a seccomp filter of its own may end it for that.
+        door: Where the process reaches its collector.
+        patience_s: How long to wait for the process's main thread to run Python.
+        despite_filter: Attach even if a seccomp filter of the process may end the process for that.
 
     Raises:
-        RecordingError: It cannot be done, or it is recorded already; the process goes on as it was.
+        RecordingError: The process cannot be recorded, or is recorded already; it goes on as before.
         NativeError: The native library is missing or does not fit.
     """
     _check_filter(target, despite=despite_filter)
@@ -175,12 +175,12 @@ def attach(target: Target, door: Door, *, patience_s: float = 10.0, despite_filt
 
 
 def count(target: Target, *, patience_s: float = 10.0, despite_filter: bool = False) -> Attachment:
-    """Start counting in a process: who holds and waits, and no events.
+    """Start counting holds and waits in a process, without events.
 
-    With `despite_filter`, also where a seccomp filter of its own may end it for that.
+    `despite_filter`: attach even if a seccomp filter of the process may end the process for that.
 
     Raises:
-        RecordingError: It cannot be done, or it is recorded already; the process goes on as it was.
+        RecordingError: The process cannot be recorded, or is recorded already; it goes on as before.
         NativeError: The native library is missing or does not fit.
     """
     _check_filter(target, despite=despite_filter)
@@ -191,7 +191,7 @@ def _recorded(
     target: Target, door: str, family: int, memory_bytes: int, patience_s: float, *folders: Path
 ) -> Attachment:
     library = str(library_path())
-    with contextlib.suppress(OSError):  # who may not look may not trace either: that is told later
+    with contextlib.suppress(OSError):  # a user who may not look may not trace either: a later step reports that
         _check_sees(target, *folders)
     call = f"recorder.attach({library!r}, {door!r}, {family}, {memory_bytes})"
     return _held(target, _call(target, ("recorder",), call, patience_s, undo=f"recorder.detach({library!r})"))
@@ -200,12 +200,12 @@ def _recorded(
 def schedule(
     target: Target, policy: str, options: str = "", *, patience_s: float = 10.0, despite_filter: bool = False
 ) -> Attachment:
-    """Put a policy on in a process in place of the one that is on.
+    """Set a policy in a process, in place of the present one.
 
-    With `despite_filter`, also where a seccomp filter of its own may end it for that.
+    `despite_filter`: attach even if a seccomp filter of the process may end the process for that.
 
     Raises:
-        RecordingError: The process cannot be reached, or refuses; it goes on as it was.
+        RecordingError: The process cannot be reached, or refuses; it goes on as before.
         NativeError: The native library is missing or does not fit.
     """
     _check_filter(target, despite=despite_filter)
@@ -223,10 +223,10 @@ def detach(
     patience_s: float = 10.0,
     despite_filter: bool = False,
 ) -> str:
-    """End the recording of a process, or its policy, whoever began it; returns what was ended, "" for nothing.
+    """End the recording or the policy of a process, whoever began it; return what was ended, or "" for nothing.
 
-    With `despite_filter`, also where a seccomp filter of its own may end it for that: it connects to us, as in the
-    beginning, and may have put the filter on since.
+    `despite_filter`: connect even if a seccomp filter of the process may end the process for that. The process connects
+    to us as for attach(), and may have installed the filter since then.
 
     Raises:
         RecordingError: The process cannot be reached.
@@ -246,7 +246,7 @@ def detach(
 
 
 def python_descendants(pid: int) -> list[int]:
-    """Return the processes of Python below a process that run still: its children, theirs, and so on."""
+    """Return the ids of the running Python processes that descend from a process."""
     found = []
     for one in descendants(pid):
         with contextlib.suppress(RecordingError):
@@ -261,7 +261,7 @@ def _check_filter(
     hint: str = f"start the program with `headway trace` or `run`; {_DESPITE} attaches to it all the same",
 ) -> None:
     if not despite:
-        with contextlib.suppress(OSError):  # from outside its container the hint would lead nowhere
+        with contextlib.suppress(OSError):  # the filter's hint would not help from outside the process's container
             _check_sees(target, AGENT_PATH)
         filters.check(target.pid, hint)
 
@@ -276,7 +276,7 @@ def _held(target: Target, answer: Answer) -> Attachment:
 def _call(
     target: Target, modules: Sequence[str], call: str, patience_s: float, *, undo: str = "pass", what: str = "recorded"
 ) -> Answer:
-    """Have the process run a function of a module of the agent, and return what it answers."""
+    """Make the process run a function of a module of the agent; return the process's answer."""
     check = _Check(target)
     check()
     _check_goes_on(target)
@@ -317,9 +317,9 @@ def _hint(text: str, target: Target) -> str:
 
 
 def _asked(target: Target, channel: Channel, code: str, patience_s: float, check: Callable[[], None]) -> socket.socket:
-    """Have the process run the code, and return its connection."""
+    """Make the process run the code; return the process's connection."""
     if target.version < _ASKED:
-        # No names are left in __main__, no file is left open, and nothing is raised in the middle of the program.
+        # The code leaves no names in __main__ and no open file, and raises nothing in the middle of the program.
         run_soon(target.pid, code)
         connection = channel.accept(target.pid, patience_s, check)
     else:
@@ -328,7 +328,7 @@ def _asked(target: Target, channel: Channel, code: str, patience_s: float, check
             try:
                 connection = channel.accept(target.pid, patience_s, check)
             finally:
-                # If it has come to it just now, it is opening the script: that must not go away under its hands.
+                # If the process has just begun with the request, it is opening the script, which must not vanish yet.
                 undone = request.cancel()
             if connection is None:
                 connection = channel.accept(target.pid, _AT_ONCE_S / 10 if undone else _AT_ONCE_S, check)
@@ -344,7 +344,7 @@ def _asked(target: Target, channel: Channel, code: str, patience_s: float, check
 
 
 def _check_goes_on(target: Target) -> None:
-    """Raise RecordingError for a process that runs nothing now."""
+    """Raise RecordingError if the process runs nothing now: it is stopped, traced, or has ended."""
     with contextlib.suppress(OSError):
         if status(target.pid).get("State", "?")[0] in "TtZX":
             check_state(target.pid)
@@ -360,7 +360,7 @@ def _check_sees(target: Target, *paths: Path) -> None:
 
 
 class _Check:
-    """Raises RecordingError when the process has ended; a later one may have its number."""
+    """Raises RecordingError if the process has ended; a later process may have its id."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -382,7 +382,7 @@ def _started(pid: int) -> int:
 
 
 def _own_pid(target: Target) -> int:
-    """Return what the process calls itself: another number in a PID namespace."""
+    """Return the process's id in its own PID namespace, which may differ from ours."""
     return int(status(target.pid).get("NSpid", str(target.pid)).split()[-1])
 
 

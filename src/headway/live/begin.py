@@ -1,7 +1,7 @@
-"""Has this process watched from its start where $HEADWAY_WATCH is set: imported by headway_watch.pth, before the program runs.
+"""Watches this process from its start if $HEADWAY_WATCH is set: headway_watch.pth imports it before the program runs.
 
-$HEADWAY_WATCH is the folder for recordings. A process that this one starts has the variable, too; it is watched by the same
-watcher where that lives still. Headway's own processes are not watched. Whatever fails here, the program runs.
+$HEADWAY_WATCH is the folder for recordings. A process that this one starts inherits the variable, and is watched by the
+same watcher if that still runs. Headway's own processes are not watched. The program runs even if the watch fails.
 """
 
 import os
@@ -12,11 +12,11 @@ from typing import Final
 __all__ = ["begin"]
 
 _DOOR: Final = "HEADWAY_WATCH_DOOR"
-"""What a process tells its children: where the watcher is."""
+"""The variable that tells child processes where the watcher is."""
 
 
 def _is_ours() -> bool:
-    """Return whether this is a process of Headway's."""
+    """Return whether this is a process of Headway's own."""
     words = sys.orig_argv[1:8]
     return any(
         Path(word).name == "headway" or (before == "-m" and word.partition(".")[0] == "headway")
@@ -25,7 +25,7 @@ def _is_ours() -> bool:
 
 
 def _name() -> str:
-    """Return what recordings' names begin with: the module's or the script's."""
+    """Return the beginning of recordings' names: the module's or the script's name."""
     words = sys.orig_argv[1:]
     if "-m" in words[:-1]:
         return words[words.index("-m") + 1].partition(".")[0]
@@ -34,7 +34,7 @@ def _name() -> str:
 
 
 def begin() -> None:
-    """Do it."""
+    """Start the watch, or join that of the parent process."""
     if not os.environ.get("HEADWAY_WATCH") or "HEADWAY_TRACE_DOOR" in os.environ or _is_ours():
         return
     try:
@@ -42,7 +42,7 @@ def begin() -> None:
 
         if not join(os.environ.get(_DOOR, "")):
             os.environ[_DOOR] = watch(name=_name()).door
-    except Exception as error:  # noqa: BLE001 whatever it is: the program runs
+    except Exception as error:  # noqa: BLE001 the program must run, whatever failed
         with_what = str(error) or type(error).__name__
         if sys.stderr is not None:
             sys.stderr.write(f"headway: process {os.getpid()} is not watched: {with_what}\n")

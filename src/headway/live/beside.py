@@ -1,7 +1,7 @@
-"""Run a program beside us, counted but not traced, with its output out of the way of a screen.
+"""Runs a program beside us, counted but not traced, with its output kept away from the screen.
 
-It runs as under `headway trace`, but for three things: it is a process group of its own, so that a Ctrl-C reaches it
-once and through us; nothing but counters is recorded, in memory; and it has no terminal to read from.
+The program runs as under `headway trace`, with three differences. It has its own process group, so that a Ctrl-C
+reaches it once and through us. It records only counters, in memory. It has no terminal to read from.
 """
 
 import contextlib
@@ -26,17 +26,17 @@ _TAIL_BYTES = 16384
 
 
 class Beside:
-    """A program that runs while we do other things. At the end of the `with` it is over."""
+    """A program that runs while we do other things, until the end of the `with`."""
 
     def __init__(self, command: Sequence[str], output: Path | None = None) -> None:
-        """Start it.
+        """Start the program.
 
         Args:
-            command: What to run.
-            output: A file for its stdout and stderr; else they are kept, for `tail`.
+            command: The program and its arguments.
+            output: A file for stdout and stderr; by default both are kept for `tail`.
 
         Raises:
-            UsageError: It cannot be started, or the file not be made.
+            UsageError: The program cannot be started, or the file cannot be made.
             NativeError: The native library is missing or does not fit.
         """
         env = environment(COUNT_ONLY)
@@ -70,22 +70,22 @@ class Beside:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The program's process id."""
         return self._child.pid
 
     @property
     def code(self) -> int | None:
-        """Its exit code, or the negative number of the signal that killed it; None while it runs."""
+        """The program's exit code, or the negative number of the signal that killed it; None while it runs."""
         return self._child.poll()
 
     def wait(self) -> int | None:
-        """Return its exit code where it ends within seconds: the kernel takes its memory apart before it has one."""
+        """Return the exit code if the program ends within seconds: the kernel frees its memory before it has a code."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(_PATIENCE_S)
         return self.code
 
     def end(self) -> None:
-        """Have it stop as by Ctrl-C; where that does not help for some seconds, as by kill, then by kill -9."""
+        """Stop the program as by Ctrl-C; if that does not help for some seconds, as by kill, then by kill -9."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             if self._child.poll() is not None:
                 return
@@ -95,7 +95,7 @@ class Beside:
                 self._child.wait(_PATIENCE_S)
 
     def tail(self, lines: int) -> list[str]:
-        """Return the last lines that it printed; none where they are in a file."""
+        """Return the last lines that the program printed; [] if they go to a file."""
         if self._tail_of is None:
             return []
         descriptor = self._tail_of.fileno()

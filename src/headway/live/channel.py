@@ -1,11 +1,12 @@
-"""How a process that is attached to answers: a script that it runs, and a socket that it connects to.
+"""The channel by which an attached process answers: a script that it runs, and a socket that it connects to.
 
-Both lie in a folder that nobody but us could ever have made at that path, before or after us: the process may come to
-the script when we are long gone. So never below a folder that others may write to, sticky or not (/tmp). As root that is
-/run/headway, which everybody may pass through and nobody may list; else a folder of the user's own.
+Script and socket lie in a folder that only we could ever have made at that path, before or after us, because the
+process may run the script long after our end. The folder is therefore never below a folder that others may write to,
+sticky or not (/tmp). For root that is /run/headway or /var/lib/headway, which all users may pass through and none may
+list; otherwise it is a folder of the user's own.
 
-Nothing of the process's is opened, and nothing is given to its user. What it answers is one message of bounded size,
-with descriptors that are closed where they are not wanted; who it comes from the kernel says (SO_PEERCRED).
+We open nothing of the process's, and give nothing to its user. The answer is one message of bounded size, with
+descriptors that are closed if they are not wanted; the kernel tells who sent it (SO_PEERCRED).
 """
 
 import contextlib
@@ -31,39 +32,39 @@ _MOST_STRANGERS = 1000
 _LOOK_S = 0.1
 _LONGEST_PATH = 107  # sockaddr_un.sun_path, without its NUL
 _FORGOTTEN_S = 24 * 3600.0
-"""So old, what a killed attach or collector has left is removed: nobody is likely to come to it any more."""
+"""The age from which files of a killed attach or collector are removed: probably no process needs them any more."""
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _SCRIPT, _SOCKET = "script.py", "s"
 DOOR = "door"
-"""The socket of a collector, in a folder of its own."""
+"""The name of a collector's socket, in a folder of its own."""
 
 
 @final
 class Answer:
-    """What a process has answered."""
+    """The answer of a process."""
 
     def __init__(self, status: str, text: str, descriptors: list[int]) -> None:
         self.status = status
         """`done` or `failed`."""
         self.text = text
-        """Without control characters."""
+        """The answer's text, without control characters."""
         self.descriptors = descriptors
-        """Whoever gets them closes them."""
+        """The descriptors that came with the answer; the caller must close them."""
 
 
 @final
 class Channel:
-    """A folder with a socket in it, and with a script where one is written; both are gone at the end of the `with`."""
+    """A folder with a socket, and with a script once written; both are removed at the end of the `with`."""
 
     def __init__(self) -> None:
-        """Make the folder. Raises RecordingError: there is no place for it."""
+        """Make the folder. Raises RecordingError if there is no place for it."""
         self._is_root = os.geteuid() == 0
         base, self._base = _base()
         self._name = secrets.token_hex(8)
         self.token = secrets.token_hex(16)
-        """That only who reads the script can know."""
+        """A secret that only readers of the script can know."""
         os.mkdir(self._name, 0o700, dir_fd=self._base)
         self._folder = os.open(
             self._name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._base
@@ -84,11 +85,11 @@ class Channel:
 
     @property
     def path(self) -> str:
-        """Of the socket."""
+        """The socket's path."""
         return str(self.folder / _SOCKET)
 
     def close(self) -> None:
-        """Listen no more, and remove all."""
+        """Stop listening, and remove the folder."""
         self._listener.close()
         if self._folder >= 0:
             os.close(self._folder)
@@ -102,17 +103,17 @@ class Channel:
                 f"the path {self.path} is too long for a socket: {_LONGEST_PATH} bytes at most",
                 hint="set XDG_RUNTIME_DIR to a folder of yours with a shorter path",
             )
-        # By the descriptor, in a folder that is ours alone: there is no name that another one could change.
+        # The descriptor leads to our own folder, without a name that another user could redirect.
         own_name = f"/proc/self/fd/{self._folder}/{_SOCKET}"
         self._listener.bind(own_name)
         if self._is_root:
-            os.chmod(own_name, 0o666)  # noqa: S103 it is the process's user that is to connect
+            os.chmod(own_name, 0o666)  # noqa: S103 the process's user must be able to connect
             os.fchmod(self._folder, 0o711)
         self._listener.listen(8)
         self._listener.setblocking(False)
 
     def write_script(self, text: str) -> Path:
-        """Write the script, and return its path."""
+        """Write the script; return its path."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(_SCRIPT, flags, 0o600, dir_fd=self._folder)
         with open(file, "w", encoding="utf-8") as script:
@@ -122,15 +123,15 @@ class Channel:
         return self.folder / _SCRIPT
 
     def accept(self, pid: int, limit_s: float, check: Callable[[], None]) -> socket.socket | None:
-        """Wait for the process to connect; None where it has not after that time.
+        """Wait for the process to connect; return the connection, or None after `limit_s`.
 
         Args:
-            pid: The process's id, as we see it.
-            limit_s: How long.
+            pid: The process's id in our PID namespace.
+            limit_s: How long to wait.
             check: Called now and then; may raise.
 
         Raises:
-            RecordingError: Others connect, again and again.
+            RecordingError: Other processes connect, again and again.
         """
         deadline = time.monotonic() + limit_s
         strangers = 0
@@ -150,10 +151,10 @@ class Channel:
             check()
 
     def receive(self, connection: socket.socket, pid: int, limit_s: float, check: Callable[[], None]) -> Answer | None:
-        """Return what the process answers; None where it has not after that time.
+        """Return the process's answer, or None after `limit_s`.
 
         Raises:
-            RecordingError: It has hung up, or its answer is none.
+            RecordingError: The process has hung up, or its answer is not valid.
         """
         deadline = time.monotonic() + limit_s
         while not select.select([connection], [], [], _LOOK_S)[0]:
@@ -183,17 +184,17 @@ class Channel:
 
 
 def close_all(descriptors: list[int]) -> None:
-    """Close what nobody wants."""
+    """Close descriptors that are not wanted."""
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
             os.close(descriptor)
 
 
 def _is_of(connection: socket.socket, pid: int) -> bool:
-    """Whether the other end is that process, and still of that process's user."""
+    """Return whether the other end is the process, and still runs as the process's user."""
     size = struct.calcsize("3i")
     peer, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    if peer != pid:  # in our own PID namespace, wherever the process is
+    if peer != pid:  # an id in our own PID namespace, whatever the process's namespace is
         return False
     with contextlib.suppress(OSError, StopIteration, ValueError):
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
@@ -203,7 +204,7 @@ def _is_of(connection: socket.socket, pid: int) -> bool:
 
 
 def _base() -> tuple[Path, int]:
-    """Return the folder that ours is made in, and a descriptor of it. Raises RecordingError."""
+    """Return the parent folder of our folders, and a descriptor of it. Raises RecordingError."""
     if os.geteuid() == 0:
         candidates, mode = [Path("/run/headway"), Path("/var/lib/headway")], 0o711
     else:
@@ -230,7 +231,7 @@ def _base() -> tuple[Path, int]:
 
 
 def private_folder() -> Path:
-    """Make a folder that nobody but us could ever have made at its path; root's others may pass through.
+    """Make a folder that only we could ever have made at its path; return it. All users may pass through root's folder.
 
     Raises:
         RecordingError: There is no place for one.
@@ -240,14 +241,14 @@ def private_folder() -> Path:
         name = secrets.token_hex(8)
         os.mkdir(name, 0o700, dir_fd=descriptor)
         if os.geteuid() == 0:
-            os.chmod(name, 0o711, dir_fd=descriptor)  # noqa: S103 the process's user is to connect
+            os.chmod(name, 0o711, dir_fd=descriptor)  # noqa: S103 the process's user must be able to connect
     finally:
         os.close(descriptor)
     return base / name
 
 
 def _open_own(path: Path, mode: int) -> int:
-    """Return a descriptor of a folder of ours, which is made if need be, its parent too. Raises OSError."""
+    """Return a descriptor of a folder of ours; make the folder and its parent if missing. Raises OSError."""
     folder = os.open("/", _FOLDER)
     try:
         parts = path.parts[1:]
@@ -291,13 +292,13 @@ def _remove_forgotten(base: int) -> None:
 
 
 def is_seen(pid: int, path: Path) -> bool:
-    """Return whether a process has the same file or folder at a path as we. Nothing is opened, and no link followed.
+    """Return whether a process sees the same file or folder at a path as we do. Opens no file, and follows no link.
 
     Raises:
-        OSError: Its root may not be looked at.
+        OSError: The process's root may not be looked at.
     """
     here = os.stat(path)
-    # A link of /proc itself, which leads to the folder and not to a name.
+    # /proc/PID/root is a link that leads to the folder itself, not to a name.
     folder = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in path.parts[1:]:

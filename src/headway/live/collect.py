@@ -1,10 +1,10 @@
-"""Collects what processes record: they send us their memory, and we write a file for each.
+"""Collects what processes record: each process sends us its memory, and we write a file for each process.
 
-A process that records does not touch a file system (native/trace/session.h). It sends the descriptor of its memory to
-our Unix socket, and keeps nothing open. We look at the memory again and again, copy what is new into the process's file,
-and go on doing so until the process is gone: however it ended, what it recorded is with us.
+A process that records does not touch a file system (native/trace/session.h). The process sends the descriptor of its
+memory to our Unix socket, and keeps no descriptor open. The collector repeatedly copies new events from that memory
+into the process's file until the process is gone. However the process ended, the collector has all that it recorded.
 
-One file, since who calls, what their files may have and which of those make room is one decision in each pass.
+One file: each pass decides together about new processes, the size of their files, and the files to remove.
 """
 
 import bisect
@@ -32,28 +32,28 @@ __all__ = [
 ]
 
 DEFAULT_MAX_BYTES = 512 << 20
-"""What the files of a launch may have together before the oldest events make room."""
+"""The limit for all files of a launch together; beyond it, the oldest events are overwritten or removed."""
 DEFAULT_MEMORY_BYTES = 128 << 20
-"""What the processes of a launch may have together in memory, waiting to be written."""
+"""The limit for events in memory of all processes of a launch together, before they are written."""
 MOST_SESSIONS = 1024
-"""So many processes of a launch are recorded at a time."""
+"""The largest number of processes of a launch that are recorded at a time."""
 MOST_FILES = 4096
-"""So many files a launch may have."""
+"""The largest number of files of a launch."""
 
-_LEAST_SHARE = 64  # chunks of memory, for each process of however many
-_LEAST_FILE = 16  # chunks, for each process that lives
-_MOST_PROBLEMS = 64  # lines, and how many further ones there are
+_LEAST_SHARE = 64  # chunks of memory that each process gets, however many processes there are
+_LEAST_FILE = 16  # chunks in the file that each living process gets
+_MOST_PROBLEMS = 64  # lines; further problems are only counted
 _MOST_GENERATIONS = 256
-"""From a process up to the one that is attached to."""
+"""The largest number of generations from a process up to the attached one."""
 _RESERVE_BYTES = 256 << 20
 _RESERVE_SHARE = 0.05
-"""What we leave free on a file system: so many bytes, or this share of a smaller one."""
+"""The space to leave free on a file system: this number of bytes, or this share of a smaller file system."""
 _SPACE_S = 1.0
-"""How often we look what is free."""
+"""The time between two checks of the free space."""
 _BUSY_S, _IDLE_S = 0.02, 0.2
-"""Between two passes: while there is much to copy, and while there is nothing."""
+"""The time between two passes: while there is much to copy, and while there is nothing."""
 _HEADER_BYTES = 4096
-"""Of a trace's file."""
+"""The size of the header of a trace's file."""
 
 
 @final
@@ -63,50 +63,50 @@ class _Session:
 
     pid: int
     pidfd: int
-    """-1: it cannot be watched so, or is gone already."""
+    """-1: the process has no pidfd, or is gone already."""
     began: int | None
-    """When the process began (files.begin_ticks), where that is how it is watched."""
+    """The process's start (files.begin_ticks), if the process is watched by that; otherwise None."""
     file: int
     path: Path
     collection: Collection
     state: CollectionState
     gone: bool
     since_ns: int
-    """When we first heard of it (CLOCK_MONOTONIC)."""
+    """The time at which the process called (CLOCK_MONOTONIC)."""
     rest: int = 1
-    """What its file has besides the chunks, in chunks: the header, and the counters of its threads."""
+    """The size of the file without its event chunks, in chunks: the header, and the counters of threads."""
 
     def end(self) -> None:
-        """It has ended."""
+        """Mark the process as ended."""
         self.gone = True
 
     @property
     def chunks(self) -> int:
-        """What its file occupies."""
+        """The chunks that the process's file occupies."""
         return self.state.chunks + self.rest
 
     @property
     def oldest_ns(self) -> int:
-        """Its file has no older event."""
+        """A time before which the process's file has no events."""
         return max(self.since_ns, self.state.overwritten_until_ns)
 
 
 class _Ended(NamedTuple):
-    """The file of a child that has ended."""
+    """The file of a child process that has ended."""
 
     end_ns: int
-    """When it ended, as we saw it (CLOCK_MONOTONIC)."""
+    """The time at which we noticed the process's end (CLOCK_MONOTONIC)."""
     path: Path
     identity: tuple[int, int, int]
-    """As _identity() gave it."""
+    """The result of _identity()."""
     chunks: int
-    """What it occupies."""
+    """The chunks that the file occupies."""
     before: int
-    """What those that ended before occupied together, whether they are still there or not."""
+    """The chunks that all files ended before this one occupied, including removed files."""
 
 
 class Collector:
-    """What is behind a door: the files of those that call there. Use it in a `with`."""
+    """The collector behind a door, and the files of the processes that call there. Use it in a `with`."""
 
     def __init__(
         self,
@@ -117,22 +117,23 @@ class Collector:
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
         only: int | None = None,
     ) -> None:
-        """Begin.
+        """Begin to accept processes that call at the door.
 
         Args:
-            door: Where processes call; it is closed with the collector.
-            file: Of the first process; that of each further one is named after it: `app.hwt`, `app.PID.hwt`.
-            max_bytes: What all files may have together, those of children that have ended included. A process that
-                lives may have 256 KiB in any case.
-            memory_bytes: What all processes may have in memory together.
-            only: The id of a process: it and its descendants are recorded, and nobody else is. None: all who call.
+            door: Where processes call; closed together with the collector.
+            file: The file of the first process. Further files are named after it: `app.hwt`, `app.PID.hwt`.
+            max_bytes: The limit for all files together, including those of children that have ended. A living process
+                may have 256 KiB in any case.
+            memory_bytes: The limit for the memory of all processes together.
+            only: The id of a process: only this process and its descendants are recorded. None: all processes that
+                call.
 
         Raises:
             NativeError: The native library is missing or does not fit.
         """
         self.file = file.absolute()
         self.files: list[Path] = []
-        """Those that were written so far and that are still there, the first process's first."""
+        """The files that were written so far and still exist; the first process's file comes first."""
         self._problems: list[str] = []
         self._further_problems = 0
         self._strangers = 0
@@ -145,15 +146,15 @@ class Collector:
         self._memory_chunks = memory_bytes // CHUNK_BYTES
         self._sessions: list[_Session] = []
         self._ended: list[_Ended] = []
-        """Those that may be removed, the oldest first."""
+        """The files that may be removed, the oldest first."""
         self._ended_chunks = 0
-        """What they occupy."""
+        """The chunks that the files in _ended occupy."""
         self._ever = 0
-        """What they and those that were removed occupied."""
+        """The chunks that the files in _ended and the removed files occupied."""
         self._kept = 0
-        """What those occupy that are not removed: the first process's, and any that cannot be."""
+        """The chunks of files that stay: the first process's file, and files that cannot be removed."""
         self._stuck = 0
-        """How many could not be removed."""
+        """The number of files that could not be removed."""
         self._looked_s = 0.0
         self._room = self._max_chunks
         self._reception = Reception(door, self._begin, self._fail)
@@ -168,7 +169,7 @@ class Collector:
 
     @property
     def problems(self) -> list[str]:
-        """What could not be recorded or kept, and why, a line each."""
+        """Describe what could not be recorded or kept, and why, one line each."""
         found = list(self._problems)
         if self._further_problems:
             found.append(f"{self._further_problems} further processes are not recorded, or lack some events")
@@ -188,11 +189,11 @@ class Collector:
 
     @property
     def busy(self) -> bool:
-        """There are processes that record, or that are just calling."""
+        """Tell whether any process records, or is just calling."""
         return bool(self._sessions) or self._reception.busy
 
     def run(self, over: Callable[[], bool], *, at_once: bool = False) -> None:
-        """Collect until `over` says so, and no process records any more; or `at_once`, though some go on."""
+        """Collect until `over()` is true and no process records any more; with `at_once`, until `over()` is true."""
         pause_s = _BUSY_S
         while True:
             finished = over()
@@ -205,13 +206,13 @@ class Collector:
             pause_s = _BUSY_S if called or closed > _LEAST_SHARE // 4 else min(_IDLE_S, pause_s * 1.5)
 
     def step(self, pause_s: float) -> bool:
-        """Wait so long for calls, then copy what is new; return whether somebody called."""
+        """Wait for calls for `pause_s`, then copy new events; return whether a process called."""
         called = self._reception.answer(pause_s)
         self.copy()
         return called
 
     def copy(self) -> None:
-        """Copy what all processes have recorded; let go of those that are gone."""
+        """Copy what all processes have recorded; close the sessions of those that are gone."""
         self._share()
         living = sum(one.chunks for one in self._sessions)
         for session in list(self._sessions):
@@ -230,9 +231,10 @@ class Collector:
             self._make_room(living)
 
     def _shrink(self, living: int) -> int:
-        """Have processes that have more than they may give up their oldest events; return what all have then.
+        """Make processes above their limit give up their oldest events; return the chunks of all living processes.
 
-        Before files are removed: what has just ended may be newer than those events.
+        This happens before files are removed, because the file of a process that has just ended may be newer than
+        those events.
         """
         for session in self._sessions:
             others = living - session.chunks
@@ -244,7 +246,7 @@ class Collector:
         return living
 
     def end(self) -> None:
-        """Copy what all have, for the last time. What they record from now on is lost."""
+        """Copy the events of all processes for the last time. Events that they record later are lost."""
         self.copy()
         for session in list(self._sessions):
             session.state = session.collection.copy(last=True)
@@ -252,7 +254,7 @@ class Collector:
         self._make_room(0)
 
     def _fail(self, why: str) -> None:
-        """A process that has called is not recorded; it cannot be told."""
+        """Note that a process has called and is not recorded; the process itself cannot be told."""
         problem = f"some processes are not recorded: {why}"
         if problem not in self._problems:
             self._say(problem)
@@ -284,7 +286,7 @@ class Collector:
             pidfd, gone = watch_process(pid)
             collection = Collection(memory, file, path)
         except OSError:
-            # Without a further descriptor: there may be none, which may be why.
+            # The clean-up opens no descriptor: a lack of descriptors may be the cause of the failure.
             with contextlib.suppress(OSError):
                 if os.path.samestat(os.fstat(file), path.lstat()):
                     path.unlink()
@@ -302,16 +304,17 @@ class Collector:
         self._door.called.set()
 
     def _end_earlier(self, pid: int) -> None:
-        """Let go of what a process recorded before it called again: it has executed another program.
+        """End the earlier session of a process that calls again, because it has executed another program.
 
-        Its id alone would not tell us, as it is still alive. An id that another process has got by now is the same to us.
+        The process's end would not tell us, as the process is still alive. An id that another process has got by now is
+        treated in the same way.
         """
         for session in [one for one in self._sessions if one.pid == pid > 0]:
             session.state = session.collection.copy(last=True)
             self._let_go(session)
 
     def _has_room(self) -> bool:
-        """Make room for one more process; return whether there is."""
+        """Make room for one more process; return whether there is room."""
         if len(self._sessions) >= MOST_SESSIONS:
             self.copy()  # some may be gone
         if len(self._sessions) >= MOST_SESSIONS:
@@ -322,11 +325,11 @@ class Collector:
             return False
         living = sum(one.chunks for one in self._sessions)
         self._make_room(living, _LEAST_FILE)
-        # Where files cannot be removed, each further one would be beyond the limit.
+        # If files cannot be removed, a further file must fit beside them.
         return not self._stuck or living + self._kept + self._ended_chunks + _LEAST_FILE <= self._room
 
     def _new_file(self, pid: int) -> tuple[int, Path]:
-        """Make a process's file; an existing one is never touched."""
+        """Make a process's file; return its descriptor and path. An existing file is never touched."""
         path = self.file
         attempt = 0
         while True:
@@ -365,7 +368,7 @@ class Collector:
         self._ever += chunks
 
     def _make_room(self, living: int, more: int = 0) -> None:
-        """Remove files of children that have ended, the oldest first, until there is room for what others have."""
+        """Remove files of ended children, the oldest first, until `living` chunks and `more` fit beside the rest."""
         while self._ended and living + self._kept + self._ended_chunks + more > self._room:
             self._remove_oldest()
 
@@ -382,10 +385,11 @@ class Collector:
             self.files.remove(oldest.path)
 
     def _limit(self, session: _Session, others: int) -> int:
-        """Return how many chunks a process may have, beside what others that live have.
+        """Return how many chunks a process may have, if the other living processes have `others`.
 
-        The oldest events are to make room. So a process takes the place of files whose processes had ended before its own
-        oldest event; and of all further ones only within a fair share, where they are together as one process.
+        The oldest events must make room first. A process therefore takes the place of files whose processes had ended
+        before its own oldest event. Beyond that, it takes the place of files only within a fair share, in which all
+        files of ended processes together count as one process.
         """
         parties = len(self._sessions) + bool(self._ended)
         fair = max(_LEAST_FILE, (self._room - self._kept) // parties)
@@ -396,7 +400,7 @@ class Collector:
         return max(fair, self._room - others - self._kept - newer) - session.rest
 
     def _share(self) -> None:
-        """Share disk and memory out among the processes that there are."""
+        """Divide disk space and memory among the processes that record."""
         if not self._sessions:
             return
         now_s = time.monotonic()
@@ -407,20 +411,20 @@ class Collector:
             used = sum(one.chunks for one in self._sessions) + self._kept + self._ended_chunks
             self._room = min(self._max_chunks, used + _free_chunks(self._sessions[0].file))
             with contextlib.suppress(OSError):
-                os.utime(self._door.folder)  # what looks forgotten is removed
+                os.utime(self._door.folder)  # a folder without recent use would be removed as forgotten
         memory = max(_LEAST_SHARE, self._memory_chunks // len(self._sessions))
         for session in self._sessions:
             session.collection.share(memory)
 
     def close(self) -> None:
-        """Let go of all that is open. What processes record from now on is lost."""
+        """Close everything. Events that processes record later are lost."""
         for session in list(self._sessions):
             self._let_go(session)
         self._reception.close()
 
 
 def _refuse(memory: int) -> None:
-    """Have a process that has just begun to record use no memory for it."""
+    """Set the memory share of a process that has just begun to record to 0."""
     with open(os.devnull, "wb") as nothing:
         collection = Collection(memory, nothing.fileno())
         collection.share(0)
@@ -428,18 +432,18 @@ def _refuse(memory: int) -> None:
 
 
 def _identity(file: int) -> tuple[int, int, int]:
-    """Return what only this file has: where it is, and its header, as another file may get its inode when it is gone."""
+    """Return a file's identity: its device, inode and header. A later file may get the same inode."""
     status = os.fstat(file)
     return status.st_dev, status.st_ino, hash(os.pread(file, _HEADER_BYTES, 0))
 
 
 def _remove(path: Path, identity: tuple[int, int, int]) -> bool:
-    """Remove a file that we made; return whether it was still there. What else stands there by now is not touched.
+    """Remove a file that we made; return whether it was still there. Another file at that path is not touched.
 
     Raises:
-        OSError: It cannot be removed.
+        OSError: The file cannot be removed.
     """
-    # By the folder's descriptor: looked at and removed in the same folder, whatever its path leads to meanwhile.
+    # The folder's descriptor makes the check and the removal use one folder, even if its path changes meanwhile.
     with contextlib.ExitStack() as opened:
         try:
             folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -459,15 +463,15 @@ def _remove(path: Path, identity: tuple[int, int, int]) -> bool:
 
 
 def _occupied(status: os.stat_result) -> int:
-    """Return how many chunks a file has on its file system, rounded up."""
+    """Return how many chunks a file occupies on its file system, rounded up."""
     return -(-status.st_blocks * 512 // CHUNK_BYTES)
 
 
 def _descends(pid: int, ancestor: int) -> bool:
-    """Return whether a process is another one's descendant, or that one, or has ended already.
+    """Return whether a process is `ancestor` or a descendant of it, or has ended already.
 
-    Of one that has ended nobody knows; it can do no more than to be there, and takes a file at most. Nor is it known of
-    one whose parent has ended: it is nobody's descendant then.
+    The ancestors of a process that has ended are unknown; such a process takes one file at most. A process whose parent
+    has ended counts as no descendant, because its ancestors are unknown, too.
     """
     at = pid
     for _ in range(_MOST_GENERATIONS):
@@ -479,13 +483,13 @@ def _descends(pid: int, ancestor: int) -> bool:
         if parent is None:
             if at == pid:
                 return True
-            parent = pid  # one in between has just ended, and its children have another parent now
+            parent = pid  # an ancestor has just ended, and its children have another parent now: start again
         at = parent
     return False
 
 
 def _free_chunks(file: int) -> int:
-    """Return how much more may be written where a file is, without filling the file system."""
+    """Return how many more chunks a file's file system can take, with the reserve left free."""
     try:
         room = os.fstatvfs(file)
     except OSError:
@@ -504,13 +508,14 @@ def collecting(
     only: int | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Iterator[Door]:
-    """Collect in a thread of ours while the `with` lasts, and until those that record are gone, or `at_once`.
+    """Collect in a thread of this process while the `with` lasts, and then until all that record are gone.
 
-    Gives the door, whose environment() is for what is to be recorded. `only` is the id of a process: it and its descendants
-    are recorded, and nobody else is. `say` is told at the end what could not be recorded or kept, a line each.
+    With `at_once`, collecting ends together with the `with`. The `with` gives the door, whose environment() is for the
+    processes to record. `only` is the id of a process: only this process and its descendants are recorded. At the end,
+    `say` is called with each line that describes what could not be recorded or kept.
 
     Raises:
-        RecordingError: There can be no socket.
+        RecordingError: The socket cannot be made.
         NativeError: The native library is missing or does not fit.
     """
     over = threading.Event()

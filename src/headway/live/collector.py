@@ -1,7 +1,7 @@
-"""The process that writes the traces of a launch, and does what is left to do when the program has ended.
+"""The process that writes the traces of a launch, and finishes them after the program has ended.
 
-It is nobody's child (headway.live.detached). It learns of the program's end by a pidfd that was made before the launcher became
-the program, which keeps the process's id.
+The process is no child of the program (headway.live.detached). A pidfd tells it of the program's end. The pidfd was
+opened before the launcher became the program, which keeps the launcher's process id.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ __all__ = ["DetachedCollector"]
 
 _NAME = b"headway-collect"
 _LINGER_S = 1.0
-"""For children of the program that begin to record after its end."""
+"""The wait for children of the program that begin to record after its end."""
 
 
 @final
 class DetachedCollector:
-    """The collector as the launcher sees it."""
+    """The launcher's handle of the collector process."""
 
     def __init__(
         self,
@@ -36,18 +36,19 @@ class DetachedCollector:
         *,
         max_bytes: int = DEFAULT_MAX_BYTES,
     ) -> None:
-        """Start it. Where it cannot be, nothing of it is left: neither the door nor the lock.
+        """Start the collector. If it cannot be started, neither the door nor the lock is left.
 
         Args:
-            door: Where the program, and its children, will call; the collector's from now on.
+            door: Where the program and its children will call; belongs to the collector from now on.
             file: The trace of the program that this process is about to become.
-            lock: What files.lock() gave: held by the collector, and nobody else, from now on.
-            afterwards: Called in the collector, when the traces are finished, with them and what could not be recorded, with the terminal as sys.stderr; not
-                called where our stderr is no terminal now, or that terminal is gone then.
-            max_bytes: What the traces may have together.
+            lock: The result of files.lock(), which from now on only the collector holds.
+            afterwards: Called in the collector after the traces are finished, with the traces and the problems, and
+                with the terminal as sys.stderr. Not called if our stderr is no terminal, or that terminal is gone by
+                then.
+            max_bytes: The limit for all traces together.
 
         Raises:
-            OSError: There can be no further process, or it could open too few files.
+            OSError: No further process can be started, or it could open too few files.
         """
         terminal = Terminal.of(2)
 
@@ -57,18 +58,18 @@ class DetachedCollector:
             )
             if listener is not None:
                 door.moved(listener)
-            # However it ends, neither the door nor the lock stays.
+            # However the collector ends, neither the door nor the lock stays.
             with contextlib.ExitStack() as last, contextlib.ExitStack() as locked:
                 last.callback(door.close)
                 locked.callback(files.unlock, file, lock_)
                 if begun_ is not None and os.read(begun_, 1):
-                    return  # it was never begun
+                    return  # the program was never begun
                 with collect.Collector(door, file, max_bytes=max_bytes) as collecting:
                     collecting.run(program.ended)
                     locked.close()
                     if terminal is not None and terminal.reopen():
                         afterwards(collecting.files, collecting.problems)
-                    # A child that it has left behind may be just beginning to record.
+                    # A child that the program has left behind may be just beginning to record.
                     deadline = time.monotonic() + _LINGER_S
                     collecting.run(lambda: time.monotonic() > deadline)
 
@@ -87,6 +88,6 @@ class DetachedCollector:
             failed.pop_all()
 
     def dismiss(self) -> None:
-        """Tell it that the program has not begun. Where it has, the closed pipe tells."""
+        """Tell the collector that the program has not begun. If it has begun, exec() closes the pipe instead."""
         with contextlib.suppress(OSError):
             os.write(self._tell, b".")

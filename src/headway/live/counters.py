@@ -1,7 +1,7 @@
-"""The counters of a process's threads at one moment, and what went on between two such moments.
+"""The counters of a process's threads at one moment, and the rates between two such moments.
 
-Values only: what reads them from a process is headway.live.watch. Counters are read while they are written, so one may
-be newer than another by one hand-over of the GIL; no difference is ever negative.
+The module only holds values: headway.live.watch reads them from a process. Counters are read while they are written, so
+one counter may be newer than another by one hand-off of the GIL; no difference is ever negative.
 
 Waits are kept as a histogram with a bucket for each power of two in nanoseconds. A percentile of it is therefore off by
 less than a factor of two, and lies in the same bucket as the true one.
@@ -34,67 +34,67 @@ class Snapshot:
     """All counters of one process at one moment."""
 
     time_ns: int
-    """CLOCK_MONOTONIC."""
+    """The time of the snapshot (CLOCK_MONOTONIC)."""
     start_ns: int
-    """When the recording began: another value is another recording, with other serials."""
+    """The start of the recording; another value means another recording, with other serials."""
     thread_count: int
-    """Serials given so far."""
+    """The number of serials given so far."""
     threads: tuple[ThreadCounters, ...]
-    """Those alive."""
+    """The living threads."""
     exited: tuple[ThreadCounters, ...]
-    """Those over whose counters no other thread has overwritten yet: of few threads, and late ones."""
+    """Ended threads whose counters no later thread has overwritten: if there are few threads, or they ended late."""
     has_gil: bool
-    """False: free-threaded, with the GIL off when the recording began."""
+    """False if free-threaded, with the GIL off when the recording began."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadRates:
-    """What one thread alive did between two snapshots."""
+    """The rates of one living thread between two snapshots."""
 
     now: ThreadCounters
     hold_share: float
-    """Of the wall time, from 0 to 1."""
+    """The share of the wall time in which the thread held the GIL, from 0 to 1."""
     wait_share: float
     holds_per_s: float
     waits_per_s: float
-    """Of waits that ended."""
+    """Ended waits per second."""
     forced_per_s: float
     wait_p50_ns: float | None
-    """Of waits that ended; None where there were none. Off by less than a factor of two, as the others."""
+    """The median of ended waits; None if there were none. All percentiles are off by less than a factor of two."""
     wait_p90_ns: float | None
     wait_p99_ns: float | None
     worst_wait_ns: int
-    """With the wait in progress. Exact where it is the thread's longest ever; else the upper end of its bucket."""
+    """The longest wait, one in progress included: exact if the thread's longest ever, else its bucket's upper end."""
 
 
 @dataclass(frozen=True, slots=True)
 class GilRates:
-    """How one GIL was used between two snapshots.
+    """The use of one GIL between two snapshots.
 
-    A thread counts for the GIL that it took last. What threads did before they exited is missing where another thread
-    has taken their place in the file since.
+    A thread counts for the GIL that it acquired last. The use by threads that exited is missing if another thread has
+    reused their slot since.
     """
 
     index: int
     utilisation: float
-    """The share of the wall time in which it was held, from 0 to 1."""
+    """The share of the wall time in which the GIL was held, from 0 to 1."""
     handovers_per_s: float
     holder: ThreadCounters | None
-    """Who holds it at the second snapshot."""
+    """The GIL's holder at the second snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndedRates:
-    """What threads did together that ended between two snapshots, also those that had begun after the first one."""
+    """The rates of all threads that ended between two snapshots, including those that began after the first one."""
 
     count: int
-    """How many threads."""
+    """The number of threads that ended."""
     known: int
-    """Of how many the rest is known: later threads may have overwritten the counters of the others."""
+    """The number of threads in the other fields: later threads may have overwritten the counters of the rest."""
     hold_share: float
-    """Of the wall time; above 1 where they held several GILs."""
+    """The share of the wall time; above 1 if the threads held several GILs."""
     wait_share: float
-    """Above 1 where several waited at a time."""
+    """The share of the wall time; above 1 if several threads waited at a time."""
     waits_per_s: float
     forced_per_s: float
     worst_wait_ns: int
@@ -102,24 +102,24 @@ class EndedRates:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What went on between two snapshots of one process."""
+    """The rates between two snapshots of one process."""
 
     time_ns: int
-    """Of the second."""
+    """The time of the second snapshot."""
     wall_ns: int
     threads: tuple[ThreadRates, ...]
-    """Those alive; he who held and waited most first."""
+    """The living threads; the thread with the longest holds and waits comes first."""
     gils: tuple[GilRates, ...]
     came: tuple[ThreadCounters, ...]
-    """Threads that were not there at the first snapshot."""
+    """Living threads that did not live at the first snapshot."""
     went: tuple[ThreadCounters, ...]
-    """Threads that were, and no longer are."""
+    """Threads of the first snapshot that no longer live."""
     ended: EndedRates
-    """Those that went, and those that came and went meanwhile."""
+    """The threads in `went`, and threads that came and went between the snapshots."""
 
 
 def decode(header: np.void, slots: np.ndarray, time_ns: int) -> Snapshot:
-    """Return what slots (of SLOT_DTYPE, read after `time_ns`) say."""
+    """Return the snapshot that slots (of SLOT_DTYPE, read after `time_ns`) contain."""
     used = slots[slots["serial"] != 0].tobytes()
     rows = [thread_counters(used, at, time_ns) for at in range(0, len(used), SLOT_BYTES)]
     flags = int(header["flags"])
@@ -134,12 +134,12 @@ def decode(header: np.void, slots: np.ndarray, time_ns: int) -> Snapshot:
 
 
 def percentile(buckets: Sequence[int], share: float, longest_ns: float | None = None) -> float | None:
-    """Return the time below which that share of the waits was, evenly spread within its bucket; None without waits.
+    """Return a percentile of waits, which are taken as evenly spread within a bucket; None without waits.
 
     Args:
         buckets: Counts as in `ThreadCounters.wait_buckets`.
-        share: From 0 to 1.
-        longest_ns: No wait was longer.
+        share: The share of the waits that are below the percentile, from 0 to 1.
+        longest_ns: The length of the longest wait, if known.
     """
     total = sum(buckets)
     if not total:
@@ -201,10 +201,10 @@ def _by_serial(threads: Iterable[ThreadCounters]) -> dict[int, ThreadCounters]:
 
 
 def difference(old: Snapshot, new: Snapshot) -> Rates:
-    """Return what went on between two snapshots of one recording, the earlier first.
+    """Return the rates between two snapshots of one recording, the earlier first.
 
     Raises:
-        ValueError: They are of two recordings.
+        ValueError: The snapshots are of two recordings.
     """
     if old.start_ns != new.start_ns:
         raise ValueError("snapshots of two recordings have nothing in common")
@@ -226,7 +226,7 @@ def difference(old: Snapshot, new: Snapshot) -> Rates:
                 index=index,
                 utilisation=min(1.0, sum(one.hold_share for one in mine)),
                 handovers_per_s=sum(one.holds_per_s for one in mine),
-                # Two are one whose end and one whose beginning were read: the later one has it.
+                # Of two holders, one was read before its release, one after its acquire: the later one holds the GIL.
                 holder=min(holding, key=lambda one: one.state_ns, default=None),
             )
         )

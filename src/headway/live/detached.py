@@ -1,8 +1,8 @@
-"""A process of ours beside a program, which is nobody's child.
+"""Processes of ours that run beside a program and are children of no process.
 
-The program must not have it for a child, and nobody who waits for the program may wait for it: so it is orphaned, has a
-session of its own, the root folder as its current one, no standard stream, and no descriptor but its own. It learns of the program's end
-by a pidfd.
+The program must not have our process as a child, and a process that waits for the program must not wait for ours. Our
+process is therefore orphaned. It has its own session, the root folder as its current folder, no standard stream, and no
+descriptors but its own. A pidfd tells it of the program's end.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ __all__ = ["Program", "Terminal", "alone", "check_open_files", "detached"]
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37  # <linux/prctl.h>
 _CLONE = {"x86_64": 56, "aarch64": 220}  # <asm/unistd.h>
 _LEAST_OPEN_FILES = 16
-"""Its own, and those of one process; each further process has three."""
+"""The process's own files, and those of one program process; each further one needs three."""
 _ARG_START, _ARG_END = 45, 46
-"""Fields of /proc/PID/stat behind the program's name."""
+"""Indices of the fields of /proc/PID/stat behind the program's name."""
 
 
 def check_open_files() -> None:
-    """Raise OSError where a process of ours, which may do so, could not open the files that one process needs."""
+    """Raise OSError if a process of ours, with its limit raised, could not open the files that one process needs."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if most != resource.RLIM_INFINITY and most < _LEAST_OPEN_FILES:
         raise OSError(errno.EMFILE, f"it may open {most} files, expected {_LEAST_OPEN_FILES} (ulimit -n)")
@@ -40,10 +40,10 @@ def check_open_files() -> None:
 
 @final
 class Program:
-    """The process that is waited for."""
+    """The process whose end we wait for."""
 
     def __init__(self, pid: int) -> None:
-        """Watch a process that is there."""
+        """Watch a process that exists."""
         self._pid = pid
         self._begin = files.begin_ticks(pid)
         self.descriptor: int | None = None
@@ -51,7 +51,7 @@ class Program:
             self.descriptor = os.pidfd_open(pid)
 
     def ended(self) -> bool:
-        """Return whether it has ended."""
+        """Return whether the process has ended."""
         if self.descriptor is None:
             return files.begin_ticks(self._pid) != self._begin
         poll = select.poll()
@@ -59,23 +59,23 @@ class Program:
         return bool(poll.poll(0))
 
     def close(self) -> None:
-        """Watch it no more."""
+        """Stop watching."""
         if self.descriptor is not None:
             os.close(self.descriptor)
 
 
 @final
 class Terminal:
-    """A terminal by its name: a descriptor of it, held, would keep whoever reads its other end waiting for us."""
+    """A terminal by its name. An open descriptor of it would make the reader of the other end wait for us."""
 
     def __init__(self, name: str, identity: tuple[int, ...]) -> None:
-        """Take `of`."""
+        """Take the values of `of`."""
         self._name = name
         self._identity = identity
 
     @classmethod
     def of(cls, descriptor: int) -> "Terminal | None":
-        """Return the terminal that a descriptor is; None: it is none."""
+        """Return the terminal that a descriptor refers to; None if it is no terminal."""
         try:
             return cls(os.ttyname(descriptor), cls._identify(descriptor)) if os.isatty(descriptor) else None
         except OSError:
@@ -83,12 +83,12 @@ class Terminal:
 
     @staticmethod
     def _identify(descriptor: int) -> tuple[int, ...]:
-        # The same name may later be another terminal, of another user: that one was created at another time.
+        # The same name may later belong to another terminal, of another user: that terminal has another creation time.
         found = os.fstat(descriptor)
         return found.st_dev, found.st_ino, found.st_rdev, found.st_uid, found.st_ctime_ns
 
     def reopen(self) -> bool:
-        """Make it stderr; return False where it is gone."""
+        """Make the terminal stderr; return False if the terminal is gone."""
         try:
             descriptor = os.open(self._name, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
             if self._identify(descriptor) != self._identity:
@@ -102,12 +102,12 @@ class Terminal:
 
 
 def detached(work: Callable[[], None]) -> None:
-    """Do something in a process that is no child of this one.
+    """Run `work` in a process that is no child of this one.
 
-    An orphan becomes a child of the nearest process above that has asked for orphans (PR_SET_CHILD_SUBREAPER). Where that is
-    this process, it is made not to be for the moment. Where this is the first process of a container nobody is above it: then
-    the collector is a child that sends no signal at its end, which waitpid() passes by unless it is asked for such
-    (__WALL). The kernel kills it when the program ends, with all others of the container.
+    An orphan becomes a child of the nearest ancestor that has asked for orphans (PR_SET_CHILD_SUBREAPER). If that is
+    this process, the setting is cleared for the moment. If this is the first process of a container, it has no
+    ancestor: the new process is then a child that sends no signal at its end, which waitpid() passes over unless called
+    with __WALL. The kernel kills that child, and all others of the container, when the program ends.
     """
     if os.getpid() == 1:
         if _clone_without_signal() == 0:
@@ -126,16 +126,16 @@ def detached(work: Callable[[], None]) -> None:
             code = 1
             try:
                 os.setsid()
-                if os.fork() == 0:  # so that it leads no session, and no terminal can become its own
+                if os.fork() == 0:  # not a session leader, so no terminal can become its controlling terminal
                     _do(work)
                 code = 0
             finally:
                 os._exit(code)
         status = 0
-        with contextlib.suppress(ChildProcessError):  # SIGCHLD is ignored: it is gone, and how is not known
+        with contextlib.suppress(ChildProcessError):  # SIGCHLD is ignored: the child is gone, and its status is unknown
             status = os.waitpid(between, 0)[1]
         if not told and signal.SIGCHLD in signal.sigpending():
-            signal.sigtimedwait({signal.SIGCHLD}, 0)  # blocked, it would wait for the program
+            signal.sigtimedwait({signal.SIGCHLD}, 0)  # a blocked SIGCHLD would stay pending for the program
         if status:
             raise BlockingIOError(os.strerror(11))
     finally:
@@ -144,7 +144,7 @@ def detached(work: Callable[[], None]) -> None:
 
 
 def _clone_without_signal() -> int:
-    """Fork a child that sends no signal at its end."""
+    """Fork a child that sends no signal at its end; return its id, or 0 in the child."""
     number = _CLONE.get(platform.machine())
     if number is None:
         raise OSError(f"not on {platform.machine()}")
@@ -161,7 +161,7 @@ def _clone_without_signal() -> int:
 
 
 def _do(work: Callable[[], None]) -> None:
-    """Do it and end, without what Python does at its end: this is a copy of another process."""
+    """Run `work` and end the process without Python's clean-up, as this process is a copy of another one."""
     code = 1
     try:
         work()
@@ -173,22 +173,22 @@ def _do(work: Callable[[], None]) -> None:
 
 
 def alone(name: bytes, *kept: int | None) -> list[int | None]:
-    """Let go of all that this process has from the launcher but some descriptors; returns these, as they are now.
+    """Drop all that this process has from the launcher, except some descriptors; return these with their new numbers.
 
     Args:
-        name: What it is called from now on, of 15 characters at most.
-        kept: The descriptors.
+        name: The process's new name, of 15 characters at most.
+        kept: The descriptors to keep.
     """
     for number in signal.valid_signals():
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
-    # Whoever ends a whole service or container sends SIGTERM to us at the same time as to the program. What that then
-    # does belongs into the trace, and we end with it.
+    # Tools that end a whole service or container send SIGTERM to us and to the program at the same time. The program's
+    # reaction belongs in the trace, and we end with the program.
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.chdir("/")
-    with contextlib.suppress(OSError, ValueError):  # as many processes as the program may have
+    with contextlib.suppress(OSError, ValueError):  # the limit bounds how many processes of the program we can serve
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     moved = [None if one is None else fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 3) for one in kept]
@@ -207,14 +207,14 @@ def alone(name: bytes, *kept: int | None) -> list[int | None]:
 
 
 def _open_max() -> int:
-    """Return a number above all descriptors."""
+    """Return a number above all open descriptors."""
     with contextlib.suppress(OSError):
         return max(map(int, os.listdir("/proc/self/fd"))) + 1
     return os.sysconf("SC_OPEN_MAX")
 
 
 def _rename(name: bytes) -> None:
-    """Take on a name of our own: who looks for the program by its command line (`pkill -f`) must not find us."""
+    """Set a name of our own, so that a search for the program's command line (`pkill -f`) does not find us."""
     Path("/proc/self/comm").write_bytes(name)
     command = Path("/proc/self/cmdline").read_bytes()
     fields: list[Any] = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()

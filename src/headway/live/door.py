@@ -1,7 +1,7 @@
-"""Where processes that record call: a Unix socket, and who answers there.
+"""The door at which recording processes call: a Unix socket, and the reception that answers there.
 
-A process that records does not touch a file system (native/trace/session.h). It sends the descriptor of its memory to
-our socket, and keeps nothing open. From then on it is known to whoever answers, until it is gone.
+A process that records does not touch a file system (native/trace/session.h). The process sends the descriptor of its
+memory to our socket, and keeps nothing open. From then on the reception's owner knows the process, until it is gone.
 """
 
 import contextlib
@@ -29,34 +29,34 @@ A memory that claims more is refused (HW_COLLECT_MOST_BYTES of native/include/he
 HELLO_MAGIC = 0x0A315448574F4C48
 _HELLO = struct.Struct("<QQ")
 _HELLO_S = 5.0
-"""For a process to say what it wants, once it has called."""
+"""How long a process that has called may take to send its hello."""
 _BACKLOG = 4096
 _BUSY_S = 0.02
 
 
 class Door:
-    """A socket at which processes that record find their collector."""
+    """A socket at which recording processes find their collector."""
 
     _arguments = False
 
     def __init__(self, *, record_arguments: bool = False) -> None:
-        """Open it, in a new folder.
+        """Open the socket, in a new folder.
 
         Args:
-            record_arguments: The traces are to have their programs' arguments.
+            record_arguments: Traces contain their programs' arguments.
 
         Raises:
-            RecordingError: There can be no socket.
+            RecordingError: The socket cannot be made.
         """
         self.family = int.from_bytes(os.urandom(8), "little") or 1
-        """A random number, which only those know who belong to the launch."""
+        """A random number that only processes of the launch know."""
         self._arguments = record_arguments
         self.called = threading.Event()
-        """A first process has called, and knows its file."""
+        """Set once a first process has called, and its file exists."""
         try:
             self.folder = _new_folder()
             self.path = self.folder / DOOR
-            # A process of root's may give up its rights before it calls. Who calls must know the family.
+            # All users may connect: root's process may drop its rights before it calls. Callers must know the family.
             self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             self.socket.bind(str(self.path))
             self.path.chmod(0o666)
@@ -69,7 +69,7 @@ class Door:
 
     @classmethod
     def of(cls, descriptor: int, folder: Path, family: int) -> Self:
-        """Return one that another process has opened and given to this one."""
+        """Return the door that another process has opened and passed to this one."""
         door = cls.__new__(cls)
         door.family, door.folder, door.path = family, folder, folder / DOOR
         door.called = threading.Event()
@@ -77,7 +77,7 @@ class Door:
         return door
 
     def environment(self) -> dict[str, str]:
-        """Return the variables by which the recorder in a process finds it."""
+        """Return the variables by which a process's recorder finds the door."""
         found = {
             "HEADWAY_TRACE_DOOR": str(self.path),
             "HEADWAY_TRACE_FAMILY": str(self.family),
@@ -88,12 +88,12 @@ class Door:
         return found
 
     def moved(self, descriptor: int) -> None:
-        """The socket has this descriptor now, in a child that has closed all others."""
+        """Use the socket's new descriptor, in a child that has closed all others."""
         self.socket.detach()
         self.socket = socket.socket(fileno=descriptor)
 
     def close(self) -> None:
-        """Take it away."""
+        """Close the socket, and remove it with its folder."""
         self.socket.close()
         with contextlib.suppress(OSError):
             self.path.unlink()
@@ -103,15 +103,15 @@ class Door:
 
 @final
 class Reception:
-    """Answers at a door. Closing it closes the door, too."""
+    """Answers at a door. Closing the reception closes the door, too."""
 
     def __init__(self, door: Door, begin: Callable[[int, int], None], fail: Callable[[str], None]) -> None:
-        """Begin.
+        """Begin to answer.
 
         Args:
             door: Where processes call.
-            begin: Is told a memory's descriptor, which is closed afterwards, and the process's id. Raises OSError.
-            fail: Is told why a process that has called is not recorded; it cannot be told itself.
+            begin: Called with a memory's descriptor, which is closed afterwards, and the process's id. Raises OSError.
+            fail: Called with the reason why a calling process is not recorded; the process itself cannot be told.
         """
         self._door = door
         self._begin = begin
@@ -122,24 +122,24 @@ class Reception:
 
     @property
     def busy(self) -> bool:
-        """Somebody is just calling."""
+        """Whether a process is just calling."""
         return bool(self._callers)
 
     @property
     def descriptor(self) -> int:
-        """One that can be read when there is something to answer."""
+        """A descriptor that is readable when there is something to answer."""
         return self._selector.fileno()
 
     def keep(self, descriptor: int, ready: Callable[[], None]) -> None:
-        """Call `ready` when there is something to read, as where the process of a descriptor has ended."""
+        """Call `ready` whenever `descriptor` is readable, as a pidfd is after the end of its process."""
         self._selector.register(descriptor, selectors.EVENT_READ, ready)
 
     def forget(self, descriptor: int) -> None:
-        """Look at this descriptor no more."""
+        """Stop watching a descriptor."""
         self._selector.unregister(descriptor)
 
     def answer(self, pause_s: float) -> bool:
-        """Wait so long for calls; return whether somebody called."""
+        """Wait for calls for `pause_s`; return whether a process called."""
         called = False
         for key, _ in self._selector.select(pause_s):
             if key.fileobj is self._door.socket:
@@ -160,7 +160,7 @@ class Reception:
             try:
                 caller, _ = self._door.socket.accept()
             except OSError as error:
-                if error.errno != errno.EAGAIN:  # no descriptor is left: it waits until one is, and is heard then
+                if error.errno != errno.EAGAIN:  # no descriptor is left: the caller waits until one is free
                     time.sleep(_BUSY_S)
                 return
             caller.setblocking(False)
@@ -192,7 +192,7 @@ class Reception:
         self._hang_up(caller)
 
     def close(self) -> None:
-        """Hang up on all."""
+        """Hang up on all callers, and close the door."""
         for caller in list(self._callers):
             self._hang_up(caller)
         self._selector.close()
@@ -200,24 +200,24 @@ class Reception:
 
 
 def watch_process(pid: int) -> tuple[int, bool]:
-    """Return a descriptor that tells of a process's end, -1 where there can be none, and whether it is gone already.
+    """Return a pidfd of a process, or -1 if there can be none, and whether the process is gone already.
 
     Raises:
         OSError: No descriptor is left.
     """
-    if pid <= 0:  # in a PID namespace that we do not see into
+    if pid <= 0:  # the process is in a PID namespace that we cannot see into
         return -1, False
     try:
         return os.pidfd_open(pid), False
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise
-        return -1, error.errno == errno.ESRCH  # else a kernel before 5.3, or a filter
+        return -1, error.errno == errno.ESRCH  # other errors: a kernel before 5.3, or a seccomp filter
 
 
 def _new_folder() -> Path:
     """Make a folder for a socket. Raises OSError."""
     try:
         return private_folder()
-    except RecordingError:  # no runtime folder, and no home: a process looks at whose socket it is
+    except RecordingError:  # no runtime folder, and no home: the recorder checks whose socket it is
         return Path(tempfile.mkdtemp(prefix="headway-"))

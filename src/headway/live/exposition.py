@@ -1,6 +1,6 @@
-"""What a watcher counts, over all processes that it watches or has watched, in Prometheus' text format.
+"""Gives a watcher's counts, over all processes that it watches or has watched, in Prometheus' text format.
 
-Without prometheus_client: the watcher needs nothing but the standard library.
+Needs no prometheus_client: the watcher uses only the standard library.
 """
 
 import threading
@@ -15,26 +15,26 @@ from headway.live.roles import HANDOFFS, HISTOGRAMS, OTHER, REASONS, Roles, Role
 __all__ = ["ServiceTotals", "Totals", "exposition"]
 
 _LAP_POWERS: Final = range(20, 36)
-"""Of the histogram of event loops' delay, as powers of two in nanoseconds: 1 ms to 34 s."""
+"""The bounds of the histogram of event loops' delay, as powers of two in nanoseconds: 1 ms to 34 s."""
 _MOST_SERIES: Final = 100
-"""Of roles, over all processes that a service ever had."""
+"""The largest number of series by role, over all processes that a service ever had."""
 _CUT: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
 
 
 @final
 @dataclass
 class Totals:
-    """What there was so far; nothing of it goes down."""
+    """The counts so far; none of them ever decreases, except `processes`."""
 
     stalls: dict[tuple[str, str], tuple[int, float]] = field(default_factory=dict)
-    """By kind and cause: how many there were, and how many seconds they took."""
+    """(number, seconds) of stalls, by kind and cause."""
     roles: dict[tuple[int, str], RoleTotals] = field(default_factory=dict)
-    """By GIL and role."""
+    """Totals by GIL and role."""
     laps: list[int] = field(default_factory=list)
     """[i] counts event loops' laps with bit length i in ns."""
     laps_ns: int = 0
     processes: int = 0
-    """That are watched now."""
+    """The number of processes that are watched now."""
 
     def _add_laps(self, lengths: Sequence[int], lengths_ns: int) -> None:
         more = len(lengths) - len(self.laps)
@@ -42,7 +42,7 @@ class Totals:
         self.laps_ns += lengths_ns
 
     def add(self, roles: dict[tuple[int, str], RoleTotals], lengths: Sequence[int], lengths_ns: int) -> None:
-        """Add what a process has done."""
+        """Add the counts of one process."""
         for key, one in roles.items():
             self.roles.setdefault(key, RoleTotals()).add(one)
         self._add_laps(lengths, lengths_ns)
@@ -50,15 +50,15 @@ class Totals:
 
 @final
 class ServiceTotals:
-    """Adds up a service's processes, those that have ended too. Several threads may ask."""
+    """Adds up a service's processes, including those that have ended. Any thread may call it."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
-        self._lock = threading.Lock()  # protects the others
+        """Begin with empty totals."""
+        self._lock = threading.Lock()  # protects the other attributes
         self._ended = Totals()
         self._roles: dict[Ring, Roles] = {}
         self._names: set[tuple[int, str]] = set()
-        """Of the series so far: those that come later than the first _MOST_SERIES are `other`."""
+        """The keys of the first _MOST_SERIES series; later roles count as `other`."""
         self._over: weakref.WeakSet[Ring] = weakref.WeakSet()
 
     def _read(self, ring: Ring, now_ns: int) -> dict[tuple[int, str], RoleTotals]:
@@ -74,14 +74,14 @@ class ServiceTotals:
         return found
 
     def end(self, ring: Ring, now_ns: int) -> None:
-        """Keep what a process has done; its ring may be closed after this."""
+        """Keep the counts of a process that has ended; its ring may be closed after this."""
         with self._lock:
             self._ended.add(self._read(ring, now_ns), ring.laps.lengths, ring.laps.lengths_ns)
             del self._roles[ring]
             self._over.add(ring)
 
     def now(self, rings: Iterable[Ring], now_ns: int) -> Totals:
-        """Return all that was done up to now."""
+        """Return the totals up to now."""
         found = Totals()
         with self._lock:
             found.add(self._ended.roles, self._ended.laps, self._ended.laps_ns)

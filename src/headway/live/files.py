@@ -1,4 +1,4 @@
-"""Trace files on disk: names, and what is to be done to one whose process is gone; and the processes of a launch."""
+"""Trace files on disk: their names, locks and completion; and the processes of a launch."""
 
 import contextlib
 import fcntl
@@ -23,23 +23,23 @@ __all__ = [
     "wait_until_finished",
 ]
 
-# Not by traces.format, and so without numpy: `headway trace` starts a program at once, without threads of numpy's beside it
-# when it forks, and in whatever memory there is.
+# The header is read without traces.format, and so without numpy: `headway trace` must start a program at once, must
+# have no threads of numpy's when it forks, and must work with little memory.
 _HEADER = struct.Struct("8s 8x 8s")
 _MAGIC = b"\x89HWT\r\n\x1a\n"
-"""The beginning of a trace: magic, version and length, and `family` (native/trace/format.h)."""
+"""The beginning of a trace: magic, then version and length (skipped), then `family` (native/trace/format.h)."""
 _BEGIN_TICKS = 19
-"""Field of /proc/PID/stat behind the program's name: when the process began."""
+"""The index of the process's start among the fields of /proc/PID/stat behind the program's name."""
 _PARENT = 1
-"""The same: who its parent is."""
+"""The index of the parent's id among the same fields."""
 _LOOK_S = 0.02
 
 
 def check_new(path: Path, *, force: bool = False) -> Path:
-    """Return the absolute path of a trace file that can be written; with `force`, what stands there is finished and removed.
+    """Return the absolute path of a trace file that can be written; with `force`, finish and remove an existing trace.
 
     Raises:
-        UsageError: It exists, or its folder does not, or cannot be written to.
+        UsageError: The file exists, or its folder does not exist or cannot be written to.
     """
     path = path.absolute()
     if path.suffix != ".hwt":
@@ -51,14 +51,14 @@ def check_new(path: Path, *, force: bool = False) -> Path:
     if os.path.lexists(path):
         if not force or not path.is_file():
             raise UsageError(f"{path} exists", hint="name another file with -o, or overwrite it with --force")
-        wait_until_finished(path)  # its program has ended, and its collector is just writing the end
+        wait_until_finished(path)  # the program may have ended while its collector still writes
         for old in family_files(path):
             old.unlink()
     return path
 
 
 def unused_name(folder: Path, program: str) -> Path:
-    """Return a name for a program's trace that is not taken yet: `app.hwt`, `app-2.hwt`, ..."""
+    """Return an unused name for a program's trace: `app.hwt`, `app-2.hwt`, ..."""
     stem = "".join(c if c.isalnum() or c in "._-" else "-" for c in Path(program).stem).strip(".-") or "program"
     number = 1
     while True:
@@ -69,7 +69,7 @@ def unused_name(folder: Path, program: str) -> Path:
 
 
 def family_files(path: Path) -> list[Path]:
-    """Return a trace's file and those of its process's children: of the same launch, not only of a like name."""
+    """Return a trace's file and those of its process's children: of the same launch, not only of a similar name."""
     if not path.exists():
         return []
     family = _family(path)
@@ -78,8 +78,8 @@ def family_files(path: Path) -> list[Path]:
 
 
 def _family(path: Path) -> bytes | None:
-    """Return what is the same in all traces of a launch, None where it is no trace."""
-    # Who knows what has such a name: no link is followed, and a FIFO is not waited for.
+    """Return the id that all traces of a launch share; None if the file is no trace."""
+    # A file with such a name may be anything: do not follow a link, do not wait for a FIFO.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with contextlib.suppress(OSError), open(os.open(path, flags), "rb", buffering=0) as file:
         magic, family = _HEADER.unpack(file.read(_HEADER.size).ljust(_HEADER.size, b"\0"))
@@ -88,10 +88,10 @@ def _family(path: Path) -> bytes | None:
 
 
 def begin_ticks(pid: int) -> int | None:
-    """Return when a process began, in the kernel's ticks; None where it has ended, also while nobody has waited for it."""
+    """Return when a process began, in the kernel's ticks; None if the process has ended, reaped or not."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        # The main thread may end before others do: then it is a zombie, and the process is none.
+        # The main thread may end before other threads: then it is a zombie, and the process still runs.
         if fields[0] in "ZX" and len(os.listdir(f"/proc/{pid}/task")) == 1:
             return None
         return int(fields[_BEGIN_TICKS])
@@ -100,7 +100,7 @@ def begin_ticks(pid: int) -> int | None:
 
 
 def parent_of(pid: int) -> int | None:
-    """Return the id of a process's parent; None where there is no such process any more. 0: one that we do not see."""
+    """Return the id of a process's parent; None if the process is gone, 0 if the parent is not visible to us."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[_PARENT])
     except (OSError, IndexError, ValueError):
@@ -108,7 +108,7 @@ def parent_of(pid: int) -> int | None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the processes below a process that run still: its children, theirs, and so on."""
+    """Return the ids of the running descendants of a process."""
     found: set[int] = set()
     waiting = [pid]
     while waiting:
@@ -121,18 +121,18 @@ def descendants(pid: int) -> list[int]:
 
 
 def lock_path(path: Path) -> Path:
-    """Return the file beside a trace that says who records it, and is there until the trace is finished."""
+    """Return the file beside a trace that names the trace's recorder, and exists until the trace is finished."""
     return path.with_name(f"{path.name}.lock")
 
 
 def lock(path: Path) -> int | None:
-    """Say that this process, or the program that it becomes, records a trace.
+    """Mark a trace as recorded by this process, or by the program that it becomes.
 
     Returns:
-        A descriptor: whoever holds it, or a copy, is to finish the trace. None where there can be no such file.
+        A descriptor: the owner of it, or of a copy, must finish the trace. None if the lock file cannot be made.
 
     Raises:
-        UsageError: Somebody else records it.
+        UsageError: Another process records the trace.
     """
     name = lock_path(path)
     try:
@@ -146,20 +146,20 @@ def lock(path: Path) -> int | None:
     except BlockingIOError:
         os.close(descriptor)
         raise UsageError(f"{path} is being recorded", hint="name another file with -o") from None
-    except OSError:  # a full disk: then nobody waits for us
+    except OSError:  # a full disk: other processes do not wait for us then
         pass
     return descriptor
 
 
 def unlock(path: Path, descriptor: int | None) -> None:
-    """Say that a trace is finished."""
+    """Mark a trace as finished."""
     if descriptor is not None:
         lock_path(path).unlink(missing_ok=True)
         os.close(descriptor)
 
 
 def wait_until_finished(path: Path, patience_s: float = 30.0) -> None:
-    """Wait until a trace whose program has ended is finished; return at once where the program still runs."""
+    """Wait until a trace whose program has ended is finished; return at once if the program still runs."""
     try:
         descriptor = os.open(lock_path(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,10 +1,11 @@
-"""Whether a process has a seccomp filter of its own: such a filter may end it for a call that we have it make.
+"""Checks whether a process has its own seccomp filter, which may end the process for a system call that we cause.
 
-What a process runs for us makes calls that the program need not make by itself: socket, connect, memfd_create, and the
-opening of modules. Whether a filter forbids them cannot be asked from outside. So a filter of the process's own is
-enough to leave it alone. A container's filter is not: all in the container live under it, headway as a rule, too.
+The code that a process runs for us makes system calls that the program may never make: socket, connect, memfd_create,
+and the opening of modules. We cannot find out from outside whether a filter forbids them. Therefore we do not attach to
+a process with a filter of its own. A container's filter is no obstacle: all processes of the container have it, usually
+including headway.
 
-Filters are inherited and never taken off. So the first process of the container has those of the container.
+A process inherits filters and never loses one. So the first process of the container has the container's filters.
 """
 
 import contextlib
@@ -21,10 +22,10 @@ _STRICT, _FILTERED = "1", "2"  # SECCOMP_MODE_STRICT, SECCOMP_MODE_FILTER
 
 
 def check(pid: int, hint: str) -> None:
-    """Make sure that no filter of its own can end a process for what it is to run for us.
+    """Check that no filter of the process's own can end it for the code that it runs for us.
 
     Raises:
-        RecordingError: It has such a filter, or has ended, or may not be looked at.
+        RecordingError: The process has such a filter, or has ended, or may not be looked at.
     """
     try:
         found = own_filter(pid)
@@ -42,7 +43,7 @@ def check(pid: int, hint: str) -> None:
 
 
 def own_filter(pid: int, proc: Path = _PROC) -> str:
-    """Return in words what filter of its own a process has, or "".
+    """Describe the process's own filter, or return "" if there is none.
 
     Raises:
         OSError: The process has ended, or may not be looked at.
@@ -61,28 +62,28 @@ def own_filter(pid: int, proc: Path = _PROC) -> str:
 
 
 def _threads(pid: int, proc: Path) -> list[dict[str, str]]:
-    """Return what the kernel says of the main thread, which runs our code, and of all threads.
+    """Return the kernel's status of the main thread, which runs our code, and of all threads.
 
-    Each has filters of its own, and each comes to our hooks, which make calls, too (docs/decisions/013).
+    Each thread has its own filters, and each runs our hooks, which make system calls, too (docs/decisions/013).
     """
     said = [status(pid, proc)]
     with contextlib.suppress(OSError):
         for thread in os.listdir(proc / str(pid) / "task"):
-            with contextlib.suppress(OSError):  # it ends meanwhile
+            with contextlib.suppress(OSError):  # the thread ends meanwhile
                 said.append(status(f"{pid}/task/{thread}", proc))
     return said
 
 
 def _filters(said: dict[str, str]) -> int:
-    """Return how many there are; 1 stands for any number before Linux 5.9, which does not tell."""
+    """Return the number of filters; before Linux 5.9, which does not report it, 1 stands for any number."""
     return int(said.get("Seccomp_filters", "1" if said.get("Seccomp") == _FILTERED else "0"))
 
 
 def _measure(pid: int, said: dict[str, str], proc: Path) -> dict[str, str]:
-    """Return what the kernel says of a process that has the filters of the container, and no others.
+    """Return the kernel's status of a process that has the container's filters, and no others.
 
-    That is the container's first process. Where it is not seen, or is the very process that is asked about, it is ours:
-    we may have been started in the same container.
+    That is the container's first process. If the first process is not visible, or is `pid` itself, our own status is
+    used: we may have been started in the same container.
     """
     found = _first_process(pid, said, proc)
     return found if found is not None else status("self", proc)
@@ -93,11 +94,11 @@ def _first_process(pid: int, said: dict[str, str], proc: Path) -> dict[str, str]
     if numbers[-1] == "1":
         return None
     with contextlib.suppress(OSError):
-        if len(numbers) == 1:  # it lives in the namespace that this /proc shows, and needs no right to read that
+        if len(numbers) == 1:  # `pid` lives in the PID namespace of this /proc, whose first process is always readable
             return status(1, proc)
         space = _space(str(pid), proc)
         for other in os.listdir(proc):
-            with contextlib.suppress(OSError):  # it ends meanwhile, or is somebody else's
+            with contextlib.suppress(OSError):  # the process ends meanwhile, or belongs to another user
                 if other.isdecimal() and _space(other, proc) == space:
                     found = status(other, proc)
                     if found.get("NSpid", "").split()[-1:] == ["1"]:

@@ -1,4 +1,4 @@
-"""Says of each stack at which a watched thread let the GIL go, whether an event loop or a pool waits there."""
+"""Tells for each stack at which a watched thread released the GIL whether an event loop or a pool waits there."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol, final
@@ -10,7 +10,7 @@ from headway.traces.loops import Home, home_at
 __all__ = ["Homes"]
 
 _FRAMES: Final = 4
-"""So many of the innermost frames tell a home."""
+"""The number of innermost frames that suffice to tell a home."""
 _MOST_UNKNOWN: Final = 1024
 _NUMBERS: Final = {None: HOME_NONE, Home.LOOP: HOME_LOOP, Home.POOL: HOME_POOL}
 
@@ -19,35 +19,35 @@ class _Stacks(Protocol):
     """headway.live.stacks.Stacks."""
 
     def update(self) -> None:
-        """Read what has come in."""
+        """Read the stacks that have come in."""
 
     def frames(self, number: int, most: int) -> tuple[Frame, ...]:
-        """Return a stack's innermost frames; (): it is not known."""
+        """Return a stack's innermost frames; () if the stack is not known."""
 
 
 class _Collection(Protocol):
     """headway.native.Collection."""
 
     def fresh(self) -> Sequence[int]:
-        """Return stacks that were not given before."""
+        """Return the stacks that earlier calls did not return."""
 
     def settle(self, stack: int, home: int) -> None:
-        """Say what such a stack is."""
+        """Set the kind of a stack."""
 
 
 @final
 class Homes:
-    """Those of one process."""
+    """The classification of one process's stacks."""
 
     def __init__(self, collection: _Collection, stacks: _Stacks) -> None:
-        """Say it to `collection`, of stacks that it has not given yet."""
+        """Begin with no stacks; `collection` gives the stacks and takes their kinds."""
         self._collection = collection
         self._stacks = stacks
         self._unknown: list[int] = []
-        """Stacks whose frames are not in the file yet: a pass may copy an event, and miss the new chunk with its stack."""
+        """Stacks whose frames are not in the file yet: a pass may copy an event before the new chunk with its stack."""
 
     def settle(self) -> None:
-        """Say it of all stacks that have come with the last pass."""
+        """Set the kind of all stacks that have come with the last pass."""
         waiting = [*self._unknown, *self._collection.fresh()]
         self._unknown = []
         if waiting:

@@ -1,27 +1,30 @@
-"""Have the main thread of a running CPython process queue a call: what attaching rests on before CPython 3.14.
+"""Make the main thread of a running CPython process queue a call: the basis of attaching before CPython 3.14.
 
-The thread is stopped by ptrace (it alone: the others go on), has its registers pointed at `Py_AddPendingCall`, and gets
-them back when that returns, well under a millisecond later. The queued call, of a few instructions that run Python
-statements and never fail (stub.py), is then made by the interpreter itself where it also runs signal handlers: in the
-main thread, between two bytecodes, with the GIL held.
+ptrace stops the main thread alone; the other threads go on. Its registers are pointed at `Py_AddPendingCall`, and are
+restored when that function returns, well under a millisecond later. The queued call consists of a few instructions that
+run Python statements and never fail (stub.py). The interpreter makes the queued call where it also runs signal
+handlers: in the main thread, between two bytecodes, with the GIL held.
 
-What the process has is not touched: the call has a stack, a text and instructions of its own, in memory that the thread
-is made to map; signals that arrive meanwhile wait; and a system call that the stop interrupted is restarted by the kernel, for its
-number and its result are put back as well. Only where the kernel restarts nothing, whoever stops the process
-(epoll_wait, sigtimedwait, semop), it fails with EINTR, as after Ctrl-Z and fg; Python repeats the first two itself.
+The process's own state is untouched. The call has its own stack, text and instructions, in memory that the thread is
+made to map. Signals that arrive meanwhile wait. The kernel restarts a system call that the stop interrupted, because
+the registers with its number and its result are restored, too. A few system calls (epoll_wait, sigtimedwait, semop) are
+never restarted by the kernel, whatever stops the process: these fail with EINTR, as after Ctrl-Z and fg. Python repeats
+the first two itself.
 
-`Py_AddPendingCall` allocates nothing and needs neither GIL nor thread state; CPython's own signal handlers call it. One
-lock it does take, that of the queue. The stopped thread may itself be holding that, and would wait for itself; so a
-call that begins to wait is undone and tried again later.
+`Py_AddPendingCall` allocates nothing and needs neither the GIL nor a thread state; CPython's own signal handlers call
+it. The function takes one lock, that of the queue. If the stopped thread itself holds that lock, the thread would wait
+for itself; therefore a call that begins to wait is undone and tried again later.
 
-Between the first change of registers and their return the process depends on us: killed by SIGKILL just then, we would
-leave a thread that dies of SIGSEGV as the call returns. So it is done by a process of its own, in a session of its own,
-which ignores what would end us, and lives for those milliseconds; nothing is done in between that could be done before or
-after. Who kills that one, too (with its cgroup, say), still kills the program. Where only our own process may trace
-(kernel.yama.ptrace_scope is 1 and the program is a child of ours), a thread of it does it, which Ctrl-C does not interrupt.
+Between the first change of the registers and their restoration the process depends on the tracer. If SIGKILL ended the
+tracer in that time, the thread would die of SIGSEGV when the call returns. The tracer is therefore a separate process,
+in its own session, which ignores the signals that would end us and lives for those milliseconds; all work that can be
+done before or after that time is done before or after it. Killing the tracer, too (with its cgroup, say), still kills
+the program. If only our own process may trace (kernel.yama.ptrace_scope is 1 and the program is a child of ours), a
+thread of our process does the work, and Ctrl-C does not interrupt that thread.
+
 x86-64 only.
 
-One file: what is looked up, saved and called belongs together, and no one else is to have it.
+One file: the code that looks up, saves and calls belongs together, and no other module may have it.
 """
 
 import contextlib
@@ -47,14 +50,14 @@ __all__ = ["check_state", "run_soon"]
 
 _TRIES = 20
 _PAUSE_S = 0.005
-"""Between two tries: for the thread to leave what it was in."""
+"""The time between two tries, in which the thread may leave its present state."""
 _CALL_S = 0.1
-"""For the call to return, before we look at what it does."""
+"""How long the call may take before we look at what it does."""
 _PATIENCE_S = 5.0
-"""For a stop to come about, and for a call that only gets no CPU."""
+"""How long to wait for a stop, or for a call that only lacks CPU time."""
 
 _STACK_BYTES = 32 << 10
-"""The call's own; the dynamic linker, which may run first, puts the vector registers there: up to 11 KB."""
+"""The call's own stack; the dynamic linker, which may run first, saves the vector registers there: up to 11 KB."""
 _MOST_CODE = 512
 _PAGE = 4096
 
@@ -75,7 +78,7 @@ _OWN_SIGNALS = (signal.SIGTRAP, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, si
 
 _QUEUE = "Py_AddPendingCall"
 _WAITING = ("PyMutex_Lock", "_PyParkingLot_Park")
-"""CPython 3.13: where the wait for a lock begins, and where the thread is entered among those that wait."""
+"""CPython 3.13: the function in which a wait for a lock begins, and the one that enters the thread in the waiters."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.restype = ctypes.c_long
@@ -83,12 +86,13 @@ _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c
 
 
 def run_soon(pid: int, text: str) -> None:
-    """Have the main thread of a process run Python statements, in names of their own, at its next safe point.
+    """Make the main thread of a process run Python statements, in their own namespace, at its next safe point.
 
-    What they raise is forgotten. Returns when they are queued. Where the process is a child of this one, nobody else may wait for it meanwhile (as Popen.poll does): that takes our stops.
+    Returns when the statements are queued. Exceptions that the statements raise are discarded. If the process is a
+    child of this one, nothing else may wait for it meanwhile (as Popen.poll does): such a wait would consume our stops.
 
     Raises:
-        RecordingError: It cannot be done; the process goes on as it was.
+        RecordingError: The statements cannot be queued; the process goes on as before.
     """
     if platform.machine() != "x86_64" or struct.calcsize("P") != 8:
         raise RecordingError(
@@ -98,7 +102,7 @@ def run_soon(pid: int, text: str) -> None:
     words = text.encode() + b"\0"
     why = _in_a_process_of_its_own(pid, words)
     if why is not None and why.is_forbidden:
-        # In a thread at least: Ctrl-C waits for it in __exit__.
+        # A thread is the second best: Ctrl-C interrupts only the main thread, which waits for this one in __exit__.
         with ThreadPoolExecutor(1, "headway-inject") as own_thread:
             own_thread.submit(_run_soon, pid, words).result()
     elif why is not None:
@@ -110,7 +114,7 @@ class _ForbiddenError(RecordingError):
 
 
 class _Failure(NamedTuple):
-    """Why the other process did not do it."""
+    """Why the other process failed."""
 
     is_forbidden: bool
     message: str
@@ -120,7 +124,7 @@ class _Failure(NamedTuple):
 def _in_a_process_of_its_own(pid: int, text: bytes) -> _Failure | None:
     reader, writer = os.pipe()
     with warnings.catch_warnings():
-        # From 3.12 on it is told of threads that the child will not have: it takes none of their locks.
+        # From 3.12 on, fork() warns of threads that the child will not have. The child takes none of their locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -134,9 +138,9 @@ def _in_a_process_of_its_own(pid: int, text: bytes) -> _Failure | None:
                 _run_soon(pid, text)
             except RecordingError as error:
                 answer = [isinstance(error, _ForbiddenError), error.message, error.hint]
-            except BaseException as error:  # noqa: BLE001 whatever it is, the other one is to know
+            except BaseException as error:  # noqa: BLE001 the parent must learn of every failure
                 answer = [False, f"process {pid} could not be reached: {error!r}", ""]
-            os.write(writer, json.dumps(answer).encode())  # whoever killed us meanwhile has closed it
+            os.write(writer, json.dumps(answer).encode())  # fails if the parent was killed meanwhile
         finally:
             os._exit(0)
     os.close(writer)
@@ -151,7 +155,7 @@ def _in_a_process_of_its_own(pid: int, text: bytes) -> _Failure | None:
 
 
 def _reap(child: int) -> None:
-    """Wait for the child; a Ctrl-C meanwhile must not leave it behind: it is done in milliseconds."""
+    """Wait for the child, even after a Ctrl-C: the child is done in milliseconds, and must not be left behind."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(child, 0)
 
@@ -160,7 +164,7 @@ def _run_soon(pid: int, text: bytes) -> None:
     try:
         check_state(pid)
         with Memory(pid) as memory:
-            _find(pid, memory)  # what is no Python is not even stopped
+            _find(pid, memory)  # a process without CPython is not even stopped
         why = None
         for _ in range(_TRIES):
             why = _attempt(pid, text)
@@ -181,13 +185,13 @@ def _run_soon(pid: int, text: bytes) -> None:
 
 
 def check_state(pid: int) -> None:
-    """Raise RecordingError for a process that cannot be traced now."""
+    """Raise RecordingError if a process cannot be traced now."""
     said = status(pid)
     tracer = int(said.get("TracerPid", "0"))
     if tracer:
         who = f"{tracer}"
         with contextlib.suppress(OSError):
-            other = status(tracer)  # of a thread
+            other = status(tracer)  # TracerPid is the id of a thread
             who = f"{other['Tgid']} ({other['Name']})"
         raise RecordingError(f"process {pid} is traced already, by process {who}", hint="end that debugger first")
     state = said.get("State", "?")[0]
@@ -198,9 +202,9 @@ def check_state(pid: int) -> None:
 
 
 def _attempt(pid: int, text: bytes) -> str | None:
-    """Queue the call; return None, or why this was no moment for it."""
+    """Queue the call; return None, or the reason why the call could not be queued at this moment."""
     with _Tracee(pid) as thread, Memory(pid) as memory:
-        # Looked up again: between our first look and the stop it may have become another program.
+        # Looked up again: between the first lookup and the stop, the process may have executed another program.
         place = _find(pid, memory)
         if thread.in_restartable_sequence(memory):
             return "it is in a restartable sequence all the time"
@@ -209,7 +213,7 @@ def _attempt(pid: int, text: bytes) -> str | None:
 
 
 def _queue(thread: "_Tracee", memory: "Memory", place: "_Place", text: bytes) -> str | None:
-    # Statements and instructions, which are written past the protection; and a stack.
+    # The code's pages hold the statements and the instructions (written despite the protection). The stack is separate.
     room = -(-(len(text) + _MOST_CODE) // _PAGE) * _PAGE
     start = stack = 0
     try:
@@ -218,7 +222,7 @@ def _queue(thread: "_Tracee", memory: "Memory", place: "_Place", text: bytes) ->
         code = start + -(-len(text) // 16) * 16
         memory.write(start, text)
         memory.write(code, machine_code(place.functions, start))
-        # The return address is no code, or where all memory is executable a breakpoint.
+        # The return address holds no code; if all memory is executable, the bytes there are breakpoints.
         top = stack + _STACK_BYTES - 16
         memory.write(top, b"\xcc".ljust(16, b"\0"))
         memory.write(top - 8, struct.pack("<Q", top))
@@ -229,7 +233,7 @@ def _queue(thread: "_Tracee", memory: "Memory", place: "_Place", text: bytes) ->
     result = thread.call(place.queue, code, 0, returns_to=top, waiting=place.waiting)
     thread.unmap(place.syscall, stack, _STACK_BYTES)
     if result == 0:
-        return None  # when the statements have been run is not ours to know: their memory stays, a page or two
+        return None  # the statements run at an unknown later time, so their memory stays: a page or two
     thread.unmap(place.syscall, start, room)
     return "its queue of pending calls is locked" if result is None else "its queue of pending calls is full"
 
@@ -258,7 +262,7 @@ class _Rseq(ctypes.Structure):
 
 @final
 class _Tracee:
-    """The main thread of a process; stopped as long as the `with` lasts, but for what we have it do."""
+    """The main thread of a process, stopped as long as the `with` lasts, except while it makes our calls."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -266,7 +270,8 @@ class _Tracee:
         self._held: list[int] = []
 
     def __enter__(self) -> "_Tracee":
-        self._ptrace(_SEIZE)  # not PTRACE_ATTACH: that sends a SIGSTOP. No PTRACE_O_EXITKILL: our end is not its end
+        # PTRACE_ATTACH would send a SIGSTOP. Without PTRACE_O_EXITKILL our end does not end the process.
+        self._ptrace(_SEIZE)
         try:
             self._halt()
         except BaseException:
@@ -287,7 +292,7 @@ class _Tracee:
         self._ptrace(request, 0, number)
 
     def _detach(self) -> None:
-        # If it does not stop, the kernel detaches it when our thread ends; if it has ended, there is nothing to do.
+        # If the thread does not stop, the kernel detaches it when our thread ends. If it has ended, that is fine.
         with contextlib.suppress(ProcessLookupError, ChildProcessError, FileNotFoundError):
             number, event = (0, 0) if self._stopped else self._wait(_CALL_S) or (0, 0)
             self._ptrace(_DETACH, 0, 0 if event else number)
@@ -300,14 +305,14 @@ class _Tracee:
         deadline = time.monotonic() + limit_s
         pause = 0.0
         while True:
-            # Stops only: that the process ends is for its parent to hear.
+            # Waits for stops only: the end of the process must be reported to its parent.
             found = os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WNOHANG | _WALL | _NOTHREAD)
             if found is not None:
                 self._stopped = True
                 return found.si_status & 0xFF, found.si_status >> 8
             if time.monotonic() > deadline:
                 return None
-            time.sleep(pause)  # 0 gives the CPU away
+            time.sleep(pause)  # 0 yields the CPU
             pause = min(0.001, pause + 0.00001)
             if pause == 0.001:
                 self._check_alive()
@@ -317,7 +322,7 @@ class _Tracee:
             raise ProcessLookupError
 
     def _halt(self) -> None:
-        """Have it stop between two instructions of its own; what signals come first take their way."""
+        """Stop the thread between two of its own instructions; signals that arrive first are delivered."""
         self._ptrace(_INTERRUPT)
         while True:
             stop = self._wait(_PATIENCE_S)
@@ -342,12 +347,15 @@ class _Tracee:
         return registers
 
     def in_restartable_sequence(self, memory: "Memory") -> bool:
-        """The thread is where the kernel would have to send it back (rseq(2)), and cannot if it finds it elsewhere."""
+        """Tell whether the thread is in a restartable sequence (rseq(2)).
+
+        From there the kernel would have to send the thread back, and cannot if it finds the thread elsewhere.
+        """
         rseq = _Rseq()
         try:
             self._ptrace(_GET_RSEQ, ctypes.sizeof(rseq), ctypes.byref(rseq))
         except OSError:
-            return False  # a kernel without
+            return False  # the kernel has no PTRACE_GET_RSEQ_CONFIGURATION
         section = memory.words(rseq.pointer + 8, 1)[0] if rseq.pointer else 0
         if not section:
             return False
@@ -356,14 +364,14 @@ class _Tracee:
 
     @contextlib.contextmanager
     def borrowed(self) -> Iterator[None]:
-        """Save all that a call changes, and put it back, whatever happens."""
+        """Save everything that a call changes, and restore it, whatever happens."""
         registers = self._registers()
         room = ctypes.create_string_buffer(_XSTATE_ROOM)
         vectors = _IoVec(ctypes.addressof(room), _XSTATE_ROOM)
         self._ptrace(_GETREGSET, _NT_X86_XSTATE, ctypes.byref(vectors))
         mask = ctypes.c_uint64()
         self._ptrace(_GETSIGMASK, 8, ctypes.byref(mask))
-        # What we cause ourselves must come through: forced on a thread that blocks it, it would reset its handler.
+        # Signals that our calls cause must not be blocked: if the kernel forces a blocked one, it resets its handler.
         others = ctypes.c_uint64((1 << 64) - 1 - sum(1 << number - 1 for number in _OWN_SIGNALS))
         try:
             self._ptrace(_SETSIGMASK, 8, ctypes.byref(others))
@@ -371,7 +379,7 @@ class _Tracee:
         finally:
             if not self._stopped:
                 self._settle()
-            # With rax and orig_rax as they were, the kernel goes on with an interrupted system call from here.
+            # With the old rax and orig_rax, the kernel continues an interrupted system call from here.
             self._ptrace(_SETREGSET, _NT_X86_XSTATE, ctypes.byref(vectors))
             self._ptrace(_SETREGS, 0, ctypes.byref(registers))
             self._ptrace(_SETSIGMASK, 8, ctypes.byref(mask))
@@ -384,36 +392,37 @@ class _Tracee:
         return stop
 
     def _settle(self) -> None:
-        """Stop it after a failure of ours: at the call's end if that comes soon, for in there it may hold the lock.
+        """Stop the thread after a failure of ours.
 
-        Nothing that the call caused is left to come: it would strike the thread when that goes on.
+        Waits briefly for the end of the call, because the thread may hold the queue's lock inside the call. Consumes
+        all signals that the call caused: a pending one would hit the thread when it goes on.
         """
         self._own(self._wait(_CALL_S) or self._halt_in_call())
         pending = sum(1 << number - 1 for number in _OWN_SIGNALS)
         while int(status(self._pid)["SigPnd"], 16) & pending:
-            self._resume(_CONT)  # to the signal, and not an instruction further
+            self._resume(_CONT)  # to the signal: the thread executes no further instruction
             stop = self._wait(_PATIENCE_S)
             if stop is None:
                 raise RecordingError(f"process {self._pid} does not stop any more")
             self._own(stop)
 
     def _own(self, stop: tuple[int, int]) -> bool:
-        """Whether the call itself caused a stop; a signal that someone sent is held until the end.
+        """Tell whether the call itself caused a stop; a signal that another process sent is kept until the end.
 
-        Only SIGSTOP and those of _OWN_SIGNALS get here. A group-stop takes effect when we detach.
+        Only SIGSTOP and the signals of _OWN_SIGNALS get here. A group-stop takes effect when we detach.
         """
         number, event = stop
         if event == _EVENT_STOP:
             return False
         told = (ctypes.c_int32 * 32)()
         self._ptrace(_GETSIGINFO, 0, ctypes.byref(told))
-        if number in _OWN_SIGNALS and told[2] > 0:  # si_code: by the kernel
+        if number in _OWN_SIGNALS and told[2] > 0:  # si_code > 0: sent by the kernel
             return True
         self._held.append(number)
         return False
 
     def system_call(self, instruction: int, number: int, *arguments: int) -> int:
-        """Have it make a system call that does not wait."""
+        """Make the thread execute a system call that does not wait; return its result."""
         registers = self._registers()
         for name, value in zip(("rdi", "rsi", "rdx", "r10", "r8", "r9"), arguments, strict=False):
             setattr(registers, name, value)
@@ -433,7 +442,7 @@ class _Tracee:
         return int(registers.rax)
 
     def map(self, instruction: int, length: int, protection: int) -> int:
-        """Have it map memory of its own; return where. Raises OSError."""
+        """Make the thread map memory of its own; return the address. Raises OSError."""
         # MAP_PRIVATE | MAP_ANONYMOUS
         found = self.system_call(instruction, _MMAP, 0, length, protection, 0x22, -1 & (1 << 64) - 1, 0)
         if found > -_PAGE & (1 << 64) - 1:
@@ -441,23 +450,23 @@ class _Tracee:
         return found
 
     def unmap(self, instruction: int, start: int, length: int) -> None:
-        """Have it give memory back, if there is any."""
+        """Make the thread unmap memory, unless `start` is 0."""
         if start:
             self.system_call(instruction, _MUNMAP, start, length)
 
     def call(self, function: int, *arguments: int, returns_to: int, waiting: tuple[int, ...]) -> int | None:
-        """Have it call a function; return the result (an int), or None if it would have waited for a lock.
+        """Make the thread call a function; return its result (an int), or None if the call would wait for a lock.
 
         Args:
-            function: Its address.
-            arguments: Up to two.
-            returns_to: An address without code, on top of which the stack ends.
+            function: The function's address.
+            arguments: Up to two arguments.
+            returns_to: An address without code, at the upper end of the stack.
             waiting: Addresses at which a wait begins.
         """
         registers = self._registers()
         registers.rdi, registers.rsi = arguments
         registers.rip, registers.rsp, registers.rbp = function, returns_to - 8, 0
-        registers.rax, registers.orig_rax = 0, (1 << 64) - 1  # no system call is to be restarted in there
+        registers.rax, registers.orig_rax = 0, (1 << 64) - 1  # the kernel must not restart a system call in there
         registers.eflags &= ~(_TF | _DF | _AC)
         self._ptrace(_SETREGS, 0, ctypes.byref(registers))
         with self._breakpoints(waiting):
@@ -484,25 +493,27 @@ class _Tracee:
                     )
 
     def _may_be_abandoned(self, registers: _Registers, *, guarded: bool, last: bool) -> bool:
-        """Whether a late call waits for a lock, and nothing is lost if it never knows that it got it.
+        """Tell whether a late call waits for a lock, and can be abandoned without loss.
 
-        Up to CPython 3.12 the lock is a semaphore. That the futex call is to be restarted tells that nobody has woken
-        this thread: the lock was not given to it and cannot be, for a semaphore is given to nobody, but left to take.
-        The one trace of the wait is that a count of waiters stays too high, which costs a needless futex call at each
-        release. In 3.13 a waiting thread's place in a list would be left behind, on a stack that is gone; a breakpoint
-        stands before that. Should a wait get past it, giving it up is the last resort, and better than a wait for ever.
+        Up to CPython 3.12 the lock is a semaphore. If the futex call is about to be restarted, nothing has woken this
+        thread. The thread does not have the lock, and nobody can pass the lock to it, because a semaphore has no
+        hand-off. The one trace of the abandoned wait is a count of waiters that stays too high, which costs a needless
+        futex call at each release. In CPython 3.13 an abandoned wait would leave the thread's entry in a list, on a
+        stack that is gone; a breakpoint stands before that entry is made. If a wait gets past the breakpoint,
+        abandoning it is the last resort, and better than a wait without end.
         """
         rax = ctypes.c_int64(registers.rax).value
         return registers.orig_rax == _FUTEX and rax in _RESTARTED and (last or not guarded)
 
     @contextlib.contextmanager
     def _breakpoints(self, addresses: tuple[int, ...]) -> Iterator[None]:
-        """Stop this thread at these addresses, by its debug registers: other threads run the same code.
+        """Stop this thread at these addresses, by its debug registers, because other threads run the same code.
 
-        Whatever happens meanwhile, it is stopped in the end.
+        At the end the thread is stopped, whatever happened meanwhile.
         """
         try:
-            with contextlib.suppress(OSError):  # a virtual machine without: then _may_be_abandoned alone decides
+            # A virtual machine may have no debug registers: then _may_be_abandoned alone decides.
+            with contextlib.suppress(OSError):
                 for i, address in enumerate(addresses):
                     self._ptrace(_POKEUSER, _DEBUG_REGISTERS + 8 * i, address)
                 self._ptrace(_POKEUSER, _DEBUG_REGISTERS + 8 * 7, sum(1 << 2 * i for i in range(len(addresses))))
@@ -518,16 +529,16 @@ class _Tracee:
 @final
 @dataclass(frozen=True)
 class _Place:
-    """Addresses in a process."""
+    """Addresses in a process: those of functions, and of a system call instruction."""
 
     queue: int
-    """Of the function that queues a call."""
+    """The address of the function that queues a call."""
     functions: Mapping[str, int]
-    """Of those that the instructions call."""
+    """The addresses of the functions that the machine code calls."""
     waiting: tuple[int, ...]
-    """Of the functions in which the former would begin to wait."""
+    """The addresses of the functions in which the queueing function would begin to wait."""
     syscall: int
-    """Of a system call instruction."""
+    """The address of a system call instruction."""
 
 
 def _find(pid: int, memory: Memory) -> _Place:
@@ -542,7 +553,7 @@ def _find(pid: int, memory: Memory) -> _Place:
 
 
 def _find_syscall(memory: Memory, code: list[tuple[int, int, str]]) -> int:
-    """Return where the bytes of the instruction `syscall` stand: the vDSO has them, and every libc."""
+    """Return the address of the bytes of the instruction `syscall`: the vDSO has them, and every libc."""
     for start, end, _ in sorted(code, key=lambda one: (one[2] != "[vdso]", "libc" not in one[2])):
         with contextlib.suppress(OSError):
             at = memory.read(start, min(end - start, 4 << 20)).find(b"\x0f\x05")

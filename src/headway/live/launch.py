@@ -1,8 +1,9 @@
-"""Become a program: it, and all Python processes that it starts, run under the recorder or a policy.
+"""Become a program that runs, together with all Python processes that it starts, under the recorder or a policy.
 
-There is no launcher beside the program. The process that was `headway run` executes it (execve) and so has its parent,
-its process group, its terminal, its signals and its end; docs/decisions/011 says what was rejected. The recorder gets
-into each Python process by its environment: PYTHONPATH leads to a `sitecustomize` (agent/startup) that starts it.
+There is no launcher beside the program. The process that was `headway run` executes the program (execve), which
+therefore keeps that process's parent, process group, terminal, signals and exit status; docs/decisions/011 has the
+rejected alternatives. The environment brings the recorder into each Python process: PYTHONPATH leads to a
+`sitecustomize` (agent/startup) that starts the recorder.
 """
 
 import contextlib
@@ -32,20 +33,20 @@ __all__ = [
 ]
 
 COUNT_ONLY: Mapping[str, str] = {"HEADWAY_TRACE_DOOR": ""}
-"""For environment(): processes have counters for `headway top`, and no events."""
+"""Variables for environment(): processes have counters for `headway top`, and no events."""
 
 _SCRIPT_SUFFIXES = (".py", ".pyw", ".pyz")
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _KEPT = "HEADWAY_KEPT_"
-"""What native/launcher/headway.c puts before the name of a variable that would act on our Python."""
+"""The prefix by which native/launcher/headway.c protects variables that would affect our own Python."""
 _DEAF_OPTIONS = {"I": "-I", "E": "-E", "S": "-S"}
-"""Options of Python's with which it looks at no PYTHONPATH, or imports no sitecustomize."""
+"""Python's options that make it ignore PYTHONPATH, or not import sitecustomize."""
 
 
 def original_environment() -> dict[str, str]:
     """Return the environment that this process was started with.
 
-    That is not os.environ: in the C locale Python sets LC_CTYPE for itself (PEP 538).
+    os.environ differs from it: in the C locale Python sets LC_CTYPE for itself (PEP 538).
     """
     try:
         entries = Path("/proc/self/environ").read_bytes().split(b"\0")
@@ -59,19 +60,19 @@ def environment(variables: Mapping[str, str], *, base: Mapping[str, str] | None 
     """Return an environment in which Python processes record, as a collector's variables say.
 
     Args:
-        variables: Those of `Door.environment()`, or COUNT_ONLY.
-        base: The environment to add to; else this process's.
+        variables: The variables of `Door.environment()`, or COUNT_ONLY.
+        base: The environment to add to; by default this process's.
 
     Raises:
         NativeError: The native library is missing or does not fit.
     """
     found = dict(os.environ if base is None else base)
     _lead_to_startup(found)
-    return {**unrecorded(found), **variables}  # none of an outer `headway trace`
+    return {**unrecorded(found), **variables}  # without the variables of an outer `headway trace`
 
 
 def unrecorded(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without what has Python processes record."""
+    """Return an environment without the variables that make Python processes record."""
     return {name: value for name, value in variables.items() if not name.startswith("HEADWAY_TRACE_")}
 
 
@@ -82,7 +83,7 @@ def scheduled_environment(
     switch_interval_s: float | None = None,
     base: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return an environment in which each Python process has its GIL scheduled by a policy, or another switch interval.
+    """Return an environment in which a policy schedules the GIL of each Python process, or its switch interval is set.
 
     Raises:
         NativeError: The native library is missing or does not fit.
@@ -98,7 +99,7 @@ def scheduled_environment(
 
 
 def _lead_to_startup(found: dict[str, str]) -> None:
-    """Put our folder in front of the PYTHONPATH, and leave the rest as it is: an empty entry is the current folder."""
+    """Put our folder in front of PYTHONPATH, and keep the rest unchanged: an empty entry means the current folder."""
     ours, theirs = str(STARTUP_PATH), found.get("PYTHONPATH", "")
     if theirs.split(os.pathsep, 1)[0] == ours:  # under another `headway run`
         theirs = theirs[len(ours) + 1 :]
@@ -107,9 +108,9 @@ def _lead_to_startup(found: dict[str, str]) -> None:
 
 
 def command_line(arguments: Sequence[str], *, module: bool = False, python: str | None = None) -> tuple[list[str], str]:
-    """Return what to run, and what a user calls it.
+    """Return the command to execute, and the program's name for users.
 
-    A script that may be executed and has a first line for it (`#!`) is executed. For another one, and for a module, the
+    A script that is executable and has a `#!` line is executed itself. For another script, and for a module, the
     interpreter is `python`, else that of the active virtual environment, else python3 on the PATH, else our own.
 
     Args:
@@ -118,9 +119,9 @@ def command_line(arguments: Sequence[str], *, module: bool = False, python: str 
         python: The interpreter for a script or module.
 
     Raises:
-        UsageError: There is nothing to run.
+        UsageError: There are no arguments.
         ProgramMissingError: There is no such script or program.
-        ProgramUnfitError: It is there and cannot be executed.
+        ProgramUnfitError: The program exists and cannot be executed.
     """
     if not arguments:
         raise UsageError("there is nothing to run", hint="name a script, as in `headway trace app.py`, or `-m MODULE`")
@@ -161,7 +162,7 @@ def _find_program(name: str) -> str:
 
 
 def _first_line(path: str | Path) -> list[str] | None:
-    """Return the interpreter that a script's first line names, and its one argument; None where it names none."""
+    """Return the interpreter that a script's `#!` line names, and its one argument; None if there is no such line."""
     try:
         with open(path, "rb") as file:
             line = file.read(256).split(b"\n", 1)[0]
@@ -172,14 +173,14 @@ def _first_line(path: str | Path) -> list[str] | None:
 
 
 def out_of_reach(command: Sequence[str]) -> str | None:
-    """Return why the first process of a command will not be recorded or scheduled, where its command line says so."""
+    """Return why the first process of a command cannot be recorded or scheduled, if the command line shows it."""
     words = list(command)
     if not Path(words[0]).name.startswith(
         "python"
-    ):  # what is called so and is a script (pyenv's) passes on what it is given
+    ):  # a script of that name (pyenv's) passes its arguments on to Python
         words = (_first_line(shutil.which(words[0]) or words[0]) or []) + words
     if Path(words[0]).name == "env":
-        # `env -S "python3 -I" app.py`; of a first line its two words are one argument.
+        # `env -S "python3 -I" app.py`; in a `#!` line the words after `env` are one argument.
         rest = " ".join(words[1:3]).removeprefix("-S").split() + words[3:]
         words = [word for word in rest if "=" not in word and word != "--"] or words
     if not Path(words[0]).name.startswith("python"):
@@ -210,17 +211,17 @@ def become(
     cpus: frozenset[int] | None = None,
     collector: DetachedCollector | None = None,
 ) -> NoReturn:
-    """Become a program: nothing of this process is left but what it was started with.
+    """Replace this process by a program, which keeps only what this process was started with.
 
     Args:
         command: The program and its arguments.
-        env: What environment() or scheduled_environment() made of original_environment().
-        cpus: The only CPUs that it may run on; else those that we may.
-        collector: Told where this fails.
+        env: The result of environment() or scheduled_environment() for original_environment().
+        cpus: The only CPUs that the program may use; by default those of this process.
+        collector: Dismissed if the program cannot be executed.
 
     Raises:
         ProgramMissingError: There is no such program.
-        ProgramUnfitError: It cannot be executed.
+        ProgramUnfitError: The program cannot be executed.
     """
     try:
         path = _find_program(command[0])
@@ -239,7 +240,7 @@ def become(
 
 
 def _stderr() -> dict[str, str]:
-    """Return the variable by which a process knows whether its stderr is the launch's (headway_agent.library.say)."""
+    """Return the variable that tells a process whether its stderr is that of the launch (headway_agent.library.say)."""
     try:
         found = os.fstat(2)
     except OSError:
@@ -248,9 +249,9 @@ def _stderr() -> dict[str, str]:
 
 
 def _restore_signals() -> None:
-    """Ignore what was ignored when we were started: Python ignores two more, and its handlers go with it.
+    """Restore the default action of signals that only Python ignores (exec() resets Python's handlers by itself).
 
-    Which of the two had been ignored before Python did so, only native/launcher/headway.c knows.
+    Only native/launcher/headway.c knows which of the two signals were ignored before Python ignored them.
     """
     found = sys._xoptions.get("headway_ignored", "")  # noqa: SLF001 its documented name
     ignored = found.split(",") if isinstance(found, str) else []

@@ -1,7 +1,8 @@
-"""Keeping up a lease: as long as somebody does, a process that was attached to stays recorded, or scheduled.
+"""Renews a lease: an attached process stays recorded or scheduled only as long as its lease is renewed.
 
-The process has made a page and sent its descriptor (native/base/lease.h). In it stands until when; a thread of ours puts
-that off. Whatever ends us ends that, too, and seconds later the process goes back to CPython's own behaviour by itself.
+The process has made a page and sent its descriptor (native/base/lease.h). The page holds the time of expiry, which a
+thread of ours moves forward. If we end for any reason, the renewals end, too, and seconds later the process by itself
+goes back to CPython's own behaviour.
 """
 
 import ctypes
@@ -19,14 +20,14 @@ from headway.errors import RecordingError
 __all__ = ["SPAN_S", "Ended", "Lease"]
 
 SPAN_S = 5.0
-"""For how long a process goes on without hearing of us; headway_agent/library.py says the same."""
+"""How long a process goes on without hearing of us; headway_agent/library.py has the same value."""
 _RENEW_S = 0.5
 
 _GET_SEALS, _SEAL_SHRINK = 1034, 2  # F_GET_SEALS, F_SEAL_SHRINK of <linux/fcntl.h>
 
 
 class Ended(enum.IntEnum):
-    """How a lease ended; native/base/lease.h has the same."""
+    """How a lease ended; native/base/lease.h has the same values."""
 
     LIVE = 0
     BY_HAND = 1
@@ -45,13 +46,13 @@ class _Page(ctypes.Structure):
 
 @final
 class Lease:
-    """Renews a lease from now on until it is closed."""
+    """Renews a lease until it is closed."""
 
     def __init__(self, pid: int, descriptor: int) -> None:
-        """Take over a descriptor that a process sent; it is closed in any case.
+        """Take over a descriptor that a process sent; the descriptor is closed in any case.
 
         Raises:
-            RecordingError: It is no page of a lease: one that could be cut off while we write to it, say.
+            RecordingError: The descriptor is no page of a lease, such as one that could be truncated while we write.
         """
         try:
             self._memory = _mapped(descriptor)
@@ -60,7 +61,7 @@ class Lease:
         finally:
             os.close(descriptor)
         self._page = _Page.from_buffer(self._memory)
-        # The clocks of two time namespaces differ. What the message took on its way makes the lease that much shorter.
+        # The clocks of two time namespaces may differ. The message's travel time makes the lease that much shorter.
         self._offset_ns = int(self._page.now_ns) - time.monotonic_ns()
         self._closed = threading.Event()
         self._renew()
@@ -68,18 +69,18 @@ class Lease:
         self._thread.start()
 
     def close(self) -> None:
-        """Renew it no more."""
+        """Stop renewing the lease."""
         self._closed.set()
         self._thread.join()
 
     @property
     def ended(self) -> Ended:
-        """Whether the process says that it is over, and why."""
+        """The process's statement of whether the lease is over, and why."""
         said = int(self._page.ended)
         return Ended(said) if said in {one.value for one in Ended} else Ended.EXPIRED
 
     def _renew(self) -> None:
-        # One store of eight bytes: ctypes copies a word as one.
+        # One store of eight bytes: ctypes stores a 64-bit word at once.
         self._page.until_ns = time.monotonic_ns() + self._offset_ns + int(SPAN_S * 1e9)
 
     def _keep_up(self) -> None:
@@ -88,7 +89,7 @@ class Lease:
 
 
 def _mapped(descriptor: int) -> mmap.mmap:
-    """Map what was sent, if it cannot be cut off under our hands: that would be our end by SIGBUS."""
+    """Map the page of a lease, if it is sealed against truncation: a truncated page would end us by SIGBUS."""
     found = os.fstat(descriptor) if fcntl.fcntl(descriptor, _GET_SEALS) & _SEAL_SHRINK else None
     if found is None or not stat.S_ISREG(found.st_mode) or found.st_size != mmap.PAGESIZE:
         raise ValueError("it is no sealed page")

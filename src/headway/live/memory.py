@@ -1,8 +1,8 @@
-"""Reading and writing the memory of another process, and finding what its CPython exports in there.
+"""Reads and writes the memory of another process, and finds the symbols that its CPython exports.
 
-Looked up in memory, not in files: those may be in a container, be replaced by an upgrade, or be anything at all. What is
-read may be made up by whoever runs the process, so all of it has bounds; and nothing is written but what the caller
-names, which can only be memory of that very process.
+Symbols are looked up in memory, not in files: files may be in a container, be replaced by an upgrade, or be anything at
+all. The owner of the process may forge its memory, so everything that is read has bounds. Only addresses that the
+caller names are written, and these can only be memory of that very process.
 """
 
 import contextlib
@@ -24,20 +24,20 @@ _MACHINES = {"x86_64": 62, "aarch64": 183}
 _MOST_SEGMENTS = 128
 _MOST_TAGS = 1024
 _MOST_TRIES = 1 << 16
-"""Symbols that are looked at for one name: a chain of a hash table has a handful."""
+"""The limit of symbols to examine for one name: a chain of a hash table has a handful."""
 _PATIENCE_S = 5.0
-"""With all images of a process together, of which one made up may have tens of thousands."""
+"""The limit for all images of a process together: a forged process may have tens of thousands."""
 
 ILL_FORMED = (OSError, struct.error, ArithmeticError, ValueError, IndexError)
-"""What reading may raise where a process's memory is not what it seems."""
+"""The exceptions that reading may raise if a process's memory is not what it seems."""
 
 
 @final
 class Memory:
-    """The memory of a process, also after that has ended or become another program: then there is nothing in it."""
+    """The memory of a process. After the process has ended or executed another program, the memory is empty."""
 
     def __init__(self, pid: int, *, read_only: bool = False) -> None:
-        """Raises OSError: it has ended, or may not be traced."""
+        """Open the memory. Raises OSError if the process has ended, or may not be traced."""
         rights = os.O_RDONLY if read_only else os.O_RDWR
         self._file = os.open(f"/proc/{pid}/mem", rights | os.O_CLOEXEC)
 
@@ -48,13 +48,13 @@ class Memory:
         self.close()
 
     def close(self) -> None:
-        """Let go of it; the process goes on as it was."""
+        """Close the memory; the process goes on as before."""
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
 
     def read(self, address: int, size: int) -> bytes:
-        """Return so many bytes. Raises OSError where nothing is mapped."""
+        """Return `size` bytes. Raises OSError if not all of them are mapped."""
         if not 0 <= address < 1 << 63:
             raise OSError(14, "its memory cannot be read")
         found = os.pread(self._file, size, address)
@@ -63,27 +63,27 @@ class Memory:
         return found
 
     def write(self, address: int, data: bytes) -> None:
-        """Write all of it. Raises OSError."""
+        """Write all of `data`. Raises OSError."""
         if not 0 <= address < 1 << 63 or os.pwrite(self._file, data, address) != len(data):
             raise OSError(14, "its memory cannot be written")
 
     def words(self, address: int, count: int) -> tuple[int, ...]:
-        """Return 64-bit words."""
+        """Return `count` 64-bit words."""
         return struct.unpack(f"<{count}Q", self.read(address, 8 * count))
 
     def halves(self, address: int, count: int) -> tuple[int, ...]:
-        """Return 32-bit words."""
+        """Return `count` 32-bit words."""
         return struct.unpack(f"<{count}I", self.read(address, 4 * count))
 
 
 def status(pid: int | str, proc: Path = Path("/proc")) -> dict[str, str]:
-    """Return what the kernel says of a process, or of a thread (its id, or PID/task/ID). Raises OSError."""
+    """Return the kernel's status of a process, or of a thread (its id, or PID/task/ID). Raises OSError."""
     lines = (proc / str(pid) / "status").read_text(encoding="utf-8", errors="replace").splitlines()
     return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
 
 
 def mappings(pid: int) -> Iterator[tuple[int, int, str, int, bool, str]]:
-    """Yield (start, end, rights, offset, of a file, path) of what a process has mapped. Raises OSError."""
+    """Yield (start, end, rights, offset, of a file, path) of each mapping of a process. Raises OSError."""
     for line in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines():
         addresses, rights, offset, _, inode, *name = line.split(None, 5)
         start, end = (int(address, 16) for address in addresses.split("-"))
@@ -91,7 +91,7 @@ def mappings(pid: int) -> Iterator[tuple[int, int, str, int, bool, str]]:
 
 
 def python_symbols(pid: int, memory: Memory, wanted: tuple[str, ...], others: tuple[str, ...] = ()) -> dict[str, int]:
-    """Return the addresses of what the process's CPython exports; {} where no image defines all that is `wanted`.
+    """Return the addresses of symbols in the process's CPython; {} if no image defines all `wanted` ones.
 
     Raises:
         OSError: The process has ended.
@@ -101,7 +101,7 @@ def python_symbols(pid: int, memory: Memory, wanted: tuple[str, ...], others: tu
         for start, _, rights, offset, is_file, path in mappings(pid)
         if is_file and not offset and "r" in rights
     ]
-    # Those called so first; and an interpreter may be embedded in any program.
+    # Images named like Python first; then all others, as any program may embed an interpreter.
     images.sort(key=lambda one: re.search(r"python[^/]*$", one[1]) is None)
     deadline = time.monotonic() + _PATIENCE_S
     for base, _ in images:
@@ -115,7 +115,7 @@ def python_symbols(pid: int, memory: Memory, wanted: tuple[str, ...], others: tu
 
 
 def _defined(memory: Memory, base: int, names: tuple[str, ...]) -> dict[str, int]:
-    """Return the addresses of what the ELF image mapped at `base` defines by these names."""
+    """Return the addresses of the symbols with these names that the ELF image mapped at `base` defines."""
     header = memory.read(base, 64)
     kind, machine = struct.unpack_from("<HH", header, 16)
     if header[:6] != b"\x7fELF\x02\x01" or kind not in (2, 3) or machine != _MACHINES.get(os.uname().machine):
@@ -131,7 +131,7 @@ def _defined(memory: Memory, base: int, names: tuple[str, ...]) -> dict[str, int
     bias = base - (loads[0][3] & -_PAGE)
     words = memory.words(bias + dynamic[3], min(dynamic[6] // 16, _MOST_TAGS) * 2)
     tags = dict(zip(words[::2], words[1::2], strict=True))
-    # glibc has written addresses there, musl leaves what the file has.
+    # glibc replaces these entries by addresses, musl keeps the values of the file.
     tables = {
         tag: tags[tag] + (bias if tags[tag] < bias else 0)
         for tag in (_DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_GNU_HASH)
@@ -151,7 +151,7 @@ def _defined(memory: Memory, base: int, names: tuple[str, ...]) -> dict[str, int
 
 
 def _candidates(memory: Memory, tables: dict[int, int], name: str) -> Iterator[int]:
-    """Yield the numbers of symbols that may have the name."""
+    """Yield the indices of symbols that may have the name."""
     if _DT_GNU_HASH in tables:
         at = tables[_DT_GNU_HASH]
         buckets, first, bloom, _ = memory.halves(at, 4)

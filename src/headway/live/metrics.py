@@ -3,10 +3,11 @@
     prometheus_client.REGISTRY.register(headway.live.metrics.GilCollector())
     headway.live.metrics.instrument()
 
-OpenTelemetry's histograms come by `headway.live.otel_exporter`. Names follow its rules for runtimes (`cpython.*`, units
-s and {handoff}); Prometheus' follow from these.
-The first scrape starts the counting where this process is not recorded already. Threads are grouped by role
-(`headway.live.roles`). A scrape reads memory that is ours: it never waits for another thread. After fork() the child's
+OpenTelemetry's histograms come from `headway.live.otel_exporter`. Names follow OpenTelemetry's rules for runtimes
+(`cpython.*`, units s and {handoff}); Prometheus' names are derived from these.
+
+The first scrape starts the counting if this process is not recorded already. Threads are grouped by role
+(`headway.live.roles`). A scrape reads our own memory, and never waits for another thread. After fork() the child's
 counters begin at 0.
 """
 
@@ -39,37 +40,37 @@ if TYPE_CHECKING:
 
 __all__ = ["Counting", "GilCollector", "instrument"]
 
-_ATTEMPTS: Final = 3  # at a recording that is just being replaced by another
+_ATTEMPTS: Final = 3  # at a recording that another one is just replacing
 _BOUNDS: Final = tuple(map(repr, BOUNDS_S))
 _OLD: Final = "it goes with the next release; pass old_names=False to be without it now"
 
 
 class Counting:
-    """The totals of this process, brought up to date on demand. Any thread may ask."""
+    """The totals of this process, updated on demand. Any thread may call it."""
 
     _all: ClassVar[weakref.WeakSet["Counting"]] = weakref.WeakSet()
 
     def __init__(self, role: Callable[[str], str] | None, max_roles: int) -> None:
-        """Begin with nothing. Raises ValueError where there may be no role."""
+        """Begin with empty totals. Raises ValueError if `max_roles` is below 1."""
         if max_roles < 1:
             raise ValueError(f"max_roles is {max_roles}, expected at least 1")
         self._role = role or normalised
         self._max_roles = max_roles
         self.has_gil = True
-        """Threads need the GIL to run, as of the last totals."""
+        """Whether threads need the GIL to run, as of the last totals."""
         self._reset()
         self._all.add(self)
 
     def _reset(self) -> None:
-        self._lock = threading.Lock()  # protects the others
+        self._lock = threading.Lock()  # protects the other attributes
         self._watch: Watch | None = None
         self.since_ns = time.time_ns()
-        """When it began."""
+        """The start of these totals (time.time_ns())."""
         self._roles = Roles(self._role, self._max_roles)
 
     @classmethod
     def after_fork(cls) -> None:
-        """In the child, where no other thread is left to give a lock back: begin anew."""
+        """Reset all counting in a forked child, where no other thread is left to release a lock."""
         for one in list(cls._all):
             one._reset()  # noqa: SLF001 its own class
 
@@ -112,12 +113,12 @@ class GilCollector:
     def __init__(
         self, role: Callable[[str], str] | None = None, *, max_roles: int = MAX_ROLES, old_names: bool = True
     ) -> None:
-        """Prepare; nothing is counted before the first scrape.
+        """Prepare the collector; counting starts with the first scrape.
 
         Args:
-            role: Gives a thread's role by its name; else `headway.live.roles.normalised`.
-            max_roles: How many roles there may be at most, the last of which is `other`.
-            old_names: Give the metrics of before, too (`python_gil_*`), with a DeprecationWarning.
+            role: Maps a thread's name to its role; by default `headway.live.roles.normalised`.
+            max_roles: The largest number of roles, including `other`.
+            old_names: Export the metrics' old names, too (`python_gil_*`), with a DeprecationWarning.
         """
         self._counting = Counting(role, max_roles)
         self._old_names = old_names
@@ -129,7 +130,7 @@ class GilCollector:
         return list(self._families({}))
 
     def collect(self) -> Iterator["Metric"]:
-        """Yield the metrics as of now; threads that wait for the GIL get it before each.
+        """Yield the metrics as of now; before each next metric, threads that wait for the GIL can run.
 
         Raises:
             RecordingError: This interpreter cannot be recorded.
@@ -205,16 +206,17 @@ def instrument(
     max_roles: int = MAX_ROLES,
     old_names: bool = True,
 ) -> None:
-    """Make the instruments of OpenTelemetry: cpython.gil.handoffs and cpython.gil.enabled.
+    """Make the OpenTelemetry instruments cpython.gil.handoffs and cpython.gil.enabled.
 
-    The histograms of waits and holds are no instruments, as OpenTelemetry has none that is observed: see
+    OpenTelemetry has no observable histogram, so the histograms of waits and holds are no instruments: see
     `headway.live.otel_exporter`.
 
     Args:
-        meter_provider: Else the global one.
-        role: Gives a thread's role by its name; else `headway.live.roles.normalised`.
-        max_roles: How many roles there may be at most, the last of which is `other`.
-        old_names: Make those of before, too (cpython.gil.hold.time, .wait.time, .handovers), with a DeprecationWarning.
+        meter_provider: The provider; by default the global one.
+        role: Maps a thread's name to its role; by default `headway.live.roles.normalised`.
+        max_roles: The largest number of roles, including `other`.
+        old_names: Make the old instruments, too (cpython.gil.hold.time, .wait.time, .handovers), with a
+            DeprecationWarning.
     """
     from opentelemetry.metrics import Observation, get_meter
 

@@ -1,4 +1,4 @@
-"""How long a request waited for the GIL: middleware for WSGI and ASGI.
+"""WSGI and ASGI middleware that measures how long a request waited for the GIL.
 
     application = GilWSGIMiddleware(application)
     app = GilASGIMiddleware(app, log_over_ms=20)
@@ -7,19 +7,25 @@ Each response gets a header that browsers show among a request's timings:
 
     Server-Timing: gil-wait;dur=3.214, gil-hold;dur=11.08
 
-A header leaves before the request is over, so it tells of the time until the response began. The whole request is what
-is compared with `log_over_ms`, and logged as a warning of the logger `headway.gil`.
+A header leaves before the request is over, so the header's figures cover the time until the response began. The log
+covers the whole request: a request that waited for at least `log_over_ms` is logged as a warning of the logger
+`headway.gil`.
 
-**WSGI.** The figures are those of the thread, which has one request at a time. Under gevent or eventlet, where it has
-many, they are those of all of them. An iterable that the server sends by itself (`wsgi.file_wrapper`) is not measured.
+**WSGI.** The figures are those of the thread, which has one request at a time. Under gevent or eventlet a thread has
+many requests at a time, and the figures are those of all of them. An iterable that the server sends by itself
+(`wsgi.file_wrapper`) is not measured.
 
-**ASGI.** Many requests share one thread, so each step of the request's own task is measured by itself: what other
-requests did in between does not count. Three things are not in it. What the event loop waited for the GIL when it came
-back from polling, before any task runs: `gil-loop` gives all that the loop's thread waited during the request, for this
-and all other requests together. Tasks that the request starts (a TaskGroup, Starlette's BaseHTTPMiddleware when it
-stands further inside) and threads (`run_in_executor`, synchronous endpoints). Only HTTP requests are measured.
+**ASGI.** Many requests share one thread, so each step of the request's own task is measured separately: the time of
+other requests in between does not count. The figures leave out:
 
-Where the interpreter cannot be recorded, requests are served as without the middleware; the log says so once.
+- The event loop's waits for the GIL when it comes back from polling, before any task runs. `gil-loop` has all waits of
+  the loop's thread during the request, for this and all other requests together.
+- Tasks that the request starts (a TaskGroup, or Starlette's BaseHTTPMiddleware if it is further inside).
+- Threads (`run_in_executor`, synchronous endpoints).
+
+Only HTTP requests are measured.
+
+If the interpreter cannot be recorded, requests are served as without the middleware; the log says so once.
 """
 
 import contextlib
@@ -49,7 +55,7 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType] | tuple[None
 
 
 class _Meter:
-    """Adds up what one thread holds and waits between `begin` and `end`."""
+    """Adds up the holds and waits of one thread between `begin` and `end`."""
 
     def __init__(self) -> None:
         self.held_ns = 0
@@ -58,37 +64,37 @@ class _Meter:
         self._thread = 0
 
     def begin(self) -> None:
-        """Start a span; HeadwayError where it cannot be measured."""
+        """Start a span. Raises HeadwayError if the thread cannot be measured."""
         self._since = gil_times()
         self._thread = threading.get_ident()
 
     def end(self) -> None:
-        """End the span, if there is one."""
+        """End the present span, if there is one."""
         self.held_ns, self.waited_ns = self.so_far()
         self._since = None
 
     def so_far(self) -> GilTimes:
-        """Return the times up to now; nothing of the present span where another thread asks."""
+        """Return the times up to now; without the present span if another thread calls."""
         held_ns, waited_ns = self.held_ns, self.waited_ns
         if self._since is not None and self._thread == threading.get_ident():
             with contextlib.suppress(HeadwayError):
                 now = gil_times()
-                # A recording that was started anew meanwhile has counted from 0.
+                # A recording that was restarted meanwhile counts from 0.
                 held_ns += max(0, now.held_ns - self._since.held_ns)
                 waited_ns += max(0, now.waited_ns - self._since.waited_ns)
         return GilTimes(held_ns, waited_ns)
 
 
 class _Middleware:
-    """What both kinds have in common."""
+    """The common part of both kinds of middleware."""
 
-    def __init__(self, header: bool, log_over_ms: float | None) -> None:  # noqa: FBT001 not for others
+    def __init__(self, header: bool, log_over_ms: float | None) -> None:  # noqa: FBT001 private
         self._header = header
         self._log_over_ns = None if log_over_ms is None else log_over_ms * 1e6
         self._cannot = False
 
     def _begin(self) -> _Meter | None:
-        """Return a meter that runs; None where nothing can be measured."""
+        """Return a running meter; None if the interpreter cannot be recorded."""
         if self._cannot:
             return None
         meter = _Meter()
@@ -121,12 +127,12 @@ class GilWSGIMiddleware(_Middleware):
     def __init__(
         self, application: "WSGIApplication", *, header: bool = True, log_over_ms: float | None = None
     ) -> None:
-        """Put it around an application.
+        """Wrap an application.
 
         Args:
             application: The application.
-            header: Add Server-Timing to responses. Whoever makes a request can read it.
-            log_over_ms: Log requests that waited so long for the GIL; None: none.
+            header: Add Server-Timing to responses. Every client can read it.
+            log_over_ms: Log requests that waited at least so long for the GIL; None: log nothing.
         """
         super().__init__(header, log_over_ms)
         self._application = application
@@ -159,7 +165,7 @@ class GilWSGIMiddleware(_Middleware):
 
 
 class _Body:
-    """A response, with a call when it was closed."""
+    """A response body that calls a function after it is closed."""
 
     def __init__(self, body: Iterable[bytes], finish: Callable[[], None]) -> None:
         self._body = body
@@ -180,7 +186,7 @@ class _Body:
 
 
 class _SizedBody(_Body):
-    """A list: servers make a Content-Length of one with a single item."""
+    """A response body with a length: servers derive a Content-Length from a list with a single item."""
 
     def __len__(self) -> int:
         return len(self._body)  # type: ignore[arg-type]
@@ -190,18 +196,18 @@ class GilASGIMiddleware(_Middleware):
     """Measures the HTTP requests of an ASGI application, each by its own task."""
 
     def __init__(self, app: _ASGIApplication, *, header: bool = True, log_over_ms: float | None = None) -> None:
-        """Put it around an application; the further inside, the more of the request runs in its task.
+        """Wrap an application; the further inside this middleware is, the more of the request runs in its task.
 
         Args:
             app: The application.
-            header: Add Server-Timing to responses. Whoever makes a request can read it.
-            log_over_ms: Log requests that waited so long for the GIL; None: none.
+            header: Add Server-Timing to responses. Every client can read it.
+            log_over_ms: Log requests that waited at least so long for the GIL; None: log nothing.
         """
         super().__init__(header, log_over_ms)
         self._app = app
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
-        """Serve one request, or pass on what is none."""
+        """Serve one request; pass on anything else than HTTP unchanged."""
         loop = self._begin() if scope["type"] == "http" else None
         if loop is None:
             await self._app(scope, receive, send)
@@ -223,7 +229,7 @@ class GilASGIMiddleware(_Middleware):
 
 
 class _Steps:
-    """Awaits something and measures each step of it: from when the event loop resumes it until it is suspended."""
+    """Awaits an object and measures each step: from when the event loop resumes it until it is suspended."""
 
     def __init__(self, awaited: Awaitable[None], meter: _Meter) -> None:
         self._awaited = awaited
@@ -242,11 +248,11 @@ class _Steps:
                 return
             finally:
                 self._meter.end()
-                sent = thrown = None  # no cycle of this frame and an exception's traceback
+                sent = thrown = None  # avoids a reference cycle of this frame and an exception's traceback
             try:
                 sent = yield waits_for
             except GeneratorExit:
                 steps.close()
                 raise
-            except BaseException as error:  # noqa: BLE001 for what is awaited to handle
+            except BaseException as error:  # noqa: BLE001 passed on to the awaited object
                 thrown = error

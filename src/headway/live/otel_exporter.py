@@ -1,9 +1,9 @@
-"""OpenTelemetry's histograms of single waits for the GIL and holds of it, put beside what a program exports.
+"""Adds OpenTelemetry histograms of waits for the GIL and of holds to the metrics that a program exports.
 
     PeriodicExportingMetricReader(GilExporter(OTLPMetricExporter()))
 
-The SDK's own histogram would have to be told of each wait and hold, of which there may be a million a second. They are
-counted by the recorder already; this exporter adds the counts to each export. Needs the SDK (opentelemetry-sdk).
+The SDK's own histogram would need a call for each wait and hold, of which there may be a million a second. The recorder
+counts them already, and this exporter adds the counts to each export. Needs the SDK (opentelemetry-sdk).
 """
 
 import time
@@ -31,7 +31,7 @@ __all__ = ["GilExporter"]
 
 
 def _point(buckets: Sequence[int], sum_s: float, attributes: dict[str, Any], since_ns: int) -> HistogramDataPoint:
-    """Return a histogram; its least and most are known to a power of two."""
+    """Return a histogram's data point; its minimum and maximum are known to a power of two."""
     below = [count for _, count in cumulative(buckets)]
     used = [power for power, count in enumerate(buckets) if count]
     return HistogramDataPoint(
@@ -48,7 +48,7 @@ def _point(buckets: Sequence[int], sum_s: float, attributes: dict[str, Any], sin
 
 
 class GilExporter(MetricExporter):
-    """Adds cpython.gil.wait.duration and cpython.gil.hold.duration to what another exporter gets.
+    """Adds cpython.gil.wait.duration and cpython.gil.hold.duration to the metrics that another exporter sends.
 
     Both are in s, cumulative, with the attributes `cpython.gil` (0 is the main interpreter's) and `thread.role`.
     """
@@ -56,28 +56,28 @@ class GilExporter(MetricExporter):
     def __init__(
         self, exporter: MetricExporter, *, role: Callable[[str], str] | None = None, max_roles: int = MAX_ROLES
     ) -> None:
-        """Prepare; the first export starts the counting.
+        """Prepare the exporter; the first export starts the counting.
 
         Args:
-            exporter: What sends them: an OTLPMetricExporter, ConsoleMetricExporter, ...
-            role: Gives a thread's role by its name; else `headway.live.roles.normalised`.
-            max_roles: How many roles there may be at most, the last of which is `other`.
+            exporter: The exporter that sends the metrics: an OTLPMetricExporter, ConsoleMetricExporter, ...
+            role: Maps a thread's name to its role; by default `headway.live.roles.normalised`.
+            max_roles: The largest number of roles, including `other`.
         """
         super().__init__(
-            preferred_temporality=exporter._preferred_temporality,  # noqa: SLF001 readers take them from an exporter
+            preferred_temporality=exporter._preferred_temporality,  # noqa: SLF001 readers read it from an exporter
             preferred_aggregation=exporter._preferred_aggregation,  # noqa: SLF001
         )
         self._exporter = exporter
         self._counting = Counting(role, max_roles)
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **more: Any) -> MetricExportResult:
-        """Export these and ours.
+        """Export these metrics together with ours.
 
         Raises:
             RecordingError: This interpreter cannot be recorded.
             NativeError: The native library is missing or does not fit.
         """
-        # Of two scopes with the same name the OTLP exporter sends one: the instruments have `headway`.
+        # The OTLP exporter sends only one of two scopes with the same name, and the instruments' scope is `headway`.
         ours = ScopeMetrics(InstrumentationScope("headway.live", __version__), self._metrics(), "")
         resources = [
             ResourceMetrics(one.resource, [*one.scope_metrics, ours], one.schema_url)
@@ -102,9 +102,9 @@ class GilExporter(MetricExporter):
         ]
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
-        """Send what waits."""
+        """Send all pending metrics."""
         return self._exporter.force_flush(timeout_millis)
 
     def shutdown(self, timeout_millis: float = 30_000, **more: Any) -> None:
-        """Be used no more."""
+        """Shut the wrapped exporter down."""
         self._exporter.shutdown(timeout_millis, **more)

@@ -1,4 +1,4 @@
-"""The recorder of this process: there is one, whoever wants it. Needs no numpy, which a watched service need not have."""
+"""The one recorder of this process. Needs no numpy, which a watched service need not have."""
 
 from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import Recorder
@@ -22,5 +22,5 @@ def the_recorder() -> Recorder:
 
 
 def present_recorder() -> Recorder | None:
-    """Return this process's recorder if somebody has asked for it; else None."""
+    """Return this process's recorder if the_recorder() has made it; else None."""
     return _recorder

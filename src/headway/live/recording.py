@@ -1,10 +1,10 @@
 """Recording in this process: `with headway.trace() as t: ...`, and `headway.gil_times()`.
 
-Where the process is recorded already (by `headway trace`, `headway attach`, or an outer `with`), that recording is
-joined: nothing is started twice, and what is looked at is the time between the two ends of the `with`.
+If the process is recorded already (by `headway trace`, `headway attach`, or an outer `with`), the present recording is
+used: nothing is started twice, and the summary covers the time between the two ends of the `with`.
 
-A recording of ours stays in memory, where the newest events take the place of the oldest; it is written to a file when
-somebody looks at it, and at the end.
+A recording of ours stays in memory, where new events replace the oldest. The recording is written to a file when it is
+read, and at the end.
 """
 
 import contextlib
@@ -30,9 +30,9 @@ __all__ = ["GilTimes", "Recording", "gil_longest", "gil_times", "trace"]
 
 
 DEFAULT_BYTES = 64 << 20
-"""What a recording of ours keeps, in memory: about four million events."""
+"""The memory for events of a recording of ours: about four million events."""
 _COLLECTED_S = 5.0
-"""For another's collector to write what was recorded up to now."""
+"""How long to wait for another process's collector to write the events up to now."""
 
 
 class GilTimes(NamedTuple):
@@ -42,14 +42,14 @@ class GilTimes(NamedTuple):
     waited_ns: int
 
 
-_lock = threading.Lock()  # that a session starts or stops
+_lock = threading.Lock()  # held while a recording starts or stops
 
 
 def gil_times() -> GilTimes:
     """Return how long the calling thread has held the GIL and waited for it so far.
 
-    The first call in a process starts the counting, for all threads; take differences. It costs less than a
-    microsecond, and counting costs each hand-over of the GIL some tens of nanoseconds.
+    The first call in a process starts the counting for all threads; use differences of two calls. A call takes less
+    than a microsecond, and counting costs some tens of nanoseconds for each hand-off of the GIL.
 
     Raises:
         RecordingError: This interpreter cannot be recorded.
@@ -65,9 +65,10 @@ def gil_times() -> GilTimes:
 
 
 def gil_longest() -> GilTimes:
-    """Return the calling thread's longest single hold of the GIL and its longest wait since it last asked this.
+    """Return the calling thread's longest hold of the GIL and longest wait for it since its last call of this function.
 
-    Of a hold that began before, what came after counts. Before `gil_times` has started the counting, both are 0.
+    If a hold began before that call, only the part after the call counts. Before `gil_times` has started the counting,
+    both are 0.
     """
     recorder = present_recorder()
     return GilTimes(*recorder.longest()) if recorder is not None else GilTimes(0, 0)
@@ -82,7 +83,7 @@ def _start(recorder: Recorder, memory_bytes: int) -> None:
 
 @final
 class Recording:
-    """What `trace()` gives: the recording of this process between the two ends of a `with`."""
+    """The recording of this process between the two ends of a `with`; `trace()` returns it."""
 
     def __init__(self, path: Path | None, max_bytes: int) -> None:
         self._wanted = path
@@ -108,7 +109,7 @@ class Recording:
                     self._path = self._wanted
                 _start(recorder, self._max_bytes)
                 self._memory = os.dup(recorder.memory_file)
-            elif recorder.memory_file >= 0:  # an outer `with`'s
+            elif recorder.memory_file >= 0:  # the recording of an outer `with`
                 self._folder = tempfile.TemporaryDirectory(prefix="headway-")
                 self._path = Path(self._folder.name) / f"{os.getpid()}.hwt"
             else:
@@ -133,7 +134,7 @@ class Recording:
             self._bring_up_to_date()
 
     def _save(self, memory: int) -> None:
-        """Write what is in memory now to our file."""
+        """Write the events that are in memory now to our file."""
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
         with open(self._path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
@@ -144,7 +145,7 @@ class Recording:
                 collection.close()
 
     def _bring_up_to_date(self) -> None:
-        """Have what was recorded up to now in our file."""
+        """Make our file contain all that was recorded up to now."""
         with _lock:
             recorder = the_recorder()
             if recorder.memory_file >= 0:
@@ -160,11 +161,11 @@ class Recording:
 
     @property
     def path(self) -> Path:
-        """The trace's file; a temporary one goes with this object."""
+        """The trace's file; a temporary file is removed together with this object."""
         return self._path
 
     def trace(self) -> Trace:
-        """Return the trace so far: of the whole process, from when it was first recorded.
+        """Return the trace so far, of the whole process since its recording began.
 
         Raises:
             TraceError: The file is gone.
@@ -174,7 +175,7 @@ class Recording:
         return read(self._path)
 
     def summary(self) -> Analysis:
-        """Return what happened between the two ends of the `with`, or so far.
+        """Return the analysis of the time between the two ends of the `with`, or so far.
 
         Raises:
             TraceError: The file is gone.
@@ -183,13 +184,13 @@ class Recording:
 
 
 def trace(path: str | os.PathLike[str] | None = None, *, max_bytes: int = DEFAULT_BYTES) -> Recording:
-    """Return a context manager that records who holds the GIL of this process, and who waits for it.
+    """Return a context manager that records which threads hold the GIL of this process, and which wait for it.
 
-    The recording is of this process alone; `headway trace` follows its children, too.
+    The recording covers this process alone; `headway trace` follows its children, too.
 
     Args:
-        path: A new file for the trace, ending in .hwt, which is written at the end; else a temporary one.
-        max_bytes: How much to keep, in memory; older events are overwritten.
+        path: A new file for the trace, ending in .hwt, which is written at the end; by default a temporary file.
+        max_bytes: The memory for events; newer events overwrite older ones.
 
     Raises:
         UsageError: The file exists or cannot be made.

@@ -1,11 +1,13 @@
-"""Have the main thread of a running CPython 3.14 or later run a script: PEP 768, written by our own hand.
+"""Make the main thread of a running CPython 3.14 or later run a script: our own implementation of PEP 768.
 
 `sys.remote_exec` does the same, but only from an interpreter of the process's own version. There is none that we could
-trust: the process's own executable is a file of its user, who may be somebody else. And it cannot take a request back.
+trust: the process's executable is a file of its user, who may be another user than ours. sys.remote_exec also cannot
+cancel a request.
 
-What is written, all in the process's `PyThreadState` of the main thread: the script's path, that there is one, and a
-bit that makes the interpreter look. Where they are the process itself tells, in `_PyRuntime` (`_Py_DebugOffsets` of
-Include/internal/pycore_debug_offsets.h). A process that lies there only has its own memory written to.
+We write three things into the `PyThreadState` of the process's main thread: the script's path, a flag that a script is
+pending, and a bit that makes the interpreter check the flag. `_PyRuntime` of the process has their offsets
+(`_Py_DebugOffsets` of Include/internal/pycore_debug_offsets.h). If a process gives wrong offsets, only its own memory
+is written to.
 """
 
 import contextlib
@@ -27,31 +29,31 @@ OFFSETS = {
     (3, 14): {**_COMMON, "debugger_support.eval_breaker": 89},
     (3, 15): {**_COMMON, "debugger_support.eval_breaker": 105},
 }
-"""Which word of _Py_DebugOffsets says where something is; the rest of debugger_support follows the eval breaker."""
+"""The indices of words in _Py_DebugOffsets; the rest of debugger_support follows the eval breaker."""
 
 _COOKIE = b"xdebugpy"
 _MOST_INTERPRETERS = 10_000
 _FURTHEST = 1 << 20
-"""No field is so far from the start of its struct."""
+"""The bound of offsets: no field is so far from the start of its struct."""
 
-# Bits of the eval breaker (Include/internal/pycore_ceval.h). They are its low byte; the rest is not written: a version,
-# which the interpreter may change meanwhile.
+# Bits of the eval breaker (Include/internal/pycore_ceval.h): its low byte. The upper bytes are a version, which the
+# interpreter may change meanwhile, and are not written.
 _LOOK = 1 << 5
-# The interpreter may set a bit between our reading and our writing, and that would be lost. Those that nobody sets again
-# are set here: for the interpreter to look in vain costs nothing.
+# A bit that the interpreter sets between our read and our write would be lost. Bits that are set only once are
+# therefore always set here: an unnecessary check costs the interpreter nothing.
 _NOT_TO_BE_LOST = 1 << 1 | 1 << 2 | 1 << 3  # a signal has come, calls are pending, another thread raises an exception
 
 
 @final
 class Request:
-    """What a process was asked to run, at the next moment when its main thread runs Python; until then it can be undone."""
+    """A request to a process to run a script when its main thread next runs Python; can be cancelled until then."""
 
     def __init__(self, pid: int, version: tuple[int, int], script: bytes) -> None:
-        """Ask a process of that version to run the script at this path, as it sees it.
+        """Ask a process of that version to run the script at a path, as the process sees the path.
 
         Raises:
-            RecordingError: It cannot be asked.
-            OSError: It has ended, or may not be traced.
+            RecordingError: The process cannot be asked.
+            OSError: The process has ended, or may not be traced.
         """
         self._pid = pid
         self._script = script + b"\0"
@@ -71,11 +73,11 @@ class Request:
             ) from None
 
     def close(self) -> None:
-        """Let go of the process; what it was asked stays asked."""
+        """Close the process's memory; the request stays in effect."""
         self._memory.close()
 
     def cancel(self) -> bool:
-        """Undo it; returns whether the process had not come to it. It need not run for that, and may be stopped."""
+        """Cancel the request; return whether it was still pending. The process need not run, and may be stopped."""
         with contextlib.suppress(*ILL_FORMED):
             at, _, size = self._support
             pending = self._memory.read(at, 4) != bytes(4)
@@ -102,14 +104,14 @@ class Request:
                     f"process {self._pid} has been asked by another debugger to run a script, and has not come to it",
                     hint="end that debugger, or try again when the process's main thread runs Python",
                 )
-            self._memory.write(at, bytes(4))  # of a `headway attach` that was killed
+            self._memory.write(at, bytes(4))  # the request of a `headway attach` that was killed
         self._memory.write(path, self._script)
         self._memory.write(at, struct.pack("<i", 1))
         breaker = self._memory.read(self._breaker, 1)[0]
         self._memory.write(self._breaker, bytes([breaker | _LOOK | _NOT_TO_BE_LOST]))
 
     def _find(self, version: tuple[int, int]) -> tuple[int, int, int]:
-        """Return where the main thread's state says that there is a script, where its path goes, and how long that may be."""
+        """Return the addresses of the pending flag and of the path in the main thread's state, and the path's room."""
         memory, places = self._memory, OFFSETS.get(version)
         if places is None:
             raise RecordingError(

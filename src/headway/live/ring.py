@@ -1,10 +1,10 @@
-"""One watched process: its last events in a ring in our memory, and what is seen of it meanwhile.
+"""One watched process: its last events in a ring in our memory, and what the watcher sees of the process meanwhile.
 
-The process records into memory that it shares with us, as under `headway trace`; what it fills is copied into a file of a
-bounded size that has no name, where the oldest events make room. So at any moment the last seconds are there, whatever
-the process does: nobody asks it, and nobody waits for its GIL.
+The process records into memory that it shares with us, as under `headway trace`. The watcher copies new events into a
+file of bounded size that has no name, where they replace the oldest events. The last seconds are therefore always
+there, whatever the process does: nothing asks the process, and nothing waits for its GIL.
 
-Needs no numpy: a watcher runs beside a service all the time.
+Needs no numpy, because a watcher runs beside a service all the time.
 """
 
 import contextlib
@@ -30,21 +30,21 @@ from headway.traces.frames import CoreTime, Sample, packed
 __all__ = ["Limits", "Ring"]
 
 _MEMORY_CHUNKS: Final = 256
-"""What a process may have in its own memory, of 16 KiB each: it is copied ten times a second."""
+"""The limit of chunks (16 KiB each) in the process's memory, which is copied ten times a second."""
 _MOST_MEMORY_CHUNKS: Final = PROCESS_MEMORY_BYTES // CHUNK_BYTES
 _EVIDENCE_NS: Final = 15_000_000_000
 _MOST_SAMPLES, _MOST_CORE_TIMES = 1500, 4000
 _SAMPLED_NS: Final = 10_000_000
-"""A hold of this length is looked at, ..."""
+"""The length of a hold from which the holder's stack is sampled."""
 _OFTEN_NS, _RARELY_NS = 15_000_000, 200_000_000
-"""... and then so often at first, and so often at last."""
+"""The time between two samples of a hold: at first, and at most."""
 _AWAY_NS: Final = 10_000_000
-"""Of a thread that has let the GIL go for so long the system's account is taken: then, and when it is back."""
+"""The time away from the GIL after which a thread's account is read: then, and again when the thread is back."""
 _STILL: Final = 5
-"""An event loop that does one thing for this part of the shortest stall is looked at."""
+"""An event loop that does one thing for this fraction (1 / _STILL) of the shortest stall is looked at."""
 _MOST_STILL: Final = 64
 _MOST_TIDS: Final = 16
-"""Of whom the system's account is looked at in one pass."""
+"""The largest number of threads whose account is read in one pass."""
 
 # native/trace/format.h; a test holds them against traces/format.py.
 _SLOTS = struct.Struct("<IIQ")
@@ -57,7 +57,7 @@ _FEW_SLOTS, _MOST_SLOTS = 8, 32768
 @final
 @dataclass(frozen=True)
 class Limits:
-    """From which length on something is a stall, in ns; and how much is kept."""
+    """The lengths in ns from which something is a stall, and the size of the ring."""
 
     loop_ns: int = 100_000_000
     wait_ns: int = 100_000_000
@@ -66,7 +66,7 @@ class Limits:
 
     @property
     def shortest_ns(self) -> int:
-        """The shortest of the three."""
+        """The shortest of the three lengths."""
         return min(self.loop_ns, self.wait_ns, self.request_ns)
 
 
@@ -75,15 +75,15 @@ class Ring:
     """A process that is watched."""
 
     def __init__(self, memory: int, pid: int, limits: Limits) -> None:
-        """Begin.
+        """Begin to copy and watch a process.
 
         Args:
-            memory: The descriptor that the process has sent; it stays the caller's.
-            pid: Of the process.
-            limits: What is a stall, and how much is kept.
+            memory: The descriptor that the process has sent; the caller still owns it.
+            pid: The process's id.
+            limits: The lengths that make a stall, and the size of the ring.
 
         Raises:
-            OSError: The memory is none of ours, or there is no descriptor or memory left.
+            OSError: The memory is not that of a recorder, or there is no descriptor or memory left.
         """
         self.pid = pid
         self._limits = limits
@@ -102,14 +102,14 @@ class Ring:
             self.pidfd, gone = watch_process(pid)
             failed.pop_all()
         self.gone = gone
-        """It has ended."""
+        """Whether the process has ended."""
         self._began = begin_ticks(pid) if self.pidfd < 0 and not self.gone else None
         self.stacks = Stacks(self._file)
         self._homes = Homes(self._collection, self.stacks)
         self.laps: Laps = self._collection.laps(0)
-        """What its threads' laps were up to the last copy."""
+        """The laps of the process's threads up to the last copy."""
         self.blind = ""
-        """Why it cannot be seen where threads are; "" where it can."""
+        """Why stacks cannot be read; "" if they can."""
         self._looker = self._look_inside(memory)
         self._samples: deque[Sample] = deque(maxlen=_MOST_SAMPLES)
         self._core_times: deque[CoreTime] = deque(maxlen=_MOST_CORE_TIMES)
@@ -119,7 +119,7 @@ class Ring:
         self._accounts = Accounts(pid)
         self._long_waits: dict[int, int] = {}
         self._accounted_ns: dict[int, int] = {}
-        """By serial: since when a thread has done what it did when its account was taken."""
+        """By serial: the beginning of the state that the thread was in when its account was last read."""
         self._have_room()
         self._queued_ns: dict[int, int] = {}
 
@@ -138,20 +138,20 @@ class Ring:
 
     @property
     def collection(self) -> Collection:
-        """What is copied."""
+        """The collection that copies the process's events."""
         return self._collection
 
     @property
     def worth(self) -> Worth:
-        """Which of its threads are worth a look."""
+        """The limits from which threads are worth a look."""
         return Worth(_SAMPLED_NS, self._limits.wait_ns // 2, self._limits.shortest_ns // _STILL, _AWAY_NS)
 
     def end(self) -> None:
-        """It has ended."""
+        """Mark the process as ended."""
         self.gone = True
 
     def close(self) -> None:
-        """Let go of it; what it records from now on is lost."""
+        """Close everything. Events that the process records later are lost."""
         self._slots.close()
         self._collection.close()
         os.close(self._file)
@@ -163,7 +163,7 @@ class Ring:
 
     # ------------------------------------------------------------------ looking
     def slots(self) -> Iterator[Slot]:
-        """Yield the counters of all threads that there are, or were."""
+        """Yield the counters of all threads, also of those that have ended."""
         while True:
             last = self._slots_at + (self._used_slots - 1) * SLOT_BYTES
             if self._used_slots >= self._slot_count or not any(self._slots[last + 4 : last + 8]):
@@ -175,16 +175,16 @@ class Ring:
                 yield found
 
     def counters(self, now_ns: int) -> list[ThreadCounters]:
-        """Return all counters of all threads that there are, or were."""
+        """Return all counters of all threads, also of those that have ended."""
         places = range(self._used_slots)
         found = (thread_counters(self._slots, self._slots_at + place * SLOT_BYTES, now_ns) for place in places)
         return [one for one in found if one.serial]
 
     def look(self, now_ns: int) -> tuple[bool, bool]:
-        """See where threads are that hold the GIL for long, and what the system does with event loops.
+        """Look at threads that hold the GIL for long, and at what the system does with event loops.
 
         Returns:
-            Whether an event loop had no core for too long, and whether a thread waits for the GIL for too long, or has done so.
+            Whether an event loop had no core for too long, and whether a thread waits or waited too long for the GIL.
         """
         loops = set(self.laps.loops)
         looked_at: dict[int, None] = {}
@@ -216,10 +216,10 @@ class Ring:
         return queued, waits
 
     def _is_due(self, slot: Slot, since_ns: int) -> bool:
-        """Tell whether a thread's account is to be taken: it does one thing for long, or is done with what it did for long.
+        """Tell whether a thread's account is due: the thread does one thing for long, or has just finished that thing.
 
-        A hold and a wait are looked at again and again, a thread that is away once. What the system knows of a time without a
-        core it tells when that is over: so the end has to be seen, too.
+        A hold and a wait are looked at again and again, a thread that is away only once. The system reports time
+        without a core only when that time is over, so the end must be seen, too.
         """
         known_ns = self._accounted_ns.get(slot.serial)
         lasts = (
@@ -235,14 +235,14 @@ class Ring:
         return lasts or is_over
 
     def _account(self, tid: int, now_ns: int) -> CoreTime | None:
-        """Take what the system has given a thread up to now."""
+        """Record the core time that the system has given a thread up to now."""
         seen = self._accounts.of(tid, now_ns)
         if seen is not None:
             self._core_times.append(seen)
         return seen
 
     def _sample(self, slot: Slot, now_ns: int) -> None:
-        """Look where the holder of the GIL is: often at first, then more rarely."""
+        """Sample the stack of the GIL's holder: often at first, then more rarely."""
         pause_ns = min(_RARELY_NS, _OFTEN_NS + (now_ns - slot.since_ns) // 10)
         if self._looker is None or not self.stacks.gil or slot.gil != 0:
             return
@@ -256,7 +256,7 @@ class Ring:
             self._samples.append(Sample(now_ns, slot.tid, frames))
 
     def copy(self, now_ns: int, *, hurry: bool = False) -> None:
-        """Copy what the process has recorded, and see which threads have event loops."""
+        """Copy new events, and update which threads have event loops."""
         if hurry:
             self._collection.hurry()
         over = self.gone or (self._began is not None and begin_ticks(self.pid) != self._began)
@@ -267,7 +267,7 @@ class Ring:
         self.laps = self._collection.laps(now_ns)
 
     def _have_room(self) -> None:
-        """Let each thread have a chunk that it writes to, in memory and in the ring, however many there are."""
+        """Give each thread, however many there are, a chunk to write to, both in memory and in the ring."""
         if self._room_for != self._used_slots:
             self._room_for = self._used_slots
             open_chunks = 2 * self._used_slots
@@ -276,12 +276,12 @@ class Ring:
 
     @property
     def threads(self) -> int:
-        """How many threads are looked at, at most."""
+        """The largest number of threads that a look covers."""
         return self._used_slots
 
     # ------------------------------------------------------------------ keeping
     def evidence(self, now_ns: int) -> dict[str, Any]:
-        """Return what was seen in the last seconds, as notes have it (headway.traces.notes)."""
+        """Return the observations of the last seconds, in the format of notes (headway.traces.notes)."""
         still = (slot.tid for slot in self.slots() if slot.serial in self._accounted_ns)
         for tid in itertools.islice(still, _MOST_STILL):
             self._account(tid, now_ns)
@@ -293,7 +293,7 @@ class Ring:
         }
 
     def save(self, file: int) -> None:
-        """Copy the ring into a file, which is then a trace; `file` is a descriptor. Raises OSError."""
+        """Copy the ring into a file (`file` is its descriptor), which then is a trace. Raises OSError."""
         size = os.fstat(self._file).st_size
         at = 0
         while at < size:

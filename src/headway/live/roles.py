@@ -1,11 +1,11 @@
-"""What the threads of a process have done with its GILs, added up by role: for metrics.
+"""Adds up, by role, how the threads of a process have used its GILs: for metrics.
 
-A role is a thread's name without its number, so that a pool of any size is one series. Totals never go back, though
-threads end: each reading adds what every thread has done since the one before. Missing is what a thread did between the
-last reading and its end, where another thread has taken its place in the counters since (places of threads that ended
-are taken first).
+A role is a thread's name without its number, so that a pool of any size is one series. Totals never decrease, though
+threads end: each reading adds what every thread has done since the reading before. The time between the last reading
+and a thread's end is missing if another thread has reused its slot since (slots of threads that ended are reused
+first).
 
-Without numpy: the watcher adds up, too.
+Needs no numpy, because the watcher adds up roles, too.
 """
 
 import itertools
@@ -30,27 +30,27 @@ __all__ = [
 ]
 
 OTHER: Final = "other"
-"""The role of threads whose own would be one too many."""
+"""The role of threads whose own role would exceed the limit."""
 MAX_ROLES: Final = 20
 
 HISTOGRAMS: Final = {
     "wait": "Single waits for the GIL that ended.",
     "hold": "Single holds of the GIL that ended.",
 }
-"""What there is a histogram of, in all kinds of metrics, and how it is described: see `RoleTotals.lengths`."""
+"""The histograms of all kinds of metrics, and their descriptions: see `RoleTotals.lengths`."""
 REASONS: Final = ("voluntary", "forced")
-"""Of a release; RoleTotals counts each."""
+"""The reasons of a release; RoleTotals counts each."""
 HANDOFFS: Final = "Releases of the GIL: voluntary, or forced on another thread's request."
 
 _POWERS: Final = range(10, 35, 2)
 BOUNDS_S: Final = tuple(2**power / 1e9 for power in _POWERS)
-"""Of the histograms, in seconds: 1 us to 17 s, by powers of four. A hold of seconds is what one looks for."""
+"""The histograms' bounds in seconds: 1 us to 17 s, by powers of four, because holds of seconds are of most interest."""
 _BUCKET_MASK: Final = 0xFFFFFFFF  # buckets are 32-bit counters, which wrap around
 _SUMS: Final = ("hold_ns", "wait_ns", "voluntary", "forced", "ended_hold_ns", "ended_wait_ns")
 
 
 def normalised(name: str) -> str:
-    """Return the role that a thread's name stands for: the name without what numbers the thread.
+    """Return the role of a thread's name: the name without the thread's number.
 
     `ThreadPoolExecutor-0_3` is `ThreadPoolExecutor-0`, `Thread-7 (worker)` is `worker`, `asyncio_4` is `asyncio`,
     `Dummy-3` is `Dummy`, `worker-12` is `worker`; other names stay.
@@ -67,34 +67,34 @@ def normalised(name: str) -> str:
 
 @dataclass
 class RoleTotals:
-    """What all threads of one role have done with one GIL; nothing of it ever goes down."""
+    """The totals of all threads of one role at one GIL; none of them ever decreases."""
 
     hold_ns: int = 0
-    """With the holds in progress."""
+    """The time of all holds, including those in progress."""
     wait_ns: int = 0
-    """With the waits in progress."""
+    """The time of all waits, including those in progress."""
     voluntary: int = 0
-    """Releases that nobody had asked for."""
+    """The number of releases without a request."""
     forced: int = 0
     ended_hold_ns: int = 0
-    """Of the holds in `hold_buckets`."""
+    """The total time of the holds in `hold_buckets`."""
     ended_wait_ns: int = 0
-    """Of the waits in `wait_buckets`."""
+    """The total time of the waits in `wait_buckets`."""
     hold_buckets: list[int] = field(default_factory=lambda: [0] * BUCKETS)
     wait_buckets: list[int] = field(default_factory=lambda: [0] * BUCKETS)
 
     def lengths(self, which: str) -> tuple[list[int], float]:
-        """Return one of HISTOGRAMS: [i] counts lengths with bit length i in ns, and the sum of all in s."""
+        """Return one of HISTOGRAMS: buckets, of which [i] counts lengths with bit length i in ns, and the sum in s."""
         if which == "wait":
             return self.wait_buckets, self.ended_wait_ns / 1e9
         return self.hold_buckets, self.ended_hold_ns / 1e9
 
     def copy(self) -> "RoleTotals":
-        """Return the same, which does not change."""
+        """Return an independent copy."""
         return replace(self, hold_buckets=self.hold_buckets.copy(), wait_buckets=self.wait_buckets.copy())
 
     def add(self, other: "RoleTotals") -> None:
-        """Add what others have done."""
+        """Add another role's totals."""
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for mine, more in ((self.hold_buckets, other.hold_buckets), (self.wait_buckets, other.wait_buckets)):
@@ -115,7 +115,7 @@ def _of(thread: ThreadCounters) -> dict[str, int]:
 
 @dataclass
 class _Seen:
-    """The most that was ever seen of one thread's counters."""
+    """The highest counters of one thread that were ever read."""
 
     sums: dict[str, int] = field(default_factory=dict)
     hold_buckets: Sequence[int] = (0,) * BUCKETS
@@ -123,14 +123,14 @@ class _Seen:
 
 
 class Roles:
-    """Adds up the counters of one process."""
+    """Adds up the counters of one process by role."""
 
     def __init__(self, role: Callable[[str], str] = normalised, max_roles: int = MAX_ROLES) -> None:
-        """Begin with nothing.
+        """Begin with empty totals.
 
         Args:
-            role: Gives a thread's role by its name.
-            max_roles: How many there may be at most, the last of which is `other`.
+            role: Maps a thread's name to its role.
+            max_roles: The largest number of roles, including `other`.
         """
         self._role = role
         self._max_roles = max_roles
@@ -138,14 +138,14 @@ class Roles:
         self._seen: dict[int, _Seen] = {}
         self._names: set[str] = set()
         self.totals: dict[tuple[int, str], RoleTotals] = {}
-        """By the GIL's index (0 is the main interpreter's) and role."""
+        """Totals by the GIL's index (0 is the main interpreter's) and role."""
 
     def add(self, recording: int, threads: Iterable[ThreadCounters]) -> None:
-        """Add what each thread has done since the last time.
+        """Add what each thread has done since the last call.
 
         Args:
-            recording: Which recording these are of: in another one, threads have other serials.
-            threads: All that there are, those that ended too.
+            recording: Identifies the recording: in another one, threads have other serials.
+            threads: All threads, including those that have ended.
         """
         if recording != self._recording:
             self._recording = recording
@@ -168,7 +168,7 @@ class Roles:
             (totals.hold_buckets, seen.hold_buckets, thread.hold_buckets),
             (totals.wait_buckets, seen.wait_buckets, thread.wait_buckets),
         ):
-            if new != old:  # most threads of a large pool have done nothing
+            if new != old:  # most threads of a large pool have not changed
                 sums[:] = [count + ((b - a) & _BUCKET_MASK) for count, a, b in zip(sums, old, new, strict=True)]
         seen.hold_buckets, seen.wait_buckets = thread.hold_buckets, thread.wait_buckets
 
@@ -181,6 +181,6 @@ class Roles:
 
 
 def cumulative(buckets: Sequence[int]) -> list[tuple[float, int]]:
-    """Return how many were below each of BOUNDS_S; a bucket's lengths are below its bound, not at it."""
+    """Return (bound, count below it) for each of BOUNDS_S; a bucket's lengths are below its bound, not at it."""
     below = list(itertools.accumulate(buckets))
     return [(bound, below[power]) for power, bound in zip(_POWERS, BOUNDS_S, strict=True)]

@@ -1,9 +1,10 @@
-"""Looks at a recorded process from outside: where the holder of its GIL is, and what the system did with its threads.
+"""Looks at a recorded process from outside: where the GIL's holder is, and what the system did with the threads.
 
-Nothing runs in the process, nothing there is stopped and nothing is written: its memory is read (/proc/PID/mem), by the
-layout that its recorder found out in it (`struct hw_stack_layout` of native/include/headway/trace.h). So this works while
-a call of C keeps the GIL for seconds. A thread that runs Python meanwhile changes what is read: a stack counts only when
-its innermost frame is the same before and after.
+Nothing runs in the process, nothing there is stopped, and nothing is written. The process's memory is read
+(/proc/PID/mem), by the layout that its recorder determined (`struct hw_stack_layout` of
+native/include/headway/trace.h). Looking therefore works while a C call keeps the GIL for seconds. A thread that runs
+Python meanwhile changes the memory that is read: a stack counts only if its innermost frame is the same before and
+after.
 
 The process may be hostile: each number and length that comes from it has a bound.
 """
@@ -21,7 +22,7 @@ from headway.traces.frames import CoreTime, Frame, text
 __all__ = ["LAYOUT_OFFSET", "Accounts", "Looker"]
 
 LAYOUT_OFFSET = 3864
-"""Of `struct hw__control` and its `layout` (native/trace/control.h) in a recording's memory."""
+"""The offset of `layout` of `struct hw__control` (native/trace/control.h) in a recording's memory."""
 
 _LAYOUT = struct.Struct("<QQ16i")
 _DEPTH = 128
@@ -61,7 +62,7 @@ class _Layout:
 
     @property
     def makes_sense(self) -> bool:
-        """It is one of ours, and what it leads to lies within what is read at a time."""
+        """Whether the layout is set, and its offsets lie within the bytes that are read at a time."""
         of_a_frame = (self.frame_code, self.frame_previous, self.frame_instruction)
         of_a_code = (
             self.code_first_line,
@@ -85,19 +86,19 @@ class Looker:
         """Open the process's memory.
 
         Args:
-            pid: Of the process.
-            memory: The descriptor of what it records into, which has the layout.
+            pid: The process's id.
+            memory: The descriptor of the memory that the process records into, which has the layout.
 
         Raises:
-            OSError: It may not be read, or the process is gone.
-            ValueError: The process has told no layout: there are no stacks (CPython before 3.11).
+            OSError: The memory may not be read, or the process is gone.
+            ValueError: The process gave no layout, so there are no stacks (CPython before 3.11).
         """
         self._layout = _Layout(*_LAYOUT.unpack(os.pread(memory, _LAYOUT.size, LAYOUT_OFFSET)))
         if not self._layout.makes_sense:
             raise ValueError("no layout")
         self._memory = Memory(pid, read_only=True)
         self._codes: dict[int, tuple[tuple[int, ...], Code]] = {}
-        """By address: what a code object was known by, as another one may stand there later; and the code object."""
+        """By address: the words that identify a code object (another one may be there later), and the code object."""
 
     def __enter__(self) -> Self:
         return self
@@ -106,11 +107,11 @@ class Looker:
         self.close()
 
     def close(self) -> None:
-        """Let go of the process's memory."""
+        """Close the process's memory."""
         self._memory.close()
 
     def holders_stack(self, gil: int) -> tuple[Frame, ...]:
-        """Return where the holder of a GIL is, the innermost frame first; (): it has none, or could not be read.
+        """Return the stack of a GIL's holder, the innermost frame first; () if there is no holder or no readable stack.
 
         Args:
             gil: The address of the GIL's memory: `interval`, `last_holder` and `locked` of `struct _gil_runtime_state`.
@@ -155,7 +156,7 @@ class Looker:
         return tuple(found)
 
     def _code(self, address: int) -> Code | None:
-        """Return what a code object says; None where there is none."""
+        """Return the code object at an address; None if there is none."""
         where = self._layout
         words = self._memory.read(address, _CODE_BYTES)
 
@@ -194,15 +195,15 @@ class Looker:
 
 @final
 class Accounts:
-    """What the system has given threads of one process. Their files are kept open: they are read many times a second."""
+    """The core time that the system gave threads of one process. Files stay open: they are read many times a second."""
 
     def __init__(self, pid: int) -> None:
-        """Open nothing yet."""
+        """Prepare without opening a file."""
         self._pid = pid
         self._files: dict[int, int] = {}
 
     def of(self, tid: int, now_ns: int) -> CoreTime | None:
-        """Return what a thread was given up to now; None: it is gone, or the kernel does not tell."""
+        """Return a thread's core time up to now; None if the thread is gone or the kernel does not tell."""
         try:
             if tid not in self._files:
                 if len(self._files) >= _MOST_ACCOUNTS:
@@ -216,7 +217,7 @@ class Accounts:
         return CoreTime(now_ns, tid, int(ran), int(queued))
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close all files."""
         for file in self._files.values():
             os.close(file)
         self._files.clear()

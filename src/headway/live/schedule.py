@@ -1,7 +1,8 @@
-"""Scheduling the GIL of this process: `headway.schedule("fair")`, and what a thread says of itself.
+"""Scheduling the GIL of this process: `headway.schedule("fair")`, and the priority that a thread sets for itself.
 
-A policy decides who gets the GIL next and when the one that has it is asked for it (native/policy). It holds for all
-threads of the process, those that run already included, and for forked children; there is one at a time.
+A policy decides which thread gets the GIL next, and when the holder is requested to release it (native/policy). The
+policy applies to all threads of the process, including those that run already, and to forked children. A process has
+one policy at a time.
 """
 
 import threading
@@ -20,36 +21,36 @@ __all__ = ["Schedule", "ScheduleCounts", "check", "schedule", "thread_priority"]
 
 @dataclass(frozen=True)
 class ScheduleCounts:
-    """What happened at the main interpreter's GIL since the policy began."""
+    """Counts and times at the main interpreter's GIL since the policy began."""
 
     acquires: int
-    """Times a thread got the GIL."""
+    """How often a thread acquired the GIL."""
     asked: int
-    """Times its holder was asked to let it go."""
+    """How often the holder received a request to release the GIL."""
     granted: int
-    """Times a waiting thread was told that it is its turn."""
+    """How often a waiter was told that it is its turn."""
     barged: int
-    """Of these, times another thread took it first."""
+    """How many of these times another thread acquired the GIL first."""
     graced: int
-    """Times nobody was woken, since the GIL would be wanted back at once."""
+    """How often no waiter was woken, because the GIL would be wanted back at once."""
     idle_ns: int
-    """While the GIL was free and a thread wanted it."""
+    """How long the GIL was free while a thread wanted it."""
     wait_ns: int
     worst_wait_ns: int
     threads: int
-    """That are known now."""
+    """The number of threads that are known now."""
     without: int
-    """Times a thread found no room and waited as without us."""
+    """How often a thread found no room, and waited as without Headway."""
     rests: int
-    """Times the GIL was left alone, as nobody had had to wait for it for long: nothing is counted until somebody has to."""
+    """How often the GIL rested, because no thread had waited for it for a while; nothing is counted during a rest."""
     early: int
-    """Waits that ended because the holder was asked sooner than CPython would have asked."""
+    """How many waits ended because the holder received a request sooner than from CPython."""
     early_wait_ns: int
-    """How long these were, in all."""
+    """The total length of these waits."""
 
 
 _scheduler: Scheduler | None = None
-_lock = threading.Lock()  # protects _scheduler's making, and that a policy begins or ends
+_lock = threading.Lock()  # protects the creation of _scheduler; held while a policy begins or ends
 
 
 def _the_scheduler() -> Scheduler:
@@ -63,10 +64,10 @@ def _the_scheduler() -> Scheduler:
 
 
 def check(policy: str, options: dict[str, int]) -> None:
-    """Make sure that a policy is there and has these options.
+    """Check that a policy exists and has these options.
 
     Raises:
-        SchedulingError: It is not, or has not.
+        SchedulingError: The policy does not exist, or does not have an option or its value.
         NativeError: The native library is missing or does not fit.
     """
     if "/" in policy:
@@ -94,7 +95,7 @@ def check(policy: str, options: dict[str, int]) -> None:
 
 @final
 class Schedule:
-    """What `schedule()` gives: the policy that is on, until stop() or the end of a `with`."""
+    """A policy that is active until stop() or the end of a `with`; `schedule()` returns it."""
 
     def __init__(self, policy: str) -> None:
         self.policy = policy
@@ -110,18 +111,18 @@ class Schedule:
 
     @property
     def active(self) -> bool:
-        """It is on: it was not stopped, and the watchdog has not removed it."""
+        """Whether the policy is active: it was not stopped, and the watchdog has not removed it."""
         return not self._over and _the_scheduler().active != ""
 
     def counts(self) -> ScheduleCounts:
-        """Return what happened so far. Raises SchedulingError when the policy was stopped."""
+        """Return the counts so far. Raises SchedulingError if the policy is no longer active."""
         found = {} if self._over else _the_scheduler().counts()
         if not found:
             raise SchedulingError(f"the policy {self.policy} is not on any more")
         return ScheduleCounts(**found)
 
     def stop(self) -> None:
-        """Put CPython's own behaviour back. Stopping twice does nothing."""
+        """Restore CPython's own behaviour. Stopping twice does nothing."""
         with _lock:
             if not self._over:
                 self._over = True
@@ -129,15 +130,15 @@ class Schedule:
 
 
 def schedule(policy: str = "fair", **options: int) -> Schedule:
-    """Have a policy schedule the GIL of this process from now on; with `with`, until the end of the block.
+    """Schedule the GIL of this process by a policy from now on; with `with`, until the end of the block.
 
     Args:
-        policy: A name that `headway policies` lists, or the path of a shared library that holds one.
-        options: Its options and the engine's, whole numbers; units stand in their names (`latency_us=20000`).
+        policy: A name that `headway policies` lists, or the path of a shared library that contains a policy.
+        options: The policy's options and the engine's, whole numbers; their names contain units (`latency_us=20000`).
 
     Raises:
-        SchedulingError: There is no such policy or option, a policy is on already, or this interpreter's GIL cannot be
-            scheduled (it has none, is linked statically, or is not CPython 3.8 to 3.15 on Linux).
+        SchedulingError: There is no such policy or option, a policy is active already, or this interpreter's GIL cannot
+            be scheduled (it has none, is linked statically, or is not CPython 3.8 to 3.15 on Linux).
         NativeError: The native library is missing or does not fit.
     """
     check(policy, options)
@@ -150,14 +151,14 @@ def schedule(policy: str = "fair", **options: int) -> Schedule:
 
 
 def thread_priority(priority: int = 0, *, urgent: bool = False) -> None:
-    """Say how the calling thread is to fare, under this policy and those to come, from when it next wants the GIL.
+    """Set the calling thread's priority, under this policy and later ones, from its next wait for the GIL on.
 
     Args:
         priority: As nice(2): from -20, the most favoured, to 19; each step is worth a quarter of GIL time more or less.
-        urgent: Its latency matters most: it waits for nobody's turn. It gets no more GIL time for it.
+        urgent: The thread's latency matters most: the thread need not wait for its turn. It gets no more GIL time.
 
     Raises:
-        SchedulingError: The priority is none, or the process cannot be scheduled.
+        SchedulingError: The priority is out of range, or the process cannot be scheduled.
         NativeError: The native library is missing or does not fit.
     """
     try:

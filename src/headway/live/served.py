@@ -1,11 +1,11 @@
-"""What a watcher serves by HTTP, on this machine: its metrics, what stood still, and a recording at any time.
+"""Serves a watcher's metrics, its log of stalls, and recordings on demand by HTTP.
 
     GET /metrics    for Prometheus: stalls by cause, event loops' delay, waits for the GIL and holds of it
     GET /stalls     the log so far, a JSON object a line
     GET /dashboard  a dashboard of these metrics, for Grafana to import
-    GET /dump       has a recording of each process written
+    GET /dump       requests a recording of each process
 
-All of it comes from the watcher's own memory: no GIL of the watched processes is taken for a scrape.
+All answers come from the watcher's own memory: a scrape takes no GIL of the watched processes.
 """
 
 import http.server
@@ -24,7 +24,7 @@ _MOST_LOG_BYTES: Final = 8 << 20
 
 
 def _log(path: Path) -> bytes:
-    """Return the end of a log, from a line's beginning on."""
+    """Return the end of a log, from the beginning of a line on."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _MOST_LOG_BYTES))
@@ -35,12 +35,12 @@ def _log(path: Path) -> bytes:
 
 
 def serve(watcher: "Watcher", address: str) -> None:
-    """Serve in a thread of its own, as long as the process lives. Raises OSError."""
+    """Serve in a separate thread for the rest of the process's life. Raises OSError."""
 
     @final
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            """Answer."""
+            """Answer a request."""
             if self.path == "/metrics":
                 self._give("text/plain; version=0.0.4", ("\n".join(exposition(watcher.totals())) + "\n").encode())
             elif self.path == "/stalls":
@@ -61,7 +61,7 @@ def serve(watcher: "Watcher", address: str) -> None:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing: stderr is the service's."""
+            """Print nothing: stderr is the service's."""
 
     host, _, port = address.rpartition(":")
     server = http.server.ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)

@@ -1,4 +1,4 @@
-"""One line for a service, which is watched from then on: gunicorn, any WSGI or ASGI application, Celery, Ray.
+"""Watches a service with one line of code: gunicorn, any WSGI or ASGI application, Celery, Ray.
 
     # gunicorn.conf.py
     from headway.live.services import post_fork
@@ -8,8 +8,8 @@
     watch_celery()                                  # in the module of the Celery application
     ray.init(runtime_env={"worker_process_setup_hook": watch_worker})
 
-Where the process cannot be watched, as without the native library, each of them says so once on stderr, and the service runs.
-Where recordings go says $HEADWAY_WATCH; else it is the folder `stalls`.
+If the process cannot be watched, for lack of the native library say, each function reports that once on stderr, and the
+service runs. $HEADWAY_WATCH names the folder for recordings; by default it is the folder `stalls`.
 """
 
 import os
@@ -25,10 +25,10 @@ _said = False
 
 
 def watch_worker(**options: Any) -> bool:
-    """Have this process watched; return whether it is.
+    """Watch this process; return whether that succeeded.
 
     Args:
-        options: Those of `headway.watch`.
+        options: The options of `headway.watch`.
     """
     global _said  # noqa: PLW0603 once in each process
     try:
@@ -44,16 +44,16 @@ def watch_worker(**options: Any) -> bool:
 
 
 def post_fork(_server: object, _worker: object) -> None:
-    """Watch a worker of gunicorn's: a server hook of this name in its configuration."""
+    """Watch a worker of gunicorn: the server hook of this name in gunicorn's configuration."""
     watch_worker(name="gunicorn")
 
 
 def watched_wsgi(
     application: Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]], **options: Any
 ) -> Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]:
-    """Return the application, in a process that is watched from its first request on.
+    """Return an application whose process is watched from its first request on.
 
-    Not from the import on: a server may import it, and fork its workers later.
+    The watch does not start at the import, because a server may import the application before it forks its workers.
     """
     seen: set[int] = set()
 
@@ -69,7 +69,7 @@ def watched_wsgi(
 def watched_asgi(
     application: Callable[[Any, Any, Any], Awaitable[None]], **options: Any
 ) -> Callable[[Any, Any, Any], Awaitable[None]]:
-    """Return the application, in a process that is watched from its start (lifespan) or first request on."""
+    """Return an application whose process is watched from its start (lifespan) or first request on."""
     seen: set[int] = set()
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
@@ -82,7 +82,7 @@ def watched_asgi(
 
 
 def watch_celery(**options: Any) -> None:
-    """Watch each of Celery's worker processes: of the prefork pool, and of threads."""
+    """Watch each worker process of Celery, of the prefork pool and of the thread pool."""
     from celery import signals  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     def begin(**_: object) -> None:

@@ -1,6 +1,6 @@
-"""The counters of a process's threads, decoded from the memory that it records into (struct hw__slot).
+"""Decodes the counters of a process's threads from the memory that it records into (struct hw__slot).
 
-Without numpy: the watcher reads them, which runs beside a service all the time.
+Needs no numpy, because the watcher, which runs beside a service all the time, reads them.
 """
 
 import struct
@@ -33,7 +33,7 @@ _STATES: Final = {FREE: "exited", IDLE: "idle", WAITING: "waiting", HOLDING: "ho
 
 
 class Slot(NamedTuple):
-    """The first counters of a thread, as SLOT_HEAD has them: those that are looked at many times a second."""
+    """The first counters of a thread, as SLOT_HEAD has them: those that are read many times a second."""
 
     state: int
     serial: int
@@ -50,45 +50,45 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ThreadCounters:
-    """What one thread has done since its first event in this recording."""
+    """The counters of one thread since its first event in this recording."""
 
     serial: int
-    """Its number in the recording: native ids are used again, serials are not."""
+    """The thread's number in the recording: native ids are used again, serials are not."""
     tid: int
     name: str
-    """As the program gave it: see headway.printable."""
+    """The name that the program gave: see headway.printable."""
     gil: int
-    """The last one that it took."""
+    """The GIL that the thread acquired last."""
     state: str
-    """holding, waiting or idle; exited for a thread that is over."""
+    """One of: holding, waiting, idle, or exited for a thread that has ended."""
     state_ns: int
-    """For how long; 0 for exited ones."""
+    """The time in this state; 0 for exited threads."""
     holds: int
-    """How often it took the GIL."""
+    """How often the thread acquired the GIL."""
     hold_ns: int
-    """With the hold in progress."""
+    """The time of all holds, including the one in progress."""
     waits: int
-    """Waits that ended."""
+    """The number of ended waits."""
     wait_ns: int
-    """With the wait in progress."""
+    """The time of all waits, including the one in progress."""
     forced: int
-    """How often it let the GIL go because another thread had asked for it."""
+    """How often the thread released the GIL because of a request."""
     worst_wait_ns: int
-    """Of the waits that ended."""
+    """The longest ended wait."""
     worst_hold_ns: int
     wait_buckets: tuple[int, ...]
-    """[i] counts waits from 2^(i-1) to below 2^i ns; the last one also all longer ones."""
+    """[i] counts waits from 2^(i-1) to below 2^i ns; the last one also counts all longer waits."""
     hold_buckets: tuple[int, ...]
-    """The same of holds that ended."""
+    """The same counts for ended holds."""
 
 
 def thread_counters(data: "bytes | mmap", at: int, time_ns: int) -> ThreadCounters:
-    """Return what a slot says.
+    """Return the counters in a slot.
 
     Args:
         data: Memory of the process.
-        at: Where the slot stands in it.
-        time_ns: CLOCK_MONOTONIC, of before it was read.
+        at: The slot's offset in it.
+        time_ns: CLOCK_MONOTONIC, from before the slot was read.
     """
     fields = SLOT.unpack_from(data, at)
     state, serial, tid, gil, since_ns, holds, hold_ns, waits, wait_ns, forced, worst_wait_ns, worst_hold_ns = fields[

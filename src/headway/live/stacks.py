@@ -1,7 +1,7 @@
-"""The stacks of a process that records, by their numbers, as they come in: read from its file's meta chunks.
+"""Reads the stacks of a recording process by their numbers, as they come in, from the meta chunks of its file.
 
-It does what headway.traces.records does for a whole file, for a few stacks at a time and without numpy: the watcher runs
-beside a service all the time, and is to be small.
+headway.traces.records does the same for a whole file. This module does it for a few stacks at a time and without numpy:
+the watcher runs beside a service all the time, and must be small.
 """
 
 import os
@@ -17,7 +17,7 @@ __all__ = ["Stacks"]
 CHUNK_BYTES = 16384
 CHUNK_HEADER_BYTES = 128
 _CHUNK = struct.Struct("<IIIIQ")
-"""struct hw__chunk: state, kind, used, owner, sequence."""
+"""The header of struct hw__chunk: state, kind, used, owner, sequence."""
 _CHUNKS = struct.Struct("<II")
 _CHUNK_COUNT, _CHUNKS_OFFSET = 84, 88
 _META = struct.Struct("<HHI")
@@ -31,21 +31,21 @@ _DEPTH = 128
 
 @final
 class Stacks:
-    """Those of the main interpreter's GIL."""
+    """The stacks of the main interpreter's GIL."""
 
     def __init__(self, file: int) -> None:
-        """Begin. `file` is the descriptor of what the process's collection is copied into."""
+        """Begin without stacks. `file` is the descriptor of the file that the process's collection is copied into."""
         self._file = file
         self._codes: dict[int, Code] = {}
         self._nodes: dict[int, tuple[int, int, int]] = {}
         self._frames: dict[tuple[int, int], Frame] = {}
         self._read_until: dict[int, int] = {}
-        """By the chunk's place in the file: what is known of it."""
+        """The bytes that were read, by the chunk's index in the file."""
         self.gil = 0
-        """The address of the main GIL's memory in the process; 0: not known yet."""
+        """The address of the main GIL's memory in the process; 0 if not known yet."""
 
     def update(self) -> None:
-        """Read what has come in since. What makes no sense is passed over."""
+        """Read the records that have come in since the last call. Malformed records are skipped."""
         count, offset = (
             struct.unpack("<I", os.pread(self._file, 4, _CHUNK_COUNT))[0],
             struct.unpack("<Q", os.pread(self._file, 8, _CHUNKS_OFFSET))[0],
@@ -80,7 +80,7 @@ class Stacks:
             at += size
 
     def frames(self, number: int, most: int = _DEPTH) -> tuple[Frame, ...]:
-        """Return a stack's frames, the innermost first, `most` of them; (): it is not known."""
+        """Return the innermost `most` frames of a stack, the innermost first; () if the stack is not known."""
         found: list[Frame] = []
         while number and len(found) < most:
             parent, code, where = self._nodes.get(number, (0, 0, 0))

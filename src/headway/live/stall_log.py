@@ -1,4 +1,4 @@
-"""Follows the log of stalls that a watcher writes: what one process stood still for so far."""
+"""Follows the log of stalls that a watcher writes, and adds up the stalls of one process."""
 
 import contextlib
 import json
@@ -13,22 +13,22 @@ _LOOP: Final = "event loop"
 
 @final
 class StallLog:
-    """That of one process."""
+    """The stalls of one process."""
 
     def __init__(self, path: Path, pid: int) -> None:
-        """Begin at the log's end as it is now: what was before is another one's.
+        """Begin at the log's present end: earlier lines belong to other processes.
 
         Args:
-            path: NAME.stalls.jsonl; it may not be there yet.
-            pid: The process.
+            path: NAME.stalls.jsonl; need not exist yet.
+            pid: The process's id.
         """
         self._path = path
         self._pid = pid
         self._inode, self._at = self._stand()
         self.by_cause: dict[str, list[float]] = {}
-        """How many stalls of event loops that are over had a cause, and how many seconds they took."""
+        """(number, seconds) of ended stalls of event loops, by cause."""
         self.last = ""
-        """What was said of the last one."""
+        """The line about the last stall."""
 
     def _stand(self) -> tuple[int, int]:
         try:
@@ -38,9 +38,9 @@ class StallLog:
         return found.st_ino, found.st_size
 
     def read(self) -> None:
-        """Read what has come in since."""
+        """Read the lines that have come in since the last call."""
         inode, size = self._stand()
-        if inode != self._inode:  # it is another file: the log was turned over, or has begun
+        if inode != self._inode:  # another file: the log was renamed, or has just begun
             self._inode, self._at = inode, 0
         if size <= self._at:
             return

@@ -1,8 +1,8 @@
-"""Looks into a recording of `headway watch`: `python -m headway.live.stalled FILE`, started by the watcher.
+"""Analyses a recording of `headway watch`: `python -m headway.live.stalled FILE`, started by the watcher.
 
-What was seen meanwhile comes by stdin as JSON and goes into the recording; what stood still is said in a line each on
-stderr and in the log. Stalls that were told already, as the same ring showed them before, are passed over. stdout has, as
-JSON, what was found.
+The watcher's observations come by stdin as JSON, and are added to the recording. Each stall gives a line on stderr and
+in the log. Stalls that were reported already, because an earlier recording of the same ring showed them, are left out.
+The results go to stdout as JSON.
 """
 
 import contextlib
@@ -25,11 +25,11 @@ __all__ = ["main"]
 _FEW = 3
 _MOST_LOG_BYTES = 32 << 20
 _NICE = 10
-"""Beside a service that needs its core, this takes a tenth of it."""
+"""The nice value: beside a service that needs its core, this process takes a tenth of the core."""
 
 
 def main(path: Path) -> int:
-    """Do it and return the exit code."""
+    """Analyse a recording; return the exit code."""
     with contextlib.suppress(OSError):
         os.nice(_NICE)
     told = json.load(sys.stdin)
@@ -49,7 +49,7 @@ def main(path: Path) -> int:
     for stall in stalls:
         key = f"{trace.threads[stall.thread].serial}:{stall.since_ns}"
         if told["keys"].get(key) or (key in told["keys"] and stall.goes_on):
-            continue  # it was told, and nothing new is known of it
+            continue  # the stall was reported, and nothing new is known of it
         keys[key] = not stall.goes_on
         row = stall_json(trace, stall) | {"recording": path.name}
         with open(told["log"], "a", encoding="utf-8", opener=_private) as log:
@@ -67,7 +67,7 @@ def main(path: Path) -> int:
 
 
 def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield what is said: a line for each stall, of many threads that waited at a time the longest one."""
+    """Yield the lines for stderr: one for each stall; if many threads waited, only the longest of their waits."""
     waits = [row for row in rows if row["kind"] == StallKind.WAIT.value]
     longest = max(waits, key=lambda row: float(row["length_s"]), default=None)
     for row in rows:
@@ -78,7 +78,7 @@ def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _turn_over(log: Path) -> None:
-    """Have a log that has become long make room for a new one; the one before that goes."""
+    """Rename a log that has become long, so that a new one begins; the renamed log replaces the one before it."""
     with contextlib.suppress(OSError):
         if log.stat().st_size >= _MOST_LOG_BYTES:
             log.replace(log.with_name(f"{log.name.removesuffix('.stalls.jsonl')}.old.stalls.jsonl"))

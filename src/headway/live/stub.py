@@ -1,10 +1,10 @@
-"""The few instructions that run Python statements in a process, and never fail: for a pending call, before CPython 3.14.
+"""The machine code that runs Python statements in a process and never fails: for a pending call, before CPython 3.14.
 
-A pending call that returns -1 ends the program's statement with the exception that is set, or with a SystemError where
-none is. `PyRun_SimpleString` does that where the statements do not even begin: an audit hook or a trace function
-raises, the main thread is at its recursion limit, or there is no memory. So what is called is this: it runs the
-statements in a dictionary of their own, forgets whatever was raised, and returns 0. Where CPython can (3.11 and later),
-the program's trace and profile functions are not called meanwhile.
+A pending call that returns -1 ends the program's current statement with the exception that is set, or with a
+SystemError if none is set. `PyRun_SimpleString` returns -1 if the statements do not even begin: an audit hook or a
+trace function raises, the main thread is at its recursion limit, or there is no memory. The machine code therefore runs
+the statements in their own dictionary, discards any exception, and returns 0. If CPython has the functions for that
+(3.11 and later), the program's trace and profile functions are not called meanwhile.
 
 x86-64, System V calling convention.
 """
@@ -15,18 +15,18 @@ from collections.abc import Mapping
 __all__ = ["NEEDED", "WHERE_THERE_ARE", "machine_code"]
 
 NEEDED = ("PyDict_New", "PyRun_StringFlags", "Py_DecRef", "PyErr_Clear")
-"""Functions of CPython's that are called."""
+"""The functions of CPython that the machine code calls."""
 WHERE_THERE_ARE = ("PyThreadState_Get", "PyThreadState_EnterTracing", "PyThreadState_LeaveTracing")
 
 _FILE_INPUT = 257  # Py_file_input (Include/compile.h)
 
 
 def machine_code(functions: Mapping[str, int], text: int) -> bytes:
-    """Return a function `int (void *)` that runs the statements at an address, and returns 0.
+    """Return the code of a function `int (void *)` that runs the statements at an address, and returns 0.
 
     Args:
         functions: The addresses of NEEDED and, all or none, of WHERE_THERE_ARE.
-        text: Where the statements stand, with a NUL behind them.
+        text: The address of the statements, which end with a NUL.
     """
     is_quiet = all(name in functions for name in WHERE_THERE_ARE)
 
@@ -45,7 +45,7 @@ def machine_code(functions: Mapping[str, int], text: int) -> bytes:
             b"\x45\x31\xc0",  # xor r8d, r8d: no flags
             call("PyRun_StringFlags"),
             b"\x49\x89\xc4",  # mov r12, rax
-            call_with(r12, "Py_DecRef"),  # NULL after an exception, which it passes by
+            call_with(r12, "Py_DecRef"),  # NULL after an exception, which Py_DecRef ignores
             call_with(rbx, "Py_DecRef"),
         )
     )

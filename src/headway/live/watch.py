@@ -1,11 +1,11 @@
-"""Read the live counters of a recorded process from outside: it is not stopped, and does not notice.
+"""Read the live counters of a recorded process from outside, without stopping the process or being noticed by it.
 
-A process that is recorded maps a memfd named `headway`, which begins with the header and the counters of
-native/trace/format.h. It keeps a descriptor of it only where no collector writes a file; else the memory is read as the
-process's own. It is read with pread() and not mapped: pages that the process never touched stay unmade.
+A recorded process maps a memfd named `headway`, which begins with the header and the counters of native/trace/format.h.
+The process keeps a descriptor of the memfd only if no collector writes a file; otherwise the counters are read through
+the process's memory. Reads use pread() and not mmap(), so that pages that the process never touched stay unallocated.
 
-The process may be anybody's, and hostile: no number in its memory makes us read or allocate more than it has, and at most
-what `_MOST_SLOTS` threads take.
+The process may belong to another user, and may be hostile. No number in its memory makes us read or allocate more than
+the process has, and never more than `_MOST_SLOTS` threads take.
 """
 
 import contextlib
@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 _MEMFD = "/memfd:headway (deleted)"
-_READS = 5  # until two in a row agree about a slot
-_TRIES = 20  # at a child that records nothing (yet)
-_MOST_SLOTS = 1 << 16  # 20 MiB of counters; many times what the recorder has
+_READS = 5  # attempts until two consecutive reads of a slot agree
+_TRIES = 20  # attempts for a child that records nothing (yet)
+_MOST_SLOTS = 1 << 16  # 20 MiB of counters; many times the recorder's number of slots
 _MOST_OFFSET = 1 << 24
 _EXITING = 0x4  # PF_EXITING of the kernel's include/linux/sched.h, among the flags of /proc/PID/stat
 _FLOCK = "hhqqi"  # struct flock of fcntl(2)
@@ -49,11 +49,11 @@ _TELLING = ["state", "serial", "since_ns", "holds", "hold_ns", "waits", "wait_ns
 
 
 class WatchEndedError(RecordingError):
-    """There is no more to be read: the process ended or started another program, or its recording was ended."""
+    """No more can be read: the process ended or started another program, or its recording was ended."""
 
 
 def _incarnation(pid: int) -> tuple[str, ...] | None:
-    """Return what tells this process and its program from any other; None when it is over."""
+    """Return what distinguishes this process and its program from any other; None if the process has ended."""
     try:
         return incarnation_in(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace"))
     except (FileNotFoundError, ProcessLookupError):
@@ -61,25 +61,27 @@ def _incarnation(pid: int) -> tuple[str, ...] | None:
 
 
 def incarnation_in(stat: str) -> tuple[str, ...] | None:
-    """Return what tells a process and its program from any other, from its /proc/PID/stat (proc(5)); None when it is over.
+    """Return what distinguishes a process and its program from any other, from its /proc/PID/stat (proc(5)).
 
-    That is when it started, and where its program's code and stack are: exec() puts the stack elsewhere. In the middle of
-    exec() the new program has no code yet, though the process is there.
+    The identity consists of the process's start time, and of the addresses of its program's code and stack: exec() puts
+    the stack elsewhere. In the middle of exec() the new program has no code yet, though the process is there.
+
+    Returns None if the process has ended.
     """
     fields = stat.rpartition(")")[2].split()
-    # A process that is just exiting may have no memory any more; its state says so later only.
+    # A process that is exiting may have no memory any more, before its state says so.
     return None if fields[0] in "ZX" or int(fields[6]) & _EXITING else (fields[19], fields[23], fields[25])
 
 
 def _own_pid(pid: int) -> int:
-    """Return the process's id as it knows it itself: another one in a container."""
+    """Return the process's id in its own PID namespace: in a container, the id differs from ours."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
     match = re.search(r"^NSpid:.*\s(\d+)$", status, re.MULTILINE)
     return int(match[1]) if match else pid
 
 
 def process_of(pid: int) -> int:
-    """Return the process that a native thread's id belongs to, which is itself for a process; 0 where there is none."""
+    """Return the id of the process that a native thread's id belongs to (a process's id is its own); 0 for none."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -89,7 +91,7 @@ def process_of(pid: int) -> int:
 
 
 def _candidates(pid: int) -> list[tuple[str, int]]:
-    """Return paths under which the process's counters might be open to us, and where in there they begin."""
+    """Return paths at which the process's counters may be readable, each with the offset at which they begin."""
     found = []
     with contextlib.suppress(FileNotFoundError), os.scandir(f"/proc/{pid}/fd") as entries:
         for entry in entries:
@@ -100,7 +102,7 @@ def _candidates(pid: int) -> list[tuple[str, int]]:
         for line in file:
             fields = line.rstrip("\n").split(maxsplit=5)
             if len(fields) == 6 and fields[5] == _MEMFD and int(fields[2], 16) == 0:
-                # Only root may go by the first way, only who may trace the process by the second.
+                # Only root may use the first path; only a user who may trace the process may use the second one.
                 found.append((f"/proc/{pid}/map_files/{fields[0]}", 0))
                 found.append((f"/proc/{pid}/mem", int(fields[0].partition("-")[0], 16)))
     return found
@@ -125,7 +127,7 @@ def counts_only(pid: int) -> bool:
 
 
 def _fits(header: np.void) -> bool:
-    """Return whether the slots that a header tells of are no more than can be, and lie where they may."""
+    """Return whether the number and the offset of the slots in a header are within the bounds."""
     count, offset = int(header["slot_count"]), int(header["slots_offset"])
     return 0 < count <= _MOST_SLOTS and offset <= _MOST_OFFSET
 
@@ -134,7 +136,7 @@ def _read_header(fd: int, base: int) -> np.void | None:
     try:
         block = os.pread(fd, fmt.HEADER_DTYPE.itemsize, base)
     except OSError:
-        return None  # it is not mapped any more
+        return None  # the memory is not mapped any more
     if len(block) < fmt.HEADER_DTYPE.itemsize:
         return None
     header: np.void = np.frombuffer(block, fmt.HEADER_DTYPE)[0]
@@ -151,7 +153,7 @@ class Watch:
             pid: The process's id.
 
         Raises:
-            RecordingError: There is no such process, it is someone else's, or it is not recorded.
+            RecordingError: The process does not exist, may not be traced by this user, or is not recorded.
         """
         self.pid = pid
         self._fd, self._base = -1, 0
@@ -185,7 +187,7 @@ class Watch:
             except OSError:
                 continue
             header = _read_header(fd, base)
-            # A forked child has its parent's until its own first event.
+            # Until its own first event, a forked child has its parent's header.
             ours = header is not None and int(header["pid"]) == own_pid and int(header["end_ns"]) == 0
             if ours and header is not None and int(header["version"]) != fmt.FORMAT_VERSION:
                 os.close(fd)
@@ -216,52 +218,53 @@ class Watch:
         self.close()
 
     def close(self) -> None:
-        """Let go of the counters; the process goes on as it was."""
+        """Close the counters; the process goes on as before."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
     @property
     def program(self) -> str:
-        """What a user would call the program: see headway.printable."""
+        """The program's name for users: see headway.printable."""
         text = self._header["program"].tobytes().split(b"\0", 1)[0].decode("utf-8", "replace")
         return text or f"process {self.pid}"
 
     @property
     def has_gil(self) -> bool:
-        """False: free-threaded, with the GIL off when the recording began."""
+        """Whether the process has a GIL: False if free-threaded, with the GIL off when the recording began."""
         flags = int(self._header["flags"])
         return not flags & fmt.FREE_THREADED or bool(flags & fmt.GIL_ENABLED)
 
     @property
     def counters_only(self) -> bool:
-        """Nothing but counters is recorded."""
+        """Whether the process records only counters."""
         return bool(int(self._header["flags"]) & fmt.COUNTERS_ONLY)
 
     def join(self) -> bool:
-        """Say that we want the counting to go on, for as long as this watch is open; return whether others want it, too.
+        """Keep the counting going for as long as this watch is open; return whether others want it, too.
 
-        That is a lock on the counters' file: it goes with its holder, however that ends.
+        The request is a lock on the counters' file: the kernel drops the lock when its owner ends, however that
+        happens.
         """
         others = self._wanted_by_others()
         fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0))
         return others
 
     def leave(self) -> bool:
-        """Take back what `join` said; return whether others still want it."""
+        """Withdraw the request of `join`; return whether others still want the counting."""
         if self._fd < 0:
             return False
         fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_UNLCK, os.SEEK_SET, 0, 1, 0))
         return self._wanted_by_others()
 
     def _wanted_by_others(self) -> bool:
-        # Asks only, and takes no lock: two that ask at the same time do not take each other for a third one.
+        # The query takes no lock: two processes that query at the same time do not mistake each other for a third one.
         asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
         kind: int = struct.unpack(_FLOCK, fcntl.fcntl(self._fd, fcntl.F_OFD_GETLK, asked))[0]
         return kind != fcntl.F_UNLCK
 
     def snapshot(self) -> Snapshot:
-        """Return the counters now.
+        """Return the counters at this moment.
 
         Raises:
             WatchEndedError: The process ended or started another program, or its recording was ended.
@@ -271,7 +274,7 @@ class Watch:
         time_ns = time.monotonic_ns()
         slots = self._read(count)
         for _ in range(_READS - 1):
-            # What a hand-over has written half of is not the same a moment later.
+            # A slot that a hand-off has half written differs at the next read.
             again_ns = time.monotonic_ns()
             again = self._read(count)
             torn = slots[_TELLING] != again[_TELLING]
@@ -279,7 +282,7 @@ class Watch:
             if not torn.any():
                 break
         else:
-            # Of threads that change places faster than we read: nothing is known of this moment.
+            # Slots whose threads change faster than we read: their state at this moment is unknown.
             slots = slots[~torn | (slots["state"] != fmt.SLOT_FREE)]
         return decode(header, slots, time_ns)
 
@@ -305,14 +308,14 @@ class Watch:
 
 
 class History:
-    """The snapshots of the last seconds, of one recording."""
+    """The snapshots of the last seconds of one recording."""
 
     def __init__(self, window_s: float = 5.0) -> None:
         self._window_ns = int(window_s * 1e9)
         self._kept: deque[Snapshot] = deque()
 
     def add(self, snapshot: Snapshot) -> None:
-        """Add the next one, and drop those that the window no longer needs; of another recording: all."""
+        """Add a snapshot; drop those older than the window, or all if the snapshot is of another recording."""
         if self._kept and self._kept[-1].start_ns != snapshot.start_ns:
             self._kept.clear()
         self._kept.append(snapshot)
@@ -320,17 +323,17 @@ class History:
             self._kept.popleft()
 
     def interval(self) -> Rates | None:
-        """Return what went on between the last two; None while there are none."""
+        """Return the rates between the last two snapshots; None if there are fewer than two."""
         return difference(self._kept[-2], self._kept[-1]) if len(self._kept) > 1 else None
 
     def window(self) -> Rates | None:
-        """Return what went on over the window, or since it began; None while there are no two snapshots."""
+        """Return the rates over the window, or since the recording began; None for fewer than two snapshots."""
         return difference(self._kept[0], self._kept[-1]) if len(self._kept) > 1 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one process did in the last interval, and over the window."""
+    """The rates of one process in the last interval and over the window."""
 
     pid: int
     program: str
@@ -340,15 +343,15 @@ class Sample:
 
 
 class Monitor:
-    """A process, and if wanted its recorded descendants, sampled again and again."""
+    """Samples a process again and again, and on request its recorded descendants, too."""
 
     def __init__(self, pid: int, *, children: bool = False, window_s: float = 5.0) -> None:
-        """Prepare; nothing need be recorded yet.
+        """Prepare the monitor; the process need not be recorded yet.
 
         Args:
             pid: The process's id.
-            children: Watch its descendants, too.
-            window_s: What percentiles are about.
+            children: Watch the process's descendants, too.
+            window_s: The time that percentiles cover.
         """
         self.pid = pid
         self._children = children
@@ -359,7 +362,7 @@ class Monitor:
 
     @property
     def alive(self) -> bool:
-        """The process itself is there, whatever it runs."""
+        """Whether the process itself exists, whatever program it runs."""
         now = _incarnation(self.pid)
         return now is not None and self._incarnation is not None and now[0] == self._incarnation[0]
 
@@ -391,7 +394,7 @@ class Monitor:
         return found
 
     def _read(self, pid: int) -> tuple[Watch | None, History | None]:
-        """Add a snapshot to a process's history; where its recording ended, look for the next one once."""
+        """Add a snapshot to a process's history; if its recording has ended, look once for the next one."""
         for _ in range(2):
             try:
                 known = self._watches.get(pid) or self._begin(pid)

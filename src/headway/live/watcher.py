@@ -1,8 +1,9 @@
-"""The process of `headway watch`: keeps the last seconds of each watched process, and says why one stood still.
+"""The process of `headway watch`: keeps the last seconds of each watched process, and reports why one stalled.
 
-Ten times a second it takes over what was recorded and learns which event loops and requests took too long; more often it
-looks at who holds the GIL for long. When something stood still, the ring is written as a trace, and another process
-(headway.live.stalled) tells from it what it was. Nothing here takes a GIL of the watched processes, nor runs in them.
+Ten times a second the watcher copies new events, and learns which event loops and requests took too long. More often,
+the watcher looks at threads that hold the GIL for long. When something has stalled, the watcher writes the ring as a
+trace, and another process (headway.live.stalled) finds the cause from the trace. Nothing here takes a GIL of the
+watched processes, or runs in them.
 """
 
 import contextlib
@@ -31,22 +32,22 @@ _NAME: Final = b"headway-watch"
 _COPY_NS: Final = 100_000_000
 _LEAST_TICK_S, _MOST_TICK_S = 0.005, 0.05
 _EACH_S: Final = 20e-6
-"""So much longer between two looks for each thread: each takes some two microseconds."""
+"""The time that each thread adds between two looks: a look takes some two microseconds per thread."""
 _TICKS: Final = 5
-"""So many looks within the shortest stall."""
+"""The number of looks within the shortest stall."""
 _GATHER_NS: Final = 200_000_000
-"""A stall that is over is told after so long: more may come."""
+"""The time from the end of a stall to its report: more stalls may follow."""
 _GOES_ON_NS: Final = 300_000_000
-"""One that goes on is told when it is so much longer than it may be."""
+"""The time by which a stall in progress must exceed its limit to be reported."""
 _AGAIN_NS: Final = 2_000_000_000
-"""Between two reports of a process, at first; ..."""
+"""The shortest pause between two reports of a process."""
 _SOON_NS: Final = 500_000_000
-"""... before one that goes on, ..."""
+"""The shortest pause before the report of a stall in progress."""
 _RARELY_NS: Final = 60_000_000_000
-"""... and at most, where they find nothing; a third of it where they are many."""
+"""The longest pause, if reports find nothing; a third of it if reports are many."""
 _MANY: Final = 20
 _OVERLAP_NS: Final = 1_000_000_000
-"""What was over so long before the last report, was told in it."""
+"""Stalls that were over so long before the last report were in that report."""
 _LINGER_S: Final = 1.0
 _MOST_RINGS: Final = 256
 _MOST_KEYS: Final = 256
@@ -55,19 +56,19 @@ _MOST_KEYS: Final = 256
 @final
 @dataclass(frozen=True)
 class Options:
-    """What a watcher is told.
+    """The settings of a watcher.
 
     Attributes:
         folder: Where recordings and the log go.
-        name: What their names begin with.
-        pid: The process that is watched with its children; when it ends the watcher does.
-        limits: What is a stall, and how much is kept.
-        keep: So many recordings are kept; the oldest make room.
-        quiet: Says nothing on stderr.
-        listen: Where metrics and `/dump` are served: HOST:PORT; "": nowhere.
-        own: The process has started it, and it ends when nobody is watched any more. Else it waits for the process's end:
-            a shell's script may start one interpreter after the other.
-        sparing: Of stalls beyond 20 in 10 minutes one recording in 20 s is written, not one in 2 s.
+        name: The beginning of the names of recordings and log.
+        pid: The process that is watched together with its children; the watcher ends when this process ends.
+        limits: The lengths that make a stall, and the size of the ring.
+        keep: The number of recordings to keep; new ones replace the oldest.
+        quiet: Print nothing on stderr.
+        listen: The HOST:PORT that serves metrics and `/dump`; "": none.
+        own: The process itself has started the watcher, which ends when no process is watched any more. Otherwise the
+            watcher waits for the process's end: a shell script may start one interpreter after the other.
+        sparing: Write one recording in 20 s, instead of one in 2 s, for stalls beyond 20 in 10 minutes.
     """
 
     folder: str
@@ -81,46 +82,46 @@ class Options:
     sparing: bool = True
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the settings as JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
     def of(cls, found: dict[str, Any]) -> "Options":
-        """Return what to_json() gave."""
+        """Return the settings that to_json() gave."""
         return cls(**{**found, "limits": Limits(**found["limits"])})
 
 
 @final
 @dataclass
 class _Watched:
-    """A ring, and what is going on about it."""
+    """A ring, and the state of the stalls in it."""
 
     ring: Ring
     copied_ns: int = 0
     reported_ns: int = 0
     over_ns: int = 0
-    """When a loop's stall was over that is not told; 0: there is none."""
+    """When an unreported stall of a loop was over; 0: there is none."""
     open_ns: int = 0
-    """Since when one goes on."""
+    """When a stall in progress was first seen; 0: there is none."""
     is_told: bool = False
-    """That one is told."""
+    """Whether the stall in progress is reported."""
     doubtful_ns: int = 0
-    """When something was seen that may be a stall: a wait of a thread that computes is none, nor a job of a pool's thread."""
+    """When a possible stall was seen; waits of CPU-bound threads and jobs of a pool's threads are none."""
     not_before_ns: int = 0
     doubtful_not_before_ns: int = 0
     doubtful_pause_ns: int = _AGAIN_NS
     pause_ns: int = _AGAIN_NS
     asked: bool = False
-    """Somebody wants a recording, stall or not."""
+    """Whether a recording is requested, stall or not."""
     keys: dict[str, bool] = field(default_factory=dict)
-    """Stalls that were told, and whether they were over then."""
+    """The reported stalls, and whether each was over at its report."""
     told_ns: deque[int] = field(default_factory=lambda: deque(maxlen=_MANY))
 
 
 @final
 @dataclass
 class _Report:
-    """A process that looks into a recording."""
+    """A process that analyses a recording."""
 
     process: subprocess.Popen[bytes]
     watched: _Watched
@@ -130,10 +131,10 @@ class _Report:
 
 @final
 class Watcher:
-    """Watches what calls at a door."""
+    """Watches the processes that call at a door."""
 
     def __init__(self, door: Door, options: Options) -> None:
-        """Begin."""
+        """Begin to accept processes that call at the door."""
         self._options = options
         self._folder = Path(options.folder)
         self._rings: list[_Watched] = []
@@ -142,31 +143,31 @@ class Watcher:
         self._reception = Reception(door, self._begin, self._say)
         self._dump = False
         self._attentive = False
-        """The last wait ended for a thread's sake."""
+        """Whether the last wait ended because of a thread."""
         self._said: set[str] = set()
         self._counts: dict[tuple[str, str], tuple[int, float]] = {}
-        """By kind and cause: how many stalls there were, and how many seconds they took."""
+        """(number, seconds) of stalls, by kind and cause."""
         self._service = ServiceTotals()
         tick_s = options.limits.shortest_ns / 1e9 / _TICKS
         self._tick_s = min(_MOST_TICK_S, max(_LEAST_TICK_S, tick_s))
 
     @property
     def log(self) -> Path:
-        """Where stalls are written to, a line each."""
+        """The file that stalls are written to, one line each."""
         return self._folder / f"{self._options.name}.stalls.jsonl"
 
     def totals(self) -> Totals:
-        """Return what there was up to now, over all processes. Any thread may ask."""
+        """Return the totals up to now, over all processes. Any thread may call it."""
         found = self._service.now([one.ring for one in self._rings], time.monotonic_ns())
         found.stalls = dict(self._counts)
         return found
 
     def ask(self, *_: object) -> None:
-        """Have a recording of each process written, as soon as may be."""
+        """Request a recording of each process, as soon as possible."""
         self._dump = True
 
     def run(self, program: Program) -> None:
-        """Watch until the program has ended, and what it has left is told."""
+        """Watch until the program has ended, and its last stalls are reported."""
         ended_s = 0.0
         has_watched = False
         while True:
@@ -180,7 +181,7 @@ class Watcher:
             if not self._rings and not self._reports and time.monotonic() - ended_s > _LINGER_S:
                 break
             if not self._reports and time.monotonic() - ended_s > 10 * _LINGER_S:
-                break  # its children live on: they are watched no more
+                break  # the program's children live on, and are watched no more
         for one in self._rings:
             one.ring.close()
         self._reception.close()
@@ -193,7 +194,7 @@ class Watcher:
 
     def _begin(self, memory: int, pid: int) -> None:
         for one in [one for one in self._rings if one.ring.pid == pid]:
-            self._over(one)  # it has executed another program
+            self._over(one)  # the process has executed another program
         if len(self._rings) >= _MOST_RINGS:
             self._say(f"process {pid} is not watched: {_MOST_RINGS} are watched already")
             return
@@ -211,17 +212,17 @@ class Watcher:
         for one in list(self._rings):
             one.asked = one.asked or asked
             if one.ring.gone and self._is_told_of(one):
-                continue  # what this report finds the last one need not tell again
+                continue  # waits for the report in progress, so that the last report need not repeat its stalls
             self._look(one, now_ns)
             if one.ring.gone and not self._is_told_of(one):
                 self._over(one)
         self._collect()
 
     def _wait(self) -> None:
-        """Wait until a process calls, a thread is worth a look, or what was recorded is to be copied.
+        """Wait until a process calls, a thread is worth a look, or new events must be copied.
 
-        After a look for a thread's sake the next one comes a tick later: what the thread did may be over, and when it was is
-        to be known to a tick.
+        After a look because of a thread, the next look follows a tick later: the thread's activity may end, and its end
+        must be known to within a tick.
         """
         alive = [one for one in self._rings if not one.ring.gone]
         if not alive:
@@ -246,7 +247,7 @@ class Watcher:
             self._reception.answer(0)
 
     def _is_told_of(self, one: _Watched) -> bool:
-        """A recording of it is being looked into."""
+        """Tell whether a report on a recording of this process is in progress."""
         return any(report.watched is one for report in self._reports)
 
     def _look(self, one: _Watched, now_ns: int) -> None:
@@ -280,7 +281,7 @@ class Watcher:
             self._report(one, now_ns)
 
     def _report(self, one: _Watched, now_ns: int) -> None:
-        """Write a recording, and have it looked into."""
+        """Write a recording, and start the process that analyses it."""
         one.not_before_ns = now_ns + one.pause_ns
         reported_ns, one.reported_ns = one.reported_ns, now_ns
         one.doubtful_not_before_ns = now_ns + one.doubtful_pause_ns
@@ -305,7 +306,7 @@ class Watcher:
                 one.ring.save(file)
             finally:
                 os.close(file)
-            # Not by a pipe, which would have us wait until the process has started and reads.
+            # A pipe would make us wait until the process has started and reads.
             with tempfile.TemporaryFile() as asking:
                 asking.write(json.dumps(told).encode())
                 asking.seek(0)
@@ -322,7 +323,7 @@ class Watcher:
         self._reports.append(_Report(process, one, path, asked))
 
     def _collect(self) -> None:
-        """Take what the processes say that have looked into recordings."""
+        """Read the results of the processes that have analysed recordings."""
         for report in [one for one in self._reports if one.process.poll() is not None]:
             self._reports.remove(report)
             assert report.process.stdout is not None
@@ -333,7 +334,7 @@ class Watcher:
             except ValueError:
                 self._say(f"what stood still could not be told: {report.path} has the recording")
                 found = {"stalls": [], "keys": {}}
-                report.asked = True  # what there is, is kept
+                report.asked = True  # keeps the recording
             self._learn(report, found)
 
     def _learn(self, report: _Report, found: dict[str, Any]) -> None:
@@ -359,7 +360,7 @@ class Watcher:
             one.doubtful_pause_ns = min(_RARELY_NS, 2 * one.doubtful_pause_ns)
 
     def _over(self, one: _Watched) -> None:
-        """A process is gone: what it has left is told."""
+        """Report the last stalls of a process that is gone, and stop watching it."""
         if one.over_ns or one.doubtful_ns or one.asked:
             self._report(one, time.monotonic_ns())
         self._service.end(one.ring, time.monotonic_ns())
@@ -370,9 +371,11 @@ class Watcher:
 
 
 def main(words: list[str]) -> int:
-    """Be the watcher: `python -m headway.live.watcher OPTIONS LISTENER FOLDER FAMILY`, started by headway.live.watching.
+    """Run the watcher: `python -m headway.live.watcher OPTIONS LISTENER FOLDER FAMILY`.
 
-    Prints the id of the process that watches, which is no child of who has started this.
+    headway.live.watching starts it.
+
+    Prints the id of the process that watches, which is no child of the process that started the watcher.
     """
     options = Options.of(json.loads(words[0]))
     listener, folder, family = int(words[1]), Path(words[2]), int(words[3])

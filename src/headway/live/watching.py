@@ -1,4 +1,4 @@
-"""Starts a watcher: beside a program that this process is about to be, or beside this process itself."""
+"""Starts a watcher: beside a program that this process is about to become, or beside this process itself."""
 
 import contextlib
 import json
@@ -26,10 +26,10 @@ _PATIENCE_S = 20
 
 
 def check_folder(folder: Path) -> Path:
-    """Return the absolute path of a folder for recordings; it is made where it is missing.
+    """Return the absolute path of a folder for recordings; make the folder if it is missing.
 
     Raises:
-        UsageError: It cannot be made, or cannot be written to.
+        UsageError: The folder cannot be made, or cannot be written to.
     """
     folder = folder.absolute()
     try:
@@ -44,7 +44,7 @@ def check_folder(folder: Path) -> Path:
 
 
 def check_address(text: str) -> str:
-    """Return HOST:PORT of what is to be served. Raises UsageError."""
+    """Return `text` if it is a HOST:PORT that can be served. Raises UsageError."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise UsageError(f"{text!r} is no address", hint="name one as 127.0.0.1:9464")
@@ -59,13 +59,13 @@ def start_watcher(options: Options) -> tuple[dict[str, str], int]:
     """Start the process that watches; return the variables by which processes find it, and its id.
 
     Raises:
-        RecordingError: There can be no socket, or no such process.
+        RecordingError: The socket cannot be made, or the process does not start.
     """
     door = Door()
     command = [sys.executable, "-P", "-m", "headway.live.watcher", json.dumps(options.to_json())]
     listener = door.socket.fileno()
     command += [str(listener), str(door.folder), str(door.family)]
-    # What a child of this one would record, and where it would call, is none of the watcher's.
+    # The watcher must not inherit the variables for recording of this process's children.
     env = {name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")}
     env |= {"HEADWAY_NATIVE": os.environ["HEADWAY_NATIVE"]} if "HEADWAY_NATIVE" in os.environ else {}
     try:
@@ -89,30 +89,30 @@ def start_watcher(options: Options) -> tuple[dict[str, str], int]:
 
 @final
 class Watch:
-    """That this process is watched, as `watch()` gives it."""
+    """The watch of this process, which `watch()` returns."""
 
     def __init__(self, folder: Path, watcher: int, door: str = "") -> None:
-        """Take `watch`."""
+        """Take the values of `watch`."""
         self.door = door
-        """Where a process that this one starts finds the watcher: see `join`."""
+        """The address by which a process that this one starts finds the watcher: see `join`."""
         self.folder = folder
-        """Where recordings and the log of stalls go."""
+        """The folder of recordings and of the log of stalls."""
         self.watcher = watcher
-        """The id of the process that watches; 0: another one does, which this process was started under."""
+        """The id of the watcher's process; 0 if this process was started under another watcher."""
 
     def record(self) -> None:
-        """Have a recording of the last seconds written, stall or not. It is there a moment later."""
+        """Request a recording of the last seconds, stall or not. The file is there a moment later."""
         with contextlib.suppress(ProcessLookupError):
             if self.watcher:
                 os.kill(self.watcher, signal.SIGUSR2)
 
     def stop(self) -> None:
-        """Be watched no more. What stood still until now is told."""
+        """End the watch. Stalls up to now are still reported."""
         if self.watcher:
             the_recorder().stop()
 
     def finish(self, timeout_s: float = 30.0) -> bool:
-        """Be watched no more, and wait until all that stood still is told; return whether that is so in time."""
+        """End the watch, and wait until all stalls are reported; return whether that happened in time."""
         self.stop()
         if not self.watcher:
             return True
@@ -143,22 +143,22 @@ def watch(
     listen: str = "",
     sparing: bool = True,
 ) -> Watch:
-    """Have this process watched from now on, with the children that it forks: as `headway watch` does from outside.
+    """Watch this process, and the children that it forks, from now on, as `headway watch` does from outside.
 
-    Another process is started, which keeps the last seconds of GIL events; when an event loop is late, a thread waits too
-    long for the GIL or a request takes too long, it writes them as a trace and says in one line on stderr why. Calling it again
-    does nothing more; nor does it where this process is watched or traced already.
+    The function starts another process, which keeps the last seconds of GIL events. If an event loop is late, a thread
+    waits too long for the GIL, or a request takes too long, that process writes the events as a trace, and gives the
+    cause in one line on stderr. The function does nothing if this process is watched or traced already.
 
     Args:
-        folder: For recordings and the log; else $HEADWAY_WATCH, else `stalls`.
-        name: What their names begin with; else the script's name.
-        over_s: An event loop's lap, or a wait for the GIL, of so many seconds is a stall.
-        requests_over_s: The same of a request in a server's thread.
-        ring_bytes: Memory for events.
-        keep: So many recordings are kept.
-        quiet: Say nothing on stderr; the log has it.
-        listen: Where metrics and `/dump` are served, as 127.0.0.1:9464; "": nowhere.
-        sparing: Of more than 20 recordings in 10 minutes, write one in 20 s at most; else one in 2 s.
+        folder: For recordings and the log; by default $HEADWAY_WATCH, else `stalls`.
+        name: The beginning of the files' names; by default the script's name.
+        over_s: The length in seconds from which an event loop's lap, or a wait for the GIL, is a stall.
+        requests_over_s: The same for a request in a server's thread.
+        ring_bytes: The memory for events.
+        keep: The number of recordings to keep.
+        quiet: Print nothing on stderr; the log has everything.
+        listen: The address that serves metrics and `/dump`, as 127.0.0.1:9464; "": none.
+        sparing: After more than 20 recordings in 10 minutes, write at most one in 20 s; otherwise one in 2 s.
 
     Raises:
         UsageError: The folder or the address cannot be used.
@@ -188,10 +188,10 @@ _DOOR: Final = ("HEADWAY_TRACE_FAMILY", "HEADWAY_TRACE_BYTES", "HEADWAY_TRACE_DO
 
 
 def _enter(recorder: Recorder, door: str) -> None:
-    """Be watched by the watcher at a door. Raises RecordingError."""
+    """Connect this process to the watcher at a door. Raises RecordingError."""
     family, memory_bytes, rest = door.split(" ", 2)
     path, watcher = rest.rsplit(" ", 1)
-    recorder.stop()  # counters only
+    recorder.stop()  # a recorder that only counts
     try:
         recorder.start(path, int(family), int(memory_bytes))
         let_watch(recorder, int(watcher))
@@ -200,10 +200,10 @@ def _enter(recorder: Recorder, door: str) -> None:
 
 
 def join(door: str) -> bool:
-    """Be watched by the watcher of the process that has started this one; return whether that is there.
+    """Let the watcher of the process that started this one watch this process, too; return whether that succeeded.
 
     Args:
-        door: Its `Watch.door`; "": there was none.
+        door: The `Watch.door` of that process; "": there is none.
 
     Raises:
         NativeError: The native library is missing or does not fit.

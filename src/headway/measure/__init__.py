@@ -1,7 +1,7 @@
-"""A user's function measured in this process: sync or async, alone or under load, with evidence that can be asserted.
+"""Measures a user's function in this process, sync or async, alone or under load, and returns evidence to assert.
 
-`bench.Bench` is the door (the pytest plugin's fixture); `result` what comes out; `rounds`, `loops` and `work` how it is
-run; `children` runs it in fresh processes, and `keep` stores it.
+A reader starts at `bench.Bench`, the pytest plugin's fixture. `result` has the values that it returns; `rounds`,
+`loops` and `work` run the function; `children` runs it in fresh processes; `keep` stores the results.
 """
 
 __all__: list[str] = []

@@ -1,8 +1,9 @@
-"""Another revision's functions in turns with this tree's: two processes that pass the turn to and fro, several times anew.
+"""Measures another revision's functions in turns with this tree's, in pairs of processes that pass the turn to and fro.
 
-The other revision is checked out in a folder of its own (`git worktree`). The tests are this tree's: their file and the conftest.py
-files above it are copied over it, and what stands on the import path inside this tree is taken from there instead. One process runs
-at a time, from its start on; from the first round on they have a round each, forth and back.
+The other revision is checked out in a folder of its own (`git worktree`). The tests are this tree's: a test's file and
+the conftest.py files above it are copied over the other revision's. Folders of the import path inside this tree are
+replaced by the same folders of the other tree. Only one of the two processes runs at a time, from its start on. From
+the first round on, the processes have one round each, in alternating order.
 """
 
 import contextlib
@@ -38,20 +39,20 @@ class Worktree:
     """Another revision, checked out.
 
     Attributes:
-        here: The top of this tree.
-        there: The top of the other one.
+        here: The top folder of this tree.
+        there: The top folder of the other tree.
     """
 
     here: Path
     there: Path
 
     def mapped(self, path: Path) -> Path | None:
-        """Return where a path of this tree is in the other one; None for one outside."""
+        """Return the path in the other tree of a path in this one; None for a path outside this tree."""
         resolved = path.resolve()
         return self.there / resolved.relative_to(self.here) if resolved.is_relative_to(self.here) else None
 
     def import_path(self) -> list[str]:
-        """Return what of the import path is inside this tree, as it is in the other one."""
+        """Return the folders of the import path that are inside this tree, as paths in the other tree."""
         own = [Path(one or ".") for one in sys.path]
         # Editable installations map names to folders.
         for name, module in list(sys.modules.items()):
@@ -79,7 +80,7 @@ def _installed(path: Path) -> bool:
 
 @contextlib.contextmanager
 def worktree(revision: str, folder: Path) -> Iterator[Worktree]:
-    """Check a revision of the repository of `folder` out, for the time of the block.
+    """Check out a revision of the repository of `folder` for the time of the block.
 
     Raises:
         UsageError: The folder is in no repository, or there is no such revision.
@@ -96,13 +97,13 @@ def worktree(revision: str, folder: Path) -> Iterator[Worktree]:
 
 
 def turn_taker(files: str) -> Callable[[], None]:
-    """Return what waits for this process's turn, by the two descriptors that its launcher named."""
+    """Return a function that waits for this process's turn, with the two descriptors that the launcher passed."""
     ended, begins = map(int, files.split(","))
 
     def wait() -> None:
         os.write(ended, b".")
         if not os.read(begins, 1):
-            # The launcher is gone: so is what this is for.
+            # The launcher is gone, so nothing needs this process.
             os._exit(1)
 
     return wait
@@ -113,7 +114,7 @@ _LOOK_S = 0.5
 
 @final
 class _Side:
-    """One of the two processes."""
+    """One of the two processes that take turns."""
 
     def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str], scratch: Path) -> None:
         self.answer = scratch / ANSWER
@@ -137,10 +138,10 @@ class _Side:
         self.runs = True
 
     def until_it_waits(self) -> None:
-        """Return when it waits for its next turn, or has ended; one that does neither for `LIMIT_S` is killed."""
+        """Wait until the process waits for its next turn or has ended; kill it if it does neither for `LIMIT_S`."""
         deadline_s = time.monotonic() + LIMIT_S
         while not select.select([self._ended], [], [], _LOOK_S)[0]:
-            # A child that it forked may have the pipe, too: its end is not the end of that.
+            # A child that the process forked may hold the pipe open, so the process's end does not close the pipe.
             if self.process.poll() is not None or time.monotonic() > deadline_s:
                 self.process.kill()
                 self.runs = False
@@ -148,19 +149,19 @@ class _Side:
         self.runs = bool(os.read(self._ended, 1))
 
     def have_a_turn(self) -> None:
-        """Give it a turn, and return when that is over."""
+        """Give the process a turn, and return when the turn is over."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._begins, b".")
         self.until_it_waits()
 
     def done(self) -> subprocess.CompletedProcess[str]:
-        """Wait for its end and return what it said."""
+        """Wait for the process's end and return its exit code and its output."""
         self.process.wait(LIMIT_S)
         self._said.seek(0)
         return subprocess.CompletedProcess([], self.process.returncode, self._said.read(), "")
 
     def close(self) -> None:
-        """End it, if it runs."""
+        """Kill the process if it still runs, and close the descriptors."""
         os.close(self._begins)
         os.close(self._ended)
         if self.process.poll() is None:
@@ -172,7 +173,7 @@ class _Side:
 @final
 @dataclass
 class Sides:
-    """What the launches of one test gave in this tree and in the other one."""
+    """The results of the launches of one test in this tree and in the other one."""
 
     here: Launched = field(default_factory=Launched)
     there: Launched = field(default_factory=Launched)
@@ -181,12 +182,12 @@ class Sides:
 @final
 @dataclass
 class Revision:
-    """What the other tree's benchmarks took, to compare this one's with.
+    """The results of the other tree's benchmarks, for comparison with this tree's.
 
     Attributes:
-        name: What it was asked for by.
-        results: By group and label.
-        failed: What did not run there, and why; a line each.
+        name: The name by which the user asked for the revision.
+        results: The results by group and label.
+        failed: Launches that failed there, each with its reason, in one line.
     """
 
     name: str
@@ -194,27 +195,27 @@ class Revision:
     failed: dict[str, None] = field(default_factory=dict)
 
     def take(self, journal: Journal, there: Launched) -> None:
-        """Take what the other tree's launches gave of a test's benchmarks."""
+        """Add the results of the other tree's launches of a test's benchmarks."""
         for name, entry in journal.entries.items():
             measured = there.measured.get(name, ())
             self.results[entry.group, entry.label] = replace(entry.result, launches=measured)
         self.failed |= dict.fromkeys(f"{journal.test}: in {self.name}: {why}" for why in there.failures)
 
     def ratio(self, group: str, label: str, now: Result) -> stats.Interval | None:
-        """Return a benchmark's time per call in this tree over that in the other one, of launches that took turns."""
+        """Return a benchmark's time per call in this tree over that in the other one, from launches that took turns."""
         other = self.results.get((group, label))
         found = now.ratio_with_basis(other) if other is not None and other.measured else None
         return found[0] if found is not None else None
 
 
 def measure_against(tree: Worktree, how: Launching, tests: Sequence[str], launches: int, top: Path) -> dict[str, Sides]:
-    """Launch each test so often in this tree and in the other one, in turns, and return what they measured, by test.
+    """Launch each test several times in this tree and in the other one, in turns, and return the results by test.
 
     Args:
         tree: The other tree.
-        how: How tests are launched.
-        tests: What pytest calls them, with their files' paths.
-        launches: How often each.
+        how: The way of launching tests.
+        tests: pytest's names of the tests, with their files' paths.
+        launches: The number of launches of each test.
         top: pytest's root folder.
 
     Raises:
@@ -238,7 +239,8 @@ def measure_against(tree: Worktree, how: Launching, tests: Sequence[str], launch
             places = ((how.folder, test, dict(os.environ)), (their_folder, f"{theirs}::{name}", elsewhere))
             with tempfile.TemporaryDirectory(prefix="headway-turns-") as scratch, contextlib.ExitStack() as stack:
                 sides: list[_Side] = []
-                # Whoever starts first may have the better core for good: each has that as often.
+                # The process that starts first may have the better core to its end, so each tree starts first equally
+                # often.
                 for where, what, environment in turns.in_order(places, block):
                     own = Path(scratch) / str(len(sides))
                     own.mkdir()
@@ -269,7 +271,7 @@ def _take_turns(sides: Sequence[_Side], first: int) -> None:
 
 
 def _keep(found: Sides, mine: Launched, other: Launched, name: str) -> None:
-    """Add what a launch of each gave: rounds that both have had took turns."""
+    """Add the results of one launch in each tree; the rounds that both have took turns."""
     for launched, more in ((found.here, mine), (found.there, other)):
         launched.failures += more.failures
         partner = other if more is mine else mine

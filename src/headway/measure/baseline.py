@@ -1,9 +1,10 @@
-"""Stored sessions to compare with: what a benchmark took beside a reference, and a ratio that knows how processes and sessions differ.
+"""Stored sessions to compare with, and a ratio whose interval allows for differences between processes and sessions.
 
-A session's own rounds say nothing about the next session: each process has a layout of its own, and the machine's clock and neighbours
-change. So a session that stores or compares measures each benchmark in several fresh processes, in turns with a reference workload, and
-what it took is taken in units of that: what makes the whole machine slower drops out. How much processes differ, launches tell. What is
-left differs from session to session by `DRIFT`, or by what the stored sessions themselves say, where there are several.
+A session's own rounds say nothing about the next session: each process has a layout of its own, and the machine's clock
+and neighbours change. A session that stores or compares therefore measures each benchmark in several fresh processes,
+in turns with a reference workload. Times are taken in units of the reference's time, so that a slower machine cancels
+out. The launches show how much processes differ. The rest of the difference between sessions is assumed to be `DRIFT`;
+if there are several stored sessions, it is estimated from them.
 """
 
 import math
@@ -21,20 +22,21 @@ from headway.measure.result import Result
 __all__ = ["DRIFT", "PROCESS", "Known", "Stored", "limit_of", "reference", "sessions_of", "summary"]
 
 DRIFT = 0.01
-"""Standard deviation (of logs) of a benchmark's level in units of its reference, from one session to the next, whatever the process."""
+"""Standard deviation (of logs) of a benchmark's level in units of its reference, between sessions, apart from
+processes."""
 
 PROCESS = 0.025
-"""The same from one process to the next, where no session has two launches to tell."""
+"""Standard deviation (of logs) between processes, used if no session has two launches."""
 
 _TELLING = 4
-"""So many stored sessions say themselves how they differ."""
+"""The number of stored sessions from which the difference between sessions is estimated."""
 
 _KNOWN_DEGREES = 30
-"""A deviation that is assumed has an interval as if so many values had told it."""
+"""Degrees of freedom of an assumed deviation."""
 
 
 def reference() -> int:
-    """Do a little of everything that Python code does: add, compare, look up, call, make objects."""
+    """Do a mixture of typical Python work: add, compare, look up, call, make objects."""
     table: dict[int, int] = {}
     total = 0
     for number in range(300):
@@ -44,7 +46,7 @@ def reference() -> int:
 
 
 def _log_levels(launches: Sequence[Measured]) -> list[float]:
-    """Return by launch the log of what a benchmark took in units of its reference; [] where one had none."""
+    """Return, by launch, the log of a benchmark's time in units of its reference; [] if a launch has no reference."""
     by_launch = [one.in_reference for one in launches]
     return [math.log(stats.launch_value(one)) for one in by_launch] if all(by_launch) else []
 
@@ -55,15 +57,15 @@ class Known:
     """A benchmark in stored sessions.
 
     Attributes:
-        sessions: What each session measured of it, by launch.
+        sessions: The launches of each session.
     """
 
     sessions: tuple[tuple[Measured, ...], ...]
 
     def ratio(self, now: Result) -> stats.Interval | None:
-        """Return what it takes now over what it took, with an interval that holds how processes and sessions differ.
+        """Return the time now over the stored time; its interval allows for differences of processes and sessions.
 
-        None where one of them has no reference.
+        Returns None if one side has no reference.
         """
         current = _log_levels(now.launches)
         before = [one for one in map(_log_levels, self.sessions) if one]
@@ -72,7 +74,7 @@ class Known:
         means = [statistics.fmean(one) for one in before]
         middle = statistics.fmean(current) - statistics.fmean(means)
         if len(before) >= _TELLING:
-            # They differ by their processes and by their times, as this one does from them.
+            # The stored sessions differ by processes and by time, in the same way as this session differs from them.
             degrees = len(before) - 1
             variance = max(statistics.variance(means), (DRIFT / 3) ** 2) * (1 + 1 / len(before))
         else:
@@ -84,7 +86,7 @@ class Known:
 
 
 def _of_processes(sessions: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """Return the variance from one process to the next within sessions, and its degrees of freedom."""
+    """Return the variance between processes within sessions, and its degrees of freedom."""
     degrees = sum(len(one) - 1 for one in sessions)
     if not degrees:
         return PROCESS**2, _KNOWN_DEGREES
@@ -97,24 +99,24 @@ class Stored:
     """Sessions that were stored under one name.
 
     Attributes:
-        name: Of the file.
-        known: By group and label.
+        name: The file's name.
+        known: The benchmarks, by group and label.
     """
 
     name: str
     known: Mapping[tuple[str, str], Known]
 
     def ratio(self, group: str, label: str, now: Result) -> stats.Interval | None:
-        """Return a benchmark's time per call over what it was in the stored sessions; None where that is not known."""
+        """Return a benchmark's time per call over that in the stored sessions; None if that is not known."""
         found = self.known.get((group, label))
         return found.ratio(now) if found is not None else None
 
     @classmethod
     def from_json(cls, name: str, values: Mapping[str, Any]) -> "Stored":
-        """Return the sessions of a stored file, or the one of a file that `--headway-json` wrote.
+        """Return the sessions of a stored file, or the single session of a file that `--headway-json` wrote.
 
         Raises:
-            AttributeError, KeyError, TypeError, ValueError: It is none of ours.
+            AttributeError, KeyError, TypeError, ValueError: The file was not written by Headway.
         """
         known: dict[tuple[str, str], Known] = {}
         for session in sessions_of(values):
@@ -132,14 +134,14 @@ class Stored:
 
 
 def sessions_of(values: Mapping[str, Any]) -> list[Any]:
-    """Return the sessions of a stored file; the one of a file that `--headway-json` or an earlier version wrote."""
+    """Return the sessions of a stored file, or the single one of a file from `--headway-json` or an earlier version."""
     found: list[Any] = values.get("sessions", [values])
     return found
 
 
 def summary(one: Measured) -> dict[str, Any]:
-    """Return what is stored of a launch: medians of blocks, a few values where it had thousands."""
-    # Blocks of ratios and of levels: their quotient is the block's reference.
+    """Return the stored summary of a launch: medians of blocks, a few values instead of thousands."""
+    # The blocks are of ratios and of levels; their quotient is the block's reference time.
     levels, ratios = intervals.blocks(one.values_s), intervals.blocks(one.in_reference)
     return {
         **one.to_json(),
@@ -153,7 +155,7 @@ def summary(one: Measured) -> dict[str, Any]:
 
 
 def limit_of(text: str) -> float:
-    """Return the factor of a limit such as `5%`. Raises UsageError where it is none."""
+    """Return the factor of a limit such as `5%`. Raises UsageError if the text is no limit."""
     try:
         percent = float(text.removesuffix("%"))
     except ValueError:

@@ -1,8 +1,8 @@
-"""What a test calls: `headway(function, *args)` and its loads. One set of steps for plain and async functions.
+"""The fixture that a test calls: `headway(function, *args)` and its loads, with the same steps for sync and async.
 
-A benchmark is calibrated (how many calls make a round), then run in rounds; alternatives take turns, forth and back. Two that were
-measured one after the other take turns when they are asked to be compared. What is measured goes into the test's journal, from which
-the session makes tables and files.
+A benchmark is calibrated (to find how many calls make a round), then run in rounds. Alternatives take turns, in
+alternating order. Two benchmarks that were measured one after the other are measured again, in turns, if a test
+compares them. The results go into the test's journal, from which the session makes tables and files.
 """
 
 import math
@@ -35,7 +35,7 @@ __all__ = ["Bench"]
 
 @final
 class _Pending:
-    """An async benchmark that waits to be awaited."""
+    """An async benchmark that is not awaited yet."""
 
     def __init__(self, journal: Journal, names: list[str], main: Callable[[], Awaitable[Any]]) -> None:
         self._journal, self._names, self._main = journal, names, main
@@ -87,7 +87,7 @@ class _Again:
             journal.turns[frozenset(found)] = found
             return Comparison(found)
 
-        # What ratios refer to comes first.
+        # The one that ratios refer to comes first.
         return plans[::-1], finish
 
 
@@ -95,7 +95,8 @@ class _Again:
 class Bench:
     """The fixture `headway` of one test.
 
-    Async functions are to be awaited: `await headway(fetch)`. A `Result` may be awaited, too, so that is its type in either case.
+    Async functions must be awaited: `await headway(fetch)`. A `Result` may be awaited, too, so the return type is
+    `Result` in both cases.
     """
 
     def __init__(self, journal: Journal, options: Options | None = None) -> None:
@@ -103,7 +104,7 @@ class Bench:
         self._options = options or Options()
 
     def options(self, **changes: Any) -> "Bench":
-        """Return a bench with other options (see `Options`), of the same test.
+        """Return a bench of the same test with other options (see `Options`).
 
         Raises:
             UsageError: There is no such option, or it cannot have that value.
@@ -111,32 +112,32 @@ class Bench:
         return Bench(self.journal, self._options.changed(changes))
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Result:
-        """Time a function, call after call, and return its `Result`; to be awaited where the function is async.
+        """Time a function, call after call, and return its `Result`; must be awaited if the function is async.
 
         Raises:
-            UsageError: It is no function, or a coroutine would never be awaited.
+            UsageError: The argument is no function, or a coroutine would never be awaited.
         """
         return self._one(Target(function, args, kwargs), "", 1, Batches)
 
     def serial(self, function: Callable[..., Any], /, calls: int, *args: Any, **kwargs: Any) -> Result:
-        """Time a load of so many calls one after the other, each by itself."""
+        """Time a load of `calls` calls one after the other, each by itself."""
         target = Target(function, args, kwargs)
         return self._one(target, "", 1, _load(1, "serial"), calls=calls)
 
     def concurrent(
         self, function: Callable[..., Any], /, *args: Any, tasks: int = 16, model: str = "", **kwargs: Any
     ) -> Result:
-        """Time a load of so many tasks at once, each call by itself.
+        """Time a load of `tasks` tasks at once, each call by itself.
 
         Args:
-            function: What each task calls. Async functions run as tasks of the loop.
+            function: The function that each task calls. Async functions run as tasks of the loop.
             args: Its arguments.
-            tasks: How many at once.
-            model: For plain functions "threads" (where none is given), "processes" or "interpreters".
+            tasks: The number of tasks at once.
+            model: For plain functions "threads" (the default), "processes" or "interpreters".
             kwargs: More arguments.
 
         Raises:
-            UsageError: There is no such model, or it is not for this function.
+            UsageError: There is no such model, or it does not fit this function.
         """
         target = Target(function, args, kwargs)
         target.check()
@@ -169,14 +170,14 @@ class Bench:
         workers: int = 64,
         **kwargs: Any,
     ) -> Result:
-        """Time an open load: calls begin at their times, whether or not others have ended; latency counts from those times.
+        """Time an open load: calls begin at fixed times, regardless of others; latency counts from those times.
 
         Args:
-            function: What is called.
+            function: The function that is called.
             args: Its arguments.
             rate: Calls per second.
-            seconds: For how long.
-            workers: Threads that call plain functions; where all are busy, calls wait, and that counts.
+            seconds: The duration of the load.
+            workers: Threads that call plain functions. If all are busy, a call waits, and the wait counts as latency.
             kwargs: More arguments.
         """
         target = Target(function, args, kwargs)
@@ -194,10 +195,12 @@ class Bench:
         return self._one(target, model, 1, source, calls=calls, rounds=1, lag=True)
 
     def compare(self, alternatives: Mapping[str, Callable[..., Any]], /, *args: Any, **kwargs: Any) -> Comparison:
-        """Time alternatives in turns, with the same arguments, and return a `Comparison`; to be awaited where one is async.
+        """Time alternatives in turns, with the same arguments, and return a `Comparison`.
+
+        The caller must await it if one of the alternatives is async.
 
         Raises:
-            UsageError: There are not two at least.
+            UsageError: There are fewer than two alternatives.
         """
         return self._compared(alternatives, args, kwargs, lambda target: (_model("", target), 1, Batches), lag=False)
 
@@ -210,10 +213,10 @@ class Bench:
         model: str = "",
         **kwargs: Any,
     ) -> Comparison:
-        """Time alternatives under load, in turns: each with so many tasks at once, as `concurrent` does.
+        """Time alternatives under load, in turns: each with `tasks` tasks at once, as `concurrent` does.
 
         Raises:
-            UsageError: There are not two at least, or the model is not for one of them.
+            UsageError: There are fewer than two alternatives, or the model does not fit one of them.
         """
 
         def load(target: Target) -> tuple[str, int, Callable[[Target, Watch], Source]]:
@@ -267,7 +270,7 @@ class Bench:
         return result
 
     def go(self, plans: list[Plan], finish: Callable[[Mapping[str, Result]], Any]) -> Any:
-        """Measure plans in turns now and return what `finish` makes of their results, or what is to be awaited for it."""
+        """Measure plans in turns now, and return `finish` of their results, or an awaitable of it."""
         names = [plan.name for plan in plans]
         begun = self._steps(plans, finish)
         if any(plan.target.is_async for plan in plans):
@@ -277,7 +280,7 @@ class Bench:
         if not loops.running():
             return run_steps(begun)
         done, given = begin_steps(begun)
-        # A plain function may give what is to be awaited.
+        # A plain function may return an awaitable.
         return given if done else _Pending(self.journal, names, lambda: await_steps(begun, given))
 
     def _steps(self, plans: list[Plan], finish: Callable[[Mapping[str, Result]], Any]) -> Steps:
@@ -322,7 +325,7 @@ class Bench:
         return finish(results)
 
     def _scaler(self, plan: Plan) -> Callable[[str, int], tuple[Result, Result]]:
-        """Return what measures a plan's function with one worker and with several, in turns."""
+        """Return a function that measures a plan's function with one worker and with several, in turns."""
 
         def scaled(kind: str, count: int) -> tuple[Result, Result]:
             _check_count(kind, count)

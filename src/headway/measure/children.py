@@ -1,4 +1,4 @@
-"""Launches in fresh processes: each benchmark alone in a pytest of its own, in blocks, in a new random order each time."""
+"""Launches in fresh processes: each benchmark alone in its own pytest, in blocks, in a new random order each time."""
 
 import json
 import os
@@ -31,7 +31,7 @@ _VALUED = {
     "--import-mode",
     "--ignore",
 }
-"""Options of pytest's whose value may look like a file."""
+"""Options of pytest whose value may look like a file."""
 _NOT_OURS = {"-n", "--numprocesses", "--dist", "--maxfail", "--lfnf", "--pdbcls", "--durations", "--durations-min"}
 _NOT_OURS |= {
     "--junitxml",
@@ -43,7 +43,7 @@ _NOT_OURS |= {
     "--cov-fail-under",
 }
 _NOT_OURS |= {"--html", "--report-log"}
-"""Options with a value that are the session's and not a launch's: where it writes, when it stops, who shares its work."""
+"""Options with a value that concern the session and not a launch: output files, when to stop, distribution of work."""
 _ALONE = {
     "-x",
     "--exitfirst",
@@ -70,25 +70,25 @@ _PREFIXES = (
     "--dist",
 )
 LIMIT_S = 900
-"""How long a launch may take."""
+"""The most seconds that a launch may take."""
 
 
 @final
 @dataclass
 class Launched:
-    """What the launches of one test gave: its benchmarks by name, and why launches failed."""
+    """The results of the launches of one test: its benchmarks by name, and the reasons of failed launches."""
 
     measured: dict[str, tuple[Measured, ...]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
     def add(self, one: "Launched") -> None:
-        """Take what one more launch gave."""
+        """Add the results of one more launch."""
         self.failures += one.failures
         for name, measured in one.measured.items():
             self.measured[name] = (*self.measured.get(name, ()), *measured)
 
     def tell_the_missing(self, launches: int) -> None:
-        """Note as failures the launches that ended before a benchmark that others measured."""
+        """Record as failures the launches that ended before a benchmark that others measured."""
         for name, measured in self.measured.items():
             lost = launches - len(self.failures) - len(measured)
             if lost > 0:
@@ -96,13 +96,13 @@ class Launched:
 
 
 def write_launch(path: Path, journal: Journal) -> None:
-    """Write what this process measured, for the one that launched it."""
+    """Write the results of this process for the process that launched it."""
     found = {name: [one.to_json() for one in entry.result.launches] for name, entry in journal.entries.items()}
     path.write_text(json.dumps(found), encoding="utf-8")
 
 
 def _options(arguments: Sequence[str], positional: Sequence[str]) -> list[str]:
-    """Return the session's own options without its files and what is not for a launch."""
+    """Return the session's own options, without its files and without options that are not for a launch."""
     kept: list[str] = []
     skip, value = False, False
     for one in arguments:
@@ -121,7 +121,7 @@ def _options(arguments: Sequence[str], positional: Sequence[str]) -> list[str]:
 
 
 def _python() -> list[str]:
-    """Return how to start a Python like this one: with its flags, and with the folder on its path only where ours has it."""
+    """Return the command for a Python like this one: with its flags, and `-P` if the folder is not on its path."""
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001  (multiprocessing's own way)
     here = {"", str(Path.cwd())} & set(sys.path)
     return [sys.executable, *flags, *([] if here or "-P" in flags else ["-P"])]
@@ -130,16 +130,16 @@ def _python() -> list[str]:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Launching:
-    """How a session launches its tests.
+    """The way in which a session launches its tests.
 
     Attributes:
         arguments: The session's own arguments.
-        positional: Those of them that are files and folders.
-        folder: Where the session was started.
-        trace: Look at the GIL in all of them.
-        spread: pytest-xdist is there: it must be told to stay away.
+        positional: Those of the arguments that are files and folders.
+        folder: The folder in which the session was started.
+        trace: Measure the GIL in all launches.
+        spread: pytest-xdist is installed, and must be switched off in launches.
         reference: Measure each benchmark beside the reference that sessions are compared by.
-        say: Told before each launch.
+        say: Called with a line before each launch.
     """
 
     arguments: Sequence[str]
@@ -160,13 +160,13 @@ class Launching:
 
 
 def launch_all(how: Launching, tests: Sequence[str], launches: int, *, seed: int = 0) -> dict[str, Launched]:
-    """Launch each test so often in a fresh process, and return what they measured, by test.
+    """Launch each test several times, each in a fresh process, and return the results by test.
 
     Args:
-        how: How.
-        tests: What pytest calls them, with their files' paths.
-        launches: How often each.
-        seed: For the order.
+        how: The way of launching.
+        tests: pytest's names of the tests, with their files' paths.
+        launches: The number of launches of each test.
+        seed: The seed of the order.
     """
     found = {test: Launched() for test in tests}
     shuffler = random.Random(seed)
@@ -198,11 +198,11 @@ def launch_all(how: Launching, tests: Sequence[str], launches: int, *, seed: int
 
 
 ANSWER = "launch.json"
-"""What a launch's answer is called in its folder."""
+"""The name of a launch's answer file in its folder."""
 
 
 def taken(answer: Path, done: "subprocess.CompletedProcess[str]") -> Launched:
-    """Return what one launch gave, which has ended."""
+    """Return the results of one launch that has ended."""
     launched = Launched()
     try:
         names = json.loads(answer.read_text(encoding="utf-8"))
@@ -210,7 +210,7 @@ def taken(answer: Path, done: "subprocess.CompletedProcess[str]") -> Launched:
         names = {}
     for name, values in names.items():
         launched.measured[name] = tuple(map(Measured.from_json, values))
-    # A test that fails (1) has measured all the same: what it asserts is judged over all launches, not in one.
+    # A failed test (1) has measured all the same: its assertions are judged over all launches, not in one.
     if not names or done.returncode not in {0, 1}:
         said = [line.strip() for line in done.stdout.splitlines() if line.startswith(("E ", "FAILED", "ERROR"))]
         said = said or [line.strip() for line in done.stderr.splitlines() if line.strip()][-1:]

@@ -1,4 +1,4 @@
-"""What may be asserted of evidence: decisions, shares of time, and percentiles, each with its interval."""
+"""The evidence that tests assert: decisions, shares of time, and percentiles, each with its interval."""
 
 import math
 import statistics
@@ -16,13 +16,13 @@ __all__ = ["Basis", "Decision", "Level", "Share", "decide", "shown"]
 @final
 @dataclass(frozen=True)
 class Basis:
-    """What evidence rests on.
+    """The basis of a piece of evidence.
 
     Attributes:
-        count: How many values: launches, or blocks of rounds of one.
-        of_launches: They are launches.
-        why_not: Why there are none.
-        provisional: What is asserted holds, whatever it is (see `Decision`).
+        count: The number of values: launches, or blocks of rounds of one launch.
+        of_launches: The values are launches.
+        why_not: Why there are no values.
+        provisional: Every assertion holds for now (see `Decision`).
     """
 
     count: int
@@ -33,11 +33,13 @@ class Basis:
 
 @final
 class Decision:
-    """Whether something holds, with its evidence: true where it does. An assertion that fails prints it.
+    """Whether a relation holds, with its evidence: true if it does. An assertion that fails prints the decision.
 
-    Where nothing was to be measured (under xdist, with `--headway-disable`) it is true, too: there is nothing against it.
+    The decision is also true if nothing was to be measured (under xdist, with `--headway-disable`): nothing speaks
+    against it.
 
-    May be awaited: a decision about async functions that were measured one after the other measures them in turns then.
+    A decision may be awaited: if it is about async functions that were measured one after the other, it then measures
+    them in turns.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class Decision:
         return f"<undecided: {found}; {self._more()}>"
 
     def _more(self) -> str:
-        """Say what would decide it."""
+        """Return a text on what would decide it."""
         wanted, count = self.evidence.launches_to_decide, self._basis.count
         if wanted is None or wanted >= TOO_MANY:
             launches = "" if self._basis.of_launches else "; `--headway-launches 5` measures in fresh processes"
@@ -86,12 +88,12 @@ class Decision:
 
 
 def decide(what: str, relation: Relation, interval: stats.Interval | None, basis: Basis) -> Decision:
-    """Return whether a relation holds of what has this interval."""
+    """Return whether `relation` holds of the thing that has this interval."""
     return Decision(judged(what, relation, interval, basis.count), basis)
 
 
 def shown(interval: stats.Interval) -> str:
-    """Return a value with its interval, with as many digits as it takes to tell the bounds apart."""
+    """Return a value with its interval, with as many digits as are needed to tell the bounds apart."""
     for digits in range(3, 7):
         low, value, high = (f"{one:.{digits}g}" for one in (interval.low, interval.value, interval.high))
         if len({low, value, high}) == 3 or interval.low == interval.high:
@@ -109,9 +111,9 @@ class Share:
     """A share of time from 0 to 1 with its interval; `share < 0.05` gives a `Decision`.
 
     Attributes:
-        what: Of what.
-        values: One per launch, or per round of a single launch; () where it was not measured.
-        basis: What they are.
+        what: The name of the thing that the share is of.
+        values: One value per launch, or per round of a single launch; () if the share was not measured.
+        basis: The kind and number of the values.
     """
 
     what: str
@@ -120,12 +122,12 @@ class Share:
 
     @property
     def value(self) -> float:
-        """The mean; not a number where it was not measured."""
+        """The mean; not a number if the share was not measured."""
         return statistics.fmean(self.values) if self.values else math.nan
 
     @property
     def interval(self) -> stats.Interval | None:
-        """The mean with Student's interval, within 0 and 1; None where it was not measured."""
+        """The mean with Student's interval, within 0 and 1; None if the share was not measured."""
         if not self.values:
             return None
         if len(self.values) < 2:
@@ -152,9 +154,9 @@ class Level:
     """A time in seconds with its interval, such as a percentile; `level.below(0.01)` gives a `Decision`.
 
     Attributes:
-        what: Of what.
-        interval: It; None where it was not measured.
-        basis: What it rests on.
+        what: The name of the thing that takes the time.
+        interval: The time with its interval; None if it was not measured.
+        basis: The basis of the interval.
     """
 
     what: str
@@ -163,15 +165,15 @@ class Level:
 
     @property
     def value_s(self) -> float:
-        """The estimate; not a number where it was not measured."""
+        """The estimate; not a number if the time was not measured."""
         return self.interval.value if self.interval else math.nan
 
     def below(self, limit_s: float) -> Decision:
-        """Return whether it is below so many seconds."""
+        """Return whether the time is below `limit_s` seconds."""
         return decide(f"{self.what}, in seconds,", below(limit_s), self.interval, self.basis)
 
     def above(self, limit_s: float) -> Decision:
-        """Return whether it is above so many seconds."""
+        """Return whether the time is above `limit_s` seconds."""
         return decide(f"{self.what}, in seconds,", above(limit_s), self.interval, self.basis)
 
     def __repr__(self) -> str:

@@ -1,9 +1,10 @@
-"""Intervals of one process's rounds, and of several processes.
+"""Intervals from the rounds of one process, and from several processes.
 
-Rounds of one process are no replicates: neighbours are alike, one that was interrupted is much longer, and what the process is in
-for (its layout, the machine's mood) is in all of them. So what two functions take is compared between rounds that were
-neighbours in time, in blocks of rounds, whose medians one interruption does not move; and of several processes each is one value.
-The method was chosen by sessions in which nothing differs, and by known effects (docs/concepts/evidence-in-tests.md).
+The rounds of one process are no replicates: neighbours are alike, an interrupted round is much longer, and the state of
+the process (its layout, the machine's current speed) is in all of them. Two functions are therefore compared between
+rounds that were neighbours in time, in blocks of rounds: the median of a block withstands one interruption. With
+several processes, each process gives one value. The method was chosen with sessions in which nothing differs, and with
+known effects (docs/concepts/evidence-in-tests.md).
 """
 
 import itertools
@@ -18,16 +19,16 @@ from headway.measure.measured import percentile
 __all__ = ["MOOD", "blocks", "level", "percentile_of_calls", "ratio_in_turns", "with_mood"]
 
 MOOD = 0.10
-"""By how much the level of a whole session may be off, whatever its own rounds say."""
+"""The error, as a share, that the level of a whole session may have, whatever its own rounds say."""
 
 _BLOCKS = 12
-"""So many blocks, each of at least as many rounds as it takes for a median that one interruption does not move."""
+"""The number of blocks, each of at least so many rounds that one interruption does not move the median."""
 
 _LEAST_IN_BLOCK = 3
 
 
 def blocks(values: Sequence[float]) -> list[float]:
-    """Return the medians of blocks of neighbours; the values themselves where they are too few for blocks."""
+    """Return the medians of blocks of neighbours, or the values themselves if they are too few for blocks."""
     count = min(_BLOCKS, len(values) // _LEAST_IN_BLOCK)
     if count < 4:
         return list(values)
@@ -39,10 +40,11 @@ _MOST_ALIKE = 0.8
 
 
 def _of_blocks(values: Sequence[float], method: str) -> stats.Interval:
-    """Return the geometric mean of what one process's rounds say, with Student's interval over blocks of them.
+    """Return the geometric mean of one process's rounds, with Student's interval over blocks of them.
 
-    Where blocks that follow each other are alike, fewer of them are independent, and the interval is wider: the variance of a mean
-    of values with lag-1 autocorrelation r is (1 + r) / (1 - r) times what it is without (Law, Simulation Modeling and Analysis, 4.4).
+    If successive blocks are alike, fewer of them are independent, and the interval is wider. The variance of a mean of
+    values with lag-1 autocorrelation r is (1 + r) / (1 - r) times the variance without autocorrelation (Law, Simulation
+    Modeling and Analysis, 4.4).
     """
     of_blocks = blocks(values)
     logs = [math.log(one) for one in of_blocks]
@@ -51,7 +53,7 @@ def _of_blocks(values: Sequence[float], method: str) -> stats.Interval:
     squares = sum(one * one for one in rests)
     if len(of_blocks) < _BLOCKS // 2 or squares == 0:
         return replace(stats.level_interval(of_blocks), method=method)
-    # Of n values the correlation comes out smaller by about 1/n than it is.
+    # An estimate of the correlation from n values is too small by about 1/n.
     alike = sum(one * other for one, other in itertools.pairwise(rests)) / squares + 1 / len(logs)
     alike = min(max(alike, 0.0), _MOST_ALIKE)
     reach = stats.half_width_factor(len(logs)) * statistics.stdev(logs) * math.sqrt((1 + alike) / (1 - alike))
@@ -59,15 +61,15 @@ def _of_blocks(values: Sequence[float], method: str) -> stats.Interval:
 
 
 def level(values: Sequence[float]) -> stats.Interval:
-    """Return what a call takes by the rounds of one process, with its interval."""
+    """Return the time of a call from the rounds of one process, with its interval."""
     return _of_blocks(values, "blocks of rounds")
 
 
 def ratio_in_turns(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> stats.Interval:
-    """Return the ratio of two that took turns, with its interval.
+    """Return the ratio of two benchmarks that took turns, with its interval.
 
     Args:
-        pairs: For each process the rounds of one and of the other, as many, neighbours in time.
+        pairs: For each process, the rounds of both benchmarks: equally many, and neighbours in time.
 
     Raises:
         ValueError: There is no pair, or a value is not positive.
@@ -79,21 +81,21 @@ def ratio_in_turns(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> 
 
 
 def with_mood(interval: stats.Interval) -> stats.Interval:
-    """Return the interval of a level, wider by what the machine's mood may change from one session to the next."""
+    """Return the interval of a level, widened by the change of the machine's speed from one session to the next."""
     return replace(interval, low=interval.low / (1 + MOOD), high=interval.high * (1 + MOOD))
 
 
 _BEYOND = 5
-"""A percentile of fewer values beyond it is hardly more than the largest of them."""
+"""The least number of values beyond a percentile; with fewer, it is hardly more than the largest value."""
 
 
 def percentile_of_calls(latencies_s: Sequence[float], share: float) -> tuple[stats.Interval, int]:
-    """Return a percentile of one process's calls with its interval, and how many values that rests on.
+    """Return a percentile of one process's calls with its interval, and the number of values behind it.
 
-    Calls that follow each other are alike, so it is Student's over the percentiles of blocks of neighbours, if a block has enough
-    calls beyond the percentile. Of fewer calls it is the distribution-free interval of their order statistics: the number of calls
-    below the percentile is binomial (Conover, Practical Nonparametric Statistics, 3.2). Where they are too few to bound it, the
-    bound is 0 or infinity.
+    Successive calls are alike, so the interval is Student's over the percentiles of blocks of neighbours, if a block
+    has enough calls beyond the percentile. With fewer calls it is the distribution-free interval of their order
+    statistics: the number of calls below the percentile is binomial (Conover, Practical Nonparametric Statistics, 3.2).
+    If the calls are too few for a bound, that bound is 0 or infinity.
     """
     count = len(latencies_s)
     if count * min(share, 1 - share) >= _BLOCKS * _BEYOND:

@@ -1,4 +1,4 @@
-"""How a test's benchmarks are measured, and what they gave: options, and the test's journal."""
+"""The options of a test's benchmarks, and the journal of their results."""
 
 import dataclasses
 import math
@@ -15,7 +15,7 @@ __all__ = ["Entry", "Journal", "Options", "numbered"]
 
 
 def numbered(wanted: str, is_taken: Callable[[str], bool]) -> str:
-    """Return a name as it is wanted, or with the least number from 2 with which it is not taken: "test (2)"."""
+    """Return the wanted name, or, if it is taken, the name with the least free number from 2: "test (2)"."""
     name, place = wanted, 2
     while is_taken(name):
         name, place = f"{wanted} ({place})", place + 1
@@ -25,22 +25,23 @@ def numbered(wanted: str, is_taken: Callable[[str], bool]) -> str:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a benchmark is measured.
+    """The way in which a benchmark is measured.
 
     Attributes:
-        seconds: How long its rounds take together, about; five rounds at least.
-        rounds: Exactly so many instead.
-        calls: Calls per round (and task); calibrated to 10 ms a round where it is None, 1 where there is a set-up.
-        setup: Called before each round, untimed; async for async functions, if wanted. Arguments that it returns, as a
-            tuple of `(args, kwargs)`, take the place of the function's.
-        teardown: Called after each round, untimed.
-        trace: Look at who holds the GIL and who waits for it.
-        name: What to call the benchmark; "" for the test's name.
-        group: What it stands beside in tables; "" for the test's file.
-        loop: For async functions in tests that are not: "asyncio", "uvloop" or "trio".
-        switch_interval_s: CPython's switch interval while it is measured; None leaves it.
+        seconds: About how long all rounds take together; there are at least five rounds.
+        rounds: The exact number of rounds, instead of `seconds`.
+        calls: Calls per round (and task). None means calibrated to 10 ms a round, or 1 if there is a set-up.
+        setup: A function that is called before each round, untimed; it may be async for async functions. If it returns
+            arguments, as a tuple `(args, kwargs)`, these replace the function's.
+        teardown: A function that is called after each round, untimed.
+        trace: Measure how long threads hold the GIL and wait for it.
+        name: The benchmark's name; "" means the test's name.
+        group: The group of benchmarks in tables; "" means the test's file.
+        loop: The loop for async functions in tests that are not async: "asyncio", "uvloop" or "trio".
+        switch_interval_s: CPython's switch interval during the measurement; None leaves it unchanged.
         gc: Whether the garbage collector may run while a round is timed.
-        precision: Go on until the interval is that narrow (0.01: 1 % on either side), up to ten times as long; None for `seconds`.
+        precision: Continue until the interval is that narrow (0.01: 1 % on either side), for up to ten times as long;
+            None means `seconds`.
     """
 
     seconds: float = 0.5
@@ -57,7 +58,7 @@ class Options:
     precision: float | None = None
 
     def changed(self, changes: Mapping[str, Any]) -> "Options":
-        """Return these with some changed.
+        """Return these options with changes.
 
         Raises:
             UsageError: There is no such option, or it cannot have that value.
@@ -84,10 +85,10 @@ class Entry:
     """A result in a journal.
 
     Attributes:
-        result: What it gave.
-        group: What it stands beside.
-        label: What it is called within its group.
-        baseline: What the group's ratios refer to, by its label; "" for the quickest.
+        result: The result.
+        group: The group of benchmarks that it belongs to.
+        label: Its name within the group.
+        baseline: The label that the group's ratios refer to; "" means the fastest.
     """
 
     result: Result
@@ -99,21 +100,21 @@ class Entry:
 @final
 @dataclass
 class Journal:
-    """What a test's benchmarks gave, and how they are run.
+    """The results of a test's benchmarks, and the way in which they are run.
 
     Attributes:
         test: The test's name.
-        group: The group of what names none.
-        why_not: Why nothing is measured; then each function is called once. "" where it is.
-        launches: What launches in fresh processes gave, by the benchmark's name; None where this process measures.
-        failures: Why launches failed.
-        provisional: This process is one launch of several: whatever is asserted of its evidence holds.
+        group: The group of benchmarks that name none.
+        why_not: Why nothing is measured (each function is then called once); "" if benchmarks are measured.
+        launches: The results of launches in fresh processes, by the benchmark's name; None if this process measures.
+        failures: The reasons of failed launches.
+        provisional: This process is one launch of several, so every assertion about its evidence holds for now.
         entries: The results so far, by name.
-        pending: What async benchmarks nobody has awaited yet are called.
+        pending: The names of async benchmarks that have not been awaited yet.
         plans: How each benchmark was measured, by name.
-        turns: What took turns because it was asked to be compared, by both names.
+        turns: The results of benchmarks that took turns because a test compares them, by both names.
         at_turn: Called before each turn (see `steps.measured`).
-        reference: A function that has its turns with each benchmark; None for none.
+        reference: A function that takes turns with each benchmark; None means none.
     """
 
     test: str
@@ -139,12 +140,12 @@ class Journal:
         return numbered(wanted, lambda name: name in self.entries or name in self.pending)
 
     def stem(self, wanted: str) -> str:
-        """Return a name for alternatives, which no others of the test have."""
+        """Return a name for a group of alternatives that no other group of the test has."""
         names = (*self.entries, *self.pending)
         return numbered(wanted, lambda stem: any(name.startswith(f"{stem}: ") for name in names))
 
     def close(self) -> None:
-        """Raises UsageError where somebody forgot to await."""
+        """Raise UsageError if a benchmark was never awaited."""
         if self.pending:
             raise UsageError(
                 f"{self.pending[0]}: nobody awaited the benchmark, so nothing was measured",

@@ -1,4 +1,4 @@
-"""Benchmarks as a run in the results store: a test's file is an experiment, a benchmark a cell, a process a launch."""
+"""Stores benchmarks as a run: a test's file is an experiment, a benchmark is a cell, a process is a launch."""
 
 import math
 import statistics
@@ -30,12 +30,12 @@ _SERIES = "time per call"
 
 @final
 class Kept:
-    """The run of a test session, made with its first benchmark.
+    """The run of a test session, created with its first benchmark.
 
     Args:
-        store: The results store; made where it is not there.
+        store: The results store; created if it does not exist.
         launches: Launches of each benchmark.
-        version: Headway's.
+        version: Headway's version.
 
     Raises:
         StoreError: The store cannot be written.
@@ -59,7 +59,7 @@ class Kept:
         self.run_id = self._store.new_run(self._settings, [])
 
     def add(self, test: str, entry: Entry) -> None:
-        """Store a benchmark's launches, durably against any kill. Raises StoreError."""
+        """Store a benchmark's launches, safe against any kill. Raises StoreError."""
         result, group = entry.result, entry.group
         if group not in self._settings.experiments:
             self._settings = replace(
@@ -81,7 +81,7 @@ class Kept:
         )
         cell = Cell(group, variant, "free", self._interpreter.id, group)
         self._store.add_cell(self.run_id, cell)
-        # What failed has no place among the others: in which block it was is not known.
+        # Failed launches come last, because their block is not known.
         launches = [Launch(status="ok", samples=_samples(one)) for one in result.launches]
         launches += [Launch(reason=reason) for reason in result.failed]
         for block, launch in enumerate(launches):

@@ -1,6 +1,6 @@
-"""The event loop that a benchmark runs in: asyncio's (or one that looks like it, such as uvloop's) or trio's.
+"""The event loop of a benchmark: asyncio's, or trio's; a loop such as uvloop's counts as asyncio's.
 
-Nothing here starts a loop but `run`, which is for tests that are not async themselves.
+Only `run` starts a loop; it is for tests that are not async themselves.
 """
 
 import importlib
@@ -15,14 +15,14 @@ __all__ = ["LOOPS", "Library", "gather", "pause", "run", "running", "sleep", "ta
 
 Library = Literal["asyncio", "trio"]
 LOOPS = ("asyncio", "uvloop", "trio")
-"""What `run` can start."""
+"""The loops that `run` can start."""
 
 _TASKS = 200
 _ROUNDS = 5
 
 
 def running() -> Library | None:
-    """Return whose loop runs in this thread now, if any does."""
+    """Return the library whose loop runs in this thread now, or None."""
     trio = sys.modules.get("trio")
     if trio is not None and trio.lowlevel.in_trio_run():
         return "trio"
@@ -37,7 +37,7 @@ def running() -> Library | None:
 
 
 async def sleep(seconds: float) -> None:
-    """Sleep in the loop that runs."""
+    """Sleep in the running loop."""
     if running() == "trio":
         import trio
 
@@ -49,12 +49,12 @@ async def sleep(seconds: float) -> None:
 
 
 async def pause() -> None:
-    """Let the loop's other tasks go on once."""
+    """Let the loop's other tasks run once."""
     await sleep(0)
 
 
 async def gather(tasks: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
-    """Run all at once, a task each; return their results in order. The first error ends the others and goes through."""
+    """Run all at once, in a task each, and return the results in order; raise the first error and cancel the others."""
     if running() == "trio":
         import trio
 
@@ -91,14 +91,14 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def _nothing() -> None:
-    """What a task does that does nothing."""
+    """Do nothing, as the body of a task."""
 
 
 async def task_cost_s() -> float:
-    """Return what the running loop takes for a task that does nothing, in seconds: made, run and waited for.
+    """Return the running loop's time for a task that does nothing, in seconds: created, run and awaited.
 
-    The least of a few rounds, one task after the other. It is what a call costs where each is a task of its own, and in
-    no figure of awaits.
+    The result is the least of a few rounds of one task after the other. A call costs this much in addition if each call
+    is a task of its own; figures of awaits do not include it.
     """
     found = []
     for _ in range(_ROUNDS):

@@ -1,4 +1,4 @@
-"""What one process measured of one benchmark, as a value."""
+"""The measurements of one benchmark in one process, as a value."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,23 +13,25 @@ __all__ = ["Measured", "percentile"]
 @final
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What one process measured of one benchmark.
+    """The measurements of one benchmark in one process.
 
     Attributes:
-        values_s: By round, the time per call: the round's time over its calls, however many ran at once. For an open
+        values_s: The time per call, by round: the round's time over its calls, however many ran at once. For an open
             load, the median latency of each of its stretches.
-        calls: How many calls a round has.
-        turns: Names the turns that its rounds took with others'; those with the same name have as many rounds, neighbours in
-            time. "" where it was measured alone.
-        reference_s: By round, what a reference workload took that had its turns with this one (see `baseline`); () without it.
-        latencies_s: How long each call took, for loads; from when it should have begun, for an open one.
-        lags_s: By how much the event loop was late, looked at every few milliseconds while there was load.
-        loop_s: What the loop takes for a task that does nothing; `None` without a loop. It is in no other figure.
-        held, waited: By round, the share of its threads' time in which they held the GIL and waited for it; () where
-            that was not asked for.
-        note: Why the GIL was not looked at, where it was to be.
-        tools: What looked at every line or call meanwhile, such as coverage: times are larger.
-        rate_per_s: For an open load: how many calls a second came to their end.
+        calls: The number of calls in a round.
+        turns: The name of the turns that its rounds took with others' rounds. Benchmarks with the same name have
+            equally many rounds, neighbours in time. "" if the benchmark was measured alone.
+        reference_s: The time of the reference workload that took turns with the benchmark (see `baseline`), by round;
+            () without one.
+        latencies_s: The duration of each call, for loads; for an open load, from the time when the call should have
+            begun.
+        lags_s: The lags of the event loop, sampled every few milliseconds under load.
+        loop_s: The loop's time for a task that does nothing; `None` without a loop. No other figure includes it.
+        held, waited: The shares of its threads' time in which they held the GIL and waited for it, by round; () if that
+            was not asked for.
+        note: Why the GIL was not measured although it was asked for.
+        tools: Tools that traced every line or call in the meantime, such as coverage: times are larger.
+        rate_per_s: For an open load: the calls per second that ended.
     """
 
     values_s: tuple[float, ...]
@@ -47,17 +49,22 @@ class Measured:
 
     @property
     def in_reference(self) -> list[float]:
-        """By round, the time per call in units of the reference; [] where it did not take turns with one."""
+        """The time per call in units of the reference, by round; [] if the benchmark did not take turns with one."""
         both = len(self.reference_s) == len(self.values_s)
         return stats.neighbour_ratios(self.values_s, self.reference_s) if both else []
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return the measurements as JSON values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Measured":
-        """Return what `to_json` gave. Raises TypeError for other keys, ValueError for values that are none of ours."""
+        """Return what `to_json` wrote.
+
+        Raises:
+            TypeError: There are other keys.
+            ValueError: There are values that Headway does not write.
+        """
         found: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
         result = cls(**found)
         series = (result.values_s, result.reference_s, result.latencies_s, result.lags_s, result.held, result.waited)
@@ -78,6 +85,6 @@ class Measured:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value that a share of the values, from 0 to 1, does not exceed; not a number for none."""
+    """Return the value that a share of the values, from 0 to 1, does not exceed; not a number for no values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan

@@ -1,4 +1,4 @@
-"""What a benchmark gave, and what may be asserted of it: evidence with its interval, never a bare number."""
+"""The result of a benchmark, and the assertions on it: evidence with its interval, never a bare number."""
 
 import functools
 import math
@@ -20,13 +20,13 @@ __all__ = ["Again", "Comparison", "Figure", "Result"]
 
 @final
 class Figure(float):
-    """A figure of what was not to be measured (under xdist, with `--headway-disable`): every comparison with it holds.
+    """A figure that was not to be measured (under xdist, with `--headway-disable`): every comparison with it holds.
 
-    Such a session runs benchmarks as plain tests, and has nothing against what they assert.
+    Such a session runs benchmarks as plain tests, so their assertions must not fail.
     """
 
     def __new__(cls) -> "Figure":
-        """Return one."""
+        """Return a figure that is not a number."""
         return super().__new__(cls, math.nan)
 
     def __lt__(self, other: object) -> bool:
@@ -47,15 +47,15 @@ class Again(Protocol):
     """Measures two of a test's benchmarks once more, in turns."""
 
     def can(self, other: str) -> bool:
-        """Whether the other one, by its name, is of the same test and may take turns with this one."""
+        """Whether the other benchmark, by its name, belongs to the same test and may take turns with this one."""
         ...
 
     def must_wait(self, other: str) -> bool:
-        """Whether it has to be awaited: the functions are async, and their loop runs."""
+        """Whether the measurement must be awaited: a function is async, and its loop runs."""
         ...
 
     def measure(self, other: str) -> "Comparison":
-        """Measure them now and return both, this one first; to be awaited where it must wait."""
+        """Measure both now and return them, this one first; must be awaited if `must_wait`."""
         ...
 
 
@@ -65,17 +65,18 @@ class Result:
     """One benchmark, over all its launches.
 
     Attributes:
-        name: What it is called.
-        model: How its calls ran: "serial", "asyncio", "trio", "threads", "processes-spawn", "interpreters".
-        tasks: How many at once.
-        launches: What each process measured; () where nothing was.
-        why_not: Why nothing was.
-        traced: The GIL was asked for.
-        failed: Why launches failed, one line each.
-        provisional: Nothing was to be measured, or it is one launch of several, and the others are not known here: what is
-            asserted of it holds.
-        returned: What the function returned when it was called for the first time, before anything was timed; what a load's
-            function returned by itself.
+        name: The benchmark's name.
+        model: The way in which its calls ran: "serial", "asyncio", "trio", "threads", "processes-spawn",
+            "interpreters".
+        tasks: The number of tasks at once.
+        launches: The measurements of each process; () if nothing was measured.
+        why_not: Why nothing was measured.
+        traced: The measurement of the GIL was asked for.
+        failed: The reasons of failed launches, one line each.
+        provisional: Nothing was to be measured, or this process is one launch of several and does not know the others:
+            every assertion holds for now.
+        returned: The value that the function returned at its first call, before anything was timed; for a load, the
+            value of a single call of its function.
     """
 
     name: str
@@ -98,64 +99,65 @@ class Result:
         return f"<{self.name}, {how}: {shown(interval)} s>"
 
     def __await__(self) -> Generator[Any, None, "Result"]:
-        """A result may be awaited, so that an async test need not know whether a function is async."""
+        """Return this result; it may be awaited, so that an async test need not know whether a function is async."""
         yield from ()
         return self
 
     @property
     def measured(self) -> bool:
-        """Whether there is anything."""
+        """Whether there are any measurements."""
         return bool(self.launches)
 
     @functools.cached_property
     def values_s(self) -> tuple[float, ...]:
-        """Seconds per call: one value per launch (the median of its rounds); of a single launch the medians of blocks of rounds."""
+        """Seconds per call: one median per launch; of a single launch, the medians of blocks of rounds."""
         if len(self.launches) == 1:
             return tuple(intervals.blocks(self.launches[0].values_s))
         return tuple(stats.launch_value(one.values_s) for one in self.launches)
 
     @property
     def basis(self) -> Basis:
-        """What its interval rests on."""
+        """The basis of its interval."""
         return Basis(len(self.values_s), len(self.launches) > 1, self.why_not, self.provisional)
 
     @functools.cached_property
     def interval(self) -> stats.Interval | None:
-        """Seconds per call with the interval over launches; over rounds for a single launch; None without any."""
+        """Seconds per call with the interval over launches, or over a single launch's rounds; None without launches."""
         if len(self.launches) == 1:
             return intervals.level(self.launches[0].values_s)
         return stats.level_interval(self.values_s) if self.launches else None
 
     def _figure(self, value: float | None) -> float:
-        """Return a figure; of what was not measured one that nothing is held against, or no number."""
+        """Return a figure; without a value, a `Figure` if every assertion must hold, else not a number."""
         if value is not None:
             return value
         return Figure() if self.provisional else math.nan
 
     @property
     def per_call_s(self) -> float:
-        """Seconds per call; not a number where it was to be measured and was not."""
+        """Seconds per call; not a number if it should have been measured and was not."""
         return self._figure(self.interval.value if self.interval else None)
 
     @property
     def throughput_per_s(self) -> float:
-        """Calls per second, of all tasks together; of an open load those that came to their end."""
+        """Calls per second, of all tasks together; of an open load, the calls that ended."""
         rates = [one.rate_per_s for one in self.launches if one.rate_per_s is not None]
         return statistics.median(rates) if rates else 1 / self.per_call_s
 
     def percentile_s(self, share: float) -> float:
-        """Return a percentile of the calls' latencies, in seconds, as the median over launches. Errors as of `percentile`."""
+        """Return a percentile of the calls' latencies in seconds, as the median over launches. Raises UsageError."""
         values = [percentile(one, share) for one in self._latencies(share)]
         return self._figure(statistics.median(values) if values else None)
 
     def percentile(self, share: float) -> Level:
-        """Return a percentile of the calls' latencies with its interval: `percentile(0.99).below(0.01)` may be asserted.
+        """Return a percentile of the calls' latencies with its interval, as in `percentile(0.99).below(0.01)`.
 
-        Over launches it is Student's on logs. Within one it is of blocks of calls that followed each other, where a block has
-        enough of them beyond the percentile, else that of order statistics, which takes calls for independent.
+        Over launches, the interval is Student's on logs. Within one launch, it is taken over blocks of successive
+        calls, if a block has enough calls beyond the percentile. Otherwise it is that of order statistics, which
+        assumes independent calls.
 
         Raises:
-            UsageError: Its calls were not timed one by one, or it is no share.
+            UsageError: The calls were not timed one by one, or `share` is no share.
         """
         by_launch, count = self._latencies(share), 0
         interval: stats.Interval | None = None
@@ -179,18 +181,18 @@ class Result:
 
     @property
     def loop_lag_s(self) -> float:
-        """The 99th percentile of the event loop's lag under load, in seconds; not a number where there is none."""
+        """The 99th percentile of the event loop's lag under load, in seconds; not a number without a loop."""
         values = [percentile(one.lags_s, 0.99) for one in self.launches if one.lags_s]
         return statistics.median(values) if values else math.nan if self.measured else self._figure(None)
 
     @property
     def gil_wait_share(self) -> Share:
-        """The share of its threads' time in which they waited for the GIL. Raises UsageError where it was not asked for."""
+        """The share of its threads' time in which they waited for the GIL. Raises UsageError if not asked for."""
         return self._share("waited", "time waited for the GIL")
 
     @property
     def gil_hold_share(self) -> Share:
-        """The share of its threads' time in which they held the GIL. Raises UsageError where it was not asked for."""
+        """The share of its threads' time in which they held the GIL. Raises UsageError if not asked for."""
         return self._share("held", "time held the GIL")
 
     def _share(self, which: Literal["held", "waited"], words: str) -> Share:
@@ -207,17 +209,17 @@ class Result:
         return Share(f"{self.name}: {words}", values, Basis(len(values), several, why_not, self.provisional))
 
     def ratio_to(self, other: "Result") -> stats.Interval | None:
-        """Return this one's time per call over the other's, with its interval; None where that cannot be told.
+        """Return this one's time per call over the other's, with its interval; None if no ratio can be given.
 
-        Of neighbours in time: where the two were measured one after the other, they are measured once more now, in turns. That
-        cannot be done of async functions while their loop runs (`await result.faster_than(other)` does it), nor of results of
-        two tests.
+        The ratio is of neighbours in time. If the two were measured one after the other, they are measured once more
+        now, in turns. This is not possible for async functions while their loop runs (`await result.faster_than(other)`
+        does it), nor for results of two tests.
         """
         found = self.ratio_with_basis(other)
         return found[0] if found is not None else None
 
     def ratio_with_basis(self, other: "Result") -> tuple[stats.Interval, Basis] | None:
-        """Return the ratio to another one and what it rests on; None where that cannot be told (see `ratio_to`)."""
+        """Return the ratio to another result and its basis; None if no ratio can be given (see `ratio_to`)."""
         theirs = {one.turns: one for one in other.launches if one.turns}
         both = [(one, theirs[one.turns]) for one in self.launches if one.turns in theirs]
         if both:
@@ -240,7 +242,7 @@ class Result:
         return self.compared_with(other, by, above)
 
     def compared_with(self, other: "Result", by: float, relation: Callable[[float], Relation]) -> Decision:
-        """Return whether a relation holds of the ratio to another one, of 1/`by`; `below` and `above` make one.
+        """Return whether a relation to 1/`by` holds for the ratio to another result; `below` and `above` are relations.
 
         Raises:
             UsageError: `by` is no factor.
@@ -267,18 +269,19 @@ class Result:
         return Decision(nothing, Basis(0, provisional=provisional), measure=measured)
 
     def takes_less_than(self, limit_s: float) -> Decision:
-        """Return whether a call takes less than so many seconds.
+        """Return whether a call takes less than `limit_s` seconds.
 
-        The interval is wider than that of `interval` by what a session's mood may change (`intervals.MOOD`).
+        The interval is that of `interval`, widened by the possible change of the level between sessions
+        (`intervals.MOOD`).
         """
         interval = intervals.with_mood(self.interval) if self.interval else None
         return decide(f"time of {self.name}, in seconds,", below(limit_s), interval, self.basis)
 
     def scales(self, *, at_least: float, threads: int = 0, processes: int = 0, interpreters: int = 0) -> Decision:
-        """Return whether so many workers do at least `at_least` times the work of one in the same time: measured now.
+        """Measure now, and return whether workers do at least `at_least` times one worker's work in the same time.
 
         Raises:
-            UsageError: Not exactly one kind of worker, or the function is async.
+            UsageError: Not exactly one kind of worker is given, or the function is async.
         """
         asked = {"threads": threads, "processes": processes, "interpreters": interpreters}
         kinds = [(kind, count) for kind, count in asked.items() if count]
@@ -318,15 +321,15 @@ class Comparison(Mapping[str, Result]):
         return len(self._results)
 
     def __await__(self) -> Generator[Any, None, "Comparison"]:
-        """As a result may be."""
+        """Return this comparison; it may be awaited, as a result may."""
         yield from ()
         return self
 
     def ratio(self, top: str, bottom: str) -> stats.Interval | None:
-        """Return the time of one over the other's, with its interval; None where nothing was measured. Raises KeyError."""
+        """Return the time of one over the other's, with its interval; None if nothing was measured. Raises KeyError."""
         return self[top].ratio_to(self[bottom])
 
     @property
     def fastest(self) -> Result:
-        """The one with the least time per call; the first where nothing was measured."""
+        """The result with the least time per call; the first one if nothing was measured."""
         return min(self._results.values(), key=lambda one: one.per_call_s if one.measured else 0.0)

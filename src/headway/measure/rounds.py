@@ -1,8 +1,8 @@
-"""A benchmark round by round: batches of calls, loads of many at once, and open loads. What starts and stops them.
+"""The rounds of a benchmark: batches of calls, loads of many calls at once, and open loads.
 
-A *source* runs one round: `once(calls)` returns a `Round`, or an awaitable of one where the function is async. The
-steps of a benchmark are generators that yield such values and get them back awaited, so that each is written once for
-functions of both kinds.
+A *source* runs one round: `once(calls)` returns a `Round`, or an awaitable of one if the function is async. The steps
+of a benchmark are generators that yield such values and receive them back awaited, so that each step is written once
+for sync and async functions.
 """
 
 import inspect
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 Steps = Generator[Any, Any, Any]
-"""Yields what may have to be awaited, gets it back awaited, and returns what came of all."""
+"""A generator that yields values that may be awaitable, receives them back awaited, and returns the final value."""
 
 WORKERS = {"threads": "threads", "processes": "processes-spawn", "interpreters": "interpreters"}
 """Short name of a kind of worker -> the agent's model."""
@@ -45,7 +45,7 @@ _LAG_PERIOD_S = 0.005
 
 
 def begin_steps(steps: Steps) -> tuple[bool, Any]:
-    """Run steps until one of them gives something to be awaited; return (False, that), or (True, what came of all)."""
+    """Run steps until one yields an awaitable; return (False, the awaitable), or (True, the final value)."""
     value = None
     try:
         while True:
@@ -62,20 +62,21 @@ def begin_steps(steps: Steps) -> tuple[bool, Any]:
 
 
 def _through_steps(error: RuntimeError) -> StopIteration | None:
-    """Return the function's StopIteration that Python made this of as it came through our generators (PEP 479), or None."""
+    """Return the StopIteration that Python turned into this error in a generator of Headway (PEP 479), or None."""
     stop = error.__cause__
     if not isinstance(stop, StopIteration) or stop.__traceback__ is None:
         return None
-    # As far as it came: the generator that it ended. In one of the user's it is his own error.
+    # The traceback starts at the generator that the exception ended. If that is the user's, the error is the user's
+    # own.
     module = str(stop.__traceback__.tb_frame.f_globals.get("__name__", ""))
     return stop if module.startswith("headway.") else None
 
 
 def run_steps(steps: Steps) -> Any:
-    """Run steps of plain functions to their end and return what came of them.
+    """Run steps of plain functions to their end and return the final value.
 
     Raises:
-        UsageError: One of them gave something to be awaited.
+        UsageError: A step yielded an awaitable.
     """
     done, value = begin_steps(steps)
     if done:
@@ -85,7 +86,7 @@ def run_steps(steps: Steps) -> Any:
         "a set-up or tear-down is async, the function it belongs to is not",
         hint="make the function async, or the set-up plain",
     )
-    # Into the steps, which clean up; it comes out again.
+    # The error is thrown into the steps, which clean up and raise it again.
     value = steps.throw(error)
     while True:
         _drop(value)
@@ -93,11 +94,11 @@ def run_steps(steps: Steps) -> Any:
 
 
 async def await_steps(steps: Steps, given: Any = None) -> Any:
-    """Run steps to their end in the loop that runs, awaiting what is to be awaited, and return what came of them.
+    """Run steps to their end in the running loop, await each awaitable, and return the final value.
 
     Args:
-        steps: They; where they have begun (see `begin_steps`), they go on.
-        given: What they gave last, which is to be awaited first; None where they have not begun.
+        steps: The steps; if they have begun (see `begin_steps`), they continue.
+        given: The last awaitable that they yielded, to await first; None if they have not begun.
     """
     value = given
     try:
@@ -108,7 +109,7 @@ async def await_steps(steps: Steps, given: Any = None) -> Any:
                 try:
                     value = await value
                 except BaseException as error:  # noqa: BLE001  (it goes on into the steps)
-                    # Into the steps, which clean up: a tear-down may have to be awaited, too.
+                    # The error is thrown into the steps, which clean up: a tear-down may have to be awaited, too.
                     value = steps.throw(error)
     except StopIteration as end:
         return end.value
@@ -117,7 +118,7 @@ async def await_steps(steps: Steps, given: Any = None) -> Any:
 
 
 def _drop(awaitable: object) -> None:
-    """Close a coroutine that nobody will await, so that Python does not complain of it besides."""
+    """Close a coroutine that will never be awaited, so that Python does not warn about it."""
     if inspect.iscoroutine(awaitable):
         awaitable.close()
 
@@ -128,9 +129,9 @@ class Target:
     """A function with its arguments.
 
     Attributes:
-        function: It.
-        args, kwargs: They.
-        awaits: It is plain, and what it gave when it was called first is to be awaited.
+        function: The function.
+        args, kwargs: The arguments.
+        awaits: The function is plain, and its first call returned an awaitable.
     """
 
     function: Callable[..., Any]
@@ -139,7 +140,7 @@ class Target:
     awaits: bool = False
 
     def check(self) -> None:
-        """Raises UsageError where it is no function, or a coroutine that somebody has called already."""
+        """Raise UsageError if it is no function, or a coroutine that has been called already."""
         given: object = self.function
         if inspect.isawaitable(given):
             _drop(given)
@@ -157,23 +158,26 @@ class Target:
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The function's name."""
         inner = getattr(self.function, "func", self.function)
         return str(getattr(inner, "__name__", None) or type(inner).__name__)
 
     @property
     def is_async(self) -> bool:
-        """Whether it is awaited; also where it is a partial, a method or an object that is called, and where it gave an awaitable."""
+        """Whether the function must be awaited.
+
+        That includes async partials, methods and callable objects, and functions that have returned an awaitable.
+        """
         if self.awaits:
             return True
         called = getattr(self.function, "__call__", None)  # noqa: B004
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(called)
 
     def first_call(self) -> Any:
-        """Call it, find out whether what it gives is to be awaited, and return that.
+        """Call the function, note whether its result is an awaitable, and return the result.
 
         Raises:
-            UsageError: It is plain, gives an awaitable, and no loop runs that could await it.
+            UsageError: The function is plain, returns an awaitable, and no loop runs that could await it.
         """
         result = self.function(*self.args, **self.kwargs)
         if not self.is_async and inspect.isawaitable(result):
@@ -190,13 +194,13 @@ class Target:
 @final
 @dataclass(frozen=True)
 class Round:
-    """What a round took.
+    """The measurements of one round.
 
     Attributes:
-        took_ns: From its first call to its last return.
-        calls: How many calls it had.
-        latencies_ns: Of each call, where they were timed one by one.
-        held, waited: The share of its threads' time, where the GIL was looked at.
+        took_ns: The time from its first call to its last return.
+        calls: The number of its calls.
+        latencies_ns: The latency of each call, if calls were timed one by one.
+        held, waited: The shares of its threads' time, if the GIL was measured.
         stretches_s: For an open load: the median latency of each of its stretches.
     """
 
@@ -212,17 +216,17 @@ class Source(Protocol):
     """Runs rounds."""
 
     def once(self, calls: int) -> "Round | Awaitable[Round]":
-        """Run a round of so many calls, of each task."""
+        """Run a round of `calls` calls, of each task."""
         ...
 
     def close(self) -> None:
-        """Stop what it started."""
+        """Stop everything that it started."""
         ...
 
 
 @final
 class Watch:
-    """Looks at the GIL of the thread that measures, if it was asked to and can."""
+    """Measures the GIL times of the thread that measures, if they are wanted and available."""
 
     def __init__(self, *, wanted: bool) -> None:
         self._times: Callable[[], Any] | None = None
@@ -242,16 +246,16 @@ class Watch:
         return self._times is not None
 
     def read(self) -> tuple[int, int]:
-        """Return how long the calling thread has held and waited so far, in nanoseconds."""
+        """Return how long the calling thread has held the GIL and waited for it so far, in nanoseconds."""
         return tuple(self._times()) if self._times else (0, 0)
 
     def since(self, before: tuple[int, int]) -> tuple[int, int]:
-        """Return how long the calling thread has held and waited since it read `before`, in nanoseconds."""
+        """Return how long the calling thread has held the GIL and waited for it since `before`, in nanoseconds."""
         held_ns, waited_ns = self.read()
         return held_ns - before[0], waited_ns - before[1]
 
     def shares(self, held_ns: int, waited_ns: int, of_ns: int) -> tuple[float, float] | tuple[None, None]:
-        """Return both as shares of some time; None, None where nothing is looked at."""
+        """Return both as shares of `of_ns`; None, None if the GIL is not measured."""
         return (min(1.0, held_ns / of_ns), min(1.0, waited_ns / of_ns)) if self else (None, None)
 
 
@@ -282,18 +286,18 @@ class Batches:
         return _round(self._watch, before, await self._timer(calls), calls)
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing: nothing was started."""
 
 
 def _serve_watched(watch: Watch, target: Target, calls: int) -> tuple[list[int], list[int], int, int]:
-    """Serve in a worker thread, and say how long it held the GIL and waited for it."""
+    """Serve in a worker thread, and return also how long it held the GIL and waited for it."""
     before = watch.read()
     begun, ended = work.serve(target.function, target.args, target.kwargs, calls)
     return begun, ended, *watch.since(before)
 
 
 def _check_travels(target: Target) -> None:
-    """Raise UsageError where a function and its arguments cannot go to another process or interpreter."""
+    """Raise UsageError if a function and its arguments cannot go to another process or interpreter."""
     try:
         pickle.dumps((target.function, tuple(target.args), dict(target.kwargs)))
     except (AttributeError, TypeError, pickle.PicklingError) as error:
@@ -305,10 +309,10 @@ def _check_travels(target: Target) -> None:
 
 @final
 class Load:
-    """So many tasks at once, each with so many calls one after the other, all of them timed.
+    """Several tasks at once, each with several calls one after the other, all of them timed.
 
-    `model` is "serial" for one after the other without any task, "loop" for tasks of the loop that runs, or a model of the
-    agent's with workers.
+    `model` is "serial" for calls one after the other without any task, "loop" for tasks of the running loop, or a model
+    of the agent with workers.
     """
 
     def __init__(self, target: Target, tasks: int, model: str, watch: Watch) -> None:
@@ -377,9 +381,10 @@ _MAKING_NS = 20_000
 
 @final
 class Open:
-    """Calls that begin at their times, whether or not the ones before have ended: latency counts from when a call should begin.
+    """Calls that begin at fixed times, whether or not earlier ones have ended; latency counts from the fixed time.
 
-    Plain functions are called by `workers` threads; where all are busy, a call waits for one, and that is in its latency.
+    Plain functions are called by `workers` threads. If all are busy, a call waits for one, and the wait is in its
+    latency.
     """
 
     def __init__(self, target: Target, rate_per_s: float, workers: int, watch: Watch) -> None:
@@ -387,11 +392,11 @@ class Open:
         self._pool = None if target.is_async else ThreadPoolExecutor(workers)
 
     def once(self, calls: int) -> Round | Awaitable[Round]:
-        """Begin so many calls, and wait for the last."""
+        """Begin the calls at their times, and wait for the last one."""
         return self._awaited(calls) if self._target.is_async else self._threaded(calls)
 
     def _times(self, calls: int) -> list[int]:
-        # Late enough for all tasks to be there: making them is no latency of the function's.
+        # Late enough for all tasks to exist: the time to create them is no latency of the function.
         begin = time.perf_counter_ns() + 1_000_000 + calls * _MAKING_NS
         return [begin + int(place / self._rate_per_s * 1e9) for place in range(calls)]
 
@@ -406,7 +411,7 @@ class Open:
             return ended, ended - begun, *watch.since(before)
 
         futures = []
-        # An event that nobody sets: its timed wait is the finest sleep that threads have.
+        # Nothing sets this event: its timed wait is the finest sleep that threads have.
         never = threading.Event()
         for intended in times:
             left_ns = intended - time.perf_counter_ns()
@@ -414,7 +419,7 @@ class Open:
                 never.wait(left_ns / 1e9)
             futures.append(self._pool.submit(one))
         answers = [future.result() for future in futures]
-        # Of the calls' own time: a worker without one waits for nothing.
+        # Shares are of the calls' own time: an idle worker waits for nothing.
         _, took_ns, held, waited = (sum(one[place] for one in answers) for place in range(4))
         return self._round(times, [ended for ended, *_ in answers], took_ns, held, waited)
 
@@ -450,23 +455,23 @@ class Open:
 
 @final
 class Lag:
-    """Looks while it is open how late the event loop is: by how much a sleep of 5 ms is longer."""
+    """Measures the lag of the event loop while it watches: how much longer than 5 ms a sleep of 5 ms takes."""
 
     def __init__(self) -> None:
         self.found_s: list[float] = []
         self._done = False
 
     async def watch(self) -> None:
-        """Look until `stop`."""
+        """Measure until `stop`."""
         while not self._done:
             begun = time.perf_counter()
             await loops.sleep(_LAG_PERIOD_S)
             self.found_s.append(max(0.0, time.perf_counter() - begun - _LAG_PERIOD_S))
 
     def restart(self) -> None:
-        """Be ready to look again."""
+        """Prepare for another `watch`."""
         self._done = False
 
     def stop(self) -> None:
-        """Look no more."""
+        """End `watch`."""
         self._done = True

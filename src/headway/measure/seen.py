@@ -1,4 +1,4 @@
-"""What a benchmark cannot help seeing: tools that look at every line, and frames of ours in a failure."""
+"""The things that a benchmark takes account of: tools that trace every line, and Headway's frames in tracebacks."""
 
 import sys
 from pathlib import Path
@@ -7,11 +7,11 @@ from types import TracebackType
 __all__ = ["tracing_tools", "without_ours"]
 
 _TOOLS = 6
-"""sys.monitoring has as many (CPython, Python/instrumentation.c)."""
+"""The number of tools of sys.monitoring (CPython, Python/instrumentation.c)."""
 
 
 def tracing_tools() -> str:
-    """Return what looks at every line or call of this thread now, such as coverage; "" where nothing does."""
+    """Return the tools that trace every line or call of this thread now, such as coverage; "" if there are none."""
     found = [
         str(getattr(look, "__module__", "")).partition(".")[0] or "a trace function"
         for look in (sys.gettrace(), sys.getprofile())
@@ -27,7 +27,7 @@ _OURS = str(Path(__file__).parent)
 
 
 def without_ours(traceback: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without the frames of this package: what is left is the user's."""
+    """Return a traceback without the frames of this package; the user's frames are left."""
     if traceback is None:
         return None
     rest = without_ours(traceback.tb_next)

@@ -1,4 +1,4 @@
-"""How benchmarks are measured: called once, calibrated, then round after round in turns. Steps for plain and async functions alike."""
+"""The steps of a measurement: one first call, calibration, then rounds in turns, for sync and async functions alike."""
 
 import contextlib
 import gc
@@ -21,22 +21,22 @@ __all__ = ["Plan", "called", "measured"]
 
 _ROUND_NS = 10_000_000
 _TASK_NS = 20_000_000
-"""Workers of one process take turns with the GIL, 5 ms each: a task that is shorter would never meet another."""
+"""Workers of one process take turns with the GIL, 5 ms each: a task shorter than this would never meet another."""
 _LEAST_ROUNDS = 5
 _MOST_ROUNDS = 1_000
 _MOST_CALLS = 10**7
 _MOST_LATENCIES = 500_000
 _MOST_OF_PRECISION = 10
-"""So many times as long as it would without takes a benchmark at most that is to be precise."""
+"""A benchmark with a precision takes at most this many times as long as one without."""
 
 
 @final
 @dataclass(frozen=True)
 class Plan:
-    """One alternative: what is called, by what and how; where it is one of several that are compared, which, and of what.
+    """One function to measure: the function, its source and its options; for an alternative, also its label and group.
 
-    `name` is its own in its test, and `called` what its result is called, where that is another name. `lag`: the event loop's lag is
-    looked at meanwhile, where the function is async.
+    `name` is unique in its test. `called` is the name of its result, if that is another. `lag` means that the event
+    loop's lag is measured in the meantime, if the function is async.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Plan:
 
 
 def called(plan: Plan) -> Steps:
-    """Call a function once, with its set-up and tear-down, and return what it gives: also the first step of measuring it."""
+    """Call a function once, with its set-up and tear-down, and return its result: the first step of measuring, too."""
     target = yield from _prepared(plan)
     try:
         with _as_wanted(plan.options):
@@ -87,12 +87,12 @@ def _cleaned(plan: Plan) -> Steps:
 def measured(
     wanted: Sequence[Plan], *, reference: Plan | None = None, at_turn: Callable[[], None] | None = None
 ) -> Steps:
-    """Measure plans whose functions have been called once, in turns, and return what each gave by name.
+    """Measure plans whose functions have been called once, in turns, and return the measurements by name.
 
     Args:
-        wanted: What takes turns.
-        reference: What has its turns with them, and a place in what they gave.
-        at_turn: Called before each turn; waits for another process's.
+        wanted: The plans that take turns.
+        reference: A plan that takes turns with them, and whose times are stored with their measurements.
+        at_turn: Called before each turn; waits for another process's turn to end.
     """
     plans = [*wanted, reference] if reference is not None else list(wanted)
     watches = {plan.name: Watch(wanted=plan.options.trace) for plan in plans}
@@ -155,13 +155,13 @@ def _enough(rounds: Mapping[str, list[Round]], plans: Sequence[Plan]) -> bool:
 
 
 def _half_width(values: Sequence[float], baseline: Sequence[float] | None) -> float:
-    """Return the half-width of a level, or of a ratio to what it took turns with."""
+    """Return the half-width of the interval of a level, or of the ratio to `baseline`, which took turns with it."""
     found = intervals.level(values) if baseline is None else intervals.ratio_in_turns([(values, baseline)])
     return found.half_width
 
 
 def _calibrated(plan: Plan, source: Source, watch: Watch) -> Steps:
-    """Find how many calls make a round; what is run for that warms the function up."""
+    """Return the number of calls that make a round; the calls that find it out also warm the function up."""
     fixed = plan.calls or plan.options.calls
     if fixed is not None or plan.options.setup is not None:
         return fixed or 1
@@ -188,14 +188,14 @@ def _round(plan: Plan, source: Source, calls: int, watch: Watch, lag: Lag | None
             source.close()
         yield from _cleaned(plan)
     if plan.target.is_async:
-        # The loop's other tasks have had no turn if the function never waits.
+        # If the function never waits, the loop's other tasks have had no turn.
         yield loops.pause()
     return one
 
 
 @contextlib.contextmanager
 def _as_wanted(options: Options) -> Iterator[None]:
-    """Have the switch interval and the garbage collector as a benchmark wants them."""
+    """Set the switch interval and the garbage collector as the options say, for the block."""
     before, collects = sys.getswitchinterval(), gc.isenabled()
     if options.switch_interval_s is not None:
         sys.setswitchinterval(options.switch_interval_s)
@@ -211,7 +211,7 @@ def _as_wanted(options: Options) -> Iterator[None]:
 
 
 async def _lagging(round_of: Awaitable[Round], lag: Lag) -> Round:
-    """Await a round, with an eye on the loop."""
+    """Await a round, and measure the loop's lag in the meantime."""
     lag.restart()
 
     async def main() -> Round:

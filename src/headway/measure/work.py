@@ -1,7 +1,8 @@
 """The timed loops: batches of calls and awaits, and calls that are timed one by one.
 
-Only the standard library, and nothing of Headway: worker processes and sub-interpreters import this module, too. All
-times are nanoseconds of `time.perf_counter_ns`, which is CLOCK_MONOTONIC on Linux and so the same in every process.
+The module imports only the standard library, and nothing of Headway, because worker processes and sub-interpreters
+import it, too. All times are nanoseconds of `time.perf_counter_ns`, which is CLOCK_MONOTONIC on Linux and so the same
+in every process.
 """
 
 import functools
@@ -15,7 +16,7 @@ from typing import Any
 __all__ = ["Timer", "async_timer", "serve", "serve_async", "take_path", "timer"]
 
 Timer = Callable[[int], Any]
-"""Takes how many calls; returns the nanoseconds that they took, or an awaitable of them."""
+"""Takes a number of calls; returns the nanoseconds that they took, or an awaitable of them."""
 
 _SYNC = """
 def make(clock, repeat, function, {names}):
@@ -32,7 +33,10 @@ _ASYNC = _SYNC.replace("def timer", "async def timer").replace("function(", "awa
 
 @functools.cache
 def _made(source: str, positional: int, keywords: tuple[str, ...]) -> Callable[..., Timer]:
-    """Return the maker of a timer whose loop writes the arguments out, as `timeit` does: unpacking them costs as much as a call."""
+    """Return the maker of a timer whose loop contains the arguments in full, as in `timeit`.
+
+    Unpacking the arguments would cost as much as a call.
+    """
     places = [f"argument_{place}" for place in range(positional)]
     call = ", ".join([*places, *(f"{name}=keyword_{name}" for name in keywords)])
     names = ", ".join([*places, *(f"keyword_{name}" for name in keywords)])
@@ -55,24 +59,24 @@ def _timer(source: str, function: Callable[..., object], args: Sequence[Any], kw
 
 
 def timer(function: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Timer:
-    """Return what times a batch of calls: nothing is in its loop but the call."""
+    """Return a timer of a batch of calls: its loop has nothing but the call."""
     return _timer(_SYNC, function, args, kwargs)
 
 
 def async_timer(function: Callable[..., Awaitable[object]], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Timer:
-    """Return what times a batch of awaits, one after the other, in the loop that awaits it."""
+    """Return a timer of a batch of awaits, one after the other, in the loop that awaits it."""
     return _timer(_ASYNC, function, args, kwargs)
 
 
 def take_path(path: Sequence[str]) -> None:
-    """Import from where the one that measures imports: a sub-interpreter has only the interpreter's own path."""
+    """Set the import path to the measuring interpreter's: a sub-interpreter has only the interpreter's default path."""
     sys.path[:] = path
 
 
 def serve(
     function: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any], calls: int
 ) -> tuple[list[int], list[int]]:
-    """Call so often, one after the other; return when each began and when it ended."""
+    """Call the function `calls` times, one after the other; return when each call began and when it ended."""
     clock = time.perf_counter_ns
     begun, ended = [], []
     for _ in range(calls):
@@ -85,7 +89,7 @@ def serve(
 async def serve_async(
     function: Callable[..., Awaitable[object]], args: Sequence[Any], kwargs: Mapping[str, Any], calls: int
 ) -> tuple[list[int], list[int]]:
-    """Await so often, one after the other; return when each began and when it ended."""
+    """Await the function `calls` times, one after the other; return when each call began and when it ended."""
     clock = time.perf_counter_ns
     begun, ended = [], []
     for _ in range(calls):

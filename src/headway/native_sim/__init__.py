@@ -1,7 +1,7 @@
-"""The simulator of the shared library: what it is told, as plain values, and a run. Imports `headway.native` and errors.
+"""The simulator of the shared library: its specification and results as plain values, and its runs.
 
-`Spec` and what it is made of have the names and the meaning of the C structs; everything that is computed from a
-scenario stands in them before a machine is made, so that it can be looked at without one.
+`Spec` and its parts have the names and the meaning of the C structs. They hold everything that is computed from a
+scenario before a machine is made, so that it can be examined without one. Imports `headway.native` and errors.
 """
 
 from headway.native_sim.simulation import Simulation, coldness

@@ -1,4 +1,4 @@
-"""A run of the simulator in the shared library."""
+"""Runs the simulator of the shared library."""
 
 import ctypes
 import errno
@@ -53,12 +53,12 @@ def _library() -> ctypes.CDLL:
 
 
 def coldness(since_ns: int) -> float:
-    """Return how cold code is that last ran on its core so long ago, from 0 to 1: costs of cold code are multiplied with it."""
+    """Return how cold code is that ran on its core `since_ns` ago, from 0 to 1; cold costs are multiplied by it."""
     return float(_library().hw_sim_coldness(since_ns))
 
 
 def _copied(address: int | None, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return a copy of an array of the library's."""
+    """Return a copy of one of the library's arrays."""
     if not address or not count:
         return np.zeros(0, dtype=dtype)
     return np.frombuffer(ctypes.string_at(address, count * dtype.itemsize), dtype=dtype)
@@ -78,10 +78,10 @@ _WHY = {
 
 @final
 class Simulation:
-    """A machine in virtual time. A context manager: the machine is freed at its end."""
+    """A machine in virtual time. As a context manager, it frees the machine at its end."""
 
     def __init__(self, spec: Spec) -> None:
-        """Make it.
+        """Make the machine.
 
         Raises:
             ScenarioError: The library says that the specification makes no sense.
@@ -104,36 +104,36 @@ class Simulation:
             self._library.hw_sim_free(pointer)
 
     def run(self, until_ns: int) -> None:
-        """Let time pass until then. Raises ScenarioError where nothing can happen any more, or a program errs."""
+        """Run until a virtual time. Raises ScenarioError if nothing can happen any more, or if a program is wrong."""
         error = -self._library.hw_sim_run(self._pointer, until_ns)
         if error:
             why, hint = _WHY.get(error, (f"error {error}", ""))
             raise ScenarioError(f"the simulation stopped before {until_ns / 1e9:g} s: {why}", hint=hint)
 
     def role_result(self, index: int) -> RoleResult:
-        """Return what a role did; clients come after the roles."""
+        """Return the result of a role; clients come after the roles."""
         result = RoleResultStruct()
         self._library.hw_sim_role_result(self._pointer, index, ctypes.byref(result))
         return RoleResult(**{name: getattr(result, name) for name, *_ in RoleResultStruct._fields_})
 
     def gil_result(self, index: int) -> GilResult:
-        """Return what happened at a GIL."""
+        """Return the result of a GIL."""
         result = GilResultStruct()
         self._library.hw_sim_gil_result(self._pointer, index, ctypes.byref(result))
         return GilResult(**{name: getattr(result, name) for name, *_ in GilResultStruct._fields_})
 
     def latencies_ns(self, index: int) -> NDArray[np.float32]:
-        """Return how long each piece of a role's, or a client's, work took, in the order in which they were done."""
+        """Return the length of each piece of work of a role or client, in the order in which they were done."""
         count = ctypes.c_int64()
         address = self._library.hw_sim_latencies(self._pointer, index, ctypes.byref(count))
         return _copied(address, count.value, _FLOAT)
 
     def events(self) -> tuple[NDArray[np.void], int]:
-        """Return the events of the trace (EVENT_DTYPE), and how many later ones were dropped."""
+        """Return the events of the trace (EVENT_DTYPE), and the number of later ones that were dropped."""
         count, dropped = ctypes.c_int64(), ctypes.c_int64()
         address = self._library.hw_sim_events(self._pointer, ctypes.byref(count), ctypes.byref(dropped))
         return _copied(address, count.value, EVENT_DTYPE), dropped.value
 
     def steps(self) -> int:
-        """Return how many steps the machine has made."""
+        """Return the number of steps that the machine has made."""
         return int(self._library.hw_sim_steps(self._pointer))

@@ -1,4 +1,4 @@
-"""What the simulator is told and what it tells, as plain values: the C structs of native/include/headway/simulate.h."""
+"""The simulator's input and output as plain values: the C structs of native/include/headway/simulate.h."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -62,21 +62,21 @@ COSTS = (
     "cold_python",
     "cold_python_next",
 )
-"""What an operation of the machine costs: the names of `enum hw_sim_cost`, in its order."""
+"""The costs of the machine's operations: the names of `enum hw_sim_cost`, in its order."""
 
 MAX_OPTIONS = 8
 """HW_POLICY_MAX_OPTIONS."""
 
 OF_DIST = 1
-"""HW_SIM_OF_DIST: `index` of an operation is that of a distribution."""
+"""HW_SIM_OF_DIST: `index` of an operation is the index of a distribution."""
 OF_PORT = 4
-"""HW_SIM_OF_PORT: any thread may answer what an OpKind.RECEIVE takes; an OpKind.REPLY answers the oldest of port `index`."""
+"""HW_SIM_OF_PORT: an OpKind.REPLY answers the oldest request of port `index`, whichever thread received it."""
 GOES_ON = 2
-"""HW_SIM_GOES_ON: after an OpKind.RUN the thread does not take the GIL, as the next operation is of the same call."""
+"""HW_SIM_GOES_ON: the next operation is of the same call; the thread does not acquire the GIL after an OpKind.RUN."""
 
 
 class OpKind(IntEnum):
-    """What a thread does next: `enum hw_sim_op_kind`."""
+    """The kind of a thread's next operation: `enum hw_sim_op_kind`."""
 
     HOLD = 0
     CALL = 1
@@ -104,9 +104,9 @@ class Op:
 
     kind: OpKind
     value: int = 0
-    """Nanoseconds, or how often a loop repeats."""
+    """Nanoseconds, or the number of times that a loop repeats."""
     index: int = 0
-    """Of a port, a semaphore or (OF_DIST) a distribution."""
+    """The index of a port, a semaphore or (OF_DIST) a distribution."""
     where: int = 0
     flags: int = 0
 
@@ -121,7 +121,7 @@ OP_DTYPE = np.dtype(
         ("value", "<i8"),
     ]
 )
-"""Steps of a program as an array: those of a trace are many."""
+"""The type of a program's steps as an array, for the many steps of a trace."""
 
 
 @final
@@ -134,7 +134,7 @@ class Role:
     threads: int = 1
     repeats: bool = True
     cores: int = 0
-    """A bit for each; 0: all."""
+    """One bit for each core; 0: all cores."""
     priority: int = 0
     urgent: bool = False
     port_step: int = 0
@@ -142,7 +142,7 @@ class Role:
     begin_ns: int = 0
     stagger_ns: int = 0
     turns: bool = False
-    """A piece of work is a turn: from when a thread wants the GIL until it lets it go by itself."""
+    """If true, a piece of work is a turn: from when a thread wants the GIL until it yields."""
 
 
 @final
@@ -177,7 +177,7 @@ class Client:
 @final
 @dataclass(frozen=True)
 class Spec:
-    """A machine and what runs on it: `struct hw_sim_spec`."""
+    """A machine and the programs that run on it: `struct hw_sim_spec`."""
 
     seed: int
     end_ns: int
@@ -200,7 +200,7 @@ class Spec:
 @final
 @dataclass(frozen=True)
 class RoleResult:
-    """What a role's threads, or a client's connections, did since the warm-up: `struct hw_sim_role_result`."""
+    """The work of a role's threads, or a client's connections, since the warm-up: `struct hw_sim_role_result`."""
 
     done: int
     held_ns: int
@@ -215,7 +215,7 @@ class RoleResult:
 @final
 @dataclass(frozen=True)
 class GilResult:
-    """What happened at a GIL since the warm-up: `struct hw_sim_gil_result`."""
+    """The use of a GIL since the warm-up: `struct hw_sim_gil_result`."""
 
     held_ns: int
     acquires: int

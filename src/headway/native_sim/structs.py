@@ -1,4 +1,4 @@
-"""The simulator's C structs as ctypes and numpy have them, and a specification in them."""
+"""The simulator's C structs as ctypes and numpy types, and the conversion of a specification to them."""
 
 import ctypes
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ EVENT_DTYPE = np.dtype(
         ("reserved", "<u4"),
     ]
 )
-"""`struct hw_sim_event`: an event of a run; kinds and flags are those of a trace, `value` is the operation's `where`."""
+"""`struct hw_sim_event`. Kinds and flags are those of a trace; `value` is the operation's `where`."""
 
 
 class _Dist(ctypes.Structure):
@@ -129,7 +129,7 @@ class GilResultStruct(ctypes.Structure):
 
 
 def c_structs() -> dict[str, type[ctypes.Structure]]:
-    """Return the structs as ctypes has them, by the name of the C struct without `hw_sim_`, to hold against the header."""
+    """Return the ctypes structs by the name of the C struct without `hw_sim_`, for a comparison with the header."""
     return {
         "dist": _Dist,
         "op": _Op,
@@ -204,7 +204,7 @@ def _client(client: Client) -> _Client:
 
 
 def in_c(spec: Spec) -> SpecStruct:
-    """Return the specification as C has it. ctypes keeps alive what its pointers were given."""
+    """Return the specification as a C struct. ctypes keeps the objects alive to which its pointers refer."""
     return SpecStruct(
         seed=spec.seed,
         end_ns=spec.end_ns,

@@ -1,6 +1,7 @@
-"""From results to something to read: tables (plain data), the terminal, JSON and pyperf files.
+"""Turns results into readable forms: tables (plain data), text for the terminal, JSON, pyperf files and pages.
 
-May import `headway.lab` except `lab.launching` and `lab.beside`; never `headway.native`. Nothing here measures or prints by itself.
+The package may import `headway.lab` except `lab.launching` and `lab.beside`, and never `headway.native`. Nothing here
+measures, or prints by itself.
 """
 
 from headway.report.lab.beside import published_tables

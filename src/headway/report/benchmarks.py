@@ -1,4 +1,4 @@
-"""Benchmarks of a test session: the table at its end, and the formats of other tools."""
+"""Benchmarks of a test session: the tables at its end, and the formats of other tools."""
 
 import datetime as dt
 import json
@@ -36,35 +36,35 @@ __all__ = [
 Groups = Mapping[str, Sequence[Entry]]
 
 COLUMNS = ("model", "time", "ratio", "rate", "p50", "p99", "lag", "loop", "held", "waited", "before", "counts")
-"""What a table may show, in this order."""
+"""The columns of a table, in this order."""
 ORDERS = ("time", "name", "given")
-"""How its rows may be ordered: the quickest first, by name, or as they were measured."""
+"""The orders of rows: fastest first, by name, or as they were measured."""
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
-"""What its times may be in."""
+"""The units of times."""
 
 
 class Earlier(Protocol):
-    """What this session's results are compared with: stored sessions, or another revision."""
+    """The results that this session is compared with: stored sessions, or another revision."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the earlier results."""
         ...
 
     def ratio(self, group: str, label: str, now: Result) -> stats.Interval | None:
-        """Return a benchmark's time per call over what it was; None where that is not known."""
+        """Return a benchmark's time per call over the earlier one; None if that is not known."""
         ...
 
 
 @final
 @dataclass(frozen=True)
 class Shown:
-    """How tables are shown.
+    """The way in which tables are shown.
 
     Attributes:
-        columns: Of `COLUMNS`; () for all that have a figure.
+        columns: Names from `COLUMNS`; () means all that have a figure.
         order: One of `ORDERS`.
-        unit: Of times, one of `UNITS`; "" for the one that fits each.
+        unit: The unit of times, one of `UNITS`; "" means the unit that fits each time.
     """
 
     columns: tuple[str, ...] = ()
@@ -77,8 +77,8 @@ def benchmark_tables(groups: Groups, earlier: Earlier | None = None, how: Shown 
 
     Args:
         groups: Results by group.
-        earlier: What they are compared with.
-        how: How they are shown.
+        earlier: The results that they are compared with.
+        how: The way in which they are shown.
     """
     return [_table(group, entries, earlier, how or Shown()) for group, entries in groups.items() if entries]
 
@@ -89,7 +89,7 @@ def _table(group: str, entries: Sequence[Entry], earlier: Earlier | None, how: S
         ordered.sort(key=lambda one: one.result.per_call_s if one.result.measured else math.inf)
     elif how.order == "name":
         ordered.sort(key=lambda one: one.label)
-    # Only what took turns has a ratio.
+    # Only benchmarks that took turns have a ratio.
     base = next((one for one in entries if one.label == one.baseline), None)
     columns: dict[str, tuple[str, Callable[[Entry], str]]] = {
         "model": ("model", lambda one: _model(one.result)),
@@ -130,9 +130,9 @@ def _notes(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def regressions(groups: Groups, earlier: Earlier, limit: float) -> tuple[list[str], int]:
-    """Return a line for each benchmark that takes longer than it did, and how many could be compared.
+    """Return a line for each benchmark that takes longer than before, and the number of compared benchmarks.
 
-    Longer it takes where the ratio's whole interval is above 1, and the ratio itself above `limit`.
+    A benchmark takes longer if the ratio's whole interval is above 1 and the ratio itself is above `limit`.
     """
     found, compared = [], 0
     for group, entries in groups.items():
@@ -182,7 +182,7 @@ def _model(one: Result) -> str:
 
 
 def _rate(one: Result) -> str:
-    """Of loads only: of a plain benchmark it is the time per call once more."""
+    """Return the calls per second of a load; for a plain benchmark this would repeat the time per call."""
     loaded = one.measured and one.launches[0].latencies_s
     return amount(one.throughput_per_s, "per_s") if loaded else EMPTY
 
@@ -211,12 +211,12 @@ def _counts(one: Result) -> str:
 
 
 def results_to_json(groups: Groups, folder: Path, earlier: Earlier | None = None) -> dict[str, Any]:
-    """Return all that was measured as JSON values, with its intervals; times are in seconds.
+    """Return all measurements as JSON values, with intervals; times are in seconds.
 
     Args:
         groups: Results by group.
-        folder: The suite's, to say which commit it is of.
-        earlier: What they are compared with.
+        folder: The test suite's folder, for the facts about its commit.
+        earlier: The results that they are compared with.
     """
     return {
         "headway": 2,
@@ -229,7 +229,7 @@ def results_to_json(groups: Groups, folder: Path, earlier: Earlier | None = None
 
 
 def session_to_json(groups: Groups, folder: Path) -> dict[str, Any]:
-    """Return what is stored of a session to compare others with: no latencies, and of rounds a few medians."""
+    """Return the stored form of a session for later comparisons: no latencies, and a few medians of rounds."""
     values = results_to_json(groups, folder)
     stored = {
         group: [
@@ -260,7 +260,10 @@ def _result(entry: Entry, earlier: Earlier | None = None) -> dict[str, Any]:
 
 
 def to_pyperf(groups: Groups) -> dict[str, Any]:
-    """Return a pyperf suite (format 1.0): a benchmark each, a run per launch, seconds per call. Loads in pyperf 2.10."""
+    """Return a pyperf suite (format 1.0), which pyperf 2.10 loads.
+
+    Each benchmark is a benchmark of the suite, each launch a run of it, with seconds per call as values.
+    """
     benchmarks = [
         {
             "metadata": {
@@ -282,7 +285,7 @@ def to_pyperf(groups: Groups) -> dict[str, Any]:
 
 
 def to_pytest_benchmark(groups: Groups, folder: Path) -> dict[str, Any]:
-    """Return what pytest-benchmark 5 writes with `--benchmark-json`: seconds per call by round, over all launches."""
+    """Return the format of pytest-benchmark 5's `--benchmark-json`: seconds per call by round, over all launches."""
     machine = this_machine()
     return {
         "machine_info": {

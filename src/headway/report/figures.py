@@ -38,7 +38,7 @@ _ENDINGS: tuple[tuple[str, Unit], ...] = (
     ("_share", "share"),
     ("_s", "s"),
 )
-"""The longest ending first: a rate's name ends in `_s` too."""
+"""The longest ending comes first, because a rate's name ends in `_s`, too."""
 
 
 @final
@@ -47,11 +47,11 @@ class Table:
     """A table to show.
 
     Attributes:
-        caption: What its figures are; further lines are notes.
-        columns: Headings; the first is of the row names.
+        caption: A text on the table's figures; further lines are notes.
+        columns: Headings; the first is that of the row names.
         rows: Cells of text, as many per row as there are columns.
-        names: How many columns, from the left, name a row. Where that is said, a table too wide for its terminal may
-            be turned, or split into tables that each have them; 0 leaves it as it is.
+        names: The number of columns, from the left, that name a row. A table with names that is too wide for its
+            terminal may be turned, or split into tables that each have the names; 0 means that it stays as it is.
     """
 
     caption: str
@@ -69,7 +69,7 @@ def seconds(value_s: float) -> str:
 
 
 def unit_of(metric: str) -> Unit:
-    """Return a metric's unit, which its name ends in; a count has none."""
+    """Return a metric's unit from the ending of its name; a count has none."""
     return next((unit for ending, unit in _ENDINGS if f"_{metric}".endswith(ending)), "count")
 
 
@@ -105,7 +105,7 @@ def _three_digits(value: float) -> str:
 
 def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:
     for unit in units[:-1]:
-        # What rounds to 1,000 kB is 1 MB.
+        # A value that rounds to 1,000 kB is shown as 1 MB.
         if max(value, float(f"{value:.3g}")) < step:
             return f"{_three_digits(value)} {unit}"
         value /= step
@@ -113,14 +113,14 @@ def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:
 
 
 def interval_ends(interval: stats.Interval | None) -> tuple[float | None, float | None]:
-    """Return where an interval begins and ends; None, None where there is none, as of a single launch."""
+    """Return the ends of an interval; None, None without an interval, or for a single launch."""
     if interval is None or math.isinf(interval.high):
         return None, None
     return interval.low, interval.high
 
 
 def interval_to_json(interval: stats.Interval | None, **told: str) -> dict[str, float | str | None] | None:
-    """Return an interval as JSON values, with what else is told of it; None where there is none."""
+    """Return an interval as JSON values, with further facts from `told`; None if there is no interval."""
     if interval is None:
         return None
     return {
@@ -137,24 +137,27 @@ _WIDE = 0.3
 
 
 def level(interval: stats.Interval, unit: str) -> str:
-    """Return a level with its half-width, `38,600/s ±3%`, or where that is wide with its interval; a single launch has none."""
+    """Return a level with its half-width, `38,600/s ±3%`, or with its interval if that is wide.
+
+    A single launch has neither.
+    """
     if math.isinf(interval.half_width):
         return amount(interval.value, unit)
     if interval.half_width > _WIDE:
-        # Intervals are even on logs: half of a wide one says too much about one end and too little about the other.
+        # Intervals are symmetric on logs: the half-width of a wide one overstates one end and understates the other.
         return f"{amount(interval.value, unit)} [{amount(interval.low, unit)} - {amount(interval.high, unit)}]"
     percent = interval.half_width * 100
     return f"{amount(interval.value, unit)} ±{percent:.{0 if percent >= 9.95 else 1}f}%"
 
 
 def shown_level(result: CellResult | None, metric: str, unit: str, *, plain: bool = False) -> str:
-    """Return a cell's level of a metric, marked where launches fall into two modes, or why there is none.
+    """Return a cell's level of a metric, marked if launches fall into two modes, or a text on why there is none.
 
     Args:
-        result: The cell; None where the run has no such cell.
-        metric: Which metric.
+        result: The cell's results; None if the run has no such cell.
+        metric: The name of the metric.
         unit: Its unit.
-        plain: Leaves the half-width out.
+        plain: Leave out the half-width.
     """
     values = result.values(metric) if result is not None else []
     if result is None or not values:
@@ -168,7 +171,7 @@ def shown_level(result: CellResult | None, metric: str, unit: str, *, plain: boo
 
 
 def metric_words(metric: str) -> str:
-    """Return what a metric's figures are, in words: `work time`, `requests per second`, `lost`."""
+    """Return a metric's name in words: `work time`, `requests per second`, `lost`."""
     unit = unit_of(metric)
     ending = next((ending for ending, of in _ENDINGS if of == unit), "")
     stem = f"_{metric}".removesuffix(ending).strip("_").replace("_", " ")

@@ -1,4 +1,4 @@
-"""A table on a terminal of some width: as it is, turned, or split, so that no figure is ever cut off."""
+"""Lays out a table on a terminal of some width: as it is, turned, or split, so that no figure is ever cut off."""
 
 import math
 import re
@@ -19,14 +19,14 @@ from headway.report.figures import EMPTY, Table
 __all__ = ["bold", "indented", "render_table", "turned"]
 
 _FIGURE = re.compile(r"[-+<>~x±]?\s?\d[\d.,]*(\s?[%\w/]{1,10})?(\s?\[.*\]|\s?\(.*\))?$")
-"""A figure with its unit and its interval; with more words than that it is a sentence."""
+"""A figure with its unit and its interval; a text with more words is a sentence."""
 _HEADING = 9
-"""A heading is broken over lines where its column is narrower, but not into shorter lines than this."""
+"""The least width of a broken heading; a heading is broken over lines if its column is narrower."""
 
 _FEW_PARTS = 2
 
 _NAME_SHARE = 0.6
-"""A row's name may be broken over lines of so much of its length, to make room for figures."""
+"""The share of its length to which a row's name may be broken over lines, to make room for figures."""
 
 
 def bold(text: str) -> Text:
@@ -58,8 +58,8 @@ def _hanging(note: str) -> RenderableType:
 class _Fitted:
     """A table whose rows have names, in the layout that its terminal has room for.
 
-    With every figure on one line if possible: as it is, turned, or in two parts. More parts are as hard to read as figures
-    with their intervals below them, so then it is whichever is shorter.
+    Preferably every figure is on one line: the table as it is, turned, or in two parts. More than two parts are as hard
+    to read as figures with their intervals below them, so the shorter of these two layouts is then used.
     """
 
     def __init__(self, table: Table) -> None:
@@ -73,7 +73,7 @@ class _Fitted:
             return measured(table, folded=folded).minimum <= options.max_width
 
         def drawn(table: Table, *, folded: bool = False) -> RichTable:
-            # Left to itself rich takes from the widest column, which is one of figures: it is the names that give way.
+            # By default rich takes width from the widest column, which is one of figures; here the names must give way.
             excess = measured(table, folded=folded).maximum - options.max_width
             return _drawn(table, folded=folded, less=max(0, excess))
 
@@ -81,7 +81,7 @@ class _Fitted:
             yield drawn(self._table)
             return
         flipped = turned(self._table)
-        # With more rows than columns a turned table is as wide, and its headings are longer.
+        # A turned table with no more rows than before is as wide as before, and its headings are longer.
         if len(flipped.rows) > len(self._table.rows) and fits(flipped):
             yield drawn(flipped)
             return
@@ -98,7 +98,7 @@ def _lines(parts: Sequence[Table], by_row: int) -> int:
 
 
 def _split(table: Table, fits: Callable[[Table], bool]) -> list[Table]:
-    """Return the table in as few parts as fit, about as wide as each other, each with the names of its rows."""
+    """Return the table in as few parts as fit, of about equal width, each with the names of its rows."""
     parts = list(_filled(table, fits, len(table.columns)))
     for columns in range(1, len(table.columns)):
         even = list(_filled(table, fits, columns))
@@ -108,7 +108,7 @@ def _split(table: Table, fits: Callable[[Table], bool]) -> list[Table]:
 
 
 def _filled(table: Table, fits: Callable[[Table], bool], columns: int) -> Iterator[Table]:
-    """Yield parts of at most so many columns of figures that fit; a part of one column may not."""
+    """Yield parts of at most `columns` columns of figures that fit; a part of one column may be too wide."""
     first, end = table.names, len(table.columns)
     while first < end:
         last = min(end, first + columns)
@@ -119,7 +119,7 @@ def _filled(table: Table, fits: Callable[[Table], bool], columns: int) -> Iterat
 
 
 def _part(table: Table, first: int, last: int) -> Table:
-    """Return some columns of a table, without the rows that have nothing in them."""
+    """Return some columns of a table, without the rows that are empty in them."""
 
     def cut(cells: tuple[str, ...]) -> tuple[str, ...]:
         return cells[: table.names] + cells[first:last]
@@ -129,7 +129,7 @@ def _part(table: Table, first: int, last: int) -> Table:
 
 
 def turned(table: Table) -> Table:
-    """Return the table with its columns as rows; what named a row names a column."""
+    """Return the table with its columns as rows, and with the names of rows as headings."""
     names = table.names
     columns = ("", *(", ".join(filter(None, row[:names])) for row in table.rows))
     figures = zip(table.columns[names:], *(row[names:] for row in table.rows), strict=True)
@@ -141,8 +141,8 @@ def _drawn(table: Table, *, folded: bool = False, less: int = 0) -> RichTable:
 
     Args:
         table: The table.
-        folded: Lets a figure have its interval on a line of its own.
-        less: So many characters of the widest row names are to be broken over lines.
+        folded: Allow a figure to have its interval on a line of its own.
+        less: The number of characters of the widest row names to break over lines.
     """
     names = [max((len(row[position]) for row in table.rows), default=0) for position in range(table.names)]
     shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), show_edge=False)
@@ -171,7 +171,7 @@ def _drawn(table: Table, *, folded: bool = False, less: int = 0) -> RichTable:
 
 
 def _has_figures(table: Table, position: int) -> bool:
-    """Return whether most of a column's cells are figures, which stand to the right; text stands to the left."""
+    """Return whether most of a column's cells are figures, which are aligned right; text is aligned left."""
     cells = [row[position] for row in table.rows if row[position] not in ("", EMPTY)]
     return 2 * sum(bool(_FIGURE.match(cell)) for cell in cells) >= len(cells)
 

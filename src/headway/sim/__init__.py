@@ -1,3 +1,3 @@
-"""The machine in virtual time: what its operations cost, what runs on it, and what that gives."""
+"""A machine in virtual time: the costs of its operations, the programs that run on it, and the results."""
 
 __all__: list[str] = []

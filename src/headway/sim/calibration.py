@@ -1,7 +1,7 @@
-"""What the simulated machine's operations cost on this machine: measured, kept in the cache, read again.
+"""The costs of the simulated machine's operations on this machine: measured, kept in the cache, and read again.
 
-`load_or_measure` is what a simulation calls: the kept calibration, or a new one where there is none, where it is of another
-machine, kernel or number of cores, or older than 30 days.
+A simulation calls `load_or_measure`. The function returns the kept calibration. If there is none, or if it is of
+another machine, kernel or number of cores, or older than 30 days, the function measures a new one.
 """
 
 import datetime as dt
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 USUAL_S = 30.0
-"""How long a calibration takes, about."""
+"""The approximate length of a calibration."""
 
 LEAST_S = 1.0
 
@@ -49,7 +49,7 @@ _DEBUG_MIGRATION = Path("/sys/kernel/debug/sched/migration_cost_ns")
 
 
 def _nothing(_: str) -> None:
-    """Tell nobody."""
+    """Ignore a progress message."""
 
 
 @final
@@ -58,17 +58,18 @@ class Calibration:
     """The costs of one machine at one time.
 
     Attributes:
-        costs: Cost -> equally spaced quantiles in ns, rising; one value is a constant. By the lower-case names of enum
-            hw_sim_cost without their prefix, in its order.
-        tick_ns: Interval of the timer tick.
-        slice_ns: Of the fair scheduler.
-        migration_ns: A thread that ran so recently is not moved to another core to balance load.
-        machine: "cpu", its model; "cores", how many may be used; "kernel".
+        costs: For each cost, equally spaced quantiles in ns, ascending; a single value is a constant. The keys are the
+            lower-case names of enum hw_sim_cost without their prefix, in its order.
+        tick_ns: The interval of the timer tick.
+        slice_ns: The slice of the fair scheduler.
+        migration_ns: A thread that ran within this time is not moved to another core to balance load.
+        machine: "cpu", its model; "cores", the number that may be used; "kernel".
         taken_at: ISO 8601, UTC.
-        spread: Cost -> its median in the lowest and in the highest round, as shares of the median over rounds: (0.95, 1.1).
-            A cost without one was not measured: what it is stands in `preset.py`.
-        interpreters: "3.13t" -> "loop_ns", what a round of a loop takes, and "slow_down", what a loop that reads shared
-            objects takes longer for each further thread at once, as a share; None with a GIL and on one core.
+        spread: For each cost, its median in the lowest and in the highest round, as shares of the median over rounds:
+            (0.95, 1.1). A cost that is not in it was not measured; its value is from `preset.py`.
+        interpreters: For each interpreter, such as "3.13t": "loop_ns", the time of one round of a loop, and
+            "slow_down", the share by which a loop that reads shared objects takes longer for each further thread at
+            once; None with a GIL and on one core.
     """
 
     costs: dict[str, tuple[float, ...]]
@@ -96,10 +97,10 @@ class Calibration:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Calibration":
-        """Return what `to_json` gave.
+        """Return the calibration from the values of `to_json`.
 
         Raises:
-            ValueError, KeyError, TypeError, AttributeError: They are no calibration.
+            ValueError, KeyError, TypeError, AttributeError: The values are not a calibration.
         """
         if values["format"] != _FORMAT:
             raise ValueError(f"its format is {values['format']}, expected {_FORMAT}")
@@ -146,26 +147,26 @@ PRESET = Calibration(
     spread={},
     interpreters={name: dict(found) for name, found in preset.INTERPRETERS.items()},
 )
-"""A calibration that is the same everywhere; of no machine but the one it was taken on."""
+"""A calibration that is the same on every machine; it was taken on one machine, and describes only that one."""
 
 
 def default_path() -> Path:
-    """Return where the calibration is kept. Raises UsageError where the cache folder cannot be made."""
+    """Return the path of the kept calibration. Raises UsageError if the cache folder cannot be made."""
     return cache_folder() / "calibration.json"
 
 
 def load(path: Path | None = None) -> Calibration | None:
-    """Return a kept calibration, whatever machine it is of; None where there is none, or a damaged one.
+    """Return a kept calibration, of whatever machine; None if there is none, or if it is damaged.
 
     Args:
-        path: None for `default_path()`.
+        path: The file; None for `default_path()`.
     """
     found = _read(default_path() if path is None else path)
     return found if isinstance(found, Calibration) else None
 
 
 def _read(path: Path) -> Calibration | str:
-    """Return the calibration of a file, or why there is none."""
+    """Return the calibration of a file, or the reason why there is none."""
     try:
         return Calibration.from_json(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -177,13 +178,13 @@ def _read(path: Path) -> Calibration | str:
 
 
 def save(calibration: Calibration, path: Path | None = None) -> Path:
-    """Write a calibration, whole or not at all.
+    """Write a calibration; the file is complete or does not change.
 
     Returns:
-        Where it is.
+        The path of the file.
 
     Raises:
-        OSError: It cannot be written; what was there before still is.
+        OSError: The file cannot be written; an earlier calibration is kept.
     """
     path = default_path() if path is None else path
     partial = path.with_name(f".{path.name}.{os.getpid()}")
@@ -196,7 +197,7 @@ def save(calibration: Calibration, path: Path | None = None) -> Path:
 
 
 def load_fit() -> Calibration | None:
-    """Return the kept calibration where it is of this machine and recent; measures nothing."""
+    """Return the kept calibration if it is recent and of this machine, else None; measures nothing."""
     found = load()
     return found if found is not None and not _unfit(found) else None
 
@@ -204,15 +205,15 @@ def load_fit() -> Calibration | None:
 def load_or_measure(
     progress: Callable[[str], None] = _nothing, *, path: Path | None = None, seconds: float = USUAL_S
 ) -> Calibration:
-    """Return the kept calibration where it is of this machine and recent; else measure and keep one.
+    """Return the kept calibration if it is recent and of this machine; else measure and keep a new one.
 
     Args:
-        progress: Is told why there is something to measure, and what is being measured.
-        path: None for `default_path()`.
+        progress: Called with the reason for a measurement, and with each thing that is measured.
+        path: The file; None for `default_path()`.
         seconds: As for `measure`.
 
     Raises:
-        OSError, NativeError: As `measure`. A calibration that cannot be kept is told, and returned all the same.
+        OSError, NativeError: As `measure`. If a new calibration cannot be kept, `progress` is told, and it is returned.
     """
     path = default_path() if path is None else path
     found = _read(path)
@@ -229,7 +230,7 @@ def load_or_measure(
 
 
 def _unfit(found: Calibration) -> str:
-    """Return why a calibration is not for now and here, or ""."""
+    """Return the reason why a calibration does not fit this machine now, or ""."""
     age = dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(found.taken_at).astimezone()
     if found.machine != _facts(this_machine()):
         return "the calibration is of another machine, kernel or number of cores"
@@ -249,13 +250,13 @@ def measure(
     """Measure this machine, in rounds that each take every measurement once.
 
     Args:
-        progress: Is told what is being measured.
-        seconds: How long to take, about; at least LEAST_S. Starting interpreters takes some seconds in any case.
-        interpreters: To be measured; None means the newest patch of each that is found.
+        progress: Called with each thing that is measured.
+        seconds: The approximate length, at least LEAST_S. Starting interpreters takes some seconds in any case.
+        interpreters: The interpreters to measure; None means the newest patch release of each that is found.
 
     Raises:
-        UsageError: Too few seconds.
-        OSError: The kernel refused what is to be measured.
+        UsageError: There are too few seconds.
+        OSError: The kernel refused an operation that is to be measured.
         NativeError: The library is missing or does not fit.
     """
     if not seconds >= LEAST_S:
@@ -266,7 +267,7 @@ def measure(
     rounds: list[Round] = []
     begun_s = time.monotonic()
     for index in range(count):
-        # On a busy machine a round takes longer, and three of them say as much as the time allows.
+        # On a busy machine a round takes longer. Three rounds then say as much as the time allows.
         if index >= _LEAST_ROUNDS and time.monotonic() - begun_s > seconds:
             break
         progress(f"calibrating: round {index + 1} of {count}, about {seconds / count:.0f} s each")
@@ -277,13 +278,13 @@ def measure(
 
 
 def _cores(machine: Machine) -> list[int]:
-    """Return the cores to measure on: two of different physical cores first, where there are such."""
+    """Return the cores to measure on, beginning with two of different physical cores, if there are such."""
     first = list(machine.split) or list(machine.cores[:1])
     return first + [core for core in machine.cores if core not in first]
 
 
 def _calibration(rounds: Sequence[Round], machine: Machine, facts: native.CalibrationFacts) -> Calibration:
-    """Put rounds together."""
+    """Combine rounds into a calibration."""
     slack = float(facts.timer_slack_ns)
     costs = model_costs(combined([one.raw for one in rounds]), timer_slack_ns=slack)
     of_rounds = [model_costs(one.raw, timer_slack_ns=slack) for one in rounds]
@@ -300,7 +301,7 @@ def _calibration(rounds: Sequence[Round], machine: Machine, facts: native.Calibr
 
 
 def _spread(values: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Return the lowest and the highest round's median as shares of their median; 1 where that is 0."""
+    """Return the lowest and the highest median of a round as shares of the median of these; 1 if that is 0."""
     medians = sorted(statistics.median(one) for one in values)
     middle = statistics.median(medians)
     return (medians[0] / middle, medians[-1] / middle) if middle > 0 else (1.0, 1.0)
@@ -318,7 +319,7 @@ def _interpreters(rounds: Sequence[Round]) -> dict[str, dict[str, float | None]]
 
 
 def _migration_ns() -> int:
-    """Return what the kernel tells root, else its default."""
+    """Return the kernel's value, which only root can read; else the kernel's default."""
     try:
         return int(_DEBUG_MIGRATION.read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Whether the parts of a scenario fit each other."""
+"""Checks that the parts of a scenario fit each other."""
 
 from collections.abc import Iterable
 
@@ -9,17 +9,17 @@ from headway.sim.table import nearest
 __all__ = ["MOST_GILS", "check"]
 
 MOST_GILS = 255
-"""An event names its GIL by a byte, and one value is none."""
+"""An event names its GIL by a byte, and one of the 256 values means no GIL."""
 
 _MOST_TOTAL = 1_000_000
 _ENDLESS = ("compute", "exit")
 
 
 def check(scenario: Scenario) -> None:
-    """Make sure that what is named is there, that programs take time, and that who waits can be woken.
+    """Check that every name refers to something, that programs take time, and that waiting threads can be woken.
 
     Raises:
-        ScenarioError: It is not so.
+        ScenarioError: One of these does not hold.
     """
     if scenario.placement == "split" and scenario.cores < 2:
         raise ScenarioError(f"placement is 'split' and cores is {scenario.cores}, expected 2 cores or more")
@@ -142,7 +142,7 @@ def _check_own_ports(scenario: Scenario, client: str, port: str, heard: dict[str
 
 
 def _check_wakers(scenario: Scenario) -> None:
-    """Of a queue and a semaphore somebody must give what others take."""
+    """Check that some role puts into each queue, and posts to each semaphore, from which others take."""
     said = [(step.word, step.target) for role in scenario.roles for step in walk(role.program)]
     initial = {one.name: one.initial for one in scenario.semaphores}
     for word, target in said:

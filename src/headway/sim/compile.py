@@ -1,4 +1,4 @@
-"""From a scenario to what the simulator is told."""
+"""Compiles a scenario to the specification for the simulator."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,7 @@ _KINDS = {
 @final
 @dataclass(frozen=True)
 class Place:
-    """What a simulated thread is to a reader: its name, and when it begins."""
+    """A simulated thread for readers: its name, and when it begins."""
 
     name: str
     begin_ns: int
@@ -46,14 +46,14 @@ class Place:
 @final
 @dataclass(frozen=True)
 class Compiled:
-    """A specification, and what its numbers stand for.
+    """A specification, and the meaning of its numbers.
 
     Attributes:
-        spec: What the simulator is told.
-        parts: By the name of a role or client, the indices of its results; of a role without threads none.
+        spec: The specification for the simulator.
+        parts: For the name of each role or client, the indices of its results; none for a role without threads.
         gils: Names of the GILs.
-        threads: In the order of the events' `thread`.
-        steps: (role, step) by `where` - 1.
+        threads: The threads, in the order of the events' `thread`.
+        steps: (role, step), by `where` - 1.
     """
 
     spec: Spec
@@ -65,28 +65,28 @@ class Compiled:
 
 @dataclass
 class _Tables:
-    """Indices of what programs name, and the distributions that were met so far."""
+    """The indices of the things that programs name, and the distributions seen so far."""
 
     ports: dict[str, int]
     tokens: dict[tuple[str, str], int]
     dists: dict[tuple[float, ...], int] = field(default_factory=dict)
 
     def dist(self, times: Times) -> int:
-        """Return the index of a distribution."""
+        """Return the index of a distribution, which is added if it is new."""
         return self.dists.setdefault(times.quantiles(), len(self.dists))
 
 
 def compile_scenario(scenario: Scenario, costs: Costs, seed: int, *, max_events: int = 0) -> Compiled:
-    """Return what the simulator is told.
+    """Return the specification for the simulator.
 
     Args:
-        scenario: A checked one.
-        costs: What operations of the machine cost.
+        scenario: A scenario that has been checked.
+        costs: The costs of the machine's operations.
         seed: From 0 to 2**64 - 1.
-        max_events: How many events of the trace are kept.
+        max_events: The number of events of the trace to keep.
 
     Raises:
-        ScenarioError: A policy or one of its options is not there.
+        ScenarioError: A policy or one of its options does not exist.
         NativeError: A policy is named, and the library is missing or does not fit.
     """
     ports, port_count = _ports(scenario)
@@ -144,7 +144,7 @@ def compile_scenario(scenario: Scenario, costs: Costs, seed: int, *, max_events:
 
 
 def thread_count(scenario: Scenario, role: Role) -> int:
-    """Return how many threads a role has: where each connection has one, as many as there are connections."""
+    """Return the number of a role's threads; with a thread for each connection, the number of connections."""
     own = _own_client(scenario, role)
     return role.threads if own is None else own
 
@@ -165,7 +165,7 @@ def _ports(scenario: Scenario) -> tuple[dict[str, int], int]:
 
 
 def _tokens(scenario: Scenario) -> tuple[dict[tuple[str, str], int], tuple[int, ...]]:
-    """Return indices of semaphores by (what, name), and what each has at first: a lock is one, a queue is one or two."""
+    """Return indices of semaphores by (what, name), and their initial values; a lock is one, a queue one or two."""
     found: dict[tuple[str, str], int] = {}
     counts: list[int] = []
 
@@ -185,7 +185,7 @@ def _tokens(scenario: Scenario) -> tuple[dict[tuple[str, str], int], tuple[int, 
 
 
 def _gils(scenario: Scenario) -> tuple[dict[str, tuple[int, ...]], tuple[native_sim.Gil, ...], tuple[str, ...]]:
-    """Return for each role the GILs of its parts, and the GILs with their names. A process without threads has none."""
+    """Return the GILs of each role's parts, and the GILs with their names. A process without threads has no GIL."""
     gils: list[native_sim.Gil] = []
     names: list[str] = []
     by_process: dict[str, int] = {}
@@ -232,7 +232,7 @@ def _mask(cores: tuple[int, ...] | None, scenario: Scenario, *, client: bool) ->
 
 
 def _role(scenario: Scenario, role: Role, tables: _Tables, where: int) -> native_sim.Role:
-    """Return a role but for its GIL, as one thread; its first step is the one with the number `where`."""
+    """Return a role as one thread, without its GIL; its first step has the number `where`."""
     own = _own_client(scenario, role)
     numbers = iter(range(where, where + sum(1 for _ in walk(role.program))))
     return native_sim.Role(

@@ -1,8 +1,9 @@
-"""From raw measurements to what the simulated machine's operations cost (enum hw_sim_cost of native/include/headway/simulate.h).
+"""Derives the costs of the simulated machine's operations from raw measurements.
 
-A measurement is reduced to 21 equally spaced quantiles in each round, and these to their medians over rounds: a `Digest`. What
-cannot be measured by itself is the rest of something that can: a round trip of two threads on one core is two sleeps, two
-wake-ups and two switches. Where only such a sum is known its parts are constants, split as the kernel's code suggests.
+The costs are those of enum hw_sim_cost of native/include/headway/simulate.h. A measurement is reduced to 21 equally
+spaced quantiles in each round, and these to their medians over rounds: a `Digest`. A cost that cannot be measured by
+itself is the rest of a measurement that includes it: a round trip of two threads on one core is two sleeps, two
+wake-ups and two switches. If only such a sum is known, its parts are constants, split as the kernel's code suggests.
 """
 
 import statistics
@@ -13,10 +14,10 @@ import numpy as np
 __all__ = ["ABOUT", "POINTS", "Digest", "combined", "digest", "model_costs", "tick_lengths"]
 
 POINTS = 21
-"""Quantiles of a digest: 0 %, 5 %, ... 100 %."""
+"""The number of quantiles in a digest: 0 %, 5 %, ... 100 %."""
 
 Digest = Mapping[str, Sequence[float]]
-"""Measurement -> its quantiles in ns; what could not be measured is not in it."""
+"""For each measurement, its quantiles in ns; measurements that failed are missing."""
 
 ABOUT: dict[str, str] = {
     "switch": "a core goes from one thread to another",
@@ -57,48 +58,48 @@ ABOUT: dict[str, str] = {
     "cold_python": "what the first Python code takes longer after a wait",
     "cold_python_next": "... and the code after the next call",
 }
-"""Every cost in the order of the enumeration, and what it is."""
+"""All costs, in the order of the enumeration, with their descriptions."""
 
 _INTERFERENCE = 4
-"""A quantile this many times the median is other work on the machine."""
+"""A quantile of this many times the median is due to other work on the machine."""
 
 _SEND_SHARE = 0.6
-"""Of a send, until the receiver is woken; of a futex wait, until the thread sleeps."""
+"""The share of a send before the receiver is woken, and of a futex wait before the thread sleeps."""
 
 _WAKE_SHARE = 0.4
-"""Of a futex wake, until the wake-up."""
+"""The share of a futex wake before the wake-up."""
 
 _RECEIVE_SHARE = 0.75
-"""Of a recv that finds its data, what a woken one still has to do."""
+"""The share of a recv that finds its data which a woken recv still has to do."""
 
 _LEAST_SWITCH_NS = 300.0
 _LEAST_WAY_NS = 500.0
-"""From one core to another: below it the subtraction, not the machine, made the figure."""
+"""The least time from one core to another; a smaller figure is an artefact of the subtraction."""
 
 _ONE_TICK_NS = 200_000
-"""What comes closer together than this is of one tick; there are at most 1,200 in a second."""
+"""Interruptions that are closer together than this belong to one tick. A second has at most 1,200 ticks."""
 
 _TRANSFERS = 4
-"""Of cache lines in a round trip: each side's write takes the line, each side's read gets it back."""
+"""Transfers of cache lines in a round trip: each side's write takes the line, and each side's read returns it."""
 
 
 def digest(samples: Sequence[float]) -> tuple[float, ...]:
-    """Return the quantiles of at least one sample."""
+    """Return the quantiles of one or more samples."""
     return tuple(float(one) for one in np.quantile(np.asarray(samples, dtype=float), np.linspace(0, 1, POINTS)))
 
 
 def combined(rounds: Sequence[Digest]) -> dict[str, tuple[float, ...]]:
-    """Return the median over rounds of each quantile."""
+    """Return, for each quantile, the median over the rounds."""
     names = dict.fromkeys(name for one in rounds for name in one)
     found = {name: [one[name] for one in rounds if name in one] for name in names}
     return {name: tuple(map(statistics.median, zip(*of, strict=True))) for name, of in found.items()}
 
 
 def tick_lengths(gaps: Sequence[tuple[int, float, bool]]) -> list[float]:
-    """Return how long each tick interrupted, in ns: of what came close together at one tick, the longest.
+    """Return the length of each tick's interruption, in ns: the longest of those that were close together at one tick.
 
     Args:
-        gaps: Interruptions in their order: when each began and how long it was, in ns, and whether it was at a tick.
+        gaps: Interruptions in order: the begin and the length, in ns, and whether it was at a tick.
     """
     found: list[float] = []
     last_ns = -_ONE_TICK_NS
@@ -114,29 +115,29 @@ def tick_lengths(gaps: Sequence[tuple[int, float, bool]]) -> list[float]:
 
 
 def model_costs(raw: Digest, *, timer_slack_ns: float) -> dict[str, tuple[float, ...]]:
-    """Derive what can be derived.
+    """Derive all costs for which `raw` has the measurements.
 
     Args:
         raw: Digests by the names that `measuring.py` gives.
-        timer_slack_ns: Of the threads that sleep.
+        timer_slack_ns: The timer slack of the threads that sleep.
 
     Returns:
-        For each cost its quantiles in ns, in the order of ABOUT; a single one is a constant. Costs whose measurements are
-        not in `raw` are missing.
+        For each cost its quantiles in ns, in the order of ABOUT; a single value is a constant. Costs whose measurements
+        are not in `raw` are missing.
     """
     deriver = _Deriver(raw, timer_slack_ns)
     found = {}
     for name in ABOUT:
         try:
             values = getattr(deriver, name)()
-        except KeyError:  # a measurement that is not there
+        except KeyError:  # the measurement is missing
             continue
         found[name] = (float(values),) if isinstance(values, (int, float)) else tuple(values)
     return found
 
 
 class _Deriver:
-    """One method for each cost: a constant, or quantiles. Raises KeyError where a measurement is missing."""
+    """One method for each cost, which returns a constant or quantiles, or raises KeyError without its measurement."""
 
     def __init__(self, raw: Digest, timer_slack_ns: float) -> None:
         self._raw = raw
@@ -146,10 +147,10 @@ class _Deriver:
         return self._raw[name][POINTS // 2]
 
     def _spread(self, name: str, less: float = 0.0, *, least: float = 0.0, times: float = 1.0) -> list[float]:
-        """Return `times` what a measurement took more than `less`, from 5 % to 90 %.
+        """Return the time of a measurement beyond `less`, multiplied by `times`, as quantiles from 5 % to 90 %.
 
-        The rest is what other programs, and on a virtual machine others' machines, took: as is what is far above the median.
-        The model has such of its own, if its machine is to be busy.
+        Higher quantiles, and those far above the median, are due to other programs or, on a virtual machine, to other
+        virtual machines. The simulator has other programs of its own, if its machine is to be busy.
         """
         median = self._median(name)
         kept = [one for one in self._raw[name][1:-2] if one <= median or one < _INTERFERENCE * median]
@@ -159,14 +160,14 @@ class _Deriver:
         return self._median("clock")
 
     def _parts(self) -> tuple[float, float, float]:
-        """Return what a futex wait takes besides the switch, a futex wake, and what a time-out adds to a wait."""
+        """Return the cost of a futex wait without its switch, of a futex wake, and what a time-out adds to a wait."""
         check, none = self._median("futex_check"), self._median("futex_wake_none")
         round_trip, timed = (self._median(f"pair_{name}") - self._clock() for name in ("futex", "futex_timed"))
         rest = max(0.0, round_trip / 2 - self.switch() - check - none)
         return check + rest / 2, none + rest / 2, max(0.0, timed - round_trip)
 
     def switch(self) -> float:
-        # A call of two threads that yield to each other is two switches and both calls.
+        # One call of two threads that yield to each other takes two switches and both calls.
         return max(_LEAST_SWITCH_NS, (self._median("pair_yield") - self._clock()) / 2 - self._median("yield"))
 
     def preempt_other(self) -> list[float]:
@@ -174,7 +175,7 @@ class _Deriver:
         return self._spread("futex_busy", known, least=_LEAST_WAY_NS)
 
     def _sent(self) -> float:
-        """What is known of the way of a byte to a thread that sleeps."""
+        """Return the known part of a byte's way to a sleeping thread."""
         woken = statistics.median(self.receive_woken())
         return _SEND_SHARE * (self._median("send") - self._clock()) + self.switch() + woken + self._clock()
 
@@ -188,12 +189,12 @@ class _Deriver:
         return self._after("long")
 
     def _after(self, gap: str) -> list[float]:
-        # After so long a gap the send is cold, which the model adds by itself.
+        # After such a long gap the send is cold, and the model adds that cost by itself.
         known = self._sent() + _SEND_SHARE * self._colder("socket", gap)
         return self._spread(f"socket_idle_{gap}", known, least=_LEAST_WAY_NS)
 
     def _colder(self, way: str, gap: str) -> float:
-        """Return what a call that wakes takes longer after a gap."""
+        """Return how much longer a call that wakes a thread takes after a gap."""
         return max(0.0, self._median(f"{way}_busy_{gap}_call") - self._median(f"{way}_busy_call"))
 
     def timer_interrupt(self) -> list[float]:
@@ -207,7 +208,7 @@ class _Deriver:
         return self._spread("timer_idle", self._slack + self.switch() + self.futex_woken_timed(), least=_LEAST_WAY_NS)
 
     def timer_arm(self) -> float:
-        # A timer behind the next tick changes nothing in the hardware.
+        # A timer behind the next tick does not change the hardware timer.
         more = [self._median(f"timer_{what}_near") - self._median(f"timer_{what}_far") for what in ("set", "cancel")]
         return max(0.0, statistics.mean(more))
 
@@ -271,11 +272,11 @@ class _Deriver:
         return self._spread("pair_cache_line", times=1 / _TRANSFERS)
 
     def check(self) -> list[float]:
-        # The loop looks once a round, and a request comes at any time of it.
+        # The loop checks for requests once a round, and a request comes at any time within a round.
         return [0.0, self._median("python_loop")]
 
     def pending(self) -> float:
-        # Adding the call and answering to it: half of it each.
+        # The measurement adds a call and then answers it; each is half of the time.
         return max(0.0, (self._median("python_hot_pending") - self._median("python_hot_direct")) / 2)
 
     def cold_send(self) -> list[float]:
@@ -291,7 +292,7 @@ class _Deriver:
         return self._spread("pair_futex_cold", self._median("pair_futex") + self._colder("futex", "long"))
 
     def cold_pending(self) -> list[float]:
-        # Half of it, as of `pending`; what any cold call takes longer is not in it.
+        # Half of it, as for `pending`. The extra time of any cold call is not included.
         hot = self._median("python_hot_pending") - self._median("python_hot_direct")
         return self._spread("python_cold_pending", self._median("python_cold_direct") + hot, times=0.5)
 

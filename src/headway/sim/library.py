@@ -1,4 +1,4 @@
-"""The scenarios that come with Headway, and how one is named on the command line."""
+"""The built-in scenarios, and how the command line names a scenario."""
 
 import re
 import tomllib
@@ -25,12 +25,12 @@ def names() -> list[str]:
 
 
 def titles() -> dict[str, str]:
-    """Return what each built-in scenario is, by its name."""
+    """Return the title of each built-in scenario, by its name."""
     return {name: tomllib.loads(text(name))["title"] for name in names()}
 
 
 def text(name: str) -> str:
-    """Return a built-in scenario's file. Raises ScenarioError."""
+    """Return the text of a built-in scenario's file. Raises ScenarioError."""
     if name not in names():
         raise ScenarioError(f"there is no built-in scenario {name!r}", hint=nearest(name, names()))
     return (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
@@ -39,10 +39,10 @@ def text(name: str) -> str:
 def load(choice: str) -> Scenario:
     """Return the built-in scenario of that name, or the one in the file at that path.
 
-    A choice with a slash in it, or that ends in `.toml`, is a path.
+    A choice that has a slash, or that ends in `.toml`, is a path.
 
     Raises:
-        ScenarioError: There is none, or it makes no sense.
+        ScenarioError: There is no such scenario, or it makes no sense.
     """
     if "/" in choice or choice.endswith(".toml"):
         return read(Path(choice))

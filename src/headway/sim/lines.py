@@ -1,4 +1,4 @@
-"""On which line each step stands: tomllib does not tell, and a trace shows it."""
+"""Finds the line of each step in a scenario's file, for traces; tomllib does not tell the lines."""
 
 import dataclasses
 import re
@@ -15,7 +15,7 @@ _FIRST_KEYS = {re.sub("_us$", "", word) for word in WORDS} | {"do"}
 
 
 def numbered(scenario: Scenario, text: str) -> Scenario:
-    """Return the scenario with its steps' lines, where as many steps are seen in the text as there are; else as it is."""
+    """Return the scenario with its steps' lines; unchanged if the text does not show as many steps as it has."""
     bare = _STRING_OR_COMMENT.sub(lambda found: " " * len(found[0]), text)
     lines = [bare.count("\n", 0, found.start()) + 1 for found in _STEP.finditer(bare) if found[1] in _FIRST_KEYS]
     if len(lines) != sum(1 for role in scenario.roles for _ in walk(role.program)):

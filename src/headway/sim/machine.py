@@ -1,4 +1,4 @@
-"""What operations of the machine cost: as `headway calibrate` measured them, from a file, or a preset."""
+"""The costs of the machine's operations: measured by `headway calibrate`, from a file, or a preset."""
 
 import json
 import math
@@ -14,25 +14,25 @@ from headway.sim import calibration
 __all__ = ["PRESET", "Costs", "from_json", "kept", "load"]
 
 PRESET = "preset"
-"""What the costs are called that come with Headway: of a machine that is not this one."""
+"""The name of the costs that come with Headway; they are those of another machine."""
 
 
 def _nothing(_: str) -> None:
-    """Tell nobody."""
+    """Ignore a progress message."""
 
 
 @final
 @dataclass(frozen=True)
 class Costs:
-    """Costs of one machine.
+    """The costs of one machine.
 
     Attributes:
-        name: Where they are from.
-        costs: By the names of COSTS: equally spaced quantiles in ns.
-        tick_ns: Between two ticks of the kernel.
+        name: The source of the costs.
+        costs: For each name in COSTS, equally spaced quantiles in ns.
+        tick_ns: The time between two ticks of the kernel.
         slice_ns: The scheduler's base slice.
-        migration_ns: For how long after it ran a thread counts as warm on its core.
-        slow_down: What Python code without a GIL takes longer for each further thread at once, as a share.
+        migration_ns: The time after running during which a thread counts as warm on its core.
+        slow_down: The share by which Python code without a GIL takes longer for each further thread at once.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Costs:
     slice_ns: int
     migration_ns: int
     slow_down: float = 0.0
-    """What Python code without a GIL takes longer for each further thread at once, as a share."""
+    """The share by which Python code without a GIL takes longer for each further thread at once."""
 
     def in_order(self) -> tuple[tuple[float, ...], ...]:
         """Return the costs in the order of COSTS."""
@@ -54,14 +54,14 @@ class Costs:
 
 
 def load(choice: str = "", progress: Callable[[str], None] = _nothing) -> Costs:
-    """Return the costs of this machine ("", measured now where that was not done yet), of a file, or PRESET.
+    """Return costs: of this machine (measured now if there are none), of a file, or PRESET.
 
     Args:
-        choice: "", a path, or PRESET.
-        progress: Is told what is being measured.
+        choice: "" for this machine, a path, or PRESET.
+        progress: Called with each thing that is measured.
 
     Raises:
-        ScenarioError: The file is not there, or holds no costs.
+        ScenarioError: The file does not exist, or holds no costs.
         OSError, NativeError: This machine cannot be measured.
     """
     if choice == PRESET:
@@ -80,10 +80,10 @@ def load(choice: str = "", progress: Callable[[str], None] = _nothing) -> Costs:
 
 
 def kept() -> Costs:
-    """Return the costs of this machine where they are kept, else PRESET's; measures nothing."""
+    """Return the kept costs of this machine, or PRESET's if there are none; measures nothing."""
     try:
         mine = calibration.load_fit()
-    except (UsageError, OSError):  # there is no folder to keep anything in
+    except (UsageError, OSError):  # there is no cache folder
         mine = None
     return load(PRESET) if mine is None else _of(mine, _name_of(mine))
 

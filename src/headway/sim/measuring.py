@@ -1,4 +1,4 @@
-"""Take the raw measurements, round by round: each round takes all of them once, so that what changes meanwhile shows."""
+"""Takes the raw measurements in rounds. Each round takes all of them once, so that changes of the machine show."""
 
 import errno
 import json
@@ -18,7 +18,7 @@ from headway.sim.costs import digest, tick_lengths
 __all__ = ["ROUND_S", "Round", "measure_round"]
 
 ROUND_S = 6.0
-"""What a round at scale 1 takes, about, with ten interpreters."""
+"""The approximate length of a round at scale 1, with ten interpreters."""
 
 _PROGRAM = Path(__file__).resolve().parent / "programs" / "python_costs.py"
 _PROGRAM_LIMIT_S = 60
@@ -26,19 +26,19 @@ _SHORT_GAP_S, _MIDDLE_GAP_S, _LONG_GAP_S = 30e-6, 0.5e-3, 5e-3
 _SLEEP_S = 500e-6
 _LEAST_GAP_NS = 400
 _FEWEST = 8
-"""Samples, at any scale."""
+"""The least number of samples, at any scale."""
 
 
 @final
 @dataclass
 class Round:
-    """What one round found.
+    """The measurements of one round.
 
     Attributes:
-        raw: Measurement -> quantiles in ns.
-        loop_ns: Interpreter -> what a round of a loop takes.
-        slow_down: Interpreter without a GIL -> what the loop takes longer for each further thread, as a share.
-        failed: Interpreter -> why it was not measured.
+        raw: For each measurement, its quantiles in ns.
+        loop_ns: For each interpreter, the time of one round of a loop.
+        slow_down: For each interpreter without a GIL, the share by which the loop takes longer for each further thread.
+        failed: For each interpreter that was not measured, the reason.
     """
 
     raw: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -51,13 +51,13 @@ def measure_round(cores: Sequence[int], interpreters: Sequence[Interpreter], *, 
     """Take every measurement once.
 
     Args:
-        cores: Of the threads: the first measures, the second, if there is one, is measured against; further ones are for
-            free-threaded interpreters.
-        interpreters: To be measured; the last one with a GIL and ctypes in full.
-        scale: How many samples, as a share of what is usual.
+        cores: The cores of the threads. The first one measures. The second, if there is one, is measured against.
+            Further ones are for free-threaded interpreters.
+        interpreters: The interpreters to measure; the last one with a GIL and ctypes is measured in full.
+        scale: The number of samples, as a share of the usual number.
 
     Raises:
-        OSError: The kernel refused.
+        OSError: The kernel refused an operation.
         NativeError: The library is missing or does not fit.
     """
     found = Round()
@@ -76,20 +76,20 @@ class _Plans:
     scale: float
 
     def of(self, count: int, usual_s: float) -> native.CalibrationPlan:
-        """Return a plan of so many samples, ended when they take three times as long as usual."""
+        """Return a plan for `count` samples at scale 1; it ends early if they take three times as long as usual."""
         other = self.cores[1] if len(self.cores) > 1 else None
         wanted = max(_FEWEST, int(count * self.scale))
         return native.CalibrationPlan(self.cores[0], other, wanted, 3 * usual_s * max(self.scale, wanted / count))
 
 
 def _calls(found: Round, plans: _Plans) -> None:
-    """System calls of one thread."""
+    """Measure system calls of one thread."""
     for call in native.CALIBRATION_CALLS:
         found.raw[call] = digest(native.calibrate_call(plans.of(2000, 0.1), call))
 
 
 def _pairs(found: Round, plans: _Plans) -> None:
-    """Two threads in turns."""
+    """Measure two threads that take turns."""
     for pair in native.CALIBRATION_PAIRS:
         plan = plans.of(60, 60 * _LONG_GAP_S) if pair == "futex_cold" else plans.of(4000, 0.1)
         try:
@@ -100,7 +100,7 @@ def _pairs(found: Round, plans: _Plans) -> None:
 
 
 def _wakes(found: Round, plans: _Plans) -> None:
-    """Wake-ups of another core."""
+    """Measure wake-ups of another core."""
     for way in native.CALIBRATION_WAYS:
         for load, busy in (("idle", False), ("busy", True)):
             for suffix, gap_s, count in (
@@ -117,7 +117,7 @@ def _wakes(found: Round, plans: _Plans) -> None:
 
 
 def _timers(found: Round, plans: _Plans) -> None:
-    """Timers."""
+    """Measure timers."""
     for load, busy in (("busy", True), ("idle", False)):
         plan = plans.of(500, 0.4)
         found.raw[f"timer_{load}"] = digest(native.calibrate_timer(plan, busy=busy, sleep_s=_SLEEP_S))
@@ -125,9 +125,9 @@ def _timers(found: Round, plans: _Plans) -> None:
 
 
 def _ticks(found: Round, plans: _Plans) -> None:
-    """The tick."""
+    """Measure the timer tick."""
     other = plans.cores[1] if len(plans.cores) > 1 else None
-    # As many interruptions as there may be in that time, and time enough for some ticks however small the scale.
+    # 50,000 is more than the interruptions in that time; 0.2 s is enough for some ticks at any scale.
     plan = native.CalibrationPlan(plans.cores[0], other, 50_000, max(0.2, plans.scale))
     ticks = tick_lengths(native.calibrate_gaps(plan, least_ns=_LEAST_GAP_NS))
     if ticks:
@@ -148,7 +148,7 @@ def _python(found: Round, interpreter: Interpreter, cores: Sequence[int], *, rep
 
 
 def _ask(interpreter: Interpreter, cores: Sequence[int], repeats: int) -> Mapping[str, Any] | str:
-    """Run the program in an interpreter; return what it found, or why there is nothing."""
+    """Run the program in an interpreter; return its measurements, or the reason why there are none."""
     command = [interpreter.executable, "-I", str(_PROGRAM), ",".join(map(str, cores)), str(repeats)]
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What `--set` and `--sweep` change of a scenario: `threads=4`, `server.threads=2`, `policy=fair`, `gil=off`."""
+"""The parameters of a scenario that `--set` and `--sweep` change, such as `server.threads=2` or `policy=fair`."""
 
 import dataclasses
 import math
@@ -25,8 +25,8 @@ PARAMETERS = (
     "duration_s",
     "option.NAME",
 )
-"""What may stand before the `=`. `threads` and `processes` may be of a role (`ROLE.threads`), `connections` and
-`rate_per_s` of a client."""
+"""The names that may stand before the `=`. `threads` and `processes` may be of a role (`ROLE.threads`), `connections`
+and `rate_per_s` of a client."""
 
 _MOST_THREADS = 100_000
 _MOST_CORES = 64
@@ -36,7 +36,7 @@ _FLAGS = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false
 
 
 def split_setting(text: str) -> tuple[str, str]:
-    """Return `name=value` as the parameter's name and the value. Raises ScenarioError."""
+    """Split `name=value` into the parameter's name and the value. Raises ScenarioError."""
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
         raise ScenarioError(f"{text!r} is no setting, expected NAME=VALUE", hint=f"names are {', '.join(PARAMETERS)}")
@@ -51,12 +51,12 @@ def change(scenario: Scenario, name: str, value: str) -> Scenario:
     """Return the scenario with a parameter set.
 
     Args:
-        scenario: A checked one.
-        name: As `split_setting` returns it.
-        value: A text, as the user typed it.
+        scenario: A scenario that has been checked.
+        name: The parameter's name, as `split_setting` returns it.
+        value: The value as the user typed it.
 
     Raises:
-        ScenarioError: There is no such parameter, role or client, or the value is none for it, or does not fit the rest.
+        ScenarioError: There is no such parameter, role or client, or the value is invalid or does not fit the rest.
     """
     part, _, last = name.rpartition(".")
     if part == "option":
@@ -82,7 +82,7 @@ def change(scenario: Scenario, name: str, value: str) -> Scenario:
 
 
 def with_options(scenario: Scenario, options: tuple[tuple[str, int], ...]) -> Scenario:
-    """Return the scenario with options of its policy set. Raises ScenarioError where there is no policy."""
+    """Return the scenario with options of its policy set. Raises ScenarioError if the scenario has no policy."""
     if options and all(process.policy == STOCK for process in scenario.processes):
         raise ScenarioError(
             f"there is no policy that the option {options[0][0]} could be of", hint="name one: `--policy fair`"

@@ -1,4 +1,4 @@
-"""From a TOML file to a Scenario. docs/guides/simulate.md describes the file."""
+"""Reads a Scenario from a TOML file. docs/guides/simulate.md describes the file."""
 
 import tomllib
 from collections.abc import Mapping
@@ -32,10 +32,10 @@ _MOST_COUNT = 2**31 - 1
 
 
 def read(path: Path) -> Scenario:
-    """Read a file. Policies named by a relative path are looked for beside it.
+    """Read a file. Relative paths of policies begin at the file's folder.
 
     Raises:
-        ScenarioError: It is not there, no TOML, or makes no sense.
+        ScenarioError: The file does not exist, is not TOML, or makes no sense.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -51,13 +51,13 @@ def parse(text: str, *, name: str, source: str = "", folder: Path | None = None)
     """Return the scenario that a text describes.
 
     Args:
-        text: TOML.
-        name: What the scenario is called.
-        source: What its file is called, in errors and in the frames of a trace.
-        folder: Where relative paths of policies begin.
+        text: The text, in TOML.
+        name: The name of the scenario.
+        source: The name of its file, for errors and for the frames of a trace.
+        folder: The folder where relative paths of policies begin.
 
     Raises:
-        ScenarioError: It is no TOML, or makes no sense.
+        ScenarioError: The text is not TOML, or makes no sense.
     """
     try:
         values = tomllib.loads(text)
@@ -119,7 +119,7 @@ def _scenario(values: Mapping[str, Any], name: str, source: str, folder: Path | 
 
 
 def _process(table: Table, name: str, preset: Process, folder: Path | None, *, end: bool = False) -> Process:
-    """Return a process; what its table does not say is as in `preset`."""
+    """Return a process; keys that its table does not have are as in `preset`."""
     policy = table.text("policy", preset.policy)
     if "/" in policy and policy != preset.policy and folder is not None:
         policy = str((folder / policy).absolute())

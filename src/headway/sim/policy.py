@@ -1,4 +1,4 @@
-"""The policy of a simulated GIL, by name or path, and its options."""
+"""Finds the policy of a simulated GIL, by name or path, and its options."""
 
 from dataclasses import dataclass
 from typing import final
@@ -11,19 +11,19 @@ from headway.sim.table import nearest
 __all__ = ["Chosen", "choose"]
 
 _SIMULATED = ("spin_us", "yield")
-"""Options of the engine that a simulation knows; the others are about the operating system."""
+"""The engine's options that a simulation supports; the others concern the operating system."""
 
 
 @final
 @dataclass(frozen=True)
 class Chosen:
-    """A policy and its options as the library takes them.
+    """A policy and its options in the form that the library takes.
 
     Attributes:
-        address: Of its `struct hw_policy`; 0: there is none.
-        options: In the order of the policy's own list.
+        address: The address of its `struct hw_policy`; 0: there is no policy.
+        options: Values in the order of the policy's own list of options.
         spin_ns: How long a waiter may spin.
-        yields: Threads that compute let go of their core for who calls them.
+        yields: If true, CPU-bound threads leave their core to the thread that they wake.
     """
 
     address: int = 0
@@ -36,7 +36,7 @@ def choose(process: Process) -> Chosen:
     """Return a process's policy.
 
     Raises:
-        ScenarioError: There is none of that name, or it has no such option, or not with that value.
+        ScenarioError: The policy does not exist, or it has no such option, or the option not that value.
         NativeError: The library is missing or does not fit.
     """
     if process.policy == STOCK:

@@ -1,9 +1,11 @@
-"""One machine's costs, as they come with Headway: for simulations that are to give the same everywhere.
+"""The costs of one machine that come with Headway, for simulations that must give the same results everywhere.
 
-A virtual machine with two cores of an AMD EPYC, Linux 6.18, on one day; stock CPython. Round figures (lock, check, pending, the
-interrupts, setting a timer, cold calls) were set by hand from several measurements, before there was `headway calibrate`; the
-loops and the slow-down are what it found later on such a machine. Also what is assumed where a cost could not be measured: on one
-core nothing wakes another one.
+The machine was a virtual machine with two cores of an AMD EPYC, Linux 6.18, on one day, with stock CPython. Round
+figures (lock, check, pending, the interrupts, setting a timer, cold calls) were set by hand from several measurements,
+before `headway calibrate` existed. The loops and the slow-down are what `headway calibrate` found later on such a
+machine.
+
+The costs are also assumed where a cost could not be measured: on a machine with one core, no core can wake another.
 """
 
 __all__ = ["COSTS", "INTERPRETERS", "MACHINE", "MIGRATION_NS", "SLICE_NS", "TAKEN_AT", "TICK_NS"]
@@ -28,7 +30,7 @@ _AFTER_A_WHILE = (
     93196,
     99881,
 )
-"""Wake-ups of a core that had idled for long. A shorter gap of 0.5 ms was not measured by itself, and is taken to be the same."""
+"""Wake-ups of a core that was idle for long. A gap of 0.5 ms was not measured; its costs are assumed to be the same."""
 
 COSTS: dict[str, tuple[float, ...]] = {
     "switch": (1156,),
@@ -158,4 +160,4 @@ INTERPRETERS: dict[str, dict[str, float | None]] = {
 
 MACHINE: dict[str, str | int] = {"cpu": "AMD EPYC", "cores": 2, "kernel": "6.18"}
 TAKEN_AT = "2026-11-25T00:00:00+00:00"
-"""When it came with Headway."""
+"""When the preset was added to Headway."""

@@ -1,4 +1,4 @@
-"""The steps of a program, from TOML."""
+"""Reads the steps of a program from TOML."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,17 +13,17 @@ _UNITS = ("ns", "us", "ms", "s")
 _NAMED: tuple[Word, ...] = ("receive", "lock", "unlock", "take", "post", "put", "get")
 """Steps that name a port, lock, semaphore or queue."""
 _PLAIN: tuple[Word, ...] = ("compute", "reply", "send", "begin", "done", "exit")
-"""Steps that are told as `word = true`."""
+"""Steps that are written as `word = true`."""
 _TIMED_KEYS: dict[str, tuple[Word, str]] = {f"{word}_{unit}": (word, unit) for word in TIMED for unit in _UNITS}
 _MOST_REPEATS = 10**12
 _MOST_DEPTH = 16
 
 WORDS = (*(f"{word}_us" for word in TIMED), *_NAMED, *_PLAIN, "loop")
-"""The keys of steps, of each time that in microseconds."""
+"""The keys of steps; for steps with a duration, those in microseconds."""
 
 
 def steps(values: list[Any], where: str, depth: int = 0) -> tuple[Step, ...]:
-    """Return a program. Raises ScenarioError; `where` names it."""
+    """Return a program. Raises ScenarioError; `where` names the program in errors."""
     if depth > _MOST_DEPTH:
         raise ScenarioError(f"{where} has loops in loops, more than {_MOST_DEPTH} deep")
     return tuple(_step(value, f"{where}[{place}]", depth) for place, value in enumerate(values))

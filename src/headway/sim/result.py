@@ -1,4 +1,4 @@
-"""What a simulated run gives: of each role and client what it did and how long that took, of each GIL its use."""
+"""The result of a simulated run: the work of each role and client with its times, and the use of each GIL."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from headway.native_sim import GilResult, RoleResult
 __all__ = ["LEAST", "GilOutcome", "Outcome", "PartOutcome", "gil_outcome", "part_outcome", "percentile"]
 
 LEAST = {"p50_ms": 1, "p90_ms": 30, "p99_ms": 300, "max_ms": 1}
-"""Of how many pieces of work at least a percentile is told: of fewer it says more about luck than about the program."""
+"""The least number of pieces of work for each percentile; with fewer, the percentile depends mostly on chance."""
 
 _POINTS = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "max_ms": 1.0}
 _MS_NS = 1e6
@@ -22,23 +22,23 @@ _MS_NS = 1e6
 @final
 @dataclass(frozen=True)
 class PartOutcome:
-    """What a role's threads, or a client's connections, did in the counted time, all of them together.
+    """The work of all of a role's threads, or of a client's connections, in the counted time.
 
     Attributes:
-        name: Of the role or client.
-        client: A client.
-        threads: How many threads, or connections.
-        done: Pieces of work.
-        done_per_s: The same a second.
-        p50_ms: The median piece's time; None where there were too few (LEAST).
-        p90_ms: 90 % took so long or less.
-        p99_ms: 99 % did.
-        max_ms: The longest.
-        cpu_share: CPU time as a share of elapsed time: 2.0 is two cores all the time.
+        name: The name of the role or client.
+        client: True for a client.
+        threads: The number of threads, or of connections.
+        done: The number of pieces of work done.
+        done_per_s: The same per second.
+        p50_ms: The median time of a piece of work; None if there are too few (LEAST).
+        p90_ms: The 90th percentile of the times.
+        p99_ms: The 99th percentile of the times.
+        max_ms: The longest time.
+        cpu_share: CPU time as a share of elapsed time; 2.0 means two cores all the time.
         work_share: Time spent in the program's own steps (hold, call, run, compute), as a share of elapsed time.
-        held_share: With the GIL, as a share of elapsed time.
-        waited_share: Waiting for the GIL, as a share of its threads' time.
-        waits_per_s: How often a thread waited for the GIL.
+        held_share: Time that the threads held the GIL, as a share of elapsed time.
+        waited_share: Time that the threads waited for the GIL, as a share of all threads' time.
+        waits_per_s: The number of waits for the GIL per second.
         worst_wait_ms: The longest wait for the GIL.
     """
 
@@ -62,14 +62,14 @@ class PartOutcome:
 @final
 @dataclass(frozen=True)
 class GilOutcome:
-    """What happened at a GIL in the counted time.
+    """The use of a GIL in the counted time.
 
     Attributes:
-        name: Of its process.
-        held_share: Somebody had it, as a share of elapsed time.
-        acquires_per_s: How often it was taken.
-        forced_per_s: How often it was let go because another thread had asked.
-        requests_per_s: How often a holder was asked.
+        name: The name of its process.
+        held_share: The time that the GIL was held, as a share of elapsed time.
+        acquires_per_s: The number of acquires per second.
+        forced_per_s: The number of preemptions per second.
+        requests_per_s: The number of requests per second.
     """
 
     name: str
@@ -82,14 +82,14 @@ class GilOutcome:
 @final
 @dataclass(frozen=True)
 class Outcome:
-    """One run.
+    """The result of one run.
 
     Attributes:
         seed: Its seed.
         elapsed_s: The time that is counted, in virtual seconds.
-        steps: Of the simulator.
+        steps: The number of steps of the simulator.
         parts: Roles, then clients.
-        gils: In the order of the processes.
+        gils: The GILs, in the order of the processes.
     """
 
     seed: int
@@ -99,7 +99,7 @@ class Outcome:
     gils: tuple[GilOutcome, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values: the same for the same scenario, costs and seed."""
+        """Return the result as JSON values. The same scenario, costs and seed give the same values."""
         return asdict(self)
 
 
@@ -137,7 +137,7 @@ def part_outcome(
 
 
 def percentile(ordered: NDArray[Any], point: float, least: int) -> float | None:
-    """Return the percentile of ordered values by nearest rank, `point` from above 0 to 1; None of fewer values than `least`."""
+    """Return a percentile of ordered values by nearest rank, `point` above 0 and up to 1; None below `least` values."""
     return float(ordered[math.ceil(point * len(ordered)) - 1]) if len(ordered) >= least else None
 
 

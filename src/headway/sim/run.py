@@ -1,4 +1,4 @@
-"""Runs of a scenario: one with its events, or many beside each other."""
+"""Runs a scenario: once with its events, or many times in parallel."""
 
 import multiprocessing
 import os
@@ -21,9 +21,9 @@ from headway.traces.model import Trace
 __all__ = ["Job", "Ran", "run", "run_all"]
 
 _PARTS = 50
-"""A run is made in so many parts, so that Ctrl-C is heard between them."""
+"""The number of parts of a run; Ctrl-C takes effect between them."""
 _WORTH_A_PROCESS_S = 1.0
-"""Where all that is left takes longer, it is shared among processes, each of which takes a part of a second to start."""
+"""If the remaining runs take longer, processes share them; a process takes a part of a second to start."""
 
 
 @final
@@ -43,9 +43,9 @@ class Ran:
     """A run that was made.
 
     Attributes:
-        outcome: What it gave.
-        wall_s: How long that took, in real time.
-        trace: Its events, where some were to be kept.
+        outcome: The result of the run.
+        wall_s: The length of the run in real time.
+        trace: The events of the run, if some were to be kept.
     """
 
     outcome: Outcome
@@ -57,7 +57,7 @@ def run(job: Job) -> Ran:
     """Make a run.
 
     Raises:
-        ScenarioError: It cannot be simulated, or comes to a stop.
+        ScenarioError: The scenario cannot be simulated, or comes to a stop.
         NativeError: The library is missing, does not fit, or has no simulator.
     """
     compiled = compile_scenario(job.scenario, job.costs, job.seed, max_events=job.max_events)
@@ -103,12 +103,12 @@ def run_all(
     """Make runs, and return them in the order of the jobs.
 
     Args:
-        jobs: Which. What they give does not depend on `workers`.
-        workers: How many processes at most; None: one for each core that this process may use.
-        progress: Is told how many are done.
+        jobs: The runs to make. Their results do not depend on `workers`.
+        workers: The most processes; None: one for each core that this process may use.
+        progress: Called with the number of runs done.
 
     Raises:
-        ScenarioError: One of them cannot be simulated, or comes to a stop.
+        ScenarioError: One of the scenarios cannot be simulated, or comes to a stop.
         NativeError: The library is missing, does not fit, or has no simulator.
     """
     most = len(os.sched_getaffinity(0)) if workers is None else workers
@@ -122,7 +122,7 @@ def run_all(
         found.append(run(jobs[len(found)]))
         progress(len(found))
     if rest := jobs[len(found) :]:
-        # Not by fork: numpy may have threads.
+        # Do not fork, because numpy may have threads.
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(min(most, len(rest)), mp_context=context) as pool:
             for ran in pool.map(run, rest):

@@ -1,6 +1,7 @@
-"""A program described: its processes, roles of threads, clients, locks and queues, and the machine that it runs on.
+"""Describes a simulated program: its processes, roles of threads, clients, locks and queues, and its machine.
 
-Values only: `parse` makes them of a file, `parameters` changes them, `compile` gives them to the simulator.
+This module has only values. `parse` makes them from a file, `parameters` changes them, and `compile` gives them to the
+simulator.
 """
 
 from collections.abc import Iterator
@@ -30,15 +31,15 @@ __all__ = [
 ]
 
 MAIN = "main"
-"""The process of a role that names none."""
+"""The process of a role that does not name one."""
 NO_PROCESS = "none"
-"""What a role names whose threads need no GIL: C code, or another program."""
+"""The process name for roles whose threads need no GIL: C code, or another program."""
 STOCK = "none"
-"""The policy of a GIL that is left to CPython."""
+"""The policy name for a GIL that is left to CPython."""
 
 Placement = Literal["free", "split", "same"]
 PLACEMENTS: tuple[Placement, ...] = ("free", "split", "same")
-"""Where the lab puts things: anywhere; roles on core 0 and clients on core 1; all of it on core 0."""
+"""The lab's placements: anywhere; roles on core 0 and clients on core 1; everything on core 0."""
 
 Word = Literal[
     "hold",
@@ -62,10 +63,10 @@ Word = Literal[
     "loop",
     "exit",
 ]
-"""A step of a program; docs/guides/simulate.md says what each does."""
+"""The word of a program's step; docs/guides/simulate.md says what each does."""
 
 TIMED: tuple[Word, ...] = ("hold", "call", "run", "sleep", "block", "answer")
-"""Steps that take a time."""
+"""The steps that have a duration."""
 
 _WAITING: tuple[Word, ...] = ("sleep", "block", "receive", "answer", "lock", "take", "put", "get")
 
@@ -76,12 +77,12 @@ class Step:
     """A step of a role's program.
 
     Attributes:
-        word: What is done.
-        times: For how long; None where the word takes no time of its own.
-        target: The port, lock, semaphore or queue; "" where the word has none.
-        count: How often a loop repeats its body.
-        body: A loop's.
-        line: Where it stands in its file, from 1; 0: not known.
+        word: The action of the step.
+        times: Its duration; None if the word has none of its own.
+        target: The port, lock, semaphore or queue; "" if the word has none.
+        count: The number of times that a loop repeats its body.
+        body: The steps of a loop.
+        line: The step's line in its file, from 1; 0 if unknown.
     """
 
     word: Word
@@ -98,12 +99,13 @@ class Process:
     """A process of Python, with a GIL of its own.
 
     Attributes:
-        name: What roles call it.
-        gil: The GIL is on; False: free-threaded.
-        switch_interval_ns: sys.setswitchinterval().
+        name: The name by which roles refer to it.
+        gil: True if the GIL is on; False: free-threaded.
+        switch_interval_ns: As sys.setswitchinterval() sets it.
         policy: A name that `headway policies` lists, the path of a library, or STOCK.
-        options: Of the policy and of the engine, as (name, value).
-        slow_down: Without a GIL: what Python code takes longer for each further thread that runs it, 0.1 is a tenth.
+        options: Options of the policy and of the engine, as (name, value).
+        slow_down: The share by which Python code without a GIL takes longer for each further thread that runs it; 0.1
+            is a tenth.
     """
 
     name: str = MAIN
@@ -120,17 +122,18 @@ class Role:
     """Threads with one program.
 
     Attributes:
-        name: What the result and the trace call them.
-        program: What each does.
-        threads: How many; of a role that serves a client by a thread per connection, the client's connections count.
+        name: The name of the threads in the result and the trace.
+        program: The steps that each thread runs.
+        threads: The number of threads. If the role serves a client with a thread for each connection, the client's
+            number of connections counts instead.
         process: The name of its process, or NO_PROCESS.
-        processes: Each thread is a process of its own instead, with a GIL like that of `process`.
-        repeats: The program begins again at its end.
-        cores: Which it may run on; None: as the placement says.
+        processes: If true, each thread is a process of its own, with a GIL like that of `process`.
+        repeats: If true, the program begins again at its end.
+        cores: The cores on which the threads may run; None: as the placement says.
         priority: As nice: -20 to 19.
-        urgent: Its latency matters most (`headway.thread_priority(urgent=True)`).
+        urgent: If true, the latency of the threads matters most (`headway.thread_priority(urgent=True)`).
         begin_ns: When the first thread begins.
-        stagger_ns: How much later than the one before each further one begins.
+        stagger_ns: The time from the begin of one thread to the begin of the next.
     """
 
     name: str
@@ -149,17 +152,18 @@ class Role:
 @final
 @dataclass(frozen=True)
 class Client:
-    """A client of a server, in another process: an event loop that drives all of its connections.
+    """A client of a server, in another process: an event loop that drives all of the client's connections.
 
     Attributes:
-        name: What the result calls it.
-        port: Where its requests go.
-        connections: How many requests are under way at a time (closed loop).
-        thread_per_connection: Each connection has a port and so a thread of its own, of the role that receives there.
-        think: From a reply to the next request; None: no time.
-        rate_per_s: Above 0, requests come at random, so often in all (open loop).
-        cores: Which it may run on; None: as the placement says.
-        work_ns: What it computes itself for each request.
+        name: The name of the client in the result.
+        port: The port to which it sends requests.
+        connections: The number of requests that are under way at a time (closed loop).
+        thread_per_connection: If true, each connection has a port of its own, and so a thread of its own of the role
+            that receives there.
+        think: The time from a reply to the next request; None: no time.
+        rate_per_s: If above 0, requests come at random, at this rate in total (open loop).
+        cores: The cores on which the client may run; None: as the placement says.
+        work_ns: The time that the client itself computes for each request.
     """
 
     name: str
@@ -175,7 +179,7 @@ class Client:
 @final
 @dataclass(frozen=True)
 class Queue:
-    """A queue between threads: as queue.Queue, `capacity` 0 is without end."""
+    """A queue between threads. As for queue.Queue, `capacity` 0 means no limit."""
 
     name: str
     capacity: int = 0
@@ -184,7 +188,7 @@ class Queue:
 @final
 @dataclass(frozen=True)
 class Semaphore:
-    """A semaphore, and what it has at first."""
+    """A semaphore, and its initial value."""
 
     name: str
     initial: int = 0
@@ -196,11 +200,11 @@ class Scenario:
     """A program and its machine.
 
     Attributes:
-        name: The built-in's, or the file's without its ending.
-        title: What it is, in a line.
+        name: The name of a built-in scenario, or the file's name without its ending.
+        title: A one-line description.
         source: The name of the file, for the frames of a trace.
-        roles: In the order of the file, as all the others.
-        busy: The role that the parameter `threads` is about; "": see `busy_role`.
+        roles: The roles in the order of the file; all other parts are in that order, too.
+        busy: The role that the parameter `threads` changes; "": see `busy_role`.
     """
 
     name: str
@@ -215,23 +219,23 @@ class Scenario:
     cores: int = 2
     placement: Placement = "free"
     duration_ns: int = 2_000_000_000
-    """What is counted, after the warm-up."""
+    """The length of the time that is counted; it begins after the warm-up."""
     warm_ns: int = 200_000_000
     busy: str = ""
 
 
 def walk(program: tuple[Step, ...]) -> Iterator[Step]:
-    """Yield all steps, each before those of its body: in the order of the file."""
+    """Yield all steps in the order of the file: each step, then those of its body."""
     for step in program:
         yield step
         yield from walk(step.body)
 
 
 def busy_role(scenario: Scenario) -> Role:
-    """Return the role that is bound by the CPU: as the scenario says, else the one that computes for ever, or never waits.
+    """Return the CPU-bound role: the one that the scenario names, else the one that computes for ever or never waits.
 
     Raises:
-        ScenarioError: There is none, or more than one.
+        ScenarioError: There is no such role, or more than one.
     """
     if scenario.busy:
         return next(role for role in scenario.roles if role.name == scenario.busy)

@@ -1,4 +1,4 @@
-"""Several seeds of one scenario: the median of each figure, and its range."""
+"""Summarises several seeds of one scenario: the median of each figure, and its range."""
 
 import dataclasses
 import statistics
@@ -14,7 +14,7 @@ __all__ = ["Spread", "Summary", "summarise"]
 @final
 @dataclass(frozen=True)
 class Spread:
-    """A figure over the seeds."""
+    """The median and range of a figure over the seeds."""
 
     median: float
     low: float
@@ -22,10 +22,10 @@ class Spread:
 
 
 _NO_FIGURES = ("name", "client", "threads")
-"""What is the same for every seed."""
+"""The fields that are the same for every seed."""
 
 Figures = dict[str, Spread | None]
-"""By the names of PartOutcome or GilOutcome; None where too few seeds have the figure."""
+"""The figures by the names of PartOutcome or GilOutcome; None if a seed lacks the figure."""
 
 
 @final
@@ -34,10 +34,10 @@ class Summary:
     """A scenario under some seeds.
 
     Attributes:
-        seeds: Which.
-        parts: By the name of a role or client.
-        gils: By the name of the GIL's process.
-        outcomes: Each seed's.
+        seeds: The seeds.
+        parts: The figures by the name of a role or client.
+        gils: The figures by the name of the GIL's process.
+        outcomes: The outcome of each seed.
     """
 
     seeds: tuple[int, ...]
@@ -46,7 +46,7 @@ class Summary:
     outcomes: tuple[Outcome, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values: the same for the same scenario, costs and seeds."""
+        """Return the summary as JSON values. The same scenario, costs and seeds give the same values."""
 
         def plain(figures: Figures) -> dict[str, Any]:
             return {key: None if spread is None else dataclasses.asdict(spread) for key, spread in figures.items()}
@@ -60,7 +60,7 @@ class Summary:
 
 
 def summarise(outcomes: Sequence[Outcome]) -> Summary:
-    """Return the summary of one scenario's runs, of which there is one at least."""
+    """Return the summary of one scenario's runs; there must be at least one."""
     first = outcomes[0]
     return Summary(
         seeds=tuple(one.seed for one in outcomes),
@@ -76,7 +76,7 @@ def _figures(of_seeds: Sequence[PartOutcome] | Sequence[GilOutcome]) -> Figures:
 
 
 def _spread(values: list[float | None]) -> Spread | None:
-    """Return a figure's spread, or None where a seed has none."""
+    """Return a figure's spread, or None if it is missing for a seed."""
     known = [float(value) for value in values if value is not None]
     if len(known) < len(values):
         return None

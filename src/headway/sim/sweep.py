@@ -1,4 +1,4 @@
-"""A scenario at many points: what `--sweep threads=1..64 --sweep policy=none,fair` asks for."""
+"""Varies a scenario over many points, as `--sweep threads=1..64 --sweep policy=none,fair` asks for."""
 
 import itertools
 import math
@@ -15,10 +15,10 @@ from headway.sim.summary import Summary
 __all__ = ["MOST_POINTS", "Axis", "Point", "parse_axis", "points", "rows"]
 
 MOST_POINTS = 10_000
-"""Of a sweep: more is a slip of the keyboard."""
+"""The most points of a sweep; a larger number is probably a typing error."""
 
 _EVERY = 16
-"""A range of so many values or fewer has each of them, a longer one the powers of two, and its ends."""
+"""A range of at most this many values has each of them; a longer one has its ends and the powers of two between."""
 
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
@@ -26,14 +26,14 @@ _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 @final
 @dataclass(frozen=True)
 class Axis:
-    """A parameter and the values that it takes."""
+    """A parameter and its values."""
 
     name: str
     values: tuple[str, ...]
 
     @property
     def numbers(self) -> tuple[float, ...] | None:
-        """The values as numbers; None where one is none."""
+        """The values as numbers; None if one of them is not a finite number."""
         try:
             found = tuple(float(value) for value in self.values)
         except ValueError:
@@ -44,17 +44,17 @@ class Axis:
 @final
 @dataclass(frozen=True)
 class Point:
-    """A scenario with the values that it has on each axis."""
+    """A scenario, and its value on each axis."""
 
     values: tuple[str, ...]
     scenario: Scenario
 
 
 def parse_axis(text: str) -> Axis:
-    """Return the axis of `threads=1..64`, `threads=0,1,4` or `policy=none,fair`.
+    """Return the axis of a text such as `threads=1..64`, `threads=0,1,4` or `policy=none,fair`.
 
     Raises:
-        ScenarioError: There is no value, one is there twice, or a range goes down.
+        ScenarioError: There is no value, a value occurs twice, or a range descends.
     """
     name, said = split_setting(text)
     values: list[str] = []
@@ -76,10 +76,10 @@ def _range(text: str, first: int, last: int) -> list[str]:
 
 
 def points(scenario: Scenario, axes: Sequence[Axis]) -> list[Point]:
-    """Return the scenario at every combination of values, the last axis changing first.
+    """Return the scenario at every combination of values; the last axis changes first.
 
     Raises:
-        ScenarioError: An axis is there twice, a value does not fit, or there are too many points.
+        ScenarioError: An axis occurs twice, a value does not fit, or there are too many points.
     """
     names = [axis.name for axis in axes]
     for name in names:
@@ -98,9 +98,9 @@ def points(scenario: Scenario, axes: Sequence[Axis]) -> list[Point]:
 
 
 def rows(axes: Sequence[Axis], swept: Sequence[tuple[Point, Summary]]) -> tuple[list[str], list[list[Any]]]:
-    """Return a sweep as a table of figures, for CSV: its columns, and a row for each role and client at each point.
+    """Return a sweep as a table for CSV: its columns, and a row for each role and client at each point.
 
-    Of each figure there are the median over the seeds, the least and the greatest.
+    Each figure has three columns: the median over the seeds, the least and the greatest.
     """
     names = list(next(iter(swept[0][1].parts.values())))
     columns = [axis.name for axis in axes] + ["name"]

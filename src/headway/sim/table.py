@@ -1,4 +1,4 @@
-"""A table of a TOML file, read key by key: what is wrong is said with the key, its value and what was expected."""
+"""Reads a table of a TOML file key by key; errors name the key, its value and what was expected."""
 
 import difflib
 import math
@@ -21,7 +21,7 @@ _A_TIME = "a number of 0 or more, or one of {uniform = [a, b]}, {exponential = m
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """Return a hint that names the known word nearest to `name`, else all of them."""
+    """Return a hint with the known word nearest to `name`, or else with all known words."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean `{close[0]}`?" if close else f"known are {', '.join(known)}" if known else ""
 
@@ -32,14 +32,14 @@ def _shown(value: object) -> str:
 
 
 def _number(value: object) -> float | None:
-    """Return a number of 0 or more, or None."""
+    """Return the value if it is a number of 0 or more, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value < math.inf else None
 
 
 def times(value: object, unit: str, where: str) -> Times:
-    """Return a time as the file has it, in `unit` (`ns`, `us`, `ms` or `s`). Raises ScenarioError; `where` names the key."""
+    """Parse a time of a file, in `unit` (`ns`, `us`, `ms` or `s`). Raises ScenarioError; `where` names the key."""
     factor = _UNITS_NS[unit]
     number = _number(value)
     found = Times.constant(number * factor) if number is not None else None
@@ -70,10 +70,10 @@ def _distribution(shape: str, inner: object, factor: int) -> Times | None:
 
 @final
 class Table:
-    """A table, and which of its keys were asked for; `end` complains about the others."""
+    """A table that records which of its keys were read; `end` reports the others as errors."""
 
     def __init__(self, values: object, where: str) -> None:
-        """Take it. `where` names it in errors; "" is the file. Raises ScenarioError where it is no table."""
+        """Take a table. `where` names it in errors; "" is the file. Raises ScenarioError if it is not a table."""
         if not isinstance(values, Mapping):
             raise ScenarioError(f"{where} is {_shown(values)}, expected a table")
         self._values: Mapping[str, Any] = values
@@ -81,7 +81,7 @@ class Table:
         self._known: list[str] = []
 
     def name(self, key: str) -> str:
-        """Return the key as errors name it."""
+        """Return the key in the form that errors use."""
         return f"{self._where}.{key}" if self._where else key
 
     def _get(self, key: str, preset: Any, fits: Callable[[Any], bool], expected: str) -> Any:
@@ -94,12 +94,12 @@ class Table:
         return value
 
     def has(self, key: str) -> bool:
-        """Whether the key is there."""
+        """Tell whether the table has the key."""
         self._known.append(key)
         return key in self._values
 
     def text(self, key: str, preset: str = "", *, one_of: Sequence[str] = ()) -> str:
-        """Return a text, one of those where they are given."""
+        """Return a text; if `one_of` is given, one of these."""
         expected = " or ".join(map(repr, one_of)) if one_of else "a text"
         return str(
             self._get(
@@ -111,11 +111,11 @@ class Table:
         )
 
     def flag(self, key: str, *, preset: bool) -> bool:
-        """Return true or false."""
+        """Return a value that is true or false."""
         return bool(self._get(key, preset, lambda value: isinstance(value, bool), "true or false"))
 
     def whole(self, key: str, preset: int, least: int, most: int) -> int:
-        """Return a whole number."""
+        """Return a whole number from `least` to `most`."""
 
         def fits(value: object) -> bool:
             return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
@@ -123,7 +123,7 @@ class Table:
         return int(self._get(key, preset, fits, f"a whole number from {least} to {most}"))
 
     def real(self, key: str, preset: float, most: float) -> float:
-        """Return a number from 0 on."""
+        """Return a number from 0 to `most`."""
 
         def fits(value: object) -> bool:
             number = _number(value)
@@ -153,7 +153,7 @@ class Table:
         return None if found is None else tuple(sorted(found))
 
     def times(self, key: str) -> Times | None:
-        """Return the time at `key_ns`, `key_us`, `key_ms` or `key_s`, or None. Raises where it stands there twice."""
+        """Return the time at `key_ns`, `key_us`, `key_ms` or `key_s`, or None. Several of them raise ScenarioError."""
         there = [unit for unit in _UNITS_NS if f"{key}_{unit}" in self._values]
         self._known += [f"{key}_{unit}" for unit in _UNITS_NS]
         if len(there) > 1:
@@ -163,7 +163,7 @@ class Table:
         return times(self._values[f"{key}_{there[0]}"], there[0], self.name(f"{key}_{there[0]}"))
 
     def moment(self, key: str, preset: int, *, above: bool = False) -> int:
-        """Return a time that is the same always, in ns."""
+        """Return a constant time, in ns."""
         found = self.times(key)
         if found is None:
             return preset
@@ -180,7 +180,7 @@ class Table:
         return {name: Table(values, f"{key}.{name}") for name, values in found.items()}
 
     def array(self, key: str) -> list[Any]:
-        """Return a list that is not empty. Raises ScenarioError, also where it is missing."""
+        """Return a list that is not empty. Raises ScenarioError, also if the key is missing."""
         if key not in self._values:
             raise ScenarioError(f"{self.name(key)} is missing, expected a list of steps")
         return list(self._get(key, [], lambda value: isinstance(value, list) and bool(value), "a list of steps"))
@@ -197,7 +197,7 @@ class Table:
         return tuple(found.items())
 
     def end(self) -> None:
-        """Complain about the first key that nobody asked for. Raises ScenarioError."""
+        """Check that every key was read. Raises ScenarioError for the first that was not."""
         for key in self._values:
             if key not in self._known:
                 timed = _TIMED.fullmatch(key)

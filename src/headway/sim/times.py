@@ -1,4 +1,4 @@
-"""Times as distributions, and as the quantiles that the simulator draws them from."""
+"""Times as distributions, and the quantiles from which the simulator draws them."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Literal, final
 __all__ = ["POINTS", "Times"]
 
 POINTS = 65
-"""How many quantiles a distribution becomes."""
+"""The number of quantiles by which a distribution is represented."""
 
 Shape = Literal["constant", "uniform", "exponential", "lognormal", "quantiles"]
 
@@ -17,12 +17,12 @@ Shape = Literal["constant", "uniform", "exponential", "lognormal", "quantiles"]
 @final
 @dataclass(frozen=True)
 class Times:
-    """How long something takes, in nanoseconds.
+    """A duration as a distribution, in nanoseconds.
 
     Attributes:
-        shape: Which distribution.
-        numbers: Of a constant its value; of a uniform one its ends; of an exponential one its mean; of a log-normal one
-            its median and the standard deviation of its logarithm (without unit); of quantiles themselves.
+        shape: The kind of distribution.
+        numbers: Its parameters. Constant: the value. Uniform: the two ends. Exponential: the mean. Log-normal: the
+            median, and the standard deviation of the logarithm (without unit). Quantiles: the quantiles themselves.
     """
 
     shape: Shape
@@ -35,14 +35,14 @@ class Times:
 
     @property
     def is_constant(self) -> bool:
-        """Always the same."""
+        """True if the time is always the same."""
         return self.shape == "constant" or (self.shape != "exponential" and len(set(self.quantiles())) == 1)
 
     def quantiles(self) -> tuple[float, ...]:
-        """Return equally spaced quantiles, from the least to the greatest: one of a constant, else POINTS or as given.
+        """Return equally spaced quantiles, ascending: one for a constant, else POINTS of them or those given.
 
-        A distribution without an end is cut such that the mean of its last part stays what it is. The quantiles are
-        joined by straight lines, so the mean of an exponential or log-normal one is up to a percent too high.
+        An unbounded distribution is cut so that the mean of its last part is kept. The quantiles are joined by straight
+        lines, so the mean of an exponential or log-normal distribution is up to one per cent too high.
         """
         if self.shape == "uniform":
             low, high = self.numbers
@@ -50,7 +50,7 @@ class Times:
         if self.shape == "exponential":
             mean = self.numbers[0]
             rising = [-mean * math.log1p(-place / (POINTS - 1)) for place in range(POINTS - 1)]
-            # Beyond any time an exponential one goes on for its mean, on average.
+            # Beyond any time, an exponential distribution goes on for its mean, on average.
             return (*rising, rising[-1] + 2 * mean)
         if self.shape == "lognormal":
             return self._lognormal()
@@ -68,7 +68,7 @@ class Times:
         return (*rising, max(rising[-1], 2 * beyond - rising[-1]))
 
     def mean(self) -> float:
-        """Return the mean of what the simulator draws, in nanoseconds."""
+        """Return the mean of the times that the simulator draws, in nanoseconds."""
         quantiles = self.quantiles()
         if len(quantiles) == 1:
             return quantiles[0]

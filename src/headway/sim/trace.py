@@ -1,4 +1,4 @@
-"""The events of a simulated run as a Trace, which report, page and exports take as any other."""
+"""Makes a Trace of the events of a simulated run; report, page and exports take it like any other."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from headway.traces.model import EVENT_DTYPE, Frame, Gil, Kind, Loss, Process, T
 __all__ = ["START_NS", "end_of", "events_of", "gils_of", "trace_of"]
 
 START_NS = 1_000_000_000
-"""The trace's time at virtual time 0, which in a trace is no time."""
+"""The trace's time at virtual time 0; a trace does not use the time 0."""
 
 _PYTHON = "3.13.0"
 _PID = 1
@@ -21,16 +21,16 @@ _OF_A_STACK = (Kind.WAIT, Kind.RELEASE, Kind.PARK)
 
 
 def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], dropped: int) -> Trace:
-    """Return the trace of a run, warm-up included. Nothing in it depends on the day, or on this machine.
+    """Return the trace of a run, warm-up included. Nothing in it depends on the date or on this machine.
 
-    All GILs are in one trace, as those of sub-interpreters are, also where the scenario has processes. A stack is one
+    All GILs are in one trace, as those of sub-interpreters are, also if the scenario has processes. A stack is one
     frame: the step's line in the scenario's file, and the role as its function.
 
     Args:
-        scenario: What was run.
-        compiled: The same for the simulator.
-        events: As the simulator has them.
-        dropped: How many later ones it did not keep.
+        scenario: The scenario that was run.
+        compiled: The same scenario in the form for the simulator.
+        events: The events in the form of the simulator.
+        dropped: The number of later events that the simulator did not keep.
     """
     made = events_of(events)
     spec = compiled.spec
@@ -68,7 +68,7 @@ def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], d
 
 
 def events_of(events: NDArray[np.void]) -> NDArray[np.void]:
-    """Return the simulator's events as a trace has them; where a stack is, it is the `where` of the operation."""
+    """Return the simulator's events in the form of a trace; a stack is the `where` of the operation."""
     made = np.zeros(len(events), dtype=EVENT_DTYPE)
     for name in ("time_ns", "thread", "kind", "gil", "flags"):
         made[name] = events[name]
@@ -79,12 +79,12 @@ def events_of(events: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def end_of(events: NDArray[np.void], until_ns: int, dropped: int) -> int:
-    """Return when a trace ends of a run until some virtual time: nothing is known of what came after what was dropped."""
+    """Return the end of the trace of a run until a virtual time; if events were dropped, the last event's time."""
     return int(events["time_ns"][-1]) if dropped and len(events) else START_NS + until_ns
 
 
 def gils_of(count: int) -> tuple[Gil, ...]:
-    """Return so many GILs, the first the main one."""
+    """Return `count` GILs; the first is the main one."""
     return tuple(
         Gil(index=index, main=index == 0, address=_GIL_ADDRESS * (index + 1), start_ns=START_NS, end_ns=None)
         for index in range(count)
@@ -98,7 +98,7 @@ def _frames(scenario: Scenario, compiled: Compiled) -> tuple[tuple[Frame, ...], 
     source = scenario.source or scenario.name
     for number, (role, step) in enumerate(compiled.steps, 1):
         first = role.program[0].line
-        # Where the lines are not known, steps are told apart by their numbers.
+        # If the lines are not known, the steps' numbers tell them apart.
         frame = Frame(source, step.line or number, role.name, first or number)
         of_stack.append(frames.setdefault(frame, len(frames)))
     return tuple(frames), np.array(of_stack, dtype=np.int64)

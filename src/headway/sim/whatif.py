@@ -1,8 +1,8 @@
-"""What a change would give a program that was traced: predicted by replaying the trace with and without it.
+"""Predicts what a change would give a program that was traced, by replaying the trace with and without the change.
 
-A figure is predicted as the trace's own, times what the change does to it in the replay. So an error that the replay
-makes with and without the change goes away. Where the replay without a change is far from the trace the model lacks
-something, and the prediction says so.
+A predicted figure is the trace's own figure, multiplied by the change's effect in the replay. Errors that the replay
+makes both with and without the change therefore cancel out. If the replay without a change is far from the trace, the
+model lacks something, and the prediction says so.
 """
 
 import math
@@ -27,26 +27,29 @@ from headway.traces.model import Trace
 __all__ = ["WORTH", "Prediction", "Ranked", "RolePrediction", "Span", "cores_of", "predict", "rank", "remedies"]
 
 WORTH = 0.05
-"""A change that is worth less helps nobody, and one that is worth less than the opposite does harm."""
+"""The least worth of a useful change; a change with a worth below the negative of this does harm."""
 
 _SPAN_NS = 1_000_000_000
-"""Of virtual time that is replayed."""
+"""The virtual time that is replayed."""
 _MOST_STEPS = 3_000_000
-"""A run that has taken so many steps is long enough."""
+"""The number of simulator steps after which a run is long enough."""
 _PARTS = 20
 _SLACK, _SLACK_MOVED, _SLACK_OFF = 0.1, 0.3, 0.5
-"""What an interval has at least on both sides, as logarithms: always; more where the change moves the program, up to a factor of ten;
-and of what the replay without a change is off by. Chosen such that about 80 % of 66 measured cells were inside; of 81 that were
-measured afterwards 86 % were (docs/concepts/predictions.md)."""
+"""The parts of the least distance, in logarithms, from a figure to each end of its interval.
+
+`_SLACK` counts always, `_SLACK_MOVED` in proportion to how far the change moves the program (up to a factor of ten),
+and `_SLACK_OFF` multiplies the error of the replay without a change. They are chosen so that about 80 % of 66 measured
+cells were inside their intervals. Of 81 cells that were measured afterwards, 86 % were (docs/concepts/predictions.md).
+"""
 _MOVED = math.log(10)
 _Z_80 = 1.28
-"""So many standard errors on both sides are 80 %."""
+"""This many standard errors on both sides hold 80 %."""
 _NEAR = 0.25
-"""As a logarithm."""
+"""The largest error, as a logarithm, of a replay that comes near the trace."""
 _FAR = 0.25
-"""A replay that is off by more than that does not reproduce the trace."""
+"""A replay with a larger error does not reproduce the trace."""
 _TELLING = 50
-"""A role with fewer turns in the trace tells nothing of the replay."""
+"""A role with fewer turns in the trace does not show the quality of the replay."""
 _LEAST_TURNS = {"p50_ns": 10, "p99_ns": 300}
 
 
@@ -63,13 +66,13 @@ class Span:
 @final
 @dataclass(frozen=True)
 class RolePrediction:
-    """What a change does to one role.
+    """The effect of a change on one role.
 
     Attributes:
-        role: Its name.
-        measured: What the trace shows.
-        turns_per_s, p50_ns, p99_ns, run_share: The same, predicted; None: too little of it to tell.
-        identity: What the replay without a change gives, over what the trace shows, by figure.
+        role: The name of the role.
+        measured: The role's figures in the trace.
+        turns_per_s, p50_ns, p99_ns, run_share: The predicted figures; None if there is too little data.
+        identity: For each figure, its value in the replay without a change, divided by its value in the trace.
     """
 
     role: str
@@ -84,13 +87,13 @@ class RolePrediction:
 @final
 @dataclass(frozen=True)
 class Prediction:
-    """What a change would give.
+    """The prediction for one change.
 
     Attributes:
-        change: Which.
-        roles: By role.
-        rests_on: What the model had to assume.
-        outside: Why it may be wrong beyond its intervals; empty: nothing is known that would make it so.
+        change: The change.
+        roles: The predictions for each role.
+        rests_on: The assumptions of the model.
+        outside: The reasons why the prediction may be wrong beyond its intervals; empty if none is known.
     """
 
     change: Change
@@ -102,20 +105,20 @@ class Prediction:
 @final
 @dataclass(frozen=True)
 class Ranked:
-    """A change and what it is worth: above 0 it makes the program better."""
+    """A change and its worth; a worth above 0 means that the change makes the program better."""
 
     prediction: Prediction
     worth: float
 
 
 _ByRole = dict[str, dict[str, float]]
-"""Figures of one run: by role, then by name."""
+"""The figures of one run, by role and then by name."""
 
 _FIGURES = ("turns_per_s", "p50_ns", "p99_ns", "run_share")
 
 
 def cores_of(trace: Trace) -> int:
-    """Return how many cores a traced program ran on; as many as this process may use where the trace does not tell."""
+    """Return the number of cores that a traced program ran on; if unknown, the number that this process may use."""
     return trace.process.core_count or len(os.sched_getaffinity(0))
 
 
@@ -150,12 +153,13 @@ def _run(
 def _span(measured: float | None, before: Sequence[float], after: Sequence[float], spread: float) -> Span | None:
     """Return a figure with a change.
 
-    The interval is of seeds, of how far the change moves the program, of what the replay without it is off by, and of
-    `spread`, the trace's own standard error as a share.
+    The interval covers the differences between seeds, how far the change moves the program, the error of the replay
+    without the change, and `spread`, the trace's own standard error as a share.
 
-    Where the replay comes near the trace what it is off by is taken off, the less the further the change moves the program:
-    a change of nothing gives the trace's own figure, and one that makes a convoy a server is simulated. Where it does not
-    come near, as of the median of times that are either short or long, the simulated figure stands.
+    If the replay comes near the trace, its error is subtracted, and the less so the further the change moves the
+    program. A change of nothing therefore gives the trace's own figure, and a change that turns a convoy into a server
+    gives a simulated one. If the replay does not come near the trace, as for the median of times that are either short
+    or long, the simulated figure stands.
     """
     if not measured or not before or not after or min(before) <= 0:
         return None
@@ -196,7 +200,7 @@ def _role(
     if p50 is not None and p99 is not None and p99.value < p50.value:
         spans["p99_ns"] = Span(p50.value, min(p50.value, p99.low), max(p50.value, p99.high))
     runs = spans["run_share"]
-    if runs is not None and change.gil and not change.processes:  # nobody has more than all of a GIL
+    if runs is not None and change.gil and not change.processes:  # no role can have more than all of a GIL
         spans["run_share"] = Span(min(1.0, runs.value), min(1.0, runs.low), min(1.0, runs.high))
     return RolePrediction(role=role, measured=measured, identity=_identity(measured, before, role), **spans)
 
@@ -235,20 +239,20 @@ def predict(
     progress: Callable[[int, int], None] = lambda done, total: None,
     most_steps: int = _MOST_STEPS,
 ) -> list[Prediction]:
-    """Return what each change would give.
+    """Return a prediction for each change.
 
     Args:
-        model: The program, from its trace.
-        changes: Which.
-        costs: Of the machine.
-        cores: How many the program ran on.
-        slow_down: Where there is no GIL, what Python code takes longer for each further thread.
-        seeds: Runs for each change, and for none.
-        progress: Is told how many runs are done, and of how many.
-        most_steps: A run that has taken so many steps is long enough.
+        model: The program, learned from its trace.
+        changes: The changes.
+        costs: The costs of the machine.
+        cores: The number of cores that the program ran on.
+        slow_down: Without a GIL, the share by which Python code takes longer for each further thread.
+        seeds: The number of runs for each change, and for none.
+        progress: Called with the number of runs done, and the total number.
+        most_steps: The number of simulator steps after which a run is long enough.
 
     Raises:
-        ScenarioError: A change names what the trace does not have, or the replay comes to a stop.
+        ScenarioError: A change names something that the trace does not have, or the replay comes to a stop.
     """
     done = 0
     total = seeds * (1 + sum(change != NOTHING for change in changes))
@@ -273,7 +277,7 @@ def predict(
 
 # ---------------------------------------------------------------------------- ranking
 def _candidates(model: Model) -> list[Change]:
-    """Return the changes that a user could make, without knowing the program."""
+    """Return the changes that a user could make without knowing the program."""
     found = [Change(policy="fair")]
     if model.seen.interval_ns > 1_000_000:
         found.append(Change(interval_ns=500_000))
@@ -288,7 +292,7 @@ def _candidates(model: Model) -> list[Change]:
 
 
 def _longest_line(model: Model) -> Shorten | None:
-    """Return the line at which threads that let go by themselves were interrupted longest, to hold the GIL half as long."""
+    """Return a change that halves the holds of the line where threads that yield often were preempted longest."""
     holds = model.seen.holds
     counted = holds.forced & np.isin(
         holds.thread, [thread for thread, bursts in model.seen.bursts.items() if len(bursts) >= _TELLING]
@@ -302,11 +306,11 @@ def _longest_line(model: Model) -> Shorten | None:
 
 
 _MOST_GAIN = 6.0
-"""Of one role, as a logarithm: 400 times as many turns are enough."""
+"""The largest gain that counts for one role, as a logarithm: 400 times as many turns are enough."""
 
 
 def _worth(prediction: Prediction) -> float:
-    """Return what a change is worth: gains of rates and of waits, and losses of computing, as logarithms."""
+    """Return the worth of a change: gains of rates and of waits, and losses of computing, as logarithms."""
     worth = 0.0
     for one in prediction.roles:
         if one.turns_per_s is not None and one.measured.turns_per_s > 1:
@@ -327,7 +331,7 @@ def rank(
     seeds: int = 3,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Ranked]:
-    """Return the changes that a user could make, the best one first, with what each would give."""
+    """Return predictions for the changes that a user could make, the best one first."""
     predictions = predict(
         model, _candidates(model), costs, cores=cores, slow_down=slow_down, seeds=seeds, progress=progress
     )
@@ -338,23 +342,24 @@ def rank(
 _REPORT_STEPS = 200_000
 _REPORT_SEEDS = 5
 _REPORT_EVENTS = 2_000_000
-"""Of a longer trace a report says nothing: learning from it takes too long."""
+"""A report has no prediction for a longer trace, because learning from it takes too long."""
 
 
 class _OutOfTimeError(Exception):
-    """The report waits no longer."""
+    """The time that a report may take is over."""
 
 
 def remedies(trace: Trace, costs: Costs, *, cores: int, most_s: float) -> list[Ranked]:
-    """Return the changes that would help a traced program, the best first: only those that are inside the model.
+    """Return the changes that would help a traced program, the best first; only those that are inside the model.
 
-    It is for a report: in little time, and empty where it cannot be told, or where that would take too long.
+    The function is for a report: it takes little time, and returns [] if there is no prediction or if one would take
+    too long.
 
     Args:
-        trace: Of one process.
-        costs: Of the machine.
-        cores: How many the program ran on.
-        most_s: Seconds that it may take.
+        trace: The trace of one process.
+        costs: The costs of the machine.
+        cores: The number of cores that the program ran on.
+        most_s: The time that the function may take, in seconds.
     """
     end_s = time.perf_counter() + most_s
 
@@ -367,7 +372,7 @@ def remedies(trace: Trace, costs: Costs, *, cores: int, most_s: float) -> list[R
     try:
         model = model_of(trace, costs, cores=cores)
         wait_no_longer()
-        # Of processes, and of threads without a GIL, something is always outside the model.
+        # Changes to processes, and to threads without a GIL, always have something outside the model.
         changes = [] if model.outside else [one for one in _candidates(model) if one.gil and not one.processes]
         if not changes:
             return []

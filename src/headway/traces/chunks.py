@@ -1,7 +1,8 @@
-"""The outside of a trace file: its header, its chunks' headers, and bytes at an offset, all checked.
+"""Reads the outer parts of a trace file, and checks them: the header, the chunks' headers, and bytes at an offset.
 
-Nothing is mapped: a mapping would count against memory a second time, and a file that is cut while we read it would
-kill us. Allocates by what the file holds, never by what its header says.
+The file is not mapped: a mapping would count a second time against memory, and if the file is truncated during the
+reading, an access to the mapping would kill the process. The size of allocations follows from the file's size, never
+from the header alone.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from headway.traces import format as hwt
 __all__ = ["PLACED_DTYPE", "chunk_headers", "opened", "pread", "read_header"]
 
 PLACED_DTYPE = np.dtype([("position", "<i8"), ("head", hwt.CHUNK_DTYPE)])
-"""A chunk's header, and which chunk of the file it is."""
+"""A chunk's header, and the chunk's position in the file."""
 
 _HINT = "give the .hwt file that a recording wrote"
 _DAMAGED = "the file is damaged; copy it again, or record anew"
@@ -28,9 +29,9 @@ _MOST_OFFSET = 2**62
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[int]:
-    """Open a trace for reading; trouble with reading it inside becomes a TraceError, too."""
+    """Open a trace for reading; an OSError inside the block becomes a TraceError, too."""
     try:
-        # A FIFO without a writer would make us wait for one.
+        # O_NONBLOCK, because the opening of a FIFO without a writer would block.
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise TraceError(
@@ -49,7 +50,7 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def pread(file: int, size: int, offset: int) -> bytes:
-    """Read `size` bytes at `offset`, or as many of them as there are."""
+    """Read `size` bytes at `offset`, or fewer at the end of the file."""
     data = os.pread(file, size, offset)
     while 0 < len(data) < size:
         more = os.pread(file, size - len(data), offset + len(data))
@@ -60,10 +61,10 @@ def pread(file: int, size: int, offset: int) -> bytes:
 
 
 def read_header(path: Path, file: int) -> np.void:
-    """Read the header, and check what the rest depends on.
+    """Read the header, and check the fields that the rest of the reading depends on.
 
     Raises:
-        TraceError: it is no trace file, one of another version, or has a header that makes no sense.
+        TraceError: The file is not a trace, has another version, or has a header that makes no sense.
     """
     data = pread(file, hwt.HEADER_BYTES, 0)
     if data[: len(hwt.MAGIC)] != hwt.MAGIC:
@@ -101,16 +102,16 @@ def read_header(path: Path, file: int) -> np.void:
 
 
 def chunk_headers(file: int, header: np.void) -> NDArray[np.void]:
-    """Read the headers of the chunks that the file has, as PLACED_DTYPE; holes in it, never written, are left out."""
+    """Read the headers of the chunks that the file has, as PLACED_DTYPE; chunks in holes of the file are left out."""
     size = os.fstat(file).st_size
     offset = int(header["chunks_offset"])
-    # The last chunk may be cut off; its whole records are read all the same.
+    # The last chunk may be cut off; its complete records are read all the same.
     count = min(int(header["chunk_count"]), max(0, -(-(size - offset) // hwt.CHUNK_BYTES)))
     heads: list[bytes] = []
     positions: list[int] = []
     position = 0
     while position < count:
-        # The file is as long from its start as it may become: go from data to data.
+        # The file is created with its largest size, so it has holes: seek from data to data.
         try:
             data = os.lseek(file, offset + position * hwt.CHUNK_BYTES, os.SEEK_DATA)
             until = os.lseek(file, data, os.SEEK_HOLE)

@@ -1,4 +1,4 @@
-"""Code objects as a recording tells of them (struct hw__meta_code of native/trace/format.h). Needs no numpy."""
+"""Code objects in the form of a recording (struct hw__meta_code of native/trace/format.h). Imports no numpy."""
 
 import struct
 from typing import NamedTuple
@@ -9,9 +9,9 @@ from headway.traces.linetable import lines
 __all__ = ["CODE", "ENCODINGS", "Code", "code_of"]
 
 CODE = struct.Struct("<8xIiIIIBB2x")
-"""struct hw__meta_code without the two names and the table that follow it."""
+"""struct hw__meta_code, without the two names and the table that follow it."""
 ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
-"""Of a str's text in memory, by the bytes of a character."""
+"""The encoding of a str's text in memory, by the number of bytes per character."""
 
 
 class Code(NamedTuple):
@@ -23,13 +23,13 @@ class Code(NamedTuple):
     linetable: bytes
 
     def frame(self, offset: int) -> Frame:
-        """Return the frame that is so many bytes from the first instruction."""
+        """Return the frame at a byte offset from the first instruction."""
         line = lines(self.linetable, self.first_line, [offset])[offset]
         return Frame(self.filename, line, self.qualname, self.first_line)
 
 
 def code_of(record: bytes) -> tuple[int, Code | None]:
-    """Return the number that a record gives a code object, from 1, and the code object; None: it makes no sense."""
+    """Return a record's number of a code object, from 1, and the code object; None if the record makes no sense."""
     (
         number,
         first_line,

@@ -1,7 +1,7 @@
-"""The trace file (.hwt), version 2, as numpy sees it: native/trace/format.h, name by name.
+"""The trace file (.hwt), version 2, as numpy types: native/trace/format.h, name by name.
 
-The header is the contract and says what everything means; a test holds each size, offset and number against it. Names
-are the header's without `HW__`; `struct hw__chunk` is `CHUNK_DTYPE`.
+The header native/trace/format.h is the specification and says what everything means. A test compares each size, offset
+and number with it. The names here are the header's without `HW__`; `struct hw__chunk` is `CHUNK_DTYPE`.
 """
 
 import numpy as np
@@ -247,4 +247,4 @@ STRUCTS = {
     "meta_type": META_TYPE_DTYPE,
     "meta_note": META_NOTE_DTYPE,
 }
-"""By the name of the C struct without `hw__`."""
+"""The types by the name of the C struct without `hw__`."""

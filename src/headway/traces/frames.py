@@ -1,4 +1,4 @@
-"""Where threads were, and what else was seen of a process from outside; no module here needs numpy."""
+"""Code locations of threads, and other observations of a process from outside. Imports nothing that needs numpy."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ __all__ = ["Collected", "CoreTime", "Evidence", "Frame", "Sample", "packed", "te
 
 
 def text(data: bytes, encoding: str = "utf-8") -> str:
-    """Return text that can be written anywhere: what is no character shows as an escape."""
+    """Decode bytes to text that can be written anywhere; bytes that are no characters become escapes."""
     found = data.decode(
         encoding,
         "replace"
@@ -22,15 +22,15 @@ def text(data: bytes, encoding: str = "utf-8") -> str:
 
 @dataclass(frozen=True)
 class Frame:
-    """A line of a function."""
+    """One line of a function's code."""
 
     filename: str
     line: int
-    """The line that ran; 0 where it is not known."""
+    """The line that ran; 0 if it is not known."""
     function: str
     """The qualified name."""
     first_line: int = 0
-    """Where the function begins."""
+    """The line where the function begins."""
 
     def __str__(self) -> str:
         return f"{self.filename}:{self.line} {self.function}"
@@ -38,23 +38,23 @@ class Frame:
 
 @dataclass(frozen=True)
 class Sample:
-    """Where a thread was at a moment, with the GIL in its hands."""
+    """The stack of a thread at one time, at which the thread held the GIL."""
 
     time_ns: int
     tid: int
     frames: tuple[Frame, ...]
-    """The innermost first."""
+    """The frames of the stack, innermost first."""
 
 
 @dataclass(frozen=True)
 class CoreTime:
-    """What the operating system had given a thread up to a moment (/proc/PID/task/TID/schedstat)."""
+    """A thread's time on cores and in run queues up to `time_ns` (/proc/PID/task/TID/schedstat)."""
 
     time_ns: int
     tid: int
     ran_ns: int
     queued_ns: int
-    """It could run, and had no core. Of a wait for a core that goes on nothing is in it."""
+    """The time in which the thread could run and had no core. Does not include a wait for a core that still goes on."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Collected:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What somebody outside of the process saw of it meanwhile: `headway watch` keeps it with its recordings.
+    """Observations of a process beside its GIL events. `headway watch` keeps those from outside with its recordings.
 
     Each tuple is sorted by time.
     """
@@ -80,7 +80,7 @@ class Evidence:
 
 
 def packed(samples: Iterable[Sample]) -> dict[str, Any]:
-    """Return samples as notes have them (headway.traces.notes): each frame once, and named by its place."""
+    """Return samples in the form of notes (headway.traces.notes): each frame once, referred to by its index."""
     frames: dict[Frame, int] = {}
     rows = [[one.time_ns, one.tid, [frames.setdefault(frame, len(frames)) for frame in one.frames]] for one in samples]
     return {"frames": [[one.filename, one.line, one.function, one.first_line] for one in frames], "samples": rows}

@@ -1,4 +1,4 @@
-"""What holds for every trace, whoever made it: a check for real recordings, simulations and damaged files alike."""
+"""Checks the invariants of a trace; they hold for recordings, simulations and the traces of damaged files alike."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from headway.traces.model import Kind, Trace, known_flags
 __all__ = ["violations"]
 
 _SHOWN = 3
-"""Of each kind of violation, how many are told one by one."""
+"""The number of violations of each kind that are reported one by one."""
 
 _TURNS = (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT)
 _OF_A_GIL = (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.REQUEST)
@@ -20,14 +20,17 @@ _OF_A_STACK = (Kind.WAIT, Kind.RELEASE, Kind.PARK)
 def violations(trace: Trace) -> list[str]:
     """Return what is wrong with the trace, a sentence each; [] for a sound one.
 
-    What is checked: indices lie within their tables, and stacks end. Times are sorted and between start and end, and no
-    thread has an event before its start or after its EXIT. Each GIL has one holder at a time. Each thread acquires and
-    releases in turns, and uses one GIL at a time; the end of a GIL ends its hold. A wait leads to an acquire, or is open
-    at the thread's or the trace's end; a REQUEST is made by who waits. Per thread, hold, wait and idle time add up to
-    the time it was there.
+    Checks that:
+
+    - Indices lie within their tables, and stacks end.
+    - Times are sorted and between start and end, and no thread has an event before its start or after its EXIT.
+    - Each GIL has one holder at a time.
+    - Each thread acquires and releases alternately, and uses one GIL at a time. The end of a GIL ends its hold.
+    - A wait leads to an acquire, or is open at the end of the thread or the trace. A REQUEST is made by a waiter.
+    - For each thread, hold, wait and idle time add up to the time from its start to its end.
     """
     found = _out_of_range(trace)
-    # The rest looks things up in the tables.
+    # The other checks index the tables, so the indices must be sound.
     return found or [*_disorder(trace), *_two_holders(trace), *_bad_turns(trace), *_bad_sums(trace)]
 
 
@@ -104,11 +107,11 @@ def _two_holders(trace: Trace) -> list[str]:
         turns = np.flatnonzero(mine)
         acquires = events["kind"][turns] == Kind.ACQUIRE
         thread = events["thread"][turns]
-        # In turns, an acquire first, and each release by who acquired.
+        # Acquire and release alternate, an acquire comes first, and the thread that acquired also releases.
         right = np.arange(len(turns)) % 2 == 0
         wrong = acquires != right
         wrong[1:] |= ~acquires[1:] & (thread[1:] != thread[:-1])
-        # After the first wrong one all others look wrong, too.
+        # After the first wrong event all later ones look wrong, too.
         found += [
             f"GIL {gil.index}: event {i} ({Kind(int(events['kind'][i])).name} by thread "
             f"{trace.threads[events['thread'][i]].serial}) does not follow from who held it before"
@@ -132,7 +135,7 @@ def _bad_turns(trace: Trace) -> list[str]:
     gil_ends = np.array(
         [np.iinfo(np.int64).max if one.end_ns is None else one.end_ns for one in trace.gils], dtype=np.int64
     )
-    # State after each event: what it was about, unless it was a REQUEST, which changes nothing.
+    # The state of the thread after an event is the event's kind; a REQUEST does not change the state.
     position = np.arange(len(turns))
     leader = np.maximum.accumulate(np.where(kind != Kind.REQUEST, position, -1))
     before = np.append(-1, leader[:-1])
@@ -150,7 +153,7 @@ def _bad_turns(trace: Trace) -> list[str]:
         [idle, idle | waiting, holding, waiting],
         idle | (state == Kind.WAIT),
     )
-    # A GIL's end ends the hold; the release that may be told at that very moment is no contradiction.
+    # A GIL's end ends the hold; a release recorded at the same time is no contradiction.
     fits |= (kind == Kind.RELEASE) & (before >= 0) & (kind[before] == Kind.ACQUIRE) & same_gil
     return _events_after_exit(trace) + _tell(
         turns[~fits],
@@ -179,7 +182,7 @@ def _events_after_exit(trace: Trace) -> list[str]:
 
 
 def _bad_sums(trace: Trace) -> list[str]:
-    """Add up holds and waits from their ends, and idle time from the gaps between them."""
+    """Check sums: holds and waits are added up from their ends, idle time from the gaps between them."""
     events = trace.events
     gil_ends = {one.index: one.end_ns for one in trace.gils if one.end_ns is not None}
     turns = _by_thread(trace, _TURNS)

@@ -1,10 +1,11 @@
-"""Lines of bytecode offsets, from the location table (`co_linetable`) of CPython 3.11 and later.
+"""Finds the lines of bytecode offsets in the location table (`co_linetable`) of CPython 3.11 and later.
 
-The table is a run of entries (CPython's Objects/locations.md), each for 1 to 8 code units of two bytes: a first byte
-with the top bit set, a 4-bit code and a 3-bit length, then what the code says. Lines are deltas, so a table is read from
-its front: one sweep for all the offsets that are asked of it.
+The table is a sequence of entries (CPython's Objects/locations.md), each for 1 to 8 code units of two bytes. An entry
+has a first byte with the top bit set, a 4-bit code and a 3-bit length, and then the data that the code requires. Lines
+are stored as deltas, so a table must be read from its front: one pass finds the lines of all offsets.
 
-Tables come from files that may be damaged: whatever the bytes, the sweep ends, and what makes no sense has line 0.
+Tables come from files that may be damaged. The pass ends whatever the bytes are, and an entry that makes no sense has
+line 0.
 """
 
 from collections.abc import Iterable
@@ -12,25 +13,25 @@ from collections.abc import Iterable
 __all__ = ["UNKNOWN_LINE", "lines"]
 
 UNKNOWN_LINE = 0
-"""Where the table has no line, or none that makes sense."""
+"""The line of an offset for which the table has no line, or a line that makes no sense."""
 
 _NO_LOCATION = 15
 _LONG = 14
 _NO_COLUMNS = 13
-_ONE_LINE = 10  # 10, 11, 12: the line's delta is 0, 1, 2
+_ONE_LINE = 10  # codes 10, 11, 12: the line's delta is 0, 1, 2
 _UNIT_BYTES = 2
 _MOST_LINE = 2**31 - 1
 
 
 def _varint(table: bytes, at: int) -> tuple[int, int]:
-    """Return an unsigned number of 6-bit groups, least first, and where the next thing begins."""
+    """Return an unsigned number made of 6-bit groups, the lowest first, and the position after it."""
     value = shift = 0
     while True:
         byte = table[at]
         at += 1
         value |= (byte & 63) << shift
         shift += 6
-        # A line fits 32 bits; a number that does not end belongs to a damaged table.
+        # A line fits in 32 bits. A longer number belongs to a damaged table.
         if not byte & 64 or shift > 36:
             return value, at
 
@@ -39,12 +40,12 @@ def lines(table: bytes, first_line: int, offsets: Iterable[int]) -> dict[int, in
     """Return the line of each byte offset.
 
     Args:
-        table: `co_linetable`; b"" where there is none.
+        table: `co_linetable`; b"" if there is none.
         first_line: `co_firstlineno`.
-        offsets: Bytes from the first instruction. One below 0 is before it, and on `first_line`.
+        offsets: In bytes from the first instruction. A negative offset is before it, and has the line `first_line`.
 
     Returns:
-        The line by offset: `UNKNOWN_LINE` where the instruction has none, or the table does not reach.
+        The line for each offset; `UNKNOWN_LINE` if the instruction has no line, or the table ends before it.
     """
     found = {}
     wanted = sorted(set(offsets), reverse=True)

@@ -1,8 +1,8 @@
-"""Where a thread is when it has nothing to do: an event loop in its poll, a pool's thread at its queue.
+"""Recognises the places where a thread waits for work: an event loop in its poll, a pool's thread at its queue.
 
-From leaving that place until it is back a thread does one thing: an event loop one iteration, in which nothing else of
-that loop can run; a server's thread one request. That is a *lap*. A trace tells it without any change of the program:
-both ends are releases of the GIL, whose stacks show the loop's own frames.
+Between leaving this place and the return to it, a thread does one thing. An event loop runs one iteration, during which
+no other code of the loop can run; a server's thread answers one request. This time is a *lap*. A trace has laps without
+any change of the program, because both ends of a lap are releases of the GIL whose stacks show the loop's own frames.
 """
 
 import functools
@@ -19,7 +19,7 @@ __all__ = ["Home", "home_at", "is_library", "is_standard", "is_within", "serves_
 
 
 class Home(Enum):
-    """Where a thread waits for the next thing to do."""
+    """The place where a thread waits for its next work."""
 
     LOOP = "event loop"
     """An event loop waits for any of its connections and timers."""
@@ -35,7 +35,7 @@ _RUNNERS: Final = {
     ("uvicorn/_compat.py", "asyncio_run"),
     ("aiohttp/web.py", "run_app"),
 }
-"""What calls a loop that is written in C, as uvloop's is: it is the innermost frame while that polls."""
+"""Functions that call a loop written in C, such as uvloop's; during the loop's poll, they are the innermost frame."""
 
 _POOLS: Final = {
     ("concurrent/futures/thread.py", "_worker"),
@@ -46,9 +46,9 @@ _POOLS: Final = {
     ("eventlet/tpool.py", "tworker"),
     ("anyio/_backends/_asyncio.py", "WorkerThread.run"),
 }
-"""Functions that take work from a queue, and run it."""
+"""Functions that take work from a queue and run it."""
 _WAITS: Final = {"queue.py", "threading.py", "_queue"}
-"""In these a pool's thread waits, called by such a function."""
+"""Modules in which a pool's thread waits, called by one of `_POOLS`."""
 _WAIT_FRAMES: Final = 3
 
 _SERVERS: Final = (
@@ -64,7 +64,7 @@ _SERVERS: Final = (
 
 @functools.lru_cache(maxsize=8192)
 def _at(frame: Frame) -> tuple[str, str]:
-    """Return the last folders of a frame's file, and its function."""
+    """Return the end of the path of a frame's file, the last two or three parts, and the frame's function."""
     parts = frame.filename.rsplit("/", 3)
     depth = 3 if parts[-2:-1] in (["workers"], ["_backends"], ["futures"]) else 2
     return "/".join(parts[-depth:]), frame.function
@@ -72,24 +72,24 @@ def _at(frame: Frame) -> tuple[str, str]:
 
 @functools.lru_cache(maxsize=8192)
 def _runs_a_loop(frame: Frame) -> bool:
-    """Return whether a frame calls an event loop that is not written in Python: libraries' by name, else as the line says."""
+    """Tell whether a frame calls an event loop written in C: in a library by its name, else by its source line."""
     if is_library(frame):
         return _at(frame) in _RUNNERS
     return _RUNS.search(_line(frame.filename, frame.line)) is not None
 
 
 def _runs_a_target_in_c(frame: Frame) -> bool:
-    """Return whether a frame is that of a thread whose target, where this is the innermost frame, is written in C.
+    """Tell whether a frame is `Thread.run`; as the innermost frame, it means that the thread's target is written in C.
 
-    Such a target that lets the GIL go again and again, and calls Python in between, is a loop: `loop.run_forever` of uvloop
-    (Ray's async actors), or a poller of a library.
+    If such a target releases the GIL again and again and calls Python in between, it is a loop: `loop.run_forever` of
+    uvloop (Ray's async actors), or a library's poller.
     """
     return frame.function == "Thread.run" and os.path.basename(frame.filename) == "threading.py"
 
 
 @functools.lru_cache(maxsize=4096)
 def _line(filename: str, number: int) -> str:
-    """Return a line of a program's source; "" where it is not to be had. Whole files are not kept."""
+    """Return a line of a program's source, or "" if it cannot be read. Whole files are not kept in memory."""
     if number <= 0 or not os.path.isabs(filename):
         return ""
     try:
@@ -100,11 +100,11 @@ def _line(filename: str, number: int) -> str:
 
 
 def home_at(frames: Sequence[Frame]) -> Home | None:
-    """Return what a thread that lets go of the GIL here waits for, where it is the next thing to do.
+    """Return the place where a thread waits for its next work, if it yields the GIL at this stack; else None.
 
     Args:
-        frames: Its stack, the innermost frame first. The hold must have ended by itself: a frame at which a thread was
-            interrupted is no place where it waits.
+        frames: The stack, the innermost frame first. The hold must not have ended because of a request: a thread that
+            was preempted does not wait at the frame at which it was interrupted.
     """
     if not frames:
         return None
@@ -124,7 +124,7 @@ def home_at(frames: Sequence[Frame]) -> Home | None:
 
 
 def is_within(frames: Sequence[Frame]) -> bool:
-    """Return whether a stack is one of an event loop that runs, or of a pool's thread that has work."""
+    """Tell whether a stack is that of a running event loop, or of a pool's thread that has work."""
     return any(
         frame.function.endswith(("._run_once", "unrolled_run"))
         or _at(frame) in _POOLS
@@ -135,7 +135,7 @@ def is_within(frames: Sequence[Frame]) -> bool:
 
 
 def serves_requests(frames: Sequence[Frame]) -> bool:
-    """Return whether a stack is one of a server's thread that answers a request."""
+    """Tell whether a stack is that of a server's thread that answers a request."""
     return any(part in frame.filename for frame in frames for part in _SERVERS)
 
 
@@ -143,7 +143,7 @@ _LOCKS: Final = {"threading.py", "queue.py", "_base.py", "synchronize.py"}
 
 
 def waits_for_a_lock(frames: Sequence[Frame]) -> bool:
-    """Return whether a thread that lets go of the GIL here waits for a lock of Python's, as far as the frames tell."""
+    """Tell whether a thread that releases the GIL at this stack waits for one of Python's locks, judged by the file."""
     return bool(frames) and os.path.basename(frames[0].filename) in _LOCKS
 
 
@@ -153,10 +153,10 @@ _LIBRARIES: Final = re.compile(r"/(site|dist)-packages/|/lib/python\d+\.\d+/|^<f
 
 @functools.lru_cache(maxsize=8192)
 def is_library(frame: Frame) -> bool:
-    """Return whether a frame is of the standard library or of an installed package, and not of the program itself."""
+    """Tell whether a frame is in the standard library or an installed package, and not in the program itself."""
     return _LIBRARIES.search(frame.filename) is not None
 
 
 def is_standard(frame: Frame) -> bool:
-    """Return whether a frame is of the standard library."""
+    """Tell whether a frame is in the standard library."""
     return _STANDARD.search(frame.filename) is not None

@@ -1,12 +1,12 @@
-"""Puts the events of threads in one order, and takes out what contradicts the rest.
+"""Puts the events of threads in one order, and removes those that contradict the rest.
 
-A file can have holes: chunks that were overwritten, events for which there was no room, bytes that were damaged. What
-is left then tells of a RELEASE without its ACQUIRE, or of two holders at once. A hold (WAIT, ACQUIRE, RELEASE) that
-does not add up is taken out as a whole: half of one would become a hold of seconds. What is left keeps the invariants
-(invariants.py), and a sound trace loses nothing.
+A file can have gaps: chunks that were overwritten, events for which there was no room, bytes that were damaged. The
+events that are left may then have a RELEASE without its ACQUIRE, or two holders at once. A hold (WAIT, ACQUIRE,
+RELEASE) that is inconsistent is removed as a whole, because half of it would become a hold of seconds. The result keeps
+the invariants (invariants.py), and nothing is removed from a sound trace.
 
-Two orders of events stand below. "By thread": one thread's events after the other's, each in the order in which they
-happened. "By time": as `Trace.events` has them.
+The functions use two orders of events. "By thread": all events of one thread, in the order in which they happened, then
+all events of the next thread. "By time": the order of `Trace.events`.
 """
 
 from bisect import bisect_right
@@ -19,13 +19,13 @@ from headway.traces.model import Flag, Kind
 __all__ = ["NEVER_NS", "by_time", "contradictions", "cut_front", "going_back", "taken_twice"]
 
 NEVER_NS = np.iinfo(np.int64).max
-"""When a GIL ends that does not."""
+"""The end of a GIL that does not end."""
 
 Mask = NDArray[np.bool_]
 
 
 def _kinds(*kinds: Kind) -> Mask:
-    """Return a table to look kinds up in."""
+    """Return a table that tells for each number whether it is one of these kinds."""
     table = np.zeros(256, dtype=np.bool_)
     table[list(kinds)] = True
     return table
@@ -37,12 +37,12 @@ _HOLDS = _kinds(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE)
 
 
 def going_back(times: NDArray[np.int64]) -> Mask:
-    """Return which of one thread's events to take out so that times do not go back: as few as will do.
+    """Return a mask of one thread's events to remove so that its times do not go back; it removes as few as possible.
 
-    That keeps a whole thread where one time in it was damaged, be it the first or the last.
+    One damaged time, even the first or the last, therefore does not cost the whole thread.
     """
-    tails: list[int] = []  # tails[n]: the earliest time that a rising run of n + 1 events can end at
-    ends: list[int] = []  # and the event that it ends with
+    tails: list[int] = []  # tails[n]: the earliest time at which a rising run of n + 1 events can end
+    ends: list[int] = []  # ends[n]: the event with which that run ends
     before = []
     for position, time in enumerate(times.tolist()):
         length = bisect_right(tails, time)
@@ -61,7 +61,7 @@ def going_back(times: NDArray[np.int64]) -> Mask:
 
 
 def _next(values: NDArray, same: Mask, fill: int) -> NDArray:
-    """Return each event's successor's value, or `fill` where it is the last of its thread."""
+    """Return the value of each event's successor, or `fill` for the last event of a thread."""
     following = np.full_like(values, fill)
     following[:-1][same] = values[1:][same]
     return following
@@ -74,15 +74,15 @@ def _previous(values: NDArray, same: Mask, fill: int) -> NDArray:
 
 
 def contradictions(events: NDArray[np.void], gil_ends_ns: NDArray[np.int64]) -> Mask:
-    """Return which events, by thread, do not fit those that the same thread has before and after.
+    """Return a mask of the events, by thread, that do not fit the events before and after them in the same thread.
 
     Args:
         events: By thread.
-        gil_ends_ns: By GIL, when it ended, or `NEVER_NS`: its end ends a hold of it.
+        gil_ends_ns: For each GIL, the time of its end, or `NEVER_NS`. The end of a GIL also ends a hold of it.
     """
     thread, kind = events["thread"], events["kind"]
     bad = np.zeros(len(events), dtype=np.bool_)
-    # An EXIT with events after it was none.
+    # An EXIT is wrong if its thread has later events.
     exits = np.flatnonzero(kind == Kind.EXIT)
     later = exits[exits + 1 < len(events)]
     bad[later[thread[later + 1] == thread[later]]] = True
@@ -121,10 +121,11 @@ def contradictions(events: NDArray[np.void], gil_ends_ns: NDArray[np.int64]) -> 
 
 
 def by_time(events: NDArray[np.void]) -> NDArray[np.int64]:
-    """Return the order by time of events by thread: what `Trace.events` promises, and the same for the same events.
+    """Return the order by time of events that are by thread: the order that `Trace.events` promises.
 
-    Of several threads' events at the same time, RELEASEs of what was held before come first, holds of no length then,
-    and ACQUIREs that stay last; each thread's own order is kept.
+    The result depends on the events only. Events of several threads at the same time are ordered as follows: first the
+    RELEASEs of holds that began earlier, then holds of no length, then the ACQUIREs of holds that last. The order
+    within each thread is kept.
     """
     time = events["time_ns"].copy()
     order = np.argsort(time, kind="stable")
@@ -138,10 +139,10 @@ def by_time(events: NDArray[np.void]) -> NDArray[np.int64]:
     between = thread[order[tied]] != thread[order[tied + 1]]
     if not between.any():
         return order
-    # Only times at which more than one thread did something.
+    # Reorder only at times at which more than one thread has an event.
     times = events["time_ns"][order[tied[between]]]
     positions = np.flatnonzero(np.isin(events["time_ns"][order], times))
-    some = order[positions]  # by time, then by thread, then as it happened
+    some = order[positions]  # by time, then by thread, then in the order in which the events happened
     time, thread, kind = events["time_ns"][some], thread[some], events["kind"][some]
     starts = np.flatnonzero(np.append(True, (time[1:] != time[:-1]) | (thread[1:] != thread[:-1])))
     run = np.zeros(len(some), dtype=np.int64)
@@ -164,7 +165,10 @@ def by_time(events: NDArray[np.void]) -> NDArray[np.int64]:
 
 
 def taken_twice(events: NDArray[np.void]) -> Mask:
-    """Return which events, by time and without `contradictions`, belong to holds that overlap others of the same GIL."""
+    """Return a mask of the events of holds that overlap other holds of the same GIL.
+
+    The events must be by time, and `contradictions` must have been removed.
+    """
     kind, thread = events["kind"], events["thread"]
     bad = np.zeros(len(events), dtype=np.bool_)
     turns = np.flatnonzero(_OWNS[kind])
@@ -175,12 +179,12 @@ def taken_twice(events: NDArray[np.void]) -> Mask:
     acquires, owner = kind[turns] == Kind.ACQUIRE, thread[turns]
     same = gil[1:] == gil[:-1]
     pair = acquires[:-1] & ~acquires[1:] & (owner[:-1] == owner[1:]) & same
-    good = np.append(pair | (acquires[:-1] & ~same), acquires[-1:])  # the last of its GIL may be open
+    good = np.append(pair | (acquires[:-1] & ~same), acquires[-1:])  # the last hold of a GIL may be open
     good[1:] |= pair
     if good.all():
         return bad
     bad[turns[~good]] = True
-    # Its WAIT and REQUESTs go with an ACQUIRE.
+    # With an ACQUIRE, remove its WAIT and its REQUESTs.
     turns = np.flatnonzero(_HOLDS[kind])
     turns = turns[np.argsort(thread[turns], kind="stable")]
     led = (kind[turns[:-1]] == Kind.WAIT) & (thread[turns[:-1]] == thread[turns[1:]]) & bad[turns[1:]]
@@ -194,9 +198,10 @@ def taken_twice(events: NDArray[np.void]) -> Mask:
 
 
 def cut_front(events: NDArray[np.void], start_ns: int) -> Mask:
-    """Return which events, by thread, to take out so that the trace begins at `start_ns`, and move those before it.
+    """Return a mask of the events, by thread, to remove so that the trace begins at `start_ns`.
 
-    A hold or a wait that is open at `start_ns` begins there then; such an ACQUIRE becomes an assumed one.
+    Also changes `events`: a hold or a wait that is open at `start_ns` is made to begin there, and the ACQUIRE of such a
+    hold is marked as assumed.
     """
     early = events["time_ns"] < start_ns
     turns = np.flatnonzero(_TURNS[events["kind"]])

@@ -1,7 +1,7 @@
-"""A trace in memory: one process's GIL events as columns, with the threads, GILs and stacks that they speak of.
+"""A trace in memory: one process's GIL events as columns, and the threads, GILs and stacks that the events refer to.
 
-Whatever makes a trace (the reader of a recording, the simulator) gives these values; whatever uses one (analysis,
-report, exports) takes nothing else. Times are CLOCK_MONOTONIC nanoseconds as int64.
+Every producer of traces (the reader of a recording, the simulator) returns these values, and every consumer (analysis,
+report, exports) needs nothing else. Times are CLOCK_MONOTONIC nanoseconds as int64.
 """
 
 from dataclasses import dataclass, field
@@ -34,58 +34,59 @@ __all__ = [
 
 
 class Kind(IntEnum):
-    """What happened to the event's thread; the numbers are those of native/trace/format.h."""
+    """The kind of an event: what happened to the event's thread. The numbers are those of native/trace/format.h."""
 
     WAIT = 1
-    """Begins to wait for the GIL; `stack` is where."""
+    """The thread begins to wait for the GIL; `stack` is where."""
     ACQUIRE = 2
-    """Has the GIL. Follows a WAIT, or nothing where the GIL was free."""
+    """The thread has acquired the GIL. Follows a WAIT, or no event if the GIL was free."""
     RELEASE = 3
-    """Lets the GIL go; `stack` is where."""
+    """The thread releases the GIL; `stack` is where."""
     REQUEST = 4
-    """Has waited a switch interval in which the GIL did not change hands, and is the first to ask the holder to let go."""
+    """The thread makes the first request to the holder, after a switch interval in which the GIL was not handed off."""
     EXIT = 5
-    """The thread is over. A wait that is open then ends here."""
+    """The thread has exited. A wait that is open ends here."""
     PARK = 6
-    """Free-threaded: blocks on a lock; `stack` is where, `park` what kind."""
+    """Free-threaded build: the thread blocks on a lock; `stack` is where, and the `Park` in `flags` is the cause."""
     UNPARK = 7
-    """Free-threaded: goes on; `value` is the index in `Trace.types` of the contended object's type, 0 if not told."""
+    """Free-threaded build: the thread goes on. `value` is the contended type's index in `Trace.types`; 0: unknown."""
     INTERVAL = 8
-    """The switch interval is now `value` microseconds."""
+    """The switch interval has changed to `value` microseconds."""
 
 
 class Flag(IntFlag):
-    """Bits of `flags`."""
+    """Bits 0 to 7 of an event's `flags`."""
 
     FORCED = 1
-    """RELEASE: another thread had asked for it."""
+    """For a RELEASE: another thread had made a request."""
     ASSUMED = 2
-    """Not seen: the ACQUIRE of who held the GIL when tracing began."""
+    """For an ACQUIRE: it was not seen; the thread held the GIL when tracing began."""
 
 
 class Park(IntEnum):
-    """What a PARK or UNPARK is about: bits 8 to 11 of `flags`."""
+    """The cause of a PARK or UNPARK: bits 8 to 11 of `flags`."""
 
     OTHER = 0
     MUTEX = 1
-    """A PyMutex that is no object's."""
+    """A PyMutex that does not belong to an object."""
     OBJECT = 2
     """An object's lock: a critical section."""
     WORLD = 3
-    """Suspended for stop-the-world, or waiting for others to be."""
+    """The thread is suspended for a stop-the-world pause, or waits until the others are."""
     LOCK = 4
-    """A `threading.Lock`, or another lock of the program's own."""
+    """A `threading.Lock`, or another lock that the program made."""
     EVENT = 5
-    """Until something has happened, such as the end of a thread: `join()`."""
+    """The thread waits until something has happened, such as the end of a thread: `join()`."""
 
 
 RAN_SHIFT = 8
-"""Bits 8 to 15 of `flags` say which share of a time the thread was running on a core; see `RAN_ALL`.
+"""The position in `flags` of the share of a time in which the thread ran on a core: bits 8 to 15; see `RAN_ALL`.
 
-Of a RELEASE it is that of its hold; of a WAIT, and of an ACQUIRE that follows none, of the time since its last RELEASE.
+For a RELEASE, the time is that of its hold. For a WAIT, and for an ACQUIRE that follows no WAIT, it is the time since
+the thread's last RELEASE.
 """
 RAN_ALL = 254
-"""That share is `(bits - 1) / RAN_ALL`; bits 0: not known, as of short holds and of most times between holds."""
+"""The share is `(bits - 1) / RAN_ALL`. If the bits are 0, the share is not known, as for most short times."""
 
 EVENT_DTYPE = np.dtype(
     [
@@ -105,15 +106,15 @@ class Thread:
     """A thread that was seen with a GIL (or, free-threaded, at a lock)."""
 
     serial: int
-    """Unique in its process, from 1; native ids can come back."""
+    """Unique in its process, from 1. Native ids can be reused."""
     tid: int
     """Native thread id."""
     name: str
-    """As Python names it, else as the operating system does."""
+    """The name in Python, or the operating system's name if Python has none."""
     start_ns: int
-    """When it was first seen."""
+    """The time when the thread was first seen."""
     end_ns: int | None
-    """When it exited; None: it was there at the end, or was lost sight of."""
+    """The time when the thread exited; None if it was alive at the end, or its end was not seen."""
 
 
 @dataclass(frozen=True)
@@ -129,20 +130,20 @@ class Gil:
 
 @dataclass(frozen=True)
 class Loss:
-    """What the trace does not have; all 0 in a whole one."""
+    """The data that is missing from a trace; all counts are 0 if the trace is complete."""
 
     dropped_events: int = 0
-    """Not recorded, because there was no room."""
+    """Events that were not recorded because there was no room."""
     overwritten_events: int = 0
-    """Recorded, then overwritten by newer ones."""
+    """Events that were recorded and then overwritten by newer ones."""
     lost_stacks: int = 0
-    """Recorded as unknown, because there was no room."""
+    """Stacks that were recorded as unknown because there was no room."""
     damaged_bytes: int = 0
-    """Skipped by the reader: they make no sense."""
+    """Bytes that the reader skipped because they make no sense."""
 
     @property
     def whole(self) -> bool:
-        """Nothing was lost."""
+        """True if nothing was lost."""
         return self == Loss()
 
 
@@ -153,25 +154,25 @@ class Process:
     pid: int
     parent_pid: int
     family: int
-    """The same for all processes of one launch."""
+    """The id of the launch; all processes of one launch have the same one."""
     python: str
     """`3.13.0`; from sys.hexversion."""
     executable: str
     command: tuple[str, ...]
     program: str
-    """What a user would call it: the script, `-m module`, or the executable."""
+    """The name that a user would give the program: the script, `-m module`, or the executable."""
     free_threaded: bool
     gil_enabled: bool
-    """The GIL was on when tracing began. False only where `free_threaded`."""
+    """True if the GIL was on when tracing began. False only if `free_threaded`."""
     has_stacks: bool
     start_realtime_ns: int
-    """CLOCK_REALTIME at `Trace.start_ns`."""
+    """The time on CLOCK_REALTIME at `Trace.start_ns`."""
     interval_us: int
     """The switch interval when tracing began."""
     ended: bool
-    """Tracing ended in order; False: the process was killed, or is still running."""
+    """True if tracing ended in order; False if the process was killed or is still running."""
     core_count: int = 0
-    """How many cores the thread that ended tracing, else the one that began it, might run on; 0: not known."""
+    """The number of cores on which the thread that ended tracing, else the one that began it, might run; 0: unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,21 +180,22 @@ class Trace:
     """One process's trace.
 
     Attributes:
-        process: Who was traced.
+        process: The process that was traced.
         start_ns: When tracing began.
-        end_ns: When it ended; the last event's time where the process was killed, and until when all is known where it runs on.
-            Never before an event.
-        events: EVENT_DTYPE, sorted by time; per thread in the order in which they happened, also at equal times. Of
-            two events of one GIL at the same time, the RELEASE stands before the ACQUIRE that it made possible.
-        threads: By index.
-        gils: By index. Empty where no GIL was seen.
-        stack_parent: int64, per stack the caller's stack, always smaller than its own index; 0 for the outermost.
-        stack_frame: int64, per stack the index of its innermost frame in `frames`. Stack 0 is the unknown one and has
-            frame 0.
+        end_ns: When tracing ended. If the process was killed, the time of the last event; if the process still runs,
+            the time until which all events are known. Never before an event.
+        events: EVENT_DTYPE, sorted by time. The events of one thread are in the order in which they happened, also at
+            equal times. At equal times on one GIL, a RELEASE stands before the ACQUIRE that it made possible.
+        threads: The threads, by index.
+        gils: The GILs, by index. Empty if no GIL was seen.
+        stack_parent: int64; for each stack the caller's stack, always smaller than the stack's own index; 0 for the
+            outermost.
+        stack_frame: int64; for each stack the index of its innermost frame in `frames`. Stack 0 is the unknown one and
+            has frame 0.
         frames: Distinct frames; frame 0 is `Frame("", 0, "?")`.
         types: Names of contended types; 0 is "".
-        loss: What is missing.
-        evidence: What else is known.
+        loss: The data that is missing.
+        evidence: What is known beside the events: samples and core times from outside, and garbage collections.
     """
 
     process: Process
@@ -210,7 +212,7 @@ class Trace:
     evidence: Evidence = field(default_factory=Evidence)
 
     def stack(self, index: int) -> tuple[Frame, ...]:
-        """Return a stack's frames, innermost first; () for the unknown one."""
+        """Return the frames of a stack, innermost first; () for the unknown stack."""
         found = []
         while index:
             found.append(self.frames[self.stack_frame[index]])
@@ -219,7 +221,7 @@ class Trace:
 
 
 def known_flags(events: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Return which events have flags that mean something."""
+    """Return a mask of the events whose flags are valid for their kind."""
     kind, flags = events["kind"], events["flags"]
     high = flags >> RAN_SHIFT
     known: NDArray[np.bool_] = (flags & 0xFF) <= int(Flag.FORCED | Flag.ASSUMED)

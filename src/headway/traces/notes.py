@@ -1,12 +1,13 @@
-"""What was seen of a process from outside, as notes in its trace's file: where threads were, and when they had no core.
+"""Reads and writes notes: observations of a process from outside, in its trace file.
 
-A note is a meta record whose text is JSON, so that it may be of any length that fits a chunk:
+Notes tell where threads were, and when they had no core. A note is a meta record whose text is JSON, so that it may
+have any length that fits in a chunk:
 
     {"frames": [[file, line, function, first line], ...], "samples": [[time_ns, tid, [frame, ...]], ...]}
     {"core_times": [[time_ns, tid, ran_ns, queued_ns], ...]}
 
-`samples` name frames by their place in the list, the innermost first. A file may be damaged, or made up: what makes no
-sense is left out.
+`samples` refer to frames by their index in the list, the innermost first. A file may be damaged or forged: notes that
+make no sense are left out.
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ _LATEST_NS = 1 << 62
 
 
 def append_notes(file: int, evidence: Evidence) -> None:
-    """Add what was seen to a trace's file, which nobody else writes to; `file` is a descriptor. Raises OSError."""
+    """Append observations to a trace file; `file` is a descriptor, and no process may write to it. Raises OSError."""
     notes = [*_samples(evidence.samples), *_core_times(evidence.core_times)]
     if not notes:
         return
@@ -48,7 +49,7 @@ def append_notes(file: int, evidence: Evidence) -> None:
 
 
 def _samples(samples: Sequence[Sample]) -> Iterator[bytes]:
-    """Yield notes with samples, each short enough for a chunk. A stack that fits none is cut at its outer end."""
+    """Yield notes with samples, each short enough for a chunk. A stack that is too long is cut at its outer end."""
     if not samples:
         return
     text = json.dumps(packed(samples), separators=(",", ":")).encode()
@@ -71,14 +72,14 @@ def _core_times(times: Sequence[CoreTime]) -> Iterator[bytes]:
 
 
 def _number(value: object) -> int:
-    """Return a number of a note. Raises ValueError for what is none, or has no sense."""
+    """Return a number of a note. Raises ValueError if it is not an integer, or out of range."""
     if type(value) is not int or not 0 <= value < _LATEST_NS:
         raise ValueError(value)
     return value
 
 
 def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
-    """Return what notes say, and how many bytes of them make no sense."""
+    """Return the observations in the notes, and the number of bytes in notes that make no sense."""
     samples: list[Sample] = []
     core_times: list[CoreTime] = []
     damaged = 0

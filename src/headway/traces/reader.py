@@ -1,10 +1,10 @@
-"""Reads trace files (.hwt, native/trace/format.h) into `Trace`: also one that grows, was cut off, or is damaged.
+"""Reads trace files (.hwt, native/trace/format.h) into `Trace`, also files that grow, were cut off, or are damaged.
 
-Whatever the bytes, the outcome is a TraceError or a trace that keeps the invariants (invariants.py); `Trace.loss` tells
-what was left out. What a process that still runs wrote while we read is left out, as we would have it of one thread and
-not of another.
+For any bytes, the result is a TraceError or a trace that keeps the invariants (invariants.py). `Trace.loss`
+tells what was left out. If the process still runs, the events that it writes during the reading are left out, because
+the reader would have those of one thread and not those of another.
 
-Of 10 million events the columns alone are 200 MB: each step below works in place, or lets go of what it had.
+The columns of 10 million events alone take 200 MB. Each step below therefore works in place, or frees its input.
 """
 
 import os
@@ -33,14 +33,14 @@ _ROOM_BYTES = hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES
 _EVENT_BYTES = hwt.EVENT_DTYPE.itemsize
 _MOST_GILS = 256
 _LONGEST_NS = 366 * 24 * 3600 * 10**9
-"""No trace is longer: a later time is damage."""
+"""No trace is longer; a time beyond it is damage."""
 _LATE_NS = 10 * 10**9
-"""For so long a thread that was writing when tracing ended may have been kept from it."""
+"""The longest time by which a thread that was writing an event when tracing ended may have finished it later."""
 _LEVELS = {0xA: "a", 0xB: "b", 0xC: "rc"}
 
 
 def _kinds(*kinds: Kind) -> NDArray[np.bool_]:
-    """Return a table to look kinds up in."""
+    """Return a table that tells for each number whether it is one of these kinds."""
     table = np.zeros(256, dtype=np.bool_)
     table[list(kinds)] = True
     return table
@@ -55,7 +55,7 @@ def read(path: Path | str) -> Trace:
     """Read the trace file at `path`; the process may still be writing it.
 
     Raises:
-        TraceError: it cannot be read, is no trace file, has another version, or a header that makes no sense.
+        TraceError: The file cannot be read, is not a trace, has another version, or has a header that makes no sense.
     """
     path = Path(path)
     with opened(path) as file:
@@ -63,13 +63,13 @@ def read(path: Path | str) -> Trace:
 
 
 def read_family(path: Path | str) -> list[Trace]:
-    """Read the trace file at `path` and those beside it of the same launch: `app.hwt`, then `app.*.hwt`.
+    """Read the trace file at `path` and the files beside it of the same launch: `app.hwt`, then `app.*.hwt`.
 
-    Parents stand before their children, else who began first does. Files without an event are left out, but for the
-    named one; so are those beside it whose header does not tell what they belong to.
+    Parents stand before their children; otherwise the process that began first stands first. Files beside `path` are
+    left out if they have no event, or if their header does not tell which launch they belong to.
 
     Raises:
-        TraceError: as `read` does, for the named one.
+        TraceError: As `read` does, for the file at `path`.
     """
     path = Path(path)
     found = [read(path)]
@@ -83,7 +83,7 @@ def read_family(path: Path | str) -> list[Trace]:
                     continue
                 trace = _Reading(other, file).trace()
         except TraceError:
-            continue  # its process died before it had a header, or it is no trace at all
+            continue  # the process died before it wrote a header, or the file is not a trace
         if len(trace.events):
             found.append(trace)
     return _parents_first(found)
@@ -95,14 +95,14 @@ def _parents_first(traces: list[Trace]) -> list[Trace]:
     while waiting:
         pids = {trace.process.pid for trace in waiting}
         free = (one for one in waiting if one.process.parent_pid not in pids - {one.process.pid})
-        # Ids may have been used twice, so that everyone has a parent.
+        # Process ids may have been reused, so it can happen that every process has a parent among the others.
         ordered.append(next(free, waiting[0]))
         waiting.remove(ordered[-1])
     return ordered
 
 
 def _python(hexversion: int) -> str:
-    """Return `3.13.0`, `3.15.0a2` of sys.hexversion."""
+    """Return the version of a sys.hexversion as text: `3.13.0`, `3.15.0a2`."""
     level = _LEVELS.get(hexversion >> 4 & 15)
     return f"{hexversion >> 24}.{hexversion >> 16 & 255}.{hexversion >> 8 & 255}" + (
         f"{level}{hexversion & 15}" if level else ""
@@ -137,7 +137,7 @@ def _process(header: np.void) -> Process:
 @final
 @dataclass
 class _Seen:
-    """A thread as its chunks tell of it."""
+    """A thread as its chunks describe it."""
 
     serial: int
     tid: int
@@ -146,11 +146,11 @@ class _Seen:
 
 
 def _with_releases(events: NDArray[np.void]) -> NDArray[np.void]:
-    """Make an ACQUIRE and a RELEASE of each HOLD, in events by thread."""
+    """Split each HOLD of events by thread into an ACQUIRE and a RELEASE."""
     holds = np.flatnonzero(events["kind"] == hwt.HOLD)
     if not len(holds):
         return events
-    # One column after the other, as all of it twice is a lot of memory.
+    # Expand one column at a time, because a second copy of all columns takes a lot of memory.
     twice = np.ones(len(events), dtype=np.int64)
     twice[holds] = 2
     found = np.zeros(len(events) + len(holds), dtype=EVENT_DTYPE)
@@ -170,7 +170,10 @@ def _with_releases(events: NDArray[np.void]) -> NDArray[np.void]:
 def _without_collections(
     events: NDArray[np.void], seen: Sequence[_Seen]
 ) -> tuple[NDArray[np.void], list[tuple[int, int, int, int]]]:
-    """Take garbage collections out of events by thread; return what is left, and (tid, time, microseconds, generation)."""
+    """Remove garbage collections from events by thread.
+
+    Returns the events that are left, and for each collection its tid, time, length in microseconds and generation.
+    """
     which = events["kind"] == hwt.COLLECTED
     if not which.any():
         return events, []
@@ -184,7 +187,7 @@ def _without_collections(
 
 
 def _collections(found: Sequence[tuple[int, int, int, int]], end_ns: int) -> tuple[Collected, ...]:
-    """Return garbage collections; one whose end is not told goes on until the trace's end."""
+    """Return garbage collections. A collection without an end goes on until the end of the trace."""
     begun: dict[int, tuple[int, int]] = {}
     collections = []
     for tid, time_ns, length_us, generation in found:
@@ -200,7 +203,7 @@ def _collections(found: Sequence[tuple[int, int, int, int]], end_ns: int) -> tup
 
 
 class _Reading:
-    """One file being read; `trace` takes the steps in their order."""
+    """Reads one file; `trace` performs the steps in order."""
 
     def __init__(self, path: Path, file: int) -> None:
         self._path = path
@@ -220,10 +223,10 @@ class _Reading:
         self._records = Records()
 
     def trace(self) -> Trace:
-        """Read it all."""
+        """Read the whole file."""
         chunks, known_until_ns = self._snapshot()
         seen, events = self._read_events(chunks)
-        # Records after events: what these refer to was written before them.
+        # Read records after events: a process writes a record before the events that refer to it.
         self._read_records(chunks if self._end_ns else chunk_headers(self._file, self._header))
         gils = self._records.gils(min(int(self._header["gil_count"]), _MOST_GILS), self._start_ns)
         tables = self._records.tables()
@@ -266,8 +269,8 @@ class _Reading:
         )
 
     def _snapshot(self) -> tuple[NDArray[np.void], int]:
-        """Read the chunks' headers; of a file that grows also until when no event is missing, else 0."""
-        # The header first: it is written last, when all that it promises is there.
+        """Read the chunks' headers. If the file grows, also return the time until which no event is missing; else 0."""
+        # Take the time from the header first: the process writes it last, after the events that it covers.
         known_until_ns = 0 if self._end_ns else max(0, int(self._header["known_until_ns"]))
         chunks = chunk_headers(self._file, self._header)
         self._sound(chunks, hwt.CHUNK_EVENTS, count=True)
@@ -277,24 +280,24 @@ class _Reading:
         return chunks, known_until_ns
 
     def _sound(self, chunks: NDArray[np.void], kind: int, *, count: bool) -> NDArray[np.bool_]:
-        """Return which chunks are of this kind and make sense; if asked, count those of any kind that do not."""
+        """Return a mask of the chunks that are of this kind and make sense; `count` counts the others as damage."""
         head = chunks["head"]
         events = (head["kind"] == hwt.CHUNK_EVENTS) & (head["owner"] > 0)
         records = (head["kind"] == hwt.CHUNK_META) & (head["owner"] < _MOST_GILS)
         fits = head["used"] <= _ROOM_BYTES
         if count:
-            # An empty one without sense was just being taken.
+            # An empty chunk that makes no sense was just being taken by a thread.
             bad = ~((events | records) & fits) & (head["used"] > 0)
             self._damaged_bytes += int(np.count_nonzero(bad)) * hwt.CHUNK_BYTES
         found: NDArray[np.bool_] = (events if kind == hwt.CHUNK_EVENTS else records) & fits
         return found
 
     def _chunk(self, position: int, at: int, size: int) -> bytes:
-        """Read bytes of a chunk, counted from behind its header."""
+        """Read bytes of a chunk; `at` counts from the end of the chunk's header."""
         return pread(self._file, size, self._offset + position * hwt.CHUNK_BYTES + hwt.CHUNK_HEADER_BYTES + at)
 
     def _read_events(self, chunks: NDArray[np.void]) -> tuple[list[_Seen], NDArray[np.void]]:
-        """Read the threads and their events, by thread; `thread` is the thread's place in the list."""
+        """Read the threads and their events, by thread; the events' `thread` is the thread's index in the list."""
         mine = chunks[self._sound(chunks, hwt.CHUNK_EVENTS, count=False)]
         mine = mine[np.lexsort((mine["position"], mine["head"]["sequence"], mine["head"]["owner"]))]
         head = mine["head"]
@@ -320,13 +323,13 @@ class _Reading:
             if not self._end_ns and self._taken_anew(mine[one]):
                 self._overwritten_events += int(counts[one])
                 data = b""
-                self._damaged_bytes -= int(counts[one]) * _EVENT_BYTES  # where its zeros are taken out
+                self._damaged_bytes -= int(counts[one]) * _EVENT_BYTES  # its zeros are counted later
             read = np.frombuffer(data, hwt.EVENT_DTYPE, len(data) // _EVENT_BYTES)
             for name, column in columns.items():
                 column[place : place + len(read)] = read[name]
             events["thread"][place : place + int(counts[one])] = index[one]
         for one in lasts.tolist():
-            # A thread that told its own name did so at some time after its chunk began.
+            # A thread that set its own name did so at some time after its chunk began.
             if head["named"][one] == 1:
                 place = int(places[one])
                 begun_ns = int(events["time_ns"][place]) if counts[one] else int(head["thread_start_ns"][one])
@@ -334,7 +337,7 @@ class _Reading:
         return seen, events
 
     def _taken_anew(self, chunk: np.void) -> bool:
-        """Whether a chunk was overwritten since its header was read."""
+        """Tell whether a chunk was overwritten since its header was read."""
         now = np.frombuffer(
             self._chunk(int(chunk["position"]), -hwt.CHUNK_HEADER_BYTES, hwt.CHUNK_HEADER_BYTES), hwt.CHUNK_DTYPE
         )
@@ -352,7 +355,7 @@ class _Reading:
             self._records.add(int(one["head"]["owner"]), data)
 
     def _without_damaged(self, events: NDArray[np.void], gils: int) -> NDArray[np.void]:
-        """Take out what no recorder writes, and what lies in the wrong order within its thread."""
+        """Remove events that no recorder writes, and events that are out of order within their thread."""
         kind, time = events["kind"], events["time_ns"]
         bad = ~_KNOWN[kind] | ~known_flags(events)
         bad |= (events["gil"] >= gils) & _OF_A_GIL[kind]
@@ -375,7 +378,7 @@ class _Reading:
         return _without(events, bad)
 
     def _without_contradictory(self, events: NDArray[np.void], bad: NDArray[np.bool_]) -> NDArray[np.void]:
-        """Take out what does not fit, and count it as what tore the hole: want of room, overwriting, or damage."""
+        """Remove events that do not fit; count them by the cause of the gap: lack of room, overwriting, or damage."""
         count = int(np.count_nonzero(bad))
         if self._lost_events:
             self._lost_events += count
@@ -386,7 +389,7 @@ class _Reading:
         return _without(events, bad)
 
     def _without_overwritten(self, events: NDArray[np.void], seen: list[_Seen]) -> NDArray[np.void]:
-        """Cut off the front up to where events were overwritten; the trace begins there then."""
+        """Cut off the front of a trace in which events were overwritten; the trace then begins at the cut."""
         cut_ns = self._complete_from_ns(events) if self._overwritten_events else self._start_ns
         if cut_ns <= self._start_ns:
             return events
@@ -399,7 +402,7 @@ class _Reading:
         if len(intervals):
             newest = intervals[np.argmax(time[intervals])]
             self._process = replace(self._process, interval_us=int(events["value"][newest]))
-        # Who was over before is no thread of this trace.
+        # A thread that exited before the cut is not a thread of this trace.
         over = thread[(events["kind"] == Kind.EXIT) & (time < cut_ns)]
         alive = np.ones(len(seen), dtype=np.bool_)
         alive[over] = False
@@ -412,13 +415,13 @@ class _Reading:
         return events
 
     def _complete_from_ns(self, events: NDArray[np.void]) -> int:
-        """Return from when on nothing was overwritten; as the file tells now, for it may be written meanwhile."""
+        """Return the time from which on no event was overwritten, from the current header: the file may grow."""
         until_ns = int(read_header(self._path, self._file)["overwritten_until_ns"])
-        # A time after all events would be damage; contradictions are then taken out one by one.
+        # A time after all events is damage. Contradicting events are then removed one by one.
         return until_ns + 1 if len(events) and until_ns < int(events["time_ns"].max()) else self._start_ns
 
     def _place_values(self, events: NDArray[np.void], tables: Tables) -> None:
-        """Turn the ids of GILs in `value` into indices; one that there is not becomes unknown, and is damage."""
+        """Turn the GILs' ids in `value` into indices. An unknown id becomes 0 (unknown) and counts as damage."""
         for kinds, look_up in ((_OF_A_STACK, tables.stacks), (_kinds(Kind.UNPARK), tables.type_ids)):
             places = np.flatnonzero(kinds[events["kind"]])
             for gil in np.flatnonzero(np.bincount(events["gil"][places], minlength=1)).tolist():
@@ -426,7 +429,7 @@ class _Reading:
                 indices, missing = look_up(gil, events["value"][mine])
                 events["value"][mine] = indices
                 self._damaged_bytes += missing * events["value"].itemsize
-        # With the GIL off no event is one of a GIL's; the file keeps their stacks and types under a number of its own.
+        # With the GIL off, events belong to no GIL; the file keeps their stacks and types under the number NO_GIL.
         events["gil"][events["gil"] == hwt.NO_GIL] = 0
 
 
@@ -435,7 +438,7 @@ def _without(events: NDArray[np.void], bad: NDArray[np.bool_]) -> NDArray[np.voi
 
 
 def _ended_gils(gils: list[Gil], events: NDArray[np.void]) -> list[Gil]:
-    """Leave out ends that came before an event, or a start: they are damage."""
+    """Remove the end of a GIL that comes before one of its events or before its start: such an end is damage."""
     if all(one.end_ns is None for one in gils):
         return gils
     last_ns = np.full(_MOST_GILS, -1)
@@ -449,7 +452,7 @@ def _ended_gils(gils: list[Gil], events: NDArray[np.void]) -> list[Gil]:
 
 def _threads(seen: Sequence[_Seen], events: NDArray[np.void], names: Sequence[Name], end_ns: int) -> tuple[Thread, ...]:
     firsts = np.full(len(seen), -1)
-    firsts[events["thread"][::-1]] = np.arange(len(events) - 1, -1, -1, dtype=np.int64)  # the last one written stays
+    firsts[events["thread"][::-1]] = np.arange(len(events) - 1, -1, -1, dtype=np.int64)  # the first stays
     exits = events[events["kind"] == Kind.EXIT]
     ends_ns = dict(zip(exits["thread"].tolist(), exits["time_ns"].tolist(), strict=True))
     threads = []
@@ -461,9 +464,10 @@ def _threads(seen: Sequence[_Seen], events: NDArray[np.void], names: Sequence[Na
 
 
 def _named(threads: Sequence[Thread], names: Sequence[Name]) -> tuple[Thread, ...]:
-    """Give each thread the last name that was told of it.
+    """Give each thread the last name that it had.
 
-    A native id comes back once its thread is over: from then on a name is the next one's, which may be seen only later.
+    A native id can be reused once its thread has exited. From then on, a name belongs to the next thread with that id,
+    even if that thread is seen only later.
     """
     named: dict[int, list[Name]] = defaultdict(list)
     for one in sorted(names):

@@ -1,6 +1,9 @@
-"""Meta records of a trace file: GILs, names of threads, and stacks, whose ids are each GIL's own until here.
+"""Reads the meta records of a trace file: GILs, names of threads, and stacks.
 
-Bytes may be damaged: what makes no sense is skipped and counted, and no number in a record makes us allocate.
+In the file, the ids of stacks and types are each GIL's own; `Records.tables` puts all GILs into one space.
+
+The bytes may be damaged. Records that make no sense are skipped and counted, and no number in a record decides how much
+memory is allocated.
 """
 
 import struct
@@ -20,7 +23,7 @@ from headway.traces.model import Gil
 __all__ = ["CUT", "Name", "Records", "Tables"]
 
 _MOST_GILS = 256
-"""An event's `gil` is a byte."""
+"""The limit follows from the events, in which `gil` is one byte."""
 
 _META = struct.Struct("<HHI")
 _GIL = struct.Struct("<8xIIQq")
@@ -40,14 +43,14 @@ _LEAST_BYTES = {
 
 
 CUT = Frame("", 0, f"(what calls these {hwt.MAX_DEPTH} frames is not recorded)")
-"""The outermost frame of a stack that was deeper than what is recorded."""
+"""The outermost frame of a stack that is deeper than what is recorded."""
 
 
 def _cut_roots(parent: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the outermost frames of the stacks that are as deep as any that is recorded, as indices."""
+    """Return the indices of the outermost frames of the stacks that have the greatest depth that is recorded."""
     if len(parent) <= hwt.MAX_DEPTH:
         return np.zeros(0, dtype=np.int64)
-    # The frame MAX_DEPTH - 1 calls further out: by 1, 3, 7, 15, ... calls.
+    # Follow the callers MAX_DEPTH - 1 times, in steps of 1, 2, 4, ... calls: 1, 3, 7, 15, ... in all.
     outer, step = parent, parent
     for _ in range(hwt.MAX_DEPTH.bit_length() - 2):
         step = step[step]
@@ -57,7 +60,7 @@ def _cut_roots(parent: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class Name(NamedTuple):
-    """A name that Python gave to a native thread."""
+    """A name that Python gave to a native thread, and when."""
 
     time_ns: int
     tid: int
@@ -67,22 +70,22 @@ class Name(NamedTuple):
 @final
 @dataclass
 class Tables:
-    """Stacks and types of all GILs in one space each; the fields are those of `Trace`."""
+    """The stacks and types of all GILs, each in one space; the fields are those of `Trace`."""
 
     stack_parent: NDArray[np.int64]
     stack_frame: NDArray[np.int64]
     frames: tuple[Frame, ...]
     types: tuple[str, ...]
     stack_ids: dict[int, tuple[NDArray[np.int64], int]]
-    """By GIL: its ids, rising, and the index of the first of them."""
+    """For each GIL, its stack ids in ascending order, and the index of the first of them."""
     type_indices: dict[int, dict[int, int]]
 
     def stacks(self, gil: int, ids: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], int]:
-        """Return the indices of stacks by their ids in a GIL, and how many ids there are not: those are 0 now."""
+        """Return the stacks' indices for their ids in a GIL, and the number of unknown ids; their indices are 0."""
         known, first = self.stack_ids.get(gil, (np.zeros(0, dtype=np.int64), 1))
         if not len(known):
             return np.zeros_like(ids), int(np.count_nonzero(ids))
-        if known[-1] == len(known):  # none is missing: ids are places
+        if known[-1] == len(known):  # no id is missing: an id is a place
             found = ids <= len(known)
             indices = np.where(found & (ids > 0), ids + np.uint32(first - 1), np.uint32(0))
         else:
@@ -93,7 +96,7 @@ class Tables:
         return indices.astype(np.uint32, copy=False), len(ids) - int(np.count_nonzero(found))
 
     def type_ids(self, gil: int, ids: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], int]:
-        """Return the indices of types by their ids in a GIL, and how many ids there are not: those are 0 now."""
+        """Return the types' indices for their ids in a GIL, and the number of unknown ids; their indices are 0."""
         known = self.type_indices.get(gil, {})
         distinct, inverse = np.unique(ids, return_inverse=True)
         indices = np.array([known.get(one, 0) for one in distinct.tolist()], dtype=np.uint32)
@@ -104,7 +107,7 @@ class Tables:
 @final
 @dataclass
 class Records:
-    """What the meta chunks of one file say, collected chunk by chunk with `add`."""
+    """The contents of one file's meta chunks, collected chunk by chunk with `add`."""
 
     names: list[Name] = field(default_factory=list)
     notes: list[bytes] = field(default_factory=list)
@@ -117,14 +120,14 @@ class Records:
     _types: dict[int, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
 
     def add(self, owner: int, data: bytes) -> None:
-        """Take the records of a chunk of the GIL `owner`."""
+        """Add the records of a chunk of the GIL `owner`."""
         at = 0
         while at < len(data):
             if len(data) - at < _META.size:
                 self.damaged_bytes += len(data) - at
                 return
             kind, _, size = _META.unpack_from(data, at)
-            # Nobody knows where the next record begins after one whose size is wrong.
+            # A wrong size hides where the next record begins, so the rest of the chunk is lost.
             if size < _META.size or size % 8 or size > len(data) - at:
                 self.damaged_bytes += len(data) - at
                 return
@@ -136,7 +139,7 @@ class Records:
             at += size
 
     def _add_nodes(self, owner: int, data: bytes, at: int) -> int:
-        """Take all the nodes that follow one another from `at` on; return their bytes."""
+        """Add all nodes that follow one another from `at` on, and return the number of their bytes."""
         if data[at + _NODE.size : at + _NODE.size + 2] != data[at : at + 2]:
             nodes = np.frombuffer(data, hwt.META_NODE_DTYPE, 1, at)
         else:
@@ -148,7 +151,7 @@ class Records:
         return nodes.nbytes
 
     def _add(self, owner: int, kind: int, record: bytes) -> bool:
-        """Take one record; return whether it makes sense."""
+        """Add one record, and return whether it makes sense."""
         if kind == hwt.META_CODE:
             return self._add_code(owner, record)
         if kind == hwt.META_NAME:
@@ -188,7 +191,7 @@ class Records:
         return True
 
     def gils(self, at_least: int, start_ns: int) -> list[Gil]:
-        """Return the GILs by index; one of which no record is left began with the trace."""
+        """Return the GILs by index; a GIL without a record counts as begun with the trace."""
         found = []
         for index in range(max(at_least, *(index + 1 for index in (*self._begun, *self._ended, -1)))):
             main, address, time_ns = self._begun.get(index, (index == 0, 0, start_ns))
@@ -196,7 +199,7 @@ class Records:
         return found
 
     def tables(self) -> Tables:
-        """Put all GILs' stacks and types into one space."""
+        """Put all GILs' stacks and types into one space each."""
         frames: dict[Frame, int] = {Frame("", 0, "?"): 0}
         parents, innermost = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
         stack_ids = {}
@@ -211,7 +214,7 @@ class Records:
                 continue
             parent = nodes["parent"].astype(np.int64)
             place = np.minimum(np.searchsorted(ids, parent), len(ids) - 1)
-            # A caller that makes no sense is an unknown one: the stack ends there.
+            # A caller that makes no sense counts as unknown: the stack ends there.
             good = (ids[place] == parent) & (parent < ids)
             parents.append(np.where(good, place + first, 0))
             bad_code = self._frames(gil, nodes, frames, innermost)
@@ -222,7 +225,8 @@ class Records:
         stack_parent, stack_frame = np.concatenate(parents), np.concatenate(innermost)
         roots = _cut_roots(stack_parent)
         if len(roots):
-            # Stack 1 is what stands for the rest; all others move up.
+            # Stack 1 becomes the frame CUT, which stands for the callers that are not recorded; all other stacks move
+            # up by one.
             stack_parent = np.insert(np.where(stack_parent > 0, stack_parent + 1, 0), 1, 0)
             stack_frame = np.insert(stack_frame, 1, frames.setdefault(CUT, len(frames)))
             stack_parent[roots + 1] = 1
@@ -245,7 +249,7 @@ class Records:
     def _frames(
         self, gil: int, nodes: NDArray[np.void], frames: dict[Frame, int], innermost: list[NDArray[np.int64]]
     ) -> NDArray[np.bool_]:
-        """Add the frames of a GIL's nodes; return which nodes name a code that there is not."""
+        """Add the frames of a GIL's nodes, and return a mask of the nodes whose code object is unknown."""
         pairs = nodes["code"].astype(np.int64) << 32 | (nodes["offset"].astype(np.int64) + 2**31)
         distinct, inverse = np.unique(pairs, return_inverse=True)
         of_code: dict[int, list[tuple[int, int]]] = defaultdict(list)

@@ -1,10 +1,10 @@
-"""Writes a `Trace` as a trace file, as the recorder would have: of a simulation, and for tests of who reads it.
+"""Writes a `Trace` as a trace file, as the recorder would write it: for simulations, and for tests of the reader.
 
-Events of one GIL get this GIL's own stack ids, and a `Frame` becomes a code object with a location table, so that
-nothing of the file's numbers is that of the trace. The same trace gives the same bytes.
+The events of each GIL get stack ids of that GIL, and a `Frame` becomes a code object with a location table, so that the
+file's numbers are independent of the trace's. The same trace gives the same bytes.
 
-The reader gives back what was written, but for the names of threads that Python did not name and for what no file has:
-frames that differ in their line only are instructions of one code object.
+The reader returns what was written, except the names of threads that Python did not name, and except what a file cannot
+express: frames that differ only in their line become instructions of one code object.
 """
 
 import re
@@ -37,13 +37,13 @@ EVENTS_PER_CHUNK = (hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES) // hwt.EVENT_DTYPE
 _OF_A_STACK = (Kind.WAIT, Kind.RELEASE, Kind.PARK)
 
 _Piece = tuple[int, int, NDArray[np.intp], bool]
-"""Events of one chunk: the position of the first, the thread, the positions of all, and whether the thread ends with it."""
+"""A chunk's events: the first one's position, the thread, all positions, and whether the thread ends with the chunk."""
 _Placed = tuple[int, int, NDArray[np.intp]]
 """A chunk's sequence number, its thread, and the positions of its events."""
 
 
 def hexversion(python: str) -> int:
-    """Return sys.hexversion of `3.13.0` or `3.15.0a2`. Raises ValueError for what is neither."""
+    """Return the sys.hexversion of a version such as `3.13.0` or `3.15.0a2`. Raises ValueError for any other text."""
     found = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)(?:(a|b|rc)(\d+))?", python)
     if found is None:
         raise ValueError(f"{python!r} is no version of Python")
@@ -60,7 +60,7 @@ def _varint(value: int) -> bytes:
 
 
 def location_table(first_line: int, lines: list[int]) -> bytes:
-    """Return a `co_linetable` in which the n-th instruction of two bytes is on the n-th line; 0 is no line."""
+    """Return a `co_linetable` in which the n-th two-byte instruction is on the n-th of `lines`; 0 is no line."""
     table = b""
     before = first_line
     for line in lines:
@@ -74,15 +74,15 @@ def location_table(first_line: int, lines: list[int]) -> bytes:
 
 
 def _string(value: str) -> tuple[bytes, int]:
-    """Return a string as CPython has it in memory, and its bytes per character."""
+    """Return a string as CPython stores it in memory, and its number of bytes per character."""
     for kind, limit, encoding in ((1, 0x100, "latin-1"), (2, 0x10000, "utf-16-le"), (4, 0x110000, "utf-32-le")):
         if all(ord(character) < limit for character in value):
             return value.encode(encoding), kind
-    raise AssertionError(value)  # no character is beyond
+    raise AssertionError(value)  # no character lies beyond 0x10FFFF
 
 
 def record(kind: int, dtype: np.dtype[Any], tail: bytes = b"", /, **fields: object) -> bytes:
-    """Return a meta record with what comes after it, filled up to a multiple of 8 bytes."""
+    """Return a meta record followed by `tail`, padded to a multiple of 8 bytes."""
     one = np.zeros(1, dtype=dtype)
     tail += bytes(-(dtype.itemsize + len(tail)) % 8)
     one["meta"]["type"] = kind
@@ -93,7 +93,7 @@ def record(kind: int, dtype: np.dtype[Any], tail: bytes = b"", /, **fields: obje
 
 
 class _Stacks:
-    """The stacks that one GIL's events use, with ids of their own."""
+    """The stacks that the events of one GIL use, with their ids in that GIL."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -109,7 +109,7 @@ class _Stacks:
             self._codes[filename, function, first_line] = number
             for place, index in enumerate(members):
                 self._offsets[index] = 2 * place
-            # What is on the first line may as well be before the first instruction.
+            # Code on the first line can also lie before the first instruction; this covers negative offsets.
             if len(members) == 1 and trace.frames[members[0]].line == first_line:
                 self._offsets[members[0]] = -2
             (name, name_kind), (qualname, qualname_kind) = _string(filename), _string(function)
@@ -130,7 +130,7 @@ class _Stacks:
             )
 
     def add(self, index: int) -> None:
-        """Write a stack and those that called it, unless they were."""
+        """Add records for a stack and its callers, except those that have been added."""
         missing = []
         while index and not self.ids[index]:
             missing.append(index)
@@ -152,7 +152,7 @@ class _Stacks:
 
 
 def _meta(trace: Trace, owners: list[int]) -> tuple[list[tuple[int, bytes]], dict[int, NDArray[np.uint32]]]:
-    """Return (owner, records) of all meta chunks, and each GIL's stack ids by index."""
+    """Return (owner, records) of all meta chunks, and for each GIL an array with the id of each stack."""
     chunks: list[tuple[int, bytes]] = []
     ids: dict[int, NDArray[np.uint32]] = {}
     events = trace.events
@@ -189,16 +189,17 @@ def _meta(trace: Trace, owners: list[int]) -> tuple[list[tuple[int, bytes]], dic
 
 
 def _ring(pieces: list[_Piece], metas: int, room: int) -> tuple[list[_Placed | None], int, int, int]:
-    """Place event chunks as the recorder does when there is room for only so many.
+    """Place event chunks in a ring of `room` chunks, as the recorder does when there is no more room.
 
-    Returns the piece by position, how often one was taken, how many events were overwritten, and the last of them.
+    Returns the pieces by position, the number of chunks taken, the number of events overwritten, and the position of
+    the last of these events.
     """
     places: list[_Placed | None] = [None] * room
     sequence, overwritten, last_overwritten = metas, 0, -1
     open_of: dict[int, int] = {}
     for piece in pieces:
         _, thread, positions, last = piece
-        open_of.pop(thread, None)  # it closes its chunk before it takes the next
+        open_of.pop(thread, None)  # a thread closes its chunk before it takes the next one
         while True:
             place = sequence % room
             taken = places[place]
@@ -216,7 +217,7 @@ def _ring(pieces: list[_Piece], metas: int, room: int) -> tuple[list[_Placed | N
 
 
 def with_short_holds(raw: NDArray[np.void]) -> NDArray[np.void]:
-    """Return a chunk's events as the recorder has them: an ACQUIRE that a RELEASE follows soon is one HOLD with it."""
+    """Return a chunk's events as the recorder stores them: an ACQUIRE and a RELEASE soon after it become one HOLD."""
     first, then = raw[:-1], raw[1:]
     after_ns = then["time_ns"] - first["time_ns"]
     short = (first["kind"] == hwt.ACQUIRE) & (then["kind"] == hwt.RELEASE) & (first["gil"] == then["gil"])
@@ -240,11 +241,11 @@ def write(
     """Write the trace to `path`.
 
     Args:
-        trace: What to write.
-        path: Where to.
-        events_per_chunk: Fewer than fit, to have many chunks of few events.
-        room: How many chunks there may be; with too few, the oldest are overwritten.
-        short_holds: Write short holds as one event each, which nothing but the file shows.
+        trace: The trace to write.
+        path: The file to write.
+        events_per_chunk: The most events in a chunk; a small number gives many chunks.
+        room: The most chunks in the file; if there are more, the oldest are overwritten.
+        short_holds: Write a short hold as one event; the trace that a reader returns is the same.
 
     Returns `path`. Raises OSError.
     """

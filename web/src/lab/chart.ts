@@ -1,4 +1,4 @@
-/** What the plots have in common: a frame with axes, launches as points, a level with its interval. */
+/** The common parts of the plots: a frame with axes, launches as points, a level with its interval. */
 
 import { s } from "../lib/dom.ts";
 import { amount, type Unit } from "../lib/format.ts";
@@ -6,18 +6,18 @@ import { type Look, marker } from "../lib/palette.ts";
 import type { Scale } from "../lib/scale.ts";
 import type { Cell, LabPage, Measure } from "../schema.ts";
 
-/** What is shown of a run: what the reader switched off is left out of every plot. */
+/** The parts of a run that are shown; every plot leaves out what the reader has switched off. */
 export interface Shown {
   readonly page: LabPage;
   readonly names: ReadonlyMap<string, string>;
-  /** Return whether a cell is shown. */
+  /** Tell whether a cell is shown. */
   has(cell: Cell): boolean;
 }
 
-/** Drawings so high have their axis above, too, and need the room for it. */
+/** Drawings higher than this, in pixels, have an axis above, too, and need room for it. */
 export const TALL = 500;
 export const ABOVE = 16;
-/** About how wide a letter of an axis is. */
+/** The approximate width of an axis letter, in pixels. */
 const LETTER = 6.2;
 
 export interface Box {
@@ -29,7 +29,7 @@ export interface Box {
   readonly bottom: number;
 }
 
-/** Return an empty drawing that says what it is to those who do not see it. */
+/** Return an empty drawing with a label for screen readers. */
 export function drawing(box: Box, label: string): SVGSVGElement {
   return s(
     "svg",
@@ -38,7 +38,7 @@ export function drawing(box: Box, label: string): SVGSVGElement {
   );
 }
 
-/** Return which of some words around their places have room beside each other, the first before all. */
+/** Tell for each word, centred on its place, whether it has room beside the earlier ones; the first always has. */
 export function withRoom(words: readonly (readonly [place: number, text: string])[]): boolean[] {
   let taken = -Infinity;
   return words.map(([place, text]) => {
@@ -49,7 +49,7 @@ export function withRoom(words: readonly (readonly [place: number, text: string]
   });
 }
 
-/** Draw the axis below, with its grid. */
+/** Draw the axis at the bottom, with its grid. */
 export function xAxis(
   svg: SVGElement,
   box: Box,
@@ -66,7 +66,7 @@ export function xAxis(
     svg.append(s("line", { class: "grid", x1: x, x2: x, y1: box.top, y2: bottom }));
     if (!shown[place]) continue;
     svg.append(s("text", { x, y: bottom + 14, "text-anchor": "middle" }, text));
-    // Of a drawing that is higher than a screen the axis below is not seen.
+    // If a drawing is higher than the screen, its axis at the bottom may be out of sight.
     if (box.height > TALL) svg.append(s("text", { x, y: box.top - 4, "text-anchor": "middle" }, text));
   }
   svg.append(
@@ -83,12 +83,12 @@ export function yAxis(svg: SVGElement, box: Box, scale: Scale, unit: Unit): void
   }
 }
 
-/** Return the values of launches that a scale is made over. */
+/** Return the values of launches, over which a scale is made. */
 export function valuesOf(cells: readonly Cell[], metrics: readonly string[]): number[] {
   return cells.flatMap((cell) => metrics.flatMap((metric) => cell.metrics[metric]?.values ?? []));
 }
 
-/** Draw launches as points, each with its words. */
+/** Draw launches as points, each with its value as a tooltip. */
 export function points(svg: SVGElement, measure: Measure, unit: Unit, one: Look, place: (value: number) => [number, number]): void {
   for (const value of measure.values) {
     const [x, y] = place(value);
@@ -99,7 +99,7 @@ export function points(svg: SVGElement, measure: Measure, unit: Unit, one: Look,
   }
 }
 
-/** Draw an interval along x at `across`, or along y; where it goes on beyond the drawing it has a tip. */
+/** Draw an interval along x or y, at `across` on the other axis; an end beyond the drawing is shown as an arrow. */
 export function interval(
   svg: SVGElement,
   measure: Measure,
@@ -122,7 +122,7 @@ export function interval(
   }
 }
 
-/** Return the cells by some name, in their order. */
+/** Group cells by a name, in their order. */
 export function grouped(cells: readonly Cell[], name: (cell: Cell) => string): Map<string, Cell[]> {
   const found = new Map<string, Cell[]>();
   for (const cell of cells) {
@@ -134,18 +134,21 @@ export function grouped(cells: readonly Cell[], name: (cell: Cell) => string): M
   return found;
 }
 
-/** Return the cells of each setting, and where there are several placements of each of them. */
+/** Group cells by setting, and by placement if there are several. */
 export function byPlace(cells: readonly Cell[]): Map<string, Cell[]> {
   const several = new Set(cells.map((cell) => cell.placement)).size > 1;
   return grouped(cells, (cell) => [cell.setting, several ? cell.placement : ""].filter(Boolean).join(", "));
 }
 
-/** Return how wide each of several drawings is: two stand side by side where there is room. */
+/** Return the width of each of several drawings: two stand side by side if there is room. */
 export function eachWide(drawings: number, width: number): number {
   return drawings > 1 && width > 640 ? width / 2 - 8 : width;
 }
 
-/** Return the words for what of several things one is: only those that are not the same in all. */
+/**
+ * Return a function that describes a cell by its setting, placement and interpreter, leaving out those that all cells
+ * share.
+ */
 export function told(cells: readonly Cell[], shown: Shown): (cell: Cell) => string {
   const several = (name: (cell: Cell) => string): boolean => new Set(cells.map(name)).size > 1;
   const parts: ((cell: Cell) => string)[] = [];

@@ -1,4 +1,6 @@
-/** Two runs side by side: after over before of each cell, with its interval, around the line of no difference. */
+/**
+ * Compares two runs: for each cell the ratio of after to before, with its interval, around the line of no difference.
+ */
 
 import { h, s } from "../lib/dom.ts";
 import { digits } from "../lib/format.ts";

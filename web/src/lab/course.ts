@@ -1,4 +1,6 @@
-/** Busy cores over the stretches of a launch, as a small drawing: what was timed, and in grey what came before it. */
+/**
+ * Draws busy cores over the phases of a launch, as a small drawing: the timed phase, and in grey the phases before it.
+ */
 
 import { s } from "../lib/dom.ts";
 import { amount, digits } from "../lib/format.ts";
@@ -6,7 +8,7 @@ import type { Stretch } from "../schema.ts";
 
 const [WIDTH, HEIGHT] = [180, 26];
 
-/** A stretch as a part of the drawing, from 0 to 1 along both axes; `high` is `null` where it is not known. */
+/** A stretch as a part of the drawing, from 0 to 1 along both axes; `high` is `null` if it is not known. */
 export interface Bar {
   readonly phase: string;
   readonly from: number;
@@ -15,7 +17,7 @@ export interface Bar {
   readonly words: string;
 }
 
-/** Return the bars of some stretches on a machine with so many cores. */
+/** Return the bars of stretches on a machine with `cores` cores. */
 export function barsOf(stretches: readonly Stretch[], cores: number): Bar[] {
   const whole = stretches.at(-1)?.until_s || 1;
   let from = 0;
@@ -25,7 +27,7 @@ export function barsOf(stretches: readonly Stretch[], cores: number): Bar[] {
       phase,
       from: from / whole,
       to: until_s / whole,
-      // Ticks of 10 ms may add up to a little more than there is.
+      // CPU times are counted in ticks of 10 ms, so their sum may slightly exceed the cores.
       high: busy === null ? null : Math.min(1, busy / cores),
       words: `${phase}, ${amount(from, "s")} to ${amount(until_s, "s")}: ${known}`,
     };
@@ -42,7 +44,7 @@ export function courseOf(stretches: readonly Stretch[], cores: number): SVGEleme
   for (const bar of bars) {
     const [x, width] = [bar.from * WIDTH, Math.max(0.5, (bar.to - bar.from) * WIDTH)];
     const height = (bar.high ?? 0) * HEIGHT;
-    // As high as the drawing, so that also an idle stretch can be pointed at.
+    // The background is as high as the drawing, so that the reader can also point at an idle stretch.
     svg.append(
       s(
         "g",

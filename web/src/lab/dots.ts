@@ -1,4 +1,4 @@
-/** Launches as points, a row per cell: never a bar of means alone. */
+/** Draws launches as points, a row for each cell, and never a bar of means alone. */
 
 import { s } from "../lib/dom.ts";
 import { look } from "../lib/palette.ts";
@@ -52,7 +52,7 @@ export function dots(plot: Plot, all: readonly Cell[], shown: Shown, width: numb
   return [svg];
 }
 
-/** Return what an axis is of, and which way is better. */
+/** Return the title of an axis: the direction that is better. */
 export function axisTitle(plot: Plot): string {
   return plot.better ? `${plot.better} is better` : "";
 }

@@ -1,4 +1,4 @@
-/** A metric over two parameters, and the busy share of cores: tables whose cells are as dark as their figures are large. */
+/** Tables whose cells are darker for larger figures: a metric over two parameters, and the busy share of cores. */
 
 import { h } from "../lib/dom.ts";
 import { amount } from "../lib/format.ts";
@@ -8,14 +8,17 @@ import type { Cell, Plot } from "../schema.ts";
 import { grouped, type Shown, told } from "./chart.ts";
 import { courseOf } from "./course.ts";
 
-/** Return the looks of a cell at a share from 0 to 1. Half-way they jump: no text can be read on what lies between. */
+/**
+ * Return the look of a cell for a share from 0 to 1. The shade jumps at one half, because text on the shades between
+ * could not be read.
+ */
 function shade(share: number): { class: string; style: string } {
   const part = Math.min(1, Math.max(0, share));
   const high = part > 0.5;
   return { class: high ? "high" : "low", style: `--part:${(2 * (high ? part - 0.5 : part)).toFixed(3)}` };
 }
 
-/** Return how far a value lies from the lowest to the highest. */
+/** Return a function that gives a value's position between the lowest and the highest, from 0 to 1. */
 function within(values: readonly number[]): (value: number) => number {
   const log = spreads(values);
   const of = (value: number): number => (log ? Math.log(value) : value);
@@ -23,7 +26,7 @@ function within(values: readonly number[]): (value: number) => number {
   return (value) => (high > low ? (of(value) - low) / (high - low) : 0.5);
 }
 
-/** Return a table for each placement: a row per `y`, a column per `x`. */
+/** Return a table for each placement, with a row for each `y` and a column for each `x`. */
 export function heat(plot: Plot, all: readonly Cell[]): HTMLElement[] {
   const metric = plot.metrics[0]!;
   const cells = all.filter((cell) => cell.x !== null && cell.y !== null && cell.metrics[metric]?.level != null);
@@ -51,7 +54,7 @@ export function heat(plot: Plot, all: readonly Cell[]): HTMLElement[] {
   });
 }
 
-/** Return a table of the busy share of each core, and of busy cores over time: a row per cell. */
+/** Return a table with the busy share of each core, and busy cores over time; a row for each cell. */
 export function cores(plot: Plot, all: readonly Cell[], shown: Shown): HTMLElement[] {
   const cells = all.filter((cell) => Object.keys(cell.cores).length);
   if (!cells.length) return [];

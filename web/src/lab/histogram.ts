@@ -1,4 +1,4 @@
-/** Samples as histograms, a row per cell; the rows of a group share their scale. */
+/** Draws samples as histograms, a row for each cell; the rows of a group share their scale. */
 
 import { s } from "../lib/dom.ts";
 import { amount } from "../lib/format.ts";
@@ -10,10 +10,13 @@ const HIGH = 40;
 const ROW = HIGH + 6;
 const LABEL = 16;
 const BINS = 40;
-/** Of the samples of a group so many lie beyond its scale, in the last bin: one that was held up would leave no room for the others. */
+/**
+ * The share of a group's samples that lies beyond its scale, in the last bin. A single delayed sample would otherwise
+ * leave no room for the others.
+ */
 const BEYOND = 0.02;
 
-/** Return from which value to which a histogram of samples goes. */
+/** Return the lowest and the highest value of a histogram's scale. */
 export function spanOf(samples: readonly number[]): [low: number, high: number] {
   const ordered = [...samples].sort((a, b) => a - b);
   const low = ordered[0] ?? 0;
@@ -21,7 +24,9 @@ export function spanOf(samples: readonly number[]): [low: number, high: number] 
   return high > low ? [low, high] : [low * 0.99, low * 1.01 || 1];
 }
 
-/** Return how many samples are in each of so many bins of equal width; those beyond are in the last one. */
+/**
+ * Return the number of samples in each of `count` bins of equal width; samples beyond the scale are in the last bin.
+ */
 export function binsOf(samples: readonly number[], [low, high]: readonly [number, number], count: number): number[] {
   const bins = Array.from({ length: count }, () => 0);
   for (const one of samples) {

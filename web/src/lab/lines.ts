@@ -1,4 +1,7 @@
-/** A metric over a swept parameter: a drawing per placement, a line per series, launches as points, the ideal dashed. */
+/**
+ * Draws a metric over a swept parameter: a drawing for each placement, a line for each series, launches as points, the
+ * ideal dashed.
+ */
 
 import { h, s } from "../lib/dom.ts";
 import { amount } from "../lib/format.ts";
@@ -7,7 +10,7 @@ import { scaleOf, spreads } from "../lib/scale.ts";
 import type { Cell, Plot } from "../schema.ts";
 import { type Box, drawing, eachWide, grouped, interval, points, type Shown, valuesOf, xAxis, yAxis } from "./chart.ts";
 
-/** Return what each of some lines looks like. */
+/** Return a legend with the look of each line. */
 export function legend(names: readonly string[]): HTMLElement {
   const items = names.map((name, place) => {
     const svg = s("svg", { width: 30, height: 12, "aria-hidden": "true" });
@@ -70,7 +73,7 @@ function facet(
   return svg;
 }
 
-/** Return a scale on which some values stand at equal distances. */
+/** Return a scale on which the values stand at equal distances. */
 export function ordinal(values: readonly number[], from: number, to: number): ReturnType<typeof scaleOf> {
   const step = values.length > 1 ? (to - from) / (values.length - 1) : 0;
   const place = (value: number): number => (values.length > 1 ? from + values.indexOf(value) * step : (from + to) / 2);

@@ -1,4 +1,4 @@
-/** The page of a run: what the machine tells first, then by experiment its plots, claims and figures. */
+/** The page of a run: the machine first, then for each experiment its plots, claims and figures. */
 
 import { h, save } from "../lib/dom.ts";
 import { csv, headOf, scrolled, tableOf } from "../lib/table.ts";
@@ -13,7 +13,7 @@ import { percentiles } from "./percentiles.ts";
 
 const ONE_WORKER = "native";
 
-/** A plot on the page, drawn anew when it is seen and something has changed. */
+/** A plot on the page; it is drawn again when it is visible and something has changed. */
 class Figure {
   readonly element: HTMLElement;
   private readonly canvas = h("div", { class: "plot" });
@@ -45,14 +45,14 @@ class Figure {
     if (!one) this.chosen = "";
   }
 
-  /** Say that the figure is, or is no longer, where it can be seen. */
+  /** Set whether the figure is visible. */
   see(visible: boolean): void {
     this.seen = visible;
-    // A figure in closed details has no width yet.
+    // A figure within a closed <details> element has no width yet.
     if (visible && !this.drawn && this.canvas.clientWidth) this.draw();
   }
 
-  /** Say that what it shows is no longer what is chosen. */
+  /** Mark the figure as outdated, because the reader's choices have changed. */
   changed(): void {
     this.drawn = false;
     if (this.seen) this.draw();
@@ -133,7 +133,7 @@ export function labPage(page: LabPage, root: HTMLElement): void {
   });
 }
 
-/** Do what is not yet seen in the time that is left over, so that it is there when it is. */
+/** Draw figures that are not visible yet in idle time, so that they are ready when the reader scrolls to them. */
 function whenIdle(work: (() => void)[]): void {
   const later = globalThis.requestIdleCallback ?? ((then: () => void) => setTimeout(then, 50));
   const go = (): void => {
@@ -154,7 +154,7 @@ function header(page: LabPage): HTMLElement {
   );
 }
 
-/** Each claim in a row: what it came to, the deciding figure, and what was published. */
+/** Return a table with a row for each claim: its verdict, the deciding figure, and the published figure. */
 function verdicts(page: LabPage): HTMLElement {
   const claims = page.experiments.flatMap((one) => one.claims);
   const rows = claims.map((one) =>
@@ -294,7 +294,7 @@ function experiment(one: LabExperiment, figure: (plot: Plot, cells: readonly Cel
   );
 }
 
-/** Return an experiment's launches as comma-separated values, a line per launch and metric. */
+/** Return an experiment's launches as comma-separated values, a line for each launch and metric. */
 export function launches(one: LabExperiment): string {
   const rows = one.cells.flatMap((cell) =>
     Object.entries(cell.metrics).flatMap(([metric, measure]) =>

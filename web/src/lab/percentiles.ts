@@ -1,4 +1,4 @@
-/** Latency by percentile, on a log scale: a drawing per setting and placement, a line per series. */
+/** Draws latency by percentile on a log scale: a drawing for each setting and placement, a line for each series. */
 
 import { s } from "../lib/dom.ts";
 import { look } from "../lib/palette.ts";
@@ -7,7 +7,7 @@ import type { Cell, Plot } from "../schema.ts";
 import { type Box, byPlace, drawing, eachWide, points, valuesOf, yAxis } from "./chart.ts";
 import { legend } from "./lines.ts";
 
-/** Return `p99` of "latency_p99_s", and `p99.9` of "latency_p999_s". */
+/** Return a metric's percentile: `p99` for "latency_p99_s", `p99.9` for "latency_p999_s". */
 export function percentileName(metric: string): string {
   const name = metric.replace(/^latency_/, "").replace(/_s$/, "");
   return name.replace(/^p(\d\d)(\d+)$/, "p$1.$2");

@@ -1,4 +1,4 @@
-/** A block of columns: see `Column` in src/headway/report/html/schema.py. */
+/** Decodes a block of columns; see `Column` in src/headway/report/html/schema.py. */
 
 import type { Column } from "../schema.ts";
 
@@ -14,13 +14,13 @@ export function bytesOf(text: string): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-/** Return what was deflated. */
+/** Return the bytes before compression with deflate. */
 export async function inflated(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** Return the columns of a block by name. Throws where the block is not as long as they are. */
+/** Return the columns of a block by name. Throws if the block's length is not that of the columns. */
 export function columnsOf(block: Uint8Array, columns: readonly Column[]): Columns {
   const found = new Map<string, Float64Array>();
   let at = 0;

@@ -1,4 +1,4 @@
-/** Elements by function call. Text is always text: nothing here parses HTML. */
+/** Makes elements by function calls. Text stays text: nothing here parses HTML. */
 
 type Child = Node | string | null | undefined | false;
 type Attributes = Record<string, string | number | boolean | EventListener | undefined>;
@@ -16,7 +16,7 @@ function fill(element: Element, attributes: Attributes, children: readonly Child
   }
 }
 
-/** Return an HTML element; an attribute that is a function listens to the event of its name. */
+/** Return an HTML element; an attribute that is a function becomes a listener for the event of that name. */
 export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Attributes = {},

@@ -1,4 +1,4 @@
-/** Figures as text, as src/headway/report/figures.py and traces/analysis/words.py write them. */
+/** Formats figures in the same way as src/headway/report/figures.py and traces/analysis/words.py. */
 
 import type { Plot } from "../schema.ts";
 
@@ -21,17 +21,17 @@ const STEPS: readonly (readonly [number, string])[] = [
   [1e9, "s"],
 ];
 
-/** Return a time in the unit that fits it: `12.3 ms`. */
+/** Return a time in a fitting unit: `12.3 ms`. */
 export function duration(ns: number): string {
   let shown = STEPS[0]!;
   for (const step of STEPS) {
-    // What rounds to 1,000 us is 1 ms.
+    // A value that rounds to 1,000 us is shown as 1 ms.
     if (Math.abs(Number((ns / step[0]).toPrecision(3))) >= 1) shown = step;
   }
   return `${digits(ns / shown[0])} ${shown[1]}`;
 }
 
-/** Return an instant, exact enough to tell it from one `step` ns away. */
+/** Return an instant with enough digits to distinguish it from one that is `step` ns away. */
 export function instant(ns: number, step: number): string {
   const [unit, name] = [...STEPS].reverse().find(([size]) => Math.abs(ns) >= size) ?? STEPS[0]!;
   const decimals = Math.min(9, Math.max(0, Math.ceil(Math.log10(unit / step))));
@@ -40,7 +40,7 @@ export function instant(ns: number, step: number): string {
 
 function scaled(value: number, step: number, units: readonly string[]): string {
   let place = 0;
-  // What rounds to 1,000 kB is 1 MB.
+  // A value that rounds to 1,000 kB is shown as 1 MB.
   while (place < units.length - 1 && Math.max(value, Number(value.toPrecision(3))) >= step) {
     value /= step;
     place += 1;

@@ -1,4 +1,4 @@
-/** Colours that are told apart also without seeing red or green (Okabe and Ito), and shapes beside them. */
+/** Colours that readers with red-green colour blindness can tell apart (Okabe and Ito), with shapes. */
 
 import { s } from "./dom.ts";
 
@@ -11,7 +11,7 @@ export interface Look {
   readonly dash: string;
 }
 
-/** Return how the thing at some place of a list is drawn: no two of forty look the same. */
+/** Return the look of the item at a place in a list; no two of forty look the same. */
 export function look(place: number): Look {
   const round = Math.floor(place / COLOURS.length);
   return {

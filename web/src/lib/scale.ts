@@ -1,4 +1,4 @@
-/** From values to places, and the ticks between. */
+/** Scales: they map values to places, and have ticks. */
 
 export interface Scale {
   /** Return the place of a value. */
@@ -7,7 +7,7 @@ export interface Scale {
   readonly log: boolean;
 }
 
-/** Return the values of 1, 2 and 5 times a power of ten from `low` to `high`, some `count` of them. */
+/** Return about `count` ticks from `low` to `high`; their distance is 1, 2 or 5 times a power of ten. */
 export function niceTicks(low: number, high: number, count: number): number[] {
   const span = high - low;
   if (!(span > 0)) return [low];
@@ -35,13 +35,13 @@ function logTicks(low: number, high: number): number[] {
   return found.length > 1 ? found : niceTicks(low, high, 4);
 }
 
-/** Whether values spread so far that only logarithms show all of them. */
+/** Tell whether the values spread so far that only a logarithmic scale shows all of them. */
 export function spreads(values: readonly number[]): boolean {
   const positive = values.filter((value) => value > 0);
   return positive.length === values.length && positive.length > 0 && Math.max(...positive) / Math.min(...positive) > 20;
 }
 
-/** Return a scale over values, from place `from` to place `to`; linear ones begin at nought. */
+/** Return a scale over values, from place `from` to place `to`; a linear scale includes 0. */
 export function scaleOf(values: readonly number[], from: number, to: number, log = spreads(values)): Scale {
   const usable = log ? values.filter((value) => value > 0) : values;
   let low = Math.min(...usable);

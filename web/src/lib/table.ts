@@ -1,9 +1,9 @@
-/** A table of the report: the same cells as on the terminal. */
+/** Tables of the report, with the same cells as on the terminal. */
 
 import type { Table } from "../schema.ts";
 import { h, save } from "./dom.ts";
 
-/** Return a table that scrolls by itself where it is wider than the page, also with the keyboard. */
+/** Return a table that scrolls by itself if it is wider than the page, also with the keyboard. */
 export function scrolled(label: string, table: HTMLTableElement, kind = ""): HTMLElement {
   return h("div", { class: `wide ${kind}`.trim(), tabindex: 0, role: "region", "aria-label": label }, table);
 }
@@ -13,7 +13,7 @@ export function headOf(columns: readonly string[]): HTMLElement {
   return h("thead", {}, h("tr", {}, ...columns.map((column) => h("th", { scope: "col" }, column))));
 }
 
-/** Return a table with its caption and notes; figures as on the terminal. */
+/** Return a table with its caption and notes; figures are as on the terminal. */
 export function tableOf(table: Table): HTMLElement {
   const [caption = "", ...notes] = table.caption.split("\n");
   const heads = Math.max(table.names, 1);
@@ -39,17 +39,17 @@ export function tableOf(table: Table): HTMLElement {
   );
 }
 
-/** Return a name for a file from some words. */
+/** Return a file name made from words. */
 function fileName(words: string): string {
   return words.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "").slice(0, 40) || "table";
 }
 
-/** Return rows below their columns as comma-separated values. */
+/** Return a table as comma-separated values: the columns' names, then the rows. */
 export function csv(table: Pick<Table, "columns" | "rows">): string {
   return [table.columns, ...table.rows].map((row) => row.map(quoted).join(",")).join("\r\n") + "\r\n";
 }
 
-/** Return a field; quoted where it has to be, and never a formula: a sheet would run it. */
+/** Return a field, quoted if necessary. A field that a spreadsheet would run as a formula is made plain text. */
 export function quoted(field: string): string {
   const safe = /^[=+\-@\t\r]/.test(field) && Number.isNaN(Number(field)) && field !== "-" ? `'${field}` : field;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;

@@ -1,4 +1,7 @@
-/** A figure over a swept parameter: a line for each combination of the others, the range of the seeds as a band. */
+/**
+ * Draws a figure over a swept parameter: a line for each combination of the other parameters, the range of the seeds as
+ * a band.
+ */
 
 import { type Box, drawing, xAxis, yAxis } from "../lab/chart.ts";
 import { legend, ordinal } from "../lab/lines.ts";
@@ -10,7 +13,7 @@ import type { Curve, CurvePoint, Table } from "../schema.ts";
 /** A point that has a value. */
 type Known = CurvePoint & { readonly value: number; readonly low: number; readonly high: number };
 
-/** Return the points of a line in stretches: where a value is not known the line is interrupted. */
+/** Return the points of a line in stretches; the line is interrupted where a value is not known. */
 export function stretches(points: readonly CurvePoint[]): Known[][] {
   const found: Known[][] = [[]];
   for (const point of points) {
@@ -20,7 +23,9 @@ export function stretches(points: readonly CurvePoint[]): Known[][] {
   return found.filter((one) => one.length > 0);
 }
 
-/** Return whether a curve is drawn on a logarithmic scale: as its medians spread, whatever the ends of ranges are. */
+/**
+ * Tell whether a curve is drawn on a logarithmic scale; only the spread of its medians decides, not the ends of ranges.
+ */
 export function logarithmic(curve: Curve): boolean {
   return spreads(curve.lines.flatMap((line) => line.points.flatMap((point) => (point.value === null ? [] : [point.value]))));
 }
@@ -34,13 +39,13 @@ export function tableOfCurve(curve: Curve): Table {
   return { caption: curve.title, columns: [curve.x, ...curve.lines.map((line) => line.name || curve.title)], rows, names: 1 };
 }
 
-/** Return the legend, where there is more than one line, and the drawing. */
+/** Return the legend, if there is more than one line, and the drawing. */
 export function drawn(curve: Curve, width: number): Element[] {
   const box: Box = { width, height: 240, left: 62, right: 28, top: 8, bottom: 36 };
   const places = curve.x_values.map((_, place) => place);
   const numbers = curve.x_numbers;
   const far = numbers.length > 8 && spreads(numbers);
-  // Few values stand at equal distances; many numbers where they are.
+  // Few values stand at equal distances; many numbers stand at their places on a numeric scale.
   const [left, right] = [box.left + 14, box.width - box.right - 14];
   const numeric = far || numbers.length > 20 ? scaleOf(numbers, left, right, far) : null;
   const even = ordinal(places, left, right);
@@ -68,7 +73,7 @@ export function drawn(curve: Curve, width: number): Element[] {
       for (const point of stretch) {
         const words = `${[line.name, `${curve.x}=${curve.x_values[point.x]!}`].filter(Boolean).join(", ")}: ${point.shown}`;
         const group = s("g", { class: "row" }, s("title", {}, words));
-        // A range with one point has no area.
+        // A band with a single point has no area, so draw a line.
         if (stretch.length === 1) group.append(s("line", { class: "interval", x1: x(point.x), x2: x(point.x), y1: y(point.low), y2: y(point.high), stroke: one.colour }));
         group.append(marker(one, x(point.x), y(point.value), 3.4));
         svg.append(group);

@@ -1,4 +1,4 @@
-/** The page of a simulation: its figures, the curves of a sweep, and timelines of runs below each other. */
+/** The page of a simulation: its figures, the curves of a sweep, and the timelines of runs one below the other. */
 
 import { h } from "../lib/dom.ts";
 import { tableOf } from "../lib/table.ts";
@@ -16,7 +16,7 @@ export async function simulationPage(page: SimulationPage, root: HTMLElement): P
   const notes = page.notes.map(([kind, text]) =>
     h("li", { class: kind === "outside the model" ? "warning" : "" }, kind === "note" ? text : `${kind}: ${text}`),
   );
-  // Of a sweep it is the curves that tell, of one run the figures.
+  // The curves of a sweep stand before the figures, because they show most.
   const curves = page.curves.length > 0 && h("section", { id: "curves" }, h("h2", {}, "Curves"), ...page.curves.map(figure));
   if (curves) root.append(curves);
   root.append(...tables);
@@ -25,7 +25,7 @@ export async function simulationPage(page: SimulationPage, root: HTMLElement): P
   root.append(ending(page.version));
 }
 
-/** Return a curve with its table, drawn anew as wide as there is room. */
+/** Return a curve with its table; the curve is drawn again when the available width changes. */
 function figure(curve: Curve): HTMLElement {
   const canvas = h("div", { class: "plot" });
   const table = h("div", { hidden: true }, tableOf(tableOfCurve(curve)));

@@ -1,4 +1,4 @@
-/** A window of a trace in the JSON that Perfetto and chrome://tracing open. */
+/** Exports a window of a trace as JSON for Perfetto and chrome://tracing. */
 
 import { KINDS, type Model } from "./model.ts";
 import type { Window } from "./window.ts";
@@ -7,11 +7,11 @@ export const MOST_EVENTS = 400_000;
 
 export interface Exported {
   readonly pieces: string[];
-  /** Holds and waits that had no room. */
+  /** The number of holds and waits that were left out. */
   readonly left: number;
 }
 
-/** Return the file; what comes after the first `most` holds and waits, thread by thread, is left out and counted. */
+/** Return the file with the first `most` holds and waits, thread by thread; later ones are left out and counted. */
 export function perfettoJson(model: Model, window: Window, most = MOST_EVENTS): Exported {
   const pieces = ['{"displayTimeUnit":"ns","traceEvents":[\n'];
   const name = (text: string): string => JSON.stringify(text);

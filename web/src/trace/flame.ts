@@ -16,7 +16,7 @@ export function treeOf(model: Model, times: Float64Array): Node {
   const root: Node = { frame: -1, parent: null, children: new Map(), ns: 0 };
   const nodes: Node[] = [];
   const unknown = times[0] ?? 0;
-  // A stack's caller stands before it, so its node is there.
+  // A stack's caller stands before the stack, so the caller's node exists.
   for (let stack = 0; stack < model.parent.length; stack += 1) {
     if (stack === 0 && !unknown) {
       nodes.push(root);
@@ -42,7 +42,7 @@ export function treeOf(model: Model, times: Float64Array): Node {
 const LEAST_SHARE = 0.002;
 const ROW_PX = 20;
 
-/** Return a flame graph that zooms into the frame that is chosen. */
+/** Return a flame graph that zooms into the frame that the reader chooses. */
 export function flame(model: Model, times: Float64Array, words: string): HTMLElement {
   const root = treeOf(model, times);
   const canvas = h("div", {

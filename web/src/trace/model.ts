@@ -1,4 +1,6 @@
-/** A process of a trace: holds and waits by lane, and what follows from them. Times are nanoseconds from its start. */
+/**
+ * A process of a trace: holds and waits by lane, and figures derived from them. Times are nanoseconds from its start.
+ */
 
 import type { Columns } from "../lib/columns.ts";
 import type { FlameFrame, Lane, TraceView } from "../schema.ts";
@@ -6,12 +8,12 @@ import type { FlameFrame, Lane, TraceView } from "../schema.ts";
 export type Kind = "hold" | "wait";
 export const KINDS = ["hold", "wait"] as const;
 
-/** All intervals of one kind: by lane, then by time; those of a lane do not overlap. */
+/** All intervals of one kind, by lane and then by time; the intervals of a lane do not overlap. */
 export interface Intervals {
   readonly start: Float64Array;
   readonly end: Float64Array;
   readonly stack: Float64Array;
-  /** The time in a lane's intervals before each. */
+  /** For each interval, the time in the lane's earlier intervals. */
   readonly before: Float64Array;
 }
 
@@ -21,12 +23,12 @@ export interface Selected {
   readonly row: number;
 }
 
-/** Someone who held while somebody waited, or waited while somebody held. */
+/** A lane that held during a wait of another lane, or that waited during a hold of another lane. */
 export interface Met {
   readonly lane: number;
   readonly ns: number;
   readonly count: number;
-  /** The one that lasted longest within. */
+  /** The row of the interval with the longest overlap. */
   readonly row: number;
 }
 
@@ -69,7 +71,7 @@ export class Model {
   readonly frame: Float64Array;
   readonly stackHeld: Float64Array;
   readonly stackWaited: Float64Array;
-  /** By lane one number more than there are bins: the time before each, in bins. */
+  /** For each lane, the time before each bin and before the end, in bins: one number more than there are bins. */
   private readonly binned: Record<Kind, Float64Array | undefined>;
 
   constructor(
@@ -100,7 +102,7 @@ export class Model {
     let low = Math.max(first, from ?? first);
     let high = end;
     if (from !== undefined) {
-      // Places are asked for from left to right: the next is near.
+      // Callers ask for places from left to right, so the next one is near.
       let step = 1;
       while (low + step < end && ends[low + step]! <= instant) {
         low += step;
@@ -116,7 +118,10 @@ export class Model {
     return low;
   }
 
-  /** Fill `into` with the share of each of its equal stretches, from `from` to `to`, that a lane held or waited. */
+  /**
+   * Divide the time from `from` to `to` into equal parts, and fill `into` with the share of each in which a lane held
+   * or waited.
+   */
   shares(lane: number, kind: Kind, from: number, to: number, into: Float32Array): void {
     const width = (to - from) / into.length;
     if (this.view.bins) {
@@ -159,7 +164,7 @@ export class Model {
     }
   }
 
-  /** Return how long a lane held or waited in all. */
+  /** Return the total time that a lane held or waited. */
   total(lane: number, kind: Kind): number {
     const sums = this.binned[kind];
     if (sums) return (sums[lane * (this.view.bins + 1) + this.view.bins]! / this.view.bins) * this.view.span_ns;
@@ -168,12 +173,12 @@ export class Model {
     return last > first ? before[last - 1]! + end[last - 1]! - start[last - 1]! : 0;
   }
 
-  /** Return whether single intervals are there for a window; else only their shares are. */
+  /** Tell whether single intervals can be drawn at a width of a pixel, in ns; otherwise only shares can. */
   exact(width: number): boolean {
     return !this.view.bins || width < this.view.span_ns / this.view.bins;
   }
 
-  /** Return what a lane did at an instant, or the nearest of what it did within `reach` of it. */
+  /** Return a lane's interval at an instant, or the nearest one within `reach` of it. */
   at(lane: number, instant: number, reach: number): Selected | null {
     let found: Selected | null = null;
     let nearest = reach;
@@ -192,7 +197,7 @@ export class Model {
     return found;
   }
 
-  /** Return the interval after (1) or before (-1) one, of its lane. */
+  /** Return the next (1) or previous (-1) interval of the same lane. */
   next(one: Selected, step: 1 | -1): Selected | null {
     const instant = this[one.kind].start[one.row]!;
     let found: Selected | null = null;
@@ -210,7 +215,7 @@ export class Model {
     return found;
   }
 
-  /** Return who held while somebody waited, or who waited while somebody held, longest first. */
+  /** Return the lanes that held during a wait, or that waited during a hold, the longest overlap first. */
   met(one: Selected): Met[] {
     const kind: Kind = one.kind === "wait" ? "hold" : "wait";
     const from = this[one.kind].start[one.row]!;

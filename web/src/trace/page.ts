@@ -1,4 +1,4 @@
-/** The page of a trace: what it tells, the timeline with what is chosen in it, tables and flame graphs. */
+/** The page of a trace: its findings, the timeline with the selected interval, tables and flame graphs. */
 
 import { bytesOf, columnsOf, inflated } from "../lib/columns.ts";
 import { h, save } from "../lib/dom.ts";
@@ -26,7 +26,10 @@ export function ending(version: string): HTMLElement {
   return h("footer", {}, h("p", { class: "dim" }, `Headway ${version}. This file is complete: it asks nothing of any network.`));
 }
 
-/** Put the timelines of launches into an element, one above the other and moving together, and below them what more there is of each. */
+/**
+ * Put the timelines of launches into an element, one above the other and moving together, and the rest of each launch
+ * below.
+ */
 export async function launches(all: readonly TraceView[], root: HTMLElement): Promise<void> {
   const labels = [...new Set(all.map((view) => view.label))];
   const span = Math.max(...all.map((view) => view.span_ns), 1);
@@ -45,7 +48,7 @@ export async function launches(all: readonly TraceView[], root: HTMLElement): Pr
       chosen = view;
       const made = known.get(view) ?? (await process(view, linked ? span : view.span_ns, follow));
       known.set(view, made);
-      // Another may have been chosen while this one was unpacked.
+      // The reader may have chosen another view while this one was unpacked.
       if (chosen !== view) return;
       const before = timelines[launch];
       timelines[launch] = made.timeline;
@@ -53,13 +56,13 @@ export async function launches(all: readonly TraceView[], root: HTMLElement): Pr
       above.replaceChildren(made.picture);
       below.replaceChildren(linked ? h("h2", {}, label) : "", ...made.rest);
     };
-    // Side by side it is the pictures that are compared: what tells more of each follows after all of them.
+    // The timelines stand together, so that they can be compared; the rest of each launch follows after all of them.
     root.append(h("section", { class: "launch" }, linked && h("h2", {}, label), chooser(views, show), above));
     rests.push(below);
     await show(views[0]!);
   }
   root.append(...rests);
-  // On paper it is light: a canvas keeps the colours that it was drawn in.
+  // A printed page uses light colours. A canvas keeps the colours with which it was drawn, so it is drawn again.
   for (const [name, printing] of [["beforeprint", true], ["afterprint", false]] as const) {
     addEventListener(name, () => {
       document.documentElement.classList.toggle("printing", printing);

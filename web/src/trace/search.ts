@@ -1,4 +1,4 @@
-/** Where a thread or a function is: its lanes, and the intervals whose stacks have it. */
+/** Searches for threads and functions: finds lanes by name, and intervals whose stacks have the function. */
 
 import { type Kind, KINDS, type Model, type Selected } from "./model.ts";
 
@@ -10,17 +10,20 @@ interface Times {
 export interface Found {
   /** Lanes of threads whose name has the text. */
   readonly lanes: ReadonlySet<number>;
-  /** How long these threads held and waited. */
+  /** The times that these threads held and waited. */
   readonly ofThreads: Times;
-  /** How many lines of code have it in their function or file. */
+  /** The number of code lines whose function or file has the text. */
   readonly lines: number;
-  /** How long was held and waited in stacks with such a line, by all threads. */
+  /** The times that all threads held and waited in stacks with such a line. */
   readonly ofLines: Times;
-  /** By lane: the rows of what is found, in order. */
+  /** For each lane, the rows of the hits, in order. */
   readonly rows: readonly Readonly<Record<Kind, Uint32Array>>[];
 }
 
-/** Return what of a trace has a text in the name of its thread, or in a function or file of its stack; null for none. */
+/**
+ * Return the intervals whose thread's name, or a function or file of whose stack, has the text; null if the text is
+ * empty.
+ */
 export function search(model: Model, text: string): Found | null {
   const wanted = text.trim().toLowerCase();
   if (!wanted) return null;
@@ -56,7 +59,7 @@ export function search(model: Model, text: string): Found | null {
   return { lanes, ofThreads, lines: matching.filter(Boolean).length, ofLines, rows };
 }
 
-/** Return the first place in a list of rows, which are in order, that begins at or after an instant. */
+/** Return the first place in an ordered list of rows whose interval begins at or after an instant. */
 export function placeFrom(rows: Uint32Array, start: Float64Array, instant: number): number {
   let [low, high] = [0, rows.length];
   while (low < high) {
@@ -67,13 +70,16 @@ export function placeFrom(rows: Uint32Array, start: Float64Array, instant: numbe
   return low;
 }
 
-/** Return what of the found begins next after (1) or before (-1) an instant, or after the last the first again. */
+/** Return the next hit after (1) or before (-1) an instant; after the last hit, the first one again. */
 export function nextHit(model: Model, found: Found, from: Selected | number, step: 1 | -1): Selected | null {
   const instant = typeof from === "number" ? from : model[from.kind].start[from.row]!;
   let best: Selected | null = null;
   let first: Selected | null = null;
   const start = (one: Selected): number => model[one.kind].start[one.row]!;
-  /** Whether one comes before another, in the direction of the search; equal instants go by lane, kind and row. */
+  /**
+   * Tell whether one hit comes before another in the direction of the search; at equal instants, lane, kind and row
+   * decide.
+   */
   const before = (one: Selected, other: Selected): boolean => {
     const by = start(one) - start(other) || one.lane - other.lane || one.kind.localeCompare(other.kind) || one.row - other.row;
     return by * step < 0;
@@ -86,7 +92,7 @@ export function nextHit(model: Model, found: Found, from: Selected | number, ste
       if (!first || before(end, first)) first = end;
       let place = placeFrom(rows, model[kind].start, instant);
       if (step < 0) place = Math.min(rows.length - 1, place);
-      // The same instant may have others: they come after the one that it is from.
+      // Other hits may begin at the same instant; those after the hit `from` count.
       for (; place >= 0 && place < rows.length; place += step) {
         const one: Selected = { lane, kind, row: rows[place]! };
         const on = typeof from === "number" ? (start(one) - instant) * step >= 0 : before(from, one);

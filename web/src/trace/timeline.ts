@@ -13,7 +13,10 @@ const AXIS = 22;
 const HEAD = 18;
 const MOST_LANES = 24;
 const REACH_PX = 4;
-/** With more in so many pixels they would not be told apart, and each is drawn wider than it is: then it is shares. */
+/**
+ * The least average width of an interval, in pixels, at which intervals are drawn one by one. Narrower ones could not
+ * be told apart and would be drawn wider than they are, so shares are drawn in their place.
+ */
 const PX_EACH = 8;
 
 interface Row {
@@ -44,7 +47,7 @@ export class Timeline {
   window: Window;
   selection: Selected | null = null;
   found: Found | null = null;
-  /** How long each frame took to draw, in milliseconds: what bench/timeline.py reads. */
+  /** The time that it took to draw each frame, in milliseconds; bench/timeline.py reads it. */
   readonly drawn_ms: number[] = [];
 
   private readonly context: CanvasRenderingContext2D;
@@ -107,7 +110,7 @@ export class Timeline {
     this.ask();
   }
 
-  /** Choose an interval; `go` shows it, too. */
+  /** Select an interval; `go` also moves the window so that the interval is visible. */
   select(one: Selected | null, go = false): void {
     this.selection = one;
     if (one) {
@@ -125,13 +128,13 @@ export class Timeline {
     this.ask();
   }
 
-  /** Draw again at once: the colours have changed, and nobody waits for the next frame. */
+  /** Draw again at once, without waiting for the next frame: the colours have changed. */
   redraw(): void {
     this.resized();
     this.draw();
   }
 
-  /** Mark what a search found. */
+  /** Mark the hits of a search. */
   mark(found: Found | null): void {
     this.found = found;
     this.ask();
@@ -145,7 +148,7 @@ export class Timeline {
     else if (row.y + LANE > this.scroller.scrollTop + room) this.scroller.scrollTop = row.y + LANE - room;
   }
 
-  // ---- what the reader does
+  // ---- input of the reader
 
   private listen(): void {
     this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
@@ -177,7 +180,7 @@ export class Timeline {
   private wheel(event: WheelEvent): void {
     const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
     const whole = this.window.to - this.window.from >= this.span;
-    // Where nothing is left to zoom out of, the page scrolls on.
+    // When the timeline cannot zoom out further, the page scrolls.
     if (!sideways && whole && event.deltaY > 0) return;
     event.preventDefault();
     const by = (sideways ? event.deltaX || event.deltaY : event.deltaY) * (event.deltaMode === 1 ? 16 : 1);
@@ -285,7 +288,7 @@ export class Timeline {
     }
   }
 
-  /** Return what the current thread does in the middle of what is shown, or what is nearest to that. */
+  /** Return the current thread's interval in the middle of the window, or the one nearest to the middle. */
   private middle(): Selected | null {
     const { from, to } = this.window;
     return this.model.at(this.lane, (from + to) / 2, this.span);
@@ -400,7 +403,7 @@ export class Timeline {
       context.fillRect(from, top + BAR / 2, to - from, 1);
     }
     if (model.view.bins) {
-      // Single intervals are only the longest: behind them, paler, is how much there was in all.
+      // The page has only the longest intervals one by one. The shares of all intervals are drawn behind them, paler.
       const exact = model.exact((this.window.to - this.window.from) / this.wide);
       if (exact) context.globalAlpha *= 0.4;
       this.drawShares(lane, top);
@@ -426,7 +429,7 @@ export class Timeline {
     return text;
   }
 
-  /** Draw each interval by itself where few enough are seen; return whether that was so. */
+  /** Draw each interval by itself if few enough are visible; return whether they were drawn. */
   private drawSingly(lane: number, top: number): boolean {
     const { context, model } = this;
     const { from, to } = this.window;
@@ -468,7 +471,7 @@ export class Timeline {
     }
   }
 
-  /** Draw how much of each pixel was held (from below) and waited (above that). */
+  /** Draw, for each pixel, the share of time held (from the bottom) and waited (above it). */
   private drawShares(lane: number, top: number): void {
     const { context, model } = this;
     const { from, to } = this.window;
@@ -477,14 +480,15 @@ export class Timeline {
     model.shares(lane, "wait", from, to, wait);
     for (const kind of ["hold", "wait"] as const satisfies readonly Kind[]) {
       context.fillStyle = this.colours[kind];
-      // One by one: in software a path of as many rectangles takes more than twice as long.
+      // Fill the rectangles one by one: with software rendering, a single path of all of them takes more than twice as
+      // long.
       for (let place = 0; place < hold.length; ) {
         const [held, waited] = [hold[place]!, wait[place]!];
         let end = place + 1;
         while (end < hold.length && hold[end] === held && wait[end] === waited) end += 1;
         const share = kind === "hold" ? held : waited;
         if (share > 0) {
-          // What is there is seen, however little it is.
+          // Even the smallest share is visible.
           const high = Math.max(1, share * BAR);
           const below = kind === "hold" ? 0 : held > 0 ? Math.max(1, held * BAR) : 0;
           context.fillRect(this.labels + place, top + BAR - Math.min(BAR - high, below) - high, end - place, high);
@@ -494,7 +498,7 @@ export class Timeline {
     }
   }
 
-  /** Draw a stroke above what a search found; at most one for a pixel, however many there are. */
+  /** Draw a stroke above each hit of a search, and at most one per pixel. */
   private drawHits(lane: number, top: number, found: Found): void {
     const { context, model } = this;
     const { from, to } = this.window;
@@ -503,7 +507,7 @@ export class Timeline {
     for (const kind of KINDS) {
       const rows = found.rows[lane]![kind];
       const { start, end } = model[kind];
-      // One that began before the window may reach into it.
+      // A hit that began before the window may reach into it.
       let place = Math.max(0, placeFrom(rows, start, from) - 1);
       while (place < rows.length && start[rows[place]!]! <= to) {
         const row = rows[place]!;

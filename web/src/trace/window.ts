@@ -1,21 +1,21 @@
-/** The stretch of time that a timeline shows, and its changes: each returns a new one within the whole. */
+/** The window of time that a timeline shows. Each change returns a new window within the whole time. */
 
 export interface Window {
   readonly from: number;
   readonly to: number;
 }
 
-/** Below this nothing is there to see: nanoseconds are the finest that is recorded. */
+/** The shortest window: times are recorded in nanoseconds, so a shorter one shows nothing more. */
 export const LEAST_NS = 200;
 
-/** Return a window moved and cut so that it lies in the whole. */
+/** Return a window that is moved and cut so that it lies in the whole time. */
 export function within(from: number, to: number, span: number): Window {
   const length = Math.min(span, Math.max(to - from, Math.min(LEAST_NS, span)));
   const begin = Math.min(Math.max(0, (from + to - length) / 2), span - length);
   return { from: begin, to: begin + length };
 }
 
-/** Return a window `factor` times as long, in which the instant at a share of it stays where it is. */
+/** Return a window `factor` times as long; the instant at `share` of its length stays in place. */
 export function zoomed(one: Window, factor: number, share: number, span: number): Window {
   const length = Math.min(span, Math.max(LEAST_NS, (one.to - one.from) * factor));
   const fixed = one.from + (one.to - one.from) * share;
@@ -30,7 +30,7 @@ export function moved(one: Window, share: number, span: number): Window {
   return { from, to: from + length };
 }
 
-/** Return a window around something, with as much again on both sides. */
+/** Return a window around an interval, with the interval's length on both sides. */
 export function around(from: number, to: number, span: number): Window {
   const length = Math.max(to - from, LEAST_NS);
   return within(from - length, to + length, span);

@@ -1,5 +1,5 @@
 """The agent: one launch of one cell, inside the measured interpreter.
 
-Reading order: `worker` (the launch), `model` (how tasks are run), `subinterpreters` (our adapter), `workloads/` (what is
-run), `proc` (what the kernel says meanwhile), `limits` (the C library). Python 3.8 syntax, standard library only.
+Reading order: `worker` (the launch), `model` (how tasks are run), `subinterpreters` (our adapter), `workloads/` (the
+workloads), `proc` (the kernel's counts), `limits` (the C library). Python 3.8 syntax, standard library only.
 """

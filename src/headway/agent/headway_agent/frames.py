@@ -1,8 +1,9 @@
 """Finds out where the running interpreter keeps frames and code objects, so that C can read stacks.
 
-CPython's structs differ from version to version and from build to build. Instead of a table of offsets, this looks for
-known values (`id(code)`, `id(code.co_filename)`, ...) in the memory of known objects. What is not found, in exactly one
-place, raises; whoever uses a layout has C walk its own stack by it first (`check`) and compares every frame.
+CPython's structs differ from version to version and from build to build. Instead of using a table of offsets, this
+module looks for known values (`id(code)`, `id(code.co_filename)`, ...) in the memory of known objects. A value that is
+not found in exactly one place raises LayoutError. Before a layout is used, `check` lets C walk its own stack by it, and
+compares every frame.
 
 CPython 3.11 and later, where a frame is a _PyInterpreterFrame (Include/internal/pycore_frame.h).
 """
@@ -15,8 +16,8 @@ import types
 __all__ = ["Layout", "LayoutError", "check", "find"]
 
 _WORD = struct.calcsize("P")
-_TAGS = 7  # the low bits of a pointer, which 3.14 uses for marks
-_THREAD_WORDS = 48  # of PyThreadState: the frame stands near its beginning
+_TAGS = 7  # the low bits of a pointer, which CPython 3.14 uses as tags
+_THREAD_WORDS = 48  # of PyThreadState: the frame is near its beginning
 _FRAME_WORDS = 12
 _HEAD = object.__basicsize__
 _STRING_STATE = _HEAD + 2 * _WORD  # PyASCIIObject: head, length, hash, state
@@ -59,7 +60,7 @@ class Layout:
         self.object_bytes = _HEAD
 
     def packed(self):
-        """Return it as the struct's bytes."""
+        """Return the layout as the struct's bytes."""
         offsets = [getattr(self, name) for name in _OFFSETS]
         return struct.pack("=QQ%di" % len(offsets), self.code_type, self.shim_code, *offsets)
 
@@ -78,10 +79,10 @@ def find(library):
 
 
 def check(layout, library):
-    """Have `library` walk this very stack, and compare. Raises LayoutError.
+    """Let `library` walk the present stack, and compare the frames. Raises LayoutError.
 
-    Where C calls the interpreter, a frame stands that is not Python's. In 3.12 it has a code object that Python never
-    shows and that is learnt here; later ones have None there.
+    A frame that is not Python's marks each call of the interpreter by C. In CPython 3.12 that frame has a code object
+    that Python never shows, and that is learnt here; later versions have None there.
     """
     walked = library.walk(layout.packed(), _DEPTH)
     expected = []
@@ -96,7 +97,7 @@ def check(layout, library):
         layout.shim_code = unknown.pop()
         seen = [(code, offset) for code, offset in seen if code != layout.shim_code]
     del expected[len(seen) if count == _DEPTH else _DEPTH :]
-    # This function itself has moved on since.
+    # The instruction of this function itself has moved on since the walk.
     if [code for code, _ in seen] != [code for code, _ in expected] or seen[1:] != expected[1:]:
         raise LayoutError("stacks are not where they should be")
 
@@ -108,7 +109,7 @@ def _only(what, places):
 
 
 def _readable():
-    """Return the ranges of memory that can be read: looking through a pointer elsewhere would crash."""
+    """Return the ranges of readable memory: following a pointer to another address would crash."""
     ranges = []
     with open("/proc/self/maps", "rb", buffering=0) as file:
         text = b"".join(iter(lambda: file.read(65536), b""))
@@ -171,7 +172,7 @@ class _Finder:
         layout.code_first_line = _only("co_firstlineno", set.intersection(*places))
 
     def find_string(self, layout):
-        # Of each kind, not interned, and longer than anything that is kept as a singleton.
+        # One string of each kind, not interned, and longer than any string that CPython keeps as a singleton.
         samples = {
             (1, True): "".join(["headway", "-sample"]),
             (1, False): "".join(["headway", "-s\xe4mple"]),
@@ -203,10 +204,10 @@ class _Finder:
         return self._words(id(frame) + _HEAD + _WORD, 1)[0]
 
     def _sample(self, state, readable):
-        """Return the words of the thread state, of what they point to, of this frame and its caller; and what to find there.
+        """Return the words of the thread state, the words that these point to, those of this frame and of its caller.
 
-        All is read in this very frame, by C alone: a helper of ours would be the innermost frame, and what has returned
-        is overwritten.
+        The result also has the values to look for. C functions read everything within this very frame: a Python helper
+        would itself be the innermost frame, and the frame of a function that has returned is overwritten.
         """
         me = sys._getframe()
         caller = me.f_back
@@ -248,14 +249,14 @@ class _Finder:
         if sys.version_info >= (3, 13):
             layout.thread_frame, layout.cframe_frame = _only("the innermost frame", direct), -1
         else:
-            # Through a _PyCFrame, which stands near the beginning; 3.12 has another way to the frame, later on.
+            # A _PyCFrame near the beginning leads to the frame; 3.12 has another pointer to the frame further on.
             through = [
                 {(i * _WORD, j) for i, words in s.pointed.items() for j in places(words, s.here)} for s in samples
             ]
             layout.thread_frame, layout.cframe_frame = min(set.intersection(*through), default=(0, 0))
         layout.frame_code = common("a frame's code object", [places(s.frame, s.code, ~_TAGS) for s in samples])
         layout.frame_previous = common("a frame's caller", [places(s.frame, s.there) for s in samples])
-        # The caller stands still at its call.
+        # The caller's instruction stays at its call.
         layout.frame_instruction = common(
             "a frame's instruction",
             [places(s.calling, s.instruction + layout.code_instructions) for s in samples],

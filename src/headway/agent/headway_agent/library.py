@@ -1,6 +1,6 @@
-"""The shared library in this process, as the extension module that it is, too (native/module/module.c).
+"""Loads the shared library into this process as an extension module, which it also is (native/module/module.c).
 
-CPython 3.8 to 3.15 on Linux. Anything that is not as expected raises `UnfitError`, and the program goes on as it was.
+CPython 3.8 to 3.15 on Linux. Any unexpected condition raises `UnfitError`, and the program goes on as before.
 """
 
 import _imp
@@ -19,24 +19,24 @@ __all__ = [
 ]
 
 ABI_VERSION = 11
-"""HW_ABI_VERSION of native/include/headway/version.h that the agent was written for."""
+"""HW_ABI_VERSION of native/include/headway/version.h for which the agent was written."""
 
 NEWEST = (3, 15)
 
 LEASE_TRACE, LEASE_SCHEDULE = 0, 1
-"""What a lease is for, as in native/base/lease.h."""
+"""The uses of a lease, as in native/base/lease.h."""
 
 _STARTING_NS = 60 * 10**9
 _LEASE_NS = 5 * 10**9
-"""For how long we go on without hearing of whoever attached to this process; SPAN_S of headway/live/lease.py."""
+"""How long we go on without hearing of the attaching process; SPAN_S of headway/live/lease.py has the same value."""
 
 
 class UnfitError(Exception):
-    """Why this process cannot be recorded, or its GIL be scheduled, in one sentence."""
+    """Why this process cannot be recorded, or its GIL cannot be scheduled, in one sentence."""
 
 
 def load(path):
-    """Return the library at that path. Raises UnfitError."""
+    """Return the library at `path`. Raises UnfitError."""
     _check_interpreter()
     spec = type(sys.__spec__)("headway_recorder", None, origin=path)
     try:
@@ -51,9 +51,9 @@ def load(path):
 
 
 def leased(library, what, start):
-    """Start something that ends by itself, unless somebody who has the lease's descriptor puts that off.
+    """Start something that ends by itself unless an owner of the lease's descriptor renews the lease.
 
-    Returns the descriptor; the caller sends it and closes it. Raises UnfitError, and what `start` raises.
+    Returns the descriptor, which the caller must send and close. Raises UnfitError, and what `start` raises.
     """
     found = library.lease(what, _STARTING_NS)
     if found < 0:
@@ -74,35 +74,36 @@ def _check_interpreter():
         raise UnfitError("this is %s, not CPython" % sys.implementation.name)
     if not (3, 8) <= version <= NEWEST:
         raise UnfitError("CPython %d.%d is not known to this version of headway" % version)
-    machine = os.uname().machine  # not platform.machine(), which starts a process in 3.8
+    machine = os.uname().machine  # platform.machine() would start a process in 3.8
     if sys.platform != "linux" or machine not in ("x86_64", "aarch64"):
         raise UnfitError("%s on %s is not supported" % (sys.platform, machine))
 
 
 def gil_enabled():
-    """Return whether this interpreter has a GIL, and it is on."""
+    """Return whether this interpreter has a GIL, and the GIL is on."""
     check = getattr(sys, "_is_gil_enabled", None)
     return bool(check() if check is not None else True)
 
 
 def errno_name(number):
-    """Return "ENOENT" and the like, "" for a number that is none."""
+    """Return the symbolic name of an errno, such as "ENOENT"; "" for an unknown number."""
     import errno
 
     return errno.errorcode.get(number, "")
 
 
 def say(text):
-    """Say a line on stderr, past Python's own streams, at a process's start.
+    """Print a line on stderr at a process's start, without Python's own streams.
 
-    Not in what a recorded or scheduled Python has started with a stderr of its own choice: that is the program's to read,
-    and the launch has said its line. HEADWAY_STDERR: device and inode of the launch's stderr.
+    A child process that a recorded or scheduled Python has started with another stderr prints nothing: the program may
+    read that stderr, and the launch has already printed its line. HEADWAY_STDERR has the device and inode of the
+    launch's stderr.
     """
     try:
         if not _is_captured():
             os.write(2, ("headway: %s\n" % text).encode("utf-8", "replace"))
     except OSError:
-        pass  # no stderr: nobody listens
+        pass  # there is no stderr
 
 
 def _is_captured():

@@ -1,6 +1,6 @@
-"""The C limits of Headway's native library, bound through ctypes: the agent's only door to it.
+"""The C limits of Headway's native library, bound through ctypes.
 
-The declarations repeat native/include/headway/{refcount,pingpong}.h; `ABI_VERSION` says of which version.
+The declarations repeat native/include/headway/{refcount,pingpong}.h, of the version in `ABI_VERSION`.
 """
 
 import ctypes
@@ -52,7 +52,7 @@ class PingPongResult(ctypes.Structure):
 
 
 def load_library(path):
-    """Return the library at `path`. Raises OSError where it cannot be loaded or has another ABI."""
+    """Return the library at `path`. Raises OSError if it cannot be loaded or has another ABI."""
     library = ctypes.CDLL(path)
     version = library.hw_abi_version()
     if version != ABI_VERSION:
@@ -61,7 +61,7 @@ def load_library(path):
 
 
 class Limits:
-    """The library at `path`. Raises OSError where it cannot be loaded or has another ABI; so do its methods on errors."""
+    """The library at `path`. Raises OSError if it cannot be loaded or has another ABI, and in methods that fail."""
 
     def __init__(self, path):
         self._library = load_library(path)

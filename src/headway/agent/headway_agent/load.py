@@ -1,11 +1,11 @@
-"""The C load client in a process of its own, and the percentiles of its histograms.
+"""Runs the C load client in a separate process, and computes the percentiles of its histograms.
 
-The declarations repeat native/include/headway/{load,histogram}.h; `limits.ABI_VERSION` says of which version.
+The declarations repeat native/include/headway/{load,histogram}.h, of the version in `limits.ABI_VERSION`.
 
 Protocol of the process: it reads JSON objects on its standard input, one config a line, and answers each with one line
-on its standard output: {"result": {...}}, or {"error": message, "errno": number or null}. Its first line,
-{"ready": true}, says that the library is loaded and the process where it should be. It ends with its standard input,
-and the kernel kills it when the thread that made it ends.
+on its standard output: {"result": {...}}, or {"error": message, "errno": number or null}. The process's first line,
+{"ready": true}, says that the library is loaded and the process runs on its cores. The process ends when its standard
+input ends. The kernel kills the process when the thread that started it ends.
 """
 
 import ctypes
@@ -106,7 +106,7 @@ class Histogram(ctypes.Structure):
 
 
 def highest_ns(index):
-    """Return the greatest of the times in ns that a histogram counts at `index`."""
+    """Return the longest time in ns that a histogram counts at `index`."""
     bucket = max(0, (index >> _HALF_BITS) - 1)
     return ((index - (bucket << _HALF_BITS) + 1) << bucket) - 1
 
@@ -114,8 +114,8 @@ def highest_ns(index):
 def percentiles(counts, points):
     """Return the value in seconds at each of `points` (0 < point <= 100) of a histogram's [index, count] pairs.
 
-    As `hw_histogram_percentile_ns` says it. Pairs may come in any order and an index more than once, so those of
-    several histograms are merged by putting one list behind the other. None for each point where there is no count.
+    The values agree with `hw_histogram_percentile_ns`. Pairs may come in any order and an index more than once, so
+    concatenated lists merge several histograms. Without any count, each value is None.
     """
     ordered = sorted(counts)
     total = sum(count for _, count in ordered)
@@ -134,7 +134,7 @@ def percentiles(counts, points):
 
 
 def standard_deviation_s(counts):
-    """Return the standard deviation in seconds of a histogram's [index, count] pairs; None where there is no count."""
+    """Return the standard deviation in seconds of a histogram's [index, count] pairs; None if there is no count."""
     total = sum(count for _, count in counts)
     if not total:
         return None
@@ -144,7 +144,7 @@ def standard_deviation_s(counts):
 
 
 def check(config):
-    """Return the config with every default filled in. Raises ValueError where a key is unknown, missing or wrong."""
+    """Return the config with every default filled in. Raises ValueError if a key is unknown, missing or wrong."""
     unknown = sorted(set(config) - set(DEFAULTS) - set(REQUIRED))
     if unknown:
         raise ValueError("the load config has unknown keys: %s" % ", ".join(unknown))
@@ -162,7 +162,7 @@ def check(config):
 
 
 class Load:
-    """The library at `path`. Raises OSError where it cannot be loaded or has another ABI; so does `run` on errors."""
+    """The library at `path`. Raises OSError if it cannot be loaded or has another ABI; `run` raises OSError, too."""
 
     def __init__(self, path):
         self._library = limits.load_library(path)
@@ -191,7 +191,7 @@ class Load:
         return {prefix + name: value_ns / 1e9 if histogram.total else None for name, value_ns in values_ns}
 
     def run(self, config):
-        """Run the load that `config` (see DEFAULTS) asks for, in this thread; return what `LoadClient.result` does."""
+        """Run the load of `config` (see DEFAULTS) in this thread; return the same as `LoadClient.result`."""
         full = check(config)
         request = full["request"].encode("latin-1")
         given = LoadConfig(
@@ -250,12 +250,13 @@ class Load:
 class LoadClient:
     """A process that runs loads with the library at `library`, on the cores `cpus` (None: those of this process).
 
-    So the load takes no GIL and no core from the server that it measures. It is killed when the thread that made it
-    ends. One load at a time: `start`, then `result`. Raises OSError or RuntimeError where the process does not come up.
+    A separate process takes no GIL and no core from the server that it measures. The process is killed when the thread
+    that made it ends. The client runs one load at a time: `start`, then `result`. Raises OSError or RuntimeError if the
+    process does not start.
     """
 
     def __init__(self, library, cpus=None):
-        # The folder that this package is in comes first, also where this process has it by sys.path only.
+        # This package's folder must come first, even if this process has it only by sys.path.
         paths = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
         if os.environ.get("PYTHONPATH"):
             paths.append(os.environ["PYTHONPATH"])
@@ -299,7 +300,7 @@ class LoadClient:
         raise RuntimeError("the load client failed: %s" % answer["error"])
 
     def start(self, config):
-        """Begin the load that `config` (see DEFAULTS) asks for; return at once. Raises ValueError on a wrong config."""
+        """Begin the load of `config` (see DEFAULTS); return at once. Raises ValueError if the config is wrong."""
         if self._running:
             raise RuntimeError("the load client is still at the load before: ask for its result first")
         line = json.dumps(check(config)).encode() + b"\n"
@@ -311,15 +312,19 @@ class LoadClient:
         self._running = True
 
     def result(self):
-        """Wait for the load and return what came of it.
+        """Wait for the load to end and return its result.
 
-        `requests`, `elapsed_s`, `requests_per_s`, `cpu_s` of the client, `lost`, `late`, `unsent`, `slip_max_s`,
-        `unanswered` as struct hw_load_result says; `p50_s`, `p90_s`, `p99_s`, `p999_s`, `max_s`, `mean_s` from the time
-        a request was due, and for the open model the same with `actual_` before it, from its sending, None where
-        nothing was answered; of the former also `sd_s`, the standard deviation, `counts`, the [index, count] pairs, and
-        how many were `clamped`.
+        From struct hw_load_result: `requests`, `elapsed_s`, `requests_per_s`, the client's `cpu_s`, `lost`, `late`,
+        `unsent`, `slip_max_s` and `unanswered`.
 
-        Raises OSError with what the load failed of, RuntimeError where the process died or no load was started.
+        Latencies from the time at which a request was due: `p50_s`, `p90_s`, `p99_s`, `p999_s`, `max_s`, `mean_s`, and
+        `sd_s`, the standard deviation. For the open model, the same except `sd_s`, prefixed with `actual_`, from the
+        time of sending. All are None if nothing was answered.
+
+        The histogram of the former latencies: `counts`, the [index, count] pairs, and `clamped`, the number of clamped
+        values.
+
+        Raises OSError with the cause if the load failed, RuntimeError if the process died or no load was started.
         """
         if not self._running:
             raise RuntimeError("the load client was given no load to wait for")
@@ -327,23 +332,23 @@ class LoadClient:
         return self._answer()["result"]
 
     def run(self, config):
-        """Run one load: `start` and `result`."""
+        """Run one load: `start`, then `result`."""
         self.start(config)
         return self.result()
 
     def close(self):
-        """Kill the process and wait for its end; a load that is running is lost. Harmless the second time."""
+        """Kill the process and wait for its end; a running load is lost. A second call does nothing harmful."""
         self._process.kill()
         self._process.wait()
         self._process.stdout.close()
         try:
             self._process.stdin.close()
         except BrokenPipeError:
-            pass  # What could not be sent any more.
+            pass  # Unsent data in the buffer.
 
 
 def _die_with(parent):
-    """Be killed when the thread that started this process ends; leave at once if its process has ended already."""
+    """Let the kernel kill us when the thread that started us ends; exit at once if its process has already ended."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:
@@ -351,7 +356,7 @@ def _die_with(parent):
 
 
 def _allow_descriptors():
-    """Raise the soft limit of open files to the hard one: a connection is a descriptor."""
+    """Raise the soft limit of open files to the hard limit: each connection needs a descriptor."""
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -359,10 +364,10 @@ def _allow_descriptors():
 
 
 def main():
-    """Be the process of a LoadClient: answer configs until standard input ends."""
+    """Run the process of a LoadClient: answer configs until standard input ends."""
     setup = json.loads(sys.argv[1])
     _die_with(setup["parent"])
-    # Ctrl-C reaches the whole foreground group; whoever started us decides what becomes of the load.
+    # Ctrl-C reaches the whole foreground group; the process that started us decides about the load.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def answer(key, function, *arguments):

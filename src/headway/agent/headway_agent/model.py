@@ -1,11 +1,16 @@
-"""The concurrency models: each runs the same function on the same list of arguments, its own way.
+"""The concurrency models: each runs the same function on the same list of arguments in its own way.
 
-A model has `start()` (create the pool and wait until every worker is there), `on_each(function, *args)` (call it once
-wherever tasks will run that share no memory), `run(function, arguments)` (run one task per argument tuple and return the
-results in order: the timed part) and `close()`. Starting is timed by the caller and
-reported apart, never inside the time of `run`.
+A model has these methods:
 
-`run` adds next to nothing to the call it wraps; `bench/model_overhead.py` holds that against the bare calls.
+- `start()` creates the pool and waits until every worker is there.
+- `on_each(function, *args)` calls the function once in each place where tasks will run that shares no memory with
+  others.
+- `run(function, arguments)` runs one task per argument tuple and returns the results in order: the timed part.
+- `close()` closes the pool.
+
+The caller times `start` and reports it separately, never inside the time of `run`.
+
+`run` adds next to nothing to the call that it wraps; `bench/model_overhead.py` compares it with the bare calls.
 """
 
 import os
@@ -31,7 +36,7 @@ class Serial:
 
 
 def meet(here_fd, go_fd, function=None, args=()):
-    """Say that this worker is there, then wait until all are. Descriptors work across sub-interpreters; locks do not."""
+    """Report this worker as ready, then wait until all are. Descriptors work across sub-interpreters; locks do not."""
     if function is not None:
         function(*args)
     os.write(here_fd, b".")
@@ -45,7 +50,7 @@ def _start_all(submit, workers, *call):
     try:
         futures = [submit(meet, here_writer, go_reader, *call) for _ in range(workers)]
         for future in futures:
-            # A worker that ends before it has met the others (it could not start) must not be waited for.
+            # A worker that ends before it has met the others, because it could not start, must end the wait.
             future.add_done_callback(lambda done: done.exception() and os.write(here_writer, b"!"))
         arrived = b""
         while len(arrived) < workers and b"!" not in arrived:
@@ -59,7 +64,7 @@ def _start_all(submit, workers, *call):
 
 
 class _Pooled:
-    """What the models over `concurrent.futures` share."""
+    """The common part of the models over `concurrent.futures`."""
 
     def __init__(self, workers):
         self.workers = workers
@@ -106,7 +111,7 @@ def _join_barrier(barrier):
 
 
 def _wait_at_barrier(function=None, args=()):
-    # No worker gets a second of these tasks before every other has had its first.
+    # No worker gets a second one of these tasks before every other worker has had its first.
     _barrier.wait()
     if function is not None:
         function(*args)
@@ -135,7 +140,7 @@ class Processes(_Pooled):
 
 
 class ForkserverProcesses(Processes):
-    """The same over a fork server, which forks each worker from one clean process."""
+    """Processes from a fork server, which forks each worker from one clean process."""
 
     method = "forkserver"
 
@@ -164,7 +169,7 @@ class Asyncio:
         function(*args)
 
     def run_coroutine(self, coroutine):
-        """Run one coroutine in the model's loop and return its result: for what is opened or closed there."""
+        """Run one coroutine in the model's loop and return its result: for objects that are opened or closed there."""
         return self.loop.run_until_complete(coroutine)
 
     def run(self, function, arguments):
@@ -228,5 +233,5 @@ CROSSES_A_PICKLE = frozenset({"processes-spawn", "processes-forkserver", "asynci
 
 
 def open_model(name, workers):
-    """Return the started-later model `name` with `workers` workers. Raises KeyError for a name not in `MODELS`."""
+    """Return the model `name` with `workers` workers, not started yet. Raises KeyError for a name not in `MODELS`."""
     return MODELS[name](workers)

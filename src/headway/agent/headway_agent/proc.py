@@ -1,7 +1,7 @@
-"""What the kernel counted: busy time of each core, and context switches of this process and its descendants.
+"""Reads the kernel's counts: busy time of each core, and context switches of this process and its descendants.
 
-Linux only (/proc). No extension module beyond the standard library's, so that nothing here switches a free-threaded
-interpreter's GIL back on.
+Linux only (/proc). Uses no extension module beyond the standard library's, so that nothing here switches a
+free-threaded interpreter's GIL back on.
 """
 
 import os
@@ -10,9 +10,9 @@ import time
 
 
 def read(path):
-    """Return what a file of /proc says now. Raises OSError.
+    """Return the present content of a file in /proc. Raises OSError.
 
-    Without Python's buffered files: beside a CPU-bound thread on its core, CPython 3.13t takes 0.15 s to open one.
+    Avoids Python's buffered files: beside a CPU-bound thread on its core, CPython 3.13t takes 0.15 s to open one.
     """
     fd = os.open(path, os.O_RDONLY)
     try:
@@ -26,14 +26,14 @@ def read(path):
 
 
 def gil_enabled():
-    """Return whether the GIL is on now; always True on builds that have nothing else."""
+    """Return whether the GIL is on now; always True on builds that always have it."""
     return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def core_times(stat, allowed):
     """Return {core number: (busy, total)} since boot, in clock ticks (1/`os.sysconf("SC_CLK_TCK")` s).
 
-    Only of the cores in `allowed`: on a larger host the others are busy with somebody else's work.
+    Only the cores in `allowed` count: on a larger host, the other cores are busy with other work.
 
     Source: the text `stat` of /proc/stat, see proc_stat(5). Idle and iowait count as not busy; steal counts as busy by
     others and is left out of `busy`.
@@ -61,9 +61,9 @@ def utilisation(before, after):
 
 
 class Course:
-    """What the cores in `allowed` did in each stretch of a launch, from one mark to the next.
+    """The activity of the cores in `allowed` in each stretch of a launch, from one mark to the next.
 
-    Without what /proc/stat says, where it cannot be read.
+    Without the core times if /proc/stat cannot be read.
     """
 
     def __init__(self, allowed):
@@ -72,7 +72,7 @@ class Course:
         self.mark("")
 
     def mark(self, phase):
-        """End a stretch called `phase`. It stands between samples, so it reads and does no more."""
+        """End a stretch called `phase`. The call happens between samples, so it reads /proc/stat and does no more."""
         try:
             stat = read("/proc/stat")
         except OSError:
@@ -80,7 +80,7 @@ class Course:
         self._marks.append((phase, time.monotonic_ns(), stat))
 
     def resume(self):
-        """Begin the next stretch now: what came since the last mark is none of ours."""
+        """Begin the next stretch now; the time since the last mark does not count."""
         self.mark(None)
 
     def utilisation(self, phase):
@@ -97,8 +97,8 @@ class Course:
     def stretches(self):
         """Return the stretches by time: {"phase", "until_s", "busy_s"}.
 
-        `until_s` counts from the first mark, over our own stretches; `busy_s` adds up all the cores; the kernel counts in
-        ticks of 10 ms. Empty without /proc/stat.
+        `until_s` counts the time of our own stretches from the first mark on. `busy_s` is the sum over all cores; the
+        kernel counts in ticks of 10 ms. Empty without /proc/stat.
         """
         hertz = os.sysconf("SC_CLK_TCK")
         _, last_ns, stat = self._marks[0]
@@ -121,12 +121,12 @@ def children(pid):
         for thread in os.listdir("/proc/%d/task" % pid):
             found.extend(int(child) for child in read("/proc/%d/task/%s/children" % (pid, thread)).split())
     except OSError:
-        pass  # It ended while we looked, or the kernel lacks CONFIG_PROC_CHILDREN.
+        pass  # The process has ended meanwhile, or the kernel lacks CONFIG_PROC_CHILDREN.
     return found
 
 
 def descendants(pid):
-    """Yield the live descendants of `pid`, each before its own children are asked for."""
+    """Yield the live descendants of `pid`; the children of each are read after it is yielded."""
     pending = children(pid)
     while pending:
         child = pending.pop()
@@ -145,15 +145,15 @@ def _switches_of(pid):
                 elif line.startswith("nonvoluntary_ctxt_switches"):
                     counts[1] += int(line.split()[1])
     except OSError:
-        pass  # It ended while we looked: its counts are in RUSAGE_CHILDREN once it is reaped.
+        pass  # The process has ended meanwhile: its counts are in RUSAGE_CHILDREN once it is reaped.
     return counts
 
 
 def context_switches():
     """Return (voluntary, involuntary) switches so far: this process with its ended threads, and its descendants.
 
-    This process and reaped children come from getrusage(2), which keeps the counts of threads that have ended; live
-    descendants from /proc/PID/task/TID/status.
+    The counts of this process and of reaped children come from getrusage(2), which includes threads that have ended.
+    The counts of live descendants come from /proc/PID/task/TID/status.
     """
     import resource
 
@@ -174,13 +174,13 @@ def max_rss_bytes():
 
 
 def pin(cpus):
-    """Pin the calling thread, and whatever it starts later, to `cpus` (a list of core numbers); None leaves it free."""
+    """Pin the calling thread, and all that it starts later, to `cpus` (a list of core numbers); None pins nothing."""
     if cpus:
         os.sched_setaffinity(0, cpus)
 
 
 def pss_bytes(pid):
-    """Return the proportional set size of a process, in bytes (/proc/PID/smaps_rollup, Linux 4.14); None where that is not told."""
+    """Return a process's proportional set size in bytes (/proc/PID/smaps_rollup, Linux 4.14); None if unknown."""
     try:
         for line in read("/proc/%d/smaps_rollup" % pid).splitlines():
             if line.startswith("Pss:"):

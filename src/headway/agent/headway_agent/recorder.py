@@ -1,7 +1,8 @@
-"""Starts and stops the recording of the GIL in this process, and tells it the names of threads.
+"""Starts and stops the recording of the GIL in this process, and tells the recorder the names of threads.
 
-The program, `headway attach` and `headway.trace()` all come here; what records is native/trace. CPython 3.8 to 3.15 on
-Linux; stacks from 3.11 on. Anything that is not as expected raises `UnfitError`, and the program goes on as it was.
+Launched programs (`start_from_environment`), `headway attach` and `headway.trace()` all use this module; native/trace
+is the recorder itself. Supports CPython 3.8 to 3.15 on Linux, with stacks from 3.11 on. Any unexpected condition raises
+`UnfitError`, and the program goes on as before.
 """
 
 import os
@@ -29,8 +30,8 @@ _PROBLEMS = {
 
 
 def _command_words():
-    """Return the arguments that this process was started with, the interpreter and its options first; [] where that is not known."""
-    # What Python was given; the process's own memory of it may have been overwritten, as a title is.
+    """Return the arguments that this process was started with, the interpreter and its options first; [] if unknown."""
+    # sys.orig_argv has Python's arguments. The process's memory of them may have been overwritten, as by a title.
     words = getattr(sys, "orig_argv", None)
     if words is not None:
         return [os.fsencode(word) for word in words]
@@ -39,7 +40,7 @@ def _command_words():
             words = file.read(4096).split(b"\0")[:-1]
     except OSError:
         return []
-    # An embedder's arguments are not Python's.
+    # In a process that embeds Python, the arguments are not Python's.
     return words if words and os.path.basename(words[0]).startswith(b"python") else []
 
 
@@ -51,7 +52,7 @@ def _executable_name():
 
 
 def _program_words(words):
-    """Return the interpreter, and what it runs: [script], [b"-m", module] or [b"-c"]; none of their arguments, nor any code."""
+    """Return the interpreter, and what it runs: [script], [b"-m", module] or [b"-c"]; without arguments and code."""
     options = iter(words[1:])
     for word in options:
         if word in (b"-", b"--") or not word.startswith(b"-"):
@@ -71,7 +72,7 @@ def _program_words(words):
 
 
 def _command(arguments):
-    """Return the command line of this process, each word with a NUL after it; without `arguments` it holds no secret of the program's."""
+    """Return the command line of this process, each word followed by a NUL; secrets can occur only with `arguments`."""
     words = _command_words()
     if not arguments:
         words = _program_words(words) if words and words[0] else [_executable_name()]
@@ -79,7 +80,7 @@ def _command(arguments):
 
 
 def _program():
-    """Return what a user calls this program: the script, `-m module`, `-c`, or the interpreter."""
+    """Return the program's name for users: the script, `-m module`, `-c`, or the interpreter."""
     words = _program_words(_command_words())
     if len(words) == 2:
         return os.path.basename(words[1])[:200] or words[1][:200]
@@ -87,20 +88,20 @@ def _program():
 
 
 class Recorder:
-    """The recorder of this process; there is one session at a time, however many objects."""
+    """The recorder of this process. All objects share one session."""
 
     def __init__(self, library):
         """Load the shared library. Raises UnfitError."""
         self._library = load(library)
         self.without_stacks = ""
-        """Why there are no stacks; "" where there are."""
+        """Why there are no stacks; "" if there are stacks."""
 
     def start(self, door, family=None, memory_bytes=DEFAULT_BYTES, *, arguments=False):
         """Record into memory. Raises UnfitError.
 
         door: the socket of the collector, which writes the file; with "" the newest events stay in memory.
-        memory_bytes: how much of it; 0: count only.
-        arguments: the program's arguments, too, and not only its name.
+        memory_bytes: the memory for events; 0: only count.
+        arguments: record the program's arguments, too, and not only its name.
         """
         options = (
             os.fsencode(door),
@@ -137,33 +138,33 @@ class Recorder:
         return layout.packed()
 
     def stop(self):
-        """End the session; returns whether there was one."""
+        """End the session; return whether there was one."""
         _names.unwatch()
         return self._library.stop() == 0
 
     @property
     def active(self):
-        """There is a session, here or started by someone else."""
+        """Whether there is a session, started by this object or any other."""
         return self._library.active() != 0
 
     @property
     def counts_only(self):
-        """There is a session, and it has no events."""
+        """Whether there is a session, and it has no events."""
         return self._library.active() == 2
 
     @property
     def path(self):
-        """The file that a collector writes, "" where there is none."""
+        """The file that a collector writes; "" if there is no collector."""
         return os.fsdecode(self._library.path())
 
     @property
     def collected_ns(self):
-        """Up to when what was recorded is in that file, by time.monotonic_ns()."""
+        """The time, by time.monotonic_ns(), up to which that file has all recorded events."""
         return self._library.collected()
 
     @property
     def memory_file(self):
-        """The descriptor of the memory of a session without a collector; it goes with the session. Else -1."""
+        """The descriptor of the memory of a session without a collector, closed with the session; otherwise -1."""
         return self._library.memory_file()
 
     def times(self):
@@ -171,7 +172,7 @@ class Recorder:
         return self._library.times()
 
     def longest(self):
-        """Return the calling thread's longest (hold, wait) since it last asked, in nanoseconds; (0, 0) without a session."""
+        """Return the calling thread's longest (hold, wait) since its last call, in ns; (0, 0) without a session."""
         return self._library.longest()
 
     def _name(self, tid, name):
@@ -185,15 +186,15 @@ def _free_threaded():
 
 
 class _Names:
-    """Tells the recorder how Python names its threads, when they begin and when they are renamed.
+    """Tells the recorder the names of Python's threads, when they begin and when they are renamed.
 
-    `threading` has no event for either, so two of its attributes get ours around them, and theirs back in the end. Where
-    another tool has put its own around ours in the meantime, ours stay, and do nothing.
+    `threading` reports neither, so two attributes of threading.Thread are wrapped, and restored in the end. If another
+    tool has wrapped an attribute again meanwhile, our wrapper stays, and does nothing.
     """
 
     def __init__(self):
         self._tell = None
-        self._changed = {}  # by an attribute's name: what we put there, and what was there
+        self._changed = {}  # attribute's name -> (our wrapper, the original)
         self._forks = False
 
     def watch(self, tell):
@@ -206,7 +207,7 @@ class _Names:
                 self._changed[name] = (around(present), present)
                 setattr(threading.Thread, name, self._changed[name][0])
         if not self._forks:
-            # After threading's own, which was imported first: the child's only thread is then its main thread.
+            # Runs after threading's own hook, which was registered first and makes the child's thread the main thread.
             os.register_at_fork(after_in_child=self._tell_all)
             self._forks = True
         self._tell_all()
@@ -225,7 +226,7 @@ class _Names:
         import threading
 
         if self._tell is not None:
-            # Not enumerate(): it takes a lock, which another thread may hold for ever.
+            # enumerate() would take a lock, which another thread may hold for ever.
             for ident, thread in list(threading._active.items()):
                 # A forked child's main thread still has its parent's native id (up to CPython 3.13).
                 mine = ident == threading.get_ident()
@@ -256,11 +257,12 @@ _names = _Names()
 
 
 def start_from_environment():
-    """Record this process as the environment says; where that cannot be, say why in one line on stderr.
+    """Record this process as the environment says; if that fails, print the reason in one line on stderr.
 
-    Environment: HEADWAY_TRACE_DOOR, the collector's socket ("": count only); HEADWAY_NATIVE, the shared library;
-    HEADWAY_TRACE_FAMILY, what the collector knows us by; HEADWAY_TRACE_BYTES, of memory; HEADWAY_TRACE_ARGUMENTS, "1"
-    to record the program's arguments, too; HEADWAY_TRACE_WATCHER, the process of a `headway watch`.
+    Environment: HEADWAY_TRACE_DOOR, the collector's socket ("": only count); HEADWAY_NATIVE, the shared library;
+    HEADWAY_TRACE_FAMILY, the number by which the collector knows us; HEADWAY_TRACE_BYTES, the memory for events;
+    HEADWAY_TRACE_ARGUMENTS, "1" to record the program's arguments, too; HEADWAY_TRACE_WATCHER, the id of the watcher's
+    process.
     """
     try:
         door = os.environ["HEADWAY_TRACE_DOOR"]
@@ -279,7 +281,10 @@ def start_from_environment():
 
 
 class _Collections:
-    """Tells the recorder of garbage collections that take their time; one of `gc.callbacks`."""
+    """A callback for `gc.callbacks`: tells the recorder of garbage collections.
+
+    Short ones (below SHORT_NS) are left out, except those of the oldest generation.
+    """
 
     SHORT_NS = 1000000
     OLDEST = 2
@@ -307,46 +312,46 @@ _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 
 
 def let_watch(recorder, watcher):
-    """Have garbage collections recorded, and let that process read where threads are; as `headway watch` needs it."""
+    """Record garbage collections, and let the watcher's process read where threads are: `headway watch` needs both."""
     import gc
 
     library = recorder._library
     gc.callbacks[:] = [one for one in gc.callbacks if not isinstance(one, _Collections)]
     gc.callbacks.append(_Collections(library.collection))
-    # Only where it is needed: a filter of the program's own may end it for this call.
+    # Called only if Yama needs it: a seccomp filter of the program's own may end the process for this call.
     if os.path.exists(_YAMA):
         library.let_trace(watcher)
         os.register_at_fork(after_in_child=lambda: library.let_trace(watcher))
 
 
 _attached = ""
-"""When attach() began what is recorded now, or was last."""
+"""The time of the last attach(), or ""."""
 
 
 def attach(library, door, family, memory_bytes):
-    """Record this process from now on, as long as somebody keeps up a lease; with "" and 0 bytes count only.
+    """Record this process from now on, as long as a lease is renewed; with "" and 0 bytes, only count.
 
-    Returns where it is recorded to, which is not known yet, and the lease's descriptor. Raises UnfitError.
+    Returns "", as the trace's path is not known yet, and the lease's descriptor. Raises UnfitError.
     """
     global _attached
     recorder = Recorder(library)
     if recorder.active and not (recorder.counts_only and memory_bytes):
         since = "since %s " % _attached if _attached else ""
         raise UnfitError("it is recorded already, %sinto %s" % (since, recorder.path or "memory"))
-    recorder.stop()  # counters only, or what somebody has left behind
+    recorder.stop()  # a session that only counts, or one that an ended client has left behind
     lease = leased(recorder._library, LEASE_TRACE, lambda: recorder.start(door, family, memory_bytes))
     _attached = _now()
     return "", (lease,)
 
 
 def detach(library):
-    """End the recording of this process, whoever began it; returns what that was, "" for none."""
+    """End the recording of this process, whoever began it; return a description of the recording, or "" for none."""
     global _attached
     recorder = Recorder(library)
     what = "the counting" if recorder.counts_only else "the recording into %s" % (recorder.path or "memory")
     was_active = recorder.active
     _attached = ""
-    stopped = recorder.stop()  # what somebody has left behind, too
+    stopped = recorder.stop()  # also a session that an ended client has left behind
     return what if was_active and stopped else ""
 
 

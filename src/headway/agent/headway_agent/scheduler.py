@@ -1,7 +1,7 @@
-"""Has a policy schedule the GIL of this process.
+"""Schedules the GIL of this process by a policy.
 
-`headway run`, `headway.schedule()` and the lab come here; what schedules is native/engine. Anything that is not as
-expected raises `UnfitError`, and the program goes on under CPython's own behaviour.
+`headway run`, `headway.schedule()` and the lab use this module; native/engine is the scheduler itself. Any unexpected
+condition raises `UnfitError`, and the program goes on under CPython's own behaviour.
 """
 
 import os
@@ -39,19 +39,19 @@ _PROBLEMS = {
 
 
 def options_text(options):
-    """Return options as the library reads them: {"slice_us": 500} is "slice_us=500"."""
+    """Return options in the library's format: {"slice_us": 500} is "slice_us=500"."""
     return " ".join("%s=%s" % pair for pair in options.items())
 
 
 class Scheduler:
-    """The scheduler of this process; there is one policy at a time, however many objects."""
+    """The scheduler of this process. All objects share one policy."""
 
     def __init__(self, library):
         """Load the shared library. Raises UnfitError."""
         self._library = load(library)
 
     def start(self, policy, options=""):
-        """Put a policy on: a name, or the path of a library. Raises UnfitError."""
+        """Start a policy: a name, or the path of a library. Raises UnfitError."""
         if not gil_enabled():
             raise UnfitError("this interpreter has no GIL to schedule")
         try:
@@ -64,16 +64,16 @@ class Scheduler:
             raise UnfitError(text)
 
     def stop(self):
-        """Put CPython's own behaviour back; returns whether a policy was on."""
+        """Restore CPython's own behaviour; return whether a policy was active."""
         return self._library.unschedule() == 0
 
     @property
     def active(self):
-        """The name of the policy that is on, "" for none: also when the watchdog has removed it."""
+        """The name of the active policy; "" if there is none, or the watchdog has removed it."""
         return os.fsdecode(self._library.scheduled())
 
     def hint(self, priority, urgent):
-        """Say of the calling thread how it is to fare. Raises UnfitError, and ValueError for a priority that is none."""
+        """Set the calling thread's priority. Raises UnfitError, and ValueError for a priority that is out of range."""
         error = self._library.hint(priority, int(urgent))
         if error:
             name = errno_name(-error)
@@ -82,17 +82,17 @@ class Scheduler:
             raise UnfitError(os.strerror(-error))
 
     def counts(self):
-        """Return what happened at the main GIL under the policy, as a dict; {} when there was none."""
+        """Return the counts at the main GIL under the policy, as a dict; {} if there was no policy."""
         packed = self._library.counts()
         return dict(zip(COUNTS, struct.unpack("%dq" % len(COUNTS), packed))) if packed else {}
 
     def gainer(self):
-        """Return the id of the living thread for which holders were asked sooner most often, 0 for none, and how often."""
+        """Return the id of the living thread with the most early requests for its sake (0: none), and their number."""
         return self._library.gainer()
 
 
 def _named(thread):
-    """Return what a living thread is called, by its id in the system."""
+    """Return the name of a living thread, by its native id."""
     import threading
 
     for one in threading.enumerate():
@@ -102,7 +102,7 @@ def _named(thread):
 
 
 def told(policy, counts, interval_s, gainer="", most=0):
-    """Return what a policy did, in a sentence. `gainer`: the living thread that gained most, so many times."""
+    """Describe in a sentence what a policy did. `gainer` is the living thread with the most early requests, `most`."""
     early = counts.get("early", 0)
     if not early:
         return "%s had nothing to do: no thread had to wait for one that computes" % policy
@@ -124,10 +124,10 @@ def _tell(scheduler, policy):
 
 
 def start_from_environment():
-    """Schedule this process as the environment says; where that cannot be, say why in one line on stderr.
+    """Schedule this process as the environment says; if that fails, print the reason in one line on stderr.
 
-    Environment: HEADWAY_POLICY and HEADWAY_POLICY_OPTIONS ("slice_us=500 ..."), HEADWAY_SWITCH_INTERVAL in seconds;
-    HEADWAY_NATIVE, the shared library; HEADWAY_WHY, the process tells at its end what the policy did.
+    Environment: HEADWAY_POLICY and HEADWAY_POLICY_OPTIONS ("slice_us=500 ..."); HEADWAY_SWITCH_INTERVAL in seconds;
+    HEADWAY_NATIVE, the shared library; HEADWAY_WHY: the process prints at its end what the policy did.
     """
     try:
         interval = os.environ.get("HEADWAY_SWITCH_INTERVAL")
@@ -146,19 +146,19 @@ def start_from_environment():
 
 
 def attach(library, policy, options):
-    """Put a policy on in this process, as long as somebody keeps up a lease.
+    """Start a policy in this process, as long as a lease is renewed.
 
-    Returns the name of the policy that was on before, and the lease's descriptor. Raises UnfitError.
+    Returns the name of the policy that was active before, and the lease's descriptor. Raises UnfitError.
     """
     scheduler = Scheduler(library)
     before = scheduler.active
-    scheduler.stop()  # also what somebody has left behind
+    scheduler.stop()  # also ends a policy that an ended client has left behind
     lease = leased(scheduler._library, LEASE_SCHEDULE, lambda: scheduler.start(policy, options))
     return before, (lease,)
 
 
 def detach(library):
-    """Take the policy off, whoever put it on; returns what that was, "" for none."""
+    """Stop the policy, whoever started it; return a description of the policy, or "" for none."""
     scheduler = Scheduler(library)
     before = scheduler.active
     scheduler.stop()

@@ -1,12 +1,12 @@
-"""One pool over every CPython's sub-interpreters, with one GIL each (PEP 684): 3.12 and later.
+"""One pool for every CPython's sub-interpreters with one GIL each (PEP 684): 3.12 and later.
 
 3.14+ has `concurrent.futures.InterpreterPoolExecutor`; 3.13 has the private `_interpreters`, 3.12 `_xxsubinterpreters`.
-`open_pool` returns the first where it is there, else `Pool`, which looks the same to its user: `submit`, `shutdown`.
+`open_pool` returns the first if it exists, else `Pool`, which has the same methods `submit` and `shutdown`.
 
-`Pool` keeps one thread per interpreter; that thread creates its interpreter, runs every task in it and destroys it,
-because 3.12 waits for ever in `destroy` when `threading` was imported by another OS thread than the destroyer's.
-A task travels as a pickle inside the script; its result comes back in a memory file shared by both interpreters
-(same process, same descriptor), so a large result cannot block as it would in a pipe.
+`Pool` keeps one thread per interpreter. That thread creates its interpreter, runs every task in it and destroys it,
+because `destroy` of 3.12 waits for ever if another OS thread than the destroyer has imported `threading`.
+A task travels as a pickle inside the script. Its result comes back in a memory file that both interpreters share (same
+process, same descriptor), so that a large result cannot block, as it would in a pipe.
 """
 
 import os
@@ -19,7 +19,7 @@ from concurrent.futures import Future
 
 
 def module():
-    """Return the private module that makes interpreters, or None before 3.12 (3.8 to 3.11 share one GIL)."""
+    """Return the private module that makes interpreters; None before 3.12 (3.8 to 3.11 share one GIL)."""
     if sys.version_info < (3, 12):
         return None
     try:
@@ -37,17 +37,17 @@ def module():
 
 
 def create():
-    """Create an isolated interpreter with a GIL of its own; return its id."""
+    """Create an isolated interpreter with its own GIL; return its id."""
     return module().create()
 
 
 def destroy(interpreter):
-    """Destroy an interpreter that nothing runs in."""
+    """Destroy an interpreter in which nothing runs."""
     module().destroy(interpreter)
 
 
 def run(interpreter, script):
-    """Run `script` in `interpreter` and wait. Raises RuntimeError with the other side's message if it raised."""
+    """Run `script` in `interpreter` and wait. Raises RuntimeError with the script's error if the script raises."""
     private = module()
     if hasattr(private, "exec"):
         failure = private.exec(interpreter, script)
@@ -105,7 +105,7 @@ class Pool:
         try:
             self._serve()
         except BaseException as error:
-            # This worker is gone; tasks that wait for it fail instead of waiting for ever.
+            # This worker is gone; tasks in the queue must fail instead of waiting for ever.
             self._broken = error
             while not self._tasks.empty():
                 item = self._tasks.get()
@@ -142,7 +142,7 @@ class Pool:
         return future
 
     def shutdown(self, wait=True):  # noqa: FBT002  (Executor's signature)
-        """Let every worker finish what is queued and destroy its interpreter."""
+        """Let every worker finish the queued tasks and destroy its interpreter."""
         for _ in self._threads:
             self._tasks.put(None)
         if wait:

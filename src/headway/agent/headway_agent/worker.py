@@ -1,12 +1,13 @@
-"""One launch: read the job, run its workloads, stream what was measured, leave.
+"""Runs one launch: reads the job, runs its workloads, streams the results, and exits.
 
-Protocol. The job is one JSON object on standard input: `parts`, each a cell with its workload, model and counts of samples
-and warm-ups; the rest is common to them. Answers are JSON objects, one a line, on the descriptor named by `argv[1]` (a
-workload may print what it likes): `started`, and for each part, which `part` names by its place, `setup`, `facts`, one
-`sample` each, `end`. A part without `end` has failed; stderr says why. All times are in seconds unless the key says otherwise;
-`*_monotonic_ns` are CLOCK_MONOTONIC, which the controller shares.
+Protocol. The job is one JSON object on standard input. Its `parts` are cells, each with its workload, model and counts
+of samples and warm-ups; all other keys are common to the parts. Answers are JSON objects, one a line, on the descriptor
+named by `argv[1]`, because a workload may print to standard output. The first answer is `started`. Each part then gives
+`setup`, `facts`, one `sample` for each sample, and `end`; the key `part` has the part's index. A part without `end` has
+failed; stderr says why. All times are in seconds unless the key says otherwise; `*_monotonic_ns` are CLOCK_MONOTONIC,
+which the controller shares.
 
-The process leaves by `os._exit`: the interpreter's finalisation is no part of a launch, and CPython 3.12.1 crashes in
+The process exits by `os._exit`: the interpreter's finalisation is no part of a launch, and CPython 3.12.1 crashes in
 it after OpenSSL was loaded in a sub-interpreter.
 """
 
@@ -68,16 +69,16 @@ def _schedule(job):
 
 
 class _Part:
-    """One cell of the launch, with what it used up so far."""
+    """One cell of the launch, with the time and switches that it has used so far."""
 
     def __init__(self, job, place, emit):
         self.job = job
         self.interval_s = job.get("switch_interval_s") or sys.getswitchinterval()
         self.timed_ns, self._begun_ns = 0, 0
         self.switches, self._switches_before = [0, 0], [0, 0]
-        # Kept as a bare script would keep them. On 3.13t the time of a loop over ints depends on how far mimalloc's page
-        # of their size class is used, by up to a tenth; while the samples are kept, that state moves on from sample to
-        # sample instead of being the same, good or bad, for the whole launch.
+        # Samples are kept, as a bare script would keep them. On 3.13t the time of a loop over ints depends, by up to a
+        # tenth, on how full mimalloc's page of their size class is. Keeping the samples lets that state move on from
+        # sample to sample; otherwise it would be the same, good or bad, for the whole launch.
         self.kept = []
         self._place, self._emit = place, emit
 
@@ -103,13 +104,13 @@ class _Part:
             sys.setswitchinterval(self.interval_s)
 
     def enter(self):
-        """Have the turn from here on."""
+        """Begin the part's turn."""
         self._take_interval()
         self._course.resume()
         self._switches_before, self._begun_ns = proc.context_switches(), time.monotonic_ns()
 
     def leave(self):
-        """Give the turn away."""
+        """End the part's turn."""
         self.timed_ns += time.monotonic_ns() - self._begun_ns
         spent = [now - then for now, then in zip(proc.context_switches(), self._switches_before)]
         self.switches = [one + more for one, more in zip(self.switches, spent)]
@@ -145,11 +146,11 @@ class _Part:
 
 
 def run_job(job, emit):
-    """Run the parts of a job by turns, and pass each answer (a dict) to `emit`. Whatever a workload raises goes through.
+    """Run the parts of a job by turns, and pass each answer (a dict) to `emit`. Exceptions of workloads pass through.
 
     A launch of one cell is a job with one part.
     """
-    # Before we pin ourselves: a launch's other side may run on any of these.
+    # Read before pinning: the other side of a launch may run on any of these cores.
     allowed = os.sched_getaffinity(0)
     proc.pin(job.get("cpus"))
     if job.get("policy"):
@@ -159,9 +160,10 @@ def run_job(job, emit):
         part.open(allowed)
     for part in parts:
         part.warm_up()
-    # Collected now and not in the timed part; left enabled, because it is a part of what is measured.
+    # Garbage is collected now and not in the timed part. The collector stays enabled, because it is part of the
+    # measurement.
     gc.collect()
-    # After the imports and a first run: any extension that lacks Py_mod_gil has switched the GIL back on by now.
+    # Emitted after the imports and a first run: extensions that lack Py_mod_gil have switched the GIL back on by now.
     for part in parts:
         part.facts(job["scheduler"].active if job.get("policy") else "", len(parts))
     now = None
@@ -183,7 +185,7 @@ def run_job(job, emit):
 
 
 def main():
-    """Be the process of a launch: exit code 0 after `end`, 1 after a traceback on stderr."""
+    """Run the process of a launch: exit code 0 after `end`, 1 after a traceback on stderr."""
     answers_fd = int(sys.argv[1])
 
     def emit(answer):
@@ -196,7 +198,7 @@ def main():
         if job.get("stacks_after_s"):
             import faulthandler
 
-            # A launch that hangs says where, before the controller kills it.
+            # A launch that hangs dumps its stacks before the controller kills it.
             faulthandler.dump_traceback_later(job["stacks_after_s"])
         run_job(job, emit)
         code = 0

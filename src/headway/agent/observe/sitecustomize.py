@@ -1,8 +1,9 @@
-"""Takes the arguments of a function's calls in every Python that has this folder on its PYTHONPATH (`headway advise --observe`).
+"""Takes the arguments of a function's calls in every Python that has this folder on its PYTHONPATH.
 
-When the module HEADWAY_OBSERVE_MODULE has been imported, its function HEADWAY_OBSERVE_NAME gets ours around it, which appends
-(args, kwargs) as a pickle to HEADWAY_OBSERVE_FOLDER/PID.taken, and calls it. Another sitecustomize, which this one hides, is run, too.
-CPython 3.8 to 3.15, standard library only.
+`headway advise --observe` uses it. After the import of the module HEADWAY_OBSERVE_MODULE, its function
+HEADWAY_OBSERVE_NAME is wrapped. The wrapper appends (args, kwargs) as a pickle to HEADWAY_OBSERVE_FOLDER/PID.taken, and
+calls the function. Another sitecustomize, which this one hides, is run, too. CPython 3.8 to 3.15, standard library
+only.
 """
 
 import os
@@ -23,7 +24,7 @@ def _run_the_hidden_one():
 
 
 class _Taker:
-    """Takes calls, the first of them, and no more than so many bytes; what cannot be pickled is told."""
+    """Takes the first `most` calls, up to MOST_BYTES; reports a call that cannot be pickled."""
 
     MOST_BYTES = 64 << 20
 
@@ -51,7 +52,7 @@ class _Taker:
             with open(os.path.join(self._folder, "%d.%s" % (os.getpid(), ending)), mode) as file:
                 file.write(data)
         except OSError:
-            pass  # the folder is gone: nobody wants them any more
+            pass  # the folder is gone: the observation is over
 
 
 def _around(function, taker):
@@ -86,7 +87,7 @@ def _put_around(module, name, folder, most):
     function = found.__func__ if isinstance(found, staticmethod) else found
     taker = _Taker(function, folder, most)
     if not inspect.isfunction(function):
-        # Something else may be asked for more than to be called: a class, what functools makes, a method of a class.
+        # Other objects may be used for more than calls: a class, an object that functools makes, a method of a class.
         taker._write("said", "wb", ("%s is %s, which is not observed\n" % (name, type(found).__name__)).encode())
         return
     taken = _around(function, taker)
@@ -94,7 +95,7 @@ def _put_around(module, name, folder, most):
 
 
 class _Finder:
-    """Finds the module as the others would, and puts ours around its function when it has been run."""
+    """Finds the module as other finders do, and wraps its function after the module has run."""
 
     def __init__(self, module, name, folder, most):
         self._module, self._rest = module, (name, folder, most)
@@ -144,5 +145,5 @@ def _begin():
 try:
     _begin()
 except (KeyError, ValueError):
-    pass  # nobody observes
+    pass  # the environment names no function to observe
 _run_the_hidden_one()

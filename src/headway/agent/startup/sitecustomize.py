@@ -1,11 +1,13 @@
-"""Starts the recorder, and a policy for the GIL, in every Python process that has startup.zip on its PYTHONPATH, before the program runs.
+"""Starts the recorder, and a policy for the GIL, in every Python process that has startup.zip on its PYTHONPATH.
 
-CPython's `site` imports `sitecustomize` at startup, unless it is told not to (-I, -E with PYTHONPATH, -S). Afterwards
-the program's world is as it would be: the archive is off sys.path, and the sitecustomize that this one hides is run and
-stands in sys.modules. What stays: the environment, which child processes need, and the modules that the recorder uses.
+CPython's `site` imports `sitecustomize` at startup, before the program runs, unless it is told not to (-I, -E with
+PYTHONPATH, -S). Afterwards the program's environment is as without us: the archive is off sys.path, and the
+sitecustomize that this one hides has run and is in sys.modules. The exceptions are the environment variables, which
+child processes need, and the modules that the recorder uses.
 
-Whatever fails here, the program runs. Pythons that have no recorder (2.7, 3.7) read this file, too, and are left alone.
-It is imported from an archive that tools/startup_archive.py makes of it, because of a module in an archive no Python writes bytecode.
+If anything here fails, the program still runs. Pythons that have no recorder (2.7, 3.7) read this file, too, and are
+left alone. The file is imported from an archive that tools/startup_archive.py makes, because no Python writes bytecode
+for a module in an archive.
 """
 
 import os
@@ -47,7 +49,7 @@ def _start():
 
 
 def _is_there():
-    """The recorder's library is in this process: we are in one of its sub-interpreters."""
+    """Tell whether this process has the recorder's library already: then this is one of its sub-interpreters."""
     name = os.path.basename(os.environ.get("HEADWAY_NATIVE", ""))
     with open("/proc/self/maps", "rb", buffering=0) as file:
         return bool(name) and name.encode() in b"".join(iter(lambda: file.read(1 << 16), b""))
@@ -57,15 +59,16 @@ def _say(text):
     try:
         os.write(2, text.encode("utf-8", "replace"))
     except OSError:
-        pass  # no stderr: nobody listens
+        pass  # there is no stderr
 
 
 try:
     _start()
 except Exception as error:
     _say("headway: process %d is left alone: %s\n" % (os.getpid(), error))
-# The sitecustomize that would have been found without us takes our place in sys.modules. Its errors are its own, and where
-# there is none, that error is what `site` expects. Some importers want to remove us themselves then.
+# The sitecustomize that would have been found without us takes our place in sys.modules. Its errors are its own. If
+# there is none, its ImportError is what `site` expects. Some importers then try to remove us from sys.modules
+# themselves.
 ours = sys.modules.pop(__name__)
 try:
     import sitecustomize  # noqa: F401

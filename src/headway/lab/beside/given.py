@@ -1,4 +1,4 @@
-"""What a launch is given: libraries, a server, folders, and cores for the server."""
+"""The libraries, server, folders and server cores that a launch is given."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ __all__ = ["NOTHING", "Beside", "server_cpus"]
 @final
 @dataclass(frozen=True)
 class Beside:
-    """What stands beside a launch, made by the runner.
+    """The things beside a launch, made by the runner.
 
     Attributes:
         paths: Folders of libraries, for the import path.
-        server: What the workload must know of the lab's server; {} for none.
+        server: The facts about the lab's server that the workload needs; {} for none.
         folders: Volume -> the launch's own folder there.
-        died: Says how the server ended, or "" while it runs; None where there is none to watch.
+        died: A function that tells how the server ended, or "" while it runs; None without a server.
     """
 
     paths: tuple[str, ...] = ()
@@ -29,11 +29,11 @@ class Beside:
 
 
 NOTHING = Beside()
-"""What a launch is given that needs nothing."""
+"""The value for a launch that needs nothing."""
 
 
 def server_cpus(cell: Cell, machine: Machine) -> tuple[int, ...]:
-    """Return the cores for a server of the lab's own beside the cell: under `split` one that the launch keeps off."""
+    """Return the cores for the lab's server beside the cell; under `split`, one that the launch does not use."""
     if cell.placement == "same":
         return (machine.cores[-1],)
     return (machine.split[0],) if cell.placement == "split" else machine.cores

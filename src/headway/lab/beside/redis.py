@@ -1,7 +1,7 @@
-"""A Redis of the user's: its URL, whether it answers, and our keys in it.
+"""The user's Redis: its URL, the check that it answers, and the lab's keys in it.
 
-It is never flushed and nothing in it is listed: our keys have names that we know, and are removed by name. Its URL may hold
-a password, which is neither stored nor shown, nor passed to a program among its arguments.
+The lab never flushes the server and lists nothing in it: the lab's keys have known names, and are removed by name. The
+URL may hold a password. The password is neither stored nor shown, nor passed to a program among its arguments.
 """
 
 import json
@@ -29,21 +29,24 @@ __all__ = [
 ]
 
 KEYS = 1_000
-"""How many keys the lab sets, in turn: `<prefix>0` to `<prefix>999`."""
+"""The number of keys that the lab sets, in turn: `<prefix>0` to `<prefix>999`."""
 
 
 def key_prefix() -> str:
-    """Return what our keys begin with: one user's on one machine, so that no other lab's are touched."""
+    """Return the prefix of the lab's keys.
+
+    The prefix names the machine and the user, so that no other lab's keys are touched.
+    """
     return f"headway-lab:{platform.node()}:{os.getuid()}:"
 
 
 def our_keys() -> list[str]:
-    """Return the names of all keys that a lab of ours may have left."""
+    """Return the names of all keys that a lab of this user on this machine may have left."""
     return [f"{key_prefix()}{name}" for name in (*range(KEYS), "benchmark")]
 
 
 def only_through_a_client(url: str) -> str:
-    """Return why programs without redis-py cannot use the server at `url` for us, or ""."""
+    """Return why programs without redis-py cannot use the server at `url` for the lab, or ""."""
     parts = urllib.parse.urlsplit(url)
     if parts.password or parts.username:
         return "the Redis of yours wants a password, which other users could read among a program's arguments"
@@ -55,7 +58,7 @@ def only_through_a_client(url: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return a Redis URL fit to be shown and stored."""
+    """Return a Redis URL without user, password and query, which may be shown and stored."""
     parts = urllib.parse.urlsplit(url)
     where = parts.hostname or ""
     where += f":{parts.port}" if parts.port else ""
@@ -65,7 +68,7 @@ def without_password(url: str) -> str:
 def look_after(
     libraries: Libraries, own: Interpreter, url: str, keys: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
-    """Connect to the server at `url`, tell what it is, remove `keys`: as `programs/redis_tool.py` does it."""
+    """Connect to the server at `url`, report its name and version, and remove `keys`, with `programs/redis_tool.py`."""
     return subprocess.run(
         [own.executable, "-s", str(PROGRAMS / "redis_tool.py")],
         input=json.dumps({"url": url, "keys": list(keys)}),
@@ -78,13 +81,13 @@ def look_after(
 
 
 def check_url(url: str, source: str) -> None:
-    """Raise UsageError where a Redis URL cannot be one; `source` says where it comes from."""
+    """Raise UsageError if a Redis URL cannot be one; `source` says where it comes from."""
     hint = "expected redis://[user:password@]host:port/database; write a `:`, `@` or `/` of a password as %3A, %40, %2F"
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port
     except ValueError:
-        # What it says of the reason may hold a piece of a password.
+        # The error's own text may hold a piece of a password.
         raise UsageError(
             f"the URL of {source} is none: its port is no number, or a bracket is open", hint=hint
         ) from None
@@ -101,10 +104,10 @@ def check_url(url: str, source: str) -> None:
 
 
 def check_redis(libraries: Libraries, own: Interpreter, url: str) -> str:
-    """Return what server answers at `url`, after removing keys that an earlier run of ours may have left there.
+    """Return the name of the server that answers at `url`, after removing keys that an earlier run may have left there.
 
     Raises:
-        UsageError: Nobody answers, or a password is missing or wrong.
+        UsageError: No server answers, or a password is missing or wrong.
     """
     done = look_after(libraries, own, url, our_keys())
     if done.returncode == 0:

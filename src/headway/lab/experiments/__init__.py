@@ -1,8 +1,8 @@
-"""The experiments, one module per theme; `experiments()` is the list, in the order of runs and reports.
+"""The experiments, one module per theme; `experiments()` lists them in the order of runs and reports.
 
-A module here only declares (see `headway.lab.design`); its `EXPERIMENTS` are found by themselves. Thresholds: "equal" means
-within 10 %, "not faster" allows 5 %, because that much is what interleaved launches on a shared 2-core machine tell apart at
-quick size.
+Each module only declares (see `headway.lab.design`). The experiments in its `EXPERIMENTS` are found automatically. In
+thresholds, "equal" means within 10 %, and "not faster" allows 5 %: interleaved launches on a shared 2-core machine can
+tell that much apart at quick size.
 """
 
 import difflib
@@ -16,11 +16,11 @@ from headway.lab.design import Declared, Experiment, Size, Variant
 __all__ = ["declared_experiment", "experiment", "experiments"]
 
 _TELLING = ("convoy", "policies", "cpu-bound", "sha256", "countdown", "race", "sleep", "http-sleep")
-"""These come first: they tell most about a machine and its interpreters."""
+"""Experiments that come first, because they tell most about a machine and its interpreters."""
 
 
 def _declared_here() -> tuple[Experiment, ...]:
-    """Return the experiments of every module of this folder, by module, the telling ones first."""
+    """Return the experiments of every module of this folder, by module, those in `_TELLING` first."""
     modules = [importlib.import_module(f"{__name__}.{one.name}") for one in pkgutil.iter_modules(__path__)]
     found = [one for module in modules for one in module.EXPERIMENTS]
     return tuple(sorted(found, key=lambda one: _TELLING.index(one.name) if one.name in _TELLING else len(_TELLING)))
@@ -35,7 +35,7 @@ def experiments() -> tuple[Experiment, ...]:
 
 
 def declared_experiment(declared: Declared) -> Experiment:
-    """Return an experiment that a run declares itself. It has no variants and no claims; without a baseline it shows levels."""
+    """Return the experiment for a declaration of a run: no variants, no claims, and levels if there is no baseline."""
 
     def nothing(_size: Size) -> Sequence[Variant]:
         return ()
@@ -55,7 +55,7 @@ def declared_experiment(declared: Declared) -> Experiment:
 
 
 def experiment(name: str) -> Experiment:
-    """Return the experiment called `name`. Raises UsageError, with the nearest names, where there is none."""
+    """Return the experiment called `name`. Raises UsageError, with the nearest name, if there is none."""
     for one in _ALL:
         if one.name == name:
             return one

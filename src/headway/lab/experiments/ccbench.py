@@ -1,4 +1,4 @@
-"""The three measures of ccbench (Antoine Pitrou, Tools/ccbench in CPython up to 3.11), under no policy and under each of ours."""
+"""The three measures of ccbench (Antoine Pitrou, Tools/ccbench in CPython up to 3.11), with and without policies."""
 
 from collections.abc import Callable, Sequence
 
@@ -49,7 +49,7 @@ def _policies(size: Size) -> tuple[str, ...]:
 
 
 def _named(policy: str) -> str:
-    """Return what `headway run --policy` calls it; "" where there is none."""
+    """Return the policy's name in `headway run --policy`; "" where there is none."""
     return "" if policy == _PLAIN else policy
 
 
@@ -189,7 +189,7 @@ def _ping(policy: str, task: str) -> str:
 
 
 def _pings(top: str, bottom: str, relation: Relation) -> Comparison:
-    # Of medians: where other programs take the cores, a few datagrams that waited for those make the mean.
+    # Medians are compared: where other programs take the cores, a few datagrams that waited for them dominate the mean.
     return Comparison(top=top, bottom=bottom, metric="latency_p50_s", relation=relation)
 
 

@@ -204,7 +204,7 @@ _CONVOY = Experiment(
 
 # ---------------------------------------------------------------- convoy-affinity
 def cpu_threads(count: int) -> str:
-    """Return how many CPU-bound threads, in words."""
+    """Return the number of CPU-bound threads in words."""
     return "1 CPU thread" if count == 1 else f"{count} CPU threads"
 
 
@@ -315,7 +315,7 @@ def _cases(size: Size) -> list[Variant]:
             params={"cpu": cpu, "unit": unit, "duration_s": 0.15 if size == "quick" else 1.0},
             samples=1 if size == "quick" else 3,
             warmups=0,
-            # There is no client: on one core the CPU-bound thread would not even be awake when the write returns.
+            # There is no client, so on one core the CPU-bound thread would not even be awake when the write returns.
             placements=("free",),
         )
         for series, cpu, unit in _BESIDE

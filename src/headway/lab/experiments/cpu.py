@@ -32,7 +32,7 @@ _TASKS = 4
 
 def _cpu_bound(size: Size) -> list[Variant]:
     n = {"quick": 100_000, "standard": 1_000_000, "published": 10_000_000}[size]
-    # At published size one sample takes seconds, and the launches are the replication.
+    # At published size one sample takes seconds, and launches are the replication.
     samples = {"quick": 3, "standard": 5, "published": 1}[size]
     warmups = 0 if size == "published" else 1
     models = ("serial", "threads", "processes-spawn", "processes-forkserver", "asyncio", "interpreters")
@@ -44,7 +44,7 @@ def _cpu_bound(size: Size) -> list[Variant]:
 
 
 def _process_speed_up(machine: Machine) -> Sequence[Comparison]:
-    # 5 % for noise: a pool that seems a little faster than its cores is a quiet moment, not a discovery.
+    # 5 % is for noise: a pool that seems a little faster than its cores is a quiet moment, not a discovery.
     most = min(_TASKS, len(machine.cores)) * 1.05
     return [
         Comparison(top="serial", bottom=label, relation=below(most))
@@ -117,7 +117,7 @@ _COUNTS = (1, 2, 4, 8)
 
 
 def thread_count(count: int) -> str:
-    """Return how many threads, in words."""
+    """Return the number of threads in words."""
     return "1 thread" if count == 1 else f"{count} threads"
 
 
@@ -140,7 +140,7 @@ def _falls_to_cores(machine: Machine) -> Sequence[Comparison]:
     comparisons = []
     for count in _COUNTS[1:]:
         ideal = 1 / min(count, len(machine.cores))
-        # A quarter above the ideal still reads as "falls to 1/n"; nothing but noise lies far below it.
+        # A quarter above the ideal still counts as "falls to 1/n"; only noise lies far below the ideal.
         comparisons.append(
             Comparison(top=thread_count(count), bottom="1 thread", relation=between(ideal * 0.8, ideal * 1.25))
         )
@@ -205,7 +205,7 @@ def _sigma(size: Size) -> list[Variant]:
         variant("asyncio-processes", "asyncio-processes", 3),
         variant("serial, once", "serial", 1),
         variant("asyncio, once", "asyncio", 1),
-        # One sum gives a pool nothing to share out: for completeness, not for a first look.
+        # A pool cannot divide one sum: these variants are for completeness, and not at quick size.
         *(variant(f"{model}, once", model, 1) for model in _POOLS if size != "quick"),
     ]
 
@@ -298,7 +298,7 @@ def _sha256(size: Size) -> list[Variant]:
 
 
 def _no_gain_past_cores(machine: Machine) -> Sequence[Comparison]:
-    # The first thread count that fills the physical cores; hyper-threads are what the claim says do not help.
+    # The first thread count that fills the physical cores. The claim says that hyper-threads do not help.
     full = next((count for count in _COUNTS if count >= machine.physical_cores), _COUNTS[-1])
     return [
         Comparison(top=thread_count(count), bottom=thread_count(full), relation=above(0.9))

@@ -201,8 +201,8 @@ def _redis_set(size: Size) -> list[Variant]:
 
 
 def _threads_over_serial(machine: Machine) -> list[Comparison]:
-    """What 16 threads gain without a GIL: more than twofold where the cores allow, else anything beyond noise."""
-    # The server takes a core for itself. With two for the client, less than two are left for threads.
+    """Return the claimed gain of 16 threads without a GIL: more than twofold if the cores allow it, else any gain."""
+    # The server takes a core for itself. On three cores, the client's two cores cannot gain more than twofold.
     limit = 2.0 if len(machine.cores) > 3 else 1.05
     return [Comparison(top=f"{_THREADS} threads", bottom="serial", relation=above(limit), placement="free")]
 

@@ -1,4 +1,7 @@
-"""Files and the device below them: file-io (A2, A3), file-write (D2, D9), file-write-and-sigma (D4), disk-baseline (D10)."""
+"""Files and the device below them.
+
+The experiments are file-io (A2, A3), file-write (D2, D9), file-write-and-sigma (D4) and disk-baseline (D10).
+"""
 
 from headway.lab.design import (
     Claim,
@@ -32,7 +35,7 @@ _LARGEST = 100 * _MIB
 def _io(
     series: str, model: str, size: Size, size_bytes: int, volume: str, *, sync: bool = False, workers: int = _POOL
 ) -> Variant:
-    # The largest in smaller number at quick size: a launch of the author's takes seconds and 3 GB.
+    # Fewer of the largest files at quick size: a launch at the author's size takes seconds and 3 GB.
     files = 6 if size == "quick" and size_bytes >= _LARGEST else _POOL
     if model == "processes-spawn" and size != "published":
         workers = 4
@@ -50,7 +53,7 @@ def _io(
         },
         samples=(1 if size_bytes > _MIB else 5) if size == "quick" else 2,
         warmups=0 if size_bytes >= _LARGEST else 1,
-        # What each worker reads, and in processes its own copy of what it writes.
+        # The bytes that each worker reads, and, in a process, its own copy of the bytes that it writes.
         memory_bytes=min(workers, files) * size_bytes * (2 if model.startswith("processes") else 1),
         space={volume: files * size_bytes},
     )
@@ -63,7 +66,7 @@ def _file_io(size: Size) -> list[Variant]:
         for size_bytes in sizes:
             if size == "quick" and size_bytes > _MIB and volume == "tmpfs":
                 continue
-            # At quick size the sweep is for serial and threads, and every model meets one size on the disk.
+            # At quick size only serial and threads run the sweep; all models run one size, on the disk.
             models = _MODELS if size != "quick" or (size_bytes, volume) == (_MIB, "disk") else _MODELS[:2]
             variants += [_io(series, model, size, size_bytes, volume) for series, model in models]
     variants += [_io(series, model, size, _MIB, "disk", sync=True) for series, model in _MODELS[:2]]
@@ -177,7 +180,7 @@ def _write(
         workload="file-write",
         model="asyncio" if via else "serial",
         params={"size_bytes": size_bytes, "files": files, "volumes": volumes, "via": via, **more},
-        # A write of 16 MiB takes milliseconds: a launch's median is to stand a few that the disk or the host held up.
+        # A write of 16 MiB takes milliseconds, so the median of a launch must withstand a few writes that were held up.
         samples=(9 if files == 1 else 5) if size == "quick" else 2,
         warmups=1,
         needs=(need,) if need else (),

@@ -1,4 +1,4 @@
-"""What the switch interval does: convoy-switch-interval and countdown-switch-interval (C4, C5)."""
+"""The effect of the switch interval: convoy-switch-interval and countdown-switch-interval (C4, C5)."""
 
 from headway.lab.design import (
     Claim,

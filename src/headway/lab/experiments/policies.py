@@ -1,4 +1,4 @@
-"""What scheduling the GIL does for the convoy: every policy beside stock, the best switch interval and processes."""
+"""The effect of GIL policies on the convoy: every policy beside stock, the best switch interval, and processes."""
 
 from headway.lab.design import (
     Claim,
@@ -20,7 +20,7 @@ __all__ = ["EXPERIMENTS"]
 
 _CPU = (1, 2, 4, 8)
 _QUICK = (1, 4)
-"""At quick size the other policies are measured beside so many only."""
+"""Numbers of CPU-bound threads beside which the other policies are measured at quick size."""
 _FAIR = "fair"
 _SLICE = "fair, short slice"
 _PLAIN = "no policy"

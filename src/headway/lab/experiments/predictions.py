@@ -1,4 +1,4 @@
-"""Predictions beside measurements: the echo server beside CPU-bound threads, as the simulator has it and as it is."""
+"""Predictions beside measurements: the echo server beside CPU-bound threads, simulated and measured."""
 
 from headway.lab.design import (
     Claim,
@@ -30,11 +30,11 @@ _CHANGES: tuple[tuple[str, dict[str, object]], ...] = (
 _WHERE: tuple[Placement, ...] = ("split", "free")
 _DURATION_S: dict[Size, float] = {"quick": 0.5, "standard": 2.0, "published": 10.0}
 _LEAST = 300
-"""The 99th percentile of fewer requests says more about luck than about the server."""
+"""The least number of requests for a 99th percentile; with fewer, it depends more on luck than on the server."""
 
 
 _ANCHORED: tuple[Placement, ...] = ("same",)
-"""All on one core: nothing waits there for a core to wake up, whose time is the worst known of all costs."""
+"""Anchors run on one core, where no wake-up of another core is waited for: its cost is the least accurate of all."""
 
 
 def _served(

@@ -1,4 +1,4 @@
-"""What threads do to each other's data: race, and refcount (source C)."""
+"""Threads that use the same data: race, and refcount (source C)."""
 
 from headway.lab.design import Claim, Comparison, Count, Experiment, Published, Size, Variant, above, below
 
@@ -28,7 +28,7 @@ def _race(size: Size) -> list[Variant]:
     variants = []
     for text, variant in _RACES.items():
         for interval_s in (_DEFAULT_S, _SHORT_S):
-            # A contended lock is far slower than the increment it guards.
+            # A contended lock is far slower than the increment that it protects.
             own = k // 10 if variant == "lock" else k
             params = {"variant": variant, "threads": _THREADS, "k": own, "switch_interval_s": interval_s}
             variants.append(
@@ -110,7 +110,7 @@ _WORK = 4
 """Multiply-adds between pairs in the C loop, about as long as one bytecode: 3 to 5 ns."""
 
 _LONG_WORK = 24
-"""The same for several bytecodes between two counted references, as a specialising interpreter has."""
+"""Multiply-adds for several bytecodes between two counted references, as in a specialising interpreter."""
 
 _SHARINGS = ("own", "shared", "immortal")
 
@@ -145,7 +145,7 @@ def _refcount(size: Size) -> list[Variant]:
     c += [native(f"C {kind}, no work", kind, 1, "own", 0) for kind in kinds]
     for threads in (2,) if size == "quick" else (2, 4, 8):
         c += [native(f"C {kind}, {threads} threads, own", kind, threads, "own", _WORK) for kind in kinds]
-        # Plain counting of shared objects is no experiment: it is wrong.
+        # Plain counting of shared objects is left out: its counts are wrong.
         c += [native(f"C {kind}, {threads} threads, shared", kind, threads, "shared", _WORK) for kind in kinds[1:]]
     return python + c
 

@@ -1,4 +1,4 @@
-"""One thread: what each version and build of CPython did to single-threaded speed (source C, last section)."""
+"""The effect of each version and build of CPython on single-threaded speed (source C, last section)."""
 
 from headway.lab.design import Claim, Comparison, Experiment, Size, Variant, above, below
 

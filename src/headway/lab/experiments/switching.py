@@ -45,7 +45,7 @@ def _context_switch(size: Size) -> list[Variant]:
         variant("interpreters", "interpreters", "pipes", 1_000 * factor),
         variant("threads, Event", "threads", "event", 500 * factor),
         variant("threads, Queue", "threads", "queue", 500 * factor),
-        # Polled every 10 ms by the standard library: few rounds tell as much as many.
+        # The standard library polls every 10 ms, so few rounds tell as much as many.
         variant("interpreters, Queue", "interpreters", "queue", 2 if size == "quick" else 20, unfit=_no_queue),
         variant("asyncio, Queue", "asyncio", "asyncio-queue", 1_000 * factor, placements=("same",)),
         native("C threads", "threads"),

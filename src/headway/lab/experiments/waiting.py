@@ -28,7 +28,7 @@ def _sleep(size: Size) -> list[Variant]:
     ]
 
 
-# A timer fires late, never early: the window is open towards late.
+# A timer fires late, never early, so the range extends further towards late.
 _AS_ONE = between(0.97 / _TIMES, 1.15 / _TIMES)
 _AS_ALL = between(0.97, 1.1)
 

@@ -37,7 +37,7 @@ def _client(series: str, model: str, setting: tuple[str, ...], size: Size, **par
         model=model,
         params={"period_s": _PERIOD_S[size], **params},
         samples=2 if size == "quick" else 5,
-        # The workload's own requests without delay have warmed the client up.
+        # The workload's own requests without delay have warmed up the client.
         warmups=0,
         placements=_PLACED,
         needs=_LIBRARY if model == "asyncio" else (),
@@ -112,7 +112,7 @@ def _http_sleep_and_sigma(size: Size) -> list[Variant]:
         "requests": 3,
         "sums": 3,
         "n": 100_000,
-        # In proportion to the sums, as the author's: 3 s of waiting beside some 15 ms of work.
+        # In proportion to the sums as in the author's experiment: 3 s of waiting beside some 15 ms of work.
         "period_s": {"quick": 0.1, "standard": 1.0, "published": 1.0}[size],
     }
     models = (("serial", "serial"), ("asyncio", "asyncio"), ("threads", "threads"))

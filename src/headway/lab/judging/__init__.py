@@ -1,3 +1,3 @@
-"""What a run says: evidence, verdicts, findings, and two runs beside each other. Nothing here launches or prints."""
+"""Judges a run: evidence, verdicts, findings, and comparisons of runs. Nothing here launches or prints."""
 
 __all__: list[str] = []

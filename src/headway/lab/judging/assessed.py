@@ -1,4 +1,4 @@
-"""What a run says, computed once: verdicts and findings. The terminal, JSON and the page only put it into a form."""
+"""The assessment of a run, computed once: verdicts and findings. The terminal, JSON and the page only format it."""
 
 import functools
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ __all__ = ["Assessed", "assess"]
 @final
 @dataclass(frozen=True)
 class Assessed:
-    """A run with what it says.
+    """A run with its verdicts and findings.
 
     Attributes:
         run: The run.
-        verdicts: Of every claim of its experiments, by claim and interpreter.
+        verdicts: The verdicts on every claim of the run's experiments, by claim and interpreter.
     """
 
     run: Run
@@ -32,22 +32,22 @@ class Assessed:
 
     @functools.cached_property
     def outcomes(self) -> Mapping[str, Verdict]:
-        """By claim the verdict that speaks for it."""
+        """The verdict that speaks for each claim."""
         return {name: speaking(group) for name, group in self.claims.items()}
 
     @property
     def decided(self) -> int:
-        """How many claims are decided."""
+        """The number of decided claims."""
         return sum(one.outcome in DECIDED for one in self.outcomes.values())
 
     @functools.cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """What the run tells, by experiment."""
+        """The findings of the run, by experiment."""
         return tuple(findings(self.run, self.verdicts))
 
 
 def assess(run: Run) -> Assessed:
-    """Return what a run says; of the same run object always the same."""
+    """Return the assessment of a run; the same object for the same run object."""
     found = run.memo.get("assessed")
     if not isinstance(found, Assessed):
         found = run.memo["assessed"] = Assessed(run, tuple(judge(run)))

@@ -17,7 +17,7 @@ class Difference:
 
     Attributes:
         before, after: The cell's results.
-        metric: What is compared.
+        metric: The metric that is compared.
         ratio: After over before, with its interval; None where a run has no launches or values of 0.
         outcome: "less", "more", "no difference" (the interval contains 1) or "not comparable".
     """
@@ -44,7 +44,7 @@ def _difference(before: CellResult, after: CellResult, metric: str) -> Differenc
 def compare(before: Run, after: Run) -> list[Difference]:
     """Compare every cell that both runs have, in the order of `before`; interpreters match by their short names.
 
-    The launches of two runs were not interleaved: what changed on the machine between them is in every ratio. Cells
+    The launches of two runs were not interleaved, so a change on the machine between the runs is in every ratio. Cells
     whose parameters differ (another size) are not the same cell.
 
     Raises:

@@ -1,8 +1,11 @@
-"""Which series wins, and where that turns as a parameter grows: at which size threads begin to pay, and stop again.
+"""The winning series, and the values of a parameter at which the order of series reverses.
 
-Data only; `lab.judging.findings` has the words. A curve is one series against its baseline on one interpreter, by size. It crosses
-1 between two sizes whose whole intervals lie on either side of it; sizes between them that cannot tell widen the bracket
-and decide nothing. The size given for a crossing is a reading between two measured ones, straight on logs of both.
+An example is the size at which threads begin to pay, and the size at which they stop. The module has only data;
+`lab.judging.findings` has the words.
+
+A curve is one series against its baseline on one interpreter, by size. It crosses 1 between two sizes whose whole
+intervals lie on opposite sides of 1. Sizes between them whose intervals contain 1 widen the bracket and decide nothing.
+The size of a crossing is interpolated between the two measured sizes, linearly on logs of both.
 """
 
 import itertools
@@ -24,9 +27,10 @@ class Point:
     """A series against its baseline at one size.
 
     Attributes:
-        size: The sweep's value.
+        size: The value of the swept parameter.
         ratio: The series over the baseline, as in the table.
-        side: 1 where the series is better with its whole interval, -1 where it is worse, 0 where that cannot be told.
+        side: 1 where the whole interval shows the series better, -1 where it shows it worse, 0 where the interval
+            decides neither.
     """
 
     size: float
@@ -37,11 +41,11 @@ class Point:
 @final
 @dataclass(frozen=True)
 class Crossing:
-    """One turn of the order.
+    """One reversal of the order.
 
     Attributes:
-        low, high: The measured points between which it lies.
-        about: The size at which it lies, read between the two.
+        low, high: The measured points between which the order reverses.
+        about: The size at which the order reverses, interpolated between the two.
     """
 
     low: Point
@@ -55,10 +59,10 @@ class Curve:
     """A series against its baseline by size.
 
     Attributes:
-        series, baseline: What is compared.
-        setting: What the cells' settings have besides the size: "tmpfs"; "" where that is nothing.
-        interpreter: Its id.
-        points: By size, smallest first.
+        series, baseline: The two series that are compared.
+        setting: The cells' settings apart from the size: "tmpfs"; "" where there are none.
+        interpreter: The interpreter's id.
+        points: The points by size, smallest first.
     """
 
     series: str
@@ -68,7 +72,7 @@ class Curve:
     points: tuple[Point, ...]
 
     def crossings(self) -> list[Crossing]:
-        """Return every turn of the order, smallest size first."""
+        """Return every reversal of the order, smallest size first."""
         decided = [point for point in self.points if point.side]
         return [
             Crossing(low, high, _between(low, high))
@@ -84,7 +88,7 @@ def _between(low: Point, high: Point) -> float:
 
 
 def curves(run: Run, experiment: Experiment) -> Iterator[Curve]:
-    """Yield every series' curve with two sizes or more; none for an experiment without a sweep."""
+    """Yield the curve of every series that has two sizes or more; none for an experiment without a sweep."""
     if not experiment.sweep:
         return
     results = [one for one in _in_python(run, experiment) if one.cell.variant.params.get(experiment.sweep, 0) > 0]
@@ -110,15 +114,15 @@ def _in_python(run: Run, experiment: Experiment) -> list[CellResult]:
 
 
 def _row(cell: Cell) -> tuple[str, str, str]:
-    """Return what a cell shares with the baseline that it is compared with."""
+    """Return the coordinates that a cell shares with the baseline it is compared with."""
     return cell.placement, cell.setting, cell.interpreter
 
 
 def _besides_size(cell: Cell, sweep: str) -> tuple[str, str]:
-    """Return what cells of one curve have in common: their setting less the size, or else every other parameter.
+    """Return the coordinates of a curve: its cells' setting without the size, or else all other parameters.
 
-    A setting that names the size says all that matters besides ("1 MiB, disk"): a curve then goes on where something
-    else had to change with the size, such as fewer of the largest files, for series and baseline alike.
+    A setting that names the size ("1 MiB, disk") names everything else that matters. The curve then continues where
+    another parameter had to change with the size, such as fewer of the largest files, for series and baseline alike.
     """
     size, parts = sized(cell.variant.params[sweep], sweep), cell.variant.setting
     if size in parts:
@@ -128,7 +132,7 @@ def _besides_size(cell: Cell, sweep: str) -> tuple[str, str]:
 
 
 def roughly(value: float, parameter: str) -> str:
-    """Return an interpolated value of a sweep to two digits, which is more than an interpolation knows."""
+    """Return an interpolated value of a sweep as text with two digits, which is more than an interpolation knows."""
     factor = 1
     if parameter.endswith("bytes"):
         factor = next((one for one in (2**30, 2**20, 2**10) if value >= one), 1)
@@ -137,7 +141,7 @@ def roughly(value: float, parameter: str) -> str:
 
 
 def sized(value: float, parameter: str) -> str:
-    """Return a value of a sweep: bytes as `64 KiB` or `1 MiB`, anything else as a number."""
+    """Return a value of a sweep as text: bytes as `64 KiB` or `1 MiB`, anything else as a number."""
     if not parameter.endswith("bytes"):
         return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
     for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
@@ -154,14 +158,14 @@ def _side(ratio: stats.Interval, experiment: Experiment) -> int:
 @final
 @dataclass(frozen=True)
 class Winner:
-    """The quickest series of one setting over all interpreters of a kind.
+    """The fastest series of one setting, over all interpreters of a kind.
 
     Attributes:
-        setting: In words, with the placement where there are several.
+        setting: The setting as text, with the placement where there are several.
         free_threaded: The kind of interpreters.
-        series: The quickest; "" where none is shown to be quicker than the baseline.
-        ratio: Its mean ratio to the baseline; None without a winner.
-        interpreters: The ids of those behind the ratio.
+        series: The fastest series; "" where none is shown to be faster than the baseline.
+        ratio: The series' mean ratio to the baseline; None without a winner.
+        interpreters: The ids of the interpreters behind the ratio.
         like: Series that the run cannot tell apart from the winner.
     """
 
@@ -174,10 +178,10 @@ class Winner:
 
 
 def winners(run: Run, experiment: Experiment) -> Iterator[Winner]:
-    """Yield the quickest model by setting and kind of interpreter, where an experiment holds models against serial work.
+    """Yield the fastest model by setting and kind of interpreter, if an experiment compares models with serial work.
 
-    Only series that do the same work as the baseline count: their parameters agree. None from single launches, which
-    have no intervals.
+    Only series that do the same work as the baseline count: their parameters agree. Single launches give no winner,
+    because they have no intervals.
     """
     if (experiment.unit, experiment.compares, experiment.shows, experiment.sweep) != ("s", "variants", "ratios", ""):
         return
@@ -229,7 +233,7 @@ def _winner(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> 
 
 
 def _same_work(one: CellResult, baseline: CellResult) -> bool:
-    """Whether the parameters that both have agree: a sum done once is not a quicker way of doing it three times."""
+    """Whether the parameters that both have agree: one sum is not a faster way of doing three sums."""
     theirs = baseline.cell.variant.params
     return all(theirs[name] == value for name, value in one.cell.variant.params.items() if name in theirs)
 
@@ -237,7 +241,7 @@ def _same_work(one: CellResult, baseline: CellResult) -> bool:
 def _mean_ratio(
     run: Run, tops: dict[str, CellResult], bottoms: dict[str, CellResult], metric: str
 ) -> stats.Interval | None:
-    """Return the mean ratio over the interpreters that both have; of a single one, its own."""
+    """Return the mean ratio over the interpreters that both have, or the ratio of the only one."""
     pairs = [(top, bottoms[key]) for key, top in tops.items() if key in bottoms]
     if len(pairs) == 1:
         return pairs[0][0].ratio_to(pairs[0][1], metric)

@@ -1,4 +1,4 @@
-"""The pieces that verdicts are made of: a ratio against a threshold, a count against nought."""
+"""The evidence behind verdicts: a ratio against a threshold, a count against zero."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -24,14 +24,15 @@ __all__ = [
 ]
 
 Outcome = Literal["supported", "refuted", "at the limit", "mixed", "inconclusive", "not measured"]
-"""What evidence says of a claim. "at the limit": the figure is known, and so near the claim's threshold that which side it is on
-does not matter (`NEAR`). "mixed": it holds in the mean over interpreters, and one of them by itself refutes it."""
+"""The outcome that evidence gives a claim. "at the limit": the figure is known, and so near the claim's threshold that
+the side does not matter (`NEAR`). "mixed": the mean over interpreters supports the claim, and one of them by itself
+refutes it."""
 
 NEAR = 0.05
-"""An interval that lies within this share of a threshold, and holds it, is at the limit."""
+"""An interval that contains a threshold, and lies within this share of it, is at the limit."""
 
 TOO_MANY = 1_000
-"""So many launches are no advice: the truth then lies at the threshold."""
+"""A number of launches too large to recommend: the truth then lies at the threshold."""
 
 
 @final
@@ -40,15 +41,16 @@ class Evidence:
     """One comparison or count behind a verdict.
 
     Attributes:
-        outcome: What it says by itself; "not measured" where every launch of a cell failed or none has run yet.
-        what: "threads / serial", with the placement where there are several.
+        outcome: The outcome of this piece alone; "not measured" where every launch of a cell failed, or none has run
+            yet.
+        what: The measured thing, as "threads / serial", with the placement where there are several.
         interval: The measured ratio or level with its interval; None for a count.
-        relation: What the claim says of it, in words.
+        relation: The range that the claim states, as text.
         count: The sum, for a count.
-        launches: Launches (or blocks, where launches are paired) behind it.
-        launches_to_decide: About how many would decide an inconclusive comparison, if the estimate and the spread
-            stay, `TOO_MANY` for more than that; None where it cannot be told.
-        cells: Keys of the cells behind it.
+        launches: Launches (or blocks, where launches are paired) behind the figure.
+        launches_to_decide: About how many launches would decide an inconclusive comparison, if the estimate and the
+            spread stay as they are; `TOO_MANY` for more than that; None where no estimate is possible.
+        cells: Keys of the cells behind the figure.
     """
 
     outcome: Outcome
@@ -84,7 +86,7 @@ def _is_at_limit(relation: Relation, interval: stats.Interval) -> bool:
 def judged(
     what: str, relation: Relation, interval: stats.Interval | None, launches: int, cells: tuple[str, ...] = ()
 ) -> Evidence:
-    """Return what an interval over so many launches of some cells says of a relation; "not measured" for None."""
+    """Return the evidence of an interval over launches of some cells for a relation; "not measured" for None."""
     outcome: Outcome = "inconclusive"
     more = None
     if interval is None:
@@ -108,7 +110,7 @@ def _places(run: Run, experiment: Experiment, comparison: Comparison | Level) ->
 def comparisons(run: Run, experiment: Experiment, comparison: Comparison, interpreter: str) -> Iterator[Evidence]:
     """Yield the evidence of one comparison at every placement of the run.
 
-    Nothing where the run was not asked for one of the cells; "not measured" where it was, and no launch succeeded.
+    Yields nothing if the run was not asked for one of the cells, and "not measured" if it was but no launch succeeded.
     """
     metric = comparison.metric or experiment.metric
     tops, bottoms = comparison.top_interpreter or interpreter, comparison.bottom_interpreter or interpreter
@@ -157,7 +159,7 @@ def pooled(run: Run, experiment: Experiment, comparison: Comparison, interpreter
 
 
 def levels(run: Run, experiment: Experiment, level: Level, interpreter: str) -> Iterator[Evidence]:
-    """Yield the evidence of one level at every placement of the run; nothing where the run has no such cell."""
+    """Yield the evidence of one level at every placement of the run; nothing if the run has no such cell."""
     places = _places(run, experiment, level)
     for place in places:
         result = run.find(experiment.name, level.label, interpreter, place)
@@ -169,10 +171,10 @@ def levels(run: Run, experiment: Experiment, level: Level, interpreter: str) -> 
 
 
 def counted(run: Run, experiment: Experiment, count: Count, interpreter: str) -> Iterator[Evidence]:
-    """Yield the evidence of one count; nothing where the run was not asked for any of its cells.
+    """Yield the evidence of one count; nothing if the run was not asked for any of its cells.
 
-    A cell without a successful launch may hide what the others did not show: the count is then inconclusive, unless
-    the others refute it.
+    A cell without a successful launch may hide an event that the other cells did not show. The count is then
+    inconclusive, unless the other cells show the event.
     """
     results = [
         result
@@ -200,7 +202,10 @@ def counted(run: Run, experiment: Experiment, count: Count, interpreter: str) ->
 
 
 def combined(evidence: Sequence[Evidence]) -> Outcome:
-    """As good as the worst: one refuted piece refutes the claim, one undecided or unmeasured piece leaves it open."""
+    """Return the outcome of all pieces together.
+
+    One refuted piece refutes the claim; one undecided or unmeasured piece leaves it open.
+    """
     outcomes = {one.outcome for one in evidence}
     if outcomes <= {"not measured"}:
         return "not measured"
@@ -212,7 +217,7 @@ def combined(evidence: Sequence[Evidence]) -> Outcome:
 
 
 def decisive_first(evidence: Sequence[Evidence], outcome: Outcome) -> tuple[Evidence, ...]:
-    """Return the evidence with the piece first that `outcome` follows from: of its kind, the least certain."""
+    """Return the evidence with the deciding piece first: of the pieces with this outcome, the least certain one."""
 
     def rank(one: Evidence) -> tuple[bool, bool, float]:
         width = one.interval.half_width if one.interval is not None else 0.0

@@ -1,4 +1,4 @@
-"""Figures in words: as many digits as tell something."""
+"""Figures as text, with as many digits as carry information."""
 
 import math
 
@@ -8,16 +8,16 @@ __all__ = ["number", "ratio"]
 
 
 def number(value: float) -> str:
-    """Return a ratio with as many digits as tell something: `0.0033`, `0.52`, `13.3`, `2,509`."""
+    """Return a ratio with as many digits as carry information: `0.0033`, `0.52`, `13.3`, `2,509`."""
     if 0 < value < 0.1:
         return f"{value:#.2g}"
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def ratio(interval: stats.Interval) -> str:
-    """Return a ratio with its interval: `0.52 [0.49-0.55]`; without one where a single launch cannot tell.
+    """Return a ratio with its interval: `0.52 [0.49-0.55]`; without an interval for a single launch.
 
-    One whose ends would read alike has more digits: `1.0012 [1.0004-1.0020]`.
+    A ratio whose ends would read alike gets more digits: `1.0012 [1.0004-1.0020]`.
     """
     if math.isinf(interval.high):
         return number(interval.value)

@@ -1,7 +1,7 @@
-"""What a run tells in plain words: what its claims came to, which model is quickest, where the order of series turns.
+"""Findings of a run in plain words: outcomes of claims, the fastest model, and reversals of the order of series.
 
-A finding is a fact with its evidence. A claim's advice comes only where the claim is supported on every interpreter that
-decides it, from more than one launch. A claim that nothing decides gives no finding.
+A finding is a fact with its evidence. A claim's advice is given only if the claim is supported, no interpreter by
+itself refutes it, and each piece of evidence has more than one launch. A claim that nothing decides gives no finding.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,16 +22,16 @@ __all__ = ["Finding", "figure", "findings", "spanned"]
 @final
 @dataclass(frozen=True)
 class Finding:
-    """One thing that the run tells.
+    """One finding of the run.
 
     Attributes:
-        experiment: Its name.
-        claim: The id of the claim that it follows from; "" where no claim asks.
-        text: In plain words.
+        experiment: The experiment's name.
+        claim: The id of the claim that the finding follows from; "" where it follows from none.
+        text: The finding in plain words.
         evidence: The figures behind it.
         holds_on: Short names of the interpreters that show it by themselves.
-        fails_on: Of those that show the opposite.
-        advice: What to do about it; "" where the evidence does not carry any.
+        fails_on: Short names of the interpreters that show the opposite.
+        advice: The recommended action; "" where the evidence does not support one.
     """
 
     experiment: str
@@ -44,14 +44,14 @@ class Finding:
 
 
 def figure(one: Evidence) -> str:
-    """Return what was measured: a ratio with its interval, or a count."""
+    """Return a measured figure as text: a ratio with its interval, or a count."""
     if one.interval is not None:
         return ratio(one.interval)
     return f"{one.count:,.0f}" if one.count is not None else "-"
 
 
 def spanned(run: Run, ids: Iterable[str]) -> str:
-    """Return interpreters by name: `3.12 to 3.15` where none of their kind is left out between, else one by one."""
+    """Return interpreters' names: `3.12 to 3.15` where none of their kind between is left out, else one by one."""
     wanted = set(ids)
     chosen = [key for key in run.interpreters if key in wanted]
     parts = []
@@ -66,7 +66,7 @@ def spanned(run: Run, ids: Iterable[str]) -> str:
 
 
 def findings(run: Run, verdicts: Sequence[Verdict]) -> list[Finding]:
-    """Return what the run tells, by experiment: its claims first, then the quickest model and the crossings."""
+    """Return the findings of the run by experiment: its claims, the fastest model, crossings, and the GIL."""
     groups = list(by_claim(verdicts).values())
     found: list[Finding] = []
     for experiment in run.experiments():
@@ -79,7 +79,7 @@ def findings(run: Run, verdicts: Sequence[Verdict]) -> list[Finding]:
 
 
 def _of_gil(run: Run, experiment: Experiment) -> list[Finding]:
-    """Return which series ran with a GIL on interpreters without one, because an import switched it on."""
+    """Return the series that ran with a GIL on interpreters without one, because an import switched it on."""
     back: dict[str, list[str]] = {}
     for result in run.of(experiment.name):
         interpreter = run.interpreters.get(result.cell.interpreter)
@@ -98,7 +98,7 @@ def _of_gil(run: Run, experiment: Experiment) -> list[Finding]:
 
 
 def _of_claim(run: Run, verdicts: Sequence[Verdict]) -> Finding | None:
-    """Return the finding of one claim; None where it is undecided, or where its outcome is no news."""
+    """Return the finding of one claim; None if the claim is undecided, or if its outcome is no news."""
     whole, claim = speaking(verdicts), verdicts[0].claim
     one = whole.deciding
     text = {"supported": claim.says, "refuted": claim.denies}.get(whole.outcome, "")
@@ -137,10 +137,10 @@ def _of_claim(run: Run, verdicts: Sequence[Verdict]) -> Finding | None:
 
 
 def _inverse(one: Evidence) -> str:
-    """Return a ratio the other way round: `0.50 [0.40-0.63]` is `2.00 [1.60-2.50]`."""
+    """Return the inverse of a ratio: `0.50 [0.40-0.63]` gives `2.00 [1.60-2.50]`."""
     if one.interval is None:
         return figure(one)
-    # What is decided has bounds on both sides, neither of them 0.
+    # A decided ratio has bounds on both sides, and neither is 0.
     value, low, high = one.interval.value, one.interval.low, one.interval.high
     return ratio(stats.Interval(1 / value, 1 / high, 1 / low, one.interval.method))
 
@@ -150,7 +150,7 @@ def _listed(words: Sequence[str], last: str = "and") -> str:
 
 
 def _of_winners(run: Run, experiment: Experiment, won: Sequence[Winner]) -> list[Finding]:
-    """Return which model is quickest, with a GIL and without, over settings: one finding for them all."""
+    """Return the fastest models, with a GIL and without, over settings: one finding for all settings."""
     said: dict[str, list[str]] = {}
     for free_threaded, name in ((False, "with a GIL"), (True, "without a GIL")):
         settings: dict[str, list[str]] = {}
@@ -162,7 +162,7 @@ def _of_winners(run: Run, experiment: Experiment, won: Sequence[Winner]) -> list
                     else f"none beats {experiment.baseline}"
                 )
                 settings.setdefault(names, []).append(one.setting)
-        # One answer for all settings needs none of them named.
+        # The settings are named only if the answers differ between them.
         clauses = [names + f" ({'; '.join(where)})" * (len(settings) > 1) for names, where in settings.items()]
         if clauses:
             said.setdefault(", ".join(clauses), []).append(name)
@@ -178,7 +178,7 @@ def _of_winners(run: Run, experiment: Experiment, won: Sequence[Winner]) -> list
 
 
 def _shown(run: Run, experiment: Experiment, one: Winner, interval: stats.Interval) -> str:
-    """`threads 0.49 [0.33-0.74] of serial, on 3.13t, not told apart from processes-spawn`."""
+    """Return evidence: `threads 0.49 [0.33-0.74] of serial, on 3.13t, not told apart from processes-spawn`."""
     at = f", {one.setting}," if one.setting else ""
     where = f"{'mean over' if len(one.interpreters) > 1 else 'on'} {spanned(run, one.interpreters)}"
     like = f", not told apart from {_listed(one.like)}" if one.like else ""
@@ -204,7 +204,7 @@ _WORDS = {1: "ahead", -1: "behind", 0: "too close to tell"}
 
 
 def _course(curve: Curve, sweep: str) -> str:
-    """`behind up to about 512 KiB (between 256 KiB and 1 MiB), then ahead`."""
+    """Return a curve's course: `behind up to about 512 KiB (between 256 KiB and 1 MiB), then ahead`."""
     crossings = curve.crossings()
     first, last = (sized(point.size, sweep) for point in (curve.points[0], curve.points[-1]))
     sides = {point.side for point in curve.points}
@@ -226,7 +226,7 @@ def _course(curve: Curve, sweep: str) -> str:
 
 
 def _ends(run: Run, curve: Curve, sweep: str) -> str:
-    """Return the ratios on both sides of every crossing, or at both ends where there is none."""
+    """Return the ratios on both sides of every crossing, or at both ends of a curve without crossings."""
     shown = [point for one in curve.crossings() for point in (one.low, one.high)] or [curve.points[0], curve.points[-1]]
     ratios = ", ".join(
         f"{ratio(point.ratio)} at {sized(point.size, sweep)}"

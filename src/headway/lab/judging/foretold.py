@@ -1,7 +1,7 @@
-"""Evidence from predictions: how far they are off, and whether they put series in the order that measurement gives.
+"""Evidence from predictions: their errors, and whether they put series in the measured order.
 
-A prediction is held against the level over all launches of its cell. What that level is not known by, an error is not known
-by either: its interval follows from the level's, so that a claim about errors is decided as any other claim is.
+A prediction is compared with the level over all launches of its cell. The interval of its error follows from the
+level's interval, so a claim about errors is decided in the same way as any other claim.
 """
 
 import math
@@ -23,12 +23,12 @@ __all__ = ["Off", "errors", "off", "orders"]
 @final
 @dataclass(frozen=True)
 class Off:
-    """What a prediction is off by.
+    """The error of a prediction.
 
     Attributes:
-        level: What was measured.
-        factor: The larger of measured and predicted over the smaller, with the interval that the measured one gives it.
-        launches: Behind the measured one.
+        level: The measured level.
+        factor: The larger of measured and predicted over the smaller, with the interval that follows from the level's.
+        launches: Launches behind the level.
     """
 
     level: stats.Interval
@@ -37,12 +37,12 @@ class Off:
 
 
 def off(result: CellResult, metric: str, *, least: int = 0) -> Off | None:
-    """Return what a cell's prediction of a metric is off by; None where it has none, or no launch that tells.
+    """Return the error of a cell's prediction of a metric; None without a prediction, or without a usable launch.
 
     Args:
-        result: The cell.
-        metric: Which metric.
-        least: Launches in which fewer requests were answered do not tell.
+        result: The cell's results.
+        metric: The predicted metric.
+        least: Launches that answered fewer requests per sample are not used.
     """
     span = result.prediction.figures.get(metric) if result.prediction is not None else None
     values = [
@@ -57,14 +57,14 @@ def off(result: CellResult, metric: str, *, least: int = 0) -> Off | None:
 
 
 def _answered(launch: Launch) -> float:
-    """Return how many requests each of a launch's samples answered; of launches that do not say, enough."""
+    """Return the number of requests that each sample of a launch answered; infinity where it is not recorded."""
     requests = launch.facts.get("requests")
     samples = len(launch.samples.get("requests_per_s", ())) or 1
     return requests / samples if isinstance(requests, int | float) else math.inf
 
 
 def _factor(level: stats.Interval, predicted: float) -> stats.Interval:
-    """Return the factor between a level and what it was predicted to be, with the ends that the level's interval allows."""
+    """Return the factor between a level and its prediction, with the ends that the level's interval allows."""
     low = level.low / predicted
     high = level.high / predicted
     ends = [one if one >= 1 else 1 / one if one > 0 else math.inf for one in (low, high)]
@@ -74,7 +74,7 @@ def _factor(level: stats.Interval, predicted: float) -> stats.Interval:
 
 
 def _cells(run: Run, experiment: Experiment, labels: tuple[str, ...], interpreter: str) -> list[CellResult]:
-    """Return the cells of an interpreter of which figures are, or are to be, predicted."""
+    """Return the cells of an interpreter that have predictions, or will have them."""
     return [
         one
         for one in run.of(experiment.name)
@@ -85,9 +85,10 @@ def _cells(run: Run, experiment: Experiment, labels: tuple[str, ...], interprete
 
 
 def errors(run: Run, experiment: Experiment, piece: Errors, interpreter: str) -> Iterator[Evidence]:
-    """Yield the evidence of the median error; nothing where the run has no such cell.
+    """Yield the evidence of the median error; nothing if the run has no such cell.
 
-    The ends of its interval are the medians of the ends of the cells' own: they hold it where all of those hold theirs.
+    The ends of its interval are the medians of the ends of the cells' intervals. If every cell's interval contains the
+    cell's true error, this interval contains the median of the true errors.
     """
     results = [
         one for one in _cells(run, experiment, piece.labels, interpreter) if piece.placement in {"", one.cell.placement}
@@ -114,7 +115,7 @@ def errors(run: Run, experiment: Experiment, piece: Errors, interpreter: str) ->
 
 
 def orders(run: Run, experiment: Experiment, piece: Order, interpreter: str) -> Iterator[Evidence]:
-    """Yield the evidence of the order; nothing where the run has no such cell."""
+    """Yield the evidence of the order; nothing if the run has no such cell."""
     results = _cells(run, experiment, piece.labels, interpreter)
     if not results:
         return

@@ -1,7 +1,7 @@
-"""What the runs of several machines say together: a claim holds on so many of them, and where their figures differ.
+"""Runs of several machines together: on how many a claim holds, and where their figures differ.
 
-The machine is a factor, not noise: launches of different machines are never put into one mean. Each machine's own launches
-decide there; two machines differ where the intervals of the figure that decides do not overlap.
+The machine is a factor, not noise: launches of different machines are never averaged. Each machine's own launches give
+its verdict. Two machines differ if the intervals of the deciding figure do not overlap.
 """
 
 import itertools
@@ -20,12 +20,12 @@ __all__ = ["OnMachine", "OverMachines", "over_machines"]
 @final
 @dataclass(frozen=True)
 class OnMachine:
-    """What one machine's run says of a claim.
+    """The verdict of one machine's run on a claim.
 
     Attributes:
-        host: The machine.
-        outcome: Its verdict.
-        deciding: What that follows from; None: nothing was measured.
+        host: The machine's name.
+        outcome: The verdict's outcome.
+        deciding: The evidence that the verdict follows from; None means that nothing was measured.
     """
 
     host: str
@@ -36,12 +36,12 @@ class OnMachine:
 @final
 @dataclass(frozen=True)
 class OverMachines:
-    """What all machines say of a claim.
+    """The verdicts of all machines on a claim.
 
     Attributes:
-        claim: Its id.
+        claim: The claim's id.
         experiment: The experiment's name.
-        text: What it claims.
+        text: The claim's text.
         machines: Each machine's verdict.
     """
 
@@ -52,7 +52,7 @@ class OverMachines:
 
     @property
     def sentence(self) -> str:
-        """Say on how many machines it holds: "holds on 3 of 4 machines"."""
+        """The number of machines on which the claim holds, as "holds on 3 of 4 machines"."""
         held = sum(one.outcome == "supported" for one in self.machines)
         refuted = sum(one.outcome == "refuted" for one in self.machines)
         decided = sum(one.outcome in DECIDED for one in self.machines)
@@ -84,7 +84,7 @@ class OverMachines:
 
     @property
     def effect(self) -> str:
-        """Say where machines differ most; "": none do."""
+        """The largest difference between machines, as a sentence; "" means that none differ."""
         pairs = self.differences
         if not pairs:
             return ""
@@ -105,7 +105,7 @@ class OverMachines:
 
 
 def over_machines(runs: Sequence[Run]) -> list[OverMachines]:
-    """Return what runs of the same experiments on several machines say of each claim, in the order of the first run."""
+    """Return several machines' verdicts on each claim of the same experiments, in the order of the first run."""
     found: dict[str, list[tuple[str, OnMachine]]] = {}
     texts: dict[str, tuple[str, str]] = {}
     for run in runs:

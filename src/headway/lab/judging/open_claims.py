@@ -1,4 +1,4 @@
-"""Claims that are not decided, and what may decide them."""
+"""Claims that are not decided, and the cells whose launches may decide them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ from headway.lab.sequential import MOST_LAUNCHES
 __all__ = ["UNSURE", "OpenClaim", "open_claims", "telling_cells"]
 
 UNSURE = 6
-"""Of fewer launches the spread is hardly known, and so is what an open claim needs: it is tried all the same."""
+"""Launches below which the spread, and so an open claim's need, is hardly known: the claim then gets launches all the
+same."""
 
 
 @final
@@ -21,10 +22,10 @@ class OpenClaim:
     """A claim that is not decided.
 
     Attributes:
-        id: The claim's.
-        cells: Keys of the cells whose launches may decide it.
-        launches: How many blocks of them there are.
-        to_decide: About how many it needs in all; None where that cannot be told.
+        id: The claim's id.
+        cells: Keys of the cells whose launches may decide the claim.
+        launches: Blocks that these cells have had.
+        to_decide: About how many launches the claim needs in all; None where no estimate is possible.
     """
 
     id: str
@@ -34,7 +35,7 @@ class OpenClaim:
 
     @property
     def need(self) -> int:
-        """How many more launches of each cell it is expected to need; 0 where it gets no more."""
+        """How many more launches of each cell the claim is expected to need; 0 means that it gets no more."""
         most = MOST_LAUNCHES - self.launches
         if most <= 0 or (self.to_decide is not None and self.to_decide > MOST_LAUNCHES and self.launches >= UNSURE):
             return 0
@@ -48,7 +49,7 @@ def open_claims(verdicts: Iterable[Verdict]) -> list[OpenClaim]:
         whole = speaking(group)
         if whole.outcome != "inconclusive":
             continue
-        # Where no mean speaks, every interpreter that is undecided keeps the claim open.
+        # If no mean speaks for the claim, every undecided interpreter keeps it open.
         telling = [whole] if whole.interpreter in {"all", "any"} else group
         pieces = [one for verdict in telling for one in verdict.evidence if _is_open(verdict, one)]
         if pieces:
@@ -65,15 +66,15 @@ def open_claims(verdicts: Iterable[Verdict]) -> list[OpenClaim]:
 
 
 def telling_cells(run: Run) -> frozenset[str]:
-    """Return the keys of the cells that a claim is about, or a sweep; launched or not."""
+    """Return the keys of the cells that a claim or a sweep is about, launched or not."""
     claimed = {key for verdict in judge(run) for one in verdict.evidence for key in one.cells}
     swept = {one.name for one in run.experiments() if one.sweep}
     return frozenset(claimed | {key for key, result in run.results.items() if result.cell.experiment in swept})
 
 
 def _is_open(verdict: Verdict, one: Evidence) -> bool:
-    """Whether more launches of a piece of evidence may change an open verdict.
+    """Whether more launches for a piece of evidence may change an open verdict.
 
-    What no interpreter has shown may still be seen.
+    In a claim of scope "any", an event that no interpreter has shown may still appear.
     """
     return one.outcome == "inconclusive" or (verdict.interpreter == "any" and one.outcome != "not measured")

@@ -1,12 +1,17 @@
-"""What the run says of each claim: supported, refuted or inconclusive, with the evidence.
+"""The verdicts of a run: each claim's outcome, with its evidence.
 
-A verdict follows from intervals alone: supported when the whole interval is on the claim's side of its threshold,
-refuted when it is wholly on the other, at the limit when it lies close around the threshold, inconclusive when it crosses it
-and is wider. A claim of several comparisons is as good as
-its worst. A claim that fails here is a finding about this machine, not an error.
+A verdict follows from intervals alone:
 
-A claim about each of several interpreters is also judged by its mean over them, which says more from few launches than
-any one interpreter can. What the mean supports and a single interpreter refutes is mixed: the interpreters differ.
+- supported: the whole interval is on the claim's side of its threshold;
+- refuted: the whole interval is on the other side;
+- at the limit: the interval lies close around the threshold;
+- inconclusive: the interval crosses the threshold and is wider.
+
+A claim of several comparisons is as good as its worst. A refuted claim is a finding about this machine, not an error.
+
+A claim about each of several interpreters is also judged by its mean over them, which shows more from few launches than
+any one interpreter can. A claim is mixed if the mean supports it and a single interpreter refutes it: the interpreters
+differ.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,7 +39,7 @@ from headway.lab.published import published_ratio
 __all__ = ["DECIDED", "ORDER", "Verdict", "by_claim", "judge", "speaking"]
 
 ORDER: tuple[Outcome, ...] = ("supported", "refuted", "mixed", "at the limit", "inconclusive", "not measured")
-"""From the best-founded to the least, as reports list them."""
+"""Outcomes from the best-founded to the least, as reports list them."""
 
 DECIDED = frozenset({"supported", "refuted", "mixed", "at the limit"})
 """Outcomes that more launches are not expected to change."""
@@ -48,11 +53,12 @@ class Verdict:
     Attributes:
         claim: The claim.
         experiment: The experiment's name.
-        interpreter: An interpreter's id; "all" for the mean over those the claim speaks of; "native" for the C limits;
-            "any" for a claim that one interpreter is enough for; "pair" for a claim about two interpreters.
-        outcome: The verdict.
-        evidence: Everything looked at, the deciding piece first.
-        sentence: Why, in one sentence.
+        interpreter: An interpreter's id; "all" for the mean over the interpreters that the claim is about; "native" for
+            the limits in C; "any" for a claim that one interpreter is enough for; "pair" for a claim about two
+            interpreters.
+        outcome: The verdict's outcome.
+        evidence: All the evidence, the deciding piece first.
+        sentence: The reason in one sentence.
     """
 
     claim: Claim
@@ -122,7 +128,7 @@ def _single(run: Run, experiment: Experiment, claim: Claim, interpreter: str) ->
 
 
 def _mean(run: Run, experiment: Experiment, claim: Claim, singles: Sequence[Verdict]) -> Verdict | None:
-    """Judge the mean over interpreters; None where the claim counts, or fewer than two interpreters have figures."""
+    """Judge the mean over interpreters; None if the claim has other pieces than ratios, or under two have figures."""
     evidence: list[Evidence] = []
     for piece in claim.evidence(run.machine):
         if not isinstance(piece, Comparison):
@@ -141,7 +147,7 @@ def _mean(run: Run, experiment: Experiment, claim: Claim, singles: Sequence[Verd
 
 
 def _any(run: Run, experiment: Experiment, claim: Claim, interpreters: Sequence[str]) -> Verdict:
-    """One interpreter that shows it is enough; that none has shown it yet refutes nothing."""
+    """Judge a claim that one interpreter is enough for; the claim is not refuted if no interpreter has shown it yet."""
     singles = [_single(run, experiment, claim, interpreter) for interpreter in interpreters]
     shown = [single for single in singles if single.outcome == "supported"]
     evidence = tuple(one for single in shown or singles for one in single.evidence)
@@ -158,7 +164,7 @@ def _any(run: Run, experiment: Experiment, claim: Claim, interpreters: Sequence[
 
 
 def _pair(run: Run, experiment: Experiment, claim: Claim) -> Verdict:
-    """Judge a claim that compares two interpreters, which it calls by their short names."""
+    """Judge a claim that compares two interpreters, which it names by their short names."""
     by_name = {one.name: key for key, one in reversed(run.interpreters.items())}
     pieces = [piece for piece in claim.evidence(run.machine) if isinstance(piece, Comparison)]
     needed = {name for piece in pieces for name in (piece.top_interpreter, piece.bottom_interpreter)}
@@ -177,7 +183,7 @@ def _pair(run: Run, experiment: Experiment, claim: Claim) -> Verdict:
 
 
 def _speaks_of(run: Run, claim: Claim) -> list[str]:
-    """Return the ids of the run's interpreters that the claim speaks of."""
+    """Return the ids of the run's interpreters that the claim is about."""
     return [
         key
         for key, interpreter in run.interpreters.items()
@@ -198,9 +204,9 @@ def _each(run: Run, experiment: Experiment, claim: Claim, interpreters: Sequence
 
 
 def judge(run: Run, experiments: Sequence[Experiment] | None = None) -> list[Verdict]:
-    """Return a verdict for every claim of the run's experiments (or of these of them), by claim and interpreter.
+    """Return a verdict for every claim, by claim and interpreter, of the given experiments or of all in the run.
 
-    A claim that cannot be judged by this run gets one verdict, "not measured", that says what it needs.
+    A claim that this run cannot judge gets one verdict, "not measured", that states the missing part.
     """
     verdicts: list[Verdict] = []
     for experiment in run.experiments() if experiments is None else experiments:

@@ -1,3 +1,3 @@
-"""What a run leaves: its settings, cells and launches in a store, and the run read back as a value."""
+"""Keeps a run: its settings, cells, launches and predictions in a store, and the run read back as a value."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""What one launch gave, as a value."""
+"""The results of one launch, as a value."""
 
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -9,18 +9,18 @@ __all__ = ["Launch"]
 @final
 @dataclass
 class Launch:
-    """What one launch gave.
+    """The results of one launch.
 
     Attributes:
         status: "ok" or "failed".
-        reason: Why it failed, in one line; "" otherwise.
-        samples: Metric -> values in order of measurement; set-up metrics are among them with one value.
-        facts: What the agent told: `gil_enabled`, `version`, `affinity`, `switch_interval_s`, `timed_s`,
+        reason: Why the launch failed, in one line; "" otherwise.
+        samples: Metric -> values in order of measurement. Set-up metrics are among them, with one value each.
+        facts: Facts that the agent reported: `gil_enabled`, `version`, `affinity`, `switch_interval_s`, `timed_s`,
             `utilisation` (core -> share), `course` (stretches with `phase`, `until_s`, `busy_s`), `voluntary_switches`,
-            `involuntary_switches`, `max_rss_bytes`. Of launches that took turns in one process also `turns`, how many there
-            were, and `shared`, which names the process.
+            `involuntary_switches`, `max_rss_bytes`. Launches that took turns in one process also have `turns`, their
+            number, and `shared`, which identifies the process.
         stderr: The last 64 KiB of the process's standard error.
-        wall_s: From before the start to after the end.
+        wall_s: Seconds from before the start of the process to after its end.
     """
 
     status: str = "failed"

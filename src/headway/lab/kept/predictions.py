@@ -1,4 +1,4 @@
-"""What was predicted of a cell before it was measured: figures with their range, when, and what they rest on."""
+"""Predictions that were made before a cell was measured: figures with their range, the time, and the basis."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ __all__ = ["Prediction", "Span"]
 @final
 @dataclass(frozen=True)
 class Span:
-    """A predicted figure: the median over seeds, the least and the greatest, in its metric's unit."""
+    """A predicted figure: the median over seeds, the least and the greatest value, in the metric's unit."""
 
     median: float
     low: float
@@ -21,15 +21,17 @@ class Span:
 @final
 @dataclass(frozen=True)
 class Prediction:
-    """What was predicted of a cell.
+    """The predictions for one cell.
 
     Attributes:
-        key: The cell's.
-        figures: Metric -> what it was predicted to be; a metric of which too little happens in a launch is left out.
-        version: Headway's.
-        calibration: What the machine's operations cost, as `headway calibrate` keeps it, with the time of its taking.
-        rests_on: What else it was made from, by name: the cell that was measured for it, and what was taken from that.
-        written_at: When the store got it, UTC, ISO 8601 with microseconds; "" before that.
+        key: The cell's key.
+        figures: Metric -> its predicted figure. A metric is left out if a launch has too few events for it.
+        version: Headway's version.
+        calibration: The costs of the machine's operations, as `headway calibrate` keeps them, with the time of
+            measurement.
+        rests_on: The other inputs of the prediction, by name: the scenario, the figures of the anchors, a value derived
+            from them, and the number of seeds.
+        written_at: The time when the store received the prediction, UTC, ISO 8601 with microseconds; "" before that.
     """
 
     key: str
@@ -50,10 +52,10 @@ class Prediction:
 
     @classmethod
     def from_json(cls, key: str, written_at: str, values: Mapping[str, Any]) -> Self:
-        """Return what `to_json` gave.
+        """Return the prediction that `to_json` wrote.
 
         Raises:
-            TypeError, ValueError, KeyError, AttributeError: It is no prediction.
+            TypeError, ValueError, KeyError, AttributeError: The values are no prediction.
         """
         return cls(
             key=key,

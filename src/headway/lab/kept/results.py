@@ -1,4 +1,4 @@
-"""A run as values: what was planned, what each launch gave, and the statistics over launches."""
+"""A run as values: its planned cells, the results of each launch, and the statistics over launches."""
 
 import functools
 import statistics
@@ -20,18 +20,18 @@ from headway.lab.kept.store import RunHeader, Store, StoredLaunch
 __all__ = ["CellResult", "Run", "Stretch", "load_run", "read_run", "run_of"]
 
 _TELLING_S = 0.1
-"""The kernel counts busy time in ticks of 10 ms: of less than this it says too little."""
+"""The least time over which busy time is shown; the kernel counts it in ticks of 10 ms, too coarse for less."""
 
 
 @final
 @dataclass(frozen=True)
 class Stretch:
-    """A stretch of a cell's launches, as their mean.
+    """A stretch of a cell's launches, as the mean over them.
 
     Attributes:
         phase: "set-up", "warm-up" or "timed".
-        until_s: When it ended, from the begin of the set-up.
-        cores: How many cores were busy, over all launches; None where they together were too short to tell.
+        until_s: The end of the stretch, in seconds from the beginning of the set-up.
+        cores: The number of busy cores over all launches; None if the launches were too short in total.
     """
 
     phase: str
@@ -42,14 +42,14 @@ class Stretch:
 @final
 @dataclass(frozen=True)
 class CellResult:
-    """One cell's launches.
+    """The launches of one cell, and statistics over them.
 
     Attributes:
-        cell: What was measured.
-        launches: Every launch stored, failed ones included, in order.
-        confidence: Of its intervals.
-        prediction: What was predicted of it before its first launch; None where nothing was.
-        memo: Its ratios and levels as far as they were asked for.
+        cell: The cell.
+        launches: Every stored launch, failed ones included, in order.
+        confidence: The coverage of its intervals.
+        prediction: The prediction made before the cell's first launch; None without one.
+        memo: The ratios and levels computed so far.
     """
 
     cell: Cell
@@ -86,7 +86,7 @@ class CellResult:
     def ratio_to(self, other: "CellResult", metric: str) -> stats.Interval | None:
         """Return this cell's level over `other`'s with its interval; None without launches or with a value of 0.
 
-        Block by block where the two were launched next to each other, else over all launches of each.
+        The ratio is taken block by block if the cells were launched next to each other, else over all launches of each.
         """
         key = (metric, other.cell.key)
         if key not in self.memo:
@@ -103,20 +103,21 @@ class CellResult:
         return stats.ratio_interval(list(mine.values()), list(others.values()), confidence=self.confidence)
 
     def launches_with(self, other: "CellResult", metric: str) -> int:
-        """Return how many launches of each, or blocks of both, are behind the ratio to another cell."""
+        """Return the number of launches of each, or of blocks of both, behind the ratio to another cell."""
         common = self._common_blocks(other, metric)
         return common if common > 1 else min(len(self.by_block(metric)), len(other.by_block(metric)))
 
     def _common_blocks(self, other: "CellResult", metric: str) -> int:
-        """Return in how many blocks the two were launched next to each other; 0 for cells of different groups."""
+        """Return the number of blocks in which the cells stood next to each other; 0 for cells of different groups."""
         if self.cell.group != other.cell.group:
             return 0
         return len(self.by_block(metric).keys() & other.by_block(metric).keys())
 
     def ratios(self, other: "CellResult", metric: str) -> dict[int, float]:
-        """Return {block: ratio to the other's} of the blocks in which both have positive values.
+        """Return {block: ratio to the other's} for the blocks in which both have positive values.
 
-        Where the two took turns in one process: the median of the ratios of samples that were neighbours in time.
+        If the cells took turns in one process, the ratio is the median of the ratios of samples that were neighbours in
+        time.
         """
         mine, others = ({one.block: one.launch for one in side.ok} for side in (self, other))
         found = {}
@@ -144,13 +145,13 @@ class CellResult:
     def steady_states(self, metric: str) -> list[str]:
         """Return the course of each launch's samples (see `stats.steady_state`).
 
-        Empty for a metric with several values a sample: those are no sequence of repetitions.
+        A metric with several values per sample gives an empty list, because its values are no sequence of repetitions.
         """
         repetitions = [samples for samples in self.samples(metric) if len(samples) == self.cell.variant.samples]
         return [stats.steady_state(samples) for samples in repetitions]
 
     def mean_utilisation(self) -> dict[str, float]:
-        """Return {core: mean busy share} over the launches' timed parts; {} where they were too short to tell."""
+        """Return {core: mean busy share} over the launches' timed parts; {} if they were too short."""
         shares: dict[str, list[float]] = {}
         for one in self.ok:
             if one.launch.facts.get("timed_s", 0) >= _TELLING_S:
@@ -159,9 +160,9 @@ class CellResult:
         return {core: statistics.fmean(values) for core, values in sorted(shares.items())}
 
     def course(self) -> list[Stretch]:
-        """Return how many cores were busy in each stretch of the launches, by time; [] where none of them tells.
+        """Return the number of busy cores in each stretch of the launches, by time; [] if no launch recorded it.
 
-        Launches have the same stretches: each sample is one.
+        All launches have the same stretches, because each sample is a stretch.
         """
         launches = [course for one in self.ok if (course := one.launch.facts.get("course"))]
         found: list[Stretch] = []
@@ -195,9 +196,9 @@ class Run:
     """A stored run, read back.
 
     Attributes:
-        header: Its id, times and settings.
+        header: The run's id, times and settings.
         results: Every cell's result, by cell key.
-        memo: What was computed from it, so that nothing is computed twice.
+        memo: Values that were computed from the run, so that nothing is computed twice.
     """
 
     header: RunHeader
@@ -211,12 +212,12 @@ class Run:
 
     @property
     def settings(self) -> Settings:
-        """What it was run with."""
+        """The settings that the run was made with."""
         return self.header.settings
 
     @property
     def machine(self) -> Machine:
-        """Where it ran."""
+        """The machine that the run was made on."""
         return self.settings.machine
 
     @functools.cached_property
@@ -236,7 +237,7 @@ class Run:
         return [experiment for experiment in declared or experiments() if experiment.name in names]
 
     def experiment(self, name: str) -> Experiment:
-        """Return one of the run's experiments. Raises UsageError where it has none of that name."""
+        """Return one of the run's experiments. Raises UsageError if there is none of that name."""
         return next((one for one in self.experiments() if one.name == name), None) or experiment(name)
 
     def of(self, experiment: str) -> Iterator[CellResult]:
@@ -244,14 +245,14 @@ class Run:
         return (result for result in self.results.values() if result.cell.experiment == experiment)
 
     def find(self, experiment: str, label: str, interpreter: str, placement: str) -> CellResult | None:
-        """Return one cell's result, or None where the run has no such cell."""
+        """Return one cell's result, or None if the run has no such cell."""
         return self.results.get(f"{experiment}|{label}|{placement}|{interpreter}")
 
     def pooled_ratio(self, pairs: Sequence[tuple[CellResult, CellResult]], metric: str) -> stats.Interval | None:
         """Return the mean ratio over several pairs of cells (one per interpreter), with its interval.
 
-        In each block the logs of the pairs' ratios are averaged; the blocks are the units of replication. Only blocks
-        in which every pair has both launches count; None without any, or where a value is 0.
+        In each block the logs of the pairs' ratios are averaged. The blocks are the units of replication. Only blocks
+        in which every pair has both launches count. The result is None if there is no such block, or if a value is 0.
         """
         by_pair = [top.ratios(bottom, metric) for top, bottom in pairs if top.ok and bottom.ok]
         if not by_pair or any(min(one.by_block(metric).values(), default=1) <= 0 for pair in pairs for one in pair):
@@ -284,7 +285,7 @@ def run_of(
     launches: Mapping[str, Sequence[StoredLaunch]],
     predictions: Mapping[str, Prediction],
 ) -> Run:
-    """Return a run as a value, of its cells and what there is of launches and predictions, by cell key."""
+    """Return a run as a value, from its cells, and its launches and predictions so far by cell key."""
     confidence = header.settings.confidence
     return Run(
         header,

@@ -1,4 +1,4 @@
-"""What a run was run with: enough to read it, and to go on with it."""
+"""The settings of a run: all that is needed to read the run, and to continue it."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -27,26 +27,26 @@ class Settings:
     """The settings of a run, as they are stored with it.
 
     Attributes:
-        version: Headway's.
-        size: "quick", "standard", "published", or `SESSION`.
-        launches: Launches of every cell; in a run with a budget, before its first look.
+        version: Headway's version.
+        size: "quick", "standard", "published", `ADVICE` or `SESSION`.
+        launches: Launches of every cell; in a run with a budget, launches before the first look.
         budget_s: The time for all launches, spent where claims are not decided; None where every cell has `launches`.
-        seed: Of the order of launches.
+        seed: The seed of the order of launches.
         limit_s: Seconds after which a launch is killed.
-        memory_limit_bytes: Address space of each process of a launch; None leaves it unlimited.
-        experiments: Names.
-        models: Those that were asked for; () for all.
-        placement: The one that was asked for; None for all.
-        machine: Where it ran.
-        doctor: What the checks said when it began.
-        interpreters: Those of the run, in order.
-        skipped: What was asked for and could not run.
-        redis: Which Redis served it; {} for none.
-        volumes: Volume -> where its files were.
+        memory_limit_bytes: The limit of the address space of each process of a launch; None means no limit.
+        experiments: The experiments' names.
+        models: The models that were asked for; () means all.
+        placement: The placement that was asked for; None means all.
+        machine: The machine of the run.
+        doctor: The results of the checks at the beginning of the run.
+        interpreters: The interpreters of the run, in order.
+        skipped: Requested cells that could not run.
+        redis: The Redis that the run used; {} means none.
+        volumes: Volume -> the folder of its files, and the type of the file system.
         declared: Experiments that the run declares itself.
-        unprepared: Experiments of which it was not yet looked for what they need.
-        cluster: What the runs have in common that were made together on several machines; "" for a run of its own.
-        host: Of these machines, the one that it ran on.
+        unprepared: Experiments whose needs have not been checked yet.
+        cluster: An id that runs have in common if they were made together on several machines; "" for a single run.
+        host: The machine of the cluster that the run was made on.
     """
 
     version: str
@@ -72,11 +72,11 @@ class Settings:
 
     @property
     def confidence(self) -> float:
-        """Coverage of each of the run's intervals, looked at once."""
+        """Coverage of each of the run's intervals, for one look."""
         return confidence_of(sequential=self.budget_s is not None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return them as JSON values."""
+        """Return the settings as JSON values."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
             **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
@@ -89,10 +89,10 @@ class Settings:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return what `to_json` gave, also that of an older version.
+        """Return the settings that `to_json` wrote, also in an older version.
 
         Raises:
-            TypeError, ValueError, KeyError, AttributeError: They are no settings.
+            TypeError, ValueError, KeyError, AttributeError: The values are no settings.
         """
         known = {one.name for one in fields(cls)}
         given: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""Results in one SQLite file (WAL): a row per launch, committed before the next starts.
+"""The results store: one SQLite file (WAL) with a row per launch, committed before the next launch starts.
 
-Raw samples are kept; every statistic is computed from them later. A killed run loses at most the launch in flight.
-Several processes may read while one writes.
+The store keeps raw samples; every statistic is computed from them later. A killed run loses at most the launch in
+progress. Several processes may read while one writes.
 """
 
 import contextlib
@@ -68,7 +68,7 @@ CREATE TABLE IF NOT EXISTS predictions (
     prediction TEXT NOT NULL           -- JSON: figures, version, calibration, what it rests on
 )
 """
-"""Made in stores of older versions, too: they stay readable for those, which know nothing of it."""
+"""The table is added to stores of older versions, too. Older versions of Headway can still read these stores."""
 
 
 @final
@@ -77,12 +77,12 @@ class RunHeader:
     """A run as `headway runs` lists it.
 
     Attributes:
-        id: Names it.
-        started_at, ended_at: UTC, ISO 8601; `ended_at` is None while it runs or where it was cut short.
-        settings: What it was run with.
-        planned: Launches planned; in a run with a budget those before its first look, and more came where a claim needed them.
+        id: The run's id.
+        started_at, ended_at: UTC, ISO 8601; `ended_at` is None while the run goes on, or if it was cut short.
+        settings: The settings of the run.
+        planned: Planned launches. In a run with a budget, those before the first look; claims may have needed more.
         done: Launches stored, failed ones included.
-        failed: Of these, failed.
+        failed: Failed launches among those.
     """
 
     id: str
@@ -95,7 +95,7 @@ class RunHeader:
 
     @property
     def complete(self) -> bool:
-        """Every planned launch is stored; of a run with a budget, that it came to its end."""
+        """Whether every planned launch is stored, or, with a budget, whether the run has ended."""
         if self.settings.budget_s is not None:
             return self.ended_at is not None
         return self.done >= self.planned
@@ -104,7 +104,7 @@ class RunHeader:
 @final
 @dataclass(frozen=True)
 class StoredLaunch:
-    """A launch read back: its cell's key, its block, and what it gave."""
+    """A launch read back from the store: its cell's key, its block, and its results."""
 
     key: str
     block: int
@@ -116,7 +116,7 @@ def _rows(run_id: str, cells: Sequence[Cell]) -> list[tuple[str, str, str]]:
 
 
 _SECOND = dt.timedelta(seconds=1)
-"""A launch's time is in whole seconds, cut off."""
+"""The resolution of a launch's stored time: whole seconds, truncated."""
 
 
 def _moment(text: str) -> dt.datetime:
@@ -131,12 +131,12 @@ class Store:
     """The results in one file.
 
     Args:
-        path: Where.
-        create: Make it, with its folder, when it is not there.
-        write: Open it for writing; reading leaves the file and its folder as they are.
+        path: The file.
+        create: Create the file and its folder if they do not exist.
+        write: Open the file for writing; reading leaves the file and its folder as they are.
 
     Raises:
-        StoreError: It cannot be opened, is no store of ours, or (without `create`) is not there.
+        StoreError: The file cannot be opened, is no results store, or (without `create`) does not exist.
     """
 
     def __init__(self, path: Path, *, create: bool = False, write: bool = False) -> None:
@@ -154,7 +154,7 @@ class Store:
                 if create or write:
                     self._db.execute("PRAGMA foreign_keys = ON")
                     self._db.execute("PRAGMA journal_mode = WAL")
-                    # With WAL, NORMAL survives any kill of ours; only a power cut may take the last launches.
+                    # With WAL, NORMAL survives any kill of this process; only a power cut may lose the last launches.
                     self._db.execute("PRAGMA synchronous = NORMAL")
                     self._db.execute(_PREDICTIONS)
             except BaseException:
@@ -168,7 +168,7 @@ class Store:
             try:
                 db.execute("SELECT COUNT(*) FROM sqlite_master")
             except sqlite3.OperationalError:
-                # A folder that we may not write to: SQLite cannot make the side files of WAL there.
+                # The folder is not writable, so SQLite cannot create the side files of WAL in it.
                 db.close()
                 db = sqlite3.connect(f"{uri}?immutable=1", uri=True, isolation_level=None)
         return db
@@ -199,7 +199,7 @@ class Store:
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn SQLite's and the file system's errors into ours."""
+        """Turn errors of SQLite and of the file system into StoreError."""
         try:
             yield
         except (sqlite3.Error, json.JSONDecodeError, UnicodeDecodeError, KeyError) as error:
@@ -216,10 +216,10 @@ class Store:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Turn into ours what goes wrong where something is made of values in the store: they may be anybody's.
+        """Turn errors from using stored values into StoreError: another program may have written them.
 
         Raises:
-            StoreError: They are none of ours.
+            StoreError: The values are not Headway's.
         """
         with self._errors():
             try:
@@ -248,21 +248,21 @@ class Store:
             self._db.execute(
                 "INSERT INTO runs VALUES (?, ?, NULL, ?)", (run_id, _now(), json.dumps(settings.to_json()))
             )
-            # No OR IGNORE: a plan that has a cell twice is a mistake of ours.
+            # Without OR IGNORE, so that a plan with the same cell twice is an error: it is a bug.
             self._db.executemany("INSERT INTO cells (run, key, cell) VALUES (?, ?, ?)", _rows(run_id, cells))
         return run_id
 
     def _put_cells(self, run_id: str, cells: Sequence[Cell]) -> None:
-        """Add those cells to a run that it has not got."""
+        """Add the cells that the run does not have yet."""
         self._db.executemany("INSERT OR IGNORE INTO cells (run, key, cell) VALUES (?, ?, ?)", _rows(run_id, cells))
 
     def add_cell(self, run_id: str, cell: Cell) -> None:
-        """Add a cell to a run, where it is not known beforehand what a run will measure."""
+        """Add a cell to a run whose cells are not known beforehand."""
         with self._errors():
             self._put_cells(run_id, [cell])
 
     def change_run(self, run_id: str, settings: Settings, cells: Sequence[Cell]) -> None:
-        """Replace a run's settings and its cells; what is no longer planned goes, with its launches."""
+        """Replace a run's settings and its cells; cells that are no longer planned are deleted with their launches."""
         with self._errors(), self._transaction():
             self._db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(settings.to_json()), run_id))
             kept = {cell.key for cell in cells}
@@ -271,12 +271,12 @@ class Store:
             self._put_cells(run_id, cells)
 
     def set_settings(self, run_id: str, settings: Settings) -> None:
-        """Replace a run's settings: what it declares may grow while it runs."""
+        """Replace a run's settings: the experiments that a run declares may grow while it runs."""
         with self._errors():
             self._db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(settings.to_json()), run_id))
 
     def add_launch(self, run_id: str, key: str, block: int, launch: Launch) -> bool:
-        """Store a launch with its samples, durably against any kill; False where that launch is already there."""
+        """Store a launch with its samples, safe against any kill; return False if that launch is already stored."""
         with self._errors(), self._transaction():
             cursor = self._db.execute(
                 "INSERT OR IGNORE INTO launches (cell, block, started_at, status, reason, wall_s, facts, stderr)"
@@ -306,10 +306,10 @@ class Store:
         return True
 
     def add_prediction(self, run_id: str, prediction: Prediction) -> None:
-        """Store what is predicted of a cell, with the time.
+        """Store a prediction for a cell, with the time.
 
         Raises:
-            StoreError: The cell was measured before, or has a prediction; or the run has no such cell.
+            StoreError: The cell was measured before, or has a prediction, or is not in the run.
         """
         with self._errors(), self._transaction():
             found = self._db.execute(
@@ -330,10 +330,10 @@ class Store:
             )
 
     def predictions(self, run_id: str) -> dict[str, Prediction]:
-        """Return a run's predictions by cell key; none that is younger than a launch of its cell."""
+        """Return a run's predictions by cell key, without any that is younger than a launch of its cell."""
         with self.reading():
             if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'predictions'").fetchone():
-                return {}  # of an older version, opened for reading
+                return {}  # A store of an older version, opened for reading.
             rows = self._db.execute(
                 "SELECT c.key, p.written_at, p.prediction, MIN(l.started_at) FROM predictions p"
                 " JOIN cells c ON c.id = p.cell LEFT JOIN launches l ON l.cell = c.id WHERE c.run = ? GROUP BY c.id",
@@ -346,7 +346,7 @@ class Store:
             }
 
     def end_run(self, run_id: str) -> None:
-        """Note that the run has come to its end."""
+        """Mark the run as ended."""
         with self._errors():
             self._db.execute("UPDATE runs SET ended_at = ? WHERE id = ?", (_now(), run_id))
 
@@ -372,7 +372,7 @@ class Store:
         """Return the run called `name`: an id, its unambiguous beginning, "last", or "last~N" (N before the last).
 
         Raises:
-            StoreError: None or several fit.
+            StoreError: No run or several runs have that name.
         """
         runs = self.runs()
         if name == "last" or name.startswith("last~"):
@@ -392,7 +392,7 @@ class Store:
             return [cell_from_json(json.loads(text)) for (text,) in rows]
 
     def done(self, run_id: str) -> set[tuple[str, int]]:
-        """Return (cell key, block) of every launch stored."""
+        """Return (cell key, block) of every stored launch."""
         with self._errors():
             rows = self._db.execute(
                 "SELECT c.key, l.block FROM launches l JOIN cells c ON c.id = l.cell WHERE c.run = ?", (run_id,)

@@ -1,4 +1,4 @@
-"""Values that were read from a file, held against what their fields are declared to be."""
+"""The check that values read from a file have the types that their fields declare."""
 
 import collections.abc
 import dataclasses
@@ -12,12 +12,12 @@ _T = TypeVar("_T")
 
 
 def typed(one: _T) -> _T:
-    """Return an instance of a dataclass whose fields have the types that they are declared with.
+    """Return `one`, an instance of a dataclass, if its fields have the types that they declare.
 
-    The outermost type of each is looked at; an int is a float, too.
+    Only the outermost type of each field is checked; an int is accepted for a float.
 
     Raises:
-        TypeError: One has not.
+        TypeError: A field has another type.
     """
     hints = typing.get_type_hints(type(one))
     for field in dataclasses.fields(one):  # type: ignore[arg-type]

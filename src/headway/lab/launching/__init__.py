@@ -1,3 +1,3 @@
-"""From a plan to launches: what comes next, one fresh process after another, each stored before the next begins."""
+"""Carries out a plan: one fresh process after another, each launch stored before the next one begins."""
 
 __all__: list[str] = []

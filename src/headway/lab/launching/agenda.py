@@ -1,12 +1,17 @@
-"""What a run launches next: every experiment's first look, then more where a claim is open and time is left.
+"""The agenda: which launch comes next in a run.
 
-Pure: it is told what launches took and which claims are open, and reads no clock. The same stored launches so give the same
-agenda again, and a run that was cut short goes on where it was.
+The agenda is pure: the session tells it how long launches took and which claims are open, and it reads no clock. The
+same stored launches therefore give the same agenda, and a run that was cut short continues where it stopped.
 
-With a budget an experiment has its first look: `sequential.FIRST_LOOK` launches of each cell that a claim is about, and one of each other
-cell. Then cells of its open claims get further launches at once, one block at a time, for half as long again, unless the first looks
-of the others would need that time. When all experiments have had theirs, what is left goes to the open claims that are expected to
-need least; a claim whose expected need is more than what is left gets none. What no claim can use goes to the other cells.
+A run with a budget spends it in this order:
+
+1. First looks. An experiment has its first look: `sequential.FIRST_LOOK` launches of each cell that a claim is about,
+   and one launch of each other cell.
+2. Further launches at once. The cells of the experiment's open claims get more launches, one block at a time, for up to
+   half of the time that the first look took. The time that the first looks of the later experiments need is kept back.
+3. Open claims of all experiments, when every experiment has had its first look. The claim that is expected to need the
+   least time goes first. A claim that is expected to need more than the time left gets none.
+4. The other cells, if there is time that no claim can use.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -21,17 +26,18 @@ from headway.lab.sequential import MOST_LAUNCHES
 __all__ = ["Agenda", "Finished", "Step"]
 
 _AT_ONCE = 0.5
-"""So much of the time of its first look an experiment may take for its open claims before the others have theirs."""
+"""The most time that an experiment may spend on its open claims at once, as a share of its first look's time."""
 
 _GUESSED_S: dict[Size, float] = {"quick": 0.2, "standard": 3.0, "published": 15.0}
 _GUESSES = 200
-"""What a launch takes, as long as few cells have been launched: the guess counts as much as so many of them."""
+"""The guessed time of a launch while few cells have been launched, and the number of cells as which the guess
+counts."""
 
 
 @final
 @dataclass(frozen=True)
 class Step:
-    """One launch: of a cell, or of several that take turns in it."""
+    """One launch, of one cell or of several that take turns in it."""
 
     block: int
     cells: tuple[Cell, ...]
@@ -40,7 +46,10 @@ class Step:
 @final
 @dataclass(frozen=True)
 class Finished:
-    """An experiment has had its launches, for now: what is known of it can be told, or what is new since it was told last."""
+    """An experiment has had its launches for now.
+
+    The results of the experiment can be reported, or what has changed since they were last reported.
+    """
 
     experiment: str
 
@@ -51,8 +60,9 @@ class Agenda:
 
     Args:
         plan: The plan.
-        open_claims: Returns the open claims of an experiment by the launches so far. Not called without a budget.
-        telling: Keys of the cells that a claim or a finding is about. The others are figures in tables.
+        open_claims: A function that returns the open claims of an experiment, from the launches so far. It is not
+            called without a budget.
+        telling: Keys of the cells that a claim or a finding is about. The other cells are only figures in tables.
     """
 
     def __init__(self, plan: Plan, open_claims: Callable[[str], Sequence[OpenClaim]], telling: Collection[str]) -> None:
@@ -66,33 +76,39 @@ class Agenda:
         self.spent_s = 0.0
 
     def tell(self, cell: Cell, wall_s: float) -> None:
-        """Say what a launch took."""
+        """Tell the agenda how long a launch took."""
         self._took_s.setdefault(cell.key, []).append(wall_s)
         self.spent_s += wall_s
 
     def expected_s(self, cells: Sequence[Cell]) -> float:
-        """Return what a launch of each of these cells is expected to take; of cells never launched, a guess and what others took."""
+        """Return the expected time of one launch of each of these cells.
+
+        A cell that was never launched is expected to take the mean of a guess and of the times of other cells.
+        """
         means = {key: sum(took) / len(took) for key, took in self._took_s.items()}
         guessed_s = _GUESSED_S[self._plan.size] * _GUESSES
         overall = (sum(means.values()) + guessed_s) / (len(means) + _GUESSES)
         return sum(means.get(cell.key, overall) for cell in cells)
 
     def first_launches(self, cell: Cell) -> int:
-        """Return how many launches a cell gets whatever they say."""
+        """Return the number of launches that a cell gets regardless of their results."""
         return self._plan.launches if self._plan.budget_s is None or cell.key in self._telling else 1
 
     def first_looks_s(self, cells: Sequence[Cell]) -> float:
-        """Return what the launches that these cells get whatever they say are expected to take."""
+        """Return the expected time of the launches that these cells get regardless of their results."""
         several = [cell for cell in cells if self.first_launches(cell) > 1]
         return self.expected_s(cells) + self.expected_s(several) * (self._plan.launches - 1)
 
     def first_look(self, experiment: str) -> Iterator[Step | Finished]:
-        """Yield the launches that every cell of one experiment gets, and then that it has had them."""
+        """Yield the launches that every cell of one experiment gets, then a `Finished`."""
         yield from self._first_blocks(experiment)
         yield Finished(experiment)
 
     def steps(self) -> Iterator[Step | Finished]:
-        """Yield launches, and experiments that have had theirs; each launch is to be told before the next is asked for."""
+        """Yield the steps of the plan; the caller must `tell` each launch's time before it asks for the next step.
+
+        A `Finished` follows whenever an experiment has had its launches for now.
+        """
         plan = self._plan
         for place, experiment in enumerate(plan.experiments):
             if self._left_s() <= 0:
@@ -144,9 +160,10 @@ class Agenda:
         return [Step(number, together) for together in self._plan.block(cells, number)]
 
     def _more(self, experiments: Sequence[str], left_s: float) -> list[Step]:
-        """Return a block for the open claim that is expected to need least, and for those of its experiment that need as little.
+        """Return a block for the open claim that is expected to need the least time.
 
-        Nothing where none can be expected to be decided in the time that is left.
+        The block also covers open claims of the same experiment that need at most twice as many launches, if there is
+        time for them. Returns an empty list if no claim can be expected to be decided in the time that is left.
         """
         if self._plan.budget_s is None:
             return []
@@ -155,7 +172,7 @@ class Agenda:
             for claim in self._open.get(experiment, ()):
                 block_s = self.expected_s([self._cells[key] for key in claim.cells])
                 need = claim.need if claim.launches >= UNSURE else min(claim.need, 1)
-                # Launches that fail are no launches of a claim's: they end, too.
+                # Failed launches do not count as a claim's launches, but they do count here, so that the loop ends.
                 tried = min(len(self._took_s.get(key, ())) for key in claim.cells)
                 if need and tried < MOST_LAUNCHES and need * block_s <= left_s:
                     costs.append((claim.need * block_s, experiment, claim))

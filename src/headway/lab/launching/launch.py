@@ -1,8 +1,8 @@
 """One launch: a fresh process of the measured interpreter, watched from outside.
 
-The process leads a session of its own, so that everything it starts can be killed with it. It dies when we do
-(PR_SET_PDEATHSIG); what it started is then ended by the run's keeper (`host.keeper`). Whatever goes wrong becomes a
-failed launch with its stderr; nothing raises but a bug.
+The process leads a Unix session of its own, so that everything it starts can be killed with it. The kernel kills the
+process when the lab dies (PR_SET_PDEATHSIG); the run's keeper (`host.keeper`) then ends the process's descendants. A
+problem in the launch becomes a failed launch with its stderr; only a bug in the lab raises.
 """
 
 import contextlib
@@ -32,14 +32,14 @@ _STDERR_KEPT_BYTES = 64 * 1024
 
 
 def _prepare_child(cores: Sequence[int], memory_limit_bytes: int | None) -> None:
-    """Between fork and exec: keep to the launches' cores, and obey the memory limit."""
+    """Restrict the child, between fork and exec, to the cores of launches and to the memory limit."""
     os.sched_setaffinity(0, cores)
     if memory_limit_bytes is not None:
         resource.setrlimit(resource.RLIMIT_AS, (memory_limit_bytes, memory_limit_bytes))
 
 
 def _part(cell: Cell) -> dict[str, Any]:
-    """Return what of a job is the cell's own."""
+    """Return the part of a job that belongs to one cell."""
     variant = cell.variant
     return {
         "workload": variant.workload,
@@ -61,14 +61,14 @@ def _job(
         cpus = [machine.cores[-1]]
         party_cpus = [cpus, cpus]
     elif cell.placement == "split" and cell.variant.server:
-        # The server has a core to itself, and the launch all the others.
+        # The server has a core to itself; the launch gets all the others.
         cpus = list(machine.away_from(machine.split[0]))
     elif cell.placement == "split":
         cpus = list(machine.split)
         party_cpus = [[core] for core in machine.split]
     return {
         "parts": [_part(one) for one in cells],
-        # A policy belongs to a process: cells with one take no turns (`plan`).
+        # A policy belongs to a process: no experiment has both policies and turns.
         "policy": cell.variant.params.get("policy"),
         "policy_options": cell.variant.params.get("policy_options", ""),
         "cpus": cpus,
@@ -76,7 +76,7 @@ def _job(
         "library": str(library) if library else None,
         "server": dict(beside.server),
         "folders": dict(beside.folders),
-        # Late enough to say where it hangs, early enough to be said before the kill.
+        # Late enough to show where the launch hangs, and early enough that the stacks are written before the kill.
         "stacks_after_s": limit_s * 0.9,
     }
 
@@ -93,7 +93,7 @@ class _Listener:
 
     @property
     def ended(self) -> bool:
-        """Whether every cell has come to its end."""
+        """Whether every cell has reached its end."""
         return self._ended == len(self.launches)
 
     def feed(self, data: bytes) -> None:
@@ -102,7 +102,7 @@ class _Listener:
             try:
                 self._take(json.loads(line))
             except (ValueError, KeyError, TypeError, IndexError):
-                # Somebody else wrote to our descriptor: then nothing that came over it can be trusted.
+                # Another writer has used the agent's descriptor, so no answer that came over it can be trusted.
                 self.garbled = True
 
     def _take(self, answer: dict[str, Any]) -> None:
@@ -137,21 +137,21 @@ def agent_process(
     keeper: Keeper | None = None,
     folders: Collection[str] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a program of the agent's; leave no process of its session behind, however the block is left.
+    """Start one of the agent's programs, and end every process of its session when the block is left.
 
     Args:
         executable: The interpreter.
-        bootstrap: The program, as after `-c`; it answers on the descriptor that is its only argument.
-        paths: For its import path, before the agent's own; nothing else of ours is there.
-        cores: Which it may run on.
-        answers_fd: That descriptor.
-        stderr: Where its standard error goes.
-        memory_limit_bytes: Limit of each process's address space.
-        keeper: Ends what it started, and removes `folders`, should we be killed meanwhile.
-        folders: What a keeper removes.
+        bootstrap: The program, as after `-c`. It writes its answers to the descriptor that is its only argument.
+        paths: Folders for the program's import path, before the agent's own. Headway's other modules are not on it.
+        cores: The cores that the program may run on.
+        answers_fd: The descriptor for the answers.
+        stderr: The file for the program's standard error.
+        memory_limit_bytes: The limit of each process's address space.
+        keeper: Ends the program's processes, and removes `folders`, if the lab is killed in the meantime.
+        folders: Folders that the keeper removes.
 
     Raises:
-        OSError, subprocess.SubprocessError: It cannot be started.
+        OSError, subprocess.SubprocessError: The program cannot be started.
     """
     process = start(
         [executable, "-s", "-c", bootstrap, str(answers_fd)],
@@ -166,7 +166,7 @@ def agent_process(
             keeper.watch(process.pid, folders)
         yield process
     finally:
-        # The session's members (pool workers, a fork server) may outlive its leader.
+        # Members of the session (pool workers, a fork server) may outlive its leader.
         end_group(process.pid)
         process.wait()
         if keeper is not None:
@@ -175,7 +175,7 @@ def agent_process(
 
 _WATCH_S = 0.5
 _GRACE_S = 2.0
-"""How often a launch's server is looked after, and how long a launch has to find out by itself that it died."""
+"""The interval at which a launch's server is checked, and the time in which a launch must notice its server's death."""
 
 
 def _listen(
@@ -185,9 +185,10 @@ def _listen(
     deadline_s: float,
     died: Callable[[], str] | None,
 ) -> bool:
-    """Take answers until the process has closed its end; False where the deadline came first.
+    """Take answers until the process has closed its end; return False if the deadline came first.
 
-    With its server dead a launch has little time left: what waits for it may wait for ever (redis-benchmark does).
+    If the launch's server has died, the deadline moves closer: a client of the server may wait for ever
+    (redis-benchmark does).
     """
     with selectors.DefaultSelector() as selector:
         selector.register(reader, selectors.EVENT_READ)
@@ -204,14 +205,15 @@ def _listen(
                 return True
             listener.feed(data)
             if listener.ended:
-                # The agent leaves at once; a pool worker that inherited the pipe's end must not keep us waiting.
+                # The agent exits at once. The wait has a limit, because a pool worker may have inherited the pipe's
+                # end.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(timeout=max(0.0, deadline_s - time.monotonic()))
                 return process.returncode is not None
 
 
 def _why(returncode: int, stderr: str) -> str:
-    """One line on why a launch failed."""
+    """Return one line on why a launch failed."""
     lines = [line.strip() for line in stderr.strip().splitlines() if line.strip()]
     last = lines[-1] if lines else "nothing on stderr"
     if returncode < 0:
@@ -238,21 +240,21 @@ def run_launch(
     beside: Beside = NOTHING,
     seed: int = 1,
 ) -> list[Launch]:
-    """Start `executable`, run the cells once in it, and return what it gave, a launch for each.
+    """Start `executable`, run the cells once in it, and return a launch for each cell.
 
     Args:
-        cells: What to measure: one cell, or several of a group that take turns.
+        cells: The cells to measure: one, or several of a group that take turns.
         executable: The interpreter.
-        machine: Gives the cores for the cells' placement.
+        machine: The machine, which has the cores for the cells' placement.
         library: The native library, for native cells.
-        limit_s: Kill it after so many seconds for each cell.
-        memory_limit_bytes: Limit of each process's address space.
-        beside: Libraries, a server and folders for it.
-        seed: For what a workload draws: another one in each launch of a cell.
-        keeper: Ends what the launch started should we be killed meanwhile; the runner always has one.
+        limit_s: Seconds for each cell after which the launch is killed.
+        memory_limit_bytes: The limit of each process's address space.
+        keeper: Ends the launch's processes if the lab is killed in the meantime; the runner always passes one.
+        beside: Libraries, a server and folders for the launch.
+        seed: The seed for a workload's random choices; it differs in each launch of a cell.
 
     A launch that cannot be started, crashes, hangs or ends early is returned with status "failed", for all its cells.
-    KeyboardInterrupt goes through, after the process and all it started are gone.
+    KeyboardInterrupt passes through, after the process and all its descendants have ended.
     """
     reader, writer = os.pipe()
     limit_s *= len(cells)
@@ -307,7 +309,7 @@ def _converse(
     limit_s: float,
     died: Callable[[], str] | None,
 ) -> bool:
-    """Hand over the job and take the answers; False where the limit ran out, or its server died and it went on."""
+    """Send the job and take the answers; return False if time ran out (sooner after a server's death)."""
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError), process.stdin:
         process.stdin.write(json.dumps(job).encode())

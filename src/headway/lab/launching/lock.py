@@ -1,4 +1,4 @@
-"""One lab at a time on a machine: two would measure each other."""
+"""The lock that allows one lab at a time on a machine: two labs would measure each other."""
 
 import contextlib
 import fcntl
@@ -13,7 +13,7 @@ __all__ = ["only_lab"]
 
 @contextlib.contextmanager
 def only_lab() -> Iterator[None]:
-    """Hold this user's lock on measuring. Raises HeadwayError where another lab holds it."""
+    """Hold the user's lock on measuring for the block. Raises HeadwayError if another lab holds it."""
     path = cache_folder() / "lab.lock"
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:

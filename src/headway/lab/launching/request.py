@@ -1,4 +1,4 @@
-"""What a run is asked for, and whether it can be."""
+"""The request for a run, and the check of its values."""
 
 import sys
 from collections.abc import Sequence
@@ -21,22 +21,25 @@ _LEAST_BUDGET_S = 60.0
 @final
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to run, as the command line or a caller asks for it; checked by `check`.
+    """The choices for a run, as the command line or a caller gives them; `check` checks them.
 
     Attributes:
         experiments: Names; none means all.
         size: "quick", "standard" or "published".
-        interpreters: As `interpreters.select` takes them; none means the newest patch of every minor and build.
-        models: Only these; none means all.
-        placement: Only this one; None means each variant's own.
-        launches: Per cell; None means the size's default.
-        budget_s: The time for all launches, spent where claims are not decided (see `lab.launching.agenda`). None means 10 minutes for
-            all experiments at quick size, less for fewer, and no budget where `launches` is given or at another size.
-        seed: For the order; None draws one.
-        limit_s: Seconds a launch may take; None means the size's default.
-        memory_limit_bytes: Address space of a launch's processes; None leaves it unlimited.
+        interpreters: Interpreters, as `interpreters.select` takes them; none means the newest patch of every minor and
+            build.
+        models: Only these models; none means all.
+        placement: Only this placement; None means each variant's own.
+        launches: Launches per cell; None means the size's default.
+        budget_s: The time for all launches, spent where claims are not decided (see `lab.launching.agenda`). None means
+            a default: at quick size, without `launches`, 10 minutes for all experiments and less for fewer; otherwise
+            no budget.
+        seed: The seed of the order; None draws one.
+        limit_s: The most seconds that a launch may take; None means the size's default.
+        memory_limit_bytes: The limit of the address space of a launch's processes; None means no limit.
         store: The results store; None means the user's own.
-        redis_url: A Redis to use instead of the lab's own; "" means `$REDIS_URL`. Never stored: it may hold a password.
+        redis_url: A Redis to use instead of the lab's own; "" means `$REDIS_URL`. The URL is never stored: it may hold
+            a password.
     """
 
     experiments: Sequence[str] = ()
@@ -54,7 +57,7 @@ class Request:
 
 
 def check(request: Request) -> None:
-    """Raise UsageError for values that no run can have, on whichever machine."""
+    """Raise UsageError for values that no run can have, on any machine."""
     for name in request.experiments:
         experiment(name)
     if request.size not in SIZES:
@@ -86,7 +89,7 @@ def check(request: Request) -> None:
 
 
 def budget_s(request: Request, chosen: int) -> float | None:
-    """Return the budget of so many chosen experiments; None where every cell has a fixed number of launches."""
+    """Return the budget for the number of chosen experiments; None means a fixed number of launches for every cell."""
     if request.budget_s is not None or request.launches is not None or request.size != "quick":
         return request.budget_s
     return max(_LEAST_BUDGET_S, _QUICK_BUDGET_S * chosen / len(experiments()))

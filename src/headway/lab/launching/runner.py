@@ -1,7 +1,7 @@
-"""The run: every planned launch, one at a time, each stored before the next starts.
+"""The runner: carries out every planned launch, one at a time, each stored before the next one starts.
 
-The runner sleeps in `select` while a launch runs. From four physical cores on it keeps the last to itself and launches
-run on the others, so that it never shares a core with what it measures.
+The runner sleeps in `select` while a launch runs. On four physical cores or more, the runner keeps the last core to
+itself and launches run on the others, so that it never shares a core with a measured program.
 """
 
 import os
@@ -50,7 +50,7 @@ def _native_library() -> tuple[Path | None, str]:
 
 @contextmanager
 def _on_cores(cores: Sequence[int]) -> Iterator[None]:
-    """Keep ourselves to `cores`, where there are any to spare; launches are given theirs."""
+    """Keep this process to `cores` for the block, if there are any; launches set their own."""
     before = os.sched_getaffinity(0)
     if cores:
         os.sched_setaffinity(0, cores)
@@ -62,7 +62,7 @@ def _on_cores(cores: Sequence[int]) -> Iterator[None]:
 
 @final
 class _Processes:
-    """Launches fresh processes, with what stands beside them; a context manager around a run."""
+    """Launches fresh processes with their libraries, servers and folders; a context manager around a run."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class _Processes:
         except (HeadwayError, OSError) as error:
             return [Launch(reason=f"what it needs could not be made ready: {error}") for _ in cells]
         if launches[0].status == "failed" and len(cells) > 1:
-            # One of them may be at fault: alone, the others still tell something.
+            # One cell may be at fault, so each cell is launched alone: the others then still give results.
             return [self([one], block)[0] for one in cells]
         if launches[0].status == "failed":
             died = self._neighbours.autopsy(cell)
@@ -118,7 +118,10 @@ class _Processes:
 
 
 def _predictor(settings: Settings, say: Say) -> Predict:
-    """Return what predicts, on the cores of the launches; where it cannot, it says why and the cells go without."""
+    """Return the function that predicts, on the launches' cores.
+
+    If it cannot predict, it says why, and the cells have no predictions.
+    """
     predictor = Predictor(settings.machine, settings.interpreters, cast("Size", settings.size), say)
 
     def predict(cells: Sequence[Cell], anchors: Sequence[tuple[Cell, Sequence[Launch]]]) -> Sequence[Prediction]:
@@ -141,7 +144,7 @@ def _mute(_line: str) -> None:
 
 
 def _executables(chosen: Sequence[Interpreter]) -> dict[str, str]:
-    """Return interpreter id -> executable; native cells run under the last of them that has ctypes."""
+    """Return interpreter id -> executable; native cells run under the last interpreter that has ctypes."""
     paths = {interpreter.id: interpreter.executable for interpreter in chosen}
     with_ctypes = [interpreter for interpreter in chosen if interpreter.ctypes]
     if with_ctypes:
@@ -151,7 +154,7 @@ def _executables(chosen: Sequence[Interpreter]) -> dict[str, str]:
 
 @final
 class _Choice:
-    """A request met with what is on this machine: interpreters, cores, the native library.
+    """A request, resolved on this machine: its interpreters, its cores and the native library.
 
     Raises:
         UsageError: The request's values contradict each other, or leave nothing to run.
@@ -172,7 +175,7 @@ class _Choice:
             self._native_missing = self._native_missing or "none of the chosen interpreters can import ctypes"
         self._narrowed = not request.interpreters
         self._unprepared = tuple(one.name for one in self.experiments)
-        # Choices that contradict each other are told before anything is installed.
+        # Contradictory choices are reported before anything is installed.
         self.plan = self._planned(self.experiments, nothing_missing)
 
     def _planned(self, chosen: Sequence[Experiment], missing: Callable[[Variant, Interpreter | None], str]) -> Plan:
@@ -195,7 +198,7 @@ class _Choice:
         )
 
     def make_ready(self, chosen: Sequence[Experiment], say: Say) -> Surroundings:
-        """Install what some of the experiments need; the plan then is without what of theirs cannot be had."""
+        """Install the needs of some experiments, and leave the cells whose needs are not available out of the plan."""
         wanted = needed(
             chosen,
             self.interpreters,
@@ -216,7 +219,7 @@ class _Choice:
         return surroundings
 
     def launcher(self, surroundings: Surroundings) -> _Processes:
-        """Return what launches the plan's cells."""
+        """Return the launcher of the plan's cells."""
         executables = _executables(self.interpreters)
         return _Processes(self.plan, self.machine, executables, self.library, surroundings)
 
@@ -246,12 +249,12 @@ class _Choice:
 @final
 @dataclass(frozen=True)
 class Ready:
-    """A machine, made ready for a run, which may be kept on another one (headway.dask.lab_worker).
+    """A machine that is prepared for a run; the run's results may be kept on another machine (headway.dask.lab_worker).
 
     Attributes:
-        plan: What is to be launched.
-        settings: Of the run.
-        launcher: What launches it; a context manager around all launches.
+        plan: The planned launches.
+        settings: The run's settings.
+        launcher: The launcher; a context manager around all launches.
     """
 
     plan: Plan
@@ -260,7 +263,7 @@ class Ready:
 
 
 def ready(request: Request, *, say: Say = _mute) -> Ready:
-    """Make this machine ready for a new run. Raises as `run` does."""
+    """Prepare this machine for a new run. Raises the same errors as `run`."""
     check(request)
     choice = _Choice(request, int.from_bytes(os.urandom(4)) if request.seed is None else request.seed)
     surroundings = choice.make_ready(choice.experiments, say)
@@ -276,15 +279,16 @@ def run(
 ) -> Run:
     """Run the lab and return the results.
 
-    Every launch is in the store before the next begins, so KeyboardInterrupt, which goes through, loses only the one in
-    flight; `load_run` then gives what is there and `resume` completes it.
+    Every launch is in the store before the next one begins. KeyboardInterrupt passes through and loses only the launch
+    in progress; `load_run` then loads the stored launches, and `resume` completes the run.
 
     Args:
-        request: What to run; None means every experiment at quick size.
+        request: The choices for the run; None means every experiment at quick size.
         report: Called before each launch, after each experiment, and at the end.
-        say: Told, in a line each, what is being made ready before launches.
-        provide: Called when the first experiment is done, as to build further interpreters; nothing is measured meanwhile.
-            Interpreters are looked for again then, and the first experiment goes on with those that are new.
+        say: Called with one line for each thing that is prepared before launches.
+        provide: Called when the first experiment is done, for example to build further interpreters; nothing is
+            measured in the meantime. The runner then looks for interpreters again, and the first experiment continues
+            on the new ones.
 
     Raises:
         UsageError: Bad or contradictory values, found before anything runs.
@@ -315,7 +319,7 @@ def run(
 
 
 def _refuse_another_redis(begun: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Raise UsageError where a run would go on with another Redis than it began with."""
+    """Raise UsageError if a run would continue with another Redis than it began with."""
     if begun and begun != now:
 
         def said(redis: Mapping[str, str]) -> str:
@@ -331,7 +335,7 @@ def _refuse_another_redis(begun: Mapping[str, str], now: Mapping[str, str]) -> N
 def _refuse_other_volumes(
     begun: Mapping[str, Mapping[str, Any]], now: Mapping[str, Any], cells: Iterable[Cell]
 ) -> None:
-    """Raise UsageError where a run would go on with files on other volumes than it began with."""
+    """Raise UsageError if a run would continue with files on other volumes than it began with."""
     for name in sorted({name for cell in cells for name in cell.variant.space}):
         if name in begun and begun[name] != now.get(name):
             here = now.get(name, {"folder": "no folder", "type": "none"})
@@ -343,7 +347,10 @@ def _refuse_other_volumes(
 
 
 def left_of(plan: Plan, header: RunHeader, done: set[tuple[str, int]]) -> list[Cell]:
-    """Return the cells that may get further launches; with a budget that may be any, until the run has come to its end."""
+    """Return the cells that may get further launches.
+
+    With a budget, that may be any cell until the run has ended.
+    """
     if plan.budget_s is not None:
         return [] if header.complete else list(plan.cells)
     return list({cell.key: cell for block, cell in plan.order() if (cell.key, block) not in done}.values())
@@ -366,13 +373,13 @@ def plan_of(settings: Settings, cells: Sequence[Cell]) -> Plan:
 def ready_again(
     settings: Settings, plan: Plan, left: Sequence[Cell], *, redis_url: str = "", say: Say = _mute
 ) -> Ready:
-    """Make this machine ready to go on with a run that was begun on it.
+    """Prepare this machine to continue a run that was begun on it.
 
     Args:
-        settings: The run's.
-        plan: `plan_of` it.
+        settings: The run's settings.
+        plan: The run's plan, from `plan_of`.
         left: The cells that may get further launches.
-        redis_url: As in `Request`; the URL of the run's beginning was not stored.
+        redis_url: The URL as in `Request`; the URL that the run began with was not stored.
         say: As for `run`.
 
     Raises:
@@ -415,7 +422,8 @@ def ready_again(
                 hint="resume when it is there again; nothing of the run is lost",
             )
     if settings.unprepared:
-        # It was stopped before it was known what these lack: they are left out as they would have been.
+        # The run was stopped before the needs of these cells were checked: they are left out, as the check would have
+        # done.
         left_out = [Skipped(cell.experiment, cell.label, cell.interpreter, why) for cell, why in lacking.values()]
         plan = replace(
             plan,
@@ -439,7 +447,7 @@ def resume(
     Args:
         name: The run, as `load_run` takes it.
         store_path: The results store; None means the user's own.
-        redis_url: As in `Request`; the URL of the run's beginning was not stored.
+        redis_url: The URL as in `Request`; the URL that the run began with was not stored.
         report: As for `run`.
         say: As for `run`.
 

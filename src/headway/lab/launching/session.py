@@ -1,4 +1,7 @@
-"""A run of a plan: launch, store, judge, report, until the agenda is done. What launches is an argument, and what predicts."""
+"""A session launches, stores, judges and reports until the agenda is done.
+
+The launcher and the predictor are arguments.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,10 +20,12 @@ from headway.lab.plan import Plan
 __all__ = ["Launcher", "Predict", "Progress", "Report", "Session"]
 
 Launcher = Callable[[Sequence[Cell], int], Sequence[Launch]]
-"""Launches a cell for a block, or several that take turns, and returns what came of each; a launch that fails is a value, too."""
+"""Launches one cell for a block, or several that take turns, and returns a launch for each; a failed launch is
+returned, too."""
 
 Predict = Callable[[Sequence[Cell], Sequence[tuple[Cell, Sequence[Launch]]]], Sequence[Prediction]]
-"""Predicts what cells of one experiment will give, from what its anchors gave; of a cell that it cannot predict, nothing."""
+"""Predicts the figures of cells of one experiment from its anchors' launches; leaves out the cells that it cannot
+predict."""
 
 
 def _nothing(_cells: Sequence[Cell], _anchors: Sequence[tuple[Cell, Sequence[Launch]]]) -> Sequence[Prediction]:
@@ -30,20 +35,20 @@ def _nothing(_cells: Sequence[Cell], _anchors: Sequence[tuple[Cell, Sequence[Lau
 @final
 @dataclass(frozen=True)
 class Progress:
-    """What a run tells while it runs: before each launch, when an experiment has had its launches, and at the end.
+    """A progress report of a run: before each launch, when an experiment has had its launches, and at the end.
 
     Attributes:
         run: The run's id.
-        done: Launches stored so far, those of an earlier try included.
-        planned: Launches in all; with a budget those that every cell gets.
+        done: Launches stored so far, including those of earlier sessions of the run.
+        planned: Launches in all; with a budget, the launches that every cell gets.
         budget_s: The time for all launches; None where their number is fixed.
-        cell: What starts now; None otherwise.
-        block: Which repetition that is.
+        cell: The cell whose launch starts now; None otherwise.
+        block: The number of that launch's block.
         failed: Failed launches so far.
-        left_s: Estimate of the time that is left at most; None at first.
+        left_s: An estimate of the most time that is left; None at first.
         finished: The experiment that has had its launches; "" otherwise.
-        news: Claims that came out otherwise than when `finished` was told before; None where it is told for the first time.
-        results: The run as far as it has come, with `finished`.
+        news: Claims whose outcome differs from the last report of `finished`; None for its first report.
+        results: The run so far, given with `finished`.
     """
 
     run: str
@@ -64,18 +69,18 @@ Report = Callable[[Progress], None]
 
 @final
 class Session:
-    """One try at a run: launches what an agenda asks for and the store has not got, each stored before the next begins.
+    """One attempt at a run: launches the agenda's steps that the store lacks, each stored before the next one begins.
 
     Args:
         store: The results store, open for writing.
-        run_id: The run.
-        report: Told before each launch and after each experiment.
+        run_id: The run's id.
+        report: Called before each launch and after each experiment.
     """
 
     def __init__(self, store: Store, run_id: str, report: Report) -> None:
         self._store, self.run_id, self._report = store, run_id, report
         self._failed = 0
-        # Experiment -> claim -> outcome, as it was told last.
+        # Experiment -> claim -> outcome, as last reported.
         self._told: dict[str, dict[str, str]] = {}
 
     def carry_out(
@@ -84,10 +89,10 @@ class Session:
         """Launch what the plan's agenda asks for.
 
         Args:
-            plan: The plan; another one than before may have more cells.
-            launcher: What launches.
-            predict: Asked once for the cells of an experiment with anchors, before the first of them is launched.
-            first_look_of: Only this experiment, and only the launches that every cell gets.
+            plan: The plan; it may have more cells than the plan before.
+            launcher: Launches the cells.
+            predict: Called once for the cells of an experiment with anchors, before the first of them is launched.
+            first_look_of: Carry out only this experiment, and only the launches that every cell gets.
 
         Raises:
             StoreError: The store cannot be written.
@@ -100,7 +105,7 @@ class Session:
         def results() -> Run:
             return run_of(header, plan.cells, so_far, predictions)
 
-        # Experiment -> what was made of its launches so far, until there are more.
+        # Experiment -> the run and its verdicts from the launches so far; removed when there is a new launch.
         judged: dict[str, tuple[Run, list[Verdict]]] = {}
 
         def verdicts(experiment: str) -> tuple[Run, list[Verdict]]:
@@ -147,7 +152,7 @@ class Session:
                 stored[cell.key, block] = StoredLaunch(cell.key, block, one)
 
         def foretell(experiment: str) -> None:
-            """Launch an experiment's anchors, and store what follows from them for the cells that were not launched yet."""
+            """Launch an experiment's anchors, and store predictions for the cells that were not launched yet."""
             labels = results().experiment(experiment).anchors
             launched = {key for key, _ in stored}
             open_cells = [cell for cell in plan.of(experiment) if cell.label not in labels]
@@ -186,7 +191,7 @@ class Session:
             say()
 
     def _news(self, experiment: str, verdicts: Sequence[Verdict]) -> frozenset[str] | None:
-        """Return the claims of an experiment that came out otherwise than when it was told before; None the first time."""
+        """Return the claims of an experiment whose outcome has changed since the last report; None the first time."""
         outcomes: dict[str, str] = {name: speaking(group).outcome for name, group in by_claim(verdicts).items()}
         before = self._told.get(experiment)
         self._told[experiment] = outcomes
@@ -195,5 +200,5 @@ class Session:
         return frozenset(name for name, outcome in outcomes.items() if outcome != before.get(name))
 
     def end(self) -> None:
-        """Note that the run has come to its end."""
+        """Mark the run as complete in the store."""
         self._store.end_run(self.run_id)

@@ -1,8 +1,9 @@
-"""Predictions of cells that are not measured yet, by the simulator. The only room of the lab that imports `headway.sim`.
+"""Predictions by the simulator, of cells not measured yet; the only part of the lab that imports `headway.sim`.
 
-The lab imports the simulator here, and is not handed it by the command line: a run of the experiment `predictions` is then
-the same from Python as from the command line. The other rooms see a function of cells and values (`launching.session.Predict`),
-so that what is measured, stored and judged knows nothing of how predictions are made; tools/check_layers.py holds that.
+The lab imports the simulator here, and does not get it from the command line, so that a run of the experiment
+`predictions` is the same from Python as from the command line. The other parts see a function of cells and values
+(`launching.session.Predict`). The code that measures, stores and judges therefore knows nothing of how predictions are
+made; tools/check_layers.py checks this.
 """
 
 __all__: list[str] = []

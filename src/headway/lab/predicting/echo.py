@@ -1,10 +1,14 @@
-"""Predict the echo server beside CPU-bound threads: from this machine's costs, measured just before, and from two anchors.
+"""Predicts the echo server beside CPU-bound threads, from the machine's costs, measured just before, and two anchors.
 
-The costs say nothing of Python's own time for a request, nor of how quickly a CPU-bound thread works. The first comes from the
-server alone, without CPU-bound threads, all on one core: it is set such that the simulated server there answers as many
-requests as the measured one. (With the client on another core most of a request's time is that core's wake-up: what the
-calibration has wrong of that would be taken for Python's time.) The second comes from a CPU-bound thread alone. No other cell
-is looked at.
+The costs do not include Python's own time for a request, nor the speed of a CPU-bound thread. The anchors give these:
+
+- The first anchor is the server alone, without CPU-bound threads, all on one core. Python's time per request is set so
+  that the simulated server there answers as many requests as the measured one. (With the client on another core, most
+  of a request's time is that core's wake-up. An error of the calibration in the wake-up would then be attributed to
+  Python's time.)
+- The second anchor is a CPU-bound thread alone, which gives the speed.
+
+No other cell is used.
 """
 
 import statistics
@@ -22,11 +26,12 @@ from headway.lab.kept.predictions import Prediction, Span
 __all__ = ["SEEDS", "Predictor", "scenario_text"]
 
 SEEDS = 9
-"""Runs of a simulated cell."""
+"""Simulations of a cell, each with its own seed."""
 
 _CALIBRATION_S: dict[Size, float] = {"quick": 10.0, "standard": 30.0, "published": 30.0}
 _BEFORE_SEND = 0.4
-"""Of Python's time for a request what passes between `recv` and `send`; the rest is between `send` and `recv`."""
+"""The share of Python's time for a request that passes between `recv` and `send`; the rest is between `send` and
+`recv`."""
 _LEAST_NS = 100.0
 _HALVINGS = 14
 _FIT_SEEDS = 3
@@ -48,16 +53,16 @@ thread_per_connection = true
 def scenario_text(
     *, cpu: int, python_ns: float, placement: Placement, cores: int, interval_s: float, policy: str, duration_s: float
 ) -> str:
-    """Return a scenario that is to the simulator what the workload `convoy` is to an interpreter.
+    """Return the scenario for the simulator that corresponds to the workload `convoy` on an interpreter.
 
     Args:
-        cpu: CPU-bound threads.
+        cpu: The number of CPU-bound threads.
         python_ns: Python's time for a request.
-        placement: As in the lab.
-        cores: Of the machine.
-        interval_s: sys.setswitchinterval().
-        policy: Of the GIL; "" for none.
-        duration_s: What is counted.
+        placement: The placement, as in the lab.
+        cores: The number of the machine's cores.
+        interval_s: The value of sys.setswitchinterval().
+        policy: The policy of the GIL; "" means none.
+        duration_s: The time that is counted.
     """
     before = max(1, round(python_ns * _BEFORE_SEND))
     after = max(1, round(python_ns) - before)
@@ -75,13 +80,13 @@ policy = "{policy or "none"}"
 
 @final
 class Predictor:
-    """Predicts cells of the workload `convoy`; measures the machine's costs when it is first asked.
+    """Predicts cells of the workload `convoy`, and measures the machine's costs at each call.
 
     Args:
-        machine: Where launches run.
-        interpreters: Those of the run.
-        size: The run's.
-        say: Told what is being measured.
+        machine: The machine of the launches.
+        interpreters: The interpreters of the run.
+        size: The run's size.
+        say: Called with a line about each thing that is measured.
     """
 
     def __init__(
@@ -95,9 +100,9 @@ class Predictor:
 
         Raises:
             HeadwayError: The costs cannot be measured, or a cell cannot be simulated.
-            OSError: The kernel refused what is to be measured.
+            OSError: The kernel refused a measurement.
         """
-        # Not at import: numpy takes as long as a launch.
+        # Imported here, because the import of numpy takes as long as a launch.
         from headway.sim import calibration, machine
 
         measured = [self._interpreters[one] for one in dict.fromkeys(cell.interpreter for cell in cells)]
@@ -150,9 +155,10 @@ class Predictor:
 
 
 def _python_ns(served: float, costs: Any, cores: int) -> float:
-    """Return the time for a request with which the simulated server alone answers so many a second, all on one core.
+    """Return the time per request at which the simulated server alone, on one core, answers `served` requests a second.
 
-    The least one where even that is too slow: the costs then are too high, and what is predicted is what follows.
+    If even the least time gives too few requests, the costs are too high; the least time is returned, and predictions
+    follow from it.
     """
     low, high = _LEAST_NS, 1e9 / served
     for _ in range(_HALVINGS):
@@ -172,13 +178,13 @@ def _python_ns(served: float, costs: Any, cores: int) -> float:
 
 
 def _span(values: Sequence[float | None]) -> Span | None:
-    """Return the median and the range; None where a run has too little to tell."""
+    """Return the median and the range; None if a seed's run has too few events for the figure."""
     known = [one for one in values if one is not None]
     return Span(statistics.median(known), min(known), max(known)) if len(known) == len(values) else None
 
 
 def _simulated(text: str, costs: Any, seeds: int) -> list[dict[str, Any]]:
-    """Return what each seed's run gives, by role and client. Raises ScenarioError, NativeError."""
+    """Return each seed's results, by role and client. Raises ScenarioError, NativeError."""
     from headway.sim.parse import parse
     from headway.sim.run import Job, run_all
 
@@ -188,9 +194,9 @@ def _simulated(text: str, costs: Any, seeds: int) -> list[dict[str, Any]]:
 
 
 def _rate(anchors: Sequence[tuple[Cell, Sequence[Launch]]], cell: Cell, metric: str) -> float | None:
-    """Return the mean over the launches of the anchor on a cell's interpreter that has that metric.
+    """Return the mean over the launches of the anchor that has this metric, on the cell's interpreter.
 
-    The server alone has no `work_per_s`, the CPU-bound thread alone no `requests_per_s`.
+    The server alone has no `work_per_s`, and the CPU-bound thread alone has no `requests_per_s`.
     """
     for anchor, launches in anchors:
         if anchor.interpreter != cell.interpreter:

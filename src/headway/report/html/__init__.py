@@ -1,4 +1,7 @@
-"""One self-contained HTML file of a run, a trace or a simulation: the data here, the drawing in web/, whose bundle is in assets/."""
+"""One self-contained HTML file of a run, a trace or a simulation.
+
+The data is made here; the drawing is in web/, whose bundle is in assets/.
+"""
 
 from headway.report.html.lab_page import lab_page
 from headway.report.html.page import render_page

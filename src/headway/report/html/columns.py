@@ -1,7 +1,8 @@
 """A trace's holds, waits and stacks as columns of unsigned numbers, packed for a page.
 
-One million events are some 4 MB so: gaps instead of times, each number's bytes apart from each other (of which most are
-nought), deflated. What does not fit is told by shares of stretches of equal length, with the longest intervals.
+One million events take some 4 MB in this form: gaps instead of times, each number's bytes in separate planes (most of
+which are zero), deflated. A larger trace is given as shares held and waited in bins of equal length, with its longest
+intervals.
 """
 
 import zlib
@@ -19,18 +20,18 @@ from headway.traces.analysis.utilisation import per_bucket
 __all__ = ["BINS", "LONGEST", "WHOLE", "LaneKey", "Packed", "pack"]
 
 WHOLE = 1_500_000
-"""So many holds and waits are all given."""
+"""The most holds and waits that are all given."""
 LONGEST = 200_000
-"""Where there are more, so many of each kind are."""
+"""The number of each kind, the longest ones, that are given if there are more."""
 BINS = 16_384
 _MOST_BINS = 4_000_000
-"""Of all lanes together: with thousands of threads each has fewer."""
+"""The most bins of all lanes together: with thousands of threads each lane has fewer."""
 _LEAST_BINS = 256
 _FULL = 65_535
 _WIDTHS = (1, 2, 4, 8)
 
 LaneKey = tuple[int, int]
-"""A GIL's index (-1: locks) and a thread's."""
+"""A GIL's index (-1 means locks) and a thread's index."""
 
 
 @final
@@ -39,10 +40,10 @@ class Packed:
     """Columns in one block.
 
     Attributes:
-        columns: What is in it, in order.
-        block: Deflated (zlib).
-        bins: 0 where every interval is there.
-        rows: By lane the first hold, how many, the first wait, how many.
+        columns: The columns in the block, in order.
+        block: The deflated data (zlib).
+        bins: The number of bins; 0 if every interval is in the block.
+        rows: By lane: the first hold, the number of holds, the first wait, the number of waits.
     """
 
     columns: tuple[Column, ...]
@@ -60,15 +61,15 @@ def pack(
     *,
     whole: int = WHOLE,
 ) -> Packed:
-    """Return what a page needs of a trace in some window.
+    """Return the data that a page needs of a trace in some window.
 
     Args:
-        lanes: In the order in which the page shows them; every interval is of one of them.
-        holds: Within the window. Those of one lane do not overlap.
-        waits: Likewise; their GIL is -1 where they are for locks.
+        lanes: The lanes, in the page's order; every interval belongs to one of them.
+        holds: Holds within the window. Those of one lane do not overlap.
+        waits: Waits within the window; the GIL of a wait for a lock is -1.
         span_ns: The window.
         stacks: The parent and the frame of each stack.
-        whole: How many intervals are given one by one.
+        whole: The most intervals that are given one by one.
     """
     start_ns, end_ns = span_ns
     of = {key: place for place, key in enumerate(lanes)}

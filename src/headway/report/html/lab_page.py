@@ -1,4 +1,4 @@
-"""A run of the lab as a page: the same words and tables as the terminal's, and cells for plots."""
+"""A run of the lab as a page: the same texts and tables as on the terminal, and cells for plots."""
 
 from headway.lab.design import Experiment
 from headway.lab.judging.assessed import assess
@@ -18,7 +18,7 @@ def lab_page(run: Run, compared: schema.Compared | None = None) -> schema.LabPag
 
     Args:
         run: The run.
-        compared: It beside an earlier run.
+        compared: The run beside an earlier one, or None.
     """
     assessed = assess(run)
     claims = claimed(run, assessed.verdicts)

@@ -1,6 +1,6 @@
-"""One HTML file from a page's data: the built bundle, the data as text that is only text, and blocks of columns.
+"""One HTML file from a page's data: the built bundle, the data as inert text, and blocks of columns.
 
-The file asks nothing of any network: its policy forbids it, and everything is inside.
+The file requests nothing from any network: its policy forbids that, and everything is inside.
 """
 
 import base64
@@ -24,8 +24,8 @@ def render_page(page: Page, blocks: Mapping[str, bytes] | None = None) -> str:
     """Return the whole file.
 
     Args:
-        page: Its data.
-        blocks: By name, what of it is binary.
+        page: The page's data.
+        blocks: The page's binary data, by name.
     """
     data = json.dumps(asdict(page), allow_nan=False, separators=(",", ":"))
     parts = [

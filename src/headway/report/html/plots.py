@@ -1,4 +1,4 @@
-"""Which plots fit an experiment, and its cells as numbers for them. Drawing is the page's work."""
+"""Chooses the plots that fit an experiment, and returns its cells as numbers for them. The page draws."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,15 +22,15 @@ _AXES: Mapping[str, str] = {
     "queries": "queries",
     "files": "files",
 }
-"""Parameters that an axis may be of, those that tell most first, with their words."""
+"""Parameters that an axis may have, the most telling first, with their words."""
 _INTERVAL = "switch_interval_s"
 _LEAST = 3
-"""Fewer values of a parameter make no curve."""
+"""The least number of values of a parameter that make a curve."""
 
 
 @final
 class _Axes:
-    """The parameters that an experiment's cells vary in, as axes of plots."""
+    """The parameters that vary between an experiment's cells, as axes of plots."""
 
     def __init__(self, experiment: Experiment, results: Sequence[CellResult]) -> None:
         self.y = _INTERVAL if len(_values(results, _INTERVAL)) >= _LEAST else ""
@@ -51,10 +51,10 @@ def _value(result: CellResult, name: str) -> float | None:
 
 
 def _lines(results: Sequence[CellResult], name: str) -> dict[str, str]:
-    """Return, by label, the label without the one part that tells the parameter: `2 CPU tasks` of `fair, 2 CPU tasks`.
+    """Return, by label, the label without the one part that names the parameter: `fair` for `fair, 2 CPU tasks`.
 
-    That is the part in which it differs from a label of another value that is otherwise the same. A label that has no
-    such other stays whole: it is a point by itself.
+    That part is the one in which the label differs from a label with another value that is otherwise the same. A label
+    without such a counterpart stays whole: it is a point by itself.
     """
     values = {result.cell.label: _value(result, name) for result in results}
     parts = {result.cell.label: result.cell.variant.coordinates for result in results}
@@ -124,12 +124,12 @@ def cells_of(run: Run, experiment: Experiment) -> tuple[Cell, ...]:
 
 
 def _of_rounds(run: Run) -> bool:
-    """Return whether a launch is one process's rounds, of which there are many: those of a test session."""
+    """Return whether a launch is one process's many rounds, as in a test session."""
     return run.settings.size == SESSION
 
 
 def plots_of(run: Run, experiment: Experiment) -> tuple[Plot, ...]:
-    """Return the plots that fit the experiment; the first tells most."""
+    """Return the plots that fit the experiment, the most telling first."""
     results = [result for result in run.of(experiment.name) if result.launches]
     return tuple(_plots(experiment, results, rounds=_of_rounds(run)))
 

@@ -1,7 +1,7 @@
-"""What a page is made of: the one declaration of its data, for Python that writes it and for TypeScript that reads it.
+"""The data of a page: the one declaration for Python, which writes it, and for TypeScript, which reads it.
 
-`tools/web_types.py` makes web/src/schema.ts from the dataclasses here, and a test holds the two against each other. Names
-are the same on both sides. Texts are finished texts, the same as the terminal shows; numbers are for drawing.
+`tools/web_types.py` makes web/src/schema.ts from the dataclasses here, and a test compares the two. Names are the same
+on both sides. Texts are final, the same as on the terminal; numbers are for drawing.
 """
 
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ class Interpreter:
 @final
 @dataclass(frozen=True)
 class Finding:
-    """What a run tells, with its evidence and the advice that follows."""
+    """A finding of a run, with its evidence and the advice that follows."""
 
     experiment: str
     claim: str
@@ -74,9 +74,9 @@ class Measure:
     """A metric of a cell.
 
     Attributes:
-        values: One per launch.
-        level: Geometric mean over launches; None where a value is 0 or below.
-        low, high: Its interval; None where there is none.
+        values: One value per launch.
+        level: The geometric mean over launches; None if a value is 0 or below.
+        low, high: Its interval; None if there is none.
         shown: The level as tables show it.
     """
 
@@ -93,14 +93,14 @@ class Cell:
     """One cell of an experiment, for plots.
 
     Attributes:
-        line: Which line of a plot over `x` it is a point of.
+        line: The name of the line, in a plot over `x`, that the cell is a point of.
         interpreter: The id of an `Interpreter`, or "native".
-        x: The value of the parameter that the experiment sweeps; None where it sweeps none.
-        y: That of the second one.
-        metrics: Those that some plot shows.
-        cores: Busy share by core during the timed part.
-        course: How many cores were busy in each stretch of the launches; () where that is not known.
-        samples: All samples of the experiment's metric, for a histogram; () where there is none.
+        x: The value of the parameter that the experiment sweeps; None if it sweeps none.
+        y: The value of the second swept parameter; None without one.
+        metrics: The metrics that some plot shows.
+        cores: The busy share of each core during the timed part.
+        course: The number of busy cores in each stretch of the launches; () if that is not known.
+        samples: All samples of the experiment's metric, for a histogram; () without one.
     """
 
     series: str
@@ -123,14 +123,14 @@ class Plot:
     """A way to draw some of an experiment's cells.
 
     Attributes:
-        kind: "dots": launches by cell; "histogram": samples by cell; "lines": over a swept parameter; "heat": over two; "percentiles": latency by
-            percentile; "cores": busy share of each core.
-        title: What it shows.
-        metrics: What of each cell; for "percentiles" from the lowest to the highest.
-        unit: Of the metrics.
-        better: "less", "more", or "" where neither is.
-        x: What `Cell.x` is; "" where it is not used.
-        y: What `Cell.y` is.
+        kind: "dots": launches by cell; "histogram": samples by cell; "lines": over a swept parameter; "heat": over two;
+            "percentiles": latency by percentile; "cores": busy share of each core.
+        title: The title of the plot.
+        metrics: The metrics that are drawn of each cell; for "percentiles" from the lowest to the highest.
+        unit: The metrics' unit.
+        better: "less", "more", or "" if neither is better.
+        x: The name of the parameter in `Cell.x`; "" if it is not used.
+        y: The name of the parameter in `Cell.y`; "" if it is not used.
         x_unit, y_unit: Their units.
         ideal: A line of "lines" for work that is divided without loss: "divided" (a time falls with x up to the number
             of cores), "multiplied" (a rate grows), or "".
@@ -151,7 +151,7 @@ class Plot:
 @final
 @dataclass(frozen=True)
 class LabExperiment:
-    """One experiment of a run: what it asks, what was measured, what was published, and its claims."""
+    """One experiment of a run: its question, measured and published tables, and its claims."""
 
     name: str
     question: str
@@ -172,8 +172,8 @@ class LabPage:
     """A run of the lab.
 
     Attributes:
-        cores: How many the machine has.
-        compared: The run beside an earlier one; None where it stands alone.
+        cores: The number of the machine's cores.
+        compared: The run beside an earlier one; None without one.
     """
 
     kind: Literal["lab"]
@@ -197,16 +197,17 @@ class LabPage:
 @final
 @dataclass(frozen=True)
 class Lane:
-    """A thread at one GIL, or at the locks of a build without one.
+    """A thread at one GIL, or at the locks of a build without a GIL.
 
     Attributes:
-        label: The thread, as reports call it.
-        gil: Index in `TraceView.gils`; -1 where its waits are for locks.
-        start_ns: When the thread was first seen, from the start of the view.
-        end_ns: When it was last seen.
-        first_hold, holds: Which rows of the view's columns of holds are its own: contiguous, by time, never overlapping.
-        first_wait, waits: The same of waits.
-        summary: How long it held and waited, in words.
+        label: The thread's name, as in reports.
+        gil: The index in `TraceView.gils`; -1 if its waits are for locks.
+        start_ns: The time when the thread was first seen, from the start of the view.
+        end_ns: The time when it was last seen.
+        first_hold, holds: The first row and the number of rows that are its own in the view's columns of holds:
+            contiguous, by time, never overlapping.
+        first_wait, waits: The same for waits.
+        summary: The times that it held and waited, in words.
     """
 
     label: str
@@ -223,7 +224,7 @@ class Lane:
 @final
 @dataclass(frozen=True)
 class Gil:
-    """One GIL, with how it was used in words."""
+    """One GIL, with its use in words."""
 
     name: str
     summary: str
@@ -232,7 +233,7 @@ class Gil:
 @final
 @dataclass(frozen=True)
 class TraceFinding:
-    """One thing that a trace tells: a problem, that all is well, or something to know."""
+    """One finding of a trace: a problem, that all is well, or something to know."""
 
     weight: Literal["problem", "fine", "note"]
     fact: str
@@ -247,8 +248,8 @@ class Mark:
     """Something to look at: one of the longest holds, or of the waits in a convoy.
 
     Attributes:
-        lane: Index in `TraceView.lanes`.
-        at_ns, until_ns: From the start of the view.
+        lane: The index in `TraceView.lanes`.
+        at_ns, until_ns: Its times, from the start of the view.
     """
 
     kind: Literal["hold", "convoy"]
@@ -287,8 +288,9 @@ class Column:
             the end before it in its lane), "wait_gap", "wait_length", "wait_stack"; "stack_parent", "stack_frame",
             "stack_held", "stack_waited" (by stack; 0 is the unknown one); "bin_held", "bin_waited" (by lane, then by
             time: the share of each bin, in 65,535ths). Times are in nanoseconds.
-        rows: How many numbers.
-        width: Bytes of each: 1, 2, 4 or 8. The block has first the lowest byte of all rows, then the next, and so on.
+        rows: The count of numbers.
+        width: Bytes of each number: 1, 2, 4 or 8. The block has first the lowest byte of all rows, then the next, and
+            so on.
     """
 
     name: str
@@ -303,16 +305,16 @@ class TraceView:
 
     Attributes:
         title: The process.
-        label: What to call its launch beside others: "before", say; "" alone.
-        lines: What more to say of it.
-        begin_ns: When the window begins, from the start of the trace; all other times are from there.
-        span_ns: How long it is.
-        bins: Stretches of equal length of which the columns tell the shares held and waited; 0: every hold and wait is
-            there. Else only the longest are.
+        label: The name of its launch beside others, such as "before"; "" for a single launch.
+        lines: Further lines about it.
+        begin_ns: The beginning of the window, from the start of the trace; all other times count from there.
+        span_ns: The length of the window.
+        bins: The number of stretches of equal length for which the columns have the shares held and waited; only the
+            longest holds and waits are then in the columns. 0 means that every hold and wait is there.
         block: The name of the block that has its columns.
-        columns: What is in the block, in order.
-        frames: By index; 0 is the unknown one.
-        what_if: What would help most, in a line; "" where that is not known.
+        columns: The columns in the block, in order.
+        frames: Frames by index; 0 is the unknown one.
+        what_if: The change that would help most, in a line; "" if that is not known.
     """
 
     title: str
@@ -349,10 +351,10 @@ class CurvePoint:
     """A point of a curve.
 
     Attributes:
-        x: Index in `Curve.x_values`.
-        value: The median over the seeds; None where too few tell.
-        low, high: The range of the seeds.
-        shown: All of it as tables show it.
+        x: The index in `Curve.x_values`.
+        value: The median over the seeds; None if too few have a value.
+        low, high: The range over the seeds.
+        shown: The point's figures as tables show them.
     """
 
     x: int
@@ -377,11 +379,11 @@ class Curve:
     """A figure over a swept parameter.
 
     Attributes:
-        title: What it is.
-        unit: Of its values.
+        title: The name of the figure.
+        unit: The unit of its values.
         x: The parameter.
         x_values: Its values, in their order.
-        x_numbers: The same as numbers; () where they are none.
+        x_numbers: The same values as numbers; () if they are no numbers.
     """
 
     title: str
@@ -395,13 +397,13 @@ class Curve:
 @final
 @dataclass(frozen=True)
 class SimulationPage:
-    """What was simulated: a scenario, a sweep, or a traced program with a change.
+    """A simulation: of a scenario, a sweep, or a traced program with a change.
 
     Attributes:
-        lines: What it is of.
-        notes: What it rests on, and why it may be wrong; (its kind, the words).
-        curves: Of a sweep.
-        views: Timelines of runs that were simulated, or of a trace above the run that is predicted.
+        lines: Lines on the subject of the simulation.
+        notes: The basis of the simulation, and reasons why it may be wrong; (kind, words).
+        curves: The curves of a sweep.
+        views: Timelines of simulated runs, or of a trace above the predicted run.
     """
 
     kind: Literal["simulation"]

@@ -1,4 +1,4 @@
-"""What was simulated as a page: its tables, the curves of a sweep, and timelines as those of a trace."""
+"""A simulation as a page: its tables, the curves of a sweep, and timelines like those of a trace."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -19,16 +19,16 @@ def simulation_page(
     curves: Sequence[schema.Curve] = (),
     launches: Launches = (),
 ) -> tuple[schema.SimulationPage, dict[str, bytes]]:
-    """Return what was simulated as a page's data, and its blocks by name.
+    """Return a simulation as a page's data, and its blocks by name.
 
     Args:
-        title: What was.
-        version: Headway's.
-        lines: More of what it is.
-        sections: Tables, as the terminal shows them.
-        notes: What it rests on, and why it may be wrong.
-        curves: Of a sweep.
-        launches: Runs with a timeline, one above the other; a single one's label is "".
+        title: The subject of the simulation.
+        version: Headway's version.
+        lines: Further lines about it.
+        sections: Tables, as on the terminal.
+        notes: The basis of the simulation, and reasons why it may be wrong.
+        curves: The curves of a sweep.
+        launches: Runs with a timeline, one above the other; the label of a single one is "".
     """
     views, blocks = views_of(launches)
     page = schema.SimulationPage(

@@ -30,20 +30,20 @@ from headway.traces.model import Frame, Trace
 __all__ = ["Launches", "trace_page", "views_of"]
 
 Launches = Sequence[tuple[str, Sequence[tuple[Trace, Analysis]]]]
-"""By label, the traces of a launch's processes with what they tell."""
+"""By label, the traces of a launch's processes with their analyses."""
 
 _HOLD_MARKS = 10
 _CONVOY_MARKS = 5
 _LOCKS = -1
-"""Stands for a GIL where threads wait for locks."""
+"""The index that stands for a GIL where threads wait for locks."""
 
 
 def trace_page(launches: Launches, version: str) -> tuple[schema.TracePage, dict[str, bytes]]:
     """Return launches as a page's data, and its blocks by name.
 
     Args:
-        launches: A single one's label is "".
-        version: Headway's.
+        launches: The launches; the label of a single one is "".
+        version: Headway's version.
     """
     views, blocks = views_of(launches)
     title = " beside ".join(dict.fromkeys(_title([analysis for _, analysis in traces]) for _, traces in launches))
@@ -64,7 +64,7 @@ def views_of(launches: Launches) -> tuple[tuple[schema.TraceView, ...], dict[str
 
 
 def _title(analyses: Sequence[Analysis]) -> str:
-    """Return what to call a launch: its program, and its process or how many there were."""
+    """Return the name of a launch: its program, and its process or the number of processes."""
     first = min((one.process for one in analyses), key=lambda one: (one.start_realtime_ns, one.pid))
     if len(analyses) == 1:
         return process_name(first)
@@ -102,7 +102,7 @@ def _view(trace: Trace, analysis: Analysis, label: str, block: str) -> tuple[sch
 
 
 def _parks(trace: Trace) -> Intervals:
-    """Return waits for locks as waits of a GIL of their own."""
+    """Return waits for locks as waits for a GIL of their own."""
     found = parks(trace)
     none = np.zeros(len(found), dtype=np.bool_)
     gil: NDArray[Any] = np.full(len(found), _LOCKS, dtype=np.int16)  # joined with bytes it makes columns of int16
@@ -115,14 +115,14 @@ def _joined(waits: Intervals, others: Intervals) -> Intervals:
 
 
 def _lanes(analysis: Analysis, held: Mapping[LaneKey, int], waited: Mapping[LaneKey, int]) -> list[LaneKey]:
-    """Return GIL and thread of each lane: GILs as the report has them, and in each who held and waited longest first."""
+    """Return GIL and thread of each lane: GILs in the report's order, and in each the busiest threads first."""
     order = {one.index: position for position, one in enumerate(analysis.gils)} | {_LOCKS: len(analysis.gils)}
     busy = {pair: held.get(pair, 0) + waited.get(pair, 0) for pair in held.keys() | waited.keys()}
     return sorted(busy, key=lambda pair: (order.get(pair[0], 0), -busy[pair], pair[1]))
 
 
 def _by_lane(intervals: Intervals) -> Iterator[tuple[LaneKey, int]]:
-    """Yield each lane that has intervals, with the time in them."""
+    """Yield each lane that has intervals, with their total time."""
     if len(intervals):
         key = (intervals.gil.astype(np.int64) << 32) | intervals.thread
         known, which = np.unique(key, return_inverse=True)
@@ -161,7 +161,7 @@ def _shown(
 
 
 def _marks(analysis: Analysis, lanes: list[LaneKey], waits: Intervals) -> Iterator[schema.Mark]:
-    """Yield the longest holds, and of each thread or pool that waits in convoys its longest waits at that GIL."""
+    """Yield the longest holds, and the longest waits at each GIL of each thread or pool that waits in convoys there."""
     of = {key: position for position, key in enumerate(lanes)}
     threads = {label: index for index, label in enumerate(analysis.labels)}
     for hold in analysis.longest[:_HOLD_MARKS]:
@@ -173,7 +173,7 @@ def _marks(analysis: Analysis, lanes: list[LaneKey], waits: Intervals) -> Iterat
             yield schema.Mark("hold", text, lane, at_ns, at_ns + hold.length_ns)
     for gil in analysis.gils:
         for waiter in dict.fromkeys(convoy.waiter for convoy in gil.convoys):
-            # A pool goes by its role.
+            # A pool is named by its role.
             mine = np.array([waiter in (label, role(label)) for label in analysis.labels], dtype=np.bool_)
             chosen = np.flatnonzero((waits.gil == gil.index) & mine[waits.thread])
             longest: NDArray = chosen[np.argsort(-waits.length_ns[chosen], kind="stable")[:_CONVOY_MARKS]]

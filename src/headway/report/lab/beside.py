@@ -1,6 +1,6 @@
-"""Published beside measured: the authors' ratios next to ours, and their grids in the shape of theirs.
+"""Published figures beside measured ones: ratios next to this run's, and tables with this run's figures in them.
 
-Ratios travel from one machine to another; the absolute figures of grids do not, and their captions say so.
+Ratios can be compared between machines. The absolute figures of tables cannot, and their captions say so.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ __all__ = ["published_tables"]
 
 
 def published_tables(run: Run, experiment: Experiment) -> list[Table]:
-    """Return what was published about an experiment beside what this run measured of it."""
+    """Return the published figures about an experiment beside this run's."""
     table = _ratios(run, experiment)
     return [*([table] if table is not None else []), *_grids(run, experiment)]
 
@@ -31,7 +31,7 @@ def _compared(run: Run, experiment: Experiment) -> list[str]:
 
 
 def _setting(published: Published) -> str:
-    """Return what the author measured, in the author's words."""
+    """Return the author's setting, in the author's words."""
     column = published.top.rpartition("/")[2]
     for result in results():
         has = any(column in values for values in result.get("rows", [result.get("values", {})]))
@@ -41,14 +41,15 @@ def _setting(published: Published) -> str:
 
 
 def _ratios(run: Run, experiment: Experiment) -> Table | None:
-    """One row per published ratio and comparison that answers it; None where nothing is answered.
+    """Return a row for each published ratio and comparison that answers it; None if nothing is answered.
 
-    A ratio whose inverse stands there already says nothing more. Claims about a pair of interpreters are left out: their ratio belongs to no column of its own.
+    A ratio is left out if its inverse has a row already. Claims about a pair of interpreters are left out, because
+    their ratio belongs to no column.
     """
     columns = [*_compared(run, experiment), ONE_WORKER]
     cells = {result.cell.label: result.cell for result in run.of(experiment.name)}
     places = list(dict.fromkeys(result.cell.placement for result in run.of(experiment.name)))
-    # (source, setting) -> {what: (published, measured by column)}
+    # (source, setting) -> {ratio's name: (published, measured by column)}
     found: dict[tuple[str, str], dict[str, tuple[str, list[str]]]] = {}
     for claim, published, piece in _pairs(run, experiment, cells):
         there = [ONE_WORKER] if claim.scope == "native" else columns[:-1]
@@ -108,7 +109,7 @@ def _inverse(piece: Comparison | Level) -> Comparison | Level:
 
 
 def _what(piece: Comparison | Level, cells: Mapping[str, Cell]) -> str:
-    """`threads / serial, 1 MiB`: the setting once where both have it."""
+    """Return a ratio's name, as `threads / serial, 1 MiB`, with the setting once if both sides have it."""
     if isinstance(piece, Level):
         return f"{piece.metric.replace('_', ' ')} of {piece.label}"
     top, bottom = cells.get(piece.top), cells.get(piece.bottom)
@@ -128,7 +129,7 @@ def _marks(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
 
 
 def _grids(run: Run, experiment: Experiment) -> Iterator[Table]:
-    """Yield every published table of the experiment, with our figures in its rows and columns."""
+    """Yield every published table of the experiment, with this run's figures in its rows and columns."""
     wanted = {*_compared(run, experiment), ONE_WORKER}
     measured = [result for result in run.of(experiment.name) if result.cell.interpreter in wanted and result.ok]
     for published in results():
@@ -168,7 +169,7 @@ def _of_files(result: CellResult, columns: Sequence[str]) -> bool:
 def _lines(
     run: Run, row: Mapping[str, Any], matching: Sequence[CellResult], columns: Sequence[str]
 ) -> dict[str, list[CellResult]]:
-    """Return the cells of one published row by line: by interpreter, and by what else there are several of."""
+    """Return the cells of a published row by line: by interpreter, and by placement and series if there are several."""
     placements = {result.cell.placement for result in matching}
     series = {result.cell.series for result in matching if _of_files(result, columns)}
     lines: dict[str, list[CellResult]] = {}
@@ -185,7 +186,7 @@ def _lines(
 
 
 def _measured(experiment: Experiment, together: Sequence[CellResult], column: str) -> str:
-    """Return our figure for a published column: a cell of that series, or that file's metric of a cell."""
+    """Return this run's figure for a published column: a cell of that series, or that file's metric of a cell."""
     for result in together:
         metric = file_metric(column, result)
         if metric:
@@ -196,6 +197,6 @@ def _measured(experiment: Experiment, together: Sequence[CellResult], column: st
 
 
 def _heading(measured: Sequence[CellResult], column: str) -> str:
-    """Return a column as our cells call it, else as the author does."""
+    """Return the heading of a column: the cells' own name for it, else the author's."""
     ours = (result.cell.series for result in measured if column_key(result.cell.series) == column)
     return next(ours, column.replace("_", " "))

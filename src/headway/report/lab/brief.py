@@ -1,7 +1,8 @@
-"""A run in short, for whoever waits for it: each experiment as soon as it is done, and one screen at the end.
+"""A run in short, for the user who waits for it: each experiment when it is done, and one screen at the end.
 
-The whole is `report.lab.terminal`. Here an experiment is its question, the figures that answer it in a line or two, and a line for
-each claim; the end is the counts, five findings, and where the rest is.
+`report.lab.terminal` has the whole report. Here an experiment is its question, the figures that answer it in a line or
+two, and a line for each claim. The last screen has the counts, five findings, and the places of the page and the
+report.
 """
 
 import itertools
@@ -40,7 +41,7 @@ _WIDE = 1e3
 def render_experiment(run: Run, experiment: Experiment) -> RenderableType:
     """Return an experiment in short: its question, the figures that answer it, its claims with their verdicts."""
     parts: list[RenderableType] = [Text(f"{experiment.name}: {experiment.question}", style="bold")]
-    # Of an experiment with many claims these tell as much as a second line would.
+    # In an experiment with many claims, the claims tell as much as a second line of figures would.
     rows = 1 if len(experiment.claims) > _MANY_CLAIMS else _ROWS
     parts += (Text(f"  {_cut(line)}", style="dim") for line in itertools.islice(figures(run, experiment), rows))
     verdicts = judge(run, [experiment])
@@ -49,7 +50,7 @@ def render_experiment(run: Run, experiment: Experiment) -> RenderableType:
 
 
 def _shown(told: Evidence) -> str:
-    """Return the deciding figure; of an interval that says nothing yet only that."""
+    """Return the deciding figure; an interval that says nothing yet is replaced by a remark."""
     if told.interval is not None and told.interval.low * _WIDE < told.interval.high:
         return f"{number(told.interval.value)}, hardly known"
     return figure(told)
@@ -74,8 +75,8 @@ def _claim(run: Run, verdicts: Sequence[Verdict], before: str = "") -> Renderabl
 def figures(run: Run, experiment: Experiment) -> Iterator[str]:
     """Yield lines with the figures that answer an experiment's question, the most telling first.
 
-    On the newest interpreter with a GIL and the newest without; where settings are swept, a line for each series instead, on the
-    former. Intervals are in the whole report.
+    The figures are those of the newest interpreter with a GIL and the newest without. If settings are swept, there is a
+    line for each series instead, on the former interpreter. The whole report has the intervals.
     """
     results = [one for one in run.of(experiment.name) if one.values(experiment.metric)]
     python = [one for one in results if one.cell.interpreter != ONE_WORKER]
@@ -130,7 +131,7 @@ def _line(
 
 
 def _figure(run: Run, experiment: Experiment, one: CellResult, row: Sequence[CellResult]) -> str:
-    """Return a cell's level, or its ratio to the baseline where that is what the experiment shows."""
+    """Return a cell's level, or its ratio to the baseline if the experiment shows ratios."""
     unit = unit_of_experiment(experiment)
     if experiment.compares == "interpreters":
         base: CellResult | None = row[0]
@@ -159,7 +160,7 @@ def _cut(line: str) -> str:
 
 
 def render_end(run: Run, where: Sequence[str]) -> RenderableType:
-    """Return the last screen: how many claims are decided, what this machine tells, what is open, where the rest is.
+    """Return the last screen: decided claims, findings, open claims, and the places of the rest.
 
     Args:
         run: The run.
@@ -190,7 +191,7 @@ def _failed(run: Run) -> Iterator[RenderableType]:
 
 
 def _open(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
-    """Yield which claims are open, and about how many launches would decide them."""
+    """Yield the open claims, and about how many launches would decide them."""
     found = open_claims(verdicts)
     if not found:
         return

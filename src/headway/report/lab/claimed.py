@@ -1,4 +1,4 @@
-"""Claims with what a run says of them, and its other words, as plain data: what the terminal and the page both show."""
+"""Claims with a run's outcomes, and the run's other texts, as plain data: shared by the terminal and the page."""
 
 import re
 from collections import Counter
@@ -37,12 +37,12 @@ _PLACEMENTS = {
 @final
 @dataclass(frozen=True)
 class Outcome:
-    """What a claim came to on some interpreters.
+    """The outcome of a claim on some interpreters.
 
     Attributes:
-        outcome: "supported", "refuted", "inconclusive" or "not measured".
+        outcome: "supported", "refuted", "mixed", "at the limit", "inconclusive" or "not measured".
         figures: The deciding figure of each interpreter, with its interval.
-        sentence: What that says; "" where it is said already.
+        sentence: The reason; "" if it has been given already.
     """
 
     outcome: str
@@ -56,13 +56,13 @@ class Claimed:
     """A claim and its outcomes.
 
     Attributes:
-        id: Unique, "experiment/words".
-        experiment: Whose.
-        text: In one line.
-        source: Who says so.
+        id: A unique id, "experiment/words".
+        experiment: The experiment's name.
+        text: The claim in one line.
+        source: The origin of the claim.
         published: The author's ratios, each with its source; "" without any.
-        outcome: What it came to as a whole.
-        outcomes: The same over all interpreters, where that is told, then by interpreter.
+        outcome: The outcome of the whole claim.
+        outcomes: The outcome over all interpreters, if there is one, then those by interpreter.
     """
 
     id: str
@@ -77,11 +77,11 @@ class Claimed:
 @final
 @dataclass(frozen=True)
 class Counted:
-    """How many claims came out how.
+    """The numbers of claims by outcome.
 
     Attributes:
         summary: `91 claims (58 supported, ...)`.
-        doubts: What is to be held against the run as a whole.
+        doubts: Reasons to doubt the run as a whole.
         named: By outcome, the ids of claims that did not hold.
     """
 
@@ -91,7 +91,7 @@ class Counted:
 
 
 def heading(run: Run) -> tuple[str, ...]:
-    """Return what was measured, where and how: a line each."""
+    """Return lines on what was measured, where and how."""
     machine, settings = run.machine, run.settings
     measured = {result.cell.interpreter for result in run.results.values()}
     names = [f"{run.names[key]} ({one.version})" for key, one in run.interpreters.items() if key in measured]
@@ -119,7 +119,7 @@ def heading(run: Run) -> tuple[str, ...]:
 
 
 def legend(run: Run) -> tuple[str, ...]:
-    """Return how to read the rest, a line each."""
+    """Return lines on how to read the rest."""
     lines = [
         "below each claim: what this run says of it; a ratio [interval] or a count over all samples, by interpreter"
     ]
@@ -141,7 +141,7 @@ def _used(run: Run) -> set[str]:
 
 
 def warnings(run: Run) -> tuple[str, ...]:
-    """Return what the checks said against the machine when the run began."""
+    """Return the warnings of the checks at the beginning of the run."""
     used = _used(run)
     return tuple(
         f"{check.name}: {check.fact}"
@@ -151,12 +151,12 @@ def warnings(run: Run) -> tuple[str, ...]:
 
 
 def claimed(run: Run, verdicts: Sequence[Verdict]) -> tuple[Claimed, ...]:
-    """Return each claim with its source, the published ratios, the outcomes by interpreter, and why."""
+    """Return each claim with its source, the published ratios, the outcomes by interpreter, and the reasons."""
     return tuple(_claimed(run, group) for group in by_claim(verdicts).values())
 
 
 def _measured(run: Run, verdict: Verdict) -> str:
-    """`3.13 1.02 [0.98-1.07]`: the deciding figure of a verdict."""
+    """Return the deciding figure of a verdict: `3.13 1.02 [0.98-1.07]`."""
     name = run.names.get(verdict.interpreter, "")
     one = verdict.deciding
     return f"{name} {figure(one)}".strip() if one is not None else name
@@ -185,7 +185,7 @@ def _outcomes(run: Run, verdicts: Sequence[Verdict], whole: Verdict) -> Iterator
         if not group:
             continue
         figures = ", ".join(filter(None, (_measured(run, verdict) for verdict in group)))
-        # Below a verdict over all, single interpreters need no sentence unless they say something else.
+        # Below a verdict over all, single interpreters need no sentence, unless theirs says something else.
         sentence = (
             "" if whole.interpreter == "all" and outcome in (whole.outcome, "inconclusive") else group[0].sentence
         )
@@ -193,7 +193,7 @@ def _outcomes(run: Run, verdicts: Sequence[Verdict], whole: Verdict) -> Iterator
 
 
 def counted(run: Run, verdicts: Sequence[Verdict]) -> Counted:
-    """Return how many claims came out how, what to hold against the run, and by name the claims that did not hold."""
+    """Return the numbers of claims by outcome, reasons to doubt the run, and the names of claims that did not hold."""
     claims = by_claim(verdicts)
     outcomes = {name: speaking(group).outcome for name, group in claims.items()}
     counts = Counter(outcomes.values())
@@ -217,12 +217,12 @@ def counted(run: Run, verdicts: Sequence[Verdict]) -> Counted:
 
 
 def letters(verdicts: Sequence[Verdict]) -> tuple[tuple[str, str], ...]:
-    """Return what the letters behind claims stand for."""
+    """Return the texts for the letters of sources that claims use."""
     used = {match for verdict in verdicts for match in re.findall(r"\b([A-Z])\d*\b", verdict.claim.source)}
     return tuple((letter, text) for letter, text in sources().items() if letter in used)
 
 
 def failed(run: Run) -> tuple[str, ...]:
-    """Return which launches failed and why, those of one reason together."""
+    """Return the failed launches with their reasons; launches with the same reason are counted together."""
     failures = Counter(f"{one.key.replace('|', ', ')}: {one.launch.reason}" for one in run.failures)
     return tuple(f"{count} x {failure}" for failure, count in failures.most_common(_MOST_FAILURES))

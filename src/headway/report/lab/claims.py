@@ -1,4 +1,4 @@
-"""Claims and what the run says of them: in full under their experiment, as counts near a report's end, as findings last."""
+"""Claims and verdicts: in full under their experiment, as counts near a report's end, as findings last."""
 
 from collections.abc import Iterator, Sequence
 
@@ -25,7 +25,7 @@ STYLES = {
 
 
 def render_claims(run: Run, verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
-    """Yield each claim with its source, the published ratios, the outcomes by interpreter, and why."""
+    """Yield each claim with its source, the published ratios, the outcomes by interpreter, and the reasons."""
     for one in claimed(run, verdicts):
         yield from _claim(one)
 
@@ -49,7 +49,7 @@ def _outcome(one: Outcome) -> RenderableType:
 
 
 def render_counts(run: Run, verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
-    """Yield how many claims came out how, what to hold against the run, and by name the claims that did not hold."""
+    """Yield the numbers of claims by outcome, reasons to doubt the run, and the names of claims that did not hold."""
     counts = counted(run, verdicts)
     yield bold(f"Verdicts on this machine: {counts.summary}")
     for doubt in counts.doubts:
@@ -59,7 +59,7 @@ def render_counts(run: Run, verdicts: Sequence[Verdict]) -> Iterator[RenderableT
 
 
 def render_sources(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
-    """Yield what the letters behind claims stand for."""
+    """Yield the texts for the letters of sources that claims use."""
     shown = letters(verdicts)
     if shown:
         yield bold("Sources")
@@ -70,7 +70,7 @@ def render_sources(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
 
 
 def render_findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
-    """Yield what the run tells, each finding with its evidence and the advice that follows, by experiment."""
+    """Yield the run's findings by experiment, each with its evidence and the advice that follows."""
     yield bold("What this machine tells you")
     if not found:
         yield Text("  nothing beyond the verdicts above", style="dim")

@@ -22,7 +22,7 @@ _WORDS = {
     ("more", False): "more",
     ("less", False): "fewer",
 }
-"""Outcome, and whether the metric is a time -> the word for it."""
+"""(Outcome, whether the metric is a time) -> the word for it."""
 
 
 @final
@@ -31,11 +31,11 @@ class Ratio:
     """One cell of two runs.
 
     Attributes:
-        experiment: Whose.
-        cell: Its label, interpreter and placement.
-        value, low, high: After over before, with its 95 % interval; None where there is none.
-        verdict: In a word: `slower`, `no difference`, ...
-        better: The change is for the better; None: no difference, or neither is.
+        experiment: The experiment's name.
+        cell: The cell's label, interpreter and placement.
+        value, low, high: After over before, with its 95 % interval; None if there is none.
+        verdict: The outcome in a word: `slower`, `no difference`, ...
+        better: The change is an improvement; None means no difference, or that neither direction is better.
     """
 
     experiment: str
@@ -53,10 +53,10 @@ class Compared:
     """Two runs side by side.
 
     Attributes:
-        title: Which, and how many cells came out how.
-        changed: What else differs between them than time.
+        title: The runs' ids, and the number of cells by outcome.
+        changed: Differences between the runs other than time.
         table: One row per cell in common.
-        ratios: The same for drawing.
+        ratios: The same ratios for drawing.
     """
 
     title: str
@@ -124,7 +124,7 @@ def render_comparison(before: Run, after: Run, differences: Iterable[Difference]
 
 
 def _changed(before: Run, after: Run) -> Iterator[str]:
-    """What else differs between two runs than time."""
+    """Yield a line for each difference between two runs other than time."""
     settings = before.settings, after.settings
     for name, old, new in (
         ("the machine", before.machine.cpu, after.machine.cpu),

@@ -100,7 +100,7 @@ def _cell(result: CellResult) -> dict[str, Any]:
 
 
 def _prediction(result: CellResult) -> dict[str, Any] | None:
-    """Return what was predicted of a cell, with what each figure is off by as far as that is known."""
+    """Return a cell's prediction, with the error of each figure where that is known."""
     if result.prediction is None:
         return None
     found = {metric: off(result, metric) for metric in result.prediction.figures}
@@ -112,7 +112,7 @@ def _prediction(result: CellResult) -> dict[str, Any] | None:
 
 
 def run_to_json(run: Run) -> dict[str, Any]:
-    """Return the whole run as JSON values. Times are in seconds; a metric's unit stands in its name."""
+    """Return the whole run as JSON values. Times are in seconds; a metric's unit is in its name."""
     assessed = assess(run)
     return {
         "run": run.id,
@@ -130,7 +130,7 @@ def run_to_json(run: Run) -> dict[str, Any]:
 def run_to_pyperf(run: Run) -> dict[str, Any]:
     """Return the timed cells as a pyperf suite (format 1.0): one benchmark per cell, one run per launch.
 
-    Loads in pyperf 2.10 (`pyperf compare_to`). Counts and rates have no place there and are left out.
+    The suite loads in pyperf 2.10 (`pyperf compare_to`). Counts and rates do not fit the format and are left out.
     """
     benchmarks = []
     for experiment in run.experiments():

@@ -1,4 +1,4 @@
-"""What holds on how many machines: the table of a cluster's runs, and the same as JSON."""
+"""The report on a cluster's runs: on how many machines each claim holds, as a table and as JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -49,7 +49,7 @@ def render_machines(runs: Sequence[Run], claims: Sequence[OverMachines]) -> Rend
 
 
 def machines_to_json(runs: Sequence[Run], claims: Sequence[OverMachines]) -> dict[str, Any]:
-    """Return the same as JSON values."""
+    """Return the same report as JSON values."""
 
     def of(one: OnMachine) -> dict[str, Any]:
         told = one.deciding

@@ -1,8 +1,8 @@
-"""Which measured cell answers a published figure: authors name things in one way, our cells in another.
+"""Matches published figures with measured cells: authors name things in one way, cells in another.
 
-This is the one place that knows both. Names are compared as keys: "2 CPU threads" is `cpu_2`, "1 thread" is `threads_1`,
-"asyncio" is the beginning of `asyncio_gather`, and "processes-spawn" begins as `processes` does. A name may be a part of
-a cell's setting too.
+Only this module knows both. Names are compared as keys: "2 CPU threads" is `cpu_2`, "1 thread" is `threads_1`,
+"asyncio" is the beginning of `asyncio_gather`, and "processes-spawn" begins with `processes`. A name may also be a part
+of a cell's setting.
 """
 
 import math
@@ -28,7 +28,7 @@ def column_key(series: str) -> str:
 
 
 def same_thing(key: str, series: str) -> bool:
-    """Whether a published key and a series name the same thing; one may say more than the other."""
+    """Whether a published key and a series name the same thing; one may be more specific than the other."""
     own = column_key(series)
     return key == own or own.startswith(f"{key}_") or key.startswith(f"{own}_")
 
@@ -42,13 +42,13 @@ def in_row(row: Mapping[str, Any], cell: Cell) -> bool:
 
 
 def file_metric(key: str, result: CellResult) -> str:
-    """Return the metric of a published column that is one file of several (`file_2`), or "" where a cell has none."""
+    """Return the metric of a published column for one file of several (`file_2`), or "" if the cell has none."""
     metric = f"{key}_bytes_per_s"
     return metric if key.startswith("file_") and result.samples(metric) else ""
 
 
 def published_amount(value: float, unit: str) -> str:
-    """Return a published figure as ours are shown, from the unit that published.toml gives it."""
+    """Return a published figure in the form of this run's figures, from the unit in published.toml."""
     for name, ours, factor in (
         ("s", "s", 1.0),
         ("ms", "s", 1e-3),
@@ -65,16 +65,16 @@ def published_amount(value: float, unit: str) -> str:
 def answers(
     published: Published, setting: str, pieces: Sequence[Comparison | Level], cells: Mapping[str, Cell]
 ) -> list[Comparison | Level]:
-    """Return those of a claim's pieces of evidence that measure what a published ratio is of.
+    """Return the pieces of a claim's evidence that measure the subject of a published ratio.
 
-    Those whose names agree, and of them the ones whose setting is nearest to the author's. Where no name agrees, the only
-    piece there is: a claim's figures are about its evidence.
+    These are the pieces whose names agree, and among them those whose setting is nearest to the author's. If no name
+    agrees and there is only one piece, that piece is returned: a claim's figures are about its evidence.
 
     Args:
         published: The published ratio.
         setting: The author's setting, from published.toml.
         pieces: The claim's comparisons and levels.
-        cells: A cell by label, for what its name does not say.
+        cells: A cell by label, for facts that its name does not have.
     """
     named = [piece for piece in pieces if _names_agree(published, piece, cells)]
     if not named:
@@ -95,7 +95,7 @@ def _names_agree(published: Published, piece: Comparison | Level, cells: Mapping
 
 
 def _names(key: str, label: str, cells: Mapping[str, Cell]) -> bool:
-    """Whether a published key, with its row where it is of a table, names the cell called `label`."""
+    """Whether a published key, with its row if it is of a table, names the cell called `label`."""
     row, _, column = key.rpartition("/")
     cell = cells.get(label)
     if cell is None or not any(same_thing(column, part) for part in (cell.series, *_parts(cell))):
@@ -114,7 +114,7 @@ def _parts(cell: Cell) -> list[str]:
 
 
 def _nearness(setting: str, cell: Cell) -> tuple[int, int]:
-    """Return how many parts of a cell's setting the author's has too, and, less than none, how many it has not."""
+    """Return how many parts the cell's setting shares with the author's, and minus the number that it does not."""
     parts = _parts(cell)
     shared = sum(re.search(rf"\b{re.escape(part)}\b", setting) is not None for part in parts)
     return shared, shared - len(parts)

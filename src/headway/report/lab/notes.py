@@ -1,4 +1,4 @@
-"""What a reader of an experiment's tables should know beyond them, one line each."""
+"""Notes to an experiment's tables, one line each."""
 
 import statistics
 from collections import Counter
@@ -14,11 +14,15 @@ from headway.report.figures import amount, unit_of_experiment
 __all__ = ["experiment_notes", "left_out"]
 
 _NAMED = 4
-"""More variants than this, left out for one reason, are counted instead of named."""
+"""The most variants, left out for one reason, that are named; more are counted."""
 
 
 def experiment_notes(run: Run, experiment: Experiment) -> Iterator[str]:
-    """Yield what was said of it, two modes, outliers, warm-up, busy cores, a GIL that came back, and interpreters that quick size spares."""
+    """Yield the notes of an experiment.
+
+    The notes are about: the run's own conclusions, an import that switched the GIL on, interpreters that quick size
+    leaves out, two modes, outliers, spread, warm-up, and busy cores.
+    """
     yield from experiment.said
     two_modes, courses, outliers_found = [], Counter[str](), stats.Outliers(0, 0)
     unit = unit_of_experiment(experiment)
@@ -50,7 +54,7 @@ def experiment_notes(run: Run, experiment: Experiment) -> Iterator[str]:
 
 
 def _spared(run: Run, experiment: Experiment) -> Iterator[str]:
-    """The interpreters of the run that quick size leaves out of this experiment."""
+    """Yield a note on the interpreters of the run that quick size leaves out of this experiment."""
     there = {result.cell.interpreter for result in run.of(experiment.name)} & run.interpreters.keys()
     taken = {one.id for one in experiment.quick_on(list(run.interpreters.values()))}
     if run.settings.size == "quick" and there and run.interpreters.keys() - there - taken:
@@ -60,7 +64,7 @@ def _spared(run: Run, experiment: Experiment) -> Iterator[str]:
 
 
 def _spreads(run: Run, experiment: Experiment) -> Iterator[str]:
-    """The spread of single values, for metrics with many of them a sample: 5th, 50th and 95th percentile."""
+    """Yield the 5th, 50th and 95th percentile of single values, for metrics with many values per sample."""
     together: dict[str, list[float]] = {}
     unit = unit_of_experiment(experiment)
     for result in run.of(experiment.name):
@@ -77,7 +81,7 @@ def _spreads(run: Run, experiment: Experiment) -> Iterator[str]:
 
 
 def _busy(run: Run, experiment: Experiment) -> Iterator[str]:
-    """Busy cores and context switches per series, over settings and interpreters: a range each."""
+    """Yield busy cores and context switches per series, over settings and interpreters: a range each."""
     cores: dict[str, list[float]] = {}
     switches: dict[str, list[float]] = {}
     for result in run.of(experiment.name):
@@ -99,7 +103,7 @@ def _range(values: Sequence[float], form: str) -> str:
 
 
 def left_out(run: Run) -> Iterator[str]:
-    """Yield a line for each reason why cells were not measured: which, where, why."""
+    """Yield a line for each reason why cells were not measured: the cells, the interpreters, the reason."""
     reasons: dict[str, list[Skipped]] = {}
     for one in run.settings.skipped:
         reasons.setdefault(one.reason, []).append(one)

@@ -1,4 +1,4 @@
-"""Tables of what was predicted of cells, beside what was measured."""
+"""Tables of predicted figures of cells beside measured ones."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,9 @@ __all__ = ["predicted_tables"]
 
 
 def predicted_tables(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> list[Table]:
-    """Return a table for each predicted metric: every cell with its prediction, what was measured, and the factor between.
+    """Return a table for each predicted metric: each cell's prediction, measured level, and the factor between them.
 
-    Nothing for an experiment that predicts nothing. A cell without a prediction is there where it was to have one.
+    An experiment that predicts nothing has no table. A cell without a prediction is included if it should have had one.
     """
     to_predict = [one for one in results if experiment.anchors and one.cell.label not in experiment.anchors]
     metrics = dict.fromkeys(metric for one in to_predict if one.prediction for metric in one.prediction.figures)
@@ -23,7 +23,7 @@ def predicted_tables(run: Run, experiment: Experiment, results: Sequence[CellRes
 
 
 def _least(run: Run, experiment: Experiment) -> dict[str, int]:
-    """Return by metric how many requests a launch needs to tell of it, as the claims have it."""
+    """Return, by metric, the number of requests that a launch needs to be judged, from the claims."""
     pieces = [piece for claim in experiment.claims for piece in claim.evidence(run.machine)]
     return {piece.metric: piece.least for piece in pieces if isinstance(piece, Errors)}
 

@@ -1,4 +1,4 @@
-"""Tables of their own: counts, interpreters against each other, the C limits, and what starting costs."""
+"""Special tables: counts, interpreters against each other, the limits in C, and the costs of starting."""
 
 import statistics
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def _interpreters(run: Run, results: Sequence[CellResult]) -> list[str]:
 
 
 def counts_table(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
-    """One row per variant, one column per interpreter: the mean count per sample; last how many there could be."""
+    """Return a row per variant and a column per interpreter: mean counts per sample, and last the largest possible."""
     interpreters = _interpreters(run, results)
     rows = []
     for label in dict.fromkeys(result.cell.label for result in results):
@@ -50,7 +50,7 @@ def counts_table(run: Run, experiment: Experiment, results: Sequence[CellResult]
 
 
 def across_interpreters(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
-    """One row per interpreter: the metric, its ratio to the oldest interpreter's, and those of its parts."""
+    """Return a row per interpreter: the metric, its ratio to the oldest interpreter's, and those of its parts."""
     by_interpreter = {one.cell.interpreter: one for one in results if one.cell.series == experiment.baseline}
     interpreters = _interpreters(run, results)
     first = by_interpreter.get(interpreters[0])
@@ -79,7 +79,7 @@ def _ratio(result: CellResult | None, first: CellResult | None, metric: str, *, 
 
 
 def in_c(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
-    """One row per variant in C, one column per placement: the level itself."""
+    """Return a row per variant in C and a column per placement: the level itself."""
     labels = list(dict.fromkeys(result.cell.label for result in results))
     placements = list(dict.fromkeys(result.cell.placement for result in results))
     rows = []
@@ -93,9 +93,9 @@ def in_c(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Tab
 
 
 def costs_table(run: Run) -> Table | None:
-    """Return what is kept out of the figures: interpreter start, each model's pool start-up, pickling.
+    """Return the costs that are kept out of the figures: interpreter start, each model's pool start-up, pickling.
 
-    From the first experiment of the run that measured a model; None where no launch has started a pool.
+    The costs are from the first experiment of the run that measured a model; None if no launch has started a pool.
     """
     models: dict[str, dict[str, CellResult]] = {}
     starts: dict[str, list[float]] = {}
@@ -105,7 +105,7 @@ def costs_table(run: Run) -> Table | None:
         starts.setdefault(result.cell.interpreter, []).extend(result.values("interpreter_start_s"))
         if result.samples("pool_start_s") and result.cell.variant.workload != "ping-pong":
             models.setdefault(result.cell.variant.model, {}).setdefault(result.cell.interpreter, result)
-    # The asyncio pools are a loop and a pool that have columns of their own.
+    # The asyncio pools are left out: each is a loop and a pool that have columns of their own.
     names = [model for model in models if model not in {"serial", "asyncio-threads", "asyncio-processes"}]
     if not names:
         return None

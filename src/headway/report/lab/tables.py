@@ -1,7 +1,7 @@
-"""The tables of a run as plain data: titles, columns and cells of text. Rendering is somebody else's work.
+"""The tables of a run as plain data: titles, columns and cells of text. Other modules render them.
 
-An experiment's main table has a row per setting and interpreter and a column per series: what is compared stands side by
-side, and its baseline in the same row.
+An experiment's main table has a row per setting and interpreter, and a column per series: compared cells stand side by
+side, with their baseline in the same row.
 """
 
 from collections.abc import Sequence
@@ -28,12 +28,12 @@ from headway.report.lab.special import across_interpreters, costs_table, counts_
 __all__ = ["Grid", "Row", "Table", "amount", "costs_table", "experiment_tables", "number", "ratio", "seconds"]
 
 _CORES_SHOWN = 8
-"""More columns of cores than this are too many to read: the busiest are shown."""
+"""The most columns of cores that are shown; of more cores, the busiest are shown."""
 
 
 @final
 class Row(NamedTuple):
-    """What the cells of one row have in common."""
+    """The coordinates that the cells of one row share."""
 
     placement: str
     setting: str
@@ -46,7 +46,7 @@ class Grid:
 
     Args:
         run: The run.
-        results: The cells.
+        results: The cells' results.
         baseline: The series that comes first.
     """
 
@@ -69,7 +69,7 @@ class Grid:
 
     @property
     def names(self) -> int:
-        """How many columns name a row: the interpreter, and before it the setting where there are several."""
+        """The number of columns that name a row: the interpreter, and before it the setting if there are several."""
         return 2 if self._grouped else 1
 
     def name(self, row: Row) -> tuple[str, ...]:
@@ -78,12 +78,12 @@ class Grid:
         return (group, self._run.names[row.interpreter])[-self.names :]
 
     def get(self, row: Row, series: str) -> CellResult | None:
-        """Return a cell, or None where the run has none there."""
+        """Return a cell, or None if the run has none there."""
         return self._cells.get((row, series))
 
 
 def experiment_tables(run: Run, experiment: Experiment) -> list[Table]:
-    """Return the tables of one experiment: Python's, the C limits', further metrics', and where the cores were busy."""
+    """Return the tables of one experiment: Python's, the limits in C, further metrics', predictions, and busy cores."""
     results = [result for result in run.of(experiment.name) if result.launches]
     python = [result for result in results if result.cell.interpreter != ONE_WORKER]
     native = [result for result in results if result.cell.interpreter == ONE_WORKER]
@@ -107,7 +107,7 @@ def experiment_tables(run: Run, experiment: Experiment) -> list[Table]:
 
 
 def _against_baseline(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
-    """One row per setting and interpreter: the baseline's level, and every series' ratio to it."""
+    """Return a row per setting and interpreter: the baseline's level, and every series' ratio to it."""
     grid = Grid(run, results, experiment.baseline)
     rows = []
     for row in grid.rows:
@@ -139,7 +139,7 @@ def _ratio_cell(result: CellResult | None, baseline: CellResult | None, experime
 
 
 def _levels(run: Run, experiment: Experiment, results: Sequence[CellResult], metric: str, words: str = "") -> Table:
-    """One row per setting and interpreter, one column per series: the level of a metric, with its half-width.
+    """Return a row per setting and interpreter and a column per series: the level of a metric, with its half-width.
 
     Several metrics in one string stand together, without half-widths.
     """
@@ -163,7 +163,7 @@ def _together(result: CellResult | None, metrics: str, experiment: Experiment) -
 
 
 def _besides(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> list[Table]:
-    """Return a table for each further metric; a single one, with a column for each, where all are of one series."""
+    """Return a table for each further metric, or one table with a column for each if all are of one series."""
     having = {
         metrics: [result for result in results if metrics.split()[0] in result.metrics()]
         for metrics, _ in experiment.besides
@@ -181,7 +181,7 @@ def _besides(run: Run, experiment: Experiment, results: Sequence[CellResult]) ->
 
 
 def _busy_cores(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
-    """One row per setting, interpreter and series: how busy each core was, and how many that makes together."""
+    """Return a row per setting, interpreter and series: how busy each core was, and the sum over cores."""
     grid = Grid(run, results, experiment.baseline)
     peaks: dict[str, float] = {}
     for result in results:

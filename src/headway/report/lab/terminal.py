@@ -1,7 +1,7 @@
 """A run for the terminal, through rich: readable at 80 columns and without colour.
 
-By experiment: the question, its tables, what was published, and its claims. Then what all claims came to, what failed or
-was left out, and last what the machine tells.
+Each experiment has its question, its tables, published figures, and its claims. The counts of verdicts follow, then
+launches that failed and cells that were left out, and last the findings.
 """
 
 from collections.abc import Iterator, Sequence
@@ -67,7 +67,7 @@ def _failures(run: Run) -> Iterator[RenderableType]:
 
 
 def render_run(run: Run, *, tables: bool = True) -> RenderableType:
-    """Return a whole run for the terminal: machine, experiments with their verdicts, costs kept apart, failures, findings.
+    """Return a whole run for the terminal: machine, experiments with verdicts, costs kept apart, failures, findings.
 
     Args:
         run: The run.

@@ -21,11 +21,11 @@ _LONGEST_FIGURE = 12
 
 
 def _bar(values: NDArray[np.float64], top: float, columns: int) -> str:
-    """Return values as bars of eighths, some of them together in one where there are fewer columns."""
+    """Return values as bars of eighths; with fewer columns than values, a bar is the mean of several."""
     together = -(-len(values) // max(columns, 1))
     groups = [values[first : first + together].mean() for first in range(0, len(values), together)]
     eighths = [0 if not top else min(8, round(8 * value / top)) for value in groups]
-    # What is little is still something.
+    # A small value still shows as a bar.
     return "".join(_STEPS[max(step, int(value > 0))] for step, value in zip(eighths, groups, strict=True))
 
 
@@ -49,7 +49,7 @@ class _Bars:
 def bars(
     analysis: Analysis, timeline: Timeline, *, every: bool = False, threads: Collection[int] | None = None
 ) -> RenderableType:
-    """Return a line for the GIL, one for how many threads waited, and one for each thread that held it longest."""
+    """Return a line for the GIL, one for the number of waiting threads, and one per thread that held it longest."""
     most = float(timeline.waiting.max())
     rows = [
         ("held", timeline.held, 1.0, f"mean {share(timeline.held.mean(), 1)}"),

@@ -1,4 +1,4 @@
-"""What a trace is of, and how its GILs were used, in words: what the terminal and the page both show."""
+"""The heading of a trace, and the use of its GILs, in words: shared by the terminal and the page."""
 
 from collections.abc import Iterator
 
@@ -11,22 +11,22 @@ __all__ = ["command_line", "gil_use", "process_name", "program_name", "trace_lin
 
 
 def process_name(process: Process) -> str:
-    """Return what to call a process: its program, else its executable, and its id."""
+    """Return the name of a process: its program, else its executable, and its id."""
     return f"{program_name(process)} (pid {process.pid})"
 
 
 def program_name(process: Process) -> str:
-    """Return what to call a process's program, as it may be printed."""
+    """Return the name of a process's program, in printable characters."""
     return printable(process.program or process.executable or "?")
 
 
 def command_line(process: Process) -> str:
-    """Return a process's command line, as it may be printed; "" where it is not known."""
+    """Return a process's command line, in printable characters; "" if it is not known."""
     return printable(" ".join(process.command))
 
 
 def trace_lines(analysis: Analysis) -> Iterator[str]:
-    """Yield what was recorded, and of which window the rest speaks where it is not all."""
+    """Yield lines on what was recorded, and on the window of the report if it is not the whole trace."""
     process = analysis.process
     build = " free-threaded" if process.free_threaded else ""
     yield (
@@ -44,5 +44,5 @@ def trace_lines(analysis: Analysis) -> Iterator[str]:
 
 
 def gil_use(gil: GilSummary) -> str:
-    """Return for which part of the time a GIL was held, and for how long threads waited for it in all."""
+    """Return the share of the time in which a GIL was held, and the total time for which threads waited for it."""
     return f"held {share(gil.holds.total_ns, gil.wall_ns)} of the time, waited for {duration(gil.waits.total_ns)}"

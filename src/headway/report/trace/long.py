@@ -1,4 +1,4 @@
-"""Tables of thousands of rows: laid out in one pass, where the usual layout would try many."""
+"""Tables of thousands of rows, laid out in one pass; the usual layout would try many."""
 
 from collections.abc import Iterator
 from typing import final
@@ -15,7 +15,7 @@ __all__ = ["shown"]
 _LONG = 40
 _GAP = 2
 _NAME_SHARE = 0.5
-"""Of the terminal: a longer name goes on its own line."""
+"""The share of the terminal that a name may take; a longer name goes on its own line."""
 
 
 def shown(table: Table) -> RenderableType:
@@ -65,7 +65,7 @@ def _name(name: str, width: int, console: Console) -> list[str]:
 
 
 def _lines(name: list[str], row: tuple[str, ...], part: list[int], widths: list[int]) -> Iterator[str]:
-    """Yield a row's line; before it, what of the name has no room in it."""
+    """Yield a row's line, after lines for the part of the name that does not fit into it."""
     *before, last = name
     yield from before
     figures = "".join(" " * (_GAP + widths[column] - cell_len(row[column])) + row[column] for column in part)

@@ -1,4 +1,4 @@
-"""A trace in about ten lines: what `headway trace` says when the program has ended."""
+"""A trace in about ten lines, as `headway trace` shows it when the program has ended."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ _FINDINGS = 3
 
 
 def worst_first(analyses: Sequence[Analysis]) -> list[Analysis]:
-    """Return analyses in order, that first whose threads waited most; an order among equals is kept."""
+    """Return analyses in order, the one whose threads waited most first; equal ones keep their order."""
     return sorted(analyses, key=lambda one: -one.wait_ns)
 
 
@@ -28,7 +28,7 @@ def short_summary(analyses: Sequence[Analysis]) -> RenderableType:
 
 
 def summary_lines(analyses: Sequence[Analysis]) -> list[str]:
-    """Return the lines for one process, or for the few of several whose threads waited most."""
+    """Return the lines for one process, or for the few of several processes whose threads waited most."""
     if not analyses:
         return ["nothing was recorded"]
     if len(analyses) == 1:
@@ -64,13 +64,14 @@ def _lines(one: Analysis, *, findings: int) -> list[str]:
         lines.append(f"  ... and {number(len(one.gils) - 2, 'GIL')} more")
     lines += _most(one)
     weights = {"problem": "!", "fine": "ok", "note": "note"}
-    losses = [finding for finding in one.findings if finding.kind == "losses"]  # first: they qualify the rest
+    # Losses come first, because they qualify the rest.
+    losses = [finding for finding in one.findings if finding.kind == "losses"]
     others = [finding for finding in one.findings if finding.weight != "note"]
     shown = (losses + others)[:findings]
     advised = next((finding for finding in shown if finding.weight == "problem" and finding.advice), None)
     for finding in shown:
         lines.append(f"  {weights[finding.weight]} {finding.fact}")
-        if finding is advised:  # of the costliest; the report has the others'
+        if finding is advised:  # Only the costliest problem's advice; the report has the others'.
             lines.append(f"    try: {finding.advice}")
     if len(others) > findings:
         lines.append(f"  ... and {number(len(others) - findings, 'finding')} more in the report")
@@ -78,7 +79,7 @@ def _lines(one: Analysis, *, findings: int) -> list[str]:
 
 
 def _most(one: Analysis) -> list[str]:
-    """Return who waited most, behind whom, and the longest hold."""
+    """Return the thread that waited most, the thread that it waited behind, and the longest hold."""
     lines = []
     waiting = max(one.threads, key=lambda thread: thread.waits.total_ns, default=None)
     if waiting is not None and waiting.waits.total_ns:

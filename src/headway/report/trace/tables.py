@@ -24,9 +24,9 @@ __all__ = [
 ]
 
 FEW = 10
-"""Rows that a table has where not all are asked for."""
+"""The number of rows of a table, unless all are asked for."""
 _HOLDERS = 5
-"""Columns of the blame matrix; more are for `--json`. As many as there are rows would be a page of hyphens."""
+"""The number of columns of the blame matrix; `--json` has all. As many columns as rows would be a page of hyphens."""
 _LONGEST = 5
 _LOCKS = {Park.MUTEX: "internal", Park.WORLD: "stop the world", Park.LOCK: "own lock"}
 
@@ -42,7 +42,7 @@ def _count(count: int) -> str:
 
 
 def _cut(rows: Sequence[_Row], caption: str, *, every: bool, few: int = FEW) -> tuple[tuple[_Row, ...], str]:
-    """Return the rows to show, and the caption with how many are left out."""
+    """Return the rows to show, and the caption with the number of rows that are left out."""
     if every or len(rows) <= few + 1:
         return tuple(rows), caption
     return tuple(rows[:few]), f"{caption}\n... and {len(rows) - few:,} more: `--all` shows them"
@@ -66,11 +66,11 @@ def _thread_name(one: ThreadSummary) -> str:
 
 
 def threads_table(analysis: Analysis, *, every: bool = False, threads: Collection[int] | None = None) -> Table | None:
-    """Return what each thread held and waited, or None where none did."""
+    """Return the times that each thread held and waited, or None if none did."""
     columns = ["", "held", "of the time", "waited", "of the time", "holds", "forced", "waits"]
     columns += [f"wait {name}" for name in ("p50", "p90", "p99", "max")]
     columns += [f"hold {name}" for name in ("p50", "p90", "p99", "max")]
-    # A pool is one row, but for who asks for all rows or names threads.
+    # A pool is one row, unless the user asks for all rows or names threads.
     grouped = bool(analysis.roles) and not every and threads is None
     rows = [
         (
@@ -99,13 +99,13 @@ def threads_table(analysis: Analysis, *, every: bool = False, threads: Collectio
 def blame_table(
     analysis: Analysis, gil: GilSummary, *, every: bool = False, threads: Collection[int] | None = None
 ) -> Table | None:
-    """Return who waited how long while whom held, or None where nobody waited."""
+    """Return how long each thread waited while which thread held the GIL, or None if no thread waited."""
     blame = gil.blame
     chosen = [row for row, waiter in enumerate(blame.waiters) if threads is None or waiter in threads]
     chosen = [row for row in chosen if blame.wait_ns[row]]
     if not chosen:
         return None
-    # The columns that matter most to the rows that are shown.
+    # The columns with the most time in the rows that are shown.
     matter = np.argsort(-blame.held_ns[chosen].sum(axis=0), kind="stable")
     matter = matter[blame.held_ns[chosen].sum(axis=0)[matter] > 0]
     kept = matter if len(matter) <= _HOLDERS + 1 else matter[:_HOLDERS]
@@ -125,7 +125,7 @@ def blame_table(
 def convoy_table(
     analysis: Analysis, gil: GilSummary, *, every: bool = False, threads: Collection[int] | None = None
 ) -> Table | None:
-    """Return the convoys at a GIL, or None where there are none."""
+    """Return the convoys at a GIL, or None if there are none."""
     names = None if threads is None else {analysis.labels[index] for index in threads}
     rows = [
         (
@@ -149,14 +149,14 @@ def _several(name: str, threads: int) -> str:
 
 
 def _place_name(one: Place) -> str:
-    """Return the line, and the program's own line that led there."""
+    """Return the line, and the program's own line that led to it."""
     own = own_frame(one.stack)
     further = f" (from {place(own)})" if own is not None and one.stack and own != one.stack[0] else ""
     return place(one.frame) + further
 
 
 def held_table(analysis: Analysis, *, every: bool = False) -> Table | None:
-    """Return the lines that held the GIL, or None where no line is known."""
+    """Return the lines that held the GIL, or None if no line is known."""
     known = [one for one in analysis.held if one.frame is not None]
     rows = [
         (
@@ -179,7 +179,7 @@ def held_table(analysis: Analysis, *, every: bool = False) -> Table | None:
 
 
 def waited_table(analysis: Analysis, *, every: bool = False) -> Table | None:
-    """Return the lines that waited for a GIL, or None where no line is known."""
+    """Return the lines that waited for a GIL, or None if no line is known."""
     known = [one for one in analysis.waited if one.frame is not None]
     rows = [
         (
@@ -198,7 +198,7 @@ def waited_table(analysis: Analysis, *, every: bool = False) -> Table | None:
 
 
 def long_holds_table(analysis: Analysis, *, every: bool = False) -> Table | None:
-    """Return the longest single holds, or None where there are none."""
+    """Return the longest single holds, or None if there are none."""
     several = len(analysis.gils) > 1
     rows = [
         (
@@ -217,7 +217,7 @@ def long_holds_table(analysis: Analysis, *, every: bool = False) -> Table | None
 
 
 def locks_table(analysis: Analysis, *, every: bool = False) -> Table | None:
-    """Return where threads were blocked on locks, or None where none were."""
+    """Return the lines at which threads were blocked on locks, or None if there are none."""
     rows = [
         (
             f"{_LOCKS.get(one.kind, one.kind.name.lower())}{f' ({printable(one.type_name)})' if one.type_name else ''}, {place(one.frame)}",

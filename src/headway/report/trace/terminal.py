@@ -1,7 +1,8 @@
 """Traces for the terminal, through rich: readable at 80 columns and without colour.
 
-By process, the one whose threads waited most first: what the trace tells, its threads, then by GIL its use over time,
-who waited for whom and the convoys, then the lines of code that held it and that waited, and waits for locks.
+Processes come in order of waiting time, the largest first. Each has its findings and its threads. For each GIL follow
+its use over time, which thread waited for which, and the convoys. The lines of code that held a GIL and that waited
+come next, then waits for locks.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -46,8 +47,8 @@ def render_traces(
 
     Args:
         analyses: One per process.
-        every: Leaves out no row.
-        threads: Per process, the indices of the threads that the report is about; None: all.
+        every: Leave out no row.
+        threads: Per process, the indices of the threads that the report is about; None means all.
     """
     chosen = dict(zip(map(id, analyses), threads or [None] * len(analyses), strict=True))
     parts: list[RenderableType] = []
@@ -67,9 +68,9 @@ def render_trace(analysis: Analysis, *, every: bool = False, threads: Collection
     """Return one process's trace for the terminal.
 
     Args:
-        analysis: Of the trace.
-        every: Leaves out no row.
-        threads: Indices of the threads that the report is about; None: all.
+        analysis: The analysis of the trace.
+        every: Leave out no row.
+        threads: Indices of the threads that the report is about; None means all.
     """
     parts: list[RenderableType] = [*_header(analysis), *_findings(analysis.findings)]
     table = threads_table(analysis, every=every, threads=threads)

@@ -1,10 +1,10 @@
-"""What Python code takes in the interpreter that runs this; a program of its own. Imports nothing of headway.
+"""Measures the costs of Python code in the interpreter that runs this program. Imports nothing of headway.
 
     python -I python_costs.py CORE[,CORE...] REPEATS
 
-Pins itself to the first core. Prints JSON: lists of samples in ns by the names of sim/costs.py, without the cold ones where
-REPEATS is 0, and `slow_down`: what a loop takes longer for each further thread that runs it at once on the other cores, as a
-share, or null where the GIL is on or there is one core. CPython 3.8 and later.
+Pins itself to the first core. Prints JSON: lists of samples in ns by the names of sim/costs.py (without the cold ones
+if REPEATS is 0), and `slow_down`. `slow_down` is the share by which a loop takes longer for each further thread that
+runs it at the same time on another core; null if the GIL is on, or if there is only one core. CPython 3.8 and later.
 """
 
 import json
@@ -26,7 +26,7 @@ table = {"x": 1, "y": 2}
 
 
 def loop(rounds):
-    """Return what a round of a loop takes: as often the evaluation loop looks for requests."""
+    """Return the time of one round of a loop; the evaluation loop checks for requests once in each round."""
     j = 0
     start = now()
     for _ in range(rounds):
@@ -36,7 +36,7 @@ def loop(rounds):
 
 
 def shared_loop(rounds):
-    """Return what a round takes that reads an object which other threads read, too."""
+    """Run a loop that reads an object which other threads also read."""
     total = 0
     for i in range(rounds):
         total += table["x"]
@@ -66,7 +66,7 @@ def compute(for_ns):
 
 
 def message(near, far, found):
-    """Send, receive, do a bit of work, and send back; add what each took."""
+    """Send, receive, do a bit of work, and send back; add the time of each to `found`."""
     a = now()
     near.sendall(b"x")
     b = now()
@@ -82,7 +82,7 @@ def message(near, far, found):
 
 
 def messages(repeats):
-    """Return how long calls and work take when made all the time, and after other work: the first time and the second."""
+    """Return the times of calls and work when they run all the time, and the first and second time after other work."""
     near, far = connection()
     hot, first, second = ([], [], []), ([], [], []), ([], [], [])
     for _ in range(repeats * 20):
@@ -101,8 +101,8 @@ def messages(repeats):
 
 
 def pending(repeats):
-    """Return how long it takes to have the evaluation loop call a C function, and to call it outright; hot and cold."""
-    import ctypes  # not every build has it
+    """Return the times, hot and cold, of a C function that the evaluation loop calls, and of a direct call."""
+    import ctypes  # not every build has ctypes
 
     library = ctypes.PyDLL(None)
     library.Py_AddPendingCall.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
@@ -113,7 +113,8 @@ def pending(repeats):
     add, direct = library.Py_AddPendingCall, library.abs
     found = {"hot_pending": [], "hot_direct": [], "cold_pending": [], "cold_direct": []}
 
-    # In turns, as it is the difference that counts. Twenty at once: reading the clock takes about as long as one.
+    # Alternate between the two, because only the difference counts. Time 20 calls at once, because reading the clock
+    # takes about as long as one call.
     def both(times, before, state):
         before()
         start = now()
@@ -134,7 +135,7 @@ def pending(repeats):
 
 
 def together(cores):
-    """Return how much time on its core a thread takes for the loop, where each core has one: so other programs take none."""
+    """Return a thread's CPU time for the loop with one thread on each core; CPU time leaves out other programs."""
     start, times = threading.Barrier(len(cores)), []
 
     def work(core):
@@ -154,7 +155,7 @@ def together(cores):
 
 
 def slow_down(cores):
-    """Return how much longer the loop takes for each further thread, or None."""
+    """Return the share by which the loop takes longer for each further thread, or None."""
     cores = cores[:MOST_THREADS]
     if getattr(sys, "_is_gil_enabled", lambda: True)() or len(cores) < 2:
         return None
@@ -163,7 +164,7 @@ def slow_down(cores):
 
 
 def main():
-    """Measure and print."""
+    """Measure, and print the result."""
     cores, repeats = [int(core) for core in sys.argv[1].split(",")], int(sys.argv[2])
     os.sched_setaffinity(0, {cores[0]})
     loop(ROUNDS)

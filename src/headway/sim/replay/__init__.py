@@ -1,3 +1,3 @@
-"""A model of a program from its trace: what each thread does between two calls, what its calls are, who wakes whom."""
+"""Learns a model of a program from its trace: what each thread does between calls, its calls, and who wakes whom."""
 
 __all__: list[str] = []

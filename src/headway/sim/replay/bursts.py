@@ -1,7 +1,8 @@
-"""Bursts: what a thread does with the GIL from one call to the next, over as many holds as it was interrupted into.
+"""Bursts: a burst is what a thread does with the GIL from one call to the next, over all the holds of that time.
 
-A turn is a burst with the wait before it: from when the thread wanted the GIL until it let it go by itself. Between two
-bursts of a thread is a call, in which it does not have the GIL and does not want it.
+A burst has several holds if the thread was preempted. A turn is a burst with the wait before it: from when the thread
+wanted the GIL until it yielded. Between two bursts of a thread is a call, in which the thread neither has the GIL nor
+wants it.
 """
 
 from dataclasses import dataclass
@@ -23,17 +24,17 @@ class Bursts:
 
     Attributes:
         want_ns: When the thread wanted the GIL.
-        begin_ns: When it got it first.
-        end_ns: When it let it go by itself.
-        run_ns: How long it ran with it, without the time that the operating system ran others.
-        stack: Where it let go.
-        away_ns: How long the call after it took, until the thread wanted the GIL again; -1 after the last one.
-        away_cpu_ns: For how much of that the thread was running on a core; -1: not measured.
-        handed: The thread before it had been asked to let go, and waited until this one had the GIL: which woke it.
-        holds: Of how many holds each is.
-        first_hold: Index of the first one in the thread's holds.
-        unfinished_ns: How long it ran in a burst that had no end in the window.
-        goes_on: It has or wants the GIL at the end of the window.
+        begin_ns: When the thread first acquired the GIL.
+        end_ns: When the thread yielded.
+        run_ns: How long it ran with the GIL, without the time that the operating system ran others.
+        stack: The stack at which it yielded.
+        away_ns: The length of the call after the burst, until the thread wanted the GIL again; -1 after the last burst.
+        away_cpu_ns: The part of that time in which the thread ran on a core; -1: not measured.
+        handed: The thread before was preempted, and slept until this one had the GIL; this one's acquire woke it.
+        holds: The number of holds of each burst.
+        first_hold: The index of a burst's first hold in the thread's holds.
+        unfinished_ns: How long the thread ran in a burst that did not end in the window.
+        goes_on: The thread has or wants the GIL at the end of the window.
     """
 
     want_ns: NDArray[np.int64]
@@ -54,19 +55,19 @@ class Bursts:
 
     @property
     def turn_ns(self) -> NDArray[np.int64]:
-        """How long each turn took."""
+        """The length of each turn."""
         return self.end_ns - self.want_ns
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What a trace shows of one GIL in a window.
+    """The contents of a trace for one GIL in a window.
 
     Attributes:
         since_ns, until_ns: The window.
-        holds: All threads' holds in it.
-        bursts: By the thread's index in the trace.
+        holds: The holds of all threads in the window.
+        bursts: The bursts by the thread's index in the trace.
         interval_ns: The switch interval.
     """
 
@@ -78,12 +79,12 @@ class Seen:
 
     @property
     def elapsed_ns(self) -> int:
-        """How long the window is."""
+        """The length of the window."""
         return self.until_ns - self.since_ns
 
 
 def see(trace: Trace, gil: int, since_ns: int, until_ns: int) -> Seen:
-    """Return what a trace shows of a GIL between two times, of threads that hold or want it then."""
+    """Return the contents of a trace for a GIL between two times, with all threads that have the GIL then."""
     found = recorded(trace)
     holds = found.holds.chosen(found.holds.gil == gil).clipped(since_ns, until_ns)
     waits = found.waits.chosen(found.waits.gil == gil)

@@ -1,7 +1,7 @@
-"""What kind of call lets the GIL go at a code location: a sleep, a lock, a receive, a send, or one that is not known.
+"""Finds the kind of call that releases the GIL at a code location: a sleep, a lock, a receive, a send, or unknown.
 
-A trace has the Python frame that made the call, not the C function. In the standard library the frame tells enough. In
-a program's own code the line's text tells, where its file is there; else only how long the call takes does.
+A trace has the Python frame that made the call, not the C function. In the standard library, the frame tells enough. In
+a program's own code, the text of the line tells the kind if the file exists; else only the length of the call tells it.
 """
 
 import functools
@@ -17,7 +17,7 @@ __all__ = ["Call", "call_at", "changed_since", "sleep_ns_at"]
 
 
 class Call(Enum):
-    """What a call does while the GIL is let go."""
+    """The action of a call while the GIL is released."""
 
     SLEEP = "sleep"
     """It sleeps by a timer."""
@@ -71,24 +71,24 @@ _WORDS: tuple[tuple[Call, re.Pattern[str]], ...] = (
 
 @functools.lru_cache(maxsize=4096)
 def _line(filename: str, line: int) -> str:
-    """Return a line of a program's source, or "" where it is not to be had."""
+    """Return a line of a program's source, or "" if it cannot be read."""
     return linecache.getline(filename, line) if line and os.path.isabs(filename) else ""
 
 
 def changed_since(filenames: Iterable[str], realtime_ns: int) -> frozenset[str]:
-    """Return which files were written later than that."""
+    """Return the files that were written after a time, or that do not exist any more."""
     found = set()
     for one in filenames:
         try:
             if os.path.isabs(one) and os.stat(one).st_mtime_ns > realtime_ns:
                 found.add(one)
-        except OSError:  # it is gone: it tells nothing
+        except OSError:  # the file is gone
             found.add(one)
     return frozenset(found)
 
 
 def call_at(frame: Frame | None, changed: Collection[str] = ()) -> Call:
-    """Return the kind of the call that a frame makes. `changed`: files whose lines are no longer those of the trace."""
+    """Return the kind of the call that a frame makes. The lines of files in `changed` are not those of the trace."""
     if frame is None or not frame.filename:
         return Call.UNKNOWN
     base = os.path.basename(frame.filename)
@@ -104,6 +104,6 @@ _SLEEP = re.compile(r"\bsleep\(\s*([0-9][0-9_.]*(?:[eE][+-]?[0-9]+)?)\s*\)")
 
 
 def sleep_ns_at(frame: Frame | None, changed: Collection[str] = ()) -> int | None:
-    """Return for how long a line of a program's own code sleeps, where it says so in a number: `time.sleep(0.01)`."""
+    """Return the length of a sleep that a line of the program's own code has as a number: `time.sleep(0.01)`."""
     found = None if frame is None or frame.filename in changed else _SLEEP.search(_line(frame.filename, frame.line))
     return None if found is None else round(float(found[1].replace("_", "")) * 1e9)

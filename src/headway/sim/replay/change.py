@@ -1,4 +1,4 @@
-"""What is to be different: another policy, switch interval, number of threads or cores, processes, no GIL, less of a line."""
+"""A change: another policy, switch interval, number of threads or cores, processes, no GIL, or shorter holds."""
 
 import re
 from dataclasses import dataclass, replace
@@ -20,13 +20,13 @@ __all__ = ["NOTHING", "Change", "Shorten", "parse_shorten", "role_named", "speci
 _MOST_CORES = 64
 _COMPUTES_SHARE = 0.3
 _COMPUTES_S = 1e-3
-"""A role whose threads run with the GIL for so much of the time, and for so long in a turn, computes: it may go into processes."""
+"""A role is CPU-bound, and may run in processes, if it runs with the GIL for this share, and this long per turn."""
 
 
 @final
 @dataclass(frozen=True)
 class Shorten:
-    """Holds that end at a line last so much of what they do."""
+    """Holds that end at a line, multiplied by a factor."""
 
     filename: str
     line: int
@@ -39,18 +39,18 @@ class Shorten:
 @final
 @dataclass(frozen=True)
 class Change:
-    """What is different from the trace. The defaults are what the trace shows.
+    """The differences from the trace; the defaults mean no difference.
 
     Attributes:
-        policy: Of the GIL, by name or path.
-        options: Of the policy, (name, value).
+        policy: The policy of the GIL, by name or path.
+        options: Options of the policy, (name, value).
         interval_ns: The switch interval.
-        threads: (role, how many threads).
-        cores: How many cores the program may run on.
-        processes: Threads that compute are processes, with a GIL each.
-        gil: False: there is none.
-        without: Roles that are not there.
-        shorten: Lines that hold the GIL for less.
+        threads: (role, number of threads).
+        cores: The number of cores on which the program may run.
+        processes: CPU-bound threads become processes, with a GIL each.
+        gil: False: there is no GIL.
+        without: Roles that are removed.
+        shorten: Lines that hold the GIL for less time.
     """
 
     policy: str = STOCK
@@ -64,7 +64,7 @@ class Change:
     shorten: tuple[Shorten, ...] = ()
 
     def __str__(self) -> str:
-        """Return it in the words of the command line."""
+        """Return the change in the words of the command line."""
         words = [f"--policy {self.policy}"] if self.policy != STOCK else []
         words += [f"--option {name}={value}" for name, value in self.options]
         words += [f"--switch-interval {self.interval_ns / 1e9:g}"] if self.interval_ns else []
@@ -81,7 +81,7 @@ NOTHING = Change()
 
 
 def parse_shorten(text: str) -> Shorten:
-    """Return `app.py:42=0.5` as a value. Raises ScenarioError."""
+    """Parse a text such as `app.py:42=0.5`. Raises ScenarioError."""
     found = re.fullmatch(r"(.+):(\d+)=([0-9.eE+-]+)", text)
     try:
         if found and 0 <= float(found[3]) <= 100:
@@ -95,7 +95,7 @@ def parse_shorten(text: str) -> Shorten:
 
 
 def role_named(model: Model, name: str) -> str:
-    """Return the role that a user means: by its name, or by a part that only one has. Raises ScenarioError."""
+    """Return the role that a user means, by its name or by a part that only one has. Raises ScenarioError."""
     plain = {one: one.replace("*", "").strip(" -_#").lower() for one in model.roles}
     wanted = name.replace("*", "").strip(" -_#").lower()
     found = [one for one in model.roles if one == name] or [one for one in model.roles if plain[one] == wanted]
@@ -110,7 +110,7 @@ def role_named(model: Model, name: str) -> str:
 
 
 def computes(model: Model, role: str) -> bool:
-    """Whether a role's threads compute: they run with the GIL for much of the time, and long in a turn."""
+    """Tell whether a role's threads are CPU-bound: they run with the GIL for much of the time and of each turn."""
     measured = model.measured[role]
     return measured.run_share >= max(_COMPUTES_SHARE, _COMPUTES_S * measured.turns_per_s)
 
@@ -118,19 +118,19 @@ def computes(model: Model, role: str) -> bool:
 def specify(
     model: Model, change: Change, costs: Costs, seed: int, end_ns: int, *, cores: int, slow_down: float
 ) -> tuple[Spec, tuple[str, ...]]:
-    """Return what the simulator is told, and the role of each of its roles.
+    """Return the simulator's specification, and for each of its roles the name of the model's role.
 
     Args:
         model: The program.
-        change: What is different.
-        costs: Of the machine.
-        seed: Of the run.
-        end_ns: When the run ends at the latest, in virtual time.
-        cores: How many the program may run on, unless the change says so.
-        slow_down: Where there is no GIL, what Python code takes longer for each further thread that runs it.
+        change: The difference from the trace.
+        costs: The costs of the machine.
+        seed: The seed of the run.
+        end_ns: The latest end of the run, in virtual time.
+        cores: The number of cores on which the program may run, unless the change sets it.
+        slow_down: Without a GIL, the share by which Python code takes longer for each further thread that runs it.
 
     Raises:
-        ScenarioError: A role or line is not in the trace, or the policy is none.
+        ScenarioError: A role or line is not in the trace, or the policy does not exist.
     """
     without = {role_named(model, one) for one in change.without}
     wanted = {role_named(model, name): count for name, count in change.threads}
@@ -147,7 +147,7 @@ def specify(
     wanted_cores = change.cores or cores
     roles: list[Role] = []
     names: list[str] = []
-    # By port of the model, and which copy of it: threads that are added have clients of their own.
+    # The key is a port of the model and the number of its copy: added threads have clients of their own.
     clients: dict[tuple[int, int], Client] = {}
     for role in model.roles:
         members = [one for one in model.actors if one.role == role]
@@ -192,12 +192,12 @@ def specify(
 
 
 def _beside(cores: int) -> int:
-    """Return the cores of a client of a program on so many: of one that is kept on one core, the other one."""
+    """Return the core mask of a client of a program on `cores` cores: the other core if the program has only one."""
     return 0b10 if cores == 1 else 0
 
 
 def _matches(model: Model, one: Shorten) -> NDArray[np.bool_]:
-    """Return for each frame of the trace whether it is that line."""
+    """Return a mask of the trace's frames that are on that line."""
     return np.array(
         [
             frame.line == one.line
@@ -209,10 +209,11 @@ def _matches(model: Model, one: Shorten) -> NDArray[np.bool_]:
 
 
 def _line_shares(model: Model, actor: Actor, one: Shorten) -> NDArray[np.float64]:
-    """Return for each burst of a thread which share of it is spent in that line, or in what that line calls.
+    """Return, for each burst of a thread, the share of it that is spent in that line, or in code that the line calls.
 
-    A hold that was interrupted shows where it was: all of it counts as spent there. One that ended by itself shows where
-    it ended, and only that. Bursts without an interrupted hold have the share that those of the role have on average.
+    A preempted hold shows what it ran, and all of it counts as spent there. Another hold shows only where it ended, so
+    it counts if it ended at that line. A burst that tells nothing gets the average share of the thread's preempted
+    holds.
     """
     frames = _matches(model, one)
     inside = _stacks_with(model, frames)
@@ -227,7 +228,7 @@ def _line_shares(model: Model, actor: Actor, one: Shorten) -> NDArray[np.float64
     usual = float(ran_ns[forced & in_line].sum()) / sampled if sampled else 0.0
 
     def of_bursts(values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the sum of each burst's holds."""
+        """Return the sum over each burst's holds."""
         sums = np.append(0, np.cumsum(values))
         of_each: NDArray[np.int64] = sums[bursts.first_hold + bursts.holds] - sums[bursts.first_hold]
         return of_each
@@ -239,7 +240,7 @@ def _line_shares(model: Model, actor: Actor, one: Shorten) -> NDArray[np.float64
 
 
 def _stacks_with(model: Model, frames: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return for each stack whether one of the frames is in it."""
+    """Return a mask of the stacks that have one of the frames."""
     found = frames[model.trace.stack_frame].copy()
     found[0] = False
     for stack, parent in enumerate(model.trace.stack_parent.tolist()):

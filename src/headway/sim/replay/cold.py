@@ -1,7 +1,7 @@
-"""Cold code: how long a trace's bursts would run hot, and what coldness cost them, so that the simulator adds it where it is due.
+"""Finds how long bursts would run with hot code, and what coldness cost them; the simulator adds it where it occurs.
 
-Code that did not run on its core for a while takes longer (`native_sim.coldness`). A trace has how long it took. Beside the
-same change code that was always cold runs hot, and the other way round.
+Code that has not run on its core for a while takes longer (`native_sim.coldness`), and a trace has the longer times.
+With a change, code that was always cold may run hot, and the other way round.
 """
 
 from collections import defaultdict
@@ -19,42 +19,43 @@ from headway.sim.replay.calls import Call
 __all__ = ["Cooling", "quantiles"]
 
 _COLD, _ALL_COLD, _HOT = 0.3, 0.9, 0.03
-"""How cold code is (`coldness`): what it costs is told from code that is cold, and from calls that are all cold."""
+"""Degrees of `coldness`: the cost is learned from code that is cold, and from calls that are completely cold."""
 _SHORT_NS = 200_000
-"""Bursts that are longer are not told apart into cold and hot ones."""
+"""Longer bursts are not divided into cold and hot ones."""
 _TINY_NS = 50_000
 _LEAST_PERCENT, _MOST_PERCENT = 5, 90
 _HOT_PART = 0.25
-"""Of a tiny burst that is only seen cold, so much is taken to be left when it is hot: coldness costs four times that."""
+"""The share of a tiny burst, seen only cold, that is left when it runs hot: coldness makes it four times as long."""
 _LEAST_PART = 0.02
 _FEW = 5
 _FEW_SAMPLES = 30
 
 
 def quantiles(samples: NDArray[np.float64] | NDArray[np.int64]) -> tuple[float, ...]:
-    """Return samples as a cost: 21 quantiles, without the least and the largest, which are of other things."""
+    """Return samples as a cost: 21 quantiles, without the lowest and highest samples, which have other causes."""
     return tuple(float(one) for one in np.percentile(samples, np.linspace(2, 95, 21)))
 
 
 @final
 class Cooling:
-    """Takes off what coldness and wake-ups cost the bursts of a program's threads, and notes what that was."""
+    """Subtracts the costs of coldness and wake-ups from the bursts of a program's threads, and records these costs."""
 
     def __init__(self, costs: Costs, cores: int) -> None:
-        """Begin with the machine's costs, and on how many cores the program ran."""
+        """Begin with the machine's costs, and the number of cores that the program ran on."""
         self._costs = costs
         self._cores = cores
         self._noted_ns: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
 
     def hot_ns(self, bursts: Bursts, posts: Sequence[int], kinds: Mapping[int, Call]) -> NDArray[np.int64]:
-        """Return how long each burst runs when its code is hot, in ns: the simulator makes it cold again where it is.
+        """Return the time of each burst with hot code, in ns; the simulator makes code cold again where it is.
 
-        What coldness cost tiny bursts is noted, as of code that is all cold; and what it cost the calls after bursts.
+        Also records what coldness cost tiny bursts, scaled to completely cold code, and what it cost the calls after
+        bursts.
 
         Args:
-            bursts: Of one thread.
-            posts: How many threads each wakes that wait for what it posts.
-            kinds: By stack, what kind of call lets the GIL go there.
+            bursts: The bursts of one thread.
+            posts: For each burst, the number of threads that it wakes because they wait for what it posts.
+            kinds: For each stack, the kind of call that releases the GIL there.
         """
         how_cold = _how_cold(bursts)
         self._note_calls(bursts, how_cold, kinds)
@@ -74,7 +75,7 @@ class Cooling:
                 known = run_ns[hot & (bursts.stack == stack)]
                 tiny = run_ns[here] < _TINY_NS
                 if len(known) >= _FEW and np.percentile(known, _MOST_PERCENT) < _TINY_NS:
-                    tiny[:] = True  # what is longer is only colder
+                    tiny[:] = True  # longer ones are only colder
                 hot_ns = _cooled(run_ns[here], known, tiny, self._costs.costs[cost])
                 before = np.append(0.0, how_cold[:-1])[here]
                 colder = how_cold[here] if cost == "cold_python" else before
@@ -83,9 +84,9 @@ class Cooling:
         return np.maximum(run_ns, 1)
 
     def _note_calls(self, bursts: Bursts, how_cold: NDArray[np.float64], kinds: Mapping[int, Call]) -> None:
-        """Note what sends and receives took more than when hot, of those that were measured and came after a long wait.
+        """Record the extra time of sends and receives after a long wait over hot ones, for calls that were measured.
 
-        Of receives only those count that found their data: going to sleep, and waking up, is no part of it.
+        Of the receives, only those count that found their data: going to sleep and waking up is not part of the cost.
         """
         cold = (how_cold >= _ALL_COLD) & (2 * bursts.away_cpu_ns > bursts.away_ns)
         call = np.array([kinds[int(stack)] for stack in bursts.stack], dtype=object)
@@ -97,7 +98,7 @@ class Cooling:
             self._noted_ns[name].append(np.maximum(bursts.away_cpu_ns[cold & (call == kind)] - hot_ns, 0.0))
 
     def own_costs(self) -> dict[str, tuple[float, ...]]:
-        """Return what cold code of this program costs, by the names of costs, where there is enough of it."""
+        """Return the costs of cold code in this program, by the names of costs, if there are enough samples."""
         found = {}
         for name, samples in self._noted_ns.items():
             if len(together := np.concatenate(samples)) >= _FEW_SAMPLES:
@@ -105,9 +106,10 @@ class Cooling:
         return found
 
     def _without_wakes(self, bursts: Bursts, posts: Sequence[int], how_cold: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return how long each burst ran without the wake-ups in it, which the simulator adds by itself.
+        """Return the time of each burst without its wake-ups, which the simulator adds by itself.
 
-        These are of the thread that waits for the hand-over, and of those that wait for what the burst posts.
+        The wake-ups are that of the thread which waits for the hand-off, and those of threads that wait for the burst's
+        posts.
         """
         wakes = bursts.handed + np.array(posts, dtype=np.int64)
         one_ns = sum(self._costs.median(name) for name in ("futex_wake", "futex_wake_end"))
@@ -119,7 +121,7 @@ class Cooling:
 
 
 def _how_cold(bursts: Bursts) -> NDArray[np.float64]:
-    """Return how cold the code of each burst is when it begins."""
+    """Return how cold the code of each burst is when the burst begins."""
     idle_ns = np.append(0, bursts.begin_ns[1:] - bursts.end_ns[:-1])
     return np.array([coldness(one) for one in idle_ns.tolist()])
 
@@ -127,10 +129,10 @@ def _how_cold(bursts: Bursts) -> NDArray[np.float64]:
 def _cooled(
     run_ns: NDArray[np.int64], hot_ns: NDArray[np.int64], tiny: NDArray[np.bool_], cold_ns: tuple[float, ...]
 ) -> NDArray[np.int64]:
-    """Return how long bursts of one place that ran cold would run hot.
+    """Return how long the cold bursts of one place would run hot.
 
-    Where hot ones are known, those tell. Else tiny bursts are taken to do the same each time: the least of them is nearest
-    to hot, and of that still the least that coldness costs is taken off.
+    If hot bursts are known, they give the time. Otherwise tiny bursts are assumed to do the same each time: the
+    shortest one is nearest to hot, and the least cost of coldness is still subtracted from it.
     """
     if len(hot_ns) >= _FEW:
         least = float(np.median(hot_ns))
@@ -147,10 +149,10 @@ def _cooled(
 def _a_little_cooled(
     run_ns: NDArray[np.int64], how_cold: NDArray[np.float64], cold_ns: tuple[float, ...]
 ) -> NDArray[np.int64]:
-    """Return how long bursts of one place that ran a little cold would run hot.
+    """Return how long bursts of one place that ran slightly cold would run hot.
 
-    The longer ones of them are taken to have paid the larger costs, so that what the simulator draws again is not added to
-    a spread that it made already.
+    The longer ones are assumed to have paid the larger costs. Otherwise the costs that the simulator draws would be
+    added to a spread that such costs have made already.
     """
     rank = (np.argsort(np.argsort(run_ns, kind="stable"), kind="stable") + 0.5) / len(run_ns)
     paid_ns = np.interp(rank, np.linspace(0, 1, len(cold_ns)), cold_ns) * how_cold

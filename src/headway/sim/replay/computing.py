@@ -1,7 +1,8 @@
-"""What threads compute while they do not have the GIL: told from waiting, where the trace has measured it.
+"""Finds how much threads compute without the GIL, as opposed to waiting, if the trace has measured it.
 
-The recorder measures some calls; others of the same place are taken to compute as much as measured ones of about the same length. So a call
-that always computes the same, and waits for a core in some cases, computes the same in both.
+The recorder measures some calls. Other calls of the same place are assumed to compute as much as measured calls of
+about the same length. A call that always computes the same, and sometimes waits for a core, therefore computes the same
+in both cases.
 """
 
 from dataclasses import dataclass
@@ -16,20 +17,20 @@ __all__ = ["Computing", "computing"]
 
 _FEW = 3
 _NEIGHBOURS = 4
-"""On both sides, in the order of their lengths."""
+"""The number of measured calls on each side, in the order of their lengths."""
 _COMPUTES = 0.5
-"""A place whose calls run for so much of their time at the median computes."""
+"""A place computes if the median of its calls runs for at least this share of its time."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Computing:
-    """What is known of the calls of a window.
+    """Knowledge about the calls of a window.
 
     Attributes:
-        ran_ns: By thread, for each burst: how long the thread ran on a core in the call after it; -1: not known.
+        ran_ns: For each thread and burst, how long the thread ran on a core in the call after the burst; -1: not known.
         places: Stacks whose calls compute.
-        crowded: More threads have run than the program has cores: one that computes may wait for a core.
+        crowded: The program has fewer cores than threads that ran, so that a thread that computes may wait for a core.
     """
 
     ran_ns: dict[int, NDArray[np.int64]]
@@ -37,16 +38,16 @@ class Computing:
     crowded: bool
 
     def waits_for_a_core(self, stack: int) -> bool:
-        """Whether calls of a place, while they do not run, wait for nothing but a core."""
+        """Tell whether calls of a place wait for nothing but a core while they do not run."""
         return self.crowded and stack in self.places
 
 
 def computing(seen: Seen, cores: int) -> Computing:
-    """Return what threads compute without the GIL.
+    """Return how much threads compute without the GIL.
 
     Args:
-        seen: What the trace shows.
-        cores: How many the program might run on; 0: not known.
+        seen: The contents of the trace.
+        cores: The number of cores on which the program might run; 0: not known.
     """
     measured = _measured(list(seen.bursts.values()))
     places = frozenset(
@@ -63,7 +64,7 @@ def computing(seen: Seen, cores: int) -> Computing:
 
 
 def _measured(threads: list[Bursts]) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Return by stack how long the measured calls took, in that order, and how much of that they ran; few are left out."""
+    """Return, by stack, the lengths of measured calls, ascending, and their run times; omit stacks with few calls."""
     if not threads:
         return {}
     stack, away_ns, ran_ns = (
@@ -80,8 +81,8 @@ def _measured(threads: list[Bursts]) -> dict[int, tuple[NDArray[np.int64], NDArr
 
 
 def _like(away_ns: NDArray[np.int64], of_away_ns: NDArray[np.int64], of_ran_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how much calls of these lengths ran, as the measured ones next to them in length did."""
-    # Between the first and the last one of that length, where there are several.
+    """Return how long calls of these lengths ran, as the measured calls nearest to them in length did."""
+    # The middle of the measured calls of the same length, if there are several.
     at = (np.searchsorted(of_away_ns, away_ns, "left") + np.searchsorted(of_away_ns, away_ns, "right")) // 2
     low, high = np.maximum(at - _NEIGHBOURS, 0), np.minimum(at + _NEIGHBOURS, len(of_away_ns))
     share = np.append(0.0, np.cumsum(of_ran_ns / of_away_ns))

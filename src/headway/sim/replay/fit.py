@@ -1,9 +1,10 @@
-"""A model whose GIL changes hands as late as in its trace.
+"""Fits a model so that its hand-offs take as long as those in its trace.
 
-A calibration tells what a wake-up takes on this machine, in a small loop, some time ago. In a program the same takes longer:
-its code is less hot, it makes calls in between, and the machine has its moods. How long it takes from one thread's release
-until a thread that waits has the GIL is in the trace, for every hand-over. So the unchanged program is simulated a few times,
-and what waking and sleeping cost is multiplied such that hand-overs take as long as in the trace.
+A calibration tells how long a wake-up takes on this machine in a small loop, some time ago. In a program it takes
+longer: the code is less hot, the program makes other calls in between, and the machine's speed varies. For every
+hand-off, the trace tells the time from one thread's release until a waiter has the GIL. Therefore the unchanged program
+is simulated a few times, and the costs of waking and sleeping are multiplied so that hand-offs take as long as in the
+trace.
 """
 
 import dataclasses
@@ -24,7 +25,7 @@ from headway.traces.model import Flag, Kind, Trace
 __all__ = ["HandOvers", "hand_overs", "model_of"]
 
 _WAKING: Final = ("wake_idle", "wake_idle_middle", "wake_idle_long", "futex_wake", "cold_futex_wake")
-"""Of these a hand-over is made to a thread that waits for the GIL, ..."""
+"""The costs that make up a hand-off to a thread that waits for the GIL."""
 _SLEEPING: Final = (
     "switch",
     "futex_sleep",
@@ -35,30 +36,31 @@ _SLEEPING: Final = (
     "futex_wake_idle",
     "cold_futex_sleep",
 )
-"""... and of these one to a thread that waits for a lock of this one, and comes when this one sleeps."""
+"""The costs that make up a hand-off to a thread that waits for a lock of this one, and runs when this one sleeps."""
 
 _ASLEEP_NS = 50_000
-"""A thread that has waited for so long sleeps."""
+"""A thread that has waited longer than this sleeps."""
 _LATE_NS = 200_000
-"""A hand-over that took longer waited for something else."""
+"""A hand-off that took longer than this waited for something else."""
 _FEW = 30
 _ROUNDS = 3
 _LENGTH_NS = 400_000_000
 _MOST_EVENTS = 40_000
-"""So many tell enough, of a trace and of a simulation."""
+"""The number of events that is enough, of a trace and of a simulation."""
 _LEAST, _MOST = 0.5, 3.0
 _NEAR = 1.1
-"""A factor that is nearer to 1 tells nothing."""
+"""A factor nearer to 1 than this tells nothing."""
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class HandOvers:
-    """How long hand-overs took, in ns.
+    """The lengths of hand-offs, in ns.
 
     Attributes:
-        waited: From a release until a thread that slept for the GIL has it.
-        woken: From the release of a thread that waits for another one until a thread wants the GIL that had let it go for that.
+        waited: From a release until a thread that slept while it waited for the GIL has the GIL.
+        woken: From the release of a thread that begins to wait for another one until a thread that had released the GIL
+            to wait for a lock wants the GIL again.
     """
 
     waited: NDArray[np.int64]
@@ -66,15 +68,16 @@ class HandOvers:
 
 
 def model_of(trace: Trace, costs: Costs, *, cores: int, calls: Mapping[int, Call] | None = None) -> Model:
-    """Return the model of a trace, with hand-overs as in the trace.
+    """Return the model of a trace, with hand-offs as in the trace.
 
-    On one core a hand-over waits for the core, and in many a trace there are too few: then the machine's costs stand.
+    On one core, a hand-off also waits for the core, and many traces have too few hand-offs. The machine's costs are
+    kept in both cases.
 
     Args:
-        trace: Of a process with a GIL.
-        costs: Of the machine that it was recorded on.
-        cores: How many the program ran on.
-        calls: As of `learn`.
+        trace: The trace of a process with a GIL.
+        costs: The costs of the machine that it was recorded on.
+        cores: The number of cores that the program ran on.
+        calls: As for `learn`.
 
     Raises:
         ScenarioError: The trace shows no GIL, or nothing that could be replayed.
@@ -98,7 +101,7 @@ def model_of(trace: Trace, costs: Costs, *, cores: int, calls: Mapping[int, Call
             return model
         made = hand_overs(simulated, simulated.start_ns, simulated.end_ns, model.kinds)
         waited, woken = _times(seen.waited, made.waited), _times(seen.woken, made.woken)
-        waking *= waited or woken or 1.0  # what cannot be told is as the other one
+        waking *= waited or woken or 1.0  # a factor that cannot be told is the same as the other one
         sleeping *= woken or waited or 1.0
         waking, sleeping = (float(np.clip(one, _LEAST, _MOST)) for one in (waking, sleeping))
     if all(1 / _NEAR < one < _NEAR for one in (waking, sleeping)):
@@ -108,7 +111,7 @@ def model_of(trace: Trace, costs: Costs, *, cores: int, calls: Mapping[int, Call
 
 
 def _times(seen: NDArray[np.int64], made: NDArray[np.int64]) -> float | None:
-    """Return how many times as long the seen ones took as the simulated ones; None where there are too few."""
+    """Return the ratio of the recorded times to the simulated ones; None if there are too few."""
     if len(seen) < _FEW or len(made) < _FEW:
         return None
     return float(np.median(seen) / max(1.0, float(np.median(made))))
@@ -122,13 +125,13 @@ def _scaled(model: Model, costs: Costs, waking: float, sleeping: float) -> Model
 
 
 def hand_overs(trace: Trace, since_ns: int, until_ns: int, kinds: Mapping[int, Call]) -> HandOvers:
-    """Return how long each hand-over took in a part of a trace; of a long one at its beginning.
+    """Return the length of each hand-off in a part of a trace; if the part is long, only in its beginning.
 
     Args:
-        trace: A program's, or of its simulation, which has the same stacks.
-        since_ns: When the part begins.
-        until_ns: When it ends.
-        kinds: By stack, what kind of call lets the GIL go there.
+        trace: A program's trace, or one of its simulation, which has the same stacks.
+        since_ns: The begin of the part.
+        until_ns: The end of the part.
+        kinds: For each stack, the kind of call that releases the GIL there.
     """
     events = trace.events[np.isin(trace.events["kind"], (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE))]
     events = events[(events["time_ns"] >= since_ns) & (events["time_ns"] < until_ns)][:_MOST_EVENTS]

@@ -1,4 +1,4 @@
-"""From a trace to a model: roles, and for each thread the operations that the simulator is to replay."""
+"""Learns a model from a trace: roles, and for each thread the operations that the simulator replays."""
 
 import os
 from collections import defaultdict
@@ -33,27 +33,28 @@ _Row = tuple[int, int, int, int, int, int]
 _FEW = 5
 _FEW_SAMPLES = 30
 _LATE_NS = 200_000
-"""A holder that takes longer to let go than this is in a call of C."""
+"""A holder that takes longer than this to release the GIL is in a call of C."""
 _FAR_OFF = 2.0
-"""The machine's own figure stands for how soon holders let go, unless the trace has so many times as long."""
+"""The machine's figure for how soon holders release the GIL stands unless the trace's is this many times as long."""
 _MANY_SHORT_LIVED = 20
 _DATED_NS = 10**18
-"""A trace from before (2001) is simulated, and has no date."""
+"""A trace with an earlier time (before 2001) is from a simulation, and has no date."""
 _BATCHES = 10
-"""Parts of the window, whose differences tell how sure a figure of the whole is."""
+"""The number of parts of the window; their differences give the error of a figure of the whole."""
 
 
 @final
 @dataclass(frozen=True)
 class Measured:
-    """What the trace shows of a role in the window.
+    """The figures of a role in the trace's window.
 
     Attributes:
-        turns: How many turns there were.
-        turns_per_s: How often its threads let the GIL go by themselves, all of them together.
-        turns_error: The standard error of that, as a share of it, by batch means (Law, Simulation Modeling and Analysis, chapter 9).
-        p50_ns, p99_ns: How long such a turn took, from wanting the GIL to letting it go; None: too few.
-        run_share: Running with the GIL, as a share of the window.
+        turns: The number of turns.
+        turns_per_s: How often its threads yielded, all of them together.
+        turns_error: The standard error of `turns_per_s`, as a share of it, by batch means (Law, Simulation Modeling and
+            Analysis, chapter 9).
+        p50_ns, p99_ns: The length of a turn, from wanting the GIL to yielding; None if there are too few.
+        run_share: The time of running with the GIL, as a share of the window.
     """
 
     turns: int
@@ -70,12 +71,12 @@ class Actor:
     """A thread to replay.
 
     Attributes:
-        thread: Its index in the trace.
-        role: Of which role.
-        ops: Its operations (OP_DTYPE); `where` is the stack at the end of each, `reserved` of a hold the index of its
-            burst + 1.
-        port: Index of the port whose requests it takes or answers; -1: none.
-        begin_ns: When it first wants the GIL, from the beginning of the window on.
+        thread: The index of the thread in the trace.
+        role: The role of the thread.
+        ops: Its operations (OP_DTYPE); `where` is the stack at the end of each, `reserved` of a hold the index of
+            its burst + 1.
+        port: The index of the port whose requests it takes or answers; -1: none.
+        begin_ns: When it first wants the GIL, counted from the beginning of the window.
     """
 
     thread: int
@@ -93,16 +94,17 @@ class Model:
     Attributes:
         trace: The trace.
         seen: The window that is replayed.
-        actors: Its threads.
-        ports: Where clients that are simulated, too, send their requests.
-        kinds: By stack, what kind of call lets the GIL go there.
-        semaphores: How many wake-ups among them are replayed.
-        dists: Distributions that operations refer to, as quantiles in ns.
-        own_costs: Costs that the trace itself shows, by their names, as quantiles in ns: how soon holders let go, and what
-            cold code takes longer, hang on what the program leaves in the caches. Others are the machine's.
-        measured: By role, what the trace shows.
-        rests_on: What the model had to assume, a sentence each.
-        outside: Why predictions may be wrong beyond their intervals, a sentence each.
+        actors: The threads that are replayed.
+        ports: The ports to which simulated clients send their requests.
+        kinds: For each stack, the kind of call that releases the GIL there.
+        semaphores: The number of wake-ups among the actors that are replayed.
+        dists: Distributions to which operations refer, as quantiles in ns.
+        own_costs: Costs that the trace itself shows, by their names, as quantiles in ns. How soon holders release the
+            GIL, and how much longer cold code takes, depend on what the program leaves in the caches. Other costs are
+            the machine's.
+        measured: For each role, its figures in the trace.
+        rests_on: The model's assumptions, a sentence each.
+        outside: The reasons why predictions may be wrong beyond their intervals, a sentence each.
     """
 
     trace: Trace
@@ -125,7 +127,7 @@ class Model:
 
 @dataclass
 class _Building:
-    """What grows while threads are looked at."""
+    """The state that grows while the threads of a trace are examined."""
 
     seen: Seen
     costs: Costs
@@ -145,9 +147,10 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     """Return the model of a trace.
 
     Args:
-        trace: Of a process with a GIL.
-        costs: Of the machine that it was recorded on: a thread's own wake-up is not part of what it waited for.
-        calls: By stack, what kind of call lets the GIL go there; None: as the frames tell.
+        trace: The trace of a process with a GIL.
+        costs: The costs of the machine on which it was recorded: a thread's own wake-up is not part of what it waited
+            for.
+        calls: For each stack, the kind of call that releases the GIL there; None: the frames tell it.
 
     Raises:
         ScenarioError: The trace shows no GIL, or nothing that could be replayed.
@@ -170,7 +173,7 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
         stack: call_at(frame, changed) if calls is None else calls.get(stack, Call.UNKNOWN)
         for stack, frame in frames.items()
     }
-    # On one core a woken thread runs only when its waker has left that core.
+    # On one core, a woken thread runs only when its waker has left that core.
     wakes = find_wakes(seen, kinds, costs.median("switch") if trace.process.core_count == 1 else wake_ns(costs))
     computes = computing(seen, trace.process.core_count)
     peers = {thread: find_peer(seen, thread, bursts, kinds, costs) for thread, bursts in seen.bursts.items()}
@@ -203,7 +206,7 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
 
 
 def _roles(trace: Trace, seen: Seen) -> dict[int, str]:
-    """Return each thread's role: its name, or with `*` for numbers where others have the same but for these."""
+    """Return each thread's role: its name, with `*` for numbers if other threads differ only in these."""
     names = {
         thread: printable(trace.threads[thread].name) or f"thread {trace.threads[thread].tid}" for thread in seen.bursts
     }
@@ -216,14 +219,15 @@ def _roles(trace: Trace, seen: Seen) -> dict[int, str]:
 
 
 def _frames(trace: Trace, seen: Seen) -> dict[int, Frame | None]:
-    """Return by stack the frame that lets the GIL go there, of those of the window; None: not known."""
+    """Return, for the stacks of the window, the frame that releases the GIL there; None: not known."""
     stacks = {int(one) for bursts in seen.bursts.values() for one in np.unique(bursts.stack)}
     return {stack: trace.frames[trace.stack_frame[stack]] if stack else None for stack in stacks}
 
 
 def _own_costs(trace: Trace, seen: Seen, building: _Building) -> dict[str, tuple[float, ...]]:
     found: dict[str, tuple[float, ...]] = {}
-    # On one core a holder runs on when the one that asked sleeps: how soon it lets go is not told.
+    # On one core, the holder runs on while the requester sleeps, so the trace does not tell how soon it releases the
+    # GIL.
     if trace.process.core_count != 1 and len(answer := _answer_ns(seen)) >= _FEW_SAMPLES:
         usual_ns = (
             building.costs.median("check") + building.costs.median("pending") + building.costs.median("cold_pending")
@@ -234,14 +238,14 @@ def _own_costs(trace: Trace, seen: Seen, building: _Building) -> dict[str, tuple
 
 
 def _answer_ns(seen: Seen) -> NDArray[np.int64]:
-    """Return how soon holders let go that were asked to. One that is in a call of C cannot, and takes as long as that."""
+    """Return the times from requests to releases, without holders in a call of C, which cannot release the GIL."""
     asked = seen.holds.forced & (seen.holds.asked_ns < seen.holds.end_ns)
     answer_ns: NDArray[np.int64] = (seen.holds.end_ns - seen.holds.asked_ns)[asked]
     return answer_ns[answer_ns < _LATE_NS]
 
 
 def _literals(frames: Mapping[int, Frame | None], changed: frozenset[str]) -> dict[int, int]:
-    """Return by stack how long a sleep is that a line of the program has as a number."""
+    """Return, by stack, the length of each sleep that a line of the program has as a number."""
     found = {stack: sleep_ns_at(frame, changed) for stack, frame in frames.items()}
     return {stack: value for stack, value in found.items() if value is not None}
 
@@ -261,7 +265,7 @@ def _measured(seen: Seen, threads: list[int]) -> Measured:
 
 
 def _turns_error(seen: Seen, ends_ns: NDArray[np.int64]) -> float:
-    """Return the standard error of how many turns ended, as a share: parts of the window differ by so much."""
+    """Return the standard error of the number of turns, as a share, from the differences between parts of a window."""
     counts, _ = np.histogram(ends_ns, bins=_BATCHES, range=(seen.since_ns, seen.until_ns))
     return float(counts.std(ddof=1) / _BATCHES**0.5 / counts.mean()) if counts.any() else 0.0
 
@@ -284,7 +288,7 @@ def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
 
 
 def _look_for_changed(changed: frozenset[str], building: _Building) -> None:
-    """Note which files were edited since; of those that are gone there is nothing to say."""
+    """Note the files that were edited since the trace was made; files that are gone are not mentioned."""
     for one in sorted(one for one in changed if os.path.exists(one)):
         building.rests_on[f"{printable(one)} was edited after the trace was made: its lines do not tell its calls"] = (
             None
@@ -292,7 +296,7 @@ def _look_for_changed(changed: frozenset[str], building: _Building) -> None:
 
 
 def _look_for_feedback(seen: Seen, building: _Building) -> None:
-    """Note where requests come in at one thread and are answered by another: the peer's next one waits for that answer."""
+    """Note if one thread takes requests and another one answers them: a peer's next request waits for that answer."""
     receives, sends = set(), set()
     for thread, bursts in seen.bursts.items():
         kinds = [building.kinds[int(stack)] for stack in bursts.stack]
@@ -334,7 +338,7 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
         where = int(bursts.stack[index])
         _hold(rows, index, int(hot_ns[index]), posts[index], int(bursts.run_ns[index]), where)
         away_ns = int(bursts.away_ns[index])
-        if away_ns < 0:  # of the last one only the window's end is known: as of others there, if there are any
+        if away_ns < 0:  # only the window's end is known of the last call: take the usual length at this place
             away_ns = typical.get(where, seen.until_ns - int(bursts.end_ns[index]))
         call = kinds[where]
         taken = wakes.takes.get((thread, index))
@@ -369,9 +373,9 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
 def _away(
     rows: list[_Row], call: Call, where: int, away_ns: int, ran_ns: int, woken_ns: float, *, for_a_core: bool
 ) -> None:
-    """Add a call that waits for nobody whom the model knows: what it computes, and what it is blocked for.
+    """Add a call that waits for nothing in the model: the time that it computes, and the time that it is blocked.
 
-    A call that waits `for_a_core` only is not blocked: the simulator makes it wait for one by itself.
+    A call that waits only `for_a_core` is not blocked, because the simulator makes it wait for one by itself.
     """
     if ran_ns < 0:
         ran_ns = away_ns if call is Call.RUN else 0
@@ -386,7 +390,7 @@ def _away(
 def _hold(
     rows: list[_Row], index: int, hot_ns: int, posts: tuple[tuple[int, int], ...], run_ns: int, where: int
 ) -> None:
-    """Add a burst, which wakes other threads in between; `reserved` is its index + 1."""
+    """Add a burst with its wake-ups of other threads in between; `reserved` is the burst's index + 1."""
     done_ns = 0
     for offset_ns, semaphore in posts:
         at_ns = min(hot_ns, offset_ns * hot_ns // max(1, run_ns))
@@ -399,7 +403,7 @@ def _hold(
 
 
 def _typical_away(bursts: Bursts) -> dict[int, int]:
-    """Return how long calls take typically, by stack, where that is known of any."""
+    """Return the typical length of calls, by stack, for the stacks where some length is known."""
     known = bursts.away_ns >= 0
     stacks = np.unique(bursts.stack[known])
     return {int(stack): int(np.median(bursts.away_ns[(bursts.stack == stack) & known])) for stack in stacks}

@@ -1,7 +1,7 @@
-"""What a thread waits for outside of the program: for how long it asked to sleep, and how soon its peers answer.
+"""Finds what a thread waits for outside of the program: how long it asked to sleep, and how soon its peers answer.
 
-What a trace has is longer: on a core that others use a thread that is woken waits for its turn there. The simulator adds
-that again, so it has to be taken off. Where somebody else ran when the thread came back, the least times say most.
+The times in a trace are longer: on a core that others use, a woken thread waits for its turn. The simulator adds that
+wait again, so it must be subtracted here. If another thread ran when the thread came back, the shortest times say most.
 """
 
 from collections.abc import Mapping
@@ -18,21 +18,21 @@ from headway.sim.replay.calls import Call
 __all__ = ["AT_ONCE_NS", "NO_PEER", "Peer", "asked_sleeps", "find_peer", "turnaround_ns", "wake_ns"]
 
 AT_ONCE_NS = 15_000
-"""A call that takes no longer has not slept."""
+"""A call that takes no longer than this has not slept."""
 
 _JUST_NS = 50_000
-"""Who let the GIL go so short a time ago has just left its core."""
+"""A thread that released the GIL less than this ago has just left its core."""
 _LATE = 4
-"""A receive that began so many times its own length after the send says nothing of the peer's time."""
+"""A receive that began this many times its own length after the send says nothing about the peer's time."""
 _FEW = 5
 _OBSERVED_SHARE = 0.05
-"""Of a thread's receives so many must have slept for the peer's time to count as observed."""
+"""The share of a thread's receives that must have slept for the peer's time to count as observed."""
 _READY = 3.0
-"""A receive that took less than so many times one that finds its data found its data."""
+"""A receive that took less than this many times the cost of one that finds its data has found its data."""
 _TICKS = 1.25
-"""On a core that others use a thread that is woken may wait for the next tick: less than so many hide the peer's time."""
+"""On a shared core, a woken thread may wait for the next tick. A time below this many ticks may be such a wait."""
 _NEAR = 3.0
-"""A peer that answers within so many times what a peer on this machine takes at least is taken for one."""
+"""A peer that answers within this many times the least time of a peer on this machine is taken for one on it."""
 _LEAST_PERCENT = 2
 _POINTS = 33
 
@@ -40,13 +40,13 @@ _POINTS = 33
 @final
 @dataclass(frozen=True)
 class Peer:
-    """Whom a thread sends to and receives from in turn.
+    """The peer to which a thread sends and from which it receives in turn.
 
     Attributes:
-        simulated: A client of this machine that sends its next request at once: it is simulated, too.
-        answers: Quantiles in ns of the time from a send to the answer; empty: not this kind.
-        always_there: Requests wait already whenever the thread receives.
-        assumed: What this rests on, or "".
+        simulated: The peer is a client of this machine that sends its next request at once; it is simulated, too.
+        answers: Quantiles, in ns, of the time from a send to the answer; empty for other kinds of peers.
+        always_there: Whenever the thread receives, requests wait already.
+        assumed: The assumption behind this peer, or "".
     """
 
     simulated: bool = False
@@ -59,7 +59,7 @@ NO_PEER = Peer()
 
 
 def wake_ns(costs: Costs) -> float:
-    """Return how long it takes typically from a wake-up until a thread has returned from its call, on an idle core."""
+    """Return the typical time from a wake-up until a thread has returned from its call, on an idle core."""
     return costs.median("wake_idle") + costs.median("switch") + costs.median("receive_woken")
 
 
@@ -69,17 +69,17 @@ def _sleep_ns(costs: Costs) -> float:
 
 
 def turnaround_ns(costs: Costs) -> float:
-    """Return how soon a peer on this machine can answer: woken on an idle core, it receives and sends."""
+    """Return the least time in which a peer on this machine answers: woken on an idle core, it receives and sends."""
     return wake_ns(costs) + costs.median("send")
 
 
 def _others_run(seen: Seen, thread: int, bursts: Bursts) -> NDArray[np.bool_]:
-    """Return for each burst whether another thread had the GIL when this one came back from the call after it.
+    """Tell, for each burst, whether another thread had the GIL when this one came back from the call after the burst.
 
-    Or just before: it may have waited for the core until that thread left it.
+    It also counts if another thread had the GIL just before: this thread may have waited for the core until then.
     """
     back_ns = bursts.end_ns + np.maximum(bursts.away_ns, 0)
-    at = np.searchsorted(seen.holds.start_ns, back_ns, "left") - 1  # its own may begin then
+    at = np.searchsorted(seen.holds.start_ns, back_ns, "left") - 1  # its own hold may begin then
     found = (at >= 0) & (seen.holds.end_ns[at] > back_ns - _JUST_NS) & (seen.holds.thread[at] != thread)
     result: NDArray[np.bool_] = found & (bursts.away_ns >= 0)
     return result
@@ -93,10 +93,11 @@ def asked_sleeps(
     costs: Costs,
     literal_ns: Mapping[int, int],
 ) -> NDArray[np.int64]:
-    """Return for each burst how long the sleep after it was asked for, where it is a sleep; -1: not known.
+    """Return, for each burst, the sleep that was asked for after it; -1 if it is not known.
 
-    Of sleeps of one place that end while others run the shortest ones tell. Others that hardly differ were all asked for as
-    long as most are. Where the program's own line has the number (`literal_ns`, by stack), that is it.
+    If the sleeps of one place end while other threads run, the shortest ones are taken for all. Otherwise, if they
+    hardly differ, their median is taken for all. If the program's own line has the number (`literal_ns`, by stack),
+    that is taken.
     """
     over_ns = _sleep_ns(costs)
     asked = np.where(bursts.away_ns >= 0, np.maximum(bursts.away_ns - int(over_ns), 0), -1)
@@ -117,10 +118,10 @@ def asked_sleeps(
 
 
 def find_peer(seen: Seen, thread: int, bursts: Bursts, kinds: Mapping[int, Call], costs: Costs) -> Peer:
-    """Return whom a thread talks to.
+    """Return the peer that a thread talks to.
 
-    A peer's time, from a send to the answer, shows where the thread slept for the answer. In a convoy it need not: the
-    answer is there before the thread has the GIL again.
+    The peer's time, from a send to the answer, shows only if the thread slept for the answer. In a convoy it need not
+    sleep: the answer arrives before the thread has the GIL again.
     """
     of_kind = np.array([kinds[int(stack)] for stack in bursts.stack], dtype=object)
     sends = np.flatnonzero(of_kind == Call.SEND)

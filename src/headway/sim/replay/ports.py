@@ -1,8 +1,8 @@
-"""Requests and replies: which receives and sends of a program are those of one client, and of how many connections.
+"""Finds requests and replies: the receives and sends that belong to one client, and the client's connections.
 
-A client in a closed loop sends its next request when the last one is answered, whichever thread answers it. So a program
-that is made quicker gets its requests sooner. Where one thread takes the requests and others answer them, as in waitress,
-the counts tell what belongs together: so many sends to a request, or so many receives to an answer.
+A client in a closed loop sends its next request when the last one is answered, whichever thread answers it. A program
+that is made quicker therefore gets its requests sooner. If one thread takes the requests and others answer them, as in
+waitress, the counts show what belongs together: a whole number of sends to a request, or of receives to an answer.
 """
 
 import math
@@ -24,45 +24,45 @@ __all__ = ["Part", "Port", "find_ports"]
 
 _FEW = 5
 _WHOLE = 0.06
-"""So far from a whole number the sends to a request may be: the window cuts some off."""
+"""The largest distance of the sends per request from a whole number, as a share: the window cuts some off."""
 _MOST_PARTS = 8
-"""Sends to a request, or receives to an answer."""
+"""The most sends to a request, or receives to an answer."""
 
 _ALMOST_ALL = (2, 98)
-"""Percentiles: the window's ends, and what is told wrong, are left out."""
+"""Percentiles that leave out the window's ends and calls that were misread."""
 _SOON = 10.0
-"""A client that is back within so many times what one on this machine takes at least sends its next request at once."""
+"""A client that is back within this many times the least time on this machine sends its next request at once."""
 _STEPS = 50
-"""Of an exchange: calls that are told wrong add up in the whole of it, but hardly in so many."""
+"""The length of a piece of an exchange: misread calls add up over the whole exchange, but hardly in a piece."""
 _MOST_AT_A_TIME = 16
-"""A thread that takes more requests than so many to a poll does not wait in polls."""
+"""A thread that takes more requests than this per poll does not wait in polls."""
 
 _Key = tuple[int, int]
-"""A thread and one of its bursts: the call after it is meant."""
+"""A thread and one of its bursts; it stands for the call after the burst."""
 
 
 class Part(Enum):
-    """What a call is in the exchange with a client."""
+    """The part that a call has in the exchange with a client."""
 
     REQUEST = "request"
-    """It takes a request, and waits for one where there is none."""
+    """It takes a request, and waits for one if there is none."""
     REPLY = "reply"
     """It answers the oldest request that is not answered."""
     SEND = "send"
-    """It sends, and nobody waits for it."""
+    """It sends, and no thread waits for the data."""
     MORE = "more"
-    """It has more of a request: nothing that is waited for."""
+    """It takes more of a request, and does not wait."""
 
 
 @final
 @dataclass(frozen=True)
 class Port:
-    """Where requests of one client arrive.
+    """A port at which requests of one client arrive.
 
     Attributes:
-        threads: That take or answer them.
-        connections: How many the client has at least: so many requests were there at a time.
-        parts: By thread and burst: what the call after it is.
+        threads: The threads that take or answer the requests.
+        connections: The least number of the client's connections: the most requests that were open at a time.
+        parts: For each thread and burst, the part of the call after the burst.
     """
 
     threads: frozenset[int]
@@ -73,9 +73,9 @@ class Port:
 @final
 @dataclass(frozen=True)
 class _Calls:
-    """Calls of one thread, by the indices of the bursts before them.
+    """The calls of one thread, by the indices of the bursts before them.
 
-    `slept`: the polls that did not return at once. `waits`: all in which it waits for something to do.
+    `slept` are the polls that did not return at once. `waits` are all calls in which the thread waits for work.
     """
 
     thread: int
@@ -92,11 +92,11 @@ def find_ports(
     """Return the ports of a program.
 
     Args:
-        seen: What the trace shows.
-        kinds: By stack, what kind of call lets the GIL go there.
-        frames: By stack, its innermost frame.
-        peers: By thread, whom it talks to; who talks to a client that is simulated has a port of its own.
-        costs: Of the machine.
+        seen: The contents of the trace.
+        kinds: For each stack, the kind of call that releases the GIL there.
+        frames: For each stack, its innermost frame.
+        peers: For each thread, its peer; a thread whose peer is simulated has a port of its own.
+        costs: The costs of the machine.
     """
     calls = [_calls(thread, bursts, kinds) for thread, bursts in seen.bursts.items()]
     found = []
@@ -126,14 +126,14 @@ def _calls(thread: int, bursts: Bursts, kinds: Mapping[int, Call]) -> _Calls:
     )
 
 
-# ---------------------------------------------------------------------------- what belongs together
+# ---------------------------------------------------------------------------- matching receives and sends
 def _each(receives: int, sends: int) -> float:
-    """Return how many sends there are to a receive, or receives to a send."""
+    """Return the number of sends per receive, or of receives per send, whichever is at least 1."""
     return max(sends, receives) / min(sends, receives)
 
 
 def _off(receives: int, sends: int) -> float:
-    """Return how far that is from a whole number, as a share of it; infinite where it tells nothing."""
+    """Return the distance of that number from a whole one, as a share; infinite if it tells nothing."""
     if receives < _FEW or not sends:
         return math.inf
     each = _each(receives, sends)
@@ -141,11 +141,11 @@ def _off(receives: int, sends: int) -> float:
 
 
 def _parts(calls: list[_Calls], receives: NDArray[np.int64]) -> dict[_Key, Part]:
-    """Return what each call is: so many sends answer a request, or one answers what so many receives took.
+    """Return the part of each call: several sends answer a request, or one send answers several receives.
 
     Args:
-        calls: Of the thread that receives, and of those that send.
-        receives: Those of its receives that are from the client.
+        calls: The calls of the thread that receives, then those of the threads that send.
+        receives: The thread's receives that are from the client.
     """
     sends = sum(len(one.sends) for one in calls)
     whole = round(_each(len(receives), sends))
@@ -165,7 +165,7 @@ def _parts(calls: list[_Calls], receives: NDArray[np.int64]) -> dict[_Key, Part]
 
 
 def _phase(one: _Calls, sends_each: int) -> int:
-    """Return which of a thread's first sends answers a request: the last one of each, after which it mostly waits for more."""
+    """Return which of a thread's first sends answers a request: the last one, after which it mostly waits for work."""
     waits = np.searchsorted(one.waits, one.sends)
     last = np.append(waits[1:] != waits[:-1], True)
     votes = [np.count_nonzero(last[first::sends_each]) for first in range(sends_each)]
@@ -173,7 +173,7 @@ def _phase(one: _Calls, sends_each: int) -> int:
 
 
 def _together(seen: Seen, calls: list[_Calls], frames: NDArray[np.integer]) -> dict[_Key, Part] | None:
-    """Return the same, where all that the first thread receives is from the client, or what it receives at one line; or None."""
+    """Return the parts if the first thread's receives, all or those at one line, match the sends; else None."""
     receives = calls[0].receives
     sends = sum(len(one.sends) for one in calls)
     sites = frames[seen.bursts[calls[0].thread].stack[receives]]
@@ -183,7 +183,7 @@ def _together(seen: Seen, calls: list[_Calls], frames: NDArray[np.integer]) -> d
 
 
 def _in_turn(one: _Calls) -> dict[_Key, Part]:
-    """Return what calls of a thread are that answers each request before it takes the next: the first send is the answer."""
+    """Return the parts for a thread that answers each request before the next: the first send is the answer."""
     parts: dict[_Key, Part] = {}
     is_open = False
     receives = set(one.receives.tolist())
@@ -198,7 +198,7 @@ def _in_turn(one: _Calls) -> dict[_Key, Part]:
 
 
 def _in_order(seen: Seen, parts: Mapping[_Key, Part]) -> list[tuple[int, _Key, Part]]:
-    """Return when each request was taken and each reply sent, and which it is, in the order of time."""
+    """Return the time of each request and reply with its key and part, in the order of time."""
     found = []
     for (thread, burst), part in parts.items():
         bursts = seen.bursts[thread]
@@ -209,7 +209,7 @@ def _in_order(seen: Seen, parts: Mapping[_Key, Part]) -> list[tuple[int, _Key, P
 
 
 def _at_once(seen: Seen, parts: Mapping[_Key, Part], costs: Costs) -> bool:
-    """Whether clients send their next request at once: where all were answered, and the thread slept, one came soon."""
+    """Tell whether clients send their next request at once: one came soon if all were answered and the thread slept."""
     exchange = _in_order(seen, parts)
     open_then = _open_then(exchange)
     least = np.percentile(open_then, _ALMOST_ALL[0])
@@ -222,14 +222,15 @@ def _at_once(seen: Seen, parts: Mapping[_Key, Part], costs: Costs) -> bool:
 
 
 def _open_then(exchange: list[tuple[int, _Key, Part]]) -> NDArray[np.int64]:
-    """Return how many requests are not answered after each step of an exchange, but for a constant."""
+    """Return the number of unanswered requests after each step of an exchange, up to a constant."""
     return np.cumsum([1 if part is Part.REQUEST else -1 for _, _, part in exchange])
 
 
 def _possible(exchange: list[tuple[int, _Key, Part]], parts: dict[_Key, Part], connections: int) -> dict[_Key, Part]:
-    """Return the parts such that they can be replayed over and over: what was told wrong must not stop a thread for ever.
+    """Return the parts, changed so that they can be replayed for ever; a misread call must not stop a thread.
 
-    No more requests are taken than there are connections, a reply is to a request, and each request has one at the end.
+    In the result, no more requests are open than there are connections, each reply has a request, and each request has
+    a reply by the end.
     """
     found = dict(parts)
     waiting: deque[_Key] = deque()
@@ -253,7 +254,7 @@ def _port(seen: Seen, calls: list[_Calls], parts: dict[_Key, Part]) -> Port:
 
 
 def _at_a_time(taker: _Calls, parts: Mapping[_Key, Part]) -> int:
-    """Return how many requests were there at a poll, but for odd ones: those that are taken before the next poll."""
+    """Return the largest usual number of requests at a poll: those that are taken before the next poll."""
     receives = set(taker.receives.tolist())
     taken = [burst for thread, burst in parts if thread == taker.thread and burst in receives]
     requests = sum(part is Part.REQUEST for part in parts.values())

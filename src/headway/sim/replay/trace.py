@@ -1,4 +1,4 @@
-"""The replay of a trace, changed or not, as a trace itself: what a timeline can show beside the one that was recorded."""
+"""Makes a trace of a replay, with or without a change, which a timeline can show beside the recorded trace."""
 
 import dataclasses
 from collections import Counter
@@ -19,7 +19,7 @@ __all__ = ["MOST_EVENTS", "predicted_trace"]
 MOST_EVENTS = 1_000_000
 _OF_A_STACK = (Kind.WAIT, Kind.RELEASE)
 _PARTS = 50
-"""A run is made in so many parts, so that Ctrl-C is heard between them, and that one whose events are full ends."""
+"""The number of parts of a run. Between parts, Ctrl-C takes effect, and a run whose events are full ends."""
 
 
 def predicted_trace(
@@ -35,21 +35,21 @@ def predicted_trace(
 ) -> Trace:
     """Return the events of one replay with a change, warm-up included; its stacks are those of the model's trace.
 
-    A thread that the trace does not have is called as the one whose operations it has. All GILs are in one trace, also
-    where the change has processes.
+    A thread that the trace does not have gets the name of the thread whose operations it runs. All GILs are in one
+    trace, also if the change has processes.
 
     Args:
-        model: The program, from its trace.
-        change: What is different.
-        costs: Of the machine.
-        cores: How many the program ran on.
-        length_ns: How long the replay is, in virtual time.
-        slow_down: Where there is no GIL, what Python code takes longer for each further thread.
-        seed: Of the run.
-        max_events: The trace ends before there are more.
+        model: The program, learned from its trace.
+        change: The difference from the trace.
+        costs: The costs of the machine.
+        cores: The number of cores that the program ran on.
+        length_ns: The length of the replay, in virtual time.
+        slow_down: Without a GIL, the share by which Python code takes longer for each further thread.
+        seed: The seed of the run.
+        max_events: The trace ends before it has more events than this.
 
     Raises:
-        ScenarioError: The change names what the trace does not have, or the replay comes to a stop.
+        ScenarioError: The change names something that the trace does not have, or the replay comes to a stop.
     """
     spec, roles = specify(model, change, costs, seed, length_ns, cores=cores, slow_down=slow_down)
     spec = dataclasses.replace(spec, max_events=max_events)
@@ -91,7 +91,7 @@ def predicted_trace(
 
 
 def _of_trace(model: Model, roles: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """Yield for each simulated thread the one of the trace whose operations it has, and how many before it have them."""
+    """Yield, for each simulated thread, the trace's thread that it replays, and how many before it replay that one."""
     members = {role: [one.thread for one in model.actors if one.role == role] for role in model.roles}
     had: Counter[str] = Counter()
     for role in roles:
@@ -101,7 +101,7 @@ def _of_trace(model: Model, roles: tuple[str, ...]) -> Iterator[tuple[int, int]]
 
 
 def _where_interrupted(model: Model, roles: tuple[str, ...], events: NDArray[np.void]) -> NDArray[np.void]:
-    """Give events without a stack, of holds that never end by themselves, the one at which the trace's were interrupted most."""
+    """Give events without a stack, of holds that end only by preemption, the stack of most preemptions in the trace."""
     holds = model.seen.holds
     for index, (thread, _) in enumerate(_of_trace(model, roles)):
         stacks = holds.stack[holds.forced & (holds.thread == thread)]

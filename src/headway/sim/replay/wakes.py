@@ -1,7 +1,8 @@
-"""Who woke whom: of a thread that waited for a lock, a queue or a condition, the thread that had the GIL at that moment.
+"""Finds the thread that woke a thread which waited for a lock, a queue or a condition.
 
-A trace of a build with a GIL has no wake-ups. But whoever lets go of a lock or puts an item does so with the GIL held,
-and the thread that it wakes wants the GIL a wake-up later: the holder a wake-up before is who woke it.
+A trace of a build with a GIL has no wake-ups. But a thread that releases a lock or puts an item holds the GIL while it
+does so, and the thread that it wakes wants the GIL one wake-up later. The waker is therefore the thread that held the
+GIL one wake-up earlier.
 """
 
 from collections import defaultdict
@@ -17,20 +18,21 @@ from headway.sim.replay.calls import Call
 __all__ = ["Wakes", "find_wakes"]
 
 _SLEPT_NS = 5_000
-"""A call for a lock that took less found the lock free."""
+"""A call for a lock that took less than this found the lock free."""
 _SOON_NS = 500_000
-"""The holder let go no longer ago than this."""
+"""The waker's hold ended at most this long before the wake-up."""
 
 
 @final
 @dataclass(frozen=True)
 class Wakes:
-    """Wake-ups among a program's threads; each is a semaphore of its own.
+    """The wake-ups among a program's threads; each wake-up is a semaphore of its own.
 
     Attributes:
-        posts: By thread and burst: after how much of the burst, in ns, it posts which semaphore; in this order.
-        takes: By thread and burst: the semaphore that the call after the burst waits for.
-        count: How many there are.
+        posts: For each thread and burst, the times within the burst, in ns, at which it posts, and the semaphores; in
+            order.
+        takes: For each thread and burst, the semaphore that the call after the burst waits for.
+        count: The number of semaphores.
     """
 
     posts: dict[tuple[int, int], tuple[tuple[int, int], ...]]
@@ -39,12 +41,12 @@ class Wakes:
 
 
 def find_wakes(seen: Seen, kinds: Mapping[int, Call], wake_ns: float) -> Wakes:
-    """Return who woke whom in a window.
+    """Return the wake-ups in a window.
 
     Args:
-        seen: What the trace shows.
-        kinds: By stack, what kind of call lets the GIL go there.
-        wake_ns: From a wake-up until the thread wants the GIL, typically.
+        seen: The contents of the trace in the window.
+        kinds: For each stack, the kind of call that releases the GIL there.
+        wake_ns: The typical time from a wake-up until the thread wants the GIL.
     """
     holds = seen.holds
     place = _places(seen)
@@ -72,8 +74,9 @@ def _holder(
 ) -> int:
     """Return the hold in which a thread was woken at about `posted_ns`, or -1.
 
-    It is of another thread, one that has a burst to wake it in: of those, the one at that time, else the last one before
-    that which was not over when the thread went to sleep, else the first one after.
+    The hold must be of another thread, and must belong to a burst that can wake the thread. Among these holds, the
+    function chooses the one at that time; else the last one before it that was not over when the thread went to sleep;
+    else the first one after it.
     """
     holds = seen.holds
     last = int(np.searchsorted(holds.start_ns, posted_ns, "right")) - 1
@@ -95,7 +98,7 @@ def _holder(
 
 
 def _places(seen: Seen) -> dict[int, tuple[int, int, int]]:
-    """Return for each hold its thread, the burst that it is of (-1: none that ended), and what of that ran before it."""
+    """Return, for each hold, its thread, its burst (-1: none that ended), and the time that the burst ran before it."""
     found: dict[int, tuple[int, int, int]] = {}
     ran_ns = seen.holds.length_ns - seen.holds.off_core_ns
     for thread, bursts in seen.bursts.items():

@@ -1,4 +1,4 @@
-"""Which part of a trace is replayed: what the program does most of the time, and not how it starts and ends."""
+"""Chooses the part of a trace that is replayed: what the program does most of the time, without its start and end."""
 
 import numpy as np
 
@@ -7,20 +7,21 @@ from headway.traces.model import Kind, Trace
 __all__ = ["window"]
 
 _MOST_BURSTS = 40_000
-"""Of a longer trace a window with so many is replayed."""
+"""The number of bursts in the window, if the trace is longer."""
 _PARTS = 20
-"""Of a trace: whether the program does in them what it does later."""
+"""The number of parts into which a trace is divided to compare its beginning with the rest."""
 _UNLIKE = 0.8
-"""So much of where the GIL is let go has to be elsewhere: of ten samples from ten places chance alone moves 0.35."""
+"""The least distance of an unlike part. Chance alone gives 0.35 for ten samples from ten places."""
 _TELLS = 10
-"""A part in which the GIL was let go less often does not tell."""
+"""A part with fewer releases of the GIL than this is not judged."""
 
 
 def window(trace: Trace) -> tuple[int, int]:
-    """Return what is replayed: all but how a program starts and ends. Of a long trace it is a part.
+    """Return the window that is replayed: all but the start and the end of the program, or a part of a long trace.
 
-    That is the first tenth and the last twentieth at least, and at the beginning all in which other code lets the GIL go than
-    in the last quarter: imports beside a thread that computes take seconds.
+    Left out are at least the first tenth and the last twentieth. Also left out are parts at the beginning in which
+    other code
+    releases the GIL than in the last quarter: imports beside a CPU-bound thread take seconds.
     """
     events = trace.events["time_ns"]
     elapsed_ns = trace.end_ns - trace.start_ns
@@ -31,9 +32,9 @@ def window(trace: Trace) -> tuple[int, int]:
 
 
 def _unlike(trace: Trace) -> int:
-    """Return how many parts of the trace, from its beginning, are unlike the last quarter: where the GIL was let go differs.
+    """Return the number of first parts of the trace that differ from its last quarter in where the GIL is released.
 
-    Two are unlike where most of one would have to be changed to be the other (the total variation distance).
+    A part differs if most of its distribution would have to change to become the other (total variation distance).
     """
     released = trace.events[trace.events["kind"] == Kind.RELEASE]
     place = trace.stack_frame[released["value"]]

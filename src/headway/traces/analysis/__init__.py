@@ -1,6 +1,7 @@
-"""What follows from a trace's events: holds and waits, who waited for whom, convoys, lines of code, findings.
+"""Analyses a trace's events: holds and waits, who waited for whom, convoys, lines of code, findings.
 
-Imports numpy, the model and nothing else. Read in the order: intervals, threads, blame, convoys, hotspots, findings.
+Imports numpy and the model, and nothing else. Read the modules in this order: intervals, threads, blame, convoys,
+hotspots, findings.
 """
 
 from headway.traces.analysis.json_form import as_json

@@ -1,4 +1,4 @@
-"""What to try, in words that fit the traced Python and the measured figures."""
+"""Advice in words that fit the traced Python version and the measured figures."""
 
 import re
 
@@ -10,27 +10,27 @@ __all__ = ["another_gil", "by_policy", "in_parallel", "shorter_interval", "versi
 
 _S_NS = 1_000_000_000
 _SHORTER_NS = 500_000
-"""The interval to try: a tenth of the default. Below it, hand-overs begin to cost more than the waits they save."""
+"""The interval to try: a tenth of the default. Below it, hand-offs begin to cost more than the waits that they save."""
 
 INTERPRETER_POOL = (3, 14)
 FREE_THREADED = (3, 13)
 
 
 def version(process: Process) -> tuple[int, int]:
-    """Return the traced Python's (major, minor); (0, 0) where it is not told."""
+    """Return the traced Python's (major, minor); (0, 0) if it is unknown."""
     found = re.match(r"(\d+)\.(\d+)", process.python)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def another_gil(process: Process) -> str:
-    """Return the ways to get a GIL of its own for some work."""
+    """Return the ways to give some work a GIL of its own."""
     if version(process) >= INTERPRETER_POOL:
         return "`ProcessPoolExecutor`, or `InterpreterPoolExecutor`, whose workers have a GIL each"
     return "`ProcessPoolExecutor`"
 
 
 def in_parallel(process: Process) -> str:
-    """Return what lets Python code run on several cores."""
+    """Return the ways to run Python code on several cores."""
     ways = another_gil(process)
     if process.free_threaded:
         return f"{ways}, or this same build with the GIL off (`PYTHON_GIL=0`)"
@@ -39,10 +39,10 @@ def in_parallel(process: Process) -> str:
 
 
 def by_policy(waiter: str) -> str:
-    """Return the advice to have the GIL scheduled.
+    """Return the advice to run the program under Headway's scheduler.
 
-    The figures are those of bench/policy_corpus.py on CPython 3.13: servers beside a thread that computes, p99 of their
-    answers under the policy `fair` to without (docs/guides/schedule-a-program.md).
+    The figures are from bench/policy_corpus.py on CPython 3.13: servers beside a CPU-bound thread, the ratio of the p99
+    of their answers under the policy `fair` to that without it (docs/guides/schedule-a-program.md).
     """
     return (
         f"as it is, under `headway run`, {waiter} has the GIL at once: servers beside a CPU-bound thread had a p99 of 0.006 to"
@@ -51,7 +51,7 @@ def by_policy(waiter: str) -> str:
 
 
 def shorter_interval(analysis: Analysis, gil: GilSummary, interval_ns: int) -> str:
-    """Return the advice to set a shorter switch interval, with what that would cost; "" where it is short already."""
+    """Return the advice to set a shorter switch interval, with its cost; "" if the interval is short already."""
     if interval_ns < 2 * _SHORTER_NS:
         return ""
     factor = interval_ns / _SHORTER_NS

@@ -1,9 +1,9 @@
-"""Who waited how long while whom held: exact to the nanosecond, from the overlap of each wait with each hold.
+"""Computes who waited how long while whom held, exact to the nanosecond, from the overlap of each wait with each hold.
 
-The holds of a GIL do not overlap, so the time that a thread held between two of them is a difference of two running
-sums: one column per holder. A wait begins within (or after) one hold and ends within another; these two are looked at
-by themselves, and what lies between is the difference. Columns are made block by block, so that memory does not grow
-with the trace.
+The holds of a GIL do not overlap. The time that a thread held between two holds is therefore a difference of two
+running sums, with one column for each holder. A wait begins within (or after) one hold and ends within another. The
+overlaps with these two are computed by themselves, and the time between them is the difference. Columns are made block
+by block, so that memory does not grow with the trace.
 """
 
 from collections.abc import Iterator
@@ -18,25 +18,26 @@ from headway.traces.analysis.intervals import Intervals
 __all__ = ["COLUMNS", "Blame", "Met", "blame", "meet", "waited_during"]
 
 COLUMNS = 64
-"""Holders with a column of their own: those that held longest. More make a matrix that nobody reads, and cost time."""
+"""The number of holders with a column of their own: those that held longest. A larger matrix costs time unread."""
 
 _BLOCK = 8192
-"""Holds per block: its running sums (4 MiB) stay in the processor's cache."""
+"""Holds in a block, whose running sums (4 MiB) stay in the processor's cache."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Blame:
-    """Of one GIL: the time that threads waited, by who held it meanwhile. A row adds up to `wait_ns`, exactly.
+    """The time that threads waited for one GIL, by its holder meanwhile. A row adds up to `wait_ns` exactly.
 
     Attributes:
         gil: Index of the GIL.
-        waiters: Indices of the threads that waited, longest first: the rows.
-        holders: Indices of the threads that held longest, longest first: the columns.
-        held_ns: `held_ns[row, column]`: the row's thread waited so long while the column's held.
-        others_ns: By row: while a thread without a column held.
-        nobody_ns: By row: while nobody held. The time from a release to when the waiter has woken up.
-        wait_ns: By row: in all.
+        waiters: The rows: indices of the threads that waited, the longest total first.
+        holders: The columns: indices of the threads that held longest, the longest total first.
+        held_ns: `held_ns[row, column]` is the time that the row's thread waited while the column's thread held.
+        others_ns: For each row, the time that it waited while a thread without a column held.
+        nobody_ns: For each row, the time that it waited while no thread held: from a release until the waiter has woken
+            up.
+        wait_ns: For each row, the total of its waits.
     """
 
     gil: int
@@ -51,13 +52,14 @@ class Blame:
 @final
 @dataclass(frozen=True, eq=False)
 class Met:
-    """Which holds of its GIL each wait met: indices into the GIL's holds.
+    """The holds of a GIL that each wait met, as indices into the GIL's holds.
 
     Attributes:
-        first: The hold during which (or after which) the wait began; -1: before any.
-        last: The last that began before the wait ended; less than `first` + 1: none began during it.
+        first: The hold during or after which the wait began; -1: the wait began before any hold.
+        last: The last hold that began before the wait ended; at most `first` if none began during the wait.
         first_ns: The overlap with `first`.
-        last_ns: The overlap with `last`, where that is not `first`; else 0. The holds between are overlapped wholly.
+        last_ns: The overlap with `last` if that is not `first`; else 0. The wait overlaps the holds between them
+            wholly.
     """
 
     first: NDArray[np.int64]
@@ -67,7 +69,7 @@ class Met:
 
 
 def meet(holds: Intervals, waits: Intervals) -> Met:
-    """Return which holds of a GIL its waits met."""
+    """Return the holds of a GIL that its waits met."""
     first = np.searchsorted(holds.start_ns, waits.start_ns, "right") - 1
     last = np.searchsorted(holds.start_ns, waits.end_ns, "left") - 1
     if not len(holds):
@@ -86,15 +88,15 @@ def blame(gil: int, holds: Intervals, waits: Intervals, met: Met, threads: int) 
     """Return the blame matrix of one GIL.
 
     Args:
-        gil: Its index.
-        holds: Its holds, in order.
-        waits: Its waits.
-        met: What `meet` found for them.
-        threads: How many the trace has.
+        gil: The index of the GIL.
+        holds: The holds of the GIL, in order.
+        waits: The waits for the GIL.
+        met: The result of `meet` for these holds and waits.
+        threads: The number of threads in the trace.
     """
     held = np.bincount(holds.thread, weights=holds.length_ns, minlength=threads)
     holders = np.argsort(-held, kind="stable")[: min(COLUMNS, np.count_nonzero(held))]
-    # A column for each of them, and the last one for all others.
+    # One column for each holder in `holders`, and the last one for all others.
     column_of = np.full(threads, len(holders), dtype=np.int64)
     column_of[holders] = np.arange(len(holders))
     columns = len(holders) + 1
@@ -122,7 +124,7 @@ def blame(gil: int, holds: Intervals, waits: Intervals, met: Met, threads: int) 
 
 
 def _rows(waits: Intervals, threads: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the row of each thread, and the thread of each row: those that waited, longest first."""
+    """Return the row of each thread, and the thread of each row: the threads that waited, the longest total first."""
     waited = np.bincount(waits.thread, weights=waits.length_ns, minlength=threads)
     seen = np.bincount(waits.thread, minlength=threads)
     rows = np.lexsort((-waited, seen == 0))[: np.count_nonzero(seen)]
@@ -136,7 +138,7 @@ def _between(
 ) -> NDArray[np.int64]:
     """Return, by row and column, the time in holds that lie wholly within a wait: after its first, before its last."""
     some = np.flatnonzero(met.last > met.first + 1)
-    # The running sums before hold `last` less those before hold `first + 1`.
+    # That time is the running sum before hold `last` minus the one before hold `first + 1`.
     begins = _Ends(met.first[some] + 1, row[some])
     ends = _Ends(met.last[some], row[some])
     total = np.zeros(shape, dtype=np.int64)
@@ -157,7 +159,7 @@ def _between(
 
 @final
 class _Ends:
-    """One end of many waits, to be looked up in the running sums block by block."""
+    """One end of many waits, which is looked up in the running sums block by block."""
 
     def __init__(self, hold: NDArray[np.int64], row: NDArray[np.int64]) -> None:
         order = np.argsort(hold, kind="stable")
@@ -166,9 +168,9 @@ class _Ends:
     def in_block(
         self, start: int, stop: int, sums: NDArray[np.int64]
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield rows (each once) with the sum over their ends within holds `start` to `stop` of the running sums."""
+        """Yield distinct rows, each with the sum of the running sums at its ends within holds `start` to `stop`."""
         low, high = np.searchsorted(self._hold, (start, stop))
-        # Many ends can lie in one hold.
+        # Many ends can lie in one hold, so they are taken in parts of limited size.
         for first in range(low, high, 2 * _BLOCK):
             part = slice(first, min(first + 2 * _BLOCK, high))
             row = self._row[part]
@@ -179,7 +181,7 @@ class _Ends:
 
 
 def waited_during(holds: Intervals, waits: Intervals) -> NDArray[np.int64]:
-    """Return for each hold of a GIL how long threads waited for it meanwhile, all their times together."""
+    """Return, for each hold of a GIL, the sum of the times for which threads waited for the GIL during the hold."""
     if not len(holds) or not len(waits):
         return np.zeros(len(holds), dtype=np.int64)
     base_ns = int(waits.start_ns[0])
@@ -198,7 +200,7 @@ def _running_sum(times_ns: NDArray[np.int64], base_ns: int) -> _Running:
 
 
 def _waited_until(time_ns: NDArray[np.int64], begun: _Running, ended: _Running, base_ns: int) -> NDArray[np.int64]:
-    """Return how long threads had waited by each time. Sums may wrap around; their difference is right again."""
+    """Return the time that threads had waited by each time. The sums may wrap around; their difference is right."""
     result = np.zeros(len(time_ns), dtype=np.int64)
     for (times, sums), sign in ((begun, 1), (ended, -1)):
         count = np.searchsorted(times, time_ns, "left")

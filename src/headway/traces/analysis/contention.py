@@ -1,4 +1,4 @@
-"""Waits for locks on a build without a GIL: by kind of lock, place and type of the contended object."""
+"""Waits for locks on a free-threaded build: by kind of lock, place and type of the contended object."""
 
 from dataclasses import dataclass
 from typing import final
@@ -21,12 +21,12 @@ class ParkPlace:
     """One place where threads blocked on locks of one kind and objects of one type.
 
     Attributes:
-        kind: What kind of lock.
-        type_name: Of the contended object; "" where it is not known.
-        frame: The line; None where it is not known.
-        stack: The stack with most of the time, innermost first.
+        kind: The kind of lock.
+        type_name: The type of the contended object; "" if it is unknown.
+        frame: The line; None if it is unknown.
+        stack: The stack with most of the time, innermost frame first.
         times: How long threads were blocked.
-        threads: How many threads.
+        threads: The number of threads.
     """
 
     kind: Park
@@ -43,9 +43,9 @@ class Contention:
     """All waits for locks.
 
     Attributes:
-        kinds: By kind of lock, how long threads were blocked.
+        kinds: How long threads were blocked, by kind of lock.
         places: The places with most time, longest first.
-        unpaired: PARKs whose UNPARK was lost, or the other way round.
+        unpaired: The number of PARKs whose UNPARK was lost, and of UNPARKs whose PARK was lost.
     """
 
     kinds: dict[Park, Distribution]
@@ -54,7 +54,7 @@ class Contention:
 
 
 def contention(trace: Trace, since_ns: int, until_ns: int) -> Contention:
-    """Return what of the waits for locks lies in a window; one that is open at the trace's end ends there."""
+    """Return the waits for locks within a window; a wait that is open at the trace's end ends there."""
     kinds = trace.events["kind"]
     events = trace.events[(kinds == Kind.PARK) | (kinds == Kind.UNPARK)]
     if not len(events):
@@ -66,7 +66,7 @@ def contention(trace: Trace, since_ns: int, until_ns: int) -> Contention:
     following = np.minimum(parks + 1, len(events) - 1)
     ended = has_next & (events["kind"][following] == Kind.UNPARK)
     ends = np.array([trace.end_ns if one.end_ns is None else one.end_ns for one in trace.threads], dtype=np.int64)
-    # A PARK that another PARK follows has lost its end; the last one of a thread is open.
+    # A PARK before another PARK has lost its end; the last PARK of a thread is open.
     end_ns = np.where(ended, events["time_ns"][following], np.maximum(ends[thread[parks]], events["time_ns"][parks]))
     kept = ended | ~has_next
     unpaired = int(np.count_nonzero(~kept)) + len(events) - len(parks) - int(np.count_nonzero(ended))

@@ -1,10 +1,15 @@
-"""Convoys: a thread that only wants the GIL for a moment waits a switch interval for it, again and again.
+"""Convoys: a thread that needs the GIL only briefly waits a switch interval for it, again and again.
 
-A thread that computes lets go only when asked, and is asked only after a switch interval. A thread that does little
-between blocking calls therefore pays the interval after each of them. A wait belongs to a convoy if it follows such a
-call (not the end of the thread's turn), lasted at least `WAIT_SHARE` of the interval, CPU-bound threads held for at
-least `HELD_SHARE` of it, one of them was forced to let go during it, all who were asked did so within an interval (else
-it is a long C call, which no shorter interval helps), and the waiter's own holds are short.
+A CPU-bound thread releases the GIL only on a request, and a waiter makes a request only after a switch interval. A
+thread that does little between blocking calls therefore waits one interval after each of them. A wait belongs to a
+convoy if all of these hold:
+
+- It follows a blocking call, and not a preemption of its thread.
+- It lasted at least `WAIT_SHARE` of the interval.
+- CPU-bound threads held the GIL for at least `HELD_SHARE` of the wait, and one of them was preempted during it.
+- All holders released the GIL within an interval after the request. Otherwise the cause is a long call of C, which no
+  shorter interval helps.
+- The waiter's own holds are short.
 """
 
 from collections import Counter, defaultdict
@@ -24,34 +29,34 @@ from headway.traces.model import Frame, Trace
 __all__ = ["LEAST", "Convoy", "convoys"]
 
 WAIT_SHARE = 0.8
-"""Of the interval: the timer of a wait begins a little after the holder's hold did."""
+"""The least length of a wait, as a share of the interval: the timer of a wait begins a little after the hold did."""
 HELD_SHARE = 0.5
-"""Of the wait: most of it is theirs."""
+"""The least share of a wait in which CPU-bound threads hold the GIL: most of the wait is due to them."""
 CPU_SHARE = 0.5
-"""A thread is CPU-bound if so much of its hold time is in holds that ended only because they were forced."""
+"""A thread is CPU-bound if at least this share of its hold time is in preempted holds."""
 SHORT_HOLD = 0.1
-"""Of the interval: the median hold of a thread that waits in a convoy."""
+"""The longest median hold of a thread that waits in a convoy, as a share of the interval."""
 LEAST = 10
-"""Fewer waits of a thread or pool are no pattern."""
+"""Fewer waits of a thread or pool are not a pattern."""
 _SIXTEEN_BITS = 1 << 16
 
 
 @final
 @dataclass(frozen=True)
 class Convoy:
-    """Waits of one thread or pool behind another.
+    """The waits of one thread or pool behind another.
 
     Attributes:
         gil: Index of the GIL.
-        waiter: Whose waits: a thread's label, or the role of a pool, `worker-*`.
-        waiters: How many threads that is.
-        holder: Behind whom: likewise.
-        holders: How many threads that is.
-        waits: These waits; the total is what the convoy cost.
-        all_waits_ns: All that these waiters waited for this GIL.
-        interval_ns: The switch interval, as it was in most of them.
-        waiter_stack: Where most of the time was waited, innermost frame first.
-        holder_stack: What the holder ran when it was forced to let go, for most of the time.
+        waiter: The label of the waiting thread, or the role of a pool, as `worker-*`.
+        waiters: The number of waiting threads.
+        holder: The label or role of the thread that held the GIL.
+        holders: The number of threads that held it.
+        waits: The waits in the convoy; their total is the cost of the convoy.
+        all_waits_ns: The total of all waits of these waiters for this GIL.
+        interval_ns: The switch interval during most of the waits.
+        waiter_stack: The stack that waited for most of the time, innermost frame first.
+        holder_stack: The stack that the holder ran when it was preempted, for most of the time.
     """
 
     gil: int
@@ -69,16 +74,16 @@ class Convoy:
 def convoys(
     trace: Trace, gil: int, holds: Holds, waits: Intervals, met: Met, interval: SwitchInterval, labels: Sequence[str]
 ) -> tuple[Convoy, ...]:
-    """Return the convoys at one GIL, those that cost most first.
+    """Return the convoys at one GIL, the costliest first.
 
     Args:
         trace: The trace.
         gil: Index of the GIL.
-        holds: Its holds, in order.
-        waits: Its waits.
-        met: Which holds each wait met.
+        holds: The holds of the GIL, in order.
+        waits: The waits for the GIL.
+        met: The holds that each wait met.
         interval: The switch interval.
-        labels: What to call each thread.
+        labels: The label of each thread.
     """
     if not len(holds) or not len(waits):
         return ()
@@ -90,7 +95,7 @@ def convoys(
     members: dict[tuple[str, str], list[int]] = defaultdict(list)
     for pair in _pairs(waits.thread[which], holds.thread[release]):
         members[role_of[pair.waiter], role_of[pair.holder]] += pair.at.tolist()
-    # Of the waiter's, behind whomever: behind several threads that compute, each wait meets another one of them.
+    # Count the waits of a waiter over all holders: behind several CPU-bound threads, each wait meets another of them.
     of_waiter: Counter[str] = Counter()
     for (waiter, _), at in members.items():
         of_waiter[waiter] += len(at)
@@ -123,7 +128,7 @@ def convoys(
 def _in_convoys(
     holds: Holds, waits: Intervals, met: Met, interval_ns: NDArray[np.int64], threads: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the waits that are in a convoy, and for each the hold whose forced release ended it."""
+    """Return the waits that are in a convoy, and for each the preempted hold that ended it."""
     short = _median_hold_ns(holds, threads) < SHORT_HOLD * np.median(interval_ns)
     long_enough = waits.length_ns >= WAIT_SHARE * interval_ns
     candidates = np.flatnonzero(long_enough & ~waits.open & ~waits.forced & short[waits.thread] & (met.last >= 0))
@@ -147,7 +152,7 @@ def _in_convoys(
 
 
 def _median_hold_ns(holds: Holds, threads: int) -> NDArray[np.float64]:
-    """Return by thread the median hold; a thread that has none waits for its first, and may be anything."""
+    """Return the median hold of each thread; infinity for a thread without holds, of which nothing is known."""
     result = np.full(threads, np.inf)
     narrow = holds.thread.astype(np.uint16) if threads < _SIXTEEN_BITS else holds.thread
     order = np.argsort(narrow, kind="stable")
@@ -159,7 +164,7 @@ def _median_hold_ns(holds: Holds, threads: int) -> NDArray[np.float64]:
 
 
 def _cpu_bound(holds: Holds, threads: int, interval_ns: float) -> NDArray[np.bool_]:
-    """Return by thread if it computes: most of its hold time ended only because another thread had asked."""
+    """Return a mask of the CPU-bound threads: most of their hold time is in preempted holds."""
     length_ns = holds.length_ns
     forced = holds.forced & (length_ns >= WAIT_SHARE * interval_ns)
     in_forced = np.bincount(holds.thread[forced], weights=length_ns[forced], minlength=threads)
@@ -176,7 +181,7 @@ class _Pair:
 
 
 def _pairs(waiter: NDArray, holder: NDArray) -> Iterable[_Pair]:
-    """Yield each pair of threads, with where it stands."""
+    """Yield each pair of threads, with the positions at which it occurs."""
     key = waiter.astype(np.int64) << 32 | holder.astype(np.int64)
     order = np.argsort(key, kind="stable")
     for at in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
@@ -184,7 +189,7 @@ def _pairs(waiter: NDArray, holder: NDArray) -> Iterable[_Pair]:
 
 
 def _heaviest(trace: Trace, stack: NDArray, length_ns: NDArray[np.int64]) -> tuple[Frame, ...]:
-    """Return the stack with most of the time; the unknown one only where there is no other."""
+    """Return the known stack with most of the time; () if no stack is known."""
     totals = np.bincount(stack, weights=length_ns)
     totals[0] = 0
     return trace.stack(int(totals.argmax())) if totals.any() else ()

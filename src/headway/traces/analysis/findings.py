@@ -1,6 +1,6 @@
-"""What a trace tells in plain words: fact with numbers, cause, advice, and advice only with its evidence.
+"""Describes in words what a trace shows: a fact with numbers, its cause, and advice if there is evidence for it.
 
-Rules are functions that yield findings; `RULES` lists them. That there is nothing to improve is a finding too.
+Rules are functions that yield findings; `RULES` lists them. "Nothing to improve" is a finding, too.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,29 +19,29 @@ __all__ = ["RULES", "findings"]
 _S_NS = 1_000_000_000
 
 WORTH = 0.01
-"""Of the wall time: who waits less than that does not gain from less waiting."""
+"""A share of the wall time: a thread that waits less does not gain from less waiting."""
 LONG_WORTH = 0.005
-"""Of the wall time, waited during a place's late holds."""
+"""The least time that threads wait during a place's late holds, as a share of the wall time."""
 MOST_PLACES = 3
 MOST_CONVOYS = 3
-"""The report lists the others."""
+"""The number of convoys that become findings; the report lists the others."""
 SATURATED = 0.95
-"""A GIL that is held for more of the time has nothing left to give."""
+"""A share of the time: a GIL that is held for longer is used up."""
 HANDOVER_SHARE = 0.05
-"""Of the wall time that a GIL stands free though it is waited for."""
+"""The least share of the wall time in which a GIL stands free although a thread waits for it."""
 OFF_CORE = 0.05
-"""Of the time that a GIL is held: less than that is what any busy system takes."""
+"""A share of the time that a GIL is held; any busy system takes less than this."""
 DEFAULT_INTERVAL_NS = 5_000_000
 LOW_USE = 0.5
-"""A GIL held for less of the time should be there when it is wanted."""
+"""A share of the time: a GIL that is held for less should be free when a thread wants it."""
 BEHIND = 0.25
-"""Of all waiting: a function with less of it is not the one to begin with."""
+"""A share of all waiting: a function with less of it is not the one to begin with."""
 LATE_SHARE = 0.5
-"""Of the waiting, while nobody held: more than that is not the GIL's doing."""
+"""A share of the waiting in which no thread held the GIL: beyond it, the GIL is not the cause."""
 
 
 def findings(analysis: Analysis) -> tuple[Finding, ...]:
-    """Return what the analysis tells: problems, the costliest first, then that all is well, then notes."""
+    """Return the findings of an analysis: problems, the costliest first, then that all is well, then notes."""
     found = [finding for rule in RULES for finding in rule(analysis)]
     found += _behind_a_function(analysis, [one.frame for one in found if one.frame is not None])
     if not any(one.weight == "problem" for one in found):
@@ -52,7 +52,7 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
 
 
 def _where(stack: tuple[Frame, ...]) -> str:
-    """Return ` at file:line function`, and the program's own line where that is further out; "" where not known."""
+    """Return ` at file:line function`, with the program's own line if that is further out; "" if unknown."""
     if not stack:
         return ""
     own = own_frame(stack)
@@ -75,7 +75,7 @@ def _cost_ns(group: list[Convoy]) -> int:
 
 
 def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding:
-    """Return what there is to say of waiters of one kind, behind all whom they wait for; the costliest comes first."""
+    """Return the finding about waiters of one kind and all their holders; `group` begins with the costliest."""
     first, cost_ns = group[0], _cost_ns(group)
     count = sum(one.waits.count for one in group)
     per_s = count * _S_NS / max(analysis.wall_ns, 1)
@@ -115,7 +115,7 @@ def _long_holds(analysis: Analysis) -> Iterator[Finding]:
         one
         for one in analysis.held
         if one.overrun_max_ns > LATE_INTERVALS * analysis.interval_ns
-        # Not all that waited there: in an hour of a convoy one hold of a hundred thousand is late by chance.
+        # Counts late holds only: in an hour of a convoy, one hold of a hundred thousand is late by chance.
         and one.late_blocked_ns >= LONG_WORTH * analysis.wall_ns
     ]
     for one in sorted(long, key=lambda one: -one.overrun_ns)[:MOST_PLACES]:
@@ -212,7 +212,7 @@ def _handovers(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _fewer_calls(analysis: Analysis) -> str:
-    """Return the advice to block less often, naming the line that does most; "" where no line is known."""
+    """Return the advice to block less often, with the line that blocks most often; "" if no line is known."""
     known = [one for one in analysis.held if one.frame is not None and one.times.count > one.forced]
     if not known:
         return ""
@@ -262,9 +262,9 @@ def _off_core(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _behind_a_function(analysis: Analysis, told: list[Frame]) -> Iterator[Finding]:
-    """Yield the function behind which most of the waiting was, whatever the number of threads that ran it.
+    """Yield a finding about the function that blocked others most, whatever the number of threads that ran it.
 
-    None where it has less than `BEHIND` of it, or where a finding is about a line of that function already.
+    Yields nothing if the function has less than `BEHIND` of all waiting, or if a line of it has a finding already.
     """
     waits = sum(gil.waits.count for gil in analysis.gils)
     enough = [one for one in analysis.behind if one.blocked_ns >= BEHIND * analysis.wait_ns]
@@ -295,7 +295,7 @@ def _behind_a_function(analysis: Analysis, told: list[Frame]) -> Iterator[Findin
 
 
 def _nothing_to_improve(analysis: Analysis) -> Iterator[Finding]:
-    """Yield that the GIL is not what keeps this program, or what is known of its waits where no rule explains them."""
+    """Yield that the GIL does not limit this program, or, if no rule explains its waits, the known facts about them."""
     if not analysis.gils or not analysis.wall_ns:
         return
     most = max(analysis.threads, key=lambda one: one.waits.total_ns)
@@ -334,7 +334,7 @@ def _nothing_to_improve(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _one_core(analysis: Analysis, gil: GilSummary) -> str:
-    """Return what would help a program that computes in one thread; "" where it does not."""
+    """Return the advice for a program that computes in one thread; "" for any other program."""
     if gil.holds.total_ns < SATURATED * gil.wall_ns:
         return ""
     return f"it computes on one core all the time; to use more, divide the work: {in_parallel(analysis.process)}"

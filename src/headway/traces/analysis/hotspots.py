@@ -1,7 +1,7 @@
-"""Which lines held the GIL, and which waited for it: by the innermost frame, and by whole stack.
+"""The lines of code that held the GIL, and those that waited for it: by the innermost frame, and by whole stack.
 
-A hold's place is where it was let go: for a hold that was forced, what ran then; for a long one, the call that could not
-be interrupted.
+The place of a hold is where the GIL was released. For a preempted hold, this is the code that ran then. For a long
+hold, it is the call that could not be interrupted.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,9 +29,9 @@ __all__ = [
 ]
 
 LATE_INTERVALS = 2
-"""A hold that goes on for more intervals than this after it was asked to end is not Python code between two checks."""
+"""A hold that lasts more switch intervals than this after a request is not Python code between two checks."""
 PLACES = 20
-"""Places that are kept for each way to put them in order."""
+"""The number of places that are kept in each of the orders."""
 
 _STACK_THREADS = 3
 _LIBRARIES = ("/lib/python3", "/lib64/python3", "/site-packages/", "/dist-packages/")
@@ -40,20 +40,20 @@ _LIBRARIES = ("/lib/python3", "/lib64/python3", "/site-packages/", "/dist-packag
 @final
 @dataclass(frozen=True)
 class Place:
-    """One line of code, and what it did with the GIL.
+    """One line of code, and the holds or the waits there.
 
     Attributes:
-        frame: The line; None where the stack is not known.
-        stack: The stack, innermost first, that had most of the time.
-        stacks: How many stacks lead there.
-        times: The holds let go there, or the waits begun there.
+        frame: The line; None if the stack is not known.
+        stack: The stack that had most of the time, innermost frame first.
+        stacks: The number of stacks with this innermost frame.
+        times: The holds that ended there, or the waits that began there.
         threads: Labels of the threads with most time there.
-        forced: Holds that ended because another thread had asked; waits after such.
-        overrun_ns: Holds: how long they went on after they had been asked to end, in all.
-        overrun_max_ns: The longest of these.
-        overrun_threads: Labels of the threads that did so longest.
-        blocked_ns: Holds: how long threads waited meanwhile, all their times together.
-        late_blocked_ns: Of that, during holds that went on for more than `LATE_INTERVALS` after they had been asked.
+        forced: The number of holds that were preempted, or of waits that followed such a hold.
+        overrun_ns: For holds, the total time for which they went on after a request.
+        overrun_max_ns: The longest of these times.
+        overrun_threads: Labels of the threads with most of this time.
+        blocked_ns: For holds, the sum of the times for which other threads waited during them.
+        late_blocked_ns: The part of `blocked_ns` in holds that lasted over `LATE_INTERVALS` after a request.
     """
 
     frame: Frame | None
@@ -87,19 +87,21 @@ class LongHold:
 @final
 @dataclass(frozen=True)
 class Behind:
-    """A function of the program, and how long threads waited for a GIL during its holds.
+    """A function of the program, and how long threads waited for a GIL during the function's holds.
 
-    Of a hold that somebody asked to end it is known what it ran: the holder let go within microseconds. Of any other one it is known
-    where it ended, which is mostly the call that blocked, and not what it computed before.
+    If a waiter made a request during a hold, it is known what the hold ran, because the holder released the GIL within
+    microseconds. For any other hold, only its end is known: mostly the call that blocked, and not the computation
+    before.
 
     Attributes:
-        ran: These are holds that were asked to end, so this is what they ran; else it is where holds ended.
-        stack: The stack, innermost first, behind which most of it was.
+        ran: True: the holds are those with a request, and the function is what they ran. False: the function is where
+            holds ended.
+        stack: The stack with most of the blocked time, innermost frame first.
         frame: The function's line in that stack.
-        blocked_ns: How long threads waited, all their times together.
-        held_ns: How long the function held meanwhile and at other times.
-        holds: How often.
-        threads: Labels of the threads that did so longest.
+        blocked_ns: The sum of the times for which threads waited.
+        held_ns: The time of all holds of the function, also of those during which no thread waited.
+        holds: The number of these holds.
+        threads: Labels of the threads with most time in these holds.
     """
 
     ran: bool
@@ -112,7 +114,7 @@ class Behind:
 
 
 def own_frame(stack: Sequence[Frame]) -> Frame | None:
-    """Return the innermost frame that is of the program, not of the standard library or an installed package."""
+    """Return the innermost frame of the program itself, not of the standard library or an installed package."""
 
     def own(frame: Frame) -> bool:
         return (
@@ -127,7 +129,7 @@ def own_frame(stack: Sequence[Frame]) -> Frame | None:
 def held_places(
     trace: Trace, holds: Holds, blocked_ns: NDArray[np.int64], interval_ns: int, names: Sequence[str]
 ) -> tuple[Place, ...]:
-    """Return where the GIL was held: the places with most time, with the longest holds, and that blocked others most."""
+    """Return the places of holds: those with most time, with the longest holds, and that blocked others most."""
     overrun_ns = holds.overrun_ns
     late_ns = np.where(overrun_ns > LATE_INTERVALS * interval_ns, blocked_ns, 0)
     return _places(trace, holds, names, overrun_ns, blocked_ns, late_ns)
@@ -136,7 +138,7 @@ def held_places(
 def blocking_functions(
     trace: Trace, holds: Holds, blocked_ns: NDArray[np.int64], names: Sequence[str]
 ) -> tuple[Behind, ...]:
-    """Return the function that threads waited for most in holds that were asked to end, and that in which most holds ended."""
+    """Return the functions that blocked threads most: in the holds with a request, and by the end of all holds."""
     asked = holds.forced
     found = [_behind(trace, holds.chosen(asked), blocked_ns[asked], names, ran=True)]
     found.append(_behind(trace, holds, blocked_ns, names, ran=False))
@@ -175,7 +177,7 @@ def _owner(stack: Sequence[Frame]) -> Frame | None:
 
 
 def waited_places(trace: Trace, waits: Intervals, names: Sequence[str]) -> tuple[Place, ...]:
-    """Return where threads waited most for a GIL, and where longest."""
+    """Return the places with most waiting for a GIL, and those with the longest waits."""
     nothing = np.broadcast_to(np.int64(0), len(waits))
     return _places(trace, waits, names, nothing, nothing, nothing)
 
@@ -214,7 +216,7 @@ def _places(
     for values in by_frame:
         order = np.argsort(-values, kind="stable")[:PLACES]
         chosen.update(int(frame) for frame in order if values[frame] > 0)
-    # One pass over the intervals for all places together.
+    # One pass over the intervals serves all places.
     position = np.full(frames, -1, dtype=np.int32)
     kept = sorted(chosen)
     position[kept] = np.arange(len(kept))
@@ -245,7 +247,7 @@ def _places(
 
 
 def _most(thread: NDArray, time_ns: NDArray[np.int64], names: Sequence[str]) -> tuple[str, ...]:
-    """Return the labels of the threads with most of the time; those with none are left out."""
+    """Return the labels of the threads with most of the time; threads with none are left out."""
     totals = np.bincount(thread, weights=time_ns)
     order = np.argsort(-totals, kind="stable")[: min(_STACK_THREADS, np.count_nonzero(totals))]
     return tuple(names[index] for index in order)

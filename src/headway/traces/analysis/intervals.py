@@ -1,8 +1,9 @@
-"""Holds, waits and parks as columns, paired up from a trace's events.
+"""Holds and waits as columns, paired up from a trace's events.
 
-A hold goes from an ACQUIRE to the RELEASE, a wait from a WAIT to the ACQUIRE of the same thread and GIL. Where the end
-was not recorded: the thread's EXIT, else the end of the GIL, the thread or the trace, and the interval is `open`. Holds of one GIL never
-overlap: one whose RELEASE was lost ends where the next begins. A wait whose ACQUIRE was lost is counted, and left out.
+A hold lasts from an ACQUIRE to the RELEASE, a wait from a WAIT to the ACQUIRE, each of the same thread and GIL. If the
+end was not recorded, an interval ends at the thread's EXIT, or else at the end of the GIL, the thread or the trace; in
+the latter cases it is `open`. Holds of one GIL never overlap: a hold whose RELEASE was lost ends where the next one
+begins. A wait whose ACQUIRE was lost is counted and left out.
 """
 
 from collections.abc import Sequence
@@ -23,33 +24,33 @@ _SIXTEEN_BITS = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """Columns of intervals, by start; of one GIL in the order in which they happened."""
+    """Columns of intervals, by start; the intervals of one GIL are in the order in which they happened."""
 
     start_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
     thread: NDArray[np.uint32]
     gil: NDArray[np.uint8]
     stack: NDArray[np.uint32]
-    """Of a hold where it was let go, of a wait where it began; 0 is unknown."""
+    """For a hold, the stack that released the GIL; for a wait, the stack at its begin; 0 is unknown."""
     forced: NDArray[np.bool_]
-    """The hold ended because another thread had asked; the wait follows such a hold of its own thread."""
+    """For a hold: it was preempted. For a wait: it follows a preempted hold of the same thread."""
     open: NDArray[np.bool_]
-    """Its end was not recorded."""
+    """The end of the interval was not recorded."""
 
     def __len__(self) -> int:
         return len(self.start_ns)
 
     @property
     def length_ns(self) -> NDArray[np.int64]:
-        """How long each lasted."""
+        """The length of each interval."""
         return self.end_ns - self.start_ns
 
     def chosen(self, which: NDArray) -> Self:
-        """Return some of them: a mask, or indices."""
+        """Return the intervals that a mask or indices choose."""
         return replace(self, **{one.name: getattr(self, one.name)[which] for one in fields(self)})
 
     def clipped(self, since_ns: int, until_ns: int) -> Self:
-        """Return what of them lies in a window; those that lie outside are left out."""
+        """Return the intervals cut to a window; those outside the window are left out."""
         if len(self) == 0 or (self.start_ns[0] >= since_ns and self.end_ns.max() <= until_ns):
             return self
         inside = self.chosen((self.start_ns < until_ns) & ((self.end_ns > since_ns) | (self.start_ns >= since_ns)))
@@ -60,27 +61,27 @@ class Intervals:
 @final
 @dataclass(frozen=True, eq=False)
 class Holds(Intervals):
-    """Holds, with when they were first asked to end."""
+    """Holds, with the first request during each."""
 
     asked_ns: NDArray[np.int64]
-    """The first REQUEST during the hold; its end where there was none."""
+    """The time of the first REQUEST during the hold; the hold's end if there was none."""
     ran: NDArray[np.uint8]
-    """Which share of the hold the thread was running on a core, as in the RELEASE's flags; 0 is not known."""
+    """The share of the hold in which the thread ran on a core, as in the RELEASE's flags; 0: unknown."""
     away_ran: NDArray[np.uint8]
-    """The same of the time before the hold, or before the wait for it, since the thread last let the GIL go."""
+    """The same share for the time from the thread's last release to the hold, or to the wait for it."""
 
     @property
     def off_core_ns(self) -> NDArray[np.int64]:
-        """How long the thread was not running during each; 0 where that is not known."""
+        """The time of each hold in which the thread did not run; 0 if that is unknown."""
         off = np.where(self.ran == 0, 0, RAN_ALL + 1 - self.ran.astype(np.int64))
         result: NDArray[np.int64] = self.length_ns * off // RAN_ALL
         return result
 
     @property
     def overrun_ns(self) -> NDArray[np.int64]:
-        """How long each went on running after it was asked to end. Python code answers in microseconds, a C call does not.
+        """How long each hold ran on after the request. Python code answers in microseconds, a call of C does not.
 
-        All time that the thread was not running is taken off: when in the hold that was is not known.
+        The whole time in which the thread did not run is subtracted, because its place within the hold is not known.
         """
         result: NDArray[np.int64] = np.maximum(self.end_ns - self.asked_ns - self.off_core_ns, 0)
         return result
@@ -89,7 +90,7 @@ class Holds(Intervals):
 @final
 @dataclass(frozen=True, eq=False)
 class SwitchInterval:
-    """The switch interval, which a program may change."""
+    """The switch interval over time; a program may change it."""
 
     since_ns: NDArray[np.int64]
     value_ns: NDArray[np.int64]
@@ -101,7 +102,7 @@ class SwitchInterval:
         return self.value_ns[np.maximum(np.searchsorted(self.since_ns, time_ns, "right") - 1, 0)]
 
     def main_ns(self, until_ns: int) -> int:
-        """Return the interval that was in force longest."""
+        """Return the interval that was in force for the longest time."""
         lengths = np.diff(np.append(self.since_ns, max(until_ns, int(self.since_ns[-1]))))
         values, which = np.unique(self.value_ns, return_inverse=True)
         return int(values[np.bincount(which, weights=lengths).argmax()])
@@ -110,20 +111,20 @@ class SwitchInterval:
 @final
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """What a trace's events say, paired up."""
+    """The holds and waits of a trace, paired up from its events."""
 
     holds: Holds
     waits: Intervals
     interval: SwitchInterval
     unpaired: int
-    """WAITs and RELEASEs whose other end was lost."""
+    """The number of WAITs and RELEASEs whose other end was lost."""
 
 
 @final
 class _Columns:
-    """The events that begin or end a hold or wait, as columns, with the next one of the same thread and GIL.
+    """The events that begin or end a hold or wait, as columns, with the next event of the same thread and GIL.
 
-    The last element of every column is a stand-in for "none": its kind is 0.
+    The last element of every column stands for "no event": its kind is 0.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -150,7 +151,7 @@ class _Columns:
             key = key * np.uint32(256) + self.gil[:-1]
             key = np.unique(key, return_inverse=True)[1]
         if last and int(key.max()) < _SIXTEEN_BITS:
-            key = key.astype(np.uint16)  # which numpy sorts by radix
+            key = key.astype(np.uint16)  # numpy sorts 16 bits by radix
         order = np.argsort(key, kind="stable").astype(np.int32)
         key = key[order]
         following = np.full(last + 1, last, dtype=np.int32)
@@ -158,12 +159,12 @@ class _Columns:
         return following
 
     def begun(self, kind: Kind) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return the events of a kind, and what follows each."""
+        """Return the events of a kind, and the event that follows each."""
         begin = np.flatnonzero(self.kind == kind)
         return begin, self.next[begin]
 
     def end_ns(self, begin: NDArray, following: NDArray) -> NDArray[np.int64]:
-        """Return the time of what follows, or of the end of the GIL, the thread or the trace before that."""
+        """Return the time of the following event, or the end of the GIL, the thread or the trace if that is earlier."""
         none = following == len(self.kind) - 1
         end_ns: NDArray[np.int64] = np.where(none, self.exit_ns[self.thread[begin]], self.time_ns[following])
         if self.gil_end_ns is not None:
@@ -173,7 +174,7 @@ class _Columns:
 
 
 def _ends(ones: Sequence[Thread] | Sequence[Gil], end_ns: int) -> NDArray[np.int64]:
-    """Return when each thread or GIL ended, or the trace before that."""
+    """Return the end of each thread or GIL, but at most the end of the trace."""
     return np.array([end_ns if one.end_ns is None else min(one.end_ns, end_ns) for one in ones], dtype=np.int64)
 
 
@@ -238,7 +239,7 @@ def _holds(columns: _Columns) -> Holds:
 
 
 def _away_ran(columns: _Columns) -> NDArray[np.uint8]:
-    """Return for each ACQUIRE which share of the time before it, or before its WAIT, the thread was running."""
+    """Return, for each ACQUIRE, the share of the time before it (or before its WAIT) in which the thread ran."""
     found = columns.ran.copy()
     waits, following = columns.begun(Kind.WAIT)
     found[following] = columns.ran[waits]
@@ -246,7 +247,7 @@ def _away_ran(columns: _Columns) -> NDArray[np.uint8]:
 
 
 def _asked(trace: Trace, holds: Holds) -> Holds:
-    """Return the holds with the first REQUEST during each."""
+    """Return the holds with the first REQUEST during each filled in."""
     requests = trace.events[trace.events["kind"] == Kind.REQUEST]
     if not len(requests) or not len(holds):
         return holds
@@ -266,5 +267,5 @@ def _switch_interval(trace: Trace) -> SwitchInterval:
     changes = trace.events[trace.events["kind"] == Kind.INTERVAL]
     since_ns = np.append(trace.start_ns, changes["time_ns"]).astype(np.int64)
     value_ns = np.append(trace.process.interval_us, changes["value"]).astype(np.int64) * _US_NS
-    value_ns[value_ns == 0] = _DEFAULT_NS  # a build without a GIL has none, until the GIL comes on
+    value_ns[value_ns == 0] = _DEFAULT_NS  # a build without a GIL has no interval until the GIL is switched on
     return SwitchInterval(since_ns, value_ns)

@@ -1,9 +1,10 @@
-"""An analysis as JSON. Keys are stable; times are in nanoseconds where a key ends in `_ns`, shares are from 0 to 1.
+"""An analysis as JSON. Keys are stable. Values of keys that end in `_ns` are in nanoseconds, shares are from 0 to 1.
 
-`process`, `window`, `threads`, `gils` (each with `blame`, `timeline`, `convoys`), `held`, `waited`, `longest_holds`,
-`locks`, `losses`, `findings`, and `what_if`: what would help most, or null. Threads are named by their index in `threads[].index`; locations are
-{"file", "line", "function"}, or null where they are not known; stacks begin with the innermost frame. `process.family` is hexadecimal. Times of windows
-and timelines count from when tracing began, `process.start_realtime_ns`.
+The keys are `process`, `window`, `threads`, `gils` (each with `blame`, `timeline`, `convoys`), `held`, `waited`,
+`longest_holds`, `locks`, `losses`, `findings`, and `what_if`: the change that would help most, or null. Threads are
+referred to by their index, `threads[].index`. Locations are {"file", "line", "function"}, or null if they are unknown.
+Stacks begin with the innermost frame. `process.family` is hexadecimal. The times of windows and timelines count from
+the begin of tracing, `process.start_realtime_ns`.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ _Json = dict[str, Any]
 
 
 def as_json(analysis: Analysis) -> _Json:
-    """Return the analysis as values that JSON has."""
+    """Return the analysis as values that JSON can express."""
     start_ns = analysis.trace_start_ns
     return {
         "version": VERSION,
@@ -152,7 +153,7 @@ def _gil(one: GilSummary, start_ns: int) -> _Json:
 
 
 def _blame(one: Blame) -> list[_Json]:
-    """Return a row per waiter; `by` leaves out who held for no time."""
+    """Return a row for each waiter; `by` leaves out threads that held for no time."""
     return [
         {
             "waiter": int(waiter),

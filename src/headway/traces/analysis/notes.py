@@ -1,4 +1,4 @@
-"""Findings that are no problem of the GIL's: what the recording lacks, and what a free-threaded build does."""
+"""Findings that are not problems of the GIL: what the recording lacks, and what a free-threaded build does."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,15 +11,15 @@ from headway.traces.model import Park
 __all__ = ["NOTES"]
 
 CONTENDED = 0.01
-"""Of the wall time: less blocking on a lock is not worth a change."""
+"""A share of the wall time: less blocking on a lock is not worth a change."""
 MOST_PLACES = 3
 
 ROUND_TRIP_NS = 60
-"""What recording costs a thread that lets a GIL go and takes it back, and finds it free (docs/internals/recorder.md)."""
+"""The cost of recording when a thread releases a GIL and acquires it without a wait (docs/internals/recorder.md)."""
 HAND_OVER_NS = 1_000
-"""The same where it has to wait: the code of hooks is cold then (bench/trace_shift.py, the convoys at 10 us)."""
+"""The cost if the thread must wait: the code of the hooks is cold then (bench/trace_shift.py, the convoys at 10 us)."""
 FELT = 0.02
-"""Of the wall time: a program that recording slows by less keeps its rates within what launches differ by."""
+"""A share of the wall time: a smaller slowdown is within the differences between launches."""
 
 _LOCKS = {Park.OBJECT: "the lock of", Park.MUTEX: "an internal lock"}
 
@@ -121,7 +121,7 @@ def _free_threaded(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _mattered(analysis: Analysis) -> bool:
-    """The GIL came on and stayed: for the import of each extension module it is on for a moment."""
+    """Tell whether the GIL stayed on; the import of each extension module switches it on only for a moment."""
     held_ns = sum(gil.holds.total_ns for gil in analysis.gils)
     return max(held_ns, analysis.wait_ns) >= CONTENDED * analysis.wall_ns
 

@@ -1,4 +1,4 @@
-"""What an analysis gives: plain values, for reports to show and programs to read."""
+"""The result of an analysis: plain values, for reports to show and programs to read."""
 
 from dataclasses import dataclass
 from typing import Literal, final
@@ -14,25 +14,25 @@ from headway.traces.model import Frame, Loss, Process
 __all__ = ["Analysis", "Finding", "GilSummary", "Weight", "WhatIf"]
 
 Weight = Literal["problem", "fine", "note"]
-"""A finding is a problem with a cost; that all is well; or something to know when reading the rest."""
+"""The weight of a finding: a problem with a cost; a statement that all is well; or a note for reading the rest."""
 
 
 @final
 @dataclass(frozen=True)
 class Finding:
-    """One thing that the trace tells.
+    """One fact that the trace shows.
 
     Attributes:
-        kind: Which rule found it, in one word.
-        weight: If it is a problem.
-        fact: What was measured, with numbers.
-        cause: Why; "" where the trace does not tell.
-        advice: What to try; "" where the evidence does not carry any.
-        cost_ns: What it cost, in time that threads waited; 0 where that is not its point.
-        gil: Index of the GIL that it is about; None: all, or none.
+        kind: The rule that found it, in one word.
+        weight: Whether it is a problem.
+        fact: The measurement, with numbers.
+        cause: The reason; "" if the trace does not tell it.
+        advice: The change to try; "" if there is no evidence for one.
+        cost_ns: The time that threads waited because of it; 0 if the finding is not about waiting.
+        gil: The index of the GIL that it is about; None: all, or none.
         threads: Labels of the threads, or roles of the pools, that it is about.
         frame: The line that it is about.
-        predicted: What some of the advice would give this program, in words; () where nobody has predicted that.
+        predicted: Predictions, in words, of the effect of some of the advice on this program; () if there are none.
     """
 
     kind: str
@@ -50,14 +50,14 @@ class Finding:
 @final
 @dataclass(frozen=True)
 class WhatIf:
-    """The change that would help a program most, as somebody has predicted it.
+    """The change that would help a program most, according to a prediction.
 
     Attributes:
-        change: In the words of `headway whatif`.
-        gives: What it would do, in words.
-        worth: The higher, the better.
-        costs: Where the machine's costs are from.
-        line: All of it in a line, with how to see more.
+        change: The change in the words of `headway whatif`.
+        gives: The effect of the change, in words.
+        worth: The worth of the change; the higher, the better.
+        costs: The source of the machine's costs.
+        line: All of it in one line, with the way to see more.
     """
 
     change: str
@@ -70,24 +70,24 @@ class WhatIf:
 @final
 @dataclass(frozen=True, eq=False)
 class GilSummary:
-    """One GIL.
+    """The holds, waits and convoys of one GIL.
 
     Attributes:
-        index: In `Trace.gils`.
-        main: It is the main interpreter's.
-        name: What to call it: `the GIL`, or where there are several `the main GIL`, `GIL 1`.
-        threads: How many threads held it or waited for it.
-        wall_ns: How long it was there, within the window.
-        holds: The times that it was held; the total is how long it was in use.
-        waits: The times that threads waited for it.
-        forced: Holds that ended because another thread had asked.
-        off_core_ns: How long holders were not running on a core, of the holds of which that is known.
-        handovers: Waits that ended in the GIL.
-        handover_ns: How long it stood free before these, while the thread that then got it waited already.
-        nobody_ns: How long threads waited while nobody held it, all their times together.
+        index: The index in `Trace.gils`.
+        main: It is the main interpreter's GIL.
+        name: The text that names it: `the GIL`, or if there are several, `the main GIL`, `GIL 1`.
+        threads: The number of threads that held it or waited for it.
+        wall_ns: How long it existed within the window.
+        holds: The lengths of its holds; their total is how long it was in use.
+        waits: The lengths of the waits for it.
+        forced: The number of holds that were preempted.
+        off_core_ns: How long its holders did not run on a core, in the holds for which that is known.
+        handovers: The number of waits that ended with an acquire.
+        handover_ns: How long it stood free before these acquires while the thread that acquired it next already waited.
+        nobody_ns: The sum of the times for which threads waited while no thread held it.
         blame: Who waited while whom held.
-        timeline: Its use over time; None where no time passed.
-        convoys: Those that cost most first.
+        timeline: Its use over time; None if no time passed.
+        convoys: Its convoys, the costliest first.
     """
 
     index: int
@@ -110,29 +110,29 @@ class GilSummary:
 @final
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """What one process's trace tells, in a window of time.
+    """The analysis of one process's trace, in a window of time.
 
     Attributes:
-        process: Who was traced.
-        trace_start_ns: When tracing began: window and timelines are in the trace's own times.
-        trace_end_ns: When it ended.
-        start_ns: When the window begins.
-        end_ns: When it ends.
-        events: How many the trace has, also outside the window.
-        interval_ns: The switch interval that was in force longest.
-        labels: What to call each thread, by index.
-        threads: Those that held or waited, longest first.
-        roles: The same with the threads of a pool as one; () where there is no pool.
-        gils: Those that were held or waited for, the busiest first.
-        held: Where the GIL was held, most time first.
-        waited: Where threads waited for it, most time first.
+        process: The process that was traced.
+        trace_start_ns: The begin of tracing. The window and the timelines are in the trace's own times.
+        trace_end_ns: The end of tracing.
+        start_ns: The begin of the window.
+        end_ns: The end of the window.
+        events: The number of events in the trace, also outside the window.
+        interval_ns: The switch interval that was in force for the longest time.
+        labels: The label of each thread, by index.
+        threads: The threads that held or waited, longest first.
+        roles: The same with each pool of threads as one; () if there is no pool.
+        gils: The GILs that were held or waited for, the busiest first.
+        held: The places where the GIL was held, most time first.
+        waited: The places where threads waited for it, most time first.
         longest: The longest single holds.
-        behind: The functions that threads waited for most: of what holds ran, and of where they ended.
-        contention: Waits for locks, on a build without a GIL.
-        loss: What the trace does not have.
-        unpaired: Events whose other end was lost.
+        behind: The functions for which threads waited most: one by what holds ran, one by where holds ended.
+        contention: Waits for locks, on a free-threaded build.
+        loss: The data that is missing from the trace.
+        unpaired: The number of events whose other end was lost.
         findings: Problems, the costliest first; then the rest.
-        what_if: What would help most; None where nobody has predicted that. An analysis itself predicts nothing.
+        what_if: The change that would help most; None if there is no prediction. An analysis itself predicts nothing.
     """
 
     process: Process
@@ -158,15 +158,15 @@ class Analysis:
 
     @property
     def wall_ns(self) -> int:
-        """How long the window is."""
+        """The length of the window."""
         return self.end_ns - self.start_ns
 
     @property
     def windowed(self) -> bool:
-        """The window is not the whole trace."""
+        """True if the window is not the whole trace."""
         return (self.start_ns, self.end_ns) != (self.trace_start_ns, self.trace_end_ns)
 
     @property
     def wait_ns(self) -> int:
-        """How long threads waited for a GIL, all their times together."""
+        """The sum of the times for which threads waited for a GIL."""
         return sum(gil.waits.total_ns for gil in self.gils)

@@ -1,4 +1,4 @@
-"""What a stall is: its kind, its causes, its parts."""
+"""The values that describe a stall: its kind, its causes, its parts."""
 
 import itertools
 from collections import Counter
@@ -15,7 +15,7 @@ _MS: Final = 1_000_000
 
 
 class StallKind(Enum):
-    """What stood still."""
+    """The thing that made no progress."""
 
     LOOP = "event loop"
     REQUEST = "request"
@@ -23,22 +23,22 @@ class StallKind(Enum):
 
 
 class Cause(Enum):
-    """Why."""
+    """The cause of a part of a stall."""
 
     OWN = "own code"
     """The thread itself ran."""
     GIL = "GIL"
     """Another thread held the GIL."""
     CORE = "no core"
-    """It, or the one that held the GIL, could run, and the operating system ran others."""
+    """The thread, or the thread that held the GIL, could run, and the operating system ran others."""
     COLLECTION = "garbage collection"
     BLOCKED = "blocking call"
-    """It was in a call that waits: a sleep, a lock, a socket, a file, another process."""
+    """The thread was in a call that waits: a sleep, a lock, a socket, a file, another process."""
     UNEXPLAINED = "unexplained"
 
 
 class Kept(Enum):
-    """How the GIL was kept."""
+    """How a holder kept the GIL."""
 
     PYTHON = "in Python"
     C = "in one call of C"
@@ -47,7 +47,7 @@ class Kept(Enum):
 @final
 @dataclass(frozen=True)
 class Thresholds:
-    """From which length on something is a stall, in ns."""
+    """The lengths, in ns, from which on something counts as a stall."""
 
     loop_ns: int = 100 * _MS
     wait_ns: int = 100 * _MS
@@ -60,11 +60,11 @@ class Part:
     """A part of a stall.
 
     Attributes:
-        cause: Why nothing went on.
-        time_ns: For how long.
-        thread: Who did it, by index in the trace: the thread itself, or the one that it waited for. None: nobody is known.
-        frames: Where, the innermost frame first; (): not known.
-        kept: How the GIL was kept, where that is known.
+        cause: The reason why the thread made no progress.
+        time_ns: The length of the part.
+        thread: The index of the thread that caused it: the thread itself, or the one that it waited for. None: unknown.
+        frames: The stack at which it happened, innermost frame first; () if unknown.
+        kept: How the GIL was kept; None if it was not, or if that is unknown.
     """
 
     cause: Cause
@@ -75,9 +75,9 @@ class Part:
 
     @property
     def place(self) -> Frame | None:
-        """The line of the program's own code that the loop or pool has called, else of a package, else the innermost one.
+        """The innermost line called by the loop or pool: in the program's own code, else in a package, else in any.
 
-        None: not known.
+        None if the stack is not known.
         """
         called = list(itertools.takewhile(lambda one: not is_within([one]), self.frames))
         for is_other in (is_library, is_standard):
@@ -90,14 +90,14 @@ class Part:
 @final
 @dataclass(frozen=True)
 class Stall:
-    """Something that stood still.
+    """A stall: something that made no progress for too long.
 
     Attributes:
-        kind: What.
-        thread: Its thread, by index in the trace.
-        since_ns, until_ns: When; `until_ns` is the trace's end where it goes on.
-        goes_on: It had not ended when the trace did.
-        parts: Why, the longest part first; together they are all of it.
+        kind: The thing that made no progress.
+        thread: The index of its thread in the trace.
+        since_ns, until_ns: Its begin and end; `until_ns` is the trace's end if the stall goes on.
+        goes_on: The stall had not ended when the trace did.
+        parts: The reasons, the longest part first; together the parts are the whole stall.
     """
 
     kind: StallKind
@@ -109,12 +109,12 @@ class Stall:
 
     @property
     def length_ns(self) -> int:
-        """How long it lasted."""
+        """The length of the stall."""
         return self.until_ns - self.since_ns
 
     @property
     def cause(self) -> Cause:
-        """The cause of most of it."""
+        """The cause with most of the time."""
         sums: Counter[Cause] = Counter()
         for part in self.parts:
             sums[part.cause] += part.time_ns

@@ -1,4 +1,4 @@
-"""Many stalls in a few sums: by cause, by line, over time, by process."""
+"""Sums up many stalls: by cause, by line, over time, by process."""
 
 import datetime as dt
 import json
@@ -16,7 +16,7 @@ _BINS_S = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
 @final
 @dataclass
 class Sum:
-    """Some stalls, or parts of them."""
+    """The count and time of some stalls, or of parts of them."""
 
     count: int = 0
     time_s: float = 0.0
@@ -24,7 +24,7 @@ class Sum:
     advice: str = ""
 
     def add(self, time_s: float, advice: str = "") -> None:
-        """Count one more."""
+        """Count one more stall or part."""
         self.count += 1
         self.time_s += time_s
         if time_s > self.longest_s:
@@ -34,15 +34,15 @@ class Sum:
 @final
 @dataclass
 class StallSums:
-    """What there was, in sums; each by its name, what took longest first.
+    """The sums over many stalls; each sum has a name, and the sum with the longest time comes first.
 
     Attributes:
-        rows: The stalls, by their beginnings, as `stall_json` has them.
-        by_cause: By what stood still and the cause of a part. A stall counts once for each of its causes.
-        by_line: By cause and place.
-        by_process: By program and process id.
-        over_time: By the beginning of a stretch of time.
-        bin_s: How long such a stretch is.
+        rows: The stalls, by their beginnings, in the form of `stall_json`.
+        by_cause: Sums by kind of stall and cause of a part. A stall counts once for each of its causes.
+        by_line: Sums by cause and place.
+        by_process: Sums by program and process id.
+        over_time: Sums by the beginning of a time bin.
+        bin_s: The length of a time bin.
     """
 
     rows: list[dict[str, Any]]
@@ -54,7 +54,7 @@ class StallSums:
 
 
 def told_rows(lines: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
-    """Return the stalls that a log's lines tell, and how many lines make no sense, as one that was cut off."""
+    """Return the stalls in a log's lines, and the number of lines that make no sense, such as one that was cut off."""
     found = []
     bad = 0
     for line in lines:
@@ -72,7 +72,7 @@ def told_rows(lines: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
 
 
 def sum_up(rows: Sequence[dict[str, Any]]) -> StallSums:
-    """Return the sums of stalls. One that was told while it went on, and again when it was over, counts once."""
+    """Return the sums of stalls. A stall that was logged while it went on, and again at its end, counts once."""
     last: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
         key = (row.get("pid"), row.get("serial"), row.get("since_ns"))

@@ -1,4 +1,4 @@
-"""A stall in words, in one line and with what to do about it; and as JSON."""
+"""Formats a stall as one line, with advice, and as JSON."""
 
 import datetime as dt
 from typing import Any, Final
@@ -13,7 +13,7 @@ __all__ = ["advice", "stall_json", "stall_line"]
 
 _DEPTH: Final = 32
 _TOLD: Final = 0.05
-"""Causes of a smaller share are not told in the line."""
+"""Causes with a smaller share are left out of the line."""
 _NAMES: Final = {
     StallKind.LOOP: "the event loop of {} stood still for {}",
     StallKind.REQUEST: "a request in {} took {}",
@@ -42,7 +42,7 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
 
 
 def stall_line(trace: Trace, stall: Stall) -> str:
-    """Return a stall in one line: what stood still, for how long, and why."""
+    """Return a stall in one line: the thing that made no progress, for how long, and why."""
     names = labels(trace.threads)
     so_far = " so far" if stall.goes_on else ""
     what = _NAMES[stall.kind].format(names[stall.thread], f"{duration(stall.length_ns)}{so_far}")
@@ -59,7 +59,7 @@ def stall_line(trace: Trace, stall: Stall) -> str:
 
 
 def advice(kind: StallKind, cause: Cause, kept: Kept | None = None) -> str:
-    """Return what to do about a cause."""
+    """Return the advice for a cause."""
     if cause is Cause.OWN:
         if kind is StallKind.LOOP:
             return "take it off the loop: `asyncio.to_thread()` if it lets the GIL go, else a process; or cut it into pieces"
@@ -84,7 +84,7 @@ def _frame(frame: Frame | None) -> dict[str, Any] | None:
 
 
 def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
-    """Return a stall as JSON; times are in seconds, `began` is ISO 8601 in UTC."""
+    """Return a stall as JSON. Times are in seconds, and `began` is ISO 8601 in UTC."""
     began_ns = trace.process.start_realtime_ns + stall.since_ns - trace.start_ns
     began = dt.datetime.fromtimestamp(began_ns / 1e9, dt.UTC)
     top = next((part for part in stall.parts if part.cause is stall.cause), None)

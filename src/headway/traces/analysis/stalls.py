@@ -1,9 +1,9 @@
-"""Stalls: an event loop, a request or a thread that stood still for too long, and why.
+"""Finds stalls: an event loop, a request or a thread made no progress for too long, and why.
 
-A stall is cut into parts, each with its cause and place, from what is in the trace: who held the GIL while the thread waited
-for it, what the thread itself did with the GIL, at which call it let the GIL go and was away, and, where somebody looked
-meanwhile (`Trace.evidence`), where a long hold was, what the operating system did with the thread, and which time was a
-garbage collection. What none of these explains stays unexplained.
+A stall is split into parts, each with its cause and place. The trace tells who held the GIL while the thread waited for
+it, what the thread did while it held the GIL, and at which call it released the GIL. Evidence from outside
+(`Trace.evidence`), if there is any, adds where the code of a long hold was and for how long the thread had no core.
+Garbage collections are parts of their own. Time that none of these explains stays unexplained.
 """
 
 import bisect
@@ -26,24 +26,24 @@ __all__ = ["find_stalls"]
 
 _MS: Final = 1_000_000
 _FREE_NS: Final = 1 * _MS
-"""A GIL that is free for less while somebody wants it is on its way to the next one."""
+"""If a wanted GIL is free for less than this, its hand-off is still under way."""
 _SHORT_QUEUE_NS: Final = 1 * _MS
 _ELSEWHERE_NS: Final = 10 * _MS
 _IN_C_NS: Final = 2 * _MS
-"""Python code lets the GIL go within microseconds of being asked to."""
+"""A request made Python code release the GIL within microseconds; a later release means that a call of C ran."""
 _TICK_NS: Final = 4 * _MS
-"""The system's account of a thread that runs is as old as the last tick of its core, 4 ms with CONFIG_HZ=250."""
+"""The age of the system's account of a running thread: up to one tick of its core, 4 ms with CONFIG_HZ=250."""
 _LEAST_SHARE: Final = 0.02
-"""Smaller parts of one cause are told together."""
+"""Parts with a smaller share of the stall are merged with others of the same cause."""
 
 
 def find_stalls(trace: Trace, thresholds: Thresholds | None = None, *, since_ns: int = 0) -> list[Stall]:
-    """Return a trace's stalls, by their beginnings.
+    """Return a trace's stalls in the order of their beginnings.
 
     Args:
-        trace: Of a process with a GIL.
-        thresholds: What is too long; else 100 ms, and 1 s of a request.
-        since_ns: Those that were over before this time are left out.
+        trace: The trace of a process with a GIL.
+        thresholds: The lengths that are too long; by default 100 ms, and 1 s for a request.
+        since_ns: Stalls that ended before this time are left out.
     """
     thresholds = thresholds or Thresholds()
     finder = _Finder(trace, since_ns)
@@ -58,7 +58,7 @@ def find_stalls(trace: Trace, thresholds: Thresholds | None = None, *, since_ns:
 
 @final
 class _Own:
-    """One thread's events that begin or end a hold or a wait."""
+    """The events of one thread that begin or end a hold or a wait."""
 
     def __init__(self, trace: Trace, thread: int) -> None:
         events = trace.events
@@ -74,13 +74,13 @@ class _Own:
         return len(self.time_ns)
 
     def ran(self, event: int) -> float | None:
-        """Return the share that an event tells, of the time before it; None: it tells none."""
+        """Return the share of the time before an event in which the thread ran; None if the event does not tell it."""
         bits = int(self.flags[event]) >> RAN_SHIFT
         return (bits - 1) / RAN_ALL if bits else None
 
 
 class _Finder:
-    """Looks for the stalls of one trace."""
+    """Finds the stalls of one trace."""
 
     def __init__(self, trace: Trace, over_since_ns: int) -> None:
         self._trace = trace
@@ -116,7 +116,7 @@ class _Finder:
             self._stacks[stack] = self._trace.stack(stack)
         return self._stacks[stack]
 
-    # ------------------------------------------------------------------ what stood still
+    # ------------------------------------------------------------------ stalls
     def laps(self, thread: int, thresholds: Thresholds) -> Iterator[Stall]:
         """Yield the laps of a thread that took too long."""
         own = self._of(thread)
@@ -129,7 +129,7 @@ class _Finder:
         begins = at_home[at_home + 1 < len(own)] + 1
         ends = np.append(at_home[1:], -1)[: len(begins)]
         if self._home(int(own.stack[at_home[0]])) is Home.POOL:
-            # It was at home when the recording began: its first work is seen from its first event on.
+            # The thread was waiting for work when the recording began: its first lap begins with its first event.
             begins, ends = np.append(0, begins), np.append(at_home[0], ends)
         ends_ns = np.where(ends >= 0, own.time_ns[ends], self._trace.end_ns)
         least_ns = min(thresholds.loop_ns, thresholds.request_ns)
@@ -145,7 +145,7 @@ class _Finder:
             )
 
     def _kind(self, own: _Own, begin: int, end: int, home: Home | None) -> StallKind | None:
-        """Return what a lap is: None where its thread has left its loop, and where a pool's thread does a job."""
+        """Return the kind of a lap; None if the thread has left its loop, or if a pool's thread runs a job."""
         inside = slice(begin, end if end >= 0 else len(own))
         if np.any(own.kind[inside] == Kind.EXIT) or (end < 0 and self._trace.process.ended):
             return None
@@ -158,13 +158,13 @@ class _Finder:
         return StallKind.REQUEST if any(serves_requests(one) for one in frames) else None
 
     def late_wake_ups(self, thread: int, least_ns: int, known: Sequence[Stall]) -> list[Stall]:
-        """Return when a loop's thread had something to do, and no core for so long, before it wanted the GIL."""
+        """Return the times when a loop's thread had work, but no core for `least_ns`, before it wanted the GIL."""
         times = self._core_times.get(self._trace.threads[thread].tid, [])
         own = self._of(thread)
         found = []
         for before, after in itertools.pairwise(times):
             queued_ns = after.queued_ns - before.queued_ns
-            since_ns = after.time_ns - queued_ns  # told when it was over, and may have begun before the look before
+            since_ns = after.time_ns - queued_ns  # it may have begun before the last look
             if (
                 queued_ns < least_ns
                 or after.time_ns < self._over_since_ns
@@ -179,7 +179,7 @@ class _Finder:
         return found
 
     def waits(self, thread: int, least_ns: int, known: Sequence[Stall]) -> list[Stall]:
-        """Return a thread's long waits for the GIL outside of these stalls; those of threads that compute are none."""
+        """Return a thread's long waits for the GIL outside of the stalls `known`, except those after a preemption."""
         own = self._of(thread)
         found = []
         for begin in np.flatnonzero(own.kind == Kind.WAIT).tolist():
@@ -194,9 +194,9 @@ class _Finder:
                 found.append(self._stall(StallKind.WAIT, thread, begin, end, until_ns, goes_on=goes_on))
         return found
 
-    # ------------------------------------------------------------------ why
+    # ------------------------------------------------------------------ causes
     def _stall(self, kind: StallKind, thread: int, begin: int, end: int, until_ns: int, *, goes_on: bool) -> Stall:
-        """Return the stall of a thread from one of its events to another one."""
+        """Return the stall of a thread that lasts from one of its events to another one."""
         own = self._of(thread)
         since_ns = int(own.time_ns[begin])
         parts: list[Part] = []
@@ -210,7 +210,7 @@ class _Finder:
         return Stall(kind, thread, since_ns, until_ns, goes_on, _merged(parts, until_ns - since_ns))
 
     def _parts(self, thread: int, event: int, following: int | None, begun_ns: int, over_ns: int) -> list[Part]:
-        """Return why a thread did not go on, from one of its events to the next."""
+        """Return the reasons why a thread made no progress between one of its events and the next."""
         own = self._of(thread)
         kind = own.kind[event]
         if kind == Kind.WAIT:
@@ -229,7 +229,7 @@ class _Finder:
     def _holding(
         self, thread: int, begun_ns: int, over_ns: int, stack: tuple[Frame, ...], share: float | None
     ) -> list[Part]:
-        """Return what a thread did that held the GIL."""
+        """Return how a thread spent a time in which it held the GIL."""
         tid = self._trace.threads[thread].tid
         collected_ns = self._collected_ns(tid, begun_ns, over_ns)
         rest_ns = over_ns - begun_ns - collected_ns
@@ -243,16 +243,17 @@ class _Finder:
         return found + self._placed(Cause.OWN, rest_ns - off_ns, thread, begun_ns, over_ns, stack)
 
     def _let_go_at(self, stack: int, length_ns: int, *, forced: bool) -> tuple[Frame, ...]:
-        """Return where a hold was, as far as the place tells at which it ended; (): it does not.
+        """Return the stack at which a hold ended if it shows where the whole hold was; else ().
 
-        Who is asked lets go at once, or right after a call of C. Who lets go by itself after a long hold was elsewhere before.
+        After a request, the holder releases the GIL at once, or right after a call of C. A thread that yields after a
+        long hold was elsewhere during the hold.
         """
         if self._home(stack) is not None or (length_ns >= _ELSEWHERE_NS and not forced):
             return ()
         return self._stack(stack)
 
     def _off_core(self, thread: int, off_ns: int, queued_ns: int | None, stack: tuple[Frame, ...]) -> list[Part]:
-        """Return why a thread was not on a core, though it had the GIL."""
+        """Return the reasons why a thread that held the GIL was not on a core."""
         if queued_ns is None:
             return [Part(Cause.UNEXPLAINED, off_ns, thread)]
         without_ns = min(off_ns, queued_ns)
@@ -261,7 +262,7 @@ class _Finder:
     def _away(
         self, thread: int, begun_ns: int, over_ns: int, stack: tuple[Frame, ...], share: float | None
     ) -> list[Part]:
-        """Return what a thread did that had let the GIL go by itself."""
+        """Return how a thread spent a time after it had yielded the GIL."""
         length_ns = over_ns - begun_ns
         tid = self._trace.threads[thread].tid
         ran_ns = round(length_ns * share) if share is not None else self._ran_away_ns(thread, begun_ns, over_ns)
@@ -271,7 +272,7 @@ class _Finder:
         if waits_for_a_lock(stack):
             kept = self._kept(thread, self._of(thread).gil, begun_ns, over_ns)
             kept_ns = sum(part.time_ns for part in kept)
-            if kept_ns > rest_ns:  # what it ran is told by an account that is a tick old
+            if kept_ns > rest_ns:  # the account of what the thread ran is up to a tick old
                 kept = [replace(part, time_ns=part.time_ns * rest_ns // kept_ns) for part in kept]
                 kept_ns = sum(part.time_ns for part in kept)
             found += kept
@@ -279,7 +280,7 @@ class _Finder:
         return [*found, Part(Cause.BLOCKED, rest_ns, thread, stack)]
 
     def _kept(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
-        """Return who kept the GIL in one call of C meanwhile: no lock of Python's could be let go by anybody else."""
+        """Return the parts in which a call of C kept the GIL: no other thread could release a lock of Python then."""
         return [
             part
             for part in self._waiting(thread, gil, begun_ns, over_ns)
@@ -287,7 +288,7 @@ class _Finder:
         ]
 
     def _waiting(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
-        """Return who held the GIL while a thread waited for it."""
+        """Return the holders of the GIL, as parts, while a thread waited for it."""
         found: list[Part] = []
         covered_ns = 0
         holds = self._holds.get(gil)
@@ -306,7 +307,7 @@ class _Finder:
         return [*found, Part(Cause.CORE, without_ns, thread), Part(Cause.UNEXPLAINED, free_ns - without_ns, thread)]
 
     def _held(self, holds: Holds, place: int, since_ns: int, until_ns: int) -> list[Part]:
-        """Return what the one did who held the GIL, in a part of that hold."""
+        """Return how the holder of the GIL spent a part of its hold."""
         holder = int(holds.thread[place])
         tid = self._trace.threads[holder].tid
         length_ns = until_ns - since_ns
@@ -317,13 +318,14 @@ class _Finder:
         account_ns = self._queued_ns(tid, since_ns, until_ns)
         queued_ns = min(off_ns, account_ns or 0, length_ns - collected_ns)
         queued_ns = queued_ns if queued_ns >= _SHORT_QUEUE_NS else 0
-        # After it was asked: without a core it could not let go; asleep, as the system's account tells, it was in a call.
+        # The time after the request does not count if the holder had no core, as it could not release the GIL then. If
+        # the system's account shows that the holder was asleep, it was in a call.
         late_ns = int(holds.overrun_ns[place])
         if account_ns is not None:
             late_ns = int(holds.end_ns[place] - holds.asked_ns[place]) - account_ns
         kept: Kept | None = Kept.C if late_ns >= _IN_C_NS else Kept.PYTHON
         if until_ns >= self._trace.end_ns and 2 * (off_ns - queued_ns) > length_ns:
-            kept = None  # it hardly ran: asleep in a call, or without a core, which the system tells when that is over
+            kept = None  # it hardly ran: asleep in a call, or without a core, which the account shows only afterwards
         found = self._placed(Cause.COLLECTION, collected_ns, holder, since_ns, until_ns, known)
         found.append(Part(Cause.CORE, queued_ns, holder))
         rest_ns = length_ns - collected_ns - queued_ns
@@ -340,7 +342,7 @@ class _Finder:
         stack: tuple[Frame, ...],
         kept: Kept | None = None,
     ) -> list[Part]:
-        """Return a part as those functions in which the thread was seen then; where it was not seen, at this stack."""
+        """Split a time by the functions in which samples saw the thread; without samples, it is one part at `stack`."""
         tid = self._trace.threads[thread].tid
         seen = [
             one.frames
@@ -362,7 +364,7 @@ class _Finder:
         return any(one.tid == tid and one.start_ns <= time_ns <= one.end_ns for one in self._trace.evidence.collections)
 
     def _account(self, tid: int, since_ns: int, until_ns: int) -> tuple[CoreTime, CoreTime] | None:
-        """Return what the system had given a thread before and after a time; None: nobody looked twice."""
+        """Return a thread's account before and after a time; None if there are not two looks at it."""
         times = self._core_times.get(tid, [])
         if not times:
             return None
@@ -372,18 +374,18 @@ class _Finder:
         return (before, after) if after.time_ns > before.time_ns else None
 
     def _queued_ns(self, tid: int, since_ns: int, until_ns: int) -> int | None:
-        """Return for how long a thread could run and had no core, at most; None: nobody looked."""
+        """Return the longest time for which the thread can have waited for a core; None without an account."""
         account = self._account(tid, since_ns, until_ns)
         if account is None:
             return None
         before, after = account
         queued_ns, looked_ns = after.queued_ns - before.queued_ns, after.time_ns - before.time_ns
-        if 2 * (until_ns - since_ns) < looked_ns:  # the rest of it was before or after
+        if 2 * (until_ns - since_ns) < looked_ns:  # the rest of the wait for a core was before or after
             queued_ns = queued_ns * (until_ns - since_ns) // looked_ns
         return max(0, min(queued_ns, until_ns - since_ns))
 
     def _off_core_ns(self, tid: int, since_ns: int, until_ns: int) -> int:
-        """Return for how long a thread did not run, at least, as the system's account tells; 0 where it tells nothing."""
+        """Return the least time for which the thread did not run, by the system's account; 0 if that is unknown."""
         account = self._account(tid, since_ns, until_ns)
         if account is None or account[1].time_ns < until_ns:
             return 0
@@ -391,7 +393,7 @@ class _Finder:
         return max(0, looked_ns - (account[1].ran_ns - account[0].ran_ns) - _TICK_NS)
 
     def _ran_away_ns(self, thread: int, since_ns: int, until_ns: int) -> int:
-        """Return for how long a thread ran while it was away, by the system's account and its own holds beside it."""
+        """Return the time for which a thread ran without the GIL: the system's account minus the thread's own holds."""
         account = self._account(self._trace.threads[thread].tid, since_ns, until_ns)
         if account is None:
             return 0
@@ -409,7 +411,7 @@ class _Finder:
         return ran_ns * (until_ns - since_ns) // seen_ns if seen_ns > 0 else 0
 
     def _collected_ns(self, tid: int, since_ns: int, until_ns: int) -> int:
-        """Return for how long a thread collected garbage."""
+        """Return the time for which a thread collected garbage."""
         return sum(
             max(0, min(one.end_ns, until_ns) - max(one.start_ns, since_ns))
             for one in self._trace.evidence.collections
@@ -422,10 +424,10 @@ def _time_ns(one: CoreTime) -> int:
 
 
 def _merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
-    """Return parts of the same cause, thread and function as one, the longest first; small ones of a cause as one."""
+    """Merge parts with the same cause, thread and function, and small parts of a cause; return the longest first."""
     sums: dict[tuple[object, ...], int] = defaultdict(int)
     longest: dict[tuple[object, ...], Part] = {}
-    functions: dict[int, tuple[str, str] | None] = {}  # by the identity of a stack: there are few
+    functions: dict[int, tuple[str, str] | None] = {}  # by the identity of a stack, because there are few stacks
     for part in parts:
         if part.time_ns <= 0:
             continue

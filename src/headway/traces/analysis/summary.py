@@ -1,4 +1,4 @@
-"""A whole analysis: a trace's intervals, clipped to a window, through every module of this package."""
+"""Runs the whole analysis: clips a trace's intervals to a window and gives them to every module of this package."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -24,14 +24,14 @@ __all__ = ["analyse"]
 def analyse(
     trace: Trace, *, since_ns: int | None = None, until_ns: int | None = None, threads: Collection[int] | None = None
 ) -> Analysis:
-    """Return what a trace tells.
+    """Return the analysis of a trace.
 
     Args:
         trace: The trace.
-        since_ns: Where the window begins, in the trace's times; holds and waits are cut there. None: at its start.
-        until_ns: Where it ends. None: at the trace's end.
+        since_ns: The begin of the window, in the trace's times; holds and waits are cut there. None: the trace's begin.
+        until_ns: The end of the window. None: the trace's end.
         threads: Indices of the threads whose lines of code are wanted (`held`, `waited`, `longest`); the rest is about
-            all threads. None: of all.
+            all threads. None: all threads.
     """
     start_ns = min(trace.end_ns, max(trace.start_ns, trace.start_ns if since_ns is None else since_ns))
     end_ns = max(start_ns, min(trace.end_ns, trace.end_ns if until_ns is None else until_ns))
@@ -70,7 +70,7 @@ def analyse(
 def _gils(
     trace: Trace, found: Recorded, start_ns: int, end_ns: int
 ) -> tuple[tuple[GilSummary, ...], NDArray[np.int64]]:
-    """Return the GILs that were used, the busiest first, and for each hold how long threads waited meanwhile."""
+    """Return the GILs that were used, the busiest first, and for each hold how long threads waited during it."""
     holds, waits = found.holds, found.waits
     used = np.union1d(np.unique(holds.gil), np.unique(waits.gil)).tolist()
     blocked_ns = np.zeros(len(holds), dtype=np.int64)
@@ -95,7 +95,8 @@ def _gil(
     start_ns, end_ns = window
     met = meet(holds, waits)
     matrix = blame(index, holds, waits, met, len(trace.threads))
-    # Before its last part a wait may have met the GIL free, and lost it to another thread: that is not counted.
+    # Earlier in a wait, the GIL may have been free and then been acquired by another thread. Such times are not
+    # counted.
     acquired = np.flatnonzero(~waits.open & (met.last >= 0))
     free_since = np.maximum(holds.end_ns[met.last[acquired]], waits.start_ns[acquired])
     handover_ns = int(np.maximum(waits.end_ns[acquired] - free_since, 0).sum())

@@ -1,6 +1,7 @@
-"""What each thread held and waited: counts, totals, percentiles.
+"""The holds and waits of each thread: counts, totals, percentiles.
 
-Percentiles are nearest-rank: the smallest recorded value that at least so many per cent do not exceed.
+Percentiles are nearest-rank: the p-th percentile is the smallest recorded value that at least p per cent of the values
+do not exceed.
 """
 
 import math
@@ -30,7 +31,7 @@ _SIXTEEN_BITS = 1 << 16
 @final
 @dataclass(frozen=True)
 class Distribution:
-    """How many intervals there were, and how long they lasted."""
+    """The number of intervals, and their lengths."""
 
     count: int = 0
     total_ns: int = 0
@@ -46,23 +47,23 @@ NOTHING = Distribution()
 @final
 @dataclass(frozen=True)
 class ThreadSummary:
-    """One thread's holds and waits, over all GILs; or those of a pool of threads together.
+    """The holds and waits of one thread, or of a pool of threads together, over all GILs.
 
     Attributes:
-        index: Of the thread in `Trace.threads`; of a pool, of the first one.
-        label: What to call it: its name, and its native id where others have the same name.
-        name: As Python names it.
+        index: The thread's index in `Trace.threads`; for a pool, the index of its first thread.
+        label: The text that names the thread: its name, with its native id if others have the same name.
+        name: The thread's name in Python.
         tid: Native id.
         serial: Unique in its process.
-        threads: How many threads.
-        gils: Indices of the GILs that it held or waited for.
-        holds: The times that it held a GIL.
-        waits: The times that it waited for one.
-        forced: Holds that ended because another thread had asked.
-        forced_ns: The time in those: a thread that mostly computes has most of its time there.
-        voluntary: Holds that it ended by itself, to block or to exit.
-        pushed: Waits that follow a forced release: its turn was over. The others follow a blocking call.
-        pushed_ns: The time in those.
+        threads: The number of threads.
+        gils: Indices of the GILs that were held or waited for.
+        holds: The lengths of the holds.
+        waits: The lengths of the waits.
+        forced: The number of holds that were preempted.
+        forced_ns: The time in those holds; a CPU-bound thread has most of its hold time there.
+        voluntary: The number of holds that the thread ended by itself, to block or to exit.
+        pushed: The number of waits after a preempted hold. The other waits follow a blocking call.
+        pushed_ns: The time in those waits.
     """
 
     index: int
@@ -82,7 +83,7 @@ class ThreadSummary:
 
     @property
     def computes(self) -> bool:
-        """Most of its hold time ended only because another thread had asked."""
+        """True for a CPU-bound thread: preempted holds make up half of its hold time or more."""
         return self.forced > 0 and 2 * self.forced_ns >= self.holds.total_ns
 
 
@@ -100,7 +101,7 @@ def _of_sorted(ordered: NDArray[np.int64]) -> Distribution:
 
 
 def distributions(lengths_ns: NDArray[np.int64], group: NDArray, groups: int) -> list[Distribution]:
-    """Return the distribution of the lengths in each of `groups` groups."""
+    """Return the distribution of the lengths in each of the groups 0 to `groups` - 1."""
     narrow = group.astype(np.uint16) if groups < _SIXTEEN_BITS else group
     grouped = lengths_ns[np.argsort(narrow, kind="stable")]
     ends = np.cumsum(np.bincount(group, minlength=groups))
@@ -108,19 +109,19 @@ def distributions(lengths_ns: NDArray[np.int64], group: NDArray, groups: int) ->
 
 
 def thread_summaries(trace: Trace, found: Recorded) -> tuple[ThreadSummary, ...]:
-    """Return every thread that held or waited, those first that did so longest."""
+    """Return a summary of every thread that held or waited, ordered by the time in both, longest first."""
     return _summaries(trace, found, labels(trace.threads))
 
 
 def role_summaries(trace: Trace, found: Recorded) -> tuple[ThreadSummary, ...]:
-    """Return the same with the threads of a pool as one; where there is no pool, ()."""
+    """Return the same summaries with each pool of threads as one; () if there is no pool."""
     names = labels(trace.threads)
     grouped = roles(trace.threads, names)
     return _summaries(trace, found, grouped) if grouped != names else ()
 
 
 def _summaries(trace: Trace, found: Recorded, names: tuple[str, ...]) -> tuple[ThreadSummary, ...]:
-    """Return a summary of the threads of each name."""
+    """Return one summary for all threads with the same name."""
     if not names:
         return ()
     known = {name: number for number, name in enumerate(dict.fromkeys(names))}
@@ -163,14 +164,14 @@ def _summaries(trace: Trace, found: Recorded, names: tuple[str, ...]) -> tuple[T
 
 
 def _marked(intervals: Intervals, length_ns: NDArray[np.int64], threads: int) -> tuple[NDArray, NDArray]:
-    """Return by thread how many of its intervals are `forced`, and the time in them."""
+    """Return, for each thread, the number of its `forced` intervals and the time in them."""
     thread = intervals.thread[intervals.forced]
     weights = length_ns[intervals.forced]
     return np.bincount(thread, minlength=threads), np.bincount(thread, weights=weights, minlength=threads)
 
 
 def _gils(intervals: Intervals, threads: int) -> list[set[int]]:
-    """Return for each thread which GILs its intervals are of."""
+    """Return, for each thread, the set of GILs in its intervals."""
     seen = np.bincount(intervals.thread.astype(np.int64) * 256 + intervals.gil, minlength=threads * 256)
     rows = seen.reshape(threads, 256)
     return [set(np.flatnonzero(row).tolist()) for row in rows]

@@ -1,4 +1,4 @@
-"""How busy each GIL was over time: by thread, and how many threads waited, in buckets of equal length."""
+"""The use of each GIL over time: by thread, with the number of waiting threads, in buckets of equal length."""
 
 from dataclasses import dataclass
 from typing import final
@@ -12,20 +12,20 @@ __all__ = ["BUCKETS", "Timeline", "per_bucket", "timeline"]
 
 BUCKETS = 100
 _THREADS = 64
-"""Threads with a line of their own: those that held longest."""
+"""The number of threads with a line of their own: those that held longest."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """One GIL over time.
+    """The use of one GIL over time.
 
     Attributes:
-        edges_ns: Times between which the buckets lie, one more than there are buckets.
-        held: By bucket, the share of the time that the GIL was held.
-        waiting: By bucket, how many threads waited for it on average.
+        edges_ns: The times between which the buckets lie; one more than there are buckets.
+        held: For each bucket, the share of the time in which the GIL was held.
+        waiting: For each bucket, the average number of threads that waited for the GIL.
         threads: Indices of the threads that held longest.
-        held_by: `held_by[i, bucket]`: the share in which `threads[i]` held.
+        held_by: `held_by[i, bucket]` is the share of the time in which `threads[i]` held.
     """
 
     edges_ns: NDArray[np.int64]
@@ -36,11 +36,11 @@ class Timeline:
 
 
 def per_bucket(intervals: Intervals, group: NDArray, groups: int, edges_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, by group and bucket, the time in the group's intervals. They lie between the first edge and the last."""
+    """Return, by group and bucket, the time in the group's intervals. These must lie between first and last edge."""
     buckets = len(edges_ns) - 1
     totals = np.zeros((groups, buckets), dtype=np.int64)
     for times_ns, sign in ((intervals.start_ns, 1), (intervals.end_ns, -1)):
-        # What begins in a bucket fills the rest of it and all later ones; what ends takes that back.
+        # A begin adds the rest of its bucket and all later buckets; an end subtracts the same.
         bucket = np.clip(np.searchsorted(edges_ns, times_ns, "right") - 1, 0, buckets - 1)
         cell = group * np.int64(buckets) + bucket
         rest_ns = edges_ns[bucket + 1] - times_ns
@@ -52,7 +52,7 @@ def per_bucket(intervals: Intervals, group: NDArray, groups: int, edges_ns: NDAr
 
 
 def timeline(holds: Intervals, waits: Intervals, threads: int, start_ns: int, end_ns: int) -> Timeline | None:
-    """Return one GIL's use over time, or None where no time passed."""
+    """Return one GIL's use over time, or None if no time passed."""
     if end_ns <= start_ns:
         return None
     span = end_ns - start_ns

@@ -1,4 +1,4 @@
-"""Figures in words, as findings and reports write them; and what threads are called, one by one and by role."""
+"""Formats figures as findings and reports show them, and names threads, one by one and by role."""
 
 import re
 from collections import Counter
@@ -10,16 +10,16 @@ from headway.traces.model import Frame, Thread
 __all__ = ["POOL", "duration", "labels", "listed", "number", "place", "role", "roles", "share"]
 
 POOL = 8
-"""More threads than this whose names differ in numbers only are one role: a pool."""
+"""More threads than this whose names differ only in numbers are one role: a pool."""
 
 _STEPS = ((1_000, 1, "ns"), (1_000_000, 1_000, "us"), (1_000_000_000, 1_000_000, "ms"))
 _PATH_PARTS = 3
 
 
 def duration(time_ns: float) -> str:
-    """Return a time in the unit that fits it, with three digits: `12.3 ms`, `1,230 s`."""
+    """Return a time in a fitting unit, with three digits: `12.3 ms`, `1,230 s`."""
     for limit, unit_ns, unit in _STEPS:
-        # What rounds to 1,000 us is 1 ms.
+        # A value that rounds to 1,000 us is shown as 1 ms.
         if float(f"{abs(time_ns) / unit_ns:.3g}") * unit_ns < limit:
             return f"{time_ns / unit_ns:.3g} {unit}"
     seconds = time_ns / 1_000_000_000
@@ -27,7 +27,7 @@ def duration(time_ns: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """Return a part of a whole in per cent: `23 %`, `0.4 %`; `-` of nothing."""
+    """Return a part of a whole in per cent, as `23 %` or `0.4 %`; `-` if the whole is 0."""
     if not whole:
         return "-"
     percent = 100 * part / whole
@@ -40,16 +40,16 @@ def number(count: int, one: str, many: str = "") -> str:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """Return names in a row: `a, b, c and 4 more`."""
+    """Return names as a list in a sentence: `a, b, c and 4 more`."""
     if len(names) > most + 1:
         return f"{', '.join(names[:most])} and {len(names) - most:,} more"
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def labels(threads: Sequence[Thread]) -> tuple[str, ...]:
-    """Return what to call each thread: its name; with its native id, then its serial, where others have the same.
+    """Return a label for each thread: its name, with the native id, then the serial, if others have the same name.
 
-    As it may be printed; names are compared as they are printed.
+    The labels may be printed. Names are compared in the form in which they are printed.
     """
     shown = [printable(one.name) for one in threads]
     names = Counter(shown)
@@ -65,21 +65,22 @@ def labels(threads: Sequence[Thread]) -> tuple[str, ...]:
 
 
 def role(name: str) -> str:
-    """Return a name with `*` for its numbers."""
+    """Return a name with each number in it replaced by `*`."""
     return re.sub(r"\d+", "*", name)
 
 
 def roles(threads: Sequence[Thread], labels: Sequence[str]) -> tuple[str, ...]:
-    """Return what to group threads by: their label, or for pools the name with `*` for its numbers."""
+    """Return the name by which to group each thread: its label, or for a pool the name with `*` for numbers."""
     names = [role(printable(one.name)) for one in threads]
     members = Counter(names)
     return tuple(name if members[name] > POOL else label for name, label in zip(names, labels, strict=True))
 
 
 def place(frame: Frame | None) -> str:
-    """Return a code location with at most the last folders of its path: `app/views.py:12 show`; `?` for the unknown.
+    """Return a code location with the last folders of its path: `app/views.py:12 show`; `?` if it is unknown.
 
-    As it may be printed. What stands for frames that are not recorded has no file, and is told in words.
+    The text may be printed. The frame that stands for frames that are not recorded has no file, and is described in
+    words.
     """
     if frame is None or not frame.filename:
         return "?" if frame is None else printable(frame.function) or "?"

@@ -1,7 +1,7 @@
-"""Traces as other programs' files. Each format is a function that writes a launch's traces to one file.
+"""Writes traces in the formats of other programs. Each format is a function that writes a launch's traces to one file.
 
-A file appears under its name only when it is whole. Nothing is imported before a format is used. Imports the traces'
-model and analysis.
+A file appears under its name only when it is complete. A format's module is imported when the format is used.
+Imports the model and the analysis of traces.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,4 +33,4 @@ FORMATS: dict[str, _Export] = {
     "collapsed-wait": _export("collapsed", "write_waits"),
     "parquet": _export("parquet"),
 }
-"""For ui.perfetto.dev, for profiler.firefox.com, for flame graphs of the time held and waited, for data frames."""
+"""Formats for ui.perfetto.dev, profiler.firefox.com, flame graphs of the time held and waited, and data frames."""

@@ -1,10 +1,12 @@
-r"""Folded stacks, as flamegraph.pl, inferno and speedscope read them: a line per stack, with the time in it.
+r"""Folded stacks for flamegraph.pl, inferno and speedscope: a line for each stack, with the time spent in it.
 
-`app.py 4242;MainThread;main (app.py:40);handle (app.py:12) 1500000`: the process, the thread, the frames from the
-outermost to the innermost, and after the last space the nanoseconds, exact and whole (`flamegraph.pl --countname ns`).
-They add up to all time held, or waited. What cannot be seen and `;` in a name are written as `\x0a` and `\x3b`; a stack
-that is not known is the frame `?`, as is one of ours alone. Stacks in which no time was spent are left out, and so are
-the frames of `headway attach` at work in the program.
+An example: `app.py 4242;MainThread;main (app.py:40);handle (app.py:12) 1500000`. A line has the process, the thread,
+the frames from the outermost to the innermost, and after the last space the exact number of nanoseconds
+(`flamegraph.pl --countname ns`). The numbers add up to all time held, or waited.
+
+Invisible characters and `;` in a name are written as `\x0a` and `\x3b`. The frame `?` stands for an unknown stack, and
+for a stack that has only frames of Headway. Stacks in which no time was spent are left out, and so are the frames of
+`headway attach` at work in the program.
 """
 
 from collections import Counter
@@ -26,7 +28,7 @@ _OURS = "_headway"
 
 
 def write_holds(traces: Sequence[Trace], path: Path) -> None:
-    """Write where the GIL was held, by the stack that let it go.
+    """Write the time for which the GIL was held, by the stack that released it.
 
     Raises:
         HeadwayError: The file cannot be written.
@@ -35,7 +37,7 @@ def write_holds(traces: Sequence[Trace], path: Path) -> None:
 
 
 def write_waits(traces: Sequence[Trace], path: Path) -> None:
-    """Write where the GIL was waited for, by the stack that waited.
+    """Write the time for which threads waited for the GIL, by the stack that waited.
 
     Raises:
         HeadwayError: The file cannot be written.
@@ -73,7 +75,7 @@ def _lines(trace: Trace, intervals: Intervals) -> Iterator[str]:
 
 
 def _of_the_program(inner_to_outer: list[int], frames: Sequence[Frame]) -> list[int]:
-    """Return a stack without what `headway attach` ran on top of it: functions `_headway...`, from its script."""
+    """Return a stack without the frames that `headway attach` ran on it: functions `_headway...` of its script."""
     ours = [at for at, one in enumerate(inner_to_outer) if frames[one].function.startswith(_OURS)]
     if not ours:
         return inner_to_outer

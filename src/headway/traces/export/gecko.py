@@ -1,15 +1,16 @@
-"""Firefox Profiler's processed profile, version 60, as JSON: for profiler.firefox.com, where the file stays local.
+"""Firefox Profiler's processed profile, version 60, as JSON, for profiler.firefox.com; the page keeps the file local.
 
-Chosen over the raw Gecko format, because samples can have weights here and threads of several processes share one time
-and one set of tables. Version 60 is the first with shared tables; the application upgrades older profiles than its own.
+The processed format is chosen over the raw Gecko format because its samples can have weights, and because threads of
+several processes share one time and one set of tables. Version 60 is the first version with shared tables. The
+application upgrades profiles of older versions.
 
-- Samples: one per hold at its start, with the stack that ended it and the hold's length as weight (`tracing-ms`), so
-  that the call tree and the flame graph show time held. A sample without a stack or weight stands at each hold's end:
-  the timeline is empty where the thread did not hold a GIL.
+- Samples: each hold has one at its start, with the stack that ended the hold and the hold's length as its weight
+  (`tracing-ms`). The call tree and the flame graph therefore show time held. Each hold's end has a sample without stack
+  and weight, so that the timeline is empty where the thread did not hold a GIL.
 - Markers: "GIL hold", "GIL wait" and "Lock wait", with location, stack, GIL and kind of lock.
 
-Times are milliseconds since the first process's start, exact to the nanosecond. Above `MOST_ROWS` samples and markers
-the page cannot hold the profile; such traces are refused.
+Times are milliseconds since the first process's start, exact to the nanosecond. The page cannot hold a profile with
+more than `MOST_ROWS` samples and markers; such traces are refused.
 """
 
 import json
@@ -34,7 +35,7 @@ from headway.traces.model import Park, Trace
 __all__ = ["MOST_ROWS", "write"]
 
 MOST_ROWS = 3_000_000
-"""About 150 MB of JSON; a string in a browser may have 512 MB, and the page keeps several forms of it."""
+"""About 150 MB of JSON. A string in a browser has at most 512 MB, and the page keeps several forms of it."""
 
 _GECKO_VERSION, _PROCESSED_VERSION = 33, 60
 _MS_NS = 1_000_000
@@ -64,7 +65,7 @@ def write(traces: Sequence[Trace], path: Path) -> None:
     """Write traces as one Firefox Profiler profile.
 
     Raises:
-        HeadwayError: They are too large for the format, or the file cannot be written.
+        HeadwayError: The traces are too large for the format, or the file cannot be written.
     """
     found = [(trace, recorded(trace), parks(trace)) for trace in traces]
     rows = sum(3 * len(one.holds) + len(one.waits) + len(blocked) for _, one, blocked in found)
@@ -95,7 +96,7 @@ def _json(value: Any) -> bytes:
 
 
 def _write_object(file: BinaryIO, members: dict[str, Any]) -> None:
-    """Write an object member by member: none is so large as all together."""
+    """Write an object member by member, because a single member needs less memory than the whole object."""
     for position, (name, value) in enumerate(members.items()):
         file.write((b"," if position else b"{") + _json(name) + b":")
         if isinstance(value, _Table):
@@ -109,7 +110,7 @@ def _write_object(file: BinaryIO, members: dict[str, Any]) -> None:
 
 @final
 class _Table:
-    """A table of columns, as an object whose members are written one by one."""
+    """A table of columns: an object whose members are written one by one."""
 
     def __init__(self, **members: Any) -> None:
         self.members = members
@@ -117,7 +118,7 @@ class _Table:
 
 @final
 class _Encoded:
-    """What is JSON already."""
+    """Text that is already encoded as JSON."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -179,7 +180,7 @@ class _Strings:
 
 @final
 class _Profile:
-    """The tables that all threads share. Every trace's unknown stack is stack 0: a frame `?`."""
+    """The tables that all threads share. Stack 0, a frame `?`, is the unknown stack of every trace."""
 
     def __init__(self, start_ns: int) -> None:
         self.start_ns = start_ns
@@ -192,7 +193,7 @@ class _Profile:
         self._stack_prefix: list[int | None] = [None]
 
     def add(self, trace: Trace, found: Recorded, blocked: Parks, pid: str) -> "_Threads":
-        """Take in a process's frames and stacks, and return its threads."""
+        """Add a process's frames and stacks, and return its threads."""
         first_frame, first_stack = len(self._frame_function) - 1, len(self._stack_frame) - 1
         for frame in trace.frames[1:]:
             name, file = self.strings.number(frame.function), self.strings.number(frame.filename)
@@ -266,7 +267,7 @@ class _Threads:
         }
 
     def thread(self, index: int) -> dict[str, Any]:
-        """Return a thread, as an object's members."""
+        """Return a thread as the members of an object."""
         thread, process = self._trace.threads[index], self._trace.process
         several = self._tids[thread.tid] > 1
         start_ns = min([thread.start_ns, *(int(one.start_ns[which].min()) for one, which in self._columns(index))])
@@ -300,12 +301,12 @@ class _Threads:
         return found
 
     def _samples(self, index: int, start_ns: int) -> _Table:
-        """Return a sample per hold, and where a hold ends and no other begins at once, one that is empty."""
+        """Return a sample for each hold, and an empty one where a hold ends and no other hold begins at once."""
         holds = self._holds.chosen(self._mine["hold"][index])
         count = len(holds)
         time_ns = np.empty(2 * count + 1, dtype=np.int64)
         time_ns[0], time_ns[1::2], time_ns[2::2] = start_ns, holds.start_ns, holds.end_ns
-        np.maximum.accumulate(time_ns, out=time_ns)  # a thread may seem to hold two GILs, where an event was lost
+        np.maximum.accumulate(time_ns, out=time_ns)  # if an event was lost, a thread may seem to hold two GILs
         stack = np.full(2 * count + 1, -1, dtype=np.int64)
         stack[1::2] = np.where(holds.stack > 0, holds.stack + self._first_stack, 0)
         length_ns = np.zeros(2 * count + 1, dtype=np.int64)
@@ -329,7 +330,7 @@ class _Threads:
         end_ns = np.concatenate([self._holds.end_ns[holds], self._waits.end_ns[waits], self._parks.end_ns[blocked]])
         data = [*self._hold_data(holds), *self._wait_data(waits), *self._park_data(blocked)]
         kind = np.repeat(np.arange(3), [len(holds), len(waits), len(blocked)])
-        order = np.lexsort((-end_ns, start_ns))  # the outer of two before the inner
+        order = np.lexsort((-end_ns, start_ns))  # the outer one of two intervals comes first
         kind = kind[order]
         names, categories = (np.array([values[name] for name in _MARKERS]) for values in (self._names, _category()))
         return _Table(
@@ -343,7 +344,7 @@ class _Threads:
         )
 
     def _located(self, columns: Intervals | Parks, which: NDArray) -> Iterator[tuple[int, str]]:
-        """Yield each interval's location, and the member that tells its stack."""
+        """Yield, for each interval, its location and the JSON member that names its stack."""
         stack = columns.stack[which]
         for place, one in zip(self._location[stack].tolist(), stack.tolist(), strict=True):
             yield place, f',"cause":{{"stack":{one + self._first_stack}}}' if one else ""

@@ -1,6 +1,6 @@
-"""What a Perfetto sequence says once and then names by number: texts, frames and stacks.
+"""The texts, frames and stacks that a Perfetto sequence writes once and then refers to by number.
 
-Numbers begin at 1 and are dense, so that they take few bytes in every packet that names one.
+Numbers begin at 1 and are dense, so that a number takes few bytes in every packet that has it.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _FUNCTIONS, _PATHS, _FRAMES, _CALLSTACKS = 5, 18, 6, 7
 
 @final
 class Texts:
-    """Texts of one kind by number."""
+    """The texts of one kind, each with its number."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -33,18 +33,18 @@ class Texts:
         return len(self._numbers)
 
     def number(self, text: str) -> int:
-        """Return a text's number, the next one where it is new."""
+        """Return a text's number; a new text gets the next one."""
         return self._numbers.setdefault(text, len(self._numbers) + 1)
 
     def encoded(self, tag: int) -> Iterator[bytes]:
-        """Yield each as a field of InternedData."""
+        """Yield each text as a field of InternedData."""
         for text, number in self._numbers.items():
             yield field(tag, field(1, number) + field(2, text))
 
 
 @final
 class Interned:
-    """All that one sequence interns."""
+    """All texts, frames and stacks of one sequence."""
 
     def __init__(self) -> None:
         self.categories = Texts()
@@ -58,11 +58,11 @@ class Interned:
 
     @property
     def callstacks(self) -> int:
-        """How many stacks there are."""
+        """The number of stacks."""
         return len(self._callstacks)
 
     def locations(self, trace: Trace, used: NDArray, unknown: str) -> NDArray[np.uint32]:
-        """Return by stack, for those used, the number of the name of its leaf; `unknown` names the unknown stack."""
+        """Return, for each used stack, the number of its innermost frame's name; `unknown` names the unknown stack."""
         found = np.zeros(len(trace.stack_frame), dtype=np.uint32)
         for stack in used.tolist():
             found[stack] = self.names.number(
@@ -71,7 +71,7 @@ class Interned:
         return found
 
     def stacks(self, trace: Trace, used: NDArray) -> NDArray[np.uint32]:
-        """Return by stack, for those used, its number. The unknown stack is a frame `?`."""
+        """Return the number of each used stack. The unknown stack becomes a frame `?`."""
         needed = np.zeros(len(trace.stack_parent), dtype=bool)
         level = used
         while len(level):

@@ -1,4 +1,4 @@
-"""Rows of bytes from several sources, written in the order of their times, a block at a time."""
+"""Merges rows of bytes from several sources in the order of their times, and writes them a block at a time."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,10 +20,11 @@ class Stream:
     """Rows of one shape.
 
     Attributes:
-        time_ns: Of each row, in order.
-        item: What each row is about, for `made` and for its place among rows of the same time; None: its own index.
-        phase: Of an item's rows at the same time, those of a lower phase come first, and all come before those of the
-            next item. From 0 to 3.
+        time_ns: The time of each row, ascending.
+        item: The item that each row is about: an argument for `made`, and the row's rank among rows of the same time.
+            None: each row's item is its own index.
+        phase: Orders the rows of one item at the same time: lower phases come first, and all of them come before the
+            rows of the next item. From 0 to 3.
         made: Returns the pieces of the rows about some items.
     """
 
@@ -32,14 +33,14 @@ class Stream:
     phase: int
     made: Callable[[NDArray], list[Piece]]
     place: NDArray[np.int32] | None = None
-    """The item whose place a row takes, where it is not its own."""
+    """The item in whose place a row is ranked, if that is not the row's own item."""
 
     def items(self, which: slice) -> NDArray:
-        """Return what some rows are about."""
+        """Return the items of some rows."""
         return np.arange(which.start, which.stop) if self.item is None else self.item[which]
 
     def ranks(self, which: slice) -> NDArray[np.int64]:
-        """Return the order of some rows among those of the same time."""
+        """Return the ranks of some rows among the rows of the same time."""
         place = self.items(which) if self.place is None else self.place[which]
         return place.astype(np.int64) * _PHASES + self.phase
 
@@ -50,7 +51,7 @@ def stream(
     made: Callable[[NDArray], list[Piece]],
     chosen: NDArray[np.bool_] | None = None,
 ) -> Stream:
-    """Return the rows of items by time, of those chosen."""
+    """Return the rows of the chosen items, ordered by time; None chooses all items."""
     if chosen is None and not np.any(time_ns[1:] < time_ns[:-1]):
         return Stream(time_ns, None, phase, made)
     items = np.arange(len(time_ns), dtype=np.int32) if chosen is None else np.flatnonzero(chosen).astype(np.int32)
@@ -59,7 +60,7 @@ def stream(
 
 
 def write_merged(file: BinaryIO, streams: Sequence[Stream], cuts_ns: NDArray[np.int64]) -> None:
-    """Write all rows, those of each block between two cuts at once."""
+    """Write all rows. The rows of a block, between two cuts, are merged in memory and written at once."""
     edges = [
         np.concatenate([[0], np.searchsorted(one.time_ns, cuts_ns), [len(one.time_ns)]]).tolist() for one in streams
     ]

@@ -1,4 +1,4 @@
-"""A file that is there whole or not at all."""
+"""Writes a file so that it exists complete or not at all."""
 
 import contextlib
 import os
@@ -14,12 +14,12 @@ __all__ = ["written_whole"]
 
 @contextlib.contextmanager
 def written_whole(path: Path) -> Iterator[BinaryIO]:
-    """Open a file to write; it gets its name, and replaces what had it, when the block ends without an error.
+    """Open a file for writing; it gets its name, and replaces an older file, when the block ends without an error.
 
-    Until then it is a hidden file beside it, which an error removes.
+    Until then it is a hidden file in the same folder. An error removes the hidden file.
 
     Raises:
-        HeadwayError: It cannot be written.
+        HeadwayError: The file cannot be written.
     """
     if path.exists() and not path.is_file():
         raise HeadwayError(f"cannot write `{path}`: it is not a regular file", hint="give the name of a new file")

@@ -1,4 +1,4 @@
-"""Parks as columns: when a free-threaded thread blocked on a lock, on which kind, and on an object of which type."""
+"""Parks as columns: when a thread of a free-threaded build blocked on a lock, its kind, and the object's type."""
 
 from dataclasses import dataclass
 from typing import final
@@ -17,16 +17,16 @@ _KIND_MASK = 15
 @final
 @dataclass(frozen=True, eq=False)
 class Parks:
-    """Columns of parks, by start. One that has no UNPARK ends with its thread, else with the trace."""
+    """Columns of parks, by start. A park without an UNPARK ends with its thread, or else with the trace."""
 
     start_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
     thread: NDArray[np.uint32]
     stack: NDArray[np.uint32]
     kind: NDArray[np.uint8]
-    """A `Park`."""
+    """A value of `Park`."""
     type: NDArray[np.uint32]
-    """Index in `Trace.types`; 0 where it was not told."""
+    """Index in `Trace.types`; 0 if the type is unknown."""
 
     def __len__(self) -> int:
         return len(self.start_ns)

@@ -9,18 +9,18 @@
 | tid | int64 | its native id |
 | thread_name | dictionary | |
 | gil | uint8 | index |
-| forced | bool | a RELEASE that another thread had asked for |
+| forced | bool | a RELEASE because of a request by another thread |
 | assumed | bool | an ACQUIRE that was not seen |
-| stack | uint32 | of WAIT, RELEASE, PARK: equal for equal stacks of one process; 0 is unknown; else null |
+| stack | uint32 | of WAIT, RELEASE, PARK: equal for equal stacks of one process; 0 is unknown; null for other kinds |
 | location | dictionary | of a known stack: the innermost frame, `app.py:12 handle` |
 | frames | dictionary | of a known stack: the locations from the outermost to the innermost, a line each |
-| lock | dictionary | of PARK and UNPARK: OTHER, MUTEX, OBJECT, WORLD, LOCK |
-| type | dictionary | of UNPARK: the contended object's type, where it is known |
+| lock | dictionary | of PARK and UNPARK: OTHER, MUTEX, OBJECT, WORLD, LOCK, EVENT |
+| type | dictionary | of UNPARK: the contended object's type, if it is known |
 | interval_us | uint32 | of INTERVAL |
 
-The processes follow one another; within each the rows are in the order of the trace. The file's metadata has under
-`headway` a JSON list with each process: pid, program, python, command, start_ns, end_ns, start_realtime_ns, and what
-was lost.
+The rows of each process follow those of the one before, in the order of its trace. The file's metadata has, under the
+key `headway`, a JSON list with an object for each process: pid, program, python, command, start_ns, end_ns,
+start_realtime_ns, and what was lost.
 """
 
 import json
@@ -110,7 +110,7 @@ def _described(trace: Trace) -> dict[str, Any]:
 
 
 def _columns(pa: Any, trace: Trace) -> Iterator[dict[str, Any]]:
-    """Yield the columns of some events after the other."""
+    """Yield the columns of the trace's events, `_ROWS` events at a time."""
     named = _Named(pa)
     kinds = named.texts(_members(Kind, 256))
     locks = named.texts(_members(Park, 16))
@@ -151,13 +151,13 @@ def _columns(pa: Any, trace: Trace) -> Iterator[dict[str, Any]]:
 
 
 def _members(enum: type[Kind | Park], count: int) -> list[str]:
-    """Return names by number, for numbers without a name too."""
+    """Return names by number, also for numbers that have no name."""
     names = {int(one): one.name for one in enum}
     return [names.get(number, str(number)) for number in range(count)]
 
 
 def _whole_stacks(trace: Trace, used: NDArray) -> tuple[list[str], NDArray[np.int32]]:
-    """Return the used stacks as text, and by stack the index of its text."""
+    """Return the used stacks as texts, and an array that has, for each stack, the index of its text."""
     texts: list[str] = []
     of_stack = np.zeros(len(trace.stack_parent), dtype=np.int32)
     lines = [location(one).replace("\n", " ") for one in trace.frames]
@@ -179,7 +179,7 @@ class _Named:
         self._pa = pa
 
     def texts(self, texts: list[str]) -> Callable[..., Any]:
-        """Return what makes a column of these texts from indices, null outside a mask. Equal texts become one."""
+        """Return a maker of columns of these texts from indices, with null outside a mask. Equal texts become one."""
         distinct = {text: index for index, text in enumerate(dict.fromkeys(texts))}
         merged = np.array([distinct[text] for text in texts], dtype=np.int32)
         dictionary = self._pa.array(list(distinct), type=self._pa.string())

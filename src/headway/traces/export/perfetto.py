@@ -1,17 +1,19 @@
 """Perfetto's own trace format, for ui.perfetto.dev and trace_processor: TrackEvent packets.
 
-Each process is a sequence of its own in the file, and its packets are in the order of their times. There are:
+Each process is a sequence of its own in the file, and its packets are in the order of their times. The file has:
 
-- under each thread a track "waits for GIL" and one "holds GIL" (one per GIL where it had to do with several), or "waits
-  for lock". A slice is named by its location, where the hold ended or the wait began, and carries its stack. A hold is
-  annotated with whether it was forced, a wait for a lock with the lock's kind and the contended object's type;
-- under each process a track per GIL, whose slices are named by the thread that held it, and counters of the threads
-  that wait for it and of the switch interval;
-- an arrow from the first request during a hold ("asks for GIL", on the track where that thread waits) to its forced
-  end ("gives way").
+- Under each thread, the tracks "waits for GIL" and "holds GIL" (one for each GIL, if the thread had to do with
+  several), or "waits for lock". A slice is named by its location, where the hold ended or the wait began, and carries
+  its stack. A hold is annotated with whether it was forced. A wait for a lock is annotated with the lock's kind and the
+  contended object's type.
+- Under each process, a track for each GIL, whose slices are named by the thread that held it, and counters of the
+  threads that wait for it and of the switch interval.
+- An arrow from the first request during a hold ("asks for GIL", on the track where that thread waits) to the forced end
+  of the hold ("gives way").
 
-Times are CLOCK_MONOTONIC, and that is the clock of the whole file: no conversion can move them. One snapshot pairs it
-with CLOCK_REALTIME, for the time of day. CLOCK_BOOTTIME is not told, since how long the machine slept is not recorded.
+Times are CLOCK_MONOTONIC, which is also the clock of the whole file, so that no conversion can move them. One snapshot
+pairs it with CLOCK_REALTIME, for the time of day. The snapshot leaves CLOCK_BOOTTIME out, because a trace does not
+record how long the machine slept.
 
 The packets' layout is that of perfetto's protos/perfetto/trace, whose field numbers stand below.
 """
@@ -59,7 +61,7 @@ _CATEGORY_IID, _NOTE, _TYPE, _NAME_IID, _TRACK, _VALUE, _FLOW, _LAST_FLOW, _CALL
 )
 
 _BLOCK_EVENTS = 1 << 15
-# A slice's packets at the same time.
+# The order of a slice's packets at the same time.
 _AT_BEGIN, _AT_REQUEST, _AT_END = 0, 1, 2
 
 LOCK_KINDS: dict[int, str] = {
@@ -69,7 +71,7 @@ LOCK_KINDS: dict[int, str] = {
     Park.WORLD: "stop the world",
     Park.LOCK: "a lock of the program",
 }
-"""What a PARK is about, in words."""
+"""The names of the kinds of `Park`."""
 
 
 def write(traces: Sequence[Trace], path: Path) -> None:
@@ -140,7 +142,7 @@ class _Process:
             self._interval_track = self._describe("switch interval", self._uuid, unit, rank=2 * len(trace.gils))
 
     def write(self, file: BinaryIO) -> None:
-        """Write them all."""
+        """Write all packets of the process."""
         file.writelines(_packet(self._sequence, field(_DESCRIPTOR, one)) for one in self._descriptors)
         file.writelines(
             _packet(self._sequence, field(_FLAGS, _NEEDS_STATE), field(_INTERNED, data))
@@ -150,7 +152,7 @@ class _Process:
         cuts_ns = np.unique(self._trace.events["time_ns"][_BLOCK_EVENTS::_BLOCK_EVENTS])
         write_merged(file, list(self._streams()), cuts_ns)
 
-    # What is said once
+    # Data that the sequence writes once
 
     def _intern(self) -> None:
         trace, interned = self._trace, self._interned
@@ -174,7 +176,7 @@ class _Process:
         self._types = np.array([values.number(printable(name) or "not told") for name in trace.types])
 
     def _describe(self, name: str, parent: int, *fields: bytes, rank: int | None = None) -> int:
-        """Add a track's descriptor and return its uuid."""
+        """Add a track's descriptor and return the track's uuid."""
         uuid = self.next_uuid
         self.next_uuid += 1
         encoded = field(1, uuid) + b"".join(fields)
@@ -213,7 +215,7 @@ class _Process:
         ]
 
     def _describe_states(self, name: str, rank: int, intervals: Intervals) -> NDArray[np.uint32]:
-        """Describe a track per thread and GIL that intervals are of; return each interval's."""
+        """Describe a track for each pair of thread and GIL in the intervals; return each interval's track."""
         pairs, which = np.unique(intervals.thread.astype(np.int64) * 256 + intervals.gil, return_inverse=True)
         threads, gils = np.divmod(pairs, 256)
         several = np.bincount(threads) > 1
@@ -252,7 +254,7 @@ class _Process:
             for position, gil in enumerate(self._trace.gils)
         ]
 
-    # What is said per event
+    # Data that is written for each event
 
     def _prepare_rows(self) -> None:
         interned = self._interned
@@ -297,7 +299,7 @@ class _Process:
         return self._event(_END, intervals.end_ns[which], self._tracks[state][which])
 
     def _streams(self) -> Iterator[Stream]:
-        """Yield all packets. What a thread's hold begins and ends on its GIL's track is one row with its own."""
+        """Yield all packets. A hold's packets on its thread's track and on its GIL's track are one row."""
         holds, waits, blocked = self._holds, self._waits, self._parks
         asked = requests(self._trace, holds, waits)
         linked = np.zeros(len(holds), dtype=bool)
@@ -343,7 +345,7 @@ class _Process:
         return [*self._event(_INSTANT, end_ns, track, gives_way, flow), *self._hold_ends(which)]
 
     def _flow_ids(self, holds: NDArray) -> NDArray[np.uint64]:
-        """Return the arrows' numbers, unique in the file: the sequence, then the hold."""
+        """Return the ids of arrows, unique in the file: the sequence in the high bits, the hold in the low ones."""
         return (holds.astype(np.uint64) + np.uint64(1)) | np.uint64(self._sequence << 40)
 
     def _park_begins(self, which: NDArray) -> list[Piece]:
@@ -378,7 +380,7 @@ class _Process:
 
 
 def _waiting(start_ns: int, begin_ns: NDArray, end_ns: NDArray) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return how many threads wait: times, each once, and from then on how many."""
+    """Return the number of waiting threads as steps: distinct times, and the number from each of them on."""
     time_ns = np.concatenate([[start_ns], begin_ns, end_ns])
     change = np.repeat(np.array([0, 1, -1], dtype=np.int8), [1, len(begin_ns), len(end_ns)])
     order = np.argsort(time_ns, kind="stable")

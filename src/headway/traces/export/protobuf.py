@@ -1,7 +1,7 @@
-"""Protocol buffers without a library: single messages, and many alike at once as rows of bytes.
+"""Encodes protocol buffers without a library: single messages, and many messages of one shape as rows of bytes.
 
-Rows are made by numpy, a column of bytes at a time. Every row of one shape is as long as the others: its numbers are
-varints of a fixed width, padded with empty continuation bytes, which every reader takes.
+numpy makes the rows, a column of bytes at a time. All rows of one shape have the same length: their numbers are varints
+of a fixed width, padded with empty continuation bytes, which every reader accepts.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _64_BITS = (1 << 64) - 1
 @final
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A number per row: a varint of `width` bytes, or 8 bytes as they are."""
+    """A number for each row: a varint of `width` bytes, or 8 bytes of fixed width."""
 
     values: NDArray
     width: int
@@ -46,12 +46,12 @@ def varint(number: int) -> bytes:
 
 
 def width(largest: int) -> int:
-    """Return how many bytes a varint needs for the numbers up to `largest`."""
+    """Return the number of bytes that a varint needs for all numbers up to `largest`."""
     return len(varint(largest))
 
 
 def field(tag: int, value: int | str | bytes) -> bytes:
-    """Return a field of a message: a number, a text, or an encoded message."""
+    """Return a field of a message: a number, a text or an encoded message."""
     if isinstance(value, int):
         return varint(tag << 3 | _VARINT) + varint(value)
     if isinstance(value, str):
@@ -60,22 +60,22 @@ def field(tag: int, value: int | str | bytes) -> bytes:
 
 
 def varint_column(tag: int, values: NDArray, width: int) -> list[Piece]:
-    """Return a field with a number per row, none negative or beyond the width."""
+    """Return a field with a number for each row. The numbers must not be negative, and must fit the width."""
     return [varint(tag << 3 | _VARINT), Column(values, width)]
 
 
 def fixed_column(tag: int, values: NDArray) -> list[Piece]:
-    """Return a fixed64 field with a number per row."""
+    """Return a fixed64 field with a number for each row."""
     return [varint(tag << 3 | _FIXED64), Column(values, 8, fixed=True)]
 
 
 def wrapped(tag: int, pieces: list[Piece]) -> list[Piece]:
-    """Return a field that is a message of some pieces."""
+    """Return a field whose value is a message made of the pieces."""
     return [varint(tag << 3 | _BYTES) + varint(sum(map(len, pieces))), *pieces]
 
 
 def rows(count: int, pieces: list[Piece]) -> NDArray[np.uint8]:
-    """Return `count` rows of bytes: in each the pieces, one after the other."""
+    """Return `count` rows of bytes. Each row has the pieces one after the other."""
     found = np.empty((count, sum(map(len, pieces))), dtype=np.uint8)
     at = 0
     for piece in pieces:

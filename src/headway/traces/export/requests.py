@@ -1,4 +1,4 @@
-"""Requests to let a GIL go: in which wait each was made, and which hold gave way to it."""
+"""Finds, for each request to release a GIL, the wait in which it was made and the hold that ended because of it."""
 
 from dataclasses import dataclass
 from typing import final
@@ -17,13 +17,13 @@ _SIXTEEN_BITS = 1 << 16
 @final
 @dataclass(frozen=True, eq=False)
 class Requests:
-    """Columns of requests, by time. A request whose wait was lost is left out."""
+    """Columns of requests, by time. Requests whose wait was lost are left out."""
 
     time_ns: NDArray[np.int64]
     wait: NDArray[np.int32]
-    """The wait that it was made in."""
+    """The wait in which the request was made."""
     hold: NDArray[np.int32]
-    """The hold that was forced to end and that it was the first to ask; else -1."""
+    """The hold that was preempted and to which this request was the first; -1 if there is none."""
 
 
 def requests(trace: Trace, holds: Holds, waits: Intervals) -> Requests:

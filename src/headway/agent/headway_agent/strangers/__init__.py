@@ -1,5 +1,6 @@
-"""A user's function in a measured interpreter: found, called, looked at, and run through the models.
+"""A user's function in a measured interpreter: found, called, examined, and run through the models.
 
-`target` finds it and its inputs, `calls` makes what a pool is given, `examine` asks cheap questions, `holds` looks who
-has the GIL while it runs, `workload` is what launches run, `stand_in` what takes its place where its size must vary.
+`target` finds the function and its inputs, `calls` chooses what a pool runs, `examine` asks cheap questions, `holds`
+measures how the function holds the GIL, `workload` is the workload of launches, and `stand_in` replaces the function if
+its size must vary.
 """

@@ -1,7 +1,7 @@
-"""Which module stands in the way: of a sub-interpreter, or of a free-threaded build that runs without the GIL.
+"""Finds the module that refuses a sub-interpreter, or that switches the GIL on in a free-threaded build.
 
-An extension's loader is watched while the function's module is imported; so the first extension that refuses, or after
-which the GIL is on, is named, whatever error comes of it later in the packages that imported it.
+The loader of extensions is watched while the function's module is imported. The first extension that refuses, or after
+which the GIL is on, is named, whatever other errors the packages that imported it raise later.
 """
 
 import re
@@ -21,8 +21,8 @@ def _gil():
 class LoadWatch:
     """Watches extension modules as they are loaded, as a context manager.
 
-    Attributes, afterwards: `switched`, the module that switched the GIL on, or ""; `failed`, [module, error] of those that
-    could not be loaded, the innermost first.
+    Attributes, afterwards: `switched`, the module that switched the GIL on, or ""; `failed`, [module, error] of the
+    modules that could not be loaded, the innermost first.
     """
 
     def __init__(self):
@@ -66,13 +66,13 @@ class LoadWatch:
 
 
 def refused_by(error, failed):
-    """Return the module that does not load in a sub-interpreter, by the error that came of it; "" where it does not tell.
+    """Return the module that does not load in a sub-interpreter, by the error that it caused; "" if that is unknown.
 
-    The error that the user sees is often another one: packages catch the first and raise their own.
+    The error that the user sees is often another one: packages catch the first error and raise their own.
     """
     for module, words in failed:
         if _REFUSES.search(words):
-            return module  # the loader knows its whole name, CPython's message sometimes the last part
+            return module  # the loader knows the whole name, CPython's message sometimes only its last part
     seen = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

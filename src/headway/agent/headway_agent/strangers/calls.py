@@ -1,7 +1,7 @@
-"""What a pool is given for a call of a user's function: the function itself wherever that will do.
+"""Chooses what a pool runs for a call of a user's function: the function itself, if that suffices.
 
-A user writes `pool.submit(function, *args)`, so that is what is measured. Calls with keyword arguments, generators and
-coroutines need one of the functions below around them; each of them is found by its name in any worker.
+A user writes `pool.submit(function, *args)`, so exactly that is measured. Calls with keyword arguments, generators and
+coroutines need one of the functions below around them; any worker can find these by name.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ import threading
 __all__ = ["ASYNC", "GENERATOR", "PLAIN", "kind_of", "task_of"]
 
 PLAIN, GENERATOR, ASYNC, ASYNC_GENERATOR = "plain", "generator", "async", "async generator"
-"""What a call of a function gives: its result, or something whose work is done only when it is used up."""
+"""The kinds of a function: its call gives its result, or an object that does the work only when it is used up."""
 
 
 def kind_of(function):
-    """Return which of these a function is, by its code; a plain one may still return a generator."""
+    """Return a function's kind, one of the above, by its code; a plain one may still return a generator."""
     while hasattr(function, "func") and not inspect.isroutine(function):
         function = function.func  # functools.partial
     if not inspect.isroutine(function) and callable(function) and not inspect.isclass(function):
@@ -28,12 +28,12 @@ def kind_of(function):
 
 
 def with_keywords(function, args, kwargs):
-    """Call it."""
+    """Call a function with keyword arguments."""
     return function(*args, **kwargs)
 
 
 def used_up(function, args, kwargs):
-    """Call it and return all that the iterator gives: a generator does its work only then."""
+    """Call a function and return all items of its iterator: a generator does its work only then."""
     return list(function(*args, **kwargs))
 
 
@@ -48,12 +48,12 @@ def _loop():
 
 
 def in_own_loop(function, args, kwargs):
-    """Run a coroutine in an event loop of this thread's own, which stays for the next."""
+    """Run a coroutine in an event loop of this thread's own, which is kept for further calls."""
     return _loop().run_until_complete(function(*args, **kwargs))
 
 
 def used_up_in_own_loop(function, args, kwargs):
-    """The same of an async generator: return all that it gives."""
+    """Return all items of an async generator, run in an event loop of this thread's own."""
     return _loop().run_until_complete(_all_of(function, args, kwargs))
 
 
@@ -62,12 +62,12 @@ async def _all_of(function, args, kwargs):
 
 
 async def awaited(function, args, kwargs):
-    """Await it in the loop that runs."""
+    """Await a coroutine in the running loop."""
     return await function(*args, **kwargs)
 
 
 async def awaited_and_used_up(function, args, kwargs):
-    """Use up an async generator in the loop that runs."""
+    """Return all items of an async generator in the running loop."""
     return await _all_of(function, args, kwargs)
 
 
@@ -80,11 +80,11 @@ _AROUND = {
 
 
 def task_of(function, kind, calls, *, in_loop=False):
-    """Return (the function that a pool is given, a tuple of arguments for each call).
+    """Return (the function for the pool, a tuple of arguments for each call).
 
-    `in_loop`: an event loop runs it among other coroutines; else one thread of its own does.
+    `in_loop`: an event loop runs the function among other coroutines; otherwise a separate thread runs it.
     """
-    # asyncio's model awaits what is a coroutine function by its code; a wrapper that returns a coroutine is none.
+    # asyncio's model awaits only coroutine functions, by their code; a wrapper that returns a coroutine is none.
     as_it_is = kind == PLAIN or (kind == ASYNC and in_loop and inspect.iscoroutinefunction(function))
     if as_it_is and not any(kwargs for _, kwargs in calls):
         return function, [args for args, _ in calls]

@@ -1,7 +1,7 @@
-"""What calls of a function change besides their result: names of modules, containers, files, the environment, random states.
+"""Detects changes by calls of a function besides its result: to names, containers, files, environment, random states.
 
-Where something is changed, calls beside each other may not be the same calls as one after the other. Files and processes
-are seen by audit events (PEP 578); names and containers by what they were before.
+If a function changes something, concurrent calls may differ from calls one after the other. Audit events (PEP 578)
+reveal changes to files and processes; a comparison with earlier values reveals changes to names and containers.
 """
 
 import os
@@ -27,7 +27,7 @@ _MOST = 20
 
 
 def _own_modules(folder):
-    """Return the user's own modules: those below that folder which are no installed ones."""
+    """Return the user's own modules: those below that folder that are not installed."""
     own = {}
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None) or ""
@@ -41,7 +41,7 @@ def _contents(value):
 
 
 class Effects:
-    """Looks from `begin` to `end`; an object for each time, but one audit hook for all, which Python never removes."""
+    """Observes from `begin` to `end`, once per object; all objects share one audit hook, which Python never removes."""
 
     _now = None
     _hooked = False
@@ -50,7 +50,7 @@ class Effects:
         self._function = function
         module = sys.modules.get(getattr(function, "__module__", None) or "")
         file = getattr(module, "__file__", None)
-        # Of a module in a package: the package's other modules are the user's, too.
+        # For a module in a package, the package's other modules are the user's, too.
         self._folder = os.path.dirname(os.path.abspath(file)) if file else os.getcwd()
         self._seen = {}
         self.left_processes = False
@@ -68,7 +68,7 @@ class Effects:
         Effects._now = self
 
     def end(self):
-        """Return what was seen: a list of [kind, words], the first of them."""
+        """Return the first _MOST observations, a list of [kind, words]."""
         Effects._now = None
         for place, (value, contents) in self._values().items():
             before = self._names.get(place)
@@ -132,7 +132,7 @@ def _cwd():
     try:
         return os.getcwd()
     except OSError:
-        return None  # it is gone
+        return None  # the folder is gone
 
 
 def _handlers():
@@ -150,7 +150,7 @@ def _same(one, other):
     try:
         return bool(one == other)
     except Exception:
-        return True  # of what cannot be compared nothing is said
+        return True  # values that cannot be compared count as unchanged
 
 
 def _audit(event, args):

@@ -1,11 +1,16 @@
-"""Cheap questions about a user's function, in a fresh process: whether it imports, pickles, returns, and what it changes.
+"""Answers cheap questions about a user's function in a fresh process: if it imports, pickles, returns; what it changes.
 
-Protocol: the job is one JSON object on standard input; answers are JSON objects, one a line, on the descriptor named by
-`argv[1]`: {"begun": STAGE} before a stage, so that it is known where a process ended or hung, then {"stage": STAGE, ...}
-with what it gave. What the user's code raises is {"error": ..., "where": ...} of its stage, and the program ends.
+Protocol: the job is one JSON object on standard input. Answers are JSON objects, one a line, on the descriptor named by
+`argv[1]`. Before a stage: {"begun": STAGE}, so that the stage in which a process ended or hung is known. After a stage:
+{"stage": STAGE, ...} with its results. An exception of the user's code gives {"error": ..., "where": ...} for its
+stage, and ends the process.
 
-`what` of a job: "function", or "subinterpreter", where the module is imported in one and nothing else is done, or "thread",
-where the function is called once in a thread that is not the main one.
+`what` of a job is one of:
+
+- "function": all stages.
+- "subinterpreter": only imports the module in a sub-interpreter.
+- "thread": calls the function once in a thread other than the main thread.
+- "holds": measures how the function holds the GIL (see `holds`).
 """
 
 import json
@@ -22,12 +27,12 @@ _CALLS_S = 0.4
 _MOST_CALLS = 20
 _MOST_PICKLES = 32
 _CLOSED = 86
-"""Exit code: the function has closed the descriptor that we answer on; `headway.advice.asking` knows it."""
+"""Exit code: the function has closed our answer's descriptor; `headway.advice.asking` has the same value."""
 _OURS = os.path.dirname(os.path.abspath(__file__))
 
 
 class _FailedError(Exception):
-    """A stage that the user's code failed in."""
+    """A failure of the user's code in a stage."""
 
 
 class _Talk:
@@ -50,7 +55,7 @@ class _Talk:
 
 
 def _where(error):
-    """Return the innermost place outside of this package and importlib: "app.py:17"."""
+    """Return the innermost location outside this package and importlib: "app.py:17"."""
     found = ""
     for frame in traceback.extract_tb(error.__traceback__):
         if not frame.filename.startswith((_OURS, "<frozen")) and "/importlib/" not in frame.filename:
@@ -59,7 +64,7 @@ def _where(error):
 
 
 def _print_users_part(error):
-    """Print a traceback without the frames of ours that are above the user's."""
+    """Print a traceback without our own frames above the user's frames."""
     frames = traceback.extract_tb(error.__traceback__)
     while frames and (frames[0].filename.startswith((_OURS, "<frozen")) or "/importlib/" in frames[0].filename):
         del frames[0]
@@ -74,7 +79,7 @@ def _said(error):
 
 
 def _distributions(names):
-    """Return {distribution: version} of the modules with these names, as far as they were installed."""
+    """Return {distribution: version} of the installed distributions of the modules with these names."""
     try:
         from importlib.metadata import distributions
     except ImportError:
@@ -89,7 +94,7 @@ def _distributions(names):
                 and top != "__pycache__"
             ):
                 if folders.setdefault(str(one.locate_file(top)), one) is not one:
-                    # Several have a part of this folder: then each by its files.
+                    # Several distributions share this folder: they are told apart by their files.
                     folders[str(one.locate_file(file))] = one
     found = {}
     for name in names:
@@ -147,7 +152,7 @@ def _import(job, talk):
 
 
 def _pickle_of(value):
-    """Return (bytes, seconds there and back, error): what it costs to send a value to another process."""
+    """Return (bytes, seconds there and back, error): the cost of sending a value to another process."""
     import pickle
 
     try:
@@ -240,14 +245,14 @@ def _timed_call(task, args, talk):
         raise _FailedError from error
     finally:
         if os.getpid() != pid:
-            # A forked child of the call has come back from it as we do, and would go on as we do.
+            # A child that the call has forked has returned from the call, too, and must not go on like its parent.
             talk.give("call", error="it forks, and its child comes back from the call, too")
             os._exit(0)
     return result, ((time.perf_counter_ns() - begun[0]) / 1e9, (time.process_time_ns() - begun[1]) / 1e9)
 
 
 def _again(talk, effects, task, arguments, first_result, before):
-    """Call it again: with the same arguments, for equal results; then with all inputs, for what a call takes."""
+    """Repeat the call: with the same arguments, to compare results; then with all inputs, to time the calls."""
     talk.begin("again")
     size, pickle_s, pickle_error = _pickle_of(first_result)
     first_dumped = _dumped(first_result)
@@ -260,11 +265,11 @@ def _again(talk, effects, task, arguments, first_result, before):
         talk.give("again", error="it leaves a process behind with each call")
         raise _FailedError
     try:
-        # Not equal, and not the same to read either: NaN, or objects without a value of their own, differ from themselves.
+        # The pickles must differ, too: NaN, and objects without a value of their own, are not equal to themselves.
         differs = not bool(result == first_result) and first_dumped not in (None, _dumped(result))
         differs = differs and not changes_arguments
     except Exception:
-        differs = False  # arrays and the like do not say so in one word
+        differs = False  # the comparison of arrays and the like gives no single bool
     del result, first_result
     times_s, cpu_s = [second[0]], [second[1]]
     until_s = time.monotonic() + _CALLS_S
@@ -310,7 +315,7 @@ os.write({fd}, json.dumps(answer).encode())
 
 
 def _subinterpreter(job, talk):
-    """Import the module in a sub-interpreter with a GIL of its own; say which module refuses."""
+    """Import the module in a sub-interpreter with its own GIL; report which module refuses."""
     from .. import subinterpreters
 
     target = job["target"]
@@ -333,7 +338,7 @@ def _subinterpreter(job, talk):
 
 
 def _thread(job, talk):
-    """Call it once outside of the main thread."""
+    """Call the function once outside the main thread."""
     import threading
 
     from . import calls
@@ -360,7 +365,7 @@ _WHAT = {"function": _function, "subinterpreter": _subinterpreter, "thread": _th
 
 
 def main():
-    """Be the process: exit code 0 where all was answered, 1 where the user's code failed a stage."""
+    """Run the process: exit code 0 if all questions were answered, 1 if the user's code failed a stage."""
     talk = _Talk(int(sys.argv[1]))
     code = 1
     try:
@@ -387,5 +392,5 @@ def main():
             try:
                 stream.flush()
             except Exception:
-                pass  # the function has closed it
+                pass  # the function has closed the stream
         os._exit(code)

@@ -1,10 +1,10 @@
-"""Who has the GIL while a function runs: exactly over whole calls, and by line and call of C in calls that are looked at.
+"""Measures how a function holds the GIL: exactly over whole calls; by line and by C call in calls under observation.
 
-The recorder (native/trace) counts how long this thread holds the GIL. Over calls that nothing looks at, that gives the share of
-their time. Then the function runs under `sys.setprofile` and `sys.settrace`, and at each event the time and the hold since the
-last one are booked on what ran: a call of C (`sys.setprofile` tells those that are made by name), or a line of Python, which
-takes in what it does by operators. Looking at a line costs more than most lines take, so times of lines tell their order;
-those of calls in C are hardly touched.
+The recorder (native/trace) counts how long this thread holds the GIL. Over calls without observation, that count gives
+the exact share of their time. Then the function runs under `sys.setprofile` and `sys.settrace`. At each event, the time
+and the hold since the event before are booked to the place that ran: a C call (`sys.setprofile` reports those that are
+made by name), or a line of Python, which includes what the line does by operators. Observing a line costs more than
+most lines take, so times of lines only give their order; times of C calls are hardly affected.
 """
 
 import os
@@ -48,7 +48,7 @@ def look(job, talk):
 
 
 def _thread_starts():
-    """Return a list that gets an element for each thread of Python's that is started from now on."""
+    """Return a list that gets an element for each Python thread that is started from now on."""
     started = []
 
     def heard(event, _args):
@@ -80,7 +80,7 @@ def _exactly(recorder, task, arguments):
 
 
 class _Looker:
-    """The profile of one thread: books wall time and hold on places."""
+    """The profile of one thread: books wall time and holds to places."""
 
     def __init__(self, recorder, until_s):
         self._recorder, self._until_s = recorder, until_s
@@ -93,7 +93,7 @@ class _Looker:
         self.calls = 0
 
     def run(self, task, arguments):
-        """Look at calls until the time is up; return whether one call was seen whole."""
+        """Observe calls until the time is up; return whether one whole call was observed."""
         for place in range(1000):
             self._stack, self._at = [], None
             self._last = self._now()
@@ -110,7 +110,7 @@ class _Looker:
         return self.calls > 0
 
     def _time_is_up(self):
-        """Whether it is; from then on nothing is looked at, and the user's call goes on as it would."""
+        """Tell whether the time is up. From then on nothing is observed, and the user's call goes on normally."""
         if time.monotonic() > self._until_s:
             self._is_over = True
             sys.setprofile(None)
@@ -129,13 +129,13 @@ class _Looker:
             booked[1] += wall_ns - self._last[0]
             booked[2] += held_ns - self._last[1]
             if not self._at[2]:
-                # One visit of a line, or a part of it.
+                # One visit of a line, or a part of one visit.
                 booked[0] += 1
                 booked[3] = max(booked[3], held_ns - self._last[1])
         self._last = wall_ns, held_ns
 
     def _resume(self):
-        """What looking itself took is nobody's."""
+        """Restart the clocks, so that the cost of observing is booked to no place."""
         self._last = self._now()
 
     def _profile(self, frame, event, arg):
@@ -162,7 +162,7 @@ class _Looker:
             self._resume()
 
     def _origin(self, place, frame):
-        """Note which line of the function's own file led to a place."""
+        """Note the lines that led to a place, from the innermost frame outwards."""
         if place in self._origins:
             return
         trail = []
@@ -192,7 +192,7 @@ class _Looker:
         return self._trace
 
     def places(self):
-        """Return the places that took most, as dicts; times in seconds over all the calls that were looked at."""
+        """Return the places that took most time, as dicts; times are in seconds over all observed calls."""
         self._booked.pop(None, None)
         found = []
         ours = [one for one in self._booked.items() if not one[0][0].startswith(_OURS)]
@@ -214,7 +214,7 @@ class _Looker:
 
 
 def _name(function):
-    """Return what a user calls a function in C: "re.Pattern.sub", "zlib.compress"."""
+    """Return a C function's name for users: "re.Pattern.sub", "zlib.compress"."""
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", "?")
     module = getattr(function, "__module__", None)
     if not module:

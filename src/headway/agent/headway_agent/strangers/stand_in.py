@@ -1,14 +1,20 @@
-"""What takes a function's place where its size must vary: it takes the same arguments, gives the same result, and lasts as long as asked.
+"""A stand-in for a function, for varied task sizes: same arguments, same result, and as long a run as requested.
 
-A function has one size, its inputs', and where a pool begins to pay depends on it. So the launches of this workload run
-tasks that take the function's pickled arguments and give its result, and compute for a time that is varied: with the GIL,
-in C without it, and asleep, in the shares that the function has.
+A function has one size, that of its inputs, and whether a pool pays depends on the size. The launches of this workload
+therefore run tasks that take the function's pickled arguments and give its result, and compute for a varied time: with
+the GIL, in C without it, and asleep, in the same shares as the function.
 
-Work is counted, not timed: where two cores share their arithmetic units, or a worker's code is cold, the same work takes longer, as
-that of the function does. How much of it fills a size is measured alone, before anything else.
+Work is counted, not timed: if two cores share their arithmetic units, or a worker's code is cold, the same work takes
+longer, as the function's work does. The amount of work that fills a size is measured first, with nothing else running.
 
-Parameters: `target`, `kind`, `workers`, `sizes_s` (of each, what a task takes alone), `shares` ({"held", "released",
-"asleep"}), `stretch_s` (how long the function computes without the GIL at a time). Metrics: by place of the size, `serial_PLACE_s` and `pooled_PLACE_s`, what a task took.
+The parameters are:
+
+- `target`, `kind`, `workers`.
+- `sizes_s`: the time of a task alone, for each size.
+- `shares`: {"held", "released", "asleep"}.
+- `stretch_s`: how long the function computes without the GIL at a time.
+
+Metrics: `serial_PLACE_s` and `pooled_PLACE_s`, the time per task, by the place of the size.
 """
 
 import hashlib
@@ -25,13 +31,13 @@ SAMPLE_S = 0.04
 MOST_TASKS = 2000
 _CALIBRATED_S = 0.02
 _PIECE_BYTES = 1 << 20
-"""The longest stretch without the GIL, which hashlib lets go of from 2 KB on."""
+"""The longest stretch without the GIL; hashlib releases the GIL for 2 KB and more."""
 
 _result, _work, _data = None, (), b""
 
 
 def prime(result, work):
-    """Keep what the function gives, and by place the work of a task, once in each worker."""
+    """Set the function's result and the work of a task by place, once in each worker."""
     global _result, _work, _data
     _result, _work, _data = result, work, memoryview(bytes(_PIECE_BYTES))
 
@@ -42,7 +48,7 @@ def _turn(times):
 
 
 def _hash(size_bytes, piece_bytes):
-    # One object for all: only its updates are without the GIL.
+    # One digest object for all pieces: only its updates run without the GIL.
     digest = hashlib.sha256()
     piece = _data[:piece_bytes]
     while size_bytes > piece_bytes:
@@ -52,7 +58,7 @@ def _hash(size_bytes, piece_bytes):
 
 
 def stand_in(place, *arguments):
-    """Compute with the GIL and without, sleep, and return the function's result."""
+    """Compute with the GIL and without it, sleep, and return the function's result."""
     turns, size_bytes, piece_bytes, asleep_s = _work[place]
     if turns:
         _turn(turns)
@@ -64,7 +70,7 @@ def stand_in(place, *arguments):
 
 
 def _rate(function):
-    """Return how many of its units a function does in a second, the best of several times."""
+    """Return how many of its units a function does in a second, the best of several measurements."""
     count, best = 64, 0.0
     while True:
         begun_s = time.perf_counter()
@@ -78,7 +84,7 @@ def _rate(function):
 
 
 class StandIn:
-    """Sizes by turns, each alone and in the pool; what a size takes is told as time per task."""
+    """Runs sizes by turns, each alone and in the pool; the metric of a size is its time per task."""
 
     def __init__(self, job):
         self.job, self.params = job, job["params"]

@@ -1,11 +1,15 @@
 """Finds a user's function and its inputs, as a job names them.
 
 A job's `target` is {"module", "name" (dotted below the module), "cwd", "inputs"}; the module's folder is on PYTHONPATH.
-`inputs` is {"kind": "none"}; {"kind": "named", "module", "name", "most"}: a list, a generator, or a function that returns
-one; {"kind": "json", "value"}: one call's arguments, an object's by name; or {"kind": "pickled", "path", "most"}: a file of
-pickles, each (args, kwargs). The first `most` are taken.
+`inputs` is one of:
 
-An element of a named list that is a tuple is the positional arguments; any other is the only argument.
+- {"kind": "none"}.
+- {"kind": "named", "module", "name", "most"}: a list, a generator, or a function that returns one.
+- {"kind": "json", "value"}: one call's arguments; an object gives arguments by name.
+- {"kind": "pickled", "path", "most"}: a file of pickles, each (args, kwargs).
+
+Only the first `most` inputs are used. An element of a named list that is a tuple is the positional arguments; any other
+element is the only argument.
 """
 
 import importlib
@@ -19,7 +23,7 @@ __all__ = ["InputsError", "MissingNameError", "find", "inputs_of", "named"]
 
 
 class MissingNameError(Exception):
-    """A module has no such name, in one sentence."""
+    """A module has no such name; the message is one sentence."""
 
 
 class InputsError(Exception):
@@ -32,7 +36,7 @@ def find(target):
 
 
 def named(module, name, cwd):
-    """Return what a module calls by this dotted name. Raises what the import raises, and MissingNameError."""
+    """Return the object with a dotted name in a module. Raises what the import raises, and MissingNameError."""
     os.chdir(cwd)
     if sys.argv[:1] == ["-c"]:
         sys.argv[:] = [module]
@@ -102,7 +106,7 @@ def _fit(function, args, kwargs, kind):
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return  # of a function in C, which does not tell
+        return  # a C function may have no signature
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:

@@ -1,10 +1,16 @@
-"""The workload of a launch: a user's function over its inputs, through a model.
+"""The workload of a launch for `headway advise`: a user's function over its inputs, through a model.
 
-Parameters: `target` (see `target`), `tasks` (calls in a sample; the inputs again and again), `workers`, `kind` (as `calls` has
-them), `fresh` (calls change their arguments, so each sample has new ones), `lag` (look at the event loop's lag).
+The parameters are:
 
-Metrics besides those of `Tasks`: `first_work_s`, the first sample, in which workers import the function's module; with `lag`,
-`loop_lag_s`, by how much the loop was late each time that it was looked at. Details: memory as `memory_of` tells.
+- `target`: see `target`.
+- `tasks`: the number of calls in a sample; the inputs are used again and again.
+- `workers`.
+- `kind`: as in `calls`.
+- `fresh`: calls change their arguments, so each sample has new ones.
+- `lag`: measure the event loop's lag.
+
+Metrics besides those of `Tasks`: `first_work_s`, the time of the first sample, in which workers import the function's
+module; with `lag`, `loop_lag_s`, the lateness of the loop at each measurement. Details: memory as `memory_of` gives it.
 """
 
 import itertools
@@ -23,7 +29,7 @@ LAG_PERIOD_S = 0.002
 
 
 def memory_of():
-    """Return {"own_pss_bytes", "children_pss_bytes" (of each that is alive)}: memory, with what is shared divided by who shares it."""
+    """Return {"own_pss_bytes", "children_pss_bytes" (of each live child)}: memory, with shared pages divided."""
     own = os.getpid()
     sizes_bytes = [proc.pss_bytes(child) for child in proc.descendants(own)]
     alive = [size_bytes for size_bytes in sizes_bytes if size_bytes is not None]
@@ -31,7 +37,7 @@ def memory_of():
 
 
 class Calls(Tasks):
-    """Calls of the function, as many as `tasks`."""
+    """`tasks` calls of the function."""
 
     def __init__(self, job):
         self.in_loop = job["model"] == "asyncio"
@@ -46,14 +52,14 @@ class Calls(Tasks):
         return list(itertools.islice(itertools.cycle(arguments), self.params["tasks"]))
 
     def _make_fresh(self):
-        """Have arguments that no call has changed, where calls change them."""
+        """Replace the arguments by unchanged copies, if calls change them."""
         if self._pickled:
             for place in range(len(self.arguments)):
                 self.arguments[place] = pickle.loads(self._pickled[place % len(self._pickled)])
 
     def open(self):
         metrics = super().open()
-        # Sent to every worker once: until then it has not imported the function's module.
+        # The first tasks in every worker: until then no worker has imported the function's module.
         _, metrics["first_work_s"] = self.timed()
         return metrics
 

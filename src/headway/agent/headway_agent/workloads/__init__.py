@@ -1,6 +1,6 @@
-"""What the launches run. A workload is a class taking the job: `open()`, `sample()`, `close()` (which may return details).
+"""The workloads of launches: classes that take the job, with `open()`, `sample()` and `close()` (may return details).
 
-`open` and `sample` return {metric: value or list of values}; a metric's unit stands in its name (`work_s`), a count
+`open` and `sample` return {metric: value or list of values}. A metric's unit is part of its name (`work_s`); a count
 has none. `Tasks` is the common case: one function over a list of arguments, through a model.
 """
 
@@ -12,11 +12,11 @@ WARM_CALLS = 16
 
 
 def warm(function, *args):
-    """Call a function often enough for the interpreter to have specialised its code.
+    """Call a function often enough for the interpreter to specialise its code.
 
     CPython 3.11 specialises a function only after eight calls, however long its loops run (QUICKENING_WARMUP_DELAY,
-    Include/internal/pycore_code.h): a task that eight threads call is then quicker than the same loop in one call,
-    which has nothing to do with threads. Called where a worker imports the function, so that every worker's is warm.
+    Include/internal/pycore_code.h). A task that eight threads call would be quicker than the same loop in one call,
+    which has nothing to do with threads. Modules call `warm` on import, so that the function is warm in every worker.
     """
     for _ in range(WARM_CALLS):
         function(*args)
@@ -25,16 +25,16 @@ def warm(function, *args):
 class Tasks:
     """Run `function` over `arguments` through the job's model.
 
-    Metrics: `pool_start_s` (creating the pool, until every worker is there), `workers` and `pickle_s` (pickling and unpickling
-    the tasks once, where the model does so) from `open`; `work_s` (all tasks, from first submit to last result) from
-    `sample`. Raises AssertionError where a result differs from `expected`.
+    Metrics from `open`: `pool_start_s` (creating the pool, until every worker is there), `workers`, and `pickle_s`
+    (pickling and unpickling the tasks once, if the model does so). Metric from `sample`: `work_s` (all tasks, from the
+    first submit to the last result). Raises AssertionError if a result differs from `expected`.
     """
 
     function = None
     """The task, a module-level function so that every model can import it."""
 
     task = None
-    """What one of them runs, where its parameters or model want another function; else `function`."""
+    """The function of one task, if its parameters or model need another function; by default `function`."""
 
     def __init__(self, job):
         self.job = job

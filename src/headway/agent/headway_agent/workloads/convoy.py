@@ -1,8 +1,8 @@
-"""An echo server in the measured interpreter, CPU-bound threads or processes beside it, a load client outside (source C).
+"""An echo server in the measured interpreter, beside CPU-bound threads or processes, under an external load (source C).
 
-The server and whatever burns CPU time beside it are one side, the load client (in C, in a process of its own) is the
-other: placement `split` gives each side a core. The convoy effect: every `recv` lets go of the GIL, and with a
-CPU-bound thread holding it, getting it back takes a switch interval.
+The server and the CPU-bound work beside it are one side. The load client (in C, in a separate process) is the other
+side. Placement `split` gives each side a core. The convoy effect: every `recv` releases the GIL, and if a CPU-bound
+thread acquires it, the server's thread waits a switch interval to get it back.
 """
 
 import os
@@ -19,7 +19,7 @@ _stop = False
 
 
 def burn(unit, done, position, ready, gate):
-    """Once the gate opens, do units of work and count them in `done[position]`, until stopped."""
+    """Do units of work from the opening of the gate until stopped, and count them in `done[position]`."""
     work = UNITS[unit]
     ready.release()
     gate.wait()
@@ -31,7 +31,7 @@ def burn(unit, done, position, ready, gate):
 def _start_burners(kind, count, unit):
     """Start `count` CPU-bound threads or processes; return (counters, processes) once all are about to work.
 
-    They wait for each other: with the first at work, starting the last on the same core would take seconds.
+    All wait for the gate: if the first one already worked, starting the last one on the same core would take seconds.
     """
     if kind == "processes":
         import multiprocessing
@@ -54,7 +54,7 @@ def _start_burners(kind, count, unit):
 
 
 def _echo(connection):
-    """Send back what comes, until the other side closes."""
+    """Send back all received data until the other side closes."""
     with connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while True:
@@ -65,7 +65,7 @@ def _echo(connection):
 
 
 def _accept(listener):
-    """A thread for each connection, as the article's server has."""
+    """Start a thread for each connection, as the article's server does."""
     while True:
         try:
             connection, _ = listener.accept()
@@ -87,15 +87,17 @@ def _timer_slack_s():
     try:
         return int(proc.read("/proc/self/timerslack_ns")) / 1e9
     except OSError:
-        return 50e-6  # Before Linux 4.6 nobody tells; then it is what the kernel starts with.
+        return 50e-6  # Before Linux 4.6 the slack cannot be read; this is the kernel's initial value.
 
 
 class _BesideCpu:
-    """`cpu` CPU-bound `beside` ("threads", "processes") that do units of `unit` (see `units`).
+    """A server beside `cpu` CPU-bound `beside` ("threads", "processes"), which do units of `unit` (see `units`).
 
-    Metrics: `work_per_s`, units that they did a second, together; `evenness`, Jain's index of what each did, 1 / `cpu` to
-    1 (Jain, Chiu, Hawe 1984); under a policy `idle_share`, the part of the time that the GIL was free and wanted, and
-    `worst_wait_s`, the longest wait of any thread since the policy began.
+    Metrics:
+    - `work_per_s`: the units of all of them together per second.
+    - `evenness`: Jain's index of the units of each, from 1 / `cpu` to 1 (Jain, Chiu, Hawe 1984).
+    - `idle_share`, under a policy: the share of the time in which the GIL was free and wanted.
+    - `worst_wait_s`, under a policy: the longest wait of any thread since the policy began.
     """
 
     def __init__(self, job):
@@ -107,25 +109,25 @@ class _BesideCpu:
         server_cpus, self._client_cpus = party_cpus(self.job)
         proc.pin(server_cpus)
         self._serve()
-        # Last: with CPU-bound threads on its core, a free-threaded interpreter takes seconds over an import, because
-        # each type that is made stops the world.
+        # Started last: with CPU-bound threads on its core, a free-threaded interpreter takes seconds for an import,
+        # because the creation of each type stops the world.
         self._done, self._processes = _start_burners(
             self.params.get("beside", "threads"), self._cpu, self.params.get("unit", "count")
         )
         return {}
 
     def _serve(self):
-        """Start what is measured beside the CPU-bound work."""
+        """Start the server that is measured beside the CPU-bound work."""
         raise NotImplementedError
 
     def _begin(self):
-        """Return what to hand to `_ended` after the work: (units done by each, when, the scheduler's counts)."""
+        """Return the state to pass to `_ended` after the work: (units done by each, time, the scheduler's counts)."""
         scheduler = self.job.get("scheduler")
         counts = scheduler.counts() if scheduler is not None else {}
         return [self._done[i] for i in range(self._cpu)], time.monotonic_ns(), counts
 
     def _ended(self, before):
-        """Return the metrics of what was done beside: `work_per_s`, `evenness`, and under a policy its own counts."""
+        """Return the metrics of the CPU-bound work since `before`: `work_per_s`, `evenness`, and a policy's counts."""
         done, now_ns, counts = self._begin()
         elapsed_ns = now_ns - before[1]
         each = [now - then for now, then in zip(done, before[0])]
@@ -149,13 +151,14 @@ class _BesideCpu:
 class Convoy(_BesideCpu):
     """The echo server under load.
 
-    Parameters besides: `transport` ("tcp", "udp"), `connections`, `message_bytes`, `duration_s`, `min_requests` (goes on
-    until so many were answered), `most_s`, and for an open loop `rate_per_s` with `arrivals` ("poisson", "uniform"):
-    latency then counts from the intended time of sending.
+    Parameters besides: `transport` ("tcp", "udp"), `connections`, `message_bytes`, `duration_s`, `min_requests` (the
+    load goes on until so many requests were answered), `most_s`, and for an open loop `rate_per_s` with `arrivals`
+    ("poisson", "uniform"): latency then counts from the intended time of sending.
 
     Metrics: `requests_per_s`, `latency_p50_s`, `_p90_s`, `_p99_s`, `_p999_s`, `_max_s`, `_mean_s`, `_sd_s`, `work_per_s`,
-    `lost_requests`, and with a GIL and CPU-bound threads `of_bound`: requests a second of one connection over the analytic
-    bound, one per switch interval and timer slack. Details: `requests` answered, and `latency_counts`, their histogram.
+    `lost_requests`. With a GIL and CPU-bound threads also `of_bound`: the requests per second of one connection,
+    divided by the analytic bound of one request per switch interval and timer slack. Details: `requests` is the number
+    of answered requests, and `latency_counts` their histogram.
     """
 
     def _serve(self):
@@ -187,12 +190,12 @@ class Convoy(_BesideCpu):
         for name in ("rate_per_s", "arrivals"):
             if name in params:
                 self._config[name] = params[name]
-        # Another draw in each launch of a cell: with one for all, the interval would say nothing of it.
+        # Each launch of a cell has another seed: with one seed for all, the interval would not show the seed's effect.
         self._config["seed"] = self.job["seed"]
         self._client = LoadClient(self.job["library"], self._client_cpus)
         self._counts = {}
         self._requests = 0
-        # A wait that times out ends late by as much (prctl(2), PR_SET_TIMERSLACK): 50 us unless somebody set it.
+        # The kernel may end a timed wait this much late (prctl(2), PR_SET_TIMERSLACK): by default 50 us.
         self._slack_s = _timer_slack_s()
 
     def sample(self):
@@ -200,7 +203,7 @@ class Convoy(_BesideCpu):
         result = self._client.run(self._config)
         requests_per_s = result["requests_per_s"]
         if self._config["model"] == "open":
-            # Requests leave at their own times: the time that they were offered in counts, answered sooner or not.
+            # Requests of the open model leave at set times: the offered time counts, even if they are answered sooner.
             requests_per_s = result["requests"] / max(self._config["duration_s"], result["elapsed_s"])
         metrics = {
             "requests_per_s": requests_per_s,
@@ -228,14 +231,14 @@ class Convoy(_BesideCpu):
 
 
 class TinyWrites(_BesideCpu):
-    """A thread that does nothing but tiny writes, each of which lets go of the GIL for next to nothing (bpo-7946).
+    """A thread that only does tiny writes, each of which releases the GIL for next to no time (bpo-7946).
 
-    `duration_s`. Metrics: `requests_per_s`, writes a second; `work_per_s`.
+    Parameter: `duration_s`. Metrics: `requests_per_s`, the writes per second; `work_per_s`.
     """
 
     def _serve(self):
         self._writes = [0]
-        # To nowhere: the write itself costs a system call and nothing else.
+        # A write to /dev/null costs a system call and nothing else.
         self._fd = os.open(os.devnull, os.O_WRONLY)
         threading.Thread(target=self._write, daemon=True).start()
 
@@ -256,7 +259,7 @@ class TinyWrites(_BesideCpu):
 
 
 class Throughput(_BesideCpu):
-    """The CPU-bound work by itself: `duration_s` of it, with nothing beside. Metrics: `work_per_s`, `evenness`."""
+    """The CPU-bound work alone for `duration_s`, with no server beside it. Metrics: `work_per_s`, `evenness`."""
 
     def _serve(self):
         pass

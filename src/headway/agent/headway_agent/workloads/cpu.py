@@ -60,7 +60,7 @@ def sigma(n, every, task):
 
 
 async def sigma_yielding(n, every, task):
-    """The same in a coroutine that gives way with `sleep(0)` after each piece."""
+    """Do the same as `sigma` in a coroutine that yields to the event loop with `sleep(0)` after each piece."""
     from asyncio import sleep
 
     total = 0
@@ -73,10 +73,10 @@ async def sigma_yielding(n, every, task):
 
 
 class Sigma(Tasks):
-    """`times` sums of 0..n. `yields`: give way after each piece of `every` additions (asyncio only).
+    """`times` sums of 0..n. `yields`: yield to the event loop after each piece of `every` additions (asyncio only).
 
     A further metric, `order_changes`: how often the running task changed from one piece to the next. `times - 1` means
-    that the tasks ran one after the other. Only where the tasks share this interpreter.
+    that the tasks ran one after the other. The metric exists only if the tasks share this interpreter.
     """
 
     function = sigma
@@ -126,7 +126,7 @@ def sha256(size_bytes, messages):
 class Sha256(Tasks):
     """`tasks` tasks over `threads` workers, each hashing `messages` messages of `size_bytes` (source C).
 
-    hashlib lets go of the GIL for messages of 2,048 bytes and more (Modules/_hashopenssl.c, HASHLIB_GIL_MINSIZE).
+    hashlib releases the GIL for messages of 2,048 bytes and more (Modules/_hashopenssl.c, HASHLIB_GIL_MINSIZE).
     """
 
     function = sha256

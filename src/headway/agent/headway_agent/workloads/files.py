@@ -1,6 +1,6 @@
-"""Files: write, read and remove (source A); large writes, directly and through asyncio's libraries (source D).
+"""File workloads: write, read and remove (source A); large writes, directly and through asyncio's libraries (source D).
 
-The bytes are made beforehand in every worker and their cost is told apart, so that making them is not mistaken for I/O.
+Every worker makes its bytes beforehand, and their cost is reported separately, so that it is not mistaken for I/O.
 """
 
 import os
@@ -22,10 +22,10 @@ def make_data(size_bytes, random_bytes):
 
 
 def write(path, sync):
-    """Write this worker's data to a new file, unbuffered; `sync`: and wait until the device has it."""
+    """Write this worker's data to a new file, unbuffered; with `sync`, wait until the device has the data."""
     with open(path, "wb", buffering=0) as file:
         view = memoryview(_data)
-        # One write of more than 2 GiB, or on a full disk, writes less than asked.
+        # A write of more than 2 GiB, or on a full disk, may write less than requested.
         while view:
             view = view[file.write(view) :]
         if sync:
@@ -46,11 +46,11 @@ def remove(path):
     try:
         os.remove(path)
     except FileNotFoundError:
-        pass  # It could not be made: then that is the error to tell.
+        pass  # The file could not be made: the error of that matters.
 
 
 def write_remove(path, sync):
-    """Write a file and remove it; return the number of bytes that it had."""
+    """Write a file and remove it; return the file's size in bytes."""
     try:
         write(path, sync)
         return os.path.getsize(path)
@@ -59,14 +59,14 @@ def write_remove(path, sync):
 
 
 def urandom_s(size_bytes):
-    """Return what making so many random bytes takes, in s."""
+    """Return how long it takes to make so many random bytes, in s."""
     begun_s = time.perf_counter()
     os.urandom(size_bytes)
     return time.perf_counter() - begun_s
 
 
 class _Files(Tasks):
-    """`files` files of `size_bytes`, in turn over the launch's folders on `volumes`; `sync`: with fsync."""
+    """Tasks over `files` files of `size_bytes`, in turn over the launch's folders on `volumes`; `sync`: with fsync."""
 
     random_bytes = True
 
@@ -87,7 +87,10 @@ class _Files(Tasks):
 
 
 class FileIo(_Files):
-    """Write, read and remove random bytes. Metrics: `work_s`; `urandom_s`, of one file's bytes, in none of it (serial)."""
+    """Write, read and remove random bytes. Metrics: `work_s`; and, serial only, `urandom_s` for one file's bytes.
+
+    `work_s` does not include `urandom_s`.
+    """
 
     function = write_read_remove
 
@@ -103,16 +106,19 @@ def add(n):
 
 
 def write_or_add(path, sync, n):
-    """A file, or where `path` is empty a sum of 0..n."""
+    """Write a file, or compute a sum of 0..n if `path` is empty."""
     return write_remove(path, sync) if path else add(n)
 
 
 class FileWrite(_Files):
-    """Write zero bytes to new files and remove them; besides, `sums` sums of 0..`n` among the tasks.
+    """Write zero bytes to new files and remove them; `sums` sums of 0..`n` are among the tasks.
 
-    `via`: "" (plain files through the model), "aiofiles" (in an executor of `pool` threads, the loop's default for 0;
-    at most `limit` files at a time, 0 for all), "aiofile/uring", "aiofile/aio", "aiofile/thread" (the kernel's own
-    asynchronous I/O, or threads in C). Metric: `work_s`.
+    `via` is one of:
+    - "": plain files through the model.
+    - "aiofiles": an executor of `pool` threads (0: the loop's default); at most `limit` files at a time (0: all).
+    - "aiofile/uring", "aiofile/aio", "aiofile/thread": the kernel's own asynchronous I/O, or threads in C.
+
+    Metric: `work_s`.
     """
 
     function = write_remove
@@ -144,7 +150,7 @@ class FileWrite(_Files):
             pool = self.params.get("pool", 0)
             self._executor = ThreadPoolExecutor(pool) if pool else None
             self.model.run_coroutine(self._open())
-            # Bound already: the model gathers it like any coroutine function.
+            # A bound method: the model gathers it like any coroutine function.
             self.task = self._write
             if pool:
                 metrics["workers"] = pool
@@ -157,7 +163,7 @@ class FileWrite(_Files):
             import caio
 
             found = {module.__name__.split(".")[1]: module for module in caio.variants_asyncio}
-            # caio falls back without a word where the kernel refuses; we want what we asked for.
+            # caio falls back silently if the kernel refuses a variant; this takes exactly the requested one.
             name = {"uring": "linux_uring", "aio": "linux_aio", "thread": "thread_aio"}[self._context] + "_asyncio"
             self._caio = found[name].AsyncioContext()
 
@@ -201,8 +207,8 @@ class FileWrite(_Files):
 class DiskBaseline:
     """The device without Python: `dd` of `size_bytes` zero bytes to each of five files.
 
-    `concurrent`: all at once; `overwrite`: to files that are there; `sync`: dd's own time includes fdatasync.
-    Metrics: `file_1_bytes_per_s` to `file_5_bytes_per_s` as dd tells them, and `sum_bytes_per_s` over all of them from
+    `concurrent`: all at once; `overwrite`: to existing files; `sync`: dd's own time includes fdatasync.
+    Metrics: `file_1_bytes_per_s` to `file_5_bytes_per_s` as reported by dd, and `sum_bytes_per_s` over all files from
     the first start to the last end. Source: dd(1).
     """
 
@@ -233,7 +239,7 @@ class DiskBaseline:
         )
 
     def _write(self):
-        """Run dd over all files; return each one's bytes per s."""
+        """Run dd over all files; return the bytes per s of each."""
         if self.params["concurrent"]:
             return [self._rate(process) for process in [self._start(path) for path in self._paths]]
         return [self._rate(self._start(path)) for path in self._paths]

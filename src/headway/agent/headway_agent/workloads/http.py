@@ -1,6 +1,6 @@
 """Requests to a server that answers after a given time (source D, and A4 with a file before each request).
 
-The server is the lab's own, in a process of its own; `job["server"]` says where it listens.
+The server is the lab's own, in a separate process; `job["server"]` has its address.
 """
 
 import json
@@ -19,7 +19,7 @@ _opener = None
 
 
 def _open(url):
-    """Urlopen without the proxy that the environment may name: the server is on this machine."""
+    """Open a URL without the proxy that the environment may name: the server is on this machine."""
     global _opener
     if _opener is None:
         from urllib.request import ProxyHandler, build_opener
@@ -29,7 +29,7 @@ def _open(url):
 
 
 def fetch(url):
-    """GET with urllib; return (seconds it took, seconds the server says it took)."""
+    """GET with urllib; return (the request's seconds, the seconds reported by the server)."""
     begun_s = time.perf_counter()
     with _open(url) as answer:
         served_s = json.loads(answer.read())["served_s"]
@@ -37,7 +37,7 @@ def fetch(url):
 
 
 async def fetch_coroutine(url):
-    """The same with aiohttp."""
+    """Do the same as `fetch` with aiohttp."""
     begun_s = time.perf_counter()
     async with _session.get(url) as answer:
         served_s = json.loads(await answer.read())["served_s"]
@@ -45,7 +45,7 @@ async def fetch_coroutine(url):
 
 
 def fetch_or_add(url, n):
-    """A request, or where `url` is empty a sum of 0..n."""
+    """Make a request, or compute a sum of 0..n if `url` is empty."""
     return fetch(url) if url else sigma(n, n + 1, 0)
 
 
@@ -54,13 +54,13 @@ async def fetch_or_add_coroutine(url, n):
 
 
 def file_and_fetch(path, url):
-    """Write, read and remove a file, then one request."""
+    """Write, read and remove a file, then make one request."""
     write_read_remove(path, False)
     return fetch(url)
 
 
 async def file_and_fetch_coroutine(path, url):
-    """The same in a coroutine: the file's part does not await."""
+    """Do the same as `file_and_fetch` in a coroutine, which does not await in the file's part."""
     write_read_remove(path, False)
     return await fetch_coroutine(url)
 
@@ -68,11 +68,11 @@ async def file_and_fetch_coroutine(path, url):
 class Http(Tasks):
     """`requests` requests of `period_s` each, and `sums` sums of 0..`n` among the tasks.
 
-    Parameters besides: `jitter` (share of the period that the seeded draw adds or takes), `file_bytes` (write, read and
-    remove a file of random bytes before each request, in the launch's folder on `volume`).
+    Parameters besides: `jitter` (the share of the period that the seeded draw adds or subtracts), `file_bytes` (write,
+    read and remove a file of random bytes before each request, in the launch's folder on `volume`).
 
-    Metrics: `work_s`; `overhead_s`, of each request: what it took longer than the server says it did; `overhead_alone_s`
-    (from `open`): the same for requests without delay, one after the other.
+    Metrics: `work_s`; `overhead_s`, the time of each request beyond the time reported by the server; `overhead_alone_s`
+    (from `open`), the same for requests without delay, one after the other.
     """
 
     _PROBES = 20
@@ -110,7 +110,7 @@ class Http(Tasks):
         if self._asyncio:
             self.model.run_coroutine(self._open_session())
         overheads = []
-        # In every worker, the first not kept: it imports what the client is made of.
+        # The first request in every worker is not kept: it imports the client's modules.
         if not self._asyncio:
             self.model.on_each(fetch, self._base + "0")
         for _ in range(self._PROBES + 1):
@@ -127,7 +127,7 @@ class Http(Tasks):
         global _session
         import aiohttp
 
-        # The default connector allows 100 connections: no limit that any of ours meets.
+        # The default connector allows 100 connections, which none of our workloads reaches.
         _session = aiohttp.ClientSession()
 
     def sample(self):

@@ -1,7 +1,7 @@
-"""Pure-Python kernels for one thread: what an interpreter's own speed is, apart from concurrency.
+"""Pure-Python kernels for one thread: they measure an interpreter's own speed, without concurrency.
 
-Each kernel stresses another part of the interpreter, takes about the same time, and returns a value that is checked
-against the one it gave first, so that no kernel can quietly do less.
+Each kernel stresses another part of the interpreter, and takes about the same time. The value that a kernel returns is
+compared with its first value, so that no kernel can silently do less.
 """
 
 import math

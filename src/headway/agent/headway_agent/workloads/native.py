@@ -1,4 +1,4 @@
-"""The C limits as workloads. Apart from the others, because sub-interpreters of 3.12 cannot import ctypes."""
+"""The C limits as workloads. The module is separate because sub-interpreters of 3.12 cannot import ctypes."""
 
 from ..limits import UNPINNED, Limits
 from .pingpong import party_cpus
@@ -22,7 +22,7 @@ class _Native:
 class NativeRefcount(_Native):
     """The C loop: `kind` of counting, `threads`, `sharing`, `pairs`, `objects`, `work` units between pairs.
 
-    Metrics: `work_s`, and `pair_s`, time per incref and decref pair of one thread. Raises AssertionError where the
+    Metrics: `work_s`, and `pair_s`, the time per incref and decref pair of one thread. Raises AssertionError if the
     final counts lack a reference.
     """
 

@@ -1,8 +1,8 @@
-"""Two tasks that hand an integer back and forth: the cost of a switch.
+"""Two tasks that send an integer back and forth: the cost of a switch.
 
-A *channel* is how the two sides talk: `pipes` (two pipes and 8-byte integers), `event` (two threading.Event), `queue`
-(two queue.Queue, or two cross-interpreter queues). The placement pins the first side to the first of the job's
-`party_cpus` and the second to the second.
+A *channel* is the way by which the two sides communicate: `pipes` (two pipes and 8-byte integers), `event` (two
+threading.Event), `queue` (two queue.Queue, or two cross-interpreter queues). The placement pins the first side to the
+first of the job's `party_cpus` and the second side to the second.
 """
 
 import os
@@ -23,7 +23,7 @@ def party_cpus(job):
 
 
 def echo_pipes(reader, writer, cpus):
-    """The second side over pipes: add one and send back, until told to stop."""
+    """Run the second side over pipes: add one and send back, until told to stop."""
     proc.pin(cpus)
     read, write, pack, unpack = os.read, os.write, _INTEGER.pack, _INTEGER.unpack
     while True:
@@ -34,12 +34,12 @@ def echo_pipes(reader, writer, cpus):
 
 
 def echo_connections(reader, writer, cpus):
-    """The same in another process, which was sent `multiprocessing` connections over pipes."""
+    """Run `echo_pipes` in another process, which received `multiprocessing` connections over pipes."""
     echo_pipes(reader.fileno(), writer.fileno(), cpus)
 
 
 def echo_stamps(reader, writer, cpus):
-    """The second side of the one-way variant: answer each time stamp with its age in ns."""
+    """Run the second side of the one-way variant: answer each time stamp with its age in ns."""
     proc.pin(cpus)
     while True:
         stamp_ns = _INTEGER.unpack(os.read(reader, 8))[0]
@@ -50,12 +50,12 @@ def echo_stamps(reader, writer, cpus):
 
 
 def echo_stamp_connections(reader, writer, cpus):
-    """The same in another process."""
+    """Run `echo_stamps` in another process."""
     echo_stamps(reader.fileno(), writer.fileno(), cpus)
 
 
 def echo_queue(questions, answers, cpus):
-    """The second side over queues."""
+    """Run the second side over queues."""
     proc.pin(cpus)
     while True:
         value = questions.get()
@@ -98,7 +98,7 @@ class _Pipes:
         self._partner.start()
 
     def exchange(self, rounds):
-        """Send an integer, wait for it plus one, `rounds` times; return the last value."""
+        """Send an integer and wait for it plus one, `rounds` times; return the last value."""
         read, write, pack, unpack = os.read, os.write, _INTEGER.pack, _INTEGER.unpack
         reader, writer = self.reader, self.writer
         value = 0
@@ -113,7 +113,7 @@ class _Pipes:
 
 
 def _interpreter_thread(function, *args):
-    """Return an unstarted thread that calls `function(*args)` in a sub-interpreter of its own."""
+    """Return an unstarted thread that calls `function(*args)` in a separate sub-interpreter."""
     from .. import subinterpreters
 
     script = "import sys\nsys.path[:] = {path!r}\nfrom {module} import {name}\n{name}(*{args!r})".format(
@@ -246,7 +246,8 @@ CHANNELS = {"pipes": _Pipes, "event": _Events, "queue": _Queues, "asyncio-queue"
 class PingPong:
     """`rounds` rounds of there and back over `channel`.
 
-    Metrics: `switch_s`, time per switch (two a round); `pool_start_s`, until the second side has answered once.
+    Metrics: `switch_s`, the time per switch (two a round); `pool_start_s`, the time until the second side's first
+        answer.
     """
 
     def __init__(self, job):
@@ -257,7 +258,7 @@ class PingPong:
         ours, theirs = party_cpus(self.job)
         begun_ns = time.perf_counter_ns()
         self.channel = CHANNELS[self.params["channel"]](self.job["model"], theirs)
-        # Pinned after the second side was started, which would inherit our core.
+        # Pinned only after the start of the second side, which would inherit our core.
         proc.pin(ours)
         self.channel.exchange(1)
         return {"pool_start_s": (time.perf_counter_ns() - begun_ns) / 1e9}
@@ -280,7 +281,7 @@ class _StampPipes(_Pipes):
     echo_in_process = staticmethod(echo_stamp_connections)
 
     def exchange(self, rounds):
-        """Send `rounds` time stamps; return their ages in ns as the other side saw them."""
+        """Send `rounds` time stamps; return their ages in ns as measured by the other side."""
         ages_ns = []
         for _ in range(rounds):
             os.write(self.writer, _INTEGER.pack(time.monotonic_ns()))

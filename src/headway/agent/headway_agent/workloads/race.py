@@ -1,4 +1,4 @@
-"""A counter that several threads increment without a lock, and four ways to be safe or not."""
+"""A counter that several threads increment without a lock, and four other ways, safe or not."""
 
 import itertools
 import threading

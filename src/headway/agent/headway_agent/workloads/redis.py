@@ -1,6 +1,6 @@
 """SET commands through redis-py (source B): one client, threads over a pool, asyncio, processes; and the limit in C.
 
-Keys are `<prefix>0` to `<prefix>999` in turn, the server's own or the user's, and are removed at the end.
+Keys are `<prefix>0` to `<prefix>999` in turn, on the lab's own server or the user's, and are removed at the end.
 """
 
 import socket
@@ -20,7 +20,7 @@ def _client(url):
     if url not in _clients:
         import redis
 
-        # One pool for all threads of a process; a thread takes a connection for a command and puts it back.
+        # All threads of a process share one pool; a thread takes a connection for a command and puts it back.
         _clients[url] = redis.Redis(connection_pool=redis.ConnectionPool.from_url(url, socket_timeout=30))
     return _clients[url]
 
@@ -39,7 +39,7 @@ _async_client = None
 
 
 async def set_keys_coroutine(url, prefix, keys, start, count):
-    """The same through the asyncio client of this process, over one pool."""
+    """Do the same as `set_keys` through the asyncio client of this process, over one pool."""
     done = 0
     for key in _keys(prefix, keys, start, count):
         done += bool(await _async_client.set(key, _VALUE))
@@ -47,7 +47,7 @@ async def set_keys_coroutine(url, prefix, keys, start, count):
 
 
 class RedisSet(Tasks):
-    """`commands` SETs over `tasks` tasks, `workers` workers. `hiredis`: false keeps hiredis from being imported.
+    """`commands` SETs over `tasks` tasks, `workers` workers. `hiredis`: false prevents the import of hiredis.
 
     Metrics: `work_s`, and `requests_per_s` over all tasks.
     """
@@ -56,7 +56,7 @@ class RedisSet(Tasks):
 
     def __init__(self, job):
         if not job["params"].get("hiredis", False):
-            # redis-py takes it wherever it is installed. Our children are spawned without its folder.
+            # redis-py imports hiredis wherever it is installed. Our spawned children do not have its folder.
             sys.modules["hiredis"] = None
         if job["model"] == "asyncio":
             self.task = set_keys_coroutine
@@ -73,7 +73,7 @@ class RedisSet(Tasks):
 
     def open(self):
         metrics = Tasks.open(self)
-        # Imported and made in every worker now, so that no sample pays for it.
+        # Every worker imports redis and makes its client now, so that no sample pays for it.
         self.model.on_each(_client, self.job["server"]["url"])
         if self.job["model"] == "asyncio":
             global _async_client
@@ -86,8 +86,8 @@ class RedisSet(Tasks):
         return metrics
 
     async def _open_client(self):
-        # In a coroutine: before CPython 3.10 its locks belong to the loop that runs when they are made. The pool makes a
-        # connection when none is free, so there are as many as coroutines.
+        # Created in a coroutine, because before CPython 3.10 its locks belong to the loop that runs at their creation.
+        # The pool makes a connection when none is free, so there are as many connections as coroutines.
         import redis.asyncio
 
         return redis.asyncio.Redis.from_url(self.job["server"]["url"], socket_timeout=30)
@@ -111,18 +111,18 @@ class RedisSet(Tasks):
 
 
 def _resp(*words):
-    """A command in Redis's protocol."""
+    """Return a command in Redis's protocol."""
     parts = ["*%d\r\n" % len(words)]
     parts += ["$%d\r\n%s\r\n" % (len(word.encode()), word) for word in words]
     return "".join(parts)
 
 
 class _LetIn:
-    """As a context manager: while it lasts, programs that do not log in may set one key of a server of the lab's.
+    """A context manager that lets programs set one key of a server of the lab's without logging in.
 
     redis-benchmark takes a password only among its arguments, which every user of the machine can read. A server of the
-    user's is left as it is. At the end connections without a password may do nothing again, those included that are still
-    open.
+    user's is left unchanged. At the end, connections without a password, including those still open, lose all rights
+    again.
     """
 
     def __init__(self, server):
@@ -156,12 +156,15 @@ class _LetIn:
         try:
             self._set("reset")
         except OSError:
-            if kind is None:  # else what went wrong first is what is told
+            if kind is None:  # otherwise the first error is the one to report
                 raise
 
 
 class RedisBenchmark:
-    """The limit: `redis-benchmark` itself, `connections` connections, `commands` SETs of one key. `requests_per_s`."""
+    """The limit: `redis-benchmark` itself, `connections` connections, `commands` SETs of one key.
+
+    Metrics: `work_s`, `requests_per_s`.
+    """
 
     def __init__(self, job):
         self.job = job
@@ -182,7 +185,7 @@ class RedisBenchmark:
             begun_s = time.perf_counter()
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
             work_s = time.perf_counter() - begun_s
-        # The last line is `"SET ...","53561.86",...`: commands a second, then latencies.
+        # The last line is `"SET ...","53561.86",...`: commands per second, then latencies.
         fields = [field.strip('"') for field in (done.stdout.splitlines() or [""])[-1].split('","')]
         if done.returncode != 0 or len(fields) < 2:
             raise OSError("redis-benchmark failed: %s" % (done.stderr.strip() or done.stdout.strip())[-300:])
@@ -193,7 +196,10 @@ class RedisBenchmark:
 
 
 class RedisLoad:
-    """The limit by Headway's own load client, in C: `connections` connections in closed loop. `requests_per_s`."""
+    """The limit by Headway's own load client in C: `connections` connections in a closed loop.
+
+    Metrics: `work_s`, `requests_per_s`.
+    """
 
     def __init__(self, job):
         self.job = job

@@ -1,4 +1,4 @@
-"""What counting references costs in Python, by who else touches the object."""
+"""The cost of counting references in Python, depending on which other threads use the object."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ from . import warm
 def touch(n, target):
     """Take and drop a reference to `target` 8 * n times.
 
-    Binding a name takes a reference and drops the one before, on every version: 3.14's borrowed loads
+    Binding a name takes a reference and drops the one before, on every version: the borrowed loads of 3.14
     (LOAD_FAST_BORROW) do not apply to a value that is stored.
     """
     a = b = None
@@ -40,7 +40,7 @@ class Target:
 class Refcount:
     """`threads` threads touch an object `n` times each: `own`, one `shared` by all, or an `immortal` one (None).
 
-    Metrics: `work_s`, and `pair_s`: time per incref and decref pair of one thread, the loop included.
+    Metrics: `work_s`, and `pair_s`: the time per incref and decref pair of one thread, the loop included.
     """
 
     def __init__(self, job):
@@ -51,7 +51,7 @@ class Refcount:
         return {}
 
     def _run(self, start, shared, stamps):
-        # Made here, so that on a free-threaded build this thread owns it (PEP 703, biased reference counting).
+        # Made in this thread, so that this thread owns the object on a free-threaded build (PEP 703, biased counting).
         target = Target() if self.params["sharing"] == "own" else shared
         start.wait()
         begun_ns = time.perf_counter_ns()
@@ -68,7 +68,7 @@ class Refcount:
             thread.start()
         for thread in threads:
             thread.join()
-        # From the first that began to the last that ended: waking up at the barrier is no part of it.
+        # From the first begin to the last end: the wake-up at the barrier does not count.
         elapsed_s = (max(ended for _, ended in stamps) - min(begun for begun, _ in stamps)) / 1e9
         return {"work_s": elapsed_s, "pair_s": elapsed_s / (8 * self.params["n"])}
 

@@ -24,7 +24,7 @@ async def sleep_sequence(period_s, times):
 
 
 class Sleep(Tasks):
-    """serial, threads; asyncio gathers, or awaits one by one where the parameter `gather` is false."""
+    """Sleeps one after the other, in threads, or gathered by asyncio; `gather` false awaits them one by one."""
 
     function = sleep
 

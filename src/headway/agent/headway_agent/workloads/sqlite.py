@@ -1,4 +1,4 @@
-"""SQLite: queries that sleep in a function of ours (source D), and readers beside writers on a WAL file."""
+"""SQLite: queries that sleep in a user-defined function (source D), and readers beside writers on a WAL file."""
 
 import os
 import random
@@ -25,7 +25,7 @@ def query(period_s):
 
 
 async def query_coroutine(period_s):
-    """The same through aiosqlite, which has a thread for each connection."""
+    """Do the same as `query` through aiosqlite, which has a thread for each connection."""
     import aiosqlite
 
     async with aiosqlite.connect(":memory:") as connection:
@@ -35,7 +35,7 @@ async def query_coroutine(period_s):
 
 
 def query_or_add(period_s, n):
-    """A query, or where `period_s` is 0 a sum of 0..n."""
+    """Run a query, or compute a sum of 0..n if `period_s` is 0."""
     return query(period_s) if period_s else sigma(n, n + 1, 0)
 
 
@@ -73,7 +73,7 @@ _WRITE = "UPDATE accounts SET balance = balance + ? WHERE id = ?"
 
 
 def _transfers(seed, count, accounts):
-    """Yield (amount, from, to), the same for the same seed."""
+    """Yield (amount, from, to); equal seeds yield equal values."""
     drawn = random.Random(seed)
     for _ in range(count):
         yield drawn.randrange(1, 100), drawn.randrange(accounts), drawn.randrange(accounts)
@@ -81,15 +81,15 @@ def _transfers(seed, count, accounts):
 
 def _connect(path):
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
-    # As WAL is meant to be used: the log is synced at a checkpoint, not at every commit.
+    # The recommended setting for WAL: the log is synced at a checkpoint, not at every commit.
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
 
 
 def work_on_accounts(path, writes, reads, accounts, seed):
-    """Transfer between random accounts `writes` times in a transaction each, and read `reads` accounts and the sum.
+    """Transfer between random accounts in `writes` transactions, and read an account and the sum `reads` times.
 
-    Returns how many sums were wrong, which none ever is: a transaction is seen whole or not at all.
+    Returns how many sums were wrong. The number must be 0, because a transaction is seen whole or not at all.
     """
     connection = _connect(path)
     try:
@@ -108,7 +108,7 @@ def work_on_accounts(path, writes, reads, accounts, seed):
 
 
 async def work_on_accounts_coroutine(path, writes, reads, accounts, seed):
-    """The same through aiosqlite."""
+    """Do the same as `work_on_accounts` through aiosqlite."""
     import aiosqlite
 
     async with aiosqlite.connect(path, timeout=_BUSY_S, isolation_level=None) as connection:
@@ -130,7 +130,8 @@ async def work_on_accounts_coroutine(path, writes, reads, accounts, seed):
 class SqliteWal(Tasks):
     """`writers` tasks of `writes` transactions and `readers` tasks of `reads` reads on one file in WAL mode.
 
-    A connection per task, `accounts` rows, in the launch's folder on `volume`. Metric: `work_s`.
+    Each task has a connection. The file has `accounts` rows, and lies in the launch's folder on `volume`. Metric:
+    `work_s`.
     """
 
     function = work_on_accounts

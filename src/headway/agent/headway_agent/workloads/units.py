@@ -1,7 +1,7 @@
-"""Units of CPU-bound work to do over and over beside what is measured: they differ in how long they keep the GIL.
+"""Units of CPU-bound work, repeated beside what is measured. The units differ in how long they keep the GIL.
 
 `pidigits`, `regex` and `bz2` are the three kinds of task that ccbench has (Tools/ccbench in CPython up to 3.11). Inputs
-are made here, at import: a unit is the work alone.
+are made at import, so that a unit is the work alone.
 """
 
 import bz2
@@ -16,7 +16,7 @@ _LETTER_TWICE = re.compile(r"\b\w*(\w)\w*\1\w*\b")
 
 
 def count():
-    """Count in pure Python: the thread holds the GIL until it is asked to drop it, and drops it at once."""
+    """Count in pure Python: the thread holds the GIL until a request, and then releases it at once."""
     n = 0
     for _ in range(_STEPS):
         n += 1
@@ -35,21 +35,21 @@ def _arc_cotangent(x, one):
 
 
 def pidigits():
-    """Return the first digits of pi by Machin's formula: as `count`, but each step is arithmetic on long integers in C."""
+    """Return the first digits of pi by Machin's formula: like `count`, but a step is long-integer arithmetic in C."""
     one = 10 ** (_DIGITS + _GUARD_DIGITS - 1)
     pi = 4 * (4 * _arc_cotangent(5, one) - _arc_cotangent(239, one))
     return pi // 10**_GUARD_DIGITS
 
 
 def regex():
-    """Find the words with a letter that comes twice: one call in C that keeps the GIL for milliseconds, asked or not."""
+    """Find the words with a repeated letter: one C call that keeps the GIL for milliseconds, despite requests."""
     return _LETTER_TWICE.findall(_TEXT)
 
 
 def compress():
-    """Compress in C that lets go of the GIL meanwhile: CPU-bound, and yet it looks like I/O."""
+    """Compress in C, which releases the GIL meanwhile: CPU-bound work that looks like I/O."""
     return bz2.compress(_BYTES)
 
 
 UNITS = {"count": count, "pidigits": pidigits, "regex": regex, "bz2": compress}
-"""By the name that a job gives as `unit`."""
+"""Units by the name that a job gives as `unit`."""

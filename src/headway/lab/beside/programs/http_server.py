@@ -1,10 +1,10 @@
-"""The lab's HTTP server, a program of its own: answers after a given time. Imports nothing of headway.
+"""The lab's HTTP server, a separate program that answers after a given time. It imports nothing of headway.
 
-`GET /sleep?period=S&jitter=J&key=K` answers after S seconds, or where J > 0 after S times a factor drawn between 1 - J
-and 1 + J. The draw follows from the seed and K alone, so every client meets the same times whatever the order of its
-requests. The body is JSON: `served_s`, from the request's arrival in the handler to its answer.
+`GET /sleep?period=S&jitter=J&key=K` answers after S seconds, or, if J > 0, after S times a factor between 1 - J and 1 +
+J. The factor depends on the seed and K alone, so every client meets the same times regardless of the order of its
+requests. The body is JSON: `served_s`, the time from the request's arrival in the handler to its answer.
 
-Binds 127.0.0.1 on a free port, prints it as the first line, and ends when its standard input closes.
+The server binds a free port of 127.0.0.1, prints it as its first line, and ends when its standard input closes.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ async def _serve(seed: int) -> None:
     await site.start()
     sys.stdout.write(f"{runner.addresses[0][1]}\n")
     sys.stdout.flush()
-    # The lab holds the other end: whatever becomes of it, we end.
+    # The lab holds the other end of standard input, so the server ends with the lab, however the lab ends.
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await runner.cleanup()
 

@@ -1,7 +1,8 @@
-"""Looks after a Redis server for the lab, as a program of its own with redis-py. Imports nothing of headway.
+"""A separate program, with redis-py, that removes keys from a Redis server for the lab. It imports nothing of headway.
 
-Reads one JSON object from standard input (a password has no place among arguments): `url`, `keys` (to remove). Prints
-what the server is. On trouble it prints one line on stderr and exits with 1, or 2 where a password is the trouble.
+The program reads one JSON object from standard input, because a password must not stand among arguments: `url`, and
+`keys` (to remove). It prints the server's name and version. On an error it prints one line on stderr and exits with 1,
+or with 2 if the cause is a password.
 """
 
 import json
@@ -18,7 +19,7 @@ def _main() -> int:
         client = redis.from_url(wanted["url"], socket_connect_timeout=5, socket_timeout=10)
         about = client.info("server")
         keys = wanted["keys"]
-        # DEL, not UNLINK: also before Redis 4. By name: what is not ours is never even listed.
+        # DEL instead of UNLINK: it also works before Redis 4. Keys are removed by name; other keys are not even listed.
         removed = sum(client.delete(*keys[start : start + 500]) for start in range(0, len(keys), 500))
     except (redis.AuthenticationError, redis.exceptions.NoPermissionError) as error:
         sys.stderr.write(f"{error}\n")

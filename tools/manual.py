@@ -1,0 +1,45 @@
+"""Writes what the command line says of itself into share/: the manual page, and the completions of shells.
+
+usage: manual.py [FOLDER]
+
+`make dist` calls it, and a wheel carries the files to where man and the shells look in a prefix.
+"""
+
+import sys
+from pathlib import Path
+
+import shtab
+from argparse_manpage.manpage import Manpage
+
+from headway import __version__
+from headway.cli import parser
+
+__all__ = ["main", "write"]
+
+ROOT = Path(__file__).resolve().parent.parent
+COMPLETIONS = {"bash": "bash-completion/completions/headway", "zsh": "zsh/site-functions/_headway"}
+DATA = {"project_name": "Headway", "version": __version__, "manual_title": "Headway", "manual_section": "1"}
+
+
+def write(folder: Path) -> list[Path]:
+    """Write the files below `folder` and return their paths."""
+    texts = {COMPLETIONS[shell]: shtab.complete(parser(), shell=shell) for shell in COMPLETIONS}
+    texts["man/man1/headway.1"] = str(Manpage(parser(), _data=DATA))
+    written = []
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text if text.endswith("\n") else f"{text}\n", "utf-8")
+        written.append(path)
+    return written
+
+
+def main(arguments: list[str]) -> int:
+    """Do it; return 0."""
+    for path in write(Path(arguments[0]) if arguments else ROOT / "share"):
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

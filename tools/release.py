@@ -1,0 +1,110 @@
+"""Makes a release's commit ready: one version, and the changelog gathered from changelog.d/.
+
+usage: release.py VERSION          write the version, gather the fragments, remove them
+       release.py --check TAG      fail if the tag, the version and the changelog do not agree
+"""
+
+import datetime as dt
+import re
+import sys
+from pathlib import Path
+
+__all__ = ["KINDS", "checked", "gathered", "main"]
+
+ROOT = Path(__file__).resolve().parent.parent
+KINDS = {"added": "Added", "changed": "Changed", "fixed": "Fixed", "removed": "Removed"}
+"""A fragment's kind, as its file name has it -> the heading of its section."""
+_VERSION_LINE = re.compile(r'^__version__ = "(?P<version>[^"]+)"$', re.MULTILINE)
+# PEP 440 without epochs, local versions and post releases.
+_VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
+_UNRELEASED = "## Unreleased\n\nSee `changelog.d/`.\n"
+
+
+def gathered(fragments: list[Path]) -> str:
+    """Return the sections of a release from its fragments: by kind, then by issue, as a list.
+
+    Raises:
+        ValueError: A fragment's name tells no issue or no kind.
+    """
+    by_kind: dict[str, list[tuple[int, str]]] = {}
+    for path in fragments:
+        match = re.fullmatch(rf"(\d+)\.({'|'.join(KINDS)})\.md", path.name)
+        if match is None:
+            raise ValueError(f"{path.name} is no fragment; expected ISSUE.KIND.md, with a kind of {', '.join(KINDS)}")
+        text = path.read_text("utf-8").strip()
+        by_kind.setdefault(match[2], []).append((int(match[1]), text if text.startswith("- ") else f"- {_hung(text)}"))
+    sections = [
+        f"### {heading}\n\n" + "\n".join(text for _, text in sorted(by_kind[kind]))
+        for kind, heading in KINDS.items()
+        if kind in by_kind
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _hung(text: str) -> str:
+    """Return a text whose further lines stand below its first word, as a list's item needs."""
+    return "\n".join(f"  {line}" if place and line else line for place, line in enumerate(text.splitlines()))
+
+
+def version() -> str:
+    """Return the version that the package has."""
+    match = _VERSION_LINE.search((ROOT / "src/headway/__init__.py").read_text("utf-8"))
+    assert match is not None
+    return match["version"]
+
+
+def checked(tag: str) -> list[str]:
+    """Return what does not agree with a tag: the version, the changelog, fragments that are left."""
+    problems = []
+    if tag != f"v{version()}":
+        problems.append(f"the tag is {tag}, the version is {version()}; expected the tag v{version()}")
+    if f"\n## {version()} - " not in (ROOT / "CHANGELOG.md").read_text("utf-8"):
+        problems.append(f"CHANGELOG.md has no section of {version()}; run tools/release.py {version()}")
+    left = sorted(path.name for path in (ROOT / "changelog.d").glob("[0-9]*.md"))
+    if left:
+        problems.append(f"changelog.d/ has fragments that are in no release: {', '.join(left)}")
+    return problems
+
+
+def release(new: str) -> None:
+    """Write the version and the changelog, and remove the fragments."""
+    package, log = ROOT / "src/headway/__init__.py", ROOT / "CHANGELOG.md"
+    fragments = sorted((ROOT / "changelog.d").glob("[0-9]*.md"))
+    today = dt.datetime.now(dt.UTC).date().isoformat()
+    text = log.read_text("utf-8")
+    if _UNRELEASED not in text:
+        raise ValueError(f"CHANGELOG.md has no section like {_UNRELEASED!r} to put the release below")
+    section = f"{_UNRELEASED}\n## {new} - {today}\n\n{gathered(fragments)}"
+    package.write_text(_VERSION_LINE.sub(f'__version__ = "{new}"', package.read_text("utf-8")), "utf-8")
+    log.write_text(text.replace(_UNRELEASED, section), "utf-8")
+    for path in fragments:
+        path.unlink()
+    print(
+        f"release: {new} of {today}, {len(fragments)} fragments; next: make dist, commit, git tag v{new}",
+        file=sys.stderr,
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Do as the arguments say; return the exit code."""
+    if len(arguments) == 2 and arguments[0] == "--check":
+        problems = checked(arguments[1])
+        for problem in problems:
+            print(f"error: {problem}", file=sys.stderr)
+        return int(bool(problems))
+    if len(arguments) != 1 or not _VERSION.fullmatch(arguments[0]):
+        print(
+            f"error: expected a version like 0.2.0 or 1.0.0rc1, got {' '.join(arguments) or 'nothing'}", file=sys.stderr
+        )
+        print("\nhint: tools/release.py 0.2.0, or tools/release.py --check v0.2.0", file=sys.stderr)
+        return 2
+    try:
+        release(arguments[0])
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

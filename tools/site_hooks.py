@@ -1,0 +1,84 @@
+"""mkdocs' hooks: adds the pages of reference, the README's neighbours, and a page for each file that a document links to."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+from site_pages import PAGES
+
+__all__ = ["on_files", "on_page_markdown"]
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+# Files of the repository's top that are pages, too.
+TOP = {"CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}
+LANGUAGES = {
+    ".c": "c",
+    ".h": "c",
+    ".py": "python",
+    ".toml": "toml",
+    ".ts": "typescript",
+    ".sh": "sh",
+    ".pml": "promela",
+}
+_LINK = re.compile(r"\]\((?P<target>[^)#\s:]+)(?P<anchor>#[^)\s]*)?\)")
+
+
+def _page_of(path: Path) -> str:
+    """Return the page, below docs/, of a file of the repository."""
+    name = path.relative_to(ROOT).as_posix()
+    if name in TOP:
+        return TOP[name]
+    if path.is_relative_to(DOCS) and path.suffix == ".md":
+        return path.relative_to(DOCS).as_posix()
+    return f"source/{name}.md"
+
+
+def _targets(text: str, page: Path) -> dict[str, Path]:
+    """Return the files of the repository that a page links to, by the link's words."""
+    found = {}
+    for match in _LINK.finditer(text):
+        path = (page.parent / match["target"]).resolve()
+        is_shown = path.is_file() and path.is_relative_to(ROOT) and path.suffix not in {".png", ".svg", ".css"}
+        if is_shown and (path.suffix != ".md" or not path.is_relative_to(DOCS)):
+            found[match["target"]] = path
+    return found
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages that docs/ has not got."""
+    for name, lines in PAGES.items():
+        files.append(File.generated(config, name, content="\n".join(lines()) + "\n"))
+    for name, page in TOP.items():
+        files.append(File.generated(config, page, content=(ROOT / name).read_text("utf-8")))
+    linked: set[Path] = set()
+    for document in [*DOCS.rglob("*.md"), *(ROOT / name for name in TOP)]:
+        linked |= set(_targets(document.read_text("utf-8"), document).values())
+    for path in sorted(linked - {ROOT / name for name in TOP}):
+        text = path.read_text("utf-8")
+        fence = f"````{LANGUAGES.get(path.suffix, 'text')}"
+        shown = (
+            text
+            if path.suffix == ".md"
+            else f"# {path.relative_to(ROOT).as_posix()}\n\n{fence}\n{text.rstrip()}\n````\n"
+        )
+        files.append(File.generated(config, _page_of(path), content=shown))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_more: Any) -> str:
+    """Point links to files of the repository at the pages that show them."""
+    uri = page.file.src_uri
+    origin = next((ROOT / name for name, of in TOP.items() if of == uri), None)
+    if origin is None:
+        origin = ROOT / uri.removeprefix("source/").removesuffix(".md") if uri.startswith("source/") else DOCS / uri
+
+    def replaced(match: re.Match[str]) -> str:
+        path = (origin.parent / match["target"]).resolve()
+        if not path.is_file() or not path.is_relative_to(ROOT) or path.suffix in {".png", ".svg", ".css"}:
+            return match[0]
+        up = "../" * uri.count("/")
+        return f"]({up}{_page_of(path)}{match['anchor'] or ''})" if path.suffix else match[0]
+
+    return _LINK.sub(replaced, markdown)

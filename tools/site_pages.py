@@ -1,0 +1,160 @@
+"""The pages of reference, made from the code: command line, Python, metrics, trace files, the policy header."""
+
+import argparse
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import headway
+from headway import lab
+from headway.cli import parser
+from headway.live.exposition import Totals, exposition
+from headway.live.roles import RoleTotals
+
+__all__ = ["PAGES"]
+
+ROOT = Path(__file__).resolve().parents[1]
+_STRUCT = re.compile(r"^struct hw__(\w+) \{\n(.*?)^\};", re.MULTILINE | re.DOTALL)
+_FIELD = re.compile(r"^\s*((?:_Atomic )?[\w ]+?)\s+(\w+(?:\[\w+\])*);\s*(?:/\*(.*?)\*/)?", re.MULTILINE | re.DOTALL)
+_DEFINE = re.compile(r"^#define HW__(\w+) (\S+)\s*(?:/\*(.*?)\*/)?$", re.MULTILINE)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _option(action: argparse.Action, formatter: argparse.HelpFormatter) -> str:
+    """Return one argument as a row of a table."""
+    names = ", ".join(f"`{name}`" for name in action.option_strings)
+    if not names or action.nargs != 0:
+        value = str(action.metavar or "").strip() or (
+            "{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest.upper()
+        )
+        names = f"{names} `{value}`" if names else f"`{value}`"
+    text = formatter._expand_help(action) if action.help and action.help != argparse.SUPPRESS else ""  # noqa: SLF001
+    return f"| {_cell(names)} | {_cell(text)} |"
+
+
+def command_line() -> Iterator[str]:
+    """Yield the lines of the page of the command line: each command with its help and its arguments."""
+    yield "# Command line"
+    yield ""
+    yield "This page is made from the program's own `--help`."
+    yield "stdout is data and stderr is talk; `NO_COLOR` is honoured."
+    yield ""
+    whole = parser()
+    commands = next(one for one in whole._actions if isinstance(one, argparse._SubParsersAction))  # noqa: SLF001
+    for name, command in commands.choices.items():
+        yield f"## headway {name}"
+        yield ""
+        for paragraph in (command.description or "").split("\n\n"):
+            # Commands and listings stand in their own lines in the help, prose does not.
+            lines = paragraph.splitlines()
+            yield "\n".join(f"    {line}" for line in lines) if _is_listing(lines) else paragraph
+            yield ""
+        yield "| argument | meaning |"
+        yield "|---|---|"
+        formatter = command._get_formatter()  # noqa: SLF001
+        for action in command._actions:  # noqa: SLF001
+            if action.help != argparse.SUPPRESS and action.dest != "help":
+                yield _option(action, formatter)
+        yield ""
+
+
+def _is_listing(lines: list[str]) -> bool:
+    return len(lines) > 1 and sum("  " in line.strip() or line.startswith("  ") for line in lines) * 2 >= len(lines)
+
+
+def python() -> Iterator[str]:
+    """Yield the lines of the page of the Python interface; mkdocstrings fills in signatures and docstrings."""
+    yield "# Python"
+    yield ""
+    yield "This page is made from the docstrings of what `headway` and `headway.lab` export."
+    yield ""
+    yield "## headway"
+    yield ""
+    places: Mapping[str, str] = headway._PLACES  # noqa: SLF001
+    for name in sorted(places, key=str.lower):
+        yield from _member(f"headway.{places[name]}", name)
+    yield "## headway.lab"
+    yield ""
+    for name in lab.__all__:
+        module = getattr(getattr(lab, name), "__module__", "")
+        if module.startswith("headway."):
+            yield from _member(module, name)
+
+
+def _member(module: str, name: str) -> Iterator[str]:
+    yield f"::: {module}.{name}"
+    yield "    options:"
+    yield "      heading_level: 3"
+    yield ""
+
+
+def metrics() -> Iterator[str]:
+    """Yield the lines of the page of metrics: names, kinds and meanings as the watcher serves them."""
+    yield "# Metrics"
+    yield ""
+    yield "`headway watch --listen` serves these for Prometheus; this page is made from the code that writes them."
+    yield "The guide [live](../guides/live.md) tells how to read them."
+    yield ""
+    yield "| name | kind | meaning | labels |"
+    yield "|---|---|---|---|"
+    totals = Totals(stalls={("loop", "gil"): (1, 1.0)}, roles={(0, "main"): RoleTotals()}, laps=[1], processes=1)
+    text = "\n".join(exposition(totals))
+    for name, what in re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE):
+        kind = re.findall(rf"^# TYPE {name} (\S+)$", text, re.MULTILINE)[0]
+        sample = re.search(rf"^{name}(?:_bucket)?\{{([^}}]*)\}}", text, re.MULTILINE)
+        labels = [one for one in re.findall(r"(\w+)=", sample[1] if sample else "") if one != "le"]
+        yield f"| `{name}` | {kind} | {_cell(what)} | {', '.join(f'`{one}`' for one in labels)} |"
+
+
+def trace_file() -> Iterator[str]:
+    """Yield the lines of the page of the trace file: the header's text, its numbers and its structs."""
+    text = (ROOT / "native/trace/format.h").read_text("utf-8")
+    yield "# The trace file"
+    yield ""
+    yield "This page is made from `native/trace/format.h`, which a test compares with the reader's structs."
+    yield "`headway.traces` reads such files; `headway report FILE --json`, `--parquet`, `--perfetto`, `--gecko` and `--collapsed` convert them."
+    yield ""
+    head = re.search(r"/\*(.*?)\*/", text, re.DOTALL)
+    yield "```text"
+    yield re.sub(r"^ \* ?", "", head[1].strip() if head else "", flags=re.MULTILINE)
+    yield "```"
+    yield ""
+    yield "## Numbers"
+    yield ""
+    yield "| name | value | meaning |"
+    yield "|---|---|---|"
+    for name, value, what in _DEFINE.findall(text):
+        yield f"| `{name}` | `{value}` | {_cell(what)} |"
+    for name, body in _STRUCT.findall(text):
+        yield ""
+        yield f"## {name}"
+        yield ""
+        yield "| field | type | meaning |"
+        yield "|---|---|---|"
+        for kind, field, what in _FIELD.findall(body):
+            yield f"| `{field}` | `{kind.strip()}` | {_cell(what)} |"
+
+
+def policy_header() -> Iterator[str]:
+    """Yield the lines of the page of the policy header: the file itself."""
+    yield "# The policy header"
+    yield ""
+    yield "A policy is a shared library that includes this header, which a wheel has in `headway/include/`."
+    yield "The guide [Schedule a program's GIL](../guides/schedule-a-program.md) builds one."
+    yield ""
+    yield "```c"
+    yield (ROOT / "native/include/headway/policy.h").read_text("utf-8").rstrip()
+    yield "```"
+
+
+PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
+    "reference/command-line.md": command_line,
+    "reference/python.md": python,
+    "reference/metrics.md": metrics,
+    "reference/trace-file.md": trace_file,
+    "reference/policy-header.md": policy_header,
+}
+"""Path below docs/ -> the lines of the page. docs/ itself has none of them."""

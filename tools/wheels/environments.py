@@ -1,0 +1,78 @@
+"""Installs what is in dist/ into clean environments of CPython 3.11 to 3.15 and tries it there.
+
+The wheel on every interpreter of these versions that this machine has, the sdist on the oldest: there also its own
+quick tests, outside of the repository. `--quick` leaves the lab out on all but one.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+from headway.host.interpreters import Interpreter, discover
+from headway.lab.beside.environments import find_uv
+from wheels.build import OUT
+
+__all__ = ["main"]
+
+WANTED = ("3.11", "3.12", "3.13", "3.14", "3.15")
+TRIAL = Path(__file__).with_name("trial.py")
+
+
+def install(interpreter: Interpreter, package: Path, folder: Path) -> None:
+    """Make an environment with a package and pytest in it, and nothing else."""
+    env = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
+    uv = [find_uv(), "--quiet", "--no-config"]
+    subprocess.run(
+        [*uv, "venv", "--no-python-downloads", "--python", interpreter.executable, str(folder)], env=env, check=True
+    )
+    # Packages that came with a hash: the one that was just built. Its dependencies are the index's newest, as a user's.
+    subprocess.run(
+        [*uv, "pip", "install", "--python", str(folder / "bin/python"), str(package), "pytest"], env=env, check=True
+    )
+
+
+def trial(folder: Path, *, quick: bool) -> None:
+    """Try what is installed in an environment."""
+    if subprocess.run(
+        [sys.executable, str(TRIAL), str(folder), *(["--quick"] if quick else [])], check=False
+    ).returncode:
+        raise SystemExit(1)
+
+
+def quick_tests(sdist: Path, folder: Path) -> None:
+    """Unpack an sdist and run its quick tests there, in an environment that its own Makefile makes."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    tree = next(folder.iterdir())
+    subprocess.run([shutil.which("make") or "make", "test-quick"], cwd=tree, check=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Do it; return 0, or 1 where an interpreter is not there."""
+    wheel = next(OUT.glob(f"*{os.uname().machine}.whl"))
+    sdist = next(OUT.glob("*.tar.gz"))
+    found = {one.name: one for one in reversed(discover()[0])}
+    missing = [name for name in WANTED if name not in found]
+    quick = "--quick" in arguments
+    for name in (name for name in WANTED if name in found):
+        print(f"{wheel.name} on {found[name].version}", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            install(found[name], wheel, Path(folder) / "env")
+            trial(Path(folder) / "env", quick=quick and name != WANTED[-1])
+    oldest = next(name for name in WANTED if name in found)
+    print(f"{sdist.name} on {found[oldest].version}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        install(found[oldest], sdist, Path(folder) / "env")
+        trial(Path(folder) / "env", quick=True)
+        quick_tests(sdist, Path(folder) / "unpacked")
+    for name in missing:
+        print(f"error: CPython {name} is not on this machine; `headway interpreters --add {name}`", file=sys.stderr)
+    return int(bool(missing))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
