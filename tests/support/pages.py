@@ -32,7 +32,7 @@ _REPLACED = (
     (re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r"), ""),
     (re.compile(r"[─━]+"), "─"),
     (re.compile(r"[▁-▏]+"), "█"),
-    (re.compile(r"(?:[<>~] ?)?\d[\d,]*(?:\.\d+)?"), "#"),
+    (re.compile(r"(?:[<>~] ?)?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?"), "#"),
     (re.compile(r"# (?:ns|us|ms|s|min)\b"), "# s"),
     (re.compile(r"\s+"), " "),
 )
