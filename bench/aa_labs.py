@@ -1,12 +1,14 @@
-"""Real labs in which nothing differs, the same variant under two names; they count how often a verdict says so.
+"""Run labs that compare a variant with itself under two names, and count how often a verdict finds a difference.
 
     bench/aa_labs.py [--labs 20] [--budget 40]
 
-Each lab is a run of its own, with a budget, on fresh processes. Of every pair three things are claimed: that both take the same
-within 10 % (which is true), that the first takes less, and that it takes more (both at their threshold: "supported" and "refuted"
-are false there, "at the limit" is true). Pairs take turns within a launch, or have launches apart, as experiments of the lab do.
+Each lab is a run of its own, with a budget, on fresh processes. Three things are claimed of every pair: that both take
+the same time within 10 % (which is true), that the first takes less, and that it takes more. The last two are at their
+threshold: "supported" and "refuted" are false verdicts there, and "at the limit" is true. The two variants of a pair
+take turns within a launch, or have separate launches, as in experiments of the lab.
 
-Printed: how many claims were decided, how many of these falsely, by kind. Exit status: 1 where more than 5 % are false.
+The output says how many claims were decided, and how many of these falsely, by kind. Exit status: 1 if more than 5 %
+are false.
 """
 
 import argparse
@@ -65,7 +67,7 @@ def pair(name: str, *, turns: bool) -> Experiment:
 
 
 def main() -> int:
-    """Run the labs and print the table."""
+    """Run the labs and print the table; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--labs", type=int, default=20, help="(default: %(default)s)")
     parser.add_argument("--budget", type=float, default=40.0, help="seconds of launches of each (default: %(default)s)")

@@ -1,7 +1,8 @@
-"""Is the module named that stands in the way? Ten that refuse sub-interpreters, ten that switch a free-threaded GIL on.
+"""Check that `headway advise` names the module that is in the way.
 
-Each is imported by a function's module, as a user would; `headway advise` asks its cheap questions, and what it names is held against what
-is known of the module. Prints each that is named otherwise or not at all, first.
+Ten modules refuse sub-interpreters, and ten switch the GIL of a free-threaded build on. The module of a function
+imports each, as a user would. `headway advise` asks its cheap questions, and the module that it names is compared with
+what is known of the import. The modules that are named wrongly or not at all are printed first.
 
     .venv/bin/python bench/advise_blockers.py
 """
@@ -51,7 +52,7 @@ SWITCH = {
 
 
 def main() -> int:
-    """Do it."""
+    """Examine each module and print the results; return 1 if a module was not named."""
     found, _ = discover()
     cores = this_machine().cores
     lines: list[str] = []

@@ -1,9 +1,8 @@
-"""From which size on does a pool pay: what `headway advise` says of one size of a function, beside a sweep over its sizes.
+"""Compare the break-even size of a pool that `headway advise` tells with a sweep over the sizes of the function.
 
-Ten functions whose time grows with their argument. The advice's figure comes from a stand-in of the function at one size; here the
-function itself is run at sizes around the one where the pool takes as long as one call after the other. Both by turns, `--rounds` times.
-Prints those that differ by more than 15 % first.
-
+The time of each of the ten functions grows with its argument. The advice measures a stand-in of the function at one
+size. The sweep runs the function itself, at sizes around the one where the pool takes as long as one call after the
+other. Both take turns, `--rounds` times. Functions whose two results differ by more than 15 % are printed first.
     .venv/bin/python bench/advise_break_even.py
 """
 
@@ -51,16 +50,16 @@ SIZES = {
 @final
 @dataclass(frozen=True)
 class Beside:
-    """A function at one size, what the advice says of a pool, and what a sweep over its sizes says.
+    """A function at one size, with the advice on a pool and the result of a sweep over its sizes.
 
     Attributes:
         target: The function, at that size.
-        size: Its argument there.
-        function: What it takes.
-        parts: What its stand-in is made of.
+        size: The argument of the function at that size.
+        function: The times of the function.
+        parts: The parameters of its stand-in.
         python: The interpreter.
-        machine: Where.
-        keeper: Ends what was begun.
+        machine: The machine of the launches.
+        keeper: Ends the processes that were started.
     """
 
     target: Target
@@ -73,11 +72,11 @@ class Beside:
 
     @property
     def workers(self) -> int:
-        """How many."""
+        """The number of workers of the pool."""
         return max(2, len(self.machine.cores))
 
     def variant(self, model: str, workload: str, params: Mapping[str, Any]) -> Variant:
-        """Return a variant of one of the two workloads."""
+        """Return a variant of the stand-in or of the sweep."""
         return Variant(
             series=model,
             workload=workload,
@@ -88,21 +87,21 @@ class Beside:
         )
 
     def stand_in(self, model: str, sizes_s: Sequence[float]) -> Variant:
-        """Return what the advice launches."""
+        """Return the variant that the advice launches."""
         return self.variant(model, "headway_agent.strangers.stand_in:StandIn", {"sizes_s": list(sizes_s), **self.parts})
 
     def itself(self, model: str, sizes_s: Sequence[float]) -> Variant:
-        """Return the function itself at arguments that take so long."""
+        """Return a variant of the function itself, at arguments with which it takes these times."""
         units = [(max(1, round(one / self.function.call_s * self.size)), one) for one in sizes_s]
         return self.variant(model, "break_even_workload:Sweep", {"units": units})
 
     def launch(self, one: Variant, block: int) -> Launch:
-        """Launch it."""
+        """Launch a variant."""
         cell = Cell("break-even", one, "free", self.python.id, "break-even")
         return run_launch([cell], self.python.executable, self.machine, limit_s=120, keeper=self.keeper, seed=block)[0]
 
     def both(self, model: str, rounds: int) -> tuple[list[float], list[float], str]:
-        """Return the sizes that are said, those that are swept, and why there are none."""
+        """Return the sizes from the advice, the sizes from the sweep, and the reason why there are none."""
         at_its_size = [self.launch(self.itself(model, [self.function.call_s]), block).samples for block in range(5)]
         measured = statistics.median(
             statistics.median(one["pooled_0_s"]) / statistics.median(one["serial_0_s"]) for one in at_its_size
@@ -123,7 +122,7 @@ class Beside:
 
 
 def told(name: str, model: str, said: Sequence[float], swept: Sequence[float], why: str) -> tuple[bool, str]:
-    """Return whether both agree, and a line."""
+    """Return whether both results agree, and a line that tells them."""
     if not said or not swept:
         return bool(said) == bool(swept), f"{name}, {SHORT[model]}: {why}; said {spread(said)}, swept {spread(swept)}"
     off = statistics.geometric_mean(said) / statistics.geometric_mean(swept)
@@ -132,12 +131,12 @@ def told(name: str, model: str, said: Sequence[float], swept: Sequence[float], w
 
 
 def spread(values: Sequence[float]) -> str:
-    """Return the values in us."""
+    """Return the values in us, as text."""
     return "/".join(f"{one * 1e6:.0f}" for one in values) or "nothing"
 
 
 def main() -> int:
-    """Do it."""
+    """Compare each function and print the results; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--interpreter", default="3.13")
     parser.add_argument("--rounds", type=int, default=2)

@@ -1,8 +1,9 @@
-"""Is `headway advise` right? Its verdicts on 40 functions that it was not made for, beside an exhaustive measurement of each.
+"""Compare the verdicts of `headway advise` on 40 functions that it was not made for with exhaustive measurements.
 
-For each function: advice within a budget, then every model that can run it, as often as it takes to know, in rounds with the models in random
-order. A verdict is right where the model that it names takes at most 5 % longer than the best one. Prints the losses first, then a table
-in Markdown; `--out FILE` has every figure as JSON, a line for each function, and is gone on with where it is there.
+For each function, the advice runs within a budget. Then every model that can run the function is launched in rounds,
+with the models in random order, often enough for a certain result. A verdict is right if its model takes at most 5 %
+longer than the best one. The losses are printed first, then a table in Markdown. `--out FILE` gets every figure as
+JSON, a line for each function; if the file exists, the run continues it.
 
     .venv/bin/python bench/advise_corpus.py --out corpus.jsonl
 """
@@ -42,7 +43,7 @@ WITHIN = 1.05
 
 
 def functions() -> list[tuple[str, bool]]:
-    """Return (file:function, whether it wants the server's port) of the corpus."""
+    """Return (file:function, whether the function takes the server's port) for each function of the corpus."""
     found = []
     for file in sorted(FOLDER.glob("of_*.py")):
         for node in ast.parse(file.read_text()).body:
@@ -54,7 +55,7 @@ def functions() -> list[tuple[str, bool]]:
 
 @contextlib.contextmanager
 def server() -> Iterator[int]:
-    """Start the lab's HTTP server and give its port."""
+    """Start the lab's HTTP server and yield its port."""
     own = controller()
     libraries = prepare([(own, name) for name in LIBRARIES_OF["http"]])
     with Servers(libraries, own, seed=1) as servers:
@@ -62,7 +63,7 @@ def server() -> Iterator[int]:
 
 
 def exhaustive(run: lab.Run, python: str, blocks: int) -> dict[str, CellResult]:
-    """Launch every model of a run's race again, each in every block, and return what it gave by model."""
+    """Launch every model of a run's race again, each in every block; return the results by model."""
     name = next(one.name for one in run.experiments() if one.baseline == "serial")
     cells = [one.cell for one in run.of(name)]
     launches: dict[str, list[StoredLaunch]] = {cell.series: [] for cell in cells}
@@ -75,7 +76,7 @@ def exhaustive(run: lab.Run, python: str, blocks: int) -> dict[str, CellResult]:
 
 
 def judged(target: str, port: int | None, options: argparse.Namespace, python: str) -> dict[str, Any]:
-    """Return a function's advice beside the exhaustive measurement."""
+    """Return a function's advice, with the exhaustive measurement."""
     aim = parse_target(target)
     if port is not None:
         aim = with_json(aim, json.dumps([port]))
@@ -83,7 +84,7 @@ def judged(target: str, port: int | None, options: argparse.Namespace, python: s
     advice = advise(AdviceRequest(target=aim, python=python, interpreters=[], budget_s=options.budget))
     spent_s = time.monotonic() - begun_s
     all_of_them = exhaustive(lab.load_run(advice.run), python, options.blocks)
-    # What cannot be pasted is no verdict: there is no pool of sub-interpreters before 3.14.
+    # A verdict needs code that the user can paste, and there is no pool of sub-interpreters before 3.14.
     known = {
         model: level
         for model, one in all_of_them.items()
@@ -114,17 +115,17 @@ def judged(target: str, port: int | None, options: argparse.Namespace, python: s
 
 
 def right(one: dict[str, Any]) -> bool:
-    """Whether the model that was named takes at most 5 % longer than the best."""
+    """Return whether the model of the verdict takes at most 5 % longer than the best one."""
     return bool(one["over_best"][0] <= WITHIN)
 
 
 def wrong_and_sure(one: dict[str, Any]) -> bool:
-    """Whether a verdict that sounds sure names a model that is surely slower than the best by more than 5 %."""
+    """Return whether a confident verdict names a model that is slower than the best by more than 5 % beyond doubt."""
     return bool(one["outcome"] != "unsure" and one["over_best"][1] > WITHIN)
 
 
 def report(found: Sequence[dict[str, Any]]) -> None:
-    """Print the losses, and the table."""
+    """Print the losses, then the table."""
     lost = [one for one in found if not right(one)]
     for one in lost:
         value, low, high = one["over_best"]
@@ -155,7 +156,7 @@ def report(found: Sequence[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Do it."""
+    """Judge the chosen functions and print the report."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="functions with this in their name")
     parser.add_argument("--budget", type=float, default=None, help="seconds for each advice (default: its own)")

@@ -1,7 +1,8 @@
-"""Does `headway advise` say rightly which functions let go of the GIL? 50 of them, held against their C source.
+"""Check which of 50 functions release the GIL according to `headway advise` against their C source.
 
-What is expected was read in the source, as the note beside each function says: a call is under Py_BEGIN_ALLOW_THREADS for all that takes time
-("yes"), for none of it ("no"), or for a part that depends on the arguments given here ("in part"). Prints the differences first.
+The expected answers come from the source, as the note beside each function says. A call releases the GIL
+(Py_BEGIN_ALLOW_THREADS) for everything that takes time ("yes"), for nothing ("no"), or for a part that depends on the
+arguments given here ("in part"). Differences are printed first.
 
     .venv/bin/python bench/advise_releases.py
 """
@@ -22,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "bench" / "advised"
 
 EXPECTED = {
-    "zlib_compress": "yes",  # Modules/zlibmodule.c, zlib_compress_impl: deflate() under it
+    "zlib_compress": "yes",  # Modules/zlibmodule.c, zlib_compress_impl: deflate() without the GIL
     "zlib_decompress": "yes",  # the same, inflate()
     "zlib_crc32": "yes",  # above 5 KB
     "zlib_adler32": "yes",  # above 5 KB
@@ -31,7 +32,7 @@ EXPECTED = {
     "lzma_compress": "yes",  # Modules/_lzmamodule.c
     "lzma_decompress": "yes",
     "sha256_large": "yes",  # Modules/_hashopenssl.c, HASHLIB_GIL_MINSIZE 2048
-    "sha256_small": "no",  # below it
+    "sha256_small": "no",  # below that size
     "blake2b_large": "yes",  # Modules/blake2module.c
     "md5_large": "yes",
     "pbkdf2": "yes",  # PKCS5_PBKDF2_HMAC
@@ -42,13 +43,13 @@ EXPECTED = {
     "write_null": "yes",  # os.write of 8 MB into a file
     "fsync": "yes",
     "select_wait": "yes",
-    "lock_wait": "yes",  # a lock that is taken: PyThread_acquire_lock_timed
+    "lock_wait": "yes",  # a lock that another thread holds: PyThread_acquire_lock_timed
     "queue_wait": "yes",
     "popen_wait": "yes",  # waitpid
     "sqlite_query": "yes",  # Modules/_sqlite: sqlite3_step() of one long statement
-    "re_sub": "no",  # Modules/_sre: none
+    "re_sub": "no",  # Modules/_sre releases it nowhere
     "re_match_slow": "no",
-    "json_dumps": "no",  # Modules/_json.c: none
+    "json_dumps": "no",  # Modules/_json.c releases it nowhere
     "json_loads": "no",
     "sorted_numbers": "no",  # Objects/listobject.c
     "int_power": "no",  # Objects/longobject.c
@@ -76,7 +77,7 @@ EXPECTED = {
 
 
 def main() -> int:
-    """Do it."""
+    """Check each function and print the results; return 1 if any differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--interpreter", default="3.13")
     parser.add_argument("--only", default="")

@@ -1,16 +1,17 @@
-"""Whether this Headway costs more than that of another revision: both measured in turns, in one run.
+"""Compare the costs of this Headway with those of another revision: both measured in turns, in one run.
 
     bench/against.py REVISION [--launches 5] [--only 'trace: echo*']
 
 REVISION is checked out into a temporary work tree and built there as its own Makefile builds it (`make setup`). Then
-each measure of `trace_overhead.py` and `policy_harm.py` is launched in blocks: old, old again and new, in drawn order,
-each with its own build's bench program and library. A figure is the ratio to old by blocks, with its interval
-(headway.lab.stats); "old again" is the same build under another name: what it loses or wins is noise.
+each measure of `trace_overhead.py` and `policy_harm.py` is launched in blocks: old, old again and new, in random order.
+Each launch uses the bench program and the library of its own build. A figure is the ratio to old by blocks, with its
+interval (headway.lab.stats). "old again" is the same build under another name, so its gains and losses are noise.
 
-A measure is "trace: WORK" (a process recorded from its start), "switch: WORK" (a process in which recording is switched on
-and off) or "policy: WORK" (fair to none in one process). All figures are better when greater. A loss is an interval
-below 1 whose middle is below the interval of "old again"; losses come first. Of many figures some are losses by chance,
-about one of forty: run those again with --only. Ctrl-C or SIGTERM ends the run, and prints what was measured until then.
+A measure is "trace: WORK" (a process recorded from its start), "switch: WORK" (a process in which recording is switched
+on and off) or "policy: WORK" (fair to none in one process). Every figure is better if it is greater. A loss is an
+interval below 1 whose middle is below the interval of "old again"; losses are printed first. Of many figures, about one
+of forty is a loss by chance: run those again with --only. Ctrl-C or SIGTERM ends the run; the figures until then are
+printed.
 
 Exit status: 0 no loss, 1 a loss, 2 it could not be measured, 130 or 143 ended by a signal.
 """
@@ -39,17 +40,17 @@ OLD, AGAIN, NEW = "old", "old again", "new"
 FEWEST = 2
 
 
-class Failed(Exception):  # noqa: N818  (a fact, told to the user in a line)
-    """Why there is nothing to compare, in a sentence."""
+class Failed(Exception):  # noqa: N818  (a result that the user reads in a line, and no error of the program)
+    """The reason why there is nothing to compare, in a sentence."""
 
 
 class Ended(BaseException):
-    """The run shall end: the signal's number."""
+    """A signal asks the run to end; the argument is its number."""
 
 
 @dataclass
 class Row:
-    """A figure of a measure: ratios to old."""
+    """One figure of a measure, as ratios to old."""
 
     interpreter: str
     measure: str
@@ -61,7 +62,7 @@ class Row:
 
     @property
     def is_loss(self) -> bool:
-        """The new one is slower beyond doubt, and beyond noise."""
+        """Whether the new side is slower beyond doubt, and beyond noise."""
         return self.new.high < 1 and self.new.value < self.again.low
 
 
@@ -74,7 +75,7 @@ class Side:
         self.name = name
         self.process = subprocess.Popen(
             [str(python), "-s", str(SIDE), str(checkout)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True, cwd=checkout, start_new_session=True,  # a Ctrl-C is this program's alone
+            text=True, cwd=checkout, start_new_session=True,  # a Ctrl-C reaches this program alone
         )  # fmt: skip
         self.ready = self._answer()
 
@@ -98,7 +99,7 @@ class Side:
         return found
 
     def end(self) -> None:
-        """Have it end."""
+        """End the process."""
         self.process.kill()
         self.process.communicate()
 
@@ -127,7 +128,7 @@ def built(revision: str) -> Iterator[Path]:
 
 
 def rows_of(interpreter: str, measure: str, blocks: list[dict[str, dict[str, float]]]) -> list[Row]:
-    """The ratios of a measure's figures."""
+    """Return the ratios of a measure's figures, a row for each figure."""
     return [
         Row(
             interpreter,
@@ -144,13 +145,13 @@ def rows_of(interpreter: str, measure: str, blocks: list[dict[str, dict[str, flo
 
 
 def said(interval: Interval) -> str:
-    """An interval, in a column."""
+    """Return an interval as a cell of the table."""
     high = "?" if math.isinf(interval.high) else f"{interval.high:.3f}"
     return f"{interval.value:.3f} [{interval.low:.3f}, {high}]"
 
 
 def table(rows: list[Row]) -> str:
-    """Losses first, and then by what the new one loses."""
+    """Return the table: losses first, then the figures in the order of the new side's ratio."""
     form = "{:<6} {:<48} {:<26} {:>8}  {:<24} {:<24} {}"
     lines = [form.format("", "measure", "figure", "launches", "old again to old", "new to old", "")]
     for row in sorted(rows, key=lambda one: (not one.is_loss, one.new.value)):
@@ -180,12 +181,12 @@ def parse_command_line() -> argparse.Namespace:
 
 
 def end_on_signal(number: int, _frame: object) -> NoReturn:
-    """Turn a signal into an exception, so that the work tree goes, and what was measured is printed."""
+    """Turn a signal into an exception, so that the work tree is removed and the figures until then are printed."""
     raise Ended(number)
 
 
 def compare(arguments: argparse.Namespace) -> tuple[list[Row], int]:
-    """Build, launch in turns, and return the figures and the signal that ended the run early (0: none). Raises Failed."""
+    """Build, launch in turns; return the figures, and the signal that ended the run early or 0. Raises Failed."""
     ended_by = 0
     with built(arguments.revision) as checkout, contextlib.ExitStack() as stack:
         sides = {}
@@ -219,7 +220,7 @@ def compare(arguments: argparse.Namespace) -> tuple[list[Row], int]:
 
 
 def main() -> int:
-    """Print a row per figure, losses first."""
+    """Print a row for each figure, losses first; return the exit status."""
     arguments = parse_command_line()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end_on_signal)

@@ -1,8 +1,8 @@
-"""One side of `against.py`: runs in the environment of a build of Headway and makes launches with that build's own bench programs.
+"""One side of `against.py`: makes launches in the environment of a build, with that build's own bench programs.
 
-Argument: the checkout. Protocol, a JSON object a line: we say {"measures": [...]} when ready; told {"measure",
-"interpreter", "seconds", "rounds"} we make one launch and answer {"figures": {name: value}}, all of them better when
-greater, or {"error"}.
+The argument is the checkout. The protocol has a JSON object a line. When ready, the program writes {"measures": [...]}.
+For each {"measure", "interpreter", "seconds", "rounds"} that it reads, it makes one launch and answers {"figures":
+{name: value}}, all of them better if greater, or {"error"}.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 CHECKOUT = Path(sys.argv[1])
 sys.path[0] = str(CHECKOUT / "bench")
 
-import policy_harm  # noqa: E402  (that of the checkout)
+import policy_harm  # noqa: E402  (from the checkout)
 import trace_overhead  # noqa: E402
 import trace_overhead_tools  # noqa: E402
 
@@ -31,7 +31,7 @@ HEADWAY = trace_overhead_tools.TOOLS["headway"]
 
 
 def figures(order: dict[str, Any]) -> dict[str, float]:
-    """Make a launch."""
+    """Make a launch and return its figures."""
     kind, _, name = order["measure"].partition(": ")
     (interpreter,) = select(discover()[0], [order["interpreter"]])
     if kind == "policy":
@@ -54,14 +54,14 @@ def figures(order: dict[str, Any]) -> dict[str, float]:
 def main() -> None:
     """Answer until the end of the input."""
     said = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a bench program prints is no answer
+    os.dup2(2, 1)  # the output of a bench program is not an answer
     measures = [f"{kind}: {name}" for kind in ("trace", "switch") for name in trace_overhead.WORKS]
     measures += [f"policy: {name}" for name in policy_harm.WORKS]
     print(json.dumps({"measures": measures, "library": str(library_path())}), file=said, flush=True)
     for line in sys.stdin:
         try:
             answer: dict[str, Any] = {"figures": figures(json.loads(line))}
-        except Exception as error:  # noqa: BLE001  the other side goes on, and says which launch failed
+        except Exception as error:  # noqa: BLE001  the main program must learn which launch failed
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), file=said, flush=True)
 

@@ -1,9 +1,9 @@
-"""What the agent adds to what it measures: one loop timed by the lab's launch, and by a bare script.
+"""Measure what the agent adds to the times that it measures: one loop, timed by a lab's launch and by a bare script.
 
-Both run in fresh processes of the same interpreter, in pairs whose order is drawn; both take one warm-up and forty
-samples. The quickest sample of each is compared: what the agent costs is in every sample, what a busy host costs is
-not. A host that changes speed between the two processes of a pair still spoils that pair, either way, so the figure
-is the median over pairs, with the interval of the sign test. Target: within 2 %.
+Both run in fresh processes of the same interpreter, in pairs of random order, with one warm-up and forty samples. The
+fastest sample of each is compared: every sample contains the agent's cost, but only some contain the cost of a busy
+host. A host that changes speed between the two processes of a pair still spoils that pair, either way. So the figure is
+the median over pairs, with the interval of the sign test. Target: within 2 %.
 """
 
 import argparse
@@ -38,7 +38,7 @@ print(json.dumps(samples[1:]))
 
 
 def through_the_lab(executable: str) -> list[float]:
-    """Return the times of the loop in seconds, measured by a launch."""
+    """Return the times of the loop in seconds, as a launch measures them."""
     variant = Variant(
         series="serial",
         workload="increment",
@@ -55,7 +55,7 @@ def through_the_lab(executable: str) -> list[float]:
 
 
 def bare(executable: str) -> list[float]:
-    """Return the times of the loop in seconds, measured by a script of its own."""
+    """Return the times of the loop in seconds, as a script of its own measures them."""
     script = BARE.format(n=N, samples=SAMPLES)
     done = subprocess.run([executable, "-s", "-c", script], capture_output=True, text=True, check=True, timeout=60)
     times_s: list[float] = json.loads(done.stdout)
@@ -83,7 +83,7 @@ def measure(executable: str, pairs: int) -> tuple[float, float, float]:
 
 
 def main() -> int:
-    """Print a line per interpreter; 1 if any interval lies wholly outside the target."""
+    """Print a line for each interpreter; return 1 if an interval lies wholly outside the target."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--interpreter", action="append", help="which (default: 3.8, 3.13 and 3.13t where they are)")
     parser.add_argument("--pairs", type=int, default=40, help="pairs of launches (default: %(default)s)")

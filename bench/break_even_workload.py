@@ -1,4 +1,4 @@
-"""The workload of bench/advise_break_even.py: a function at sizes by turns, each alone and in a pool."""
+"""The workload of bench/advise_break_even.py: a function at several sizes in turns, each alone and in a pool."""
 
 import time
 

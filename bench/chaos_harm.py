@@ -1,6 +1,6 @@
-"""What `chaos_soak.py` does to a running program, and what it needs for that: a disk, a group of processes, ptrace.
+"""The faults that `chaos_soak.py` injects into a running program, and their means: a disk, a process group, ptrace.
 
-What this machine cannot do raises Impossible, with the reason in a sentence.
+Where this machine lacks the means for a fault, the code raises Impossible with the reason in a sentence.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ from slow_disk import Impossible, command
 HEADWAY = Path(sys.executable).with_name("headway")
 DISK_BYTES = 128 << 20
 CGROUP_PERIOD_US = 100_000
-# Of the whole program.
+# The longest pause of the whole program.
 MOST_PAUSE_S = 2.0
-# linux/ptrace.h, linux/fs.h
+# From linux/ptrace.h and linux/fs.h.
 _PTRACE_SEIZE, _PTRACE_INTERRUPT, _PTRACE_DETACH = 0x4206, 0x4207, 17
 _WALL = 0x40000000
 _FIFREEZE, _FITHAW = 0xC0045877, 0xC0045878
@@ -34,10 +34,10 @@ _FIFREEZE, _FITHAW = 0xC0045877, 0xC0045878
 
 
 class Disk:
-    """An ext4 on a loop device: it can be full, stand still and become read-only without harm to anybody else."""
+    """An ext4 on a loop device: it can be full, frozen and read-only without harm to other files."""
 
     def __init__(self, folder: Path) -> None:
-        """Make and mount it. Raises Impossible."""
+        """Make and mount the file system. Raises Impossible."""
         self.image, self.mount = folder / "disk.img", folder / "disk"
         self.loop = ""
         with self.image.open("wb") as file:
@@ -52,7 +52,7 @@ class Disk:
             raise
 
     def end(self) -> None:
-        """Put it away."""
+        """Unmount the file system and free its loop device."""
         if os.path.ismount(self.mount):
             with contextlib.suppress(Impossible):
                 command("umount", "--lazy", str(self.mount))
@@ -61,7 +61,7 @@ class Disk:
                 command("losetup", "--detach", self.loop)
 
     def fill(self, seconds: float) -> None:
-        """Leave no room for a while."""
+        """Fill the file system for a while."""
         ballast = self.mount / "ballast"
         with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
             block = bytes(1 << 20)
@@ -71,7 +71,7 @@ class Disk:
         ballast.unlink(missing_ok=True)
 
     def stand_still(self, seconds: float) -> None:
-        """Let no write through for a while."""
+        """Block all writes for a while."""
         descriptor = os.open(self.mount, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.ioctl(descriptor, _FIFREEZE, 0)
@@ -95,10 +95,10 @@ class Disk:
 
 
 class Cgroups:
-    """A group of our own that can be frozen and have little CPU time: of cgroup v2, or v1's two."""
+    """A cgroup that can be frozen and limited in CPU time: one of cgroup v2, or one in each of v1's two hierarchies."""
 
     def __init__(self) -> None:
-        """Make it. Raises Impossible."""
+        """Make the group. Raises Impossible."""
         name = f"headway-chaos-{os.getpid()}"
         root = Path("/sys/fs/cgroup")
         if (root / "cgroup.controllers").exists():
@@ -122,12 +122,12 @@ class Cgroups:
                 raise Impossible(f"there is no {file.name} in a new cgroup")
 
     def take(self, pid: int) -> None:
-        """Put a process, and what it will start, into the group."""
+        """Put a process, and the processes that it will start, into the group."""
         for folder in self.folders:
             (folder / "cgroup.procs").write_text(str(pid))
 
     def freeze(self, seconds: float) -> None:
-        """Stop all of it for a while."""
+        """Freeze the whole group for a while."""
         file, on, off = self.frozen
         file.write_text(on)
         try:
@@ -136,7 +136,7 @@ class Cgroups:
             file.write_text(off)
 
     def starve(self, seconds: float, share: float) -> None:
-        """Let it have a share of one core for a while."""
+        """Limit the group to a share of one core for a while."""
         file, on, off = self.quota
         file.write_text(on.format(int(share * CGROUP_PERIOD_US)))
         try:
@@ -145,7 +145,7 @@ class Cgroups:
             file.write_text(off)
 
     def end(self) -> None:
-        """Remove it, when nobody is in it any more."""
+        """Remove the group as soon as it has no process, within 5 s."""
         for folder in self.folders:
             deadline = time.monotonic() + 5
             while folder.exists() and time.monotonic() < deadline:
@@ -159,7 +159,7 @@ class Cgroups:
 
 
 def stop_process(pid: int, seconds: float) -> None:
-    """SIGSTOP, and SIGCONT after a while."""
+    """Stop a process with SIGSTOP, and continue it with SIGCONT after a while."""
     os.kill(pid, signal.SIGSTOP)
     try:
         time.sleep(seconds)
@@ -168,20 +168,20 @@ def stop_process(pid: int, seconds: float) -> None:
 
 
 def stop_thread(pid: int, seconds: float) -> None:
-    """Stop one thread, whichever, for a while. Raises Impossible."""
+    """Stop one thread, chosen at random, for a while. Raises Impossible."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
     libc.ptrace.restype = ctypes.c_long
     thread = int(random.choice(os.listdir(f"/proc/{pid}/task")))
     if libc.ptrace(_PTRACE_SEIZE, thread, None, None) != 0:
-        if ctypes.get_errno() == 1:  # EPERM; a thread that has ended is none of ours
+        if ctypes.get_errno() == 1:  # EPERM; any other error means that the thread has ended
             raise Impossible("single threads cannot be stopped: ptrace is not permitted")
         return
     libc.ptrace(_PTRACE_INTERRUPT, thread, None, None)
     with contextlib.suppress(ChildProcessError):
         ended, status = os.waitpid(thread, _WALL)
         time.sleep(seconds)
-        # A signal that came meanwhile is passed on.
+        # A signal that arrived meanwhile is passed on.
         number = os.WSTOPSIG(status) if os.WIFSTOPPED(status) and status >> 16 == 0 else 0
         if ended == thread and not (os.WIFEXITED(status) or os.WIFSIGNALED(status)):
             libc.ptrace(_PTRACE_DETACH, thread, None, ctypes.c_void_p(number))
@@ -189,7 +189,7 @@ def stop_thread(pid: int, seconds: float) -> None:
 
 @dataclass
 class Harm:
-    """What is done to the program, how often it was, and what could not be."""
+    """Injects faults into the program, and records how often it did, and which of them failed."""
 
     pid: int
     disk: Disk | None
@@ -207,7 +207,7 @@ class Harm:
     _order: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Choose what there is to do."""
+        """List the faults that can be injected here."""
         self.kinds = {
             "process stopped": lambda: self.paused(stop_process, random.uniform(0.05, 1.0)),
             "thread stopped": lambda: self.paused(stop_thread, random.uniform(0.01, 0.5)),
@@ -221,7 +221,8 @@ class Harm:
         if self.disk is not None:
             disk = self.disk
             self.kinds["disk full"] = lambda: disk.fill(random.uniform(1.0, 5.0))
-            # No pause: the program is to notice nothing. Longer than any wait may be, so that one is seen.
+            # This counts as no pause, because the program must not notice it. It lasts longer than any wait may, so
+            # that a wait for it would be seen.
             self.kinds["disk standing still"] = lambda: disk.stand_still(
                 MOST_PAUSE_S + self.bound_s + random.uniform(1.0, 3.0)
             )
@@ -229,12 +230,12 @@ class Harm:
             self.kinds["policy changed from outside"] = self.attach
 
     def paused(self, what: Callable[[int, float], None], seconds: float) -> None:
-        """Pause the program."""
+        """Pause the program, and note the length of the pause."""
         self.longest_s = max(self.longest_s, seconds)
         what(self.pid, seconds)
 
     def attach(self) -> None:
-        """Put another policy on for a while, and take it off."""
+        """Switch the program to another policy for a while, and then back."""
         policy = random.choice(["fair", "priority", "bfs", "stock"])
         words = [str(HEADWAY), "attach", str(self.pid), "--policy", policy, "--patience", "60"]
         words += ["--duration", f"{random.uniform(0.2, 2.0):.1f}"]
@@ -244,7 +245,7 @@ class Harm:
             self.failures.append(f"{policy}: {(errors or done.stderr.strip().splitlines() or ['?'])[-1]}")
 
     def one(self) -> None:
-        """Do one thing; each once, in drawn order, before any is done again."""
+        """Inject one fault. Each fault comes once, in random order, before any of them comes again."""
         if not self._order:
             self._order = random.sample(list(self.kinds), len(self.kinds))
         name = self._order.pop()
@@ -257,5 +258,5 @@ class Harm:
             del self.kinds[name]
             return
         except (ProcessLookupError, FileNotFoundError):
-            return  # it has ended, which somebody else tells
+            return  # the program has ended, which the caller reports
         self.done[name] += 1

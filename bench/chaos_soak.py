@@ -1,17 +1,21 @@
-"""What a program under trace and policy together loses while everything around it goes wrong: two hours by default.
+"""Run a program under trace and policy while everything around it goes wrong, for two hours by default.
 
-The program does what `policy_soak_workload.py` does, and forks from C threads, starts threads by the hundred, signals
-itself and has its policy changed and taken off. Meanwhile, in drawn order: it is stopped (SIGSTOP), single threads are
-stopped (ptrace), it is frozen and its CPU time limited (cgroups), the file system of its trace is full and stands still
-(fsfreeze), and near the end its trace is removed and the file system becomes read-only.
+The program does what `policy_soak_workload.py` does. It also forks from C threads, starts threads by the hundred, sends
+itself signals, and has its policy changed and taken off. Meanwhile these faults come in random order: the program is
+stopped (SIGSTOP), single threads are stopped (ptrace), it is frozen and its CPU time limited (cgroups), and the file
+system of its trace is full, and frozen (fsfreeze). Near the end its trace is removed and the file system becomes
+read-only.
 
-What must hold: each load checks its own results and sequence numbers, and gets on in any minute; memory (the
-process's own pages) does not grow; no wait is longer than the longest pause that we made plus a bound, also while the disk stands still for longer; the trace can be
-read at the end and keeps its invariants, and what it lacks is counted; the exit code is the program's. What this machine
-cannot do is told in one line each, and left out. `--bare` does the same
-without Headway.
+These conditions must hold:
+  - Each load checks its own results and sequence numbers, and makes progress in every minute.
+  - Memory (the process's own pages) does not grow.
+  - No wait is longer than the longest injected pause plus a bound, even while the disk is frozen for longer.
+  - The trace can be read at the end and keeps its invariants, and lost events are counted.
+  - The exit code is the program's.
 
-Exit status: 0 all held, 1 something did not, 2 wrong usage. stdout is the report (or JSON), stderr is talk.
+A fault that this machine cannot inject is left out, with a line. `--bare` does the same without Headway.
+
+Exit status: 0 all held, 1 something did not, 2 wrong usage. The report (or JSON) goes to stdout, progress to stderr.
 """
 
 import argparse
@@ -48,23 +52,23 @@ PACKAGE = BENCH.parent / "src"
 CODE = 42
 MOST_GROWTH = 0.02
 LONG_S = 3600.0
-# A shorter run has hardly warmed up, in a still shorter one growth says nothing: the first hundred sub-interpreters leave
-# 30 MB in two minutes.
+# A shorter run has hardly warmed up. In a still shorter one, growth means nothing: the first hundred sub-interpreters
+# leave 30 MB in two minutes.
 MOST_GROWTH_SHORT = 0.10
 WARM_S = 300.0
 LEAST_REPORT_S = 10.0
-# A report that is late is harm; harm begins with the first one.
+# The longest time between two reports. The injection of faults begins with the first report, so a late one delays it.
 MOST_REPORT_S = 30.0
-# Stopped, frozen and starved in turns on a busy machine, a load may do nothing for 10 s without Headway.
+# On a busy machine, a load that is stopped, frozen and starved in turns may do nothing for 10 s even without Headway.
 WINDOW_S = 60.0
 SETTLING_S = 30.0
 
 
 @contextlib.contextmanager
 def started(interpreter: Interpreter, trace: Path, folder: Path, options: argparse.Namespace) -> Iterator[Any]:
-    """Start the program under trace and policy; nothing of it is left afterwards."""
+    """Start the program under trace and policy; none of its processes is left afterwards."""
     helper = build_helper(folder)
-    # From 3.14 on the policy is changed from outside, before that from inside.
+    # From 3.14 on the policy is changed from outside; before 3.14 the program changes it itself.
     inside = not is_attachable(interpreter)
     words = [str(HEADWAY), "trace", "--no-summary", "-o", str(trace), "--"]
     if options.bare:
@@ -88,12 +92,12 @@ def started(interpreter: Interpreter, trace: Path, folder: Path, options: argpar
 
 
 def is_attachable(interpreter: Interpreter) -> bool:
-    """Whether `headway attach --policy` reaches its processes."""
+    """Return whether `headway attach --policy` can reach the interpreter's processes."""
     return tuple(map(int, interpreter.version.split(".")[:2])) >= (3, 14)
 
 
 def build_helper(folder: Path) -> str:
-    """Build what forks from C threads; return its path, "" where there is no compiler."""
+    """Build the library that forks from C threads; return its path, or "" if there is no compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         print("forks from C threads: left out: there is no C compiler", file=sys.stderr, flush=True)
@@ -105,7 +109,7 @@ def build_helper(folder: Path) -> str:
 
 
 def run(options: argparse.Namespace, interpreter: Interpreter, folder: Path, found: dict[str, Any]) -> list[str]:
-    """Run the program and do it harm; return what did not hold. `found` gets the figures."""
+    """Run the program and inject faults; return the conditions that did not hold. `found` gets the figures."""
     missed: list[str] = []
     disk = given(lambda: Disk(folder), "the file system's failures")
     cgroups = given(Cgroups, "freezer and CPU quota")
@@ -119,7 +123,7 @@ def run(options: argparse.Namespace, interpreter: Interpreter, folder: Path, fou
             attachable = not options.bare and is_attachable(interpreter)
             begun_s = time.monotonic()
             harm = harmed(options, process, course, Harm(0, disk, cgroups, attachable, options.bound), trace, kept)
-            # Harm ends before the program's time is over.
+            # The injection of faults ends before the program's time is over.
             left_s = 0.0 if harm.stood_still else max(0.0, begun_s + options.duration - time.monotonic())
             try:
                 found["exit_code"] = process.wait(left_s + options.patience)
@@ -131,7 +135,7 @@ def run(options: argparse.Namespace, interpreter: Interpreter, folder: Path, fou
         found |= {"harm": dict(harm.done), "longest_pause_s": harm.longest_s, "attach_failures": harm.failures}
         missed += course_held(course, found, options)
         missed += [] if options.bare else trace_held([trace, kept], found)
-        # One may be refused: CPython looks for the main thread of a process that starts threads meanwhile.
+        # A single attach may be refused: CPython looks for the main thread of a process that starts threads meanwhile.
         if harm.failures and len(harm.failures) >= harm.done["policy changed from outside"]:
             missed.append(f"no attach succeeded: {harm.failures[0]}")
     finally:
@@ -145,7 +149,7 @@ def run(options: argparse.Namespace, interpreter: Interpreter, folder: Path, fou
 
 
 def given(make: Callable[[], Any], what: str) -> Any:
-    """What this machine gives us, or None, which is told."""
+    """Return what `make` returns; if this machine cannot provide it, print a line and return None."""
     try:
         return make()
     except Impossible as error:
@@ -154,7 +158,7 @@ def given(make: Callable[[], Any], what: str) -> Any:
 
 
 def read_reports(process: "subprocess.Popen[str]", course: Course) -> None:
-    """Take in what the program prints, to the end."""
+    """Read the program's reports to the end."""
     assert process.stdout is not None
     for line in process.stdout:
         print(course.take(line), file=sys.stderr, flush=True)
@@ -163,7 +167,7 @@ def read_reports(process: "subprocess.Popen[str]", course: Course) -> None:
 def harmed(
     options: argparse.Namespace, process: "subprocess.Popen[str]", course: Course, harm: Harm, trace: Path, kept: Path
 ) -> Harm:
-    """Do harm until the program's time is nearly over, or it has ended or stands still."""
+    """Inject faults until the program's time is nearly over, or it has ended or makes no progress."""
     begun_s = seen_s = time.monotonic()
     reports, is_late = 0, False
     while process.poll() is None:
@@ -187,7 +191,7 @@ def harmed(
 
 
 def end_disk(harm: Harm, trace: Path, kept: Path) -> None:
-    """Remove the trace, which another name keeps for us, and then have its file system fail for good."""
+    """Remove the trace, which a second name keeps for the check, and then make its file system fail for good."""
     assert harm.disk is not None
     for name in ("disk full", "disk standing still"):
         harm.kinds.pop(name, None)
@@ -203,7 +207,7 @@ def end_disk(harm: Harm, trace: Path, kept: Path) -> None:
 
 
 def stacks(pid: int) -> str:
-    """Where each thread of a process that stands still waits, as the kernel says it."""
+    """Return where each thread of a process waits in the kernel."""
     lines = []
     with contextlib.suppress(OSError):
         for task in sorted(Path(f"/proc/{pid}/task").iterdir()):
@@ -213,7 +217,7 @@ def stacks(pid: int) -> str:
 
 
 def course_held(course: Course, found: dict[str, Any], options: argparse.Namespace) -> list[str]:
-    """What of the program's own reports does not hold."""
+    """Return the conditions on the program's own reports that do not hold."""
     missed = []
     reports = course.reports
     found["reports"] = len(reports)
@@ -245,12 +249,12 @@ def course_held(course: Course, found: dict[str, Any], options: argparse.Namespa
 
 
 def stood_still(reports: list[dict[str, Any]]) -> list[str]:
-    """The loads that did nothing from one report to one that came WINDOW_S later or more, and when that was."""
+    """Return the loads that did nothing between two reports at least WINDOW_S apart, and when that was."""
     found: dict[str, str] = {}
     first: dict[str, Any] = {
         "s": -WINDOW_S,
         "done": {},
-    }  # at the end each has done something, also in a run that is shorter
+    }  # compared with the last report: each load must have done something, even in a shorter run
     pairs = [(first, reports[-1])]
     for before in reports:
         later = next((one for one in reports if one["s"] >= before["s"] + WINDOW_S), None)
@@ -264,7 +268,7 @@ def stood_still(reports: list[dict[str, Any]]) -> list[str]:
 
 
 def trace_held(candidates: list[Path], found: dict[str, Any]) -> list[str]:
-    """What does not hold of the trace: one of its names leads to it, once who writes it has ended."""
+    """Return the conditions on the trace that do not hold; one of its names leads to it after the collector's end."""
     deadline = time.monotonic() + SETTLING_S
     while True:
         missed = []
@@ -289,7 +293,7 @@ def trace_held(candidates: list[Path], found: dict[str, Any]) -> list[str]:
 
 
 def report(found: dict[str, Any], missed: list[str]) -> str:
-    """All of it, for people."""
+    """Return the report as text."""
     lines = [f"{found.get('seconds', 0)} s, {found.get('reports', 0)} reports, exit code {found.get('exit_code')}"]
     lines += [f"  {name:30} {times:8,} times" for name, times in sorted(found.get("harm", {}).items())]
     lines += [f"  {name:30} {times:14,} done" for name, times in sorted(found.get("done", {}).items())]
@@ -312,7 +316,7 @@ def report(found: dict[str, Any], missed: list[str]) -> str:
 
 
 def seconds_of(text: str) -> float:
-    """A duration as 60s, 10m or 2h."""
+    """Return a duration given as 60s, 10m or 2h, in seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration, expected one as 60s, 10m or 2h")
@@ -320,12 +324,12 @@ def seconds_of(text: str) -> float:
 
 
 def end_on_signal(number: int, _frame: object) -> NoReturn:
-    """Turn SIGTERM into an exception, so that devices and groups go."""
+    """Turn SIGTERM into an exception, so that devices and groups are removed."""
     raise SystemExit(128 + number)
 
 
 def main() -> int:
-    """Print the report; 1 where something did not hold."""
+    """Print the report; return 1 if a condition did not hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--interpreter", default="3.13", help="which (default: %(default)s)")
     parser.add_argument("--duration", type=seconds_of, default="2h", help="as 60s, 10m or 2h (default: %(default)s)")

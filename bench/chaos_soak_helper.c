@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Built by chaos_soak.py: forks from threads that Python knows nothing of. */
+/* A library for chaos_soak.py: forks from threads that Python does not know. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -9,8 +9,8 @@
 
 enum { CHILD_CODE = 7, PATIENCE_S = 60, STEP_NS = 1000000 };
 
-/* Waits for a child, which may hang in a handler of fork(). Returns 0 where it
- * ended as it should. */
+/* Waits for a child, which may hang in a fork handler. Returns 0 if the child
+ * ended as it must. */
 static long check(pid_t child) {
     struct timespec begun, now;
     clock_gettime(CLOCK_MONOTONIC, &begun);
@@ -41,8 +41,8 @@ static void *fork_often(void *wrong) {
     return NULL;
 }
 
-/* Forks in two threads of its own. Returns how many children did not end as
- * they should. */
+/* Forks in two threads of its own. Returns the number of children that did not
+ * end as they must. */
 long fork_in_threads(void) {
     pthread_t threads[2];
     long wrong[2] = {0, 0};

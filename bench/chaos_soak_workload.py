@@ -1,7 +1,7 @@
-"""Runs in the measured interpreter for `chaos_soak.py`: what `policy_soak_workload.py` does, and more that may go wrong.
+"""The program of `chaos_soak.py`, run in the measured interpreter: the loads of `policy_soak_workload.py`, and more.
 
-Arguments: seconds in all, seconds between two reports, the helper library (or empty), the folder of Headway's package
-(or empty: then policies are changed from outside). Ends with exit code 42 where nothing was wrong.
+The arguments are the seconds in all, the seconds between two reports, the helper library (or empty), and the folder of
+Headway's package (or empty: then policies are changed from outside). The exit code is 42 if nothing was wrong.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ delivered = [0]
 
 
 def start_more(helper, package):
-    """Start what the other soak has not."""
+    """Start the loads that the other soak does not have."""
     if helper:
         library = ctypes.CDLL(helper)
 
@@ -96,7 +96,7 @@ def main():
     soak.start_loads()
     start_more(sys.argv[3], sys.argv[4])
     while time.monotonic() - begun < seconds:
-        time.sleep(0.05)  # the handler runs between two of these
+        time.sleep(0.05)  # a signal's handler runs between two of these sleeps
         if time.monotonic() - reported >= every:
             reported = time.monotonic()
             longest, worst[0] = worst[0], 0.0

@@ -1,13 +1,14 @@
-"""What Headway does to a program with thousands of live threads: bare, traced and scheduled, in turns.
+"""Measure a program with thousands of live threads: bare, traced and scheduled, in turns.
 
-The program has threads that wake twice a second, and a bystander that lets the GIL go and takes it back as often as it
-can. Each launch is a fresh process, started from the command line as a user would; a block is one launch each way, in
-drawn order. Figures are ratios to bare by blocks, with their intervals. Target: at least 0.9 of bare's rounds, and a worst
-wait of at most twice bare's. Where the machine cannot start so many threads, the limits that may be why are told.
+The program has threads that wake twice a second, and a bystander that releases the GIL and acquires it again as often
+as possible. Each launch is a fresh process, started from the command line as a user would start it. A block has one
+launch each way, in random order. Figures are ratios to bare by blocks, with their intervals. Target: at least 0.9 of
+the rounds of bare, and a worst wait of at most twice that of bare. If the machine cannot start so many threads, the
+limits that may be the reason are printed.
 
-With many thousands of threads the bare program, too, stands still in some launches and not in others. A launch stood still
-if it did not finish, or made less than a quarter of the rounds of bare's best one. These launches are counted, and where bare
-has one no ratio is a verdict.
+With many thousands of threads, the bare program itself stalls in some launches and not in others. A launch has stalled
+if it did not finish, or made less than a quarter of the rounds of the best bare launch. These launches are counted. If
+a bare launch has stalled, no ratio gives a verdict.
 """
 
 import argparse
@@ -46,7 +47,7 @@ STILL = 0.25
 
 @dataclass
 class Launch:
-    """What one process did; `rounds` is 0 where it did not finish."""
+    """The results of one process; `rounds` is 0 if it did not finish."""
 
     started: int
     rounds: int
@@ -84,7 +85,7 @@ def launch(interpreter: Interpreter, way: str, threads: int, seconds: float, lim
 
 
 def limits() -> dict[str, str]:
-    """The machine's and our own limits on threads."""
+    """Return the limits on threads of the machine and of this process."""
     found = {
         "ulimit -u": shown_limit(resource.getrlimit(resource.RLIMIT_NPROC)[0]),
         "ulimit -v": shown_limit(resource.getrlimit(resource.RLIMIT_AS)[0]),
@@ -93,7 +94,7 @@ def limits() -> dict[str, str]:
         with contextlib.suppress(OSError):
             found[name] = Path("/proc/sys", *name.split(".", 1)).read_text().strip()
     with contextlib.suppress(OSError, StopIteration):
-        # Of cgroup v1 "N:pids:/path", of v2 "0::/path".
+        # A line is "N:pids:/path" in cgroup v1, and "0::/path" in v2.
         rows = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
         number, _, path = next(row for row in rows if "pids" in row[1].split(",") or row[0] == "0")
         root = "/sys/fs/cgroup" if number == "0" else "/sys/fs/cgroup/pids"
@@ -102,12 +103,12 @@ def limits() -> dict[str, str]:
 
 
 def shown_limit(value: int) -> str:
-    """A resource limit as the shell says it."""
+    """Return a resource limit as the shell prints it."""
     return "unlimited" if value == resource.RLIM_INFINITY else str(value)
 
 
 def ratio(launches: dict[str, list[Launch]], way: str, figure: str) -> Interval | None:
-    """The ratio of a figure to bare's by blocks; None where a launch has none."""
+    """Return the ratio of a figure to bare by blocks; None if a launch has no such figure."""
     pairs = [
         (float(getattr(one, figure)), float(getattr(other, figure)))
         for one, other in zip(launches[way], launches[BARE], strict=True)
@@ -116,12 +117,12 @@ def ratio(launches: dict[str, list[Launch]], way: str, figure: str) -> Interval 
 
 
 def stood_still(found: list[Launch], best: int) -> int:
-    """How many launches stood still, where bare's best one made so many rounds."""
+    """Return how many launches stalled, given the rounds of the best bare launch."""
     return sum(bool(one.failure) or one.rounds < STILL * best for one in found)
 
 
 def said_of(interval: Interval | None) -> str:
-    """An interval, in a column."""
+    """Return an interval as a cell of the table."""
     if interval is None:
         return "-"
     high = "?" if math.isinf(interval.high) else f"{interval.high:.2f}"
@@ -129,7 +130,7 @@ def said_of(interval: Interval | None) -> str:
 
 
 def is_missed(rounds: Interval | None, worst: Interval | None, failures: list[str]) -> bool:
-    """Whether a target is missed beyond doubt."""
+    """Return whether a target is missed beyond doubt."""
     return (
         bool(failures)
         or (rounds is not None and rounds.high < LEAST_ROUNDS)
@@ -138,13 +139,13 @@ def is_missed(rounds: Interval | None, worst: Interval | None, failures: list[st
 
 
 def held(rounds: Interval | None, worst: Interval | None) -> str:
-    """What the intervals say that are not beyond a target."""
+    """Return the verdict on intervals that do not miss a target beyond doubt."""
     within = rounds is not None and rounds.low >= LEAST_ROUNDS and worst is not None and worst.high <= MOST_WORST
     return "within its targets" if within else "undecided: an interval crosses a target"
 
 
 def measure(interpreter: Interpreter, threads: int, arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
-    """Measure with so many threads and print it; return the figures, and whether a target is missed beyond doubt."""
+    """Measure with this number of threads, and print and return the figures, and whether a target is missed."""
     launches: dict[str, list[Launch]] = {way: [] for way in (BARE, *WAYS)}
     for block in range(arguments.launches):
         for way in random.sample(list(launches), len(launches)):
@@ -203,7 +204,7 @@ def measure(interpreter: Interpreter, threads: int, arguments: argparse.Namespac
 
 
 def main() -> int:
-    """Print a row per number of threads and way; 1 where a target is missed beyond doubt."""
+    """Print a row for each number of threads and way; return 1 if a target is missed beyond doubt."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--interpreter", default="3.13", help="which (default: %(default)s)")
     parser.add_argument("--threads", nargs="+", type=int, default=list(THREADS), help="(default: %(default)s)")

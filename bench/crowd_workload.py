@@ -1,8 +1,9 @@
-"""Runs in the measured interpreter for `crowd.py`: many threads that wake now and then, and a bystander that counts its rounds.
+"""The program of `crowd.py`, run in the measured interpreter: many threads that wake now and then, and a bystander.
 
-Arguments: threads, seconds, the seconds between two wakes (0.5), and `calm`: it counts when each thread has woken for the first
-time and sleeps again, which thousands that wake at once may take seconds for. Prints one line of JSON: threads that could be started, rounds of the bystander's
-`time.sleep(0)`, which lets the GIL go and takes it back, and the longest of them.
+The bystander counts its rounds of `time.sleep(0)`, which releases the GIL and acquires it again. The arguments are the
+number of threads, the seconds, the seconds between two wake-ups (0.5), and `calm`. With `calm`, counting begins when
+each thread has woken once and sleeps again, which may take seconds if thousands wake at once. The program prints a line
+of JSON: the threads that could be started, the bystander's rounds, and the longest of them.
 """
 
 import json
@@ -15,7 +16,7 @@ STACK_BYTES = 64 << 10
 
 
 def main():
-    """Start the threads, count, and end at once: nobody waits for so many threads."""
+    """Start the threads, count, and end at once, because joining so many threads would take too long."""
     threads, seconds = int(sys.argv[1]), float(sys.argv[2])
     pause_s = float(sys.argv[3]) if len(sys.argv) > 3 else 0.5
     calm = sys.argv[4:] == ["calm"]
@@ -35,7 +36,7 @@ def main():
             threading.Thread(target=sleeper, daemon=True).start()
             started += 1
     except (RuntimeError, MemoryError):
-        pass  # the bench says which limit that may be
+        pass  # crowd.py tells which limit may be the reason
     go.set()
     while calm and len(woken) < started:
         time.sleep(0.01)

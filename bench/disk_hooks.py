@@ -1,17 +1,20 @@
-"""How long a hook takes while the disk of the trace takes half a second for each write, beside the same with the trace in memory.
+"""Measure how long a hook takes while each write to the trace's disk takes half a second, and with the trace in memory.
 
-An echo server on one core, four connections at full speed from our C client on another. Three ways, in drawn order:
-bare; `headway trace` into memory (/dev/shm); `headway trace` onto the slow disk (see slow_disk.py), which is synced all
-the while, so that the pages of a file there are always about to be written.
+An echo server runs on one core; four connections of the C client load it at full speed from another core. There are
+three ways, in random order: bare; `headway trace` into memory (/dev/shm); and `headway trace` onto the slow disk (see
+slow_disk.py). The slow disk is synced all the time, so the pages of a file on it are always about to be written.
 
-A hook's duration is measured from inside: a library of the bench (hook_timer.c) stands between the interpreter and
-what it calls as pthread_cond_signal(), which it does each time that it takes or lets go of its GIL. That is the hook and the C
-library's own function in it, which bare is alone; being preempted in it counts, and the timer's own 50 ns. The wait for
-the GIL has a hook as well, whose time cannot be told from the wait: what it does to a request is in the client's figures.
+The duration of a hook is measured inside the process. A library of the bench (hook_timer.c) wraps the function that the
+interpreter calls as pthread_cond_signal(), each time that it acquires or releases its GIL. The measured time is that of
+the hook and of the C library's own function, which is all that the bare way has. It includes preemption during the call
+and the timer's own 50 ns. The wait for the GIL has a hook, too, but its time cannot be separated from the wait; its
+effect on a request is in the client's figures.
 
-Target: the hook's p99.99 on the slow disk below 50 us, and no hook that waits for a write. It is missed beyond doubt where
-every launch is above it, and above twice the greatest with the trace in memory; or where a hook took as long as a write
-of the disk takes, which may be once in minutes and far beyond p99.99. Exit status: 0 not missed, 1 missed, 2 this machine cannot measure it.
+Target: a p99.99 of the hook below 50 us on the slow disk, and no hook that waits for a write. The target is missed
+beyond doubt if every launch is above it, and above twice the greatest value with the trace in memory. It is also missed
+if a hook took as long as a write to the disk, which may happen once in minutes and far beyond p99.99.
+
+Exit status: 0 not missed, 1 missed, 2 this machine cannot measure it.
 """
 
 import argparse
@@ -54,7 +57,7 @@ SHARES = {"p50": 0.5, "p99": 0.99, "p99.99": 0.9999}
 
 @dataclass
 class Launch:
-    """What one process did: the hook's durations, and the client's."""
+    """The results of one process: the durations of its hook, and the figures of its client."""
 
     hooks: int
     hook_ns: dict[str, float]
@@ -63,7 +66,7 @@ class Launch:
 
 
 def percentiles(found: dict[str, Any]) -> dict[str, float]:
-    """The percentiles of a histogram, each the end of its bin, and the longest."""
+    """Return the percentiles of a histogram, each as the end of its bin, and the longest duration."""
     counts = {int(index): count for index, count in found["counts"].items()}
     total, seen = sum(counts.values()), 0
     named: dict[str, float] = {}
@@ -76,7 +79,7 @@ def percentiles(found: dict[str, Any]) -> dict[str, float]:
 
 
 def build_timer(folder: Path) -> Path:
-    """Build the library that times. Raises Impossible."""
+    """Build the timer's library. Raises Impossible."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise Impossible("there is no C compiler")
@@ -90,7 +93,7 @@ def build_timer(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def synced(folder: Path) -> Iterator[None]:
-    """Have the file system of a folder written out again and again."""
+    """Sync the file system of a folder again and again while the block runs."""
     stop = threading.Event()
 
     def sync() -> None:
@@ -154,7 +157,7 @@ def launch(way: str, trace: Path | None, timer: Path, interpreter: Interpreter, 
 
 
 def measure(arguments: argparse.Namespace, folder: Path, disk: Disk) -> dict[str, list[Launch]]:
-    """Run all launches, in turns."""
+    """Make all launches, in turns."""
     (interpreter,) = select(discover()[0], [arguments.interpreter])
     timer = build_timer(folder)
     launches: dict[str, list[Launch]] = {BARE: [], MEMORY: [], SLOW: []}
@@ -175,7 +178,7 @@ def measure(arguments: argparse.Namespace, folder: Path, disk: Disk) -> dict[str
 
 
 def verdict(launches: dict[str, list[Launch]], delay_s: float) -> tuple[str, bool]:
-    """What the launches say of the target, and whether it is missed beyond doubt."""
+    """Return the verdict on the target in words, and whether it is missed beyond doubt."""
     longest_ns = max(one.hook_ns["max"] for one in launches[SLOW])
     if longest_ns > delay_s * 1e9:
         return f"MISSED: a hook took {longest_ns / 1e9:.2f} s, a write of the disk {delay_s:g} s", True
@@ -187,7 +190,7 @@ def verdict(launches: dict[str, list[Launch]], delay_s: float) -> tuple[str, boo
 
 
 def table(launches: dict[str, list[Launch]]) -> str:
-    """A row for each way: medians over launches, and the longest of all."""
+    """Return a table with a row for each way: medians over launches, and the longest duration of all launches."""
     form = "{:<10}{:>13}{:>10}{:>10}{:>11}{:>12}  {:>11}{:>10}{:>10}{:>12}{:>12}"
     head = (
         "hook:",
@@ -220,7 +223,7 @@ def table(launches: dict[str, list[Launch]]) -> str:
 
 
 def main() -> int:
-    """Print the table; 1 where the target is missed beyond doubt."""
+    """Print the table; return 1 if the target is missed beyond doubt."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--interpreter", default="3.13", help="which (default: %(default)s)")
     parser.add_argument("--launches", type=int, default=3, help="a side (default: %(default)s)")

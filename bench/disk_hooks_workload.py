@@ -1,8 +1,8 @@
-"""Runs in the measured interpreter for `disk_hooks.py`: an echo server that times what the interpreter calls at its GIL.
+"""The server of `disk_hooks.py`, run in the measured interpreter: it echoes, and times a call that its GIL makes.
 
-Arguments: the timer's library, the core to stay on. Prints a line of JSON with the port, and for each line of its
-standard input one: "reset" begins to count anew, "read" tells the counts, their width, the longest call, and whether
-Headway's hook is what was timed. It ends with its standard input.
+The arguments are the timer's library and the core to stay on. The program prints a line of JSON with its port, and then
+one for each line of its standard input. "reset" restarts the counting. "read" gives the counts, the width of a bin, the
+longest call, and whether the timed function is Headway's hook. The program ends at the end of its standard input.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ BIN_NS, BINS = 16, 1 << 16
 
 
 def main():
-    """Serve, and answer."""
+    """Serve, and answer the lines of the standard input."""
     os.sched_setaffinity(0, [int(sys.argv[2])])
     timer = ctypes.CDLL(sys.argv[1])
     timer.hook_timer_read.restype = ctypes.c_uint64

@@ -1,7 +1,7 @@
-"""Time from `headway lab` on the command line to its first launch, beside the start of a bare interpreter.
+"""Measure the time from `headway lab` on the command line to its first launch, beside the start of a bare interpreter.
 
-From starting the command to its progress line for the first launch, with discovery from the cache, a new store each
-time. Target: under a second.
+The time runs from the start of the command to its progress line for the first launch. Discovery uses its cache, and
+each repetition has a new store. Target: under a second.
 """
 
 import argparse
@@ -18,7 +18,7 @@ TARGET_S = 1.0
 
 
 def first_launch_s(store: Path) -> float:
-    """Return seconds from starting the command to its first launch."""
+    """Return the seconds from the start of the command to its first launch."""
     command = [sys.executable, "-m", "headway", "lab", "sleep", "--model", "serial", "--launches", "1"]
     begun_s = time.perf_counter()
     with subprocess.Popen(
@@ -37,14 +37,14 @@ def first_launch_s(store: Path) -> float:
 
 
 def bare_s() -> float:
-    """Return seconds to start and end a bare interpreter."""
+    """Return the seconds that a bare interpreter takes to start and end."""
     begun_s = time.perf_counter()
     subprocess.run([sys.executable, "-c", "pass"], check=True)
     return time.perf_counter() - begun_s
 
 
 def main() -> int:
-    """Print both figures; 1 if the target is missed beyond doubt."""
+    """Print both figures; return 1 if the target is missed beyond doubt."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=10, help="(default: %(default)s)")
     arguments = parser.parse_args()

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-/* Answers every HTTP request on 127.0.0.1 with the same bytes: one thread, one
- * epoll. Prints its port, and ends with its standard input. For load_client.py:
- * compiled there, no part of the library.
+/* A server for load_client.py: answers every HTTP request on 127.0.0.1 with the
+ * same bytes, in one thread with one epoll instance. It prints its port, and
+ * ends at the end of its standard input. load_client.py compiles it; it is not
+ * a part of the library.
  *
- * A request is what one read() brings: both clients send theirs in one piece
- * and wait for the answer. */
+ * The bytes of one read() count as one request: both clients send a request in
+ * one piece and wait for the answer. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <stdio.h>

@@ -1,21 +1,24 @@
-"""Is what the pytest fixture claims true? Sessions in fresh processes, of the same function twice, or with a known difference.
+"""Check the claims of the pytest fixture: sessions in fresh processes, of equal functions or with a known difference.
 
     bench/fixture_truth.py [--sessions 200] [--form compare calls launches baseline against] [--kind plain async]
                            [--effect 0 2 5 10 30] [--bursts] [--keep FILE]
 
-A session is a pytest of its own with one test. Its two functions do the same piece of work, one of them so often more that the
-truth is known exactly: 50 times and 51 (2 %), 20 and 21 (5 %), 10 and 11 (10 %), 10 and 13 (30 %), or 20 and 20 (none).
-The async ones wait for a server on 127.0.0.1, in a process of its own, for each piece.
+A session is a pytest run of its own with one test. Its two functions repeat the same piece of work, one of them more
+often, so the true ratio is known exactly: 50 times and 51 (2 %), 20 and 21 (5 %), 10 and 11 (10 %), 10 and 13 (30 %),
+or 20 and 20 (none). The async functions wait, for each piece, for a server on 127.0.0.1 in a process of its own.
 
-Forms: `compare` in turns; `calls`, one after the other, which is what everybody writes first; `launches`, the same with
-`--headway-launches 5`; `baseline`, a session against a stored one, with `--headway-compare-fail 5%`; `against`, this tree
-against another revision of it with `--headway-against`.
+Forms: `compare`, in turns; `calls`, one after the other, as most users write it first; `launches`, the same with
+`--headway-launches 5`; `baseline`, a session against a stored one, with `--headway-compare-fail 5%`; `against`, this
+tree against another revision of it with `--headway-against`.
 
-Peers, of plain functions only: pytest-benchmark, a test for each function, by its least and by its median time; pyperf's
-`bench_func` with `--fast`, by its means, whose difference it tells significant or not. They give no interval of a ratio.
+Peers, for plain functions only: pytest-benchmark, with a test for each function, by its minimum and by its median time;
+and pyperf's `bench_func` with `--fast`, by its means, whose difference it calls significant or not. Neither gives an
+interval of a ratio.
 
-Printed, for each form, kind and effect: how often the claim was wrong, how often the interval covered the truth, how often the
-effect was found, how often the ratio itself was off by more than 1 and 5 %. Exit status: 1 where claims are wrong beyond the target, 2 where a session failed otherwise than by an assertion.
+For each form, kind and effect, the output says how often the claim was wrong, how often the interval covered the truth,
+how often the effect was found, and how often the ratio itself was off by more than 1 % and 5 %. Exit status: 1 if more
+claims are wrong than the target allows. A session that fails, except for a regression that it reports, ends the
+program with an error.
 """
 
 import argparse
@@ -204,7 +207,7 @@ while True:
 
 @dataclass(frozen=True)
 class Case:
-    """What a session does."""
+    """The kind of a session: its form, plain or async, and its effect in percent."""
 
     form: str
     kind: str
@@ -213,7 +216,7 @@ class Case:
 
 @contextlib.contextmanager
 def beside(code: str, *, says: bool = False) -> Iterator[str]:
-    """Run a program beside the block; yields its first line where it says one."""
+    """Run a program beside the block; yield its first line if it prints one."""
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE if says else None, text=True) as process:
         try:
             yield process.stdout.readline().strip() if process.stdout is not None else ""
@@ -232,7 +235,7 @@ class Sessions:
             (folder / f"test_{form}.py").write_text(text, encoding="utf-8")
 
     def pytest(self, case: Case, *options: str, where: Path | None = None, **variables: str) -> tuple[int, str]:
-        """Return a session's exit status and what it said."""
+        """Return a session's exit status and its output."""
         folder = where or self._folder
         test = "test_it" if case.kind == "plain" else "test_async"
         form = case.form
@@ -249,7 +252,7 @@ class Sessions:
         return done.returncode, done.stdout + done.stderr
 
     def run(self, case: Case) -> dict[str, object]:
-        """Run a session and return what it said of right / left, and in `failed` whether it failed for a regression."""
+        """Run a session; return its interval of right / left, and in `failed` whether a regression made it fail."""
         if case.form in PEERS:
             return {**vars(case), **(self._pyperf(case) if case.form == "pyperf" else self._pytest_benchmark(case))}
         if case.form in {"baseline", "against"}:
@@ -281,7 +284,7 @@ class Sessions:
         inherit = "--inherit-environ=TRUTH_COUNTS,TRUTH_PORT"
         self._run([sys.executable, "bench_pyperf.py", "--fast", "--quiet", inherit, "-o", str(kept)], case)
         left, right = pyperf.BenchmarkSuite.load(str(kept)).get_benchmarks()
-        # As `pyperf compare_to` does (pyperf, _utils.is_significant): Student's t of the values, 95 %.
+        # The test of `pyperf compare_to` (pyperf, _utils.is_significant): Student's t of the values, at 95 %.
         from scipy.stats import ttest_ind
 
         differs = bool(ttest_ind(left.get_values(), right.get_values()).pvalue < 0.05)
@@ -315,7 +318,7 @@ class Sessions:
         return {**group[0]["ratio_to_before"], "failed": done[0] == 1, "rounds": values}
 
     def _repository(self, case: Case) -> Path:
-        """Return a repository whose commit has the left count, and whose files have the right one."""
+        """Return a repository with the left count in its commit and the right count in its files."""
         where = self._folder / f"repository-{case.effect}"
         if not where.exists():
             where.mkdir()
@@ -336,7 +339,7 @@ class Sessions:
 
 
 def judged(rows: list[dict[str, object]], truth: float) -> dict[str, object]:
-    """Return how often something was claimed, falsely, how often intervals hold the truth, how often values are off."""
+    """Return how many sessions made claims, made false claims, had the truth in the interval, and had values off."""
     values = [float(str(one["value"])) for one in rows if one.get("value") is not None]
     known = [
         (float(str(one["low"])), math.inf if one["high"] is None else float(str(one["high"])))
@@ -364,7 +367,7 @@ def judged(rows: list[dict[str, object]], truth: float) -> dict[str, object]:
 
 
 def main() -> int:
-    """Run the sessions, print the table."""
+    """Run the sessions and print the table; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=int, default=200, metavar="N")
     parser.add_argument("--form", nargs="+", choices=(*FORMS, *PEERS), default=list(FORMS))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Built by disk_hooks.py: stands in front of what the interpreter calls as
+/* A library for disk_hooks.py: wraps the function that the interpreter calls as
  * pthread_cond_signal(), and counts how long each call takes. While Headway
- * records that is its hook, which sees the GIL taken and let go, and then calls
- * the C library's function. Linux with 64-bit ELF. */
+ * records, this function is Headway's hook, which notes that the GIL is acquired
+ * or released, and then calls the C library's function. Linux with 64-bit ELF. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>
@@ -18,8 +18,8 @@
 
 enum { BIN_NS = 16, BINS = 1 << 16 };
 
-/* Written by threads that hold the GIL's mutex, and by others that signal
- * something else. */
+/* Counts of calls by duration. Threads that hold the GIL's mutex write them, and
+ * so do threads that signal another condition. */
 static _Atomic uint32_t counts[BINS];
 static _Atomic uint64_t longest_ns;
 static _Atomic(uintptr_t) original;
@@ -47,7 +47,7 @@ static int timed_signal(pthread_cond_t *cond) {
     return result;
 }
 
-/* Looks for the slot in one table of relocations. */
+/* Looks for the slot of pthread_cond_signal() in one table of relocations. */
 static void look(const struct link_map *image, const ElfW(Rela) * table, size_t bytes,
                  const ElfW(Sym) * symbols, const char *names) {
     for (size_t i = 0; i < bytes / sizeof *table; i++) {
@@ -58,8 +58,8 @@ static void look(const struct link_map *image, const ElfW(Rela) * table, size_t 
     }
 }
 
-/* Puts the timer in front. Returns 0 or an errno; ENOENT: the interpreter has
- * no such slot. */
+/* Makes the slot point to the timer. Returns 0 or an errno; ENOENT: the
+ * interpreter has no such slot. */
 int hook_timer_install(void) {
     Dl_info info;
     struct link_map *image;
@@ -112,8 +112,8 @@ int hook_timer_install(void) {
     return 0;
 }
 
-/* Writes counts of calls by duration, BIN_NS apart, the last for all longer
- * ones, and returns the longest in ns. */
+/* Writes the counts of calls by duration into bins BIN_NS wide; the last bin
+ * has all longer calls. Returns the longest duration in ns. */
 uint64_t hook_timer_read(uint32_t into[BINS]) {
     for (int i = 0; i < BINS; i++) {
         into[i] = atomic_load_explicit(&counts[i], memory_order_relaxed);
@@ -121,7 +121,7 @@ uint64_t hook_timer_read(uint32_t into[BINS]) {
     return atomic_load_explicit(&longest_ns, memory_order_relaxed);
 }
 
-/* From now on anew: what came before is not counted. */
+/* Restarts the counting: earlier calls no longer count. */
 void hook_timer_reset(void) {
     for (int i = 0; i < BINS; i++) {
         atomic_store_explicit(&counts[i], 0, memory_order_relaxed);
@@ -129,8 +129,8 @@ void hook_timer_reset(void) {
     atomic_store_explicit(&longest_ns, 0, memory_order_relaxed);
 }
 
-/* Whether it is still in front, and in front of a library whose path contains
- * `name`. */
+/* Returns whether the slot still points to the timer, and the timer calls a
+ * library whose path contains `name`. */
 int hook_timer_is_before(const char *name) {
     Dl_info info;
     return *slot == (uintptr_t)timed_signal && dladdr((void *)atomic_load(&original), &info) != 0 &&

@@ -1,13 +1,15 @@
-"""Traces replayed without a change: what `headway whatif` makes of them, over what they show, the largest error first.
+"""Compare what `headway whatif` replays of a trace without a change with the trace, the largest error first.
 
     .venv/bin/python bench/identity.py [--seconds 2] [--only 'waitress*'] [--json FILE]
 
-A prediction is the trace's own figure times what a change does to it in the replay; how far the replay is from the trace
-without a change is what that rests on. Of each program one trace is made, on a core of its own where there is a client: a
-convoy with 0 to 8 threads that compute, ccbench's latency (UDP), and from the policies' corpus servers (Flask under waitress,
-asyncio), Dask, queues, pools, calls of C, and sleepers. Judged is the role with the most turns among those that no thread of computing is of.
+A prediction is the trace's own figure times the effect of a change in the replay. So it depends on how close the replay
+without a change is to the trace. Each program gives one trace, on a core of its own if there is a client. The programs
+are a convoy with 0 to 8 CPU-bound threads, ccbench's latency (UDP), and programs of the policies' corpus: servers
+(Flask under waitress, asyncio), Dask, queues, pools, calls of C, and sleepers. The judged role is the one with the most
+turns among those without CPU-bound threads.
 
-The target: turns a second within 2 %, p50 within 5 %, p99 within 10 %, at the median over all traces. It reports, and does not fail.
+Target: turns a second within 2 %, p50 within 5 %, p99 within 10 %, at the median over all traces. The program reports
+the errors, and does not fail because of them.
 """
 
 import argparse
@@ -64,7 +66,7 @@ class Tracing(policy_corpus.Bench):
 
 @dataclasses.dataclass(frozen=True)
 class Replayed:
-    """A trace and its replay: by figure, replayed over traced. `outside`: what the model says it lacks."""
+    """A trace and its replay, as replayed over traced by figure. `outside` says what the model lacks for the trace."""
 
     name: str
     role: str = ""
@@ -73,18 +75,18 @@ class Replayed:
 
     @property
     def error(self) -> float:
-        """Of turns, as a factor of 1 or more; nothing to replay is the largest."""
+        """The error of turns, as a factor of 1 or more; infinite if there is nothing to replay."""
         return factor(self.found["turns_per_s"], 1) if "turns_per_s" in self.found else math.inf
 
 
 def role_told(prediction: Prediction) -> RolePrediction | None:
-    """Return the role with the most turns among those that no thread of computing is of, or None."""
+    """Return the role with the most turns among those without CPU-bound threads, or None."""
     told = [one for one in prediction.roles if one.measured.turns >= LEAST_TURNS and not one.role.startswith("cpu")]
     return max(told, key=lambda one: one.measured.turns, default=None)
 
 
 def replayed(name: str, trace: Path, costs: machine.Costs, seeds: int) -> Replayed:
-    """Return a trace's replay."""
+    """Replay a trace and return the comparison."""
     recorded = read(trace)
     cores = cores_of(recorded)
     model = model_of(recorded, costs, cores=cores)
@@ -106,7 +108,7 @@ def row(one: Replayed) -> str:
 
 
 def summary(found: list[Replayed]) -> dict[str, float]:
-    """Return the median error by figure, of all, and of those that the model takes for its own."""
+    """Return the median error by figure, over all traces and over those that are within the model."""
     told: dict[str, float] = {"traces": len(found), "inside the model": sum(not one.outside for one in found)}
     for words, chosen in (("all", found), ("inside the model", [one for one in found if not one.outside])):
         for key in TARGETS:
@@ -132,7 +134,7 @@ def options_of() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Do it."""
+    """Trace and replay the chosen programs, and print the table and the summary."""
     options = options_of()
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) < 2:

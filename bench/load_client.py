@@ -1,9 +1,9 @@
-"""Our load client beside wrk and redis-benchmark: requests per second, and per second of the client's own CPU time.
+"""Compare Headway's load client with wrk and redis-benchmark, in requests a second, and a second of its own CPU time.
 
-Against the same server in the same minutes: the server on one core, the clients on another, in drawn order, the same
-connections, the same bytes there and back. wrk meets a plain C server of fixed HTTP answers (`fixed_server.c`),
-redis-benchmark a Redis or Valkey server. A client that is slow itself would be taken for a slow server, and one that
-needs much CPU takes it from a server on the same core. Target: no less than either, in both figures.
+The clients load the same server in the same minutes: the server on one core, the clients on another, in random order,
+with the same connections and the same bytes in both directions. wrk loads a plain C server of fixed HTTP answers
+(`fixed_server.c`), and redis-benchmark a Redis or Valkey server. A slow client would make its server look slow, and a
+client that needs much CPU takes it from a server on the same core. Target: no less than either peer, in both figures.
 """
 
 import argparse
@@ -33,14 +33,14 @@ from headway_agent.load import LoadClient
 
 CONNECTIONS = (1, 10, 100)
 HTTP_ANSWER_BYTES = len("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!")
-# What `redis-benchmark -t set` sends without -r.
+# The request that `redis-benchmark -t set` sends without -r.
 SET_REQUEST = "*3\r\n$3\r\nSET\r\n$16\r\nkey:__rand_int__\r\n$3\r\nVXK\r\n"
 SET_ANSWER_BYTES = len("+OK\r\n")
 
 
 @dataclass
 class Figures:
-    """What one client did in one repeat."""
+    """The figures of one client in one repetition."""
 
     requests_per_s: float
     requests_per_cpu_s: float
@@ -55,7 +55,7 @@ def pinned(command: list[str], core: int, **options: Any) -> subprocess.Popen[st
         command,
         text=True,
         stdout=subprocess.PIPE,
-        preexec_fn=lambda: os.sched_setaffinity(0, [core]),  # noqa: PLW1509  (we start no threads)
+        preexec_fn=lambda: os.sched_setaffinity(0, [core]),  # noqa: PLW1509  (this program has no other threads)
         **options,
     )
 
@@ -82,7 +82,7 @@ def found(pattern: str, output: str) -> float:
 
 
 def wrk(port: int, duration_s: int, core: int) -> Side:
-    """Return wrk as a side: one thread."""
+    """Return wrk as a side, with one thread."""
 
     def side(connections: int) -> Figures:
         command = ["wrk", "-t1", f"-c{connections}", f"-d{duration_s}s", f"http://127.0.0.1:{port}/"]
@@ -94,7 +94,7 @@ def wrk(port: int, duration_s: int, core: int) -> Side:
 
 
 def redis_benchmark(program: str, port: int, duration_s: int, core: int, rates: dict[int, float]) -> Side:
-    """Return redis-benchmark as a side. It takes a number of requests: about as many as `rates` says fit."""
+    """Return redis-benchmark as a side. Its option is a number of requests, which `rates` gives for the duration."""
 
     def side(connections: int) -> Figures:
         requests = int(rates[connections] * duration_s)
@@ -106,7 +106,7 @@ def redis_benchmark(program: str, port: int, duration_s: int, core: int, rates: 
 
 
 def ours(client: LoadClient, port: int, request: str, response_bytes: int, duration_s: int) -> Side:
-    """Return our client as a side."""
+    """Return Headway's client as a side."""
 
     def side(connections: int) -> Figures:
         result = client.run(
@@ -139,7 +139,7 @@ def http_server(core: int) -> Iterator[int]:
 
 
 def redis_program() -> str | None:
-    """Return a Redis or Valkey server's path: on PATH, or the lab's own; None where there is none."""
+    """Return the path of a Redis or Valkey server, on PATH or the lab's own; None if there is none."""
     for name in ("valkey-server", "redis-server"):
         if path := shutil.which(name):
             return path
@@ -177,7 +177,7 @@ def per_s(interval: Interval) -> str:
 
 
 def compare(peer_name: str, us: Side, peer: Side, repeats: int) -> bool:
-    """Print two lines for each number of connections; return whether we are behind beyond doubt anywhere."""
+    """Print two lines for each number of connections; return whether Headway's client is anywhere surely behind."""
     behind = False
     for connections in CONNECTIONS:
         done: dict[str, list[Figures]] = {"us": [], "peer": []}
@@ -204,12 +204,12 @@ def compare(peer_name: str, us: Side, peer: Side, repeats: int) -> bool:
 
 
 def beside_wrk(client: LoadClient, cores: list[int], duration_s: int, repeats: int) -> bool:
-    """Compare with wrk, where it is; return whether we are behind."""
+    """Compare with wrk if it is there; return whether Headway's client is behind."""
     if not shutil.which("wrk"):
         print("wrk is not on PATH: not compared (hint: apt-get install wrk)", file=sys.stderr)
         return False
     with http_server(cores[0]) as port:
-        # Byte for byte what wrk sends.
+        # The same bytes as wrk sends.
         request = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"
         us = ours(client, port, request, HTTP_ANSWER_BYTES, duration_s)
         return compare("wrk", us, wrk(port, duration_s, cores[-1]), repeats)
@@ -218,7 +218,7 @@ def beside_wrk(client: LoadClient, cores: list[int], duration_s: int, repeats: i
 def beside_redis_benchmark(
     client: LoadClient, cores: list[int], server: str | None, duration_s: int, repeats: int
 ) -> bool:
-    """Compare with redis-benchmark, where it and a server are; return whether we are behind."""
+    """Compare with redis-benchmark if it and a server are there; return whether Headway's client is behind."""
     program = find_redis_benchmark()
     if not program:
         print("there is no redis-benchmark: not compared (hint: make tools)", file=sys.stderr)
@@ -233,7 +233,7 @@ def beside_redis_benchmark(
 
 
 def main() -> int:
-    """Print the figures beside each peer; 1 if any interval lies wholly below the target."""
+    """Print the figures beside each peer; return 1 if any interval lies wholly below the target."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5, help="of each side (default: %(default)s)")
     parser.add_argument("--duration", type=int, default=2, help="seconds of each (default: %(default)s)")

@@ -1,7 +1,7 @@
-"""What a model adds to the call it wraps: tasks that do nothing, through the model and through the bare call.
+"""Measure what a model adds to the call that it wraps, by tasks that do nothing: with the model and with a bare call.
 
 The bare call is the list comprehension, `submit` and `result`, `gather`, or `run_in_executor` that one would write by
-hand. Both run in one process, alternating in drawn order, in fresh launches. Target: within 5 %.
+hand. Both run in one process, in turns of random order, in fresh launches. Target: within 5 %.
 """
 
 import argparse
@@ -21,7 +21,7 @@ OTHER_TASKS = 500
 
 
 def measure(interpreter: Interpreter, model: str, launches: int) -> tuple[Interval, float]:
-    """Return the ratio of the model's figure to the bare call's over launches, and the bare call's time per task in s."""
+    """Return the ratio of the model's figure to the bare call's over launches, and the bare call's seconds per task."""
     variant = Variant(
         series=model,
         workload="model_overhead_workload:Overhead",
@@ -38,14 +38,14 @@ def measure(interpreter: Interpreter, model: str, launches: int) -> tuple[Interv
         if launch.status != "ok":
             sys.exit(f"the launch failed: {launch.reason}\n{launch.stderr}")
         both = zip(launch.samples["through_s"], launch.samples["bare_s"], strict=True)
-        # The two of one sample are neighbours in time: their ratio is what a busy moment leaves alone.
+        # The two values of a sample are neighbours in time, so a busy moment hardly changes their ratio.
         pairs.append((launch_value([through / bare for through, bare in both]), 1.0))
         bare_s = launch_value(launch.samples["bare_s"])
     return paired_ratio_interval(pairs), bare_s
 
 
 def main() -> int:
-    """Print a line per model; 1 if any interval lies wholly above the target."""
+    """Print a line for each model; return 1 if any interval lies wholly above the target."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--interpreter", default="3.14", help="which (default: %(default)s)")
     parser.add_argument("--launches", type=int, default=10, help="fresh launches a model (default: %(default)s)")

@@ -1,4 +1,4 @@
-"""Runs in the measured interpreter for `model_overhead.py`: one batch through the model, one through the bare call."""
+"""The workload of `model_overhead.py`, in the measured interpreter: one batch by the model, one by the bare call."""
 
 import random
 import time
@@ -7,15 +7,15 @@ from headway_agent.model import open_model
 
 
 def nothing():
-    """A task with no work of its own."""
+    """Do nothing, as a task without work of its own."""
 
 
 async def nothing_awaited():
-    """The same for asyncio."""
+    """Do nothing, as a task for asyncio."""
 
 
 class Overhead:
-    """Metrics: `through_s` and `bare_s`, time per task of `tasks` tasks that do nothing, in drawn order."""
+    """Gives `through_s` and `bare_s`: the time per task of `tasks` tasks that do nothing, in random order."""
 
     def __init__(self, job):
         self.name = job["model"]

@@ -1,22 +1,24 @@
-"""The cases on which schedulers of the GIL are known to fail, under each policy beside none, in fresh processes.
+"""Run the cases in which GIL schedulers are known to fail, under each policy and without one, in fresh processes.
 
-From the discussion of bpo-7946 and its patches, and from Ruby's: T1 cpued (computes a little, then sleeps for no time),
-T2 many of it, T3 tiny writes, T4 UDP, T6 fair.py, T7 small answers and the spread of wake times, T8 locks, T9 a GUI's
-loop, T10 threads that change their nature, T11 cores and a CPU quota, T12 Ctrl-C and long calls of C, T13 Ruby's sleeper
-and server. T5 is ccbench, which the lab has as experiments (`headway lab ccbench-...`); T10's "all compute" is T6.
+The cases come from the discussion of bpo-7946 and its patches, and from Ruby's scheduler:
+  - T1 cpued (computes a little, then sleeps for no time), T2 many such threads, T3 tiny writes, T4 UDP, T6 fair.py
+  - T7 small answers and the spread of wake-up times, T8 locks, T9 the loop of a GUI
+  - T10 threads that change between computing and sleeping, T11 cores and a CPU quota
+  - T12 Ctrl-C and long calls of C, T13 Ruby's sleeper and server
+T5 is ccbench, which the lab has as experiments (`headway lab ccbench-...`). The "all compute" of T10 is T6.
 
-A block is one launch of each policy, next to each other in drawn order. A figure is the median over the blocks, with
-the interval of the sign test from 6 blocks on, and rates also as a ratio to none's; a max is the greatest of all. Of
-fewer than a hundred times, the p99 is the max of its launch. Servers, and what computes beside them, run on one core
-and the C client on another. A quota is emulated, for a container's needs rights that one seldom has: the whole process
-is stopped (SIGSTOP) for 60 ms of every 100.
+A block is one launch of each policy, next to each other in random order. A figure is the median over the blocks, with
+the interval of the sign test from 6 blocks on. Rates have a ratio to the rate of none, too. A max is the greatest value
+of all. With fewer than a hundred times in a launch, the p99 is the max of the launch. Servers, and the CPU-bound
+threads beside them, run on one core and the C client on another. A CPU quota is emulated, because a container's quota
+needs rights that are seldom available: the whole process is stopped (SIGSTOP) for 60 ms of every 100.
 
-Shares are of CPU time. Where something else has the cores, a thread may have the GIL and not run: policies count that
-as its turn, the share does not. So where the threads of T1 or T2 together (`cpu_of_time`) had less than 0.9 of a core,
-their shares tell of the machine, and nothing is concluded from them.
+Shares are of CPU time. If other programs use the cores, a thread may hold the GIL and not run. Policies count this time
+as the thread's turn, but the share does not. So if the threads of T1 or T2 together (`cpu_of_time`) had less than 0.9
+of a core, their shares describe the machine, and there is no verdict on them.
 
-Exits 1 when a launch dies, hangs or says anything on stderr (as a policy does that is removed), and when under `fair`
-the least share of T1 or T2 is below 0.8 of a fair one beyond doubt.
+Exit status: 1 if a launch dies, hangs or writes anything to stderr (which a policy does when it is removed), or if
+under `fair` the least share of T1 or T2 is below 0.8 of a fair share beyond doubt.
 """
 
 import argparse
@@ -60,7 +62,7 @@ SERVED = "server and threads on one core, client on another"
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A row of the table: what runs, and what its parent does to it."""
+    """A row of the table: the work that runs, and what its parent does to it."""
 
     group: str
     title: str
@@ -72,7 +74,7 @@ class Case:
 
     @property
     def placement(self) -> str:
-        """Where it runs."""
+        """The name of the placement."""
         return SERVED if self.served else PLACEMENTS[self.cores]
 
 
@@ -122,12 +124,12 @@ GROUPS = list(dict.fromkeys(case.group for case in CASES))
 
 
 class LaunchError(Exception):
-    """A launch died, hung, or complained."""
+    """A launch died, hung, or wrote to stderr."""
 
 
 @dataclasses.dataclass
 class Bench:
-    """What all launches have in common."""
+    """The settings that all launches share."""
 
     executable: str
     seconds: float
@@ -160,7 +162,7 @@ class Bench:
                     finally:
                         patience.cancel()
                         process.kill()
-            except OSError as error:  # of the load, or of a pipe to a process that died
+            except OSError as error:  # raised by the load, or by a pipe to a process that died
                 trouble = f": {error}"
             complaints.seek(0)
             said = complaints.read().strip()
@@ -169,7 +171,7 @@ class Bench:
         return figures
 
     def _attend(self, process: subprocess.Popen[str], case: Case) -> dict[str, float]:
-        """Do what the process asks for and what disturbs it, until it ends; return its figures."""
+        """Serve the requests of the process and disturb it, until it ends; return its figures."""
         assert process.stdin is not None
         assert process.stdout is not None
         figures: dict[str, float] = {}
@@ -214,7 +216,7 @@ class Bench:
 
 
 def figures_of(launches: list[dict[str, float]], bare: list[dict[str, float]]) -> dict[str, dict[str, Any]]:
-    """Return each figure over the launches, and rates also over those of `bare` from the same blocks; {} is a failure."""
+    """Return each figure over the launches; rates also relative to `bare` in the same blocks. {} is a failed launch."""
     found: dict[str, dict[str, Any]] = {}
     for name in dict.fromkeys(name for launch in launches for name in launch):
         values = [launch[name] for launch in launches if name in launch]
@@ -232,7 +234,7 @@ def figures_of(launches: list[dict[str, float]], bare: list[dict[str, float]]) -
 
 
 def verdict(figures: dict[str, dict[str, Any]]) -> str:
-    """Return whether somebody has too little by the whole interval: "unfair", "undecided" on cores not ours, or ""."""
+    """Return "unfair" if the whole interval is below the limit, "undecided" if other programs had the cores, or ""."""
     if figures.get("least_of_fair", {}).get("high", 1) >= LEAST_OF_FAIR:
         return ""
     return "unfair" if figures["cpu_of_time"]["value"] >= LEAST_OF_A_CORE else "undecided"
@@ -251,7 +253,7 @@ def text(figure: dict[str, Any]) -> str:
 
 
 def show(case: Case, found: dict[str, dict[str, dict[str, Any]]]) -> None:
-    """Print a case: a line per policy, a column per figure."""
+    """Print a case: a line for each policy, a column for each figure."""
     names = list(dict.fromkeys(name for figures in found.values() for name in figures))
     rows = [["", *names]] + [
         [policy, *(text(figures[name]) if name in figures else "-" for name in names)]
@@ -265,7 +267,7 @@ def show(case: Case, found: dict[str, dict[str, dict[str, Any]]]) -> None:
 
 
 def main() -> int:
-    """Print the cases; 1 if a launch failed, or `fair` is not fair beyond doubt."""
+    """Print the cases; return 1 if a launch failed, or `fair` is not fair beyond doubt."""
     known = [one.name for one in policies()[0]]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", action="append", choices=GROUPS, help="only this one; may be repeated")

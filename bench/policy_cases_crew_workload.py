@@ -1,7 +1,7 @@
-"""Crews of threads for `policy_cases_workload.py`, what they count and time, and the loops that most of them run.
+"""Crews of threads for `policy_cases_workload.py`: their counts and times, and the loops that most of them run.
 
-Runs in the measured interpreter. A loop is a generator that yields after each unit of work, so that a crew can count it
-and end it: None, or the seconds that matter of it.
+The module runs in the measured interpreter. A loop is a generator that yields after each unit of work, so that a crew
+can count the unit and end the loop. It yields None, or the seconds of the unit that are of interest.
 """
 
 import json
@@ -16,12 +16,12 @@ LEAVE_S = 30
 
 
 def say(message):
-    """Tell the parent; by one system call, for a handler of a signal may come between."""
+    """Send a message to the parent, by a single system call, because a signal handler may run in between."""
     os.write(1, json.dumps(message).encode() + b"\n")
 
 
 class Member:
-    """A thread of a crew, and what it did."""
+    """A thread of a crew, with its counts and times."""
 
     def __init__(self, role, loop, waits):
         self.role, self.loop, self.waits = role, loop, waits
@@ -30,7 +30,7 @@ class Member:
 
 
 class Crew:
-    """Threads that begin together and go on for some seconds."""
+    """Threads that start together and run for some seconds."""
 
     def __init__(self, seconds):
         self.seconds = seconds
@@ -39,7 +39,7 @@ class Crew:
         self._ended = False
 
     def add(self, role, loop, *arguments, times=1, waits=False):
-        """Add so many threads with a loop each; `waits`: it waits for others, and so is left alone at the end."""
+        """Add `times` threads with a loop each. `waits`: they wait for other threads, and are not joined at the end."""
         self._members += [Member(role, loop(*arguments), waits) for _ in range(times)]
 
     def _work(self, member):
@@ -47,7 +47,7 @@ class Crew:
         begun_ns = time.thread_time_ns()
         for took_s in member.loop:
             if self._ended and member.waits:
-                continue  # not counted: who waits for this one must find it, to come to its own end
+                continue  # not counted; a thread that waits for this one needs it in order to end
             member.units += 1
             if took_s is not None:
                 member.times_s.append(took_s)
@@ -56,7 +56,7 @@ class Crew:
         member.cpu_ns = time.thread_time_ns() - begun_ns
 
     def run(self, load=None):
-        """Let them work: for the seconds, or for as long as the parent asks things of the server."""
+        """Run the threads for the seconds, or as long as the parent sends requests to the server."""
         for member in self._members:
             member.thread = threading.Thread(target=self._work, args=(member,), daemon=True)
             member.thread.start()
@@ -77,13 +77,13 @@ class Crew:
                     raise RuntimeError(f"a thread ({member.role}) does not end")
 
     def rates(self, *roles):
-        """Return units a second of all threads of each role that there is."""
+        """Return the units a second of all threads of each role that exists."""
         done = {role: sum(one.units for one in self._members if one.role == role) for role in roles}
         there = {member.role for member in self._members}
         return {role + "_per_s": units / self._elapsed_s for role, units in done.items() if role in there}
 
     def times(self, role):
-        """Return how long the units of a role took; those of one that got nowhere took all the time."""
+        """Return the percentiles of the times of a role's units; if no unit was done, they are the whole time."""
         times_s = sorted(time_s for one in self._members if one.role == role for time_s in one.times_s)
         times_s = times_s or [self._elapsed_s]
         points = {"p50": 0.5, "p99": 0.99, "max": 1}
@@ -92,7 +92,7 @@ class Crew:
         }
 
     def shares(self, *roles):
-        """Return the least share of CPU time among threads of these roles over a fair one, Jain's index, and the CPU time."""
+        """Return the least share of CPU time over a fair one among these roles' threads, Jain's index, the CPU time."""
         used = [member.cpu_ns for member in self._members if member.role in roles]
         squares = sum(one * one for one in used)
         return {
@@ -103,20 +103,20 @@ class Crew:
 
 
 def count():
-    """Compute a unit, some 10 us of bytecode without calls."""
+    """Compute one unit: some 10 us of bytecode without calls."""
     for _ in range(1000):
         pass
 
 
 def counting():
-    """Compute."""
+    """Compute in units without calls."""
     while True:
         count()
         yield
 
 
 def burst(seconds):
-    """Compute for so much CPU time."""
+    """Compute for this much CPU time."""
     end_ns = time.thread_time_ns() + seconds * 1e9
     while time.thread_time_ns() < end_ns:
         count()
@@ -131,19 +131,19 @@ def alternating(busy_s, idle_s):
 
 
 def fib(n):
-    """Compute with calls."""
+    """Compute with recursive calls."""
     return n if n < 2 else fib(n - 1) + fib(n - 2)
 
 
 def fibbing():
-    """Compute fib(15), a tenth of a millisecond or so."""
+    """Compute fib(15) repeatedly; each takes about a tenth of a millisecond."""
     while True:
         fib(15)
         yield
 
 
 def napping():
-    """Sleep again and again; yields how much later than asked it woke."""
+    """Sleep again and again; yield how late each wake-up was."""
     while True:
         begun = time.perf_counter()
         time.sleep(NAP_S)
@@ -151,7 +151,7 @@ def napping():
 
 
 def timed(work):
-    """Do it again and again; yields how long it took."""
+    """Do the work again and again; yield how long it took."""
     while True:
         begun = time.perf_counter()
         work()

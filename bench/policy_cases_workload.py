@@ -1,8 +1,9 @@
-"""Runs in the measured interpreter for `policy_cases.py`: the cases on which schedulers of the GIL are known to fail.
+"""The cases of `policy_cases.py`, run in the measured interpreter: those in which GIL schedulers are known to fail.
 
-Arguments: the work, its numbers as JSON, seconds. Says objects of JSON, one a line: `load`, what to ask of the server
-that now runs, until a line comes on stdin; or `ready`, it goes on for the seconds; `interrupted_ns`, when the handler
-of SIGINT ran; and at the end `figures`. A wait that never ended counts with the time until its thread was let go.
+The arguments are the work, its numbers as JSON, and the seconds. The program writes JSON objects, one a line. `load` is
+the load to put on the server that now runs, until a line comes on stdin. `ready` says that the work runs for the
+seconds. `interrupted_ns` is the time when the handler of SIGINT ran, and `figures` comes at the end. A wait that never
+ended counts with the time until its thread was abandoned.
 """
 
 import gc
@@ -23,7 +24,7 @@ NOWHERE = os.open(os.devnull, os.O_RDWR)
 
 
 def shares(crew, compute, fakes=0, burst_s=0.0):
-    """Threads that compute, and some that do so for a moment and then sleep for no time, as if they did I/O."""
+    """Run CPU-bound threads, and threads that compute for a moment and then sleep for no time, as if they did I/O."""
     crew.add("compute", counting, times=compute)
     crew.add("fake", alternating, burst_s, 0, times=fakes)
     crew.run()
@@ -31,7 +32,7 @@ def shares(crew, compute, fakes=0, burst_s=0.0):
 
 
 def writes(crew, writers, compute):
-    """Tiny writes that are done at once, each of which lets the GIL go."""
+    """Run tiny writes that complete at once; each of them releases the GIL."""
 
     def writing():
         while True:
@@ -45,7 +46,7 @@ def writes(crew, writers, compute):
 
 
 def datagrams(crew, message_bytes, compute):
-    """A server of echoed datagrams."""
+    """Serve echoed datagrams."""
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     server.bind(("127.0.0.1", 0))
 
@@ -63,7 +64,7 @@ def datagrams(crew, message_bytes, compute):
 
 
 def stream(crew, request, answer, beside):
-    """Answer requests of one connection at a time; `answer` returns the parts to send, each by a call."""
+    """Answer requests of one connection at a time; `answer` returns the parts to send, each by its own call."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(8)
@@ -72,8 +73,8 @@ def stream(crew, request, answer, beside):
         while True:
             connection, _ = listener.accept()
             with connection:
-                # Without it, the kernel holds the second part back until the first is acknowledged: 40 ms or none, by
-                # luck, in which the GIL has no part.
+                # Otherwise the kernel holds the second part back until the first is acknowledged: 40 ms or nothing, by
+                # chance, and independent of the GIL.
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 while True:
                     data = connection.recv(4096)
@@ -91,12 +92,12 @@ def stream(crew, request, answer, beside):
 
 
 def small_answers(crew):
-    """Each answer leaves in two small parts."""
+    """Send each answer in two small parts."""
     return stream(crew, "x" * 64, lambda _: (b"x" * 32, b"x" * 32), counting)
 
 
 def pages(crew):
-    """A server of something like HTTP, beside a thread that computes fib."""
+    """Serve something like HTTP, beside a thread that computes fib."""
 
     def answer(data):
         first, *lines = data.decode().split("\r\n")
@@ -108,7 +109,7 @@ def pages(crew):
 
 
 def wakes(crew, compute, unit="count"):
-    """A thread that sleeps for a millisecond, again and again."""
+    """Run a thread that sleeps for a millisecond, again and again."""
     crew.add("late", napping)
     crew.add("compute", fibbing if unit == "fib" else counting, times=compute)
     crew.run()
@@ -118,7 +119,7 @@ def wakes(crew, compute, unit="count"):
 
 
 def queued(crew):
-    """A producer and a consumer at the ends of a queue."""
+    """Run a producer and a consumer at the ends of a queue."""
     items = queue.Queue(100)
 
     def putting():
@@ -139,7 +140,7 @@ def queued(crew):
 
 
 def turns(crew):
-    """Two threads that give each other the turn by a condition."""
+    """Run two threads that pass a turn to each other by a condition."""
     condition = threading.Condition()
     turn = [0]
 
@@ -160,7 +161,7 @@ def turns(crew):
 
 
 def inversion(crew, hold_s, compute):
-    """A thread that computes with a lock, and as long without; one that sleeps and then needs the lock; others compute."""
+    """Run a thread that computes with a lock and without, one that sleeps and needs the lock, and CPU-bound ones."""
     lock = threading.Lock()
 
     def holding():
@@ -178,14 +179,14 @@ def inversion(crew, hold_s, compute):
             yield time.perf_counter() - begun
 
     crew.add("hold", holding)
-    crew.add("need", needing, waits=True)  # for the holder ends with the lock, where it has it
+    crew.add("need", needing, waits=True)  # the holder may end while it has the lock
     crew.add("compute", counting, times=compute)
     crew.run()
     return {**crew.rates("need"), **crew.times("need"), **crew.shares("hold", "compute")}
 
 
 def frames(crew, calls):
-    """A GUI's loop: frames of so many calls that let the GIL go and take it back at once."""
+    """Run the loop of a GUI: a frame is `calls` calls that release the GIL and acquire it again at once."""
 
     def frame():
         for _ in range(calls):
@@ -198,7 +199,7 @@ def frames(crew, calls):
 
 
 def flips(crew, threads, half_s):
-    """Threads that compute and sleep in turn, beside a thread that wants little."""
+    """Run threads that compute and sleep in turns, beside a thread that needs little."""
     crew.add("flip", alternating, half_s, half_s, times=threads)
     crew.add("late", napping)
     crew.run()
@@ -206,7 +207,7 @@ def flips(crew, threads, half_s):
 
 
 def echoes(crew, pairs):
-    """Pairs of threads that send a byte to and fro: all I/O."""
+    """Run pairs of threads that send a byte to each other and back: all of them are I/O-bound."""
 
     def asking(end):
         while True:
@@ -228,7 +229,7 @@ def echoes(crew, pairs):
 
 
 def interrupts(crew, compute):
-    """The handler of SIGINT runs in a main thread that sleeps."""
+    """Run the handler of SIGINT in a main thread that sleeps."""
     crew.add("compute", counting, times=compute)
     signal.signal(signal.SIGINT, lambda *_: say({"interrupted_ns": time.monotonic_ns()}))
     crew.run()
@@ -237,7 +238,7 @@ def interrupts(crew, compute):
 
 
 def hogs(crew, hog):
-    """A thread in long calls that keep the GIL, which nobody can make shorter, beside one that wants little."""
+    """Run a thread in long calls that hold the GIL and cannot be shortened, beside a thread that needs little."""
     heap = [[number] for number in range(100000)]
     numbers = [random.random() for _ in range(30000)]
     text = "x" * 3000
@@ -263,10 +264,10 @@ WORKS = {
 
 
 def main():
-    """Do as the arguments say."""
+    """Run the work of the arguments and report its figures."""
     name, numbers, seconds = sys.argv[1], json.loads(sys.argv[2]), float(sys.argv[3])
     say({"figures": WORKS[name](Crew(seconds), **numbers)})
-    os._exit(0)  # whoever waits for ever is left
+    os._exit(0)  # threads that wait for ever are abandoned
 
 
 main()

@@ -1,21 +1,25 @@
-"""What policies for the GIL do to programs that they were not made for: gains and losses beside none, losses first.
+"""Measure the gains and losses of GIL policies on programs that they were not made for, relative to none, losses first.
 
     bench/policy_corpus.py [--interpreter 3.13] [--launches 11] [--seconds 1] [--placement system split]
                            [--side none stock fair priority interval processes] [--only 'waitress*'] [--half a|b] [--keep FILE]
 
-Programs: servers under a closed load of 1 to 64 connections with 0, 1 and 4 threads that compute beside (`policy_corpus_server_workload.py`),
-and threads that hand each other things, call what lets the GIL go, sleep, compute (`policy_corpus_workload.py`). Each launch is a
-fresh process; those of a program take turns, in drawn order. Their libraries are installed from requirements/corpus.lock.
+The programs are servers under a closed load of 1 to 64 connections, with 0, 1 and 4 CPU-bound threads beside them
+(`policy_corpus_server_workload.py`), and programs whose threads pass work to each other, make calls that release the
+GIL, sleep or compute (`policy_corpus_workload.py`). Each launch is a fresh process. The launches of a program take
+turns, in random order. The libraries of the programs are installed from requirements/corpus.lock.
 
-Sides: `none`; a policy by its name; `interval`, a switch interval of 0.5 ms; `processes`, where what computes does so in
-processes of its own. A policy's options may follow: `fair:compute_percent=20`. Placement: `system`, or `split`, the program on one
-core and who asks it on another; programs that nobody asks have one core then.
+Sides: `none`; a policy by its name; `interval`, a switch interval of 0.5 ms; `processes`, where the CPU-bound work runs
+in processes of its own. A policy's options may follow: `fair:compute_percent=20`. Placements: `system`; or `split`, the
+program on one core and its client on another. Programs without a client have one core under `split`.
 
-A figure is the median ratio to `none` of the same block, with the sign test's interval from 6 launches on. A loss is a rate below
-0.97, a p99 above 1.1, or CPU time for each piece above 1.1, by the middle; one beyond doubt, by the whole interval, is marked !.
-Of a program with threads that compute, what these do is shown, and CPU time is not judged: the others get more of it.
+A figure is the median ratio to `none` of the same block, with the interval of the sign test from 6 launches on. A loss
+is a rate below 0.97, a p99 above 1.1, or CPU time for each piece of work above 1.1, by the middle. A loss by the whole
+interval is beyond doubt, and is marked !. For programs with CPU-bound threads, the work of these threads is shown, and
+CPU time is not judged, because the other threads get more of it.
 
-The corpus has two halves by a hash of the program's name: one to develop a policy on (`--half a`), both to judge it.
+A hash of a program's name puts it into one of two halves of the corpus: one half to develop a policy on (`--half a`),
+both to judge it.
+
 Exit status: 0; 1, `fair` loses beyond doubt; 2, a launch failed.
 """
 
@@ -76,7 +80,7 @@ SERVED = [
 
 
 class LaunchError(Exception):
-    """A launch told no figures."""
+    """A launch gave no figures."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +88,11 @@ class Program:
     """A program of the corpus.
 
     Attributes:
-        name: What it is called.
-        group: What it is like.
-        computing: How many threads compute beside what is measured.
-        server: Whether it is asked from outside.
-        connections: By how many.
+        name: The name of the program.
+        group: The kind of the program.
+        computing: The number of CPU-bound threads beside the measured ones.
+        server: The name of the server, or "" for a program without a client.
+        connections: The number of connections of the client.
     """
 
     name: str
@@ -99,7 +103,7 @@ class Program:
 
     @property
     def half(self) -> str:
-        """Which half of the corpus it is in."""
+        """The half of the corpus that the program is in: "a" or "b"."""
         return "ab"[hashlib.sha256(self.name.encode()).digest()[0] % 2]
 
 
@@ -116,7 +120,7 @@ def corpus() -> list[Program]:
 
 @dataclass
 class Bench:
-    """What all launches have in common."""
+    """The settings that all launches share."""
 
     python: str
     seconds: float
@@ -191,7 +195,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _burning(self) -> Iterator[None]:
-        """Compute in a process of its own, where the program is."""
+        """Run a CPU-bound process on the program's cores while the block runs."""
         command = self._command("-c", "while True: sum(i * i % 7 for i in range(400))", side=NONE)
         with subprocess.Popen(command, env=self._environment(NONE)) as process:
             try:
@@ -201,7 +205,7 @@ class Bench:
 
     @staticmethod
     def _answer_bytes(port: int, said: Path) -> int:
-        """Wait for the server, and return how long its answer is."""
+        """Wait for the server, and return the length of its answer in bytes."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -218,7 +222,7 @@ REQUEST = "GET /item HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n"
 
 
 def whole_answer(one: socket.socket) -> bytes:
-    """Return the bytes of an answer with a Content-Length. Raises ConnectionError where it ends before."""
+    """Return the bytes of an answer with a Content-Length. Raises ConnectionError if it ends before."""
     data = b""
     while True:
         head, found, body = data.partition(b"\r\n\r\n")
@@ -235,7 +239,7 @@ def whole_answer(one: socket.socket) -> bytes:
 
 
 def figures_of(port: int) -> dict[str, float]:
-    """Return what the server says of its process."""
+    """Return the figures that the server reports of its process."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
         connection.request("GET", "/figures")
@@ -247,14 +251,14 @@ def figures_of(port: int) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A figure's ratio to none's: the middle over blocks, and its interval where there are enough."""
+    """A figure's ratio to none: the middle over blocks, and its interval if there are enough blocks."""
 
     value: float
     low: float | None
     high: float | None
 
     def loses(self, figure: str) -> tuple[bool, bool]:
-        """Return whether it is a loss by the middle, and beyond doubt."""
+        """Return whether the ratio is a loss by its middle, and whether it is one beyond doubt."""
         low, high = BOUNDS.get(figure, (None, None))
         middle = (low is not None and self.value < low) or (high is not None and self.value > high)
         doubtless = self.low is not None and self.high is not None and (
@@ -268,7 +272,7 @@ class Ratio:
 
 
 def ratio(ours: list[float], theirs: list[float]) -> Ratio | None:
-    """Return the ratio by blocks."""
+    """Return the ratio of two lists of figures by blocks."""
     values = [one / other for one, other in zip(ours, theirs, strict=True) if other > 0]
     if not values:
         return None
@@ -278,7 +282,7 @@ def ratio(ours: list[float], theirs: list[float]) -> Ratio | None:
 
 
 def judged(program: Program, side: str, blocks: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
-    """Return a program's row under a side: ratios to none by figure, what is lost, and the least thread's part."""
+    """Return a program's row under a side: ratios to none by figure, losses, and the least thread over a fair share."""
     whole = [block for block in blocks if side in block and NONE in block]
     names = dict.fromkeys(name for block in whole for name in block[side])
     ratios = {
@@ -311,7 +315,7 @@ def show(row: dict[str, Any]) -> None:
 def measure(
     bench: Bench, programs: list[Program], sides: list[str], launches: int, keep: Path | None, told: dict[str, Any]
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return a row for each program and side, and how many launches failed."""
+    """Return a row for each program and side, and the number of failed launches."""
     rows, failed = [], 0
     for number, program in enumerate(programs):
         mine = [side for side in sides if side != PROCESSES or (program.server and program.computing)]
@@ -334,7 +338,7 @@ def measure(
 
 
 def report(rows: list[dict[str, Any]]) -> None:
-    """Print losses first, then all, by side."""
+    """Print the rows by side: losses first, then all."""
     for side in dict.fromkeys(row["side"] for row in rows):
         mine = [row for row in rows if row["side"] == side]
         lost = [row for row in mine if row["lost"]]
@@ -373,7 +377,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, metavar="FILE", help="append a line of JSON for each launch")
     parser.add_argument("--list", action="store_true", help="print the corpus, and do nothing")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` leaves no server behind either
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that `timeout` leaves no server behind either
     programs = [
         one
         for one in corpus()
@@ -394,7 +398,7 @@ def main() -> int:
     except (HeadwayError, ValueError) as error:
         parser.error(f"--interpreter: {error}")
     except subprocess.CalledProcessError:
-        return 2  # uv has said why
+        return 2  # uv has printed the reason
     sides = list(dict.fromkeys([NONE, *arguments.side]))
     failed, lost = 0, False
     for placement in arguments.placement:

@@ -1,4 +1,4 @@
-"""The threads of a program of `policy_corpus.py`, what they did, and the list of programs; in the measured interpreter."""
+"""The threads of a program of `policy_corpus.py`, their counts, and the programs; in the measured interpreter."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ def work(rounds):
 
 
 class Program:
-    """The threads of a program, and what they did."""
+    """The threads of a program, with the counts of their work."""
 
     def __init__(self):
         self.done = []
@@ -26,26 +26,26 @@ class Program:
         self.started.set()
 
     def add(self, body, *arguments, times=1):
-        """Start threads that call `body(counter, *arguments)`, which adds to counter[0] for each piece, for ever."""
+        """Start threads that call `body(counter, *arguments)`, which runs for ever and counts pieces in counter[0]."""
         for _ in range(times):
             counter = [0]
             self.done.append(counter)
             threading.Thread(target=body, args=(counter, *arguments), daemon=True).start()
 
     def helper(self, body, *arguments, times=1):
-        """Start threads whose pieces are not counted."""
+        """Start threads whose work is not counted."""
         for _ in range(times):
             threading.Thread(target=body, args=([0], *arguments), daemon=True).start()
 
     def compute(self, times=1):
-        """Start threads that compute."""
+        """Start CPU-bound threads."""
         for _ in range(times):
             counter = [0]
             self.computed.append(counter)
             threading.Thread(target=computing, args=(counter,), daemon=True).start()
 
     def run(self, seconds):
-        """Return the figures of so many seconds."""
+        """Return the figures of this many seconds, after a warm-up."""
         self.started.wait(STARTED_S)
         time.sleep(WARMUP_S)
         counters = [*self.done, *self.computed]
@@ -71,7 +71,7 @@ class Program:
 
 
 def computing(counter):
-    """Compute, for ever."""
+    """Compute for ever, and count the units."""
     while True:
         work(400)
         counter[0] += 1
@@ -81,7 +81,7 @@ PROGRAMS = {}
 
 
 def program(group):
-    """Return a decorator that names a function of a `Program` as one of the corpus."""
+    """Return a decorator that adds a function of a `Program` to the corpus."""
 
     def named(function):
         PROGRAMS[function.__name__.removeprefix("p_").replace("_", "-")] = (group, function)

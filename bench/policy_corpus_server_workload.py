@@ -1,9 +1,10 @@
-"""A server of `policy_corpus.py`'s, in the measured interpreter.
+"""A server of `policy_corpus.py`, in the measured interpreter.
 
     policy_corpus_server_workload.py NAME PORT COMPUTING [--switch-interval S]
 
-Answers GET /item with the same bytes each time. COMPUTING threads compute beside it, in the process that answers. GET /figures
-tells as JSON what they did so far (`computed`), that process's CPU time (`cpu_s`) and when that was (`at_s`).
+GET /item is answered with the same bytes each time. COMPUTING CPU-bound threads run in the process that answers. GET
+/figures is answered with JSON: the work of these threads so far (`computed`), the CPU time of the process (`cpu_s`),
+and the time of the answer (`at_s`).
 """
 
 import asyncio
@@ -20,19 +21,19 @@ COMPUTED = []
 
 
 def compute(times):
-    """Start threads that compute."""
+    """Start CPU-bound threads."""
     for _ in range(times):
         COMPUTED.append([0])
         threading.Thread(target=computing, args=(COMPUTED[-1],), daemon=True).start()
 
 
 def item():
-    """Return an answer's JSON, after some work on it."""
+    """Compute and return the JSON of an answer."""
     return json.dumps({"id": 17, "items": [{"name": f"item {i}", "price": i * 1.25} for i in range(20)]})
 
 
 def figures():
-    """Return what threads that compute did, as JSON."""
+    """Return the work of the CPU-bound threads, the CPU time and the time, as JSON."""
     return json.dumps({
         "computed": sum(one[0] for one in COMPUTED), "cpu_s": time.process_time(), "at_s": time.perf_counter()
     })  # fmt: skip
@@ -69,7 +70,7 @@ def django_app():
 
 
 def waitress(app):
-    """Return a server of a WSGI application: waitress, four threads."""
+    """Return a waitress server of a WSGI application, with four threads."""
 
     def serve(port, computing):
         import waitress
@@ -81,7 +82,7 @@ def waitress(app):
 
 
 def gunicorn(port, computing):
-    """Serve Flask by one gthread worker of gunicorn's."""
+    """Serve Flask by one gthread worker of gunicorn."""
     from gunicorn.app.base import BaseApplication
 
     class Application(BaseApplication):
@@ -93,7 +94,7 @@ def gunicorn(port, computing):
                 "post_fork": lambda _server, _worker: compute(computing),
             }
             if "control_socket_disable" in self.cfg.settings:
-                options["control_socket_disable"] = True  # it would lie in the user's home
+                options["control_socket_disable"] = True  # it would be in the user's home
             for key, value in options.items():
                 self.cfg.set(key, value)
 
@@ -104,7 +105,7 @@ def gunicorn(port, computing):
 
 
 def starlette(answer):
-    """Return a server by uvicorn of a coroutine that answers."""
+    """Return a uvicorn server that answers with the result of a coroutine."""
 
     def serve(port, computing):
         import uvicorn
@@ -126,7 +127,7 @@ def starlette(answer):
 
 
 async def at_once():
-    """Answer in the loop."""
+    """Answer in the event loop."""
     return item()
 
 
@@ -173,13 +174,13 @@ def aiohttp(port, computing):
 
 
 def http_server(port, computing):
-    """Serve by the standard library, a thread for each connection."""
+    """Serve by the standard library, with a thread for each connection."""
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = (
-            True  # else each answer waits 40 ms for an acknowledgement, in which the GIL has no part
+            True  # otherwise each answer waits 40 ms for an acknowledgement, which has nothing to do with the GIL
         )
 
         def do_GET(self):
@@ -201,7 +202,7 @@ def http_server(port, computing):
 
 
 def echo(port, computing):
-    """Answer the same bytes to whatever comes, a thread for each connection: the classic convoy, two GIL round trips a request."""
+    """Answer with the same bytes, a thread for each connection: the classic convoy, two GIL round trips a request."""
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\necho"
 
     def serve(connection):
@@ -234,7 +235,7 @@ SERVERS = {
 
 
 def main():
-    """Do as the arguments say."""
+    """Run the server of the arguments."""
     if len(sys.argv) > 5:
         sys.setswitchinterval(float(sys.argv[5]))
     SERVERS[sys.argv[1]](int(sys.argv[2]), int(sys.argv[3]))

@@ -1,11 +1,11 @@
-"""Runs in the measured interpreter for `policy_corpus.py`: a program of the corpus that needs nobody from outside.
+"""The programs of `policy_corpus.py` that have no client, run in the measured interpreter.
 
     policy_corpus_workload.py NAME SECONDS [--switch-interval S]
 
-It is one file as it is a list: a program has a dozen lines, and all are looked for here.
-
-Prints a line of JSON: what was done a second (`rate`), CPU time for each piece (`cpu_s`), of those that are timed p50 and p99
-(`p50_s`, `p99_s`), what threads that compute did beside (`computed`), and the least thread's part of an even one's (`least`).
+The module is one file because it is a list: a program has a dozen lines, and readers look for all of them here. It
+prints a line of JSON: the pieces of work a second (`rate`), the CPU time for each piece (`cpu_s`), p50 and p99 of the
+pieces that are timed (`p50_s`, `p99_s`), the work of CPU-bound threads beside them (`computed`), and the work of the
+least thread over a fair share (`least`).
 """
 
 import asyncio
@@ -32,12 +32,12 @@ ZEROES = os.open("/dev/zero", os.O_RDONLY)
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"]
 
 
-# ---------------------------------------------------------------- threads that hand each other something
+# ---------------------------------------------------------------- threads that pass something to each other
 
 
 @program("hand-overs")
 def p_map(program):
-    """A pool of four maps next to nothing over fifty items."""
+    """A pool of four threads maps a trivial function over fifty items."""
 
     def body(counter):
         with ThreadPoolExecutor(4) as pool:
@@ -50,7 +50,7 @@ def p_map(program):
 
 @program("hand-overs")
 def p_submit(program):
-    """One piece of work at a time is handed to a pool of four, and waited for."""
+    """One piece of work at a time is submitted to a pool of four threads, and waited for."""
 
     def body(counter):
         with ThreadPoolExecutor(4) as pool:
@@ -63,7 +63,7 @@ def p_submit(program):
 
 @program("hand-overs")
 def p_wait_for_ten(program):
-    """Ten pieces at a time."""
+    """Ten pieces of work at a time are submitted to a pool of four threads, and waited for."""
 
     def body(counter):
         with ThreadPoolExecutor(4) as pool:
@@ -76,7 +76,7 @@ def p_wait_for_ten(program):
 
 @program("hand-overs")
 def p_pipeline(program):
-    """Five threads hand items on through four queues of 16."""
+    """Five threads pass items on through four queues of 16 items."""
     queues = [queue.Queue(16) for _ in range(4)]
 
     def source(_):
@@ -101,7 +101,7 @@ def p_pipeline(program):
 
 @program("hand-overs")
 def p_consumers(program):
-    """One producer, eight consumers that work 15 us on an item."""
+    """One producer, and eight consumers that work 15 us on each item."""
     items = queue.Queue(100)
 
     def produce(_):
@@ -120,7 +120,7 @@ def p_consumers(program):
 
 
 def queued(program, size, ends):
-    """So many producers and consumers at a queue of that size."""
+    """Start `ends` producers and as many consumers at a queue of this size."""
     items = queue.Queue(size)
 
     def put(_):
@@ -138,25 +138,25 @@ def queued(program, size, ends):
 
 @program("hand-overs")
 def p_queue_of_1(program):
-    """One producer, one consumer, room for one item."""
+    """One producer and one consumer at a queue of one item."""
     queued(program, 1, 1)
 
 
 @program("hand-overs")
 def p_queue_of_16(program):
-    """Room for 16."""
+    """One producer and one consumer at a queue of 16 items."""
     queued(program, 16, 1)
 
 
 @program("hand-overs")
 def p_queue_of_1000(program):
-    """Room for 1,000."""
+    """One producer and one consumer at a queue of 1,000 items."""
     queued(program, 1000, 1)
 
 
 @program("hand-overs")
 def p_queue_2_and_2(program):
-    """Two producers, two consumers."""
+    """Two producers and two consumers at a queue of 100 items."""
     queued(program, 100, 2)
 
 
@@ -203,7 +203,7 @@ def p_event_trips(program):
 
 @program("hand-overs")
 def p_condition_turns(program):
-    """Two threads give each other the turn."""
+    """Two threads pass the turn to each other by a condition."""
     condition, turn = threading.Condition(), [0]
 
     def body(counter, mine):
@@ -221,7 +221,7 @@ def p_condition_turns(program):
 
 @program("hand-overs")
 def p_semaphore(program):
-    """Eight threads, of which two may work."""
+    """Eight threads share a semaphore that lets two of them work."""
     semaphore = threading.Semaphore(2)
 
     def body(counter):
@@ -235,7 +235,7 @@ def p_semaphore(program):
 
 @program("hand-overs")
 def p_barrier(program):
-    """Four threads meet, over and over."""
+    """Four threads meet at a barrier, over and over."""
     barrier = threading.Barrier(4)
 
     def body(counter):
@@ -263,7 +263,7 @@ def p_lock(program):
 
 @program("hand-overs")
 def p_nested_locks(program):
-    """Eight threads take four locks within each other."""
+    """Eight threads acquire four nested locks."""
     locks = [threading.RLock() for _ in range(4)]
 
     def body(counter):
@@ -276,7 +276,7 @@ def p_nested_locks(program):
 
 
 def paired(program, pairs):
-    """Pairs of threads that send a byte to and fro."""
+    """Start pairs of threads that send a byte to each other and back."""
 
     def ask(counter, end):
         while True:
@@ -296,19 +296,19 @@ def paired(program, pairs):
 
 @program("hand-overs")
 def p_socket_pair(program):
-    """A byte to and fro between two threads."""
+    """One pair of threads sends a byte to and fro over a socket pair."""
     paired(program, 1)
 
 
 @program("hand-overs")
 def p_socket_pairs_4(program):
-    """Four such pairs."""
+    """Four pairs of threads send a byte to and fro."""
     paired(program, 4)
 
 
 @program("hand-overs")
 def p_lock_of_a_computing_thread(program):
-    """A thread that computes for 5 ms with a lock and 5 ms without, one that needs the lock, and two that compute."""
+    """A thread computes 5 ms with a lock and 5 ms without it, one needs the lock, and two are CPU-bound."""
     lock = threading.Lock()
 
     def hold(_):
@@ -335,11 +335,11 @@ def p_lock_of_a_computing_thread(program):
     program.compute(2)
 
 
-# ---------------------------------------------------------------- calls that let the GIL go
+# ---------------------------------------------------------------- calls that release the GIL
 
 
 def calling(program, call, threads):
-    """Threads that call something over and over."""
+    """Start threads that repeat a call."""
 
     def body(counter):
         while True:
@@ -351,32 +351,32 @@ def calling(program, call, threads):
 
 @program("calls")
 def p_writes(program):
-    """A thread of tiny writes."""
+    """One thread makes tiny writes."""
     calling(program, lambda: os.write(NOWHERE, b"x"), 1)
 
 
 @program("calls")
 def p_writes_4(program):
-    """Four threads of tiny writes."""
+    """Four threads make tiny writes."""
     calling(program, lambda: os.write(NOWHERE, b"x"), 4)
 
 
 @program("calls")
 def p_reads_beside_1(program):
-    """A thread of short reads beside one that computes."""
+    """One thread makes short reads beside a CPU-bound thread."""
     calling(program, lambda: os.read(ZEROES, 64), 1)
     program.compute()
 
 
 @program("calls")
 def p_writes_beside_4(program):
-    """A thread of tiny writes beside four that compute."""
+    """One thread makes tiny writes beside four CPU-bound threads."""
     calling(program, lambda: os.write(NOWHERE, b"x"), 1)
     program.compute(4)
 
 
 def database():
-    """Return a small table."""
+    """Return a connection to a small table in memory."""
     connection = sqlite3.connect(":memory:")
     connection.execute("create table t (a integer, b text)")
     connection.executemany("insert into t values (?, ?)", [(i, str(i)) for i in range(2000)])
@@ -384,7 +384,7 @@ def database():
 
 
 def scanning(counter):
-    """Scan a table of one's own."""
+    """Scan a table that only this thread uses."""
     connection = database()
     while True:
         sum(row[0] for row in connection.execute("select a from t where b like '%7%'"))
@@ -405,7 +405,7 @@ def p_sqlite_4(program):
 
 @program("libraries")
 def p_sqlite_beside_1(program):
-    """SQLite scans beside a thread that computes."""
+    """SQLite scans in one thread beside a CPU-bound thread."""
     program.add(scanning)
     program.compute()
 
@@ -426,7 +426,7 @@ def p_zlib_large_4(program):
 
 @program("libraries")
 def p_sha256_small_4(program):
-    """sha256 of 3 KiB, for which the GIL is let go, in four threads."""
+    """sha256 of 3 KiB, large enough that the GIL is released, in four threads."""
     data = bytes(3072)
     calling(program, lambda: hashlib.sha256(data).digest(), 4)
 
@@ -454,7 +454,7 @@ def p_numpy_small_4(program):
 
 @program("libraries")
 def p_numpy_large_4(program):
-    """Operations on NumPy arrays of a million in four threads."""
+    """Operations on NumPy arrays of a million elements in four threads."""
     import numpy as np
 
     def body(counter):
@@ -468,7 +468,7 @@ def p_numpy_large_4(program):
 
 @program("libraries")
 def p_joblib(program):
-    """Small pieces for the threads of joblib."""
+    """Small pieces of work for the threads of joblib."""
     from joblib import Parallel, delayed
 
     program.started.clear()
@@ -485,7 +485,7 @@ def p_joblib(program):
 
 @program("libraries")
 def p_sklearn(program):
-    """A forest of scikit-learn's, whose trees are made in four threads."""
+    """A random forest of scikit-learn, whose trees are made in four threads."""
     program.started.clear()
 
     def body(counter):
@@ -503,7 +503,7 @@ def p_sklearn(program):
 
 @program("libraries")
 def p_dask_threads(program):
-    """A graph of Dask's, small pieces, four threads."""
+    """A Dask graph of small pieces of work, in four threads."""
     program.started.clear()
 
     def body(counter):
@@ -538,11 +538,11 @@ def p_print_4(program):
     calling(program, lambda: print("hello", file=file, flush=True), 4)
 
 
-# ---------------------------------------------------------------- who is to be prompt
+# ---------------------------------------------------------------- threads whose latency counts
 
 
 def sleeping(counter, times):
-    """Sleep for 5 ms at a time, and note how late it was."""
+    """Sleep for 5 ms at a time, and note how late each wake-up was."""
     while True:
         until = time.perf_counter() + 0.005
         time.sleep(0.005)
@@ -552,27 +552,27 @@ def sleeping(counter, times):
 
 @program("latency")
 def p_sleepers_8(program):
-    """Eight that sleep, nobody computes."""
+    """Eight sleeping threads, and no CPU-bound thread."""
     program.add(sleeping, program.times, times=8)
 
 
 @program("latency")
 def p_sleepers_8_beside_1(program):
-    """Eight that sleep beside one that computes."""
+    """Eight sleeping threads beside a CPU-bound thread."""
     program.add(sleeping, program.times, times=8)
     program.compute()
 
 
 @program("latency")
 def p_sleepers_64_beside_1(program):
-    """Sixty-four."""
+    """Sixty-four sleeping threads beside a CPU-bound thread."""
     program.add(sleeping, program.times, times=64)
     program.compute()
 
 
 @program("latency")
 def p_select_beside_2(program):
-    """A loop on select() beside two that compute."""
+    """A loop on select() beside two CPU-bound threads."""
     near, far = socket.socketpair()
 
     def tick(_):
@@ -593,7 +593,7 @@ def p_select_beside_2(program):
 
 @program("latency")
 def p_to_thread(program):
-    """An event loop's lag while reports of 20 ms are made in threads."""
+    """The lag of an event loop while reports that take 20 ms each are made in threads."""
 
     def report():
         until = time.perf_counter() + 0.02
@@ -622,7 +622,7 @@ def p_to_thread(program):
 
 @program("latency")
 def p_jupyter_beside_1(program):
-    """A Jupyter kernel that executes cells beside a thread that computes in it."""
+    """A Jupyter kernel that executes cells beside a CPU-bound thread in the same process."""
     program.started.clear()
 
     def body(counter):
@@ -644,36 +644,36 @@ def p_jupyter_beside_1(program):
     program.add(body)
 
 
-# ---------------------------------------------------------------- who computes
+# ---------------------------------------------------------------- CPU-bound threads
 
 
 @program("equal")
 def p_compute_1(program):
-    """One thread computes."""
+    """One CPU-bound thread."""
     program.compute(1)
 
 
 @program("equal")
 def p_compute_2(program):
-    """Two."""
+    """Two CPU-bound threads."""
     program.compute(2)
 
 
 @program("equal")
 def p_compute_4(program):
-    """Four."""
+    """Four CPU-bound threads."""
     program.compute(4)
 
 
 @program("equal")
 def p_compute_8(program):
-    """Eight."""
+    """Eight CPU-bound threads."""
     program.compute(8)
 
 
 @program("equal")
 def p_bursts_of_3_ms(program):
-    """Four threads that compute for 3 ms, then wait for 1 ms."""
+    """Four threads compute for 3 ms and then wait for 1 ms."""
 
     def body(counter):
         while True:
@@ -688,7 +688,7 @@ def p_bursts_of_3_ms(program):
 
 @program("equal")
 def p_requests_of_8_ms(program):
-    """Four threads take turns at a queue of requests, each of which takes 8 ms."""
+    """Four threads share a queue of requests, each of which takes 8 ms."""
     items = queue.Queue()
     for _ in range(6):
         items.put(time.perf_counter())
@@ -704,11 +704,11 @@ def p_requests_of_8_ms(program):
     program.add(body, times=4)
 
 
-# ---------------------------------------------------------------- other things a program has
+# ---------------------------------------------------------------- other programs
 
 
 def idle(program, threads):
-    """So many threads that wait, and two that hand each other items."""
+    """Start threads that wait for ever, and two that pass items through a queue."""
     never = threading.Event()
     program.helper(lambda _: never.wait(), times=threads)
     queued(program, 16, 1)
@@ -716,19 +716,19 @@ def idle(program, threads):
 
 @program("other")
 def p_idle_128(program):
-    """128 threads that wait for ever, beside a queue's two."""
+    """128 threads wait for ever, beside a producer and a consumer at a queue."""
     idle(program, 128)
 
 
 @program("other")
 def p_idle_512(program):
-    """512."""
+    """512 threads wait for ever, beside a producer and a consumer at a queue."""
     idle(program, 512)
 
 
 @program("other")
 def p_garbage(program):
-    """Threads that make garbage in cycles, and collect it."""
+    """Threads make cyclic garbage, and collect it."""
     heap = [[i] for i in range(100_000)]
     random.shuffle(heap)
 
@@ -746,21 +746,21 @@ def p_garbage(program):
 
 @program("other")
 def p_queue_beside_1(program):
-    """A queue's two ends beside one that computes."""
+    """A producer and a consumer at a queue, beside a CPU-bound thread."""
     queued(program, 16, 1)
     program.compute()
 
 
 @program("other")
 def p_pool_beside_1(program):
-    """Work handed to a pool beside one that computes."""
+    """Pieces of work for a pool, beside a CPU-bound thread."""
     p_submit(program)
     program.compute()
 
 
 @program("other")
 def p_lines_beside_1(program):
-    """A thread that reads a file's lines and counts words beside one that computes."""
+    """A thread reads a file's lines and splits them into words, beside a CPU-bound thread."""
 
     def body(counter):
         text = "\n".join(" ".join(random.choices(WORDS, k=8)) for _ in range(2000))
@@ -778,7 +778,7 @@ def p_lines_beside_1(program):
 
 
 def main():
-    """Do as the arguments say."""
+    """Run the program of the arguments and print its figures."""
     name, seconds = sys.argv[1], float(sys.argv[2])
     if len(sys.argv) > 4:
         sys.setswitchinterval(float(sys.argv[4]))
@@ -788,7 +788,7 @@ def main():
     if (kernel := getattr(program, "kernel", None)) is not None:
         kernel.shutdown_kernel(now=True)
     print(json.dumps(figures), flush=True)
-    os._exit(0)  # threads go on for ever
+    os._exit(0)  # the threads run for ever
 
 
 if __name__ == "__main__":

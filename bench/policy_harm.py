@@ -1,10 +1,10 @@
-"""What a policy for the GIL costs where there is nothing to win.
+"""Measure what a policy for the GIL costs where it has nothing to gain.
 
-In one process the work goes on while the policy changes every tenth of a second, in drawn order: none, none again,
-`fair`. A round's figure is its ratio to none; a launch's is the median of its rounds, and the table's the median of
-fresh launches with the interval of the sign test. So the machine's drift, which is far more than the target, is the
-same on both sides. Target: at most 2 % slower. What "none again" seems to lose or win is noise. Servers run on one core
-and the C client on another; the rest goes where the system puts it.
+In one process the work goes on while the policy changes every tenth of a second, in random order: none, none again,
+`fair`. The figure of a round is its ratio to none, the figure of a launch is the median of its rounds, and the table
+has the median of fresh launches with the interval of the sign test. So the drift of the machine, which is far larger
+than the target, is the same on both sides. Target: at most 2 % slower. The gains and losses of "none again" are noise.
+Servers run on one core and the C client on another; the system places all other processes.
 """
 
 import argparse
@@ -47,7 +47,7 @@ NONE, AGAIN = "none", "none again"
 
 
 def rates(interpreter: Interpreter, work: tuple[str, int], chosen: list[str], rounds: int) -> list[list[float]]:
-    """Return the rates of one fresh process, a list for each round, in the order of what was chosen."""
+    """Return the rates in one fresh process: a list for each round, in the order of `chosen`."""
     name, number = work
     served = name in ("echo", "asyncio")
     cores = sorted(os.sched_getaffinity(0))
@@ -72,7 +72,7 @@ def rates(interpreter: Interpreter, work: tuple[str, int], chosen: list[str], ro
                 return list(json.loads(process.stdout.readline()))
             load = {"port": int(process.stdout.readline()), "connections": number, "request": "x" * 64}
             with LoadClient(library_path(), [cores[-1]]) as client:
-                # Longer than the server measures, whose end cuts it short; it is not asked for any figure.
+                # Longer than the server measures: the end of the server ends it early. Its figures are not used.
                 longest_s = PATIENCE_S + 2 * WINDOW_S * rounds * len(chosen)
                 asking = threading.Thread(
                     target=load_until_the_end,
@@ -91,13 +91,13 @@ def rates(interpreter: Interpreter, work: tuple[str, int], chosen: list[str], ro
 
 
 def load_until_the_end(client: LoadClient, load: dict[str, Any]) -> None:
-    """Make requests until the server is gone."""
+    """Send requests until the server has ended."""
     with contextlib.suppress(OSError):
         client.run(load)
 
 
 def main() -> int:
-    """Print a line per work and policy; 1 if `fair` is slower than it may be beyond doubt."""
+    """Print a line for each work and policy; return 1 if `fair` is too slow beyond doubt."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--interpreter", default="3.13", help="which (default: %(default)s)")
     parser.add_argument(

@@ -1,8 +1,9 @@
-"""Runs in the measured interpreter for `policy_harm.py`: work that goes on while the policy changes every moment.
+"""The work of `policy_harm.py`, run in the measured interpreter: it goes on while the policy changes all the time.
 
-Arguments: the work, a number, the agent's folder, the shared library, how long each policy is on at a time (s), how
-often, and the policies ("" for none). Servers first print their port and begin to measure at the first request. Prints
-a line of JSON: for each time round, what was done in a second under each policy, in the order of the arguments.
+The arguments are the work, a number, the agent's folder, the shared library, the seconds that each policy is on at a
+time, the number of rounds, and the policies ("" for none). Servers first print their port and start to measure at the
+first request. The program prints a line of JSON: for each round, the work done in a second under each policy, in the
+order of the arguments.
 """
 
 import asyncio
@@ -26,30 +27,30 @@ counts = []
 
 
 def counter():
-    """Return a place to count in for one thread."""
+    """Return a new counter for one thread."""
     counts.append([0])
     return counts[-1]
 
 
 def compute():
-    """Bytecode, no calls."""
+    """Run bytecode without calls."""
     for _ in range(2000):
         pass
 
 
 def digest():
-    """C code that lets go of the GIL, for some 40 us."""
+    """Run C code that releases the GIL, for some 40 us."""
     hashlib.sha256(DATA).digest()
 
 
 def trips():
-    """What a GUI's loop does: lets the GIL go and takes it back, with little between."""
+    """Release the GIL and acquire it again, with little in between, as the loop of a GUI does."""
     for _ in range(200):
         os.read(NOTHING, 0)
 
 
 def repeat(work):
-    """Do it for ever."""
+    """Repeat the work for ever, and count."""
     count = counter()
     while True:
         work()
@@ -57,12 +58,12 @@ def repeat(work):
 
 
 def start(target, *arguments):
-    """Have a thread do it as long as the process lives."""
+    """Run a function in a thread until the process ends."""
     threading.Thread(target=target, args=arguments, daemon=True).start()
 
 
 def queued(threads):
-    """Items go from producers through one queue to as many consumers."""
+    """Pass items from producers through one queue to as many consumers."""
     items = queue.Queue(100)
 
     def produce():
@@ -81,7 +82,7 @@ def queued(threads):
 
 
 def locked(threads):
-    """Threads take one lock around a little work."""
+    """Acquire one lock around a little work, in several threads."""
     lock = threading.Lock()
 
     def work():
@@ -93,7 +94,7 @@ def locked(threads):
 
 
 def serve(connection):
-    """Echo until the other side is gone."""
+    """Echo until the client is gone."""
     count = counter()
     with connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -121,7 +122,7 @@ def echo(_number):
 
 
 def echo_in_a_loop(_number):
-    """The same with asyncio, in one thread."""
+    """Serve in one thread, by asyncio."""
     count = counter()
 
     class Echo(asyncio.Protocol):
@@ -141,7 +142,7 @@ def echo_in_a_loop(_number):
 
 
 def simply(work):
-    """Return what starts threads that repeat it."""
+    """Return a function that starts threads that repeat the work."""
 
     def begin(threads):
         for _ in range(threads):
@@ -162,12 +163,12 @@ WORKS = {
 
 
 def done():
-    """Return what all threads have done so far."""
+    """Return the work that all threads have done so far."""
     return sum(count[0] for count in counts)
 
 
 def rate(scheduler, policy, seconds):
-    """Return what is done in a second under a policy."""
+    """Return the work done in a second under a policy."""
     if policy:
         scheduler.start(policy)
     time.sleep(SETTLE_S)
@@ -182,7 +183,7 @@ def rate(scheduler, policy, seconds):
 
 
 def main():
-    """Do as the arguments say."""
+    """Start the work, and measure it under each policy in turns."""
     name, number, agent, library, seconds, times, *chosen = sys.argv[1:]
     sys.path.insert(0, agent)
     from headway_agent.scheduler import Scheduler

@@ -1,12 +1,13 @@
-"""What a policy for the GIL does for real programs: web servers, an asyncio service and a Dask worker, under it and under none.
+"""Measure the effect of a GIL policy on real programs: web servers, an asyncio service and a Dask worker.
 
-A launch starts the program afresh, as a user would: `headway run --policy P ...`, or without headway. The launches of
-a program take turns, in drawn order; a figure is the median [least, greatest] over launches. The programs are the
-listings of docs/guides/examples; their libraries live in an environment of their own, `--python`. Web servers are asked
-by wrk over 4 connections that each wait for an answer before the next request, after a second of warming up.
+Each program runs with and without the policy. A launch starts the program afresh, as a user would: by `headway run
+--policy P ...`, or without headway. The launches of a program take turns, in random order. A figure is the median
+[least, greatest] over launches. The programs are the listings of docs/guides/examples. Their libraries are in an
+environment of their own, `--python`. wrk loads the web servers over 4 connections that each wait for an answer before
+the next request, after a warm-up of a second.
 
-`split` puts the program on one core and whoever asks it (wrk; Dask's scheduler and client) on another; `free` leaves all
-to the system. Lines that headway wrote to stderr are shown below the tables.
+`split` puts the program on one core and its client (wrk; Dask's scheduler and client) on another. With `free` the
+system places all of them. Lines that headway wrote to stderr are printed below the tables.
 """
 
 import argparse
@@ -44,7 +45,7 @@ UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
 
 
 class FailedError(Exception):
-    """A launch that told no figures."""
+    """A launch gave no figures."""
 
 
 @dataclass
@@ -61,14 +62,14 @@ class Launch:
     """What headway wrote to stderr."""
 
     def command(self, arguments: list[str], *, measured: bool) -> list[str]:
-        """Return the command line of a program: the measured one under the policy, another without."""
+        """Return the command line of a program: under the policy if it is the measured one, otherwise without."""
         pinned = [] if self.cores is None else ["taskset", "-c", str(self.cores[0 if measured else 1])]
         headway = [sys.executable, "-m", "headway", "run", "--policy", self.policy, "--python", self.python]
         return [*pinned, *(headway if measured and self.policy != NONE else [self.python]), *arguments]
 
     @contextlib.contextmanager
     def started(self, arguments: list[str], *, measured: bool = True) -> Iterator["Started"]:
-        """Run a Python program in a session of its own, and end all of it afterwards."""
+        """Run a Python program in a session of its own, and end all its processes afterwards."""
         log = self.folder / f"{time.monotonic_ns()}.log"
         with log.open("w") as file:
             process = subprocess.Popen(
@@ -87,7 +88,7 @@ class Launch:
             self.said += [line for line in log.read_text(errors="replace").splitlines() if line.startswith("headway:")]
 
     def check_policy(self, started: "Started") -> None:
-        """See that the program, and each process that it started, has the policy's library; a moment is given to it."""
+        """Check that the program and each process that it started have the policy's library, within PATIENCE_S."""
         if self.policy == NONE:
             return
         deadline = time.monotonic() + PATIENCE_S
@@ -100,21 +101,21 @@ class Launch:
 
 @dataclass
 class Started:
-    """A program that runs."""
+    """A running program."""
 
     process: subprocess.Popen[bytes]
     log: Path
 
     def processes(self) -> Iterator[tuple[Path, list[str]]]:
-        """Give the folder in /proc of each process of its session, and the fields of `stat` after the name."""
+        """Yield the folder in /proc of each process of the session, with the fields of `stat` after the name."""
         for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # it has just ended
+            with contextlib.suppress(OSError):  # the process may have just ended
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 if int(fields[3]) == self.process.pid:
                     yield entry, fields
 
     def scheduled(self, policy: str) -> dict[int, bool]:
-        """Return the processes that are to have a policy, and whether they have loaded its library."""
+        """Return the processes that must have a policy, and whether they have loaded its library."""
         found = {}
         for entry, _ in self.processes():
             with contextlib.suppress(OSError):
@@ -123,20 +124,20 @@ class Started:
         return found
 
     def cpu_s(self) -> float:
-        """Return the CPU time of its processes so far."""
+        """Return the CPU time of the processes so far."""
         ticks = sum(int(fields[11]) + int(fields[12]) for _, fields in self.processes())  # utime and stime
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def text(self) -> str:
-        """Return what it has written so far."""
+        """Return what the program has written so far."""
         return self.log.read_text(errors="replace")
 
     def failed(self, what: str) -> FailedError:
-        """Return the error that tells its last lines."""
+        """Return an error with the last lines of the program."""
         return FailedError("\n  ".join([what, *self.text().splitlines()[-5:]]))
 
     def wait_for_port(self, port: int) -> None:
-        """Wait until it listens."""
+        """Wait until the program listens on a port."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline and self.process.poll() is None:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
@@ -145,7 +146,7 @@ class Started:
         raise self.failed(f"nothing listens on port {port}; the program said")
 
     def wait(self, limit_s: float) -> str:
-        """Wait for its end and return what it wrote."""
+        """Wait for the end of the program and return what it wrote."""
         try:
             self.process.wait(limit_s)
         except subprocess.TimeoutExpired:
@@ -156,13 +157,13 @@ class Started:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the environment without what would change a Python, or headway."""
+    """Return the environment without variables that would change a Python, or headway."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "HEADWAY_", "DASK_"))}
-    return {**kept, "PYTHONDONTWRITEBYTECODE": "1"}  # the listings' folder stays as it is
+    return {**kept, "PYTHONDONTWRITEBYTECODE": "1"}  # so that nothing is written to the listings' folder
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a program as its user would, and what is left of its session after a while."""
+    """End a program as its user would, and then the rest of its session."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(ENDING_S)
@@ -180,13 +181,13 @@ def found(pattern: str, text: str) -> tuple[str, ...]:
 
 
 def rounds(port: int) -> tuple[int, float]:
-    """Return how often the shop's background thread has been round, and when."""
+    """Return the rounds of the shop's background thread so far, and the time."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/rounds", timeout=PATIENCE_S) as answer:
         return json.loads(answer.read()), time.perf_counter()
 
 
 def wrk(launch: Launch, port: int, seconds: int) -> dict[str, float]:
-    """Return what wrk tells of the shop's answers."""
+    """Return wrk's figures of the shop's answers."""
     pinned = [] if launch.cores is None else ["taskset", "-c", str(launch.cores[1])]
     command = [*pinned, "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", "--timeout", f"{PATIENCE_S}s"]
     done = subprocess.run(
@@ -203,7 +204,7 @@ def wrk(launch: Launch, port: int, seconds: int) -> dict[str, float]:
 
 
 def serve(launch: Launch, arguments: list[str], port: int) -> dict[str, float]:
-    """Ask the shop for prices, and see how far its background thread comes meanwhile."""
+    """Ask the shop for prices, and measure the progress of its background thread meanwhile."""
     with launch.started(arguments) as server:
         server.wait_for_port(port)
         wrk(launch, port, WARMUP_S)
@@ -225,19 +226,19 @@ def gunicorn(launch: Launch) -> dict[str, float]:
     """Serve the shop by one worker of gunicorn with threads."""
     port = free_port()
     workers = ["--worker-class", "gthread", "--workers", "1", "--threads", str(THREADS)]
-    workers.append("--no-control-socket")  # it would lie in the user's home, the same for every gunicorn
+    workers.append("--no-control-socket")  # it would be in the user's home, the same for every gunicorn
     return serve(launch, ["-m", "gunicorn", *workers, "-b", f"127.0.0.1:{port}", "busy_shop:app"], port)
 
 
 def lags(text: str) -> dict[str, float]:
-    """Return how late an event loop woke, as the listings tell it."""
+    """Return how late an event loop woke, from the output of a listing."""
     ticks, p50, p99, most = found(r"(\d+) ticks, late by p50 ([\d.]+) ms, p99 ([\d.]+) ms, max ([\d.]+) ms", text)
     figures = {"ticks": float(ticks)}
     return figures | {f"lag_{key}_s": float(ms) / 1e3 for key, ms in (("p50", p50), ("p99", p99), ("max", most))}
 
 
 def reports(threads: int) -> Callable[[Launch], dict[str, float]]:
-    """Return how to measure the asyncio service with so many reports in the making."""
+    """Return a function that measures the asyncio service with this many threads that make reports."""
 
     def measure(launch: Launch) -> dict[str, float]:
         with launch.started(["async_reports.py", str(launch.seconds), str(threads)]) as service:
@@ -249,7 +250,7 @@ def reports(threads: int) -> Callable[[Launch], dict[str, float]]:
 
 
 def dask(script: str, tasks_per_s: int) -> Callable[[Launch], dict[str, float]]:
-    """Return how to measure a worker of Dask under a listing's tasks, so many for each second of a launch."""
+    """Return a function that measures a Dask worker with a listing's tasks: this many for each second of a launch."""
 
     def measure(launch: Launch) -> dict[str, float]:
         port = free_port()
@@ -280,7 +281,7 @@ def dask(script: str, tasks_per_s: int) -> Callable[[Launch], dict[str, float]]:
 
 @dataclass(frozen=True)
 class Program:
-    """A program, what it needs, and how a launch of it is measured."""
+    """A program, the modules that it needs, and the function that measures a launch."""
 
     about: str
     needs: tuple[str, ...]
@@ -320,7 +321,7 @@ FIGURES = {
 
 
 def shown(value: float, unit: str) -> str:
-    """Return a figure with three digits that mean something."""
+    """Return a figure as text, with three significant digits."""
     value *= 1e3 if unit == "ms" else 1
     if unit == "times":
         return f"{value:.0f}"
@@ -343,7 +344,7 @@ def table(title: str, sides: dict[str, list[dict[str, float]]]) -> str:
 
 
 def check(python: str, chosen: list[str], placement: str, file: Path | None) -> None:
-    """See before anything runs that all is there.
+    """Check before the first launch that everything is there.
 
     Raises:
         UsageError: Something is missing, or would be overwritten.
@@ -384,7 +385,7 @@ def check(python: str, chosen: list[str], placement: str, file: Path | None) -> 
 
 
 def names(text: str) -> list[str]:
-    """Return the programs of a list with commas."""
+    """Return the programs of a comma-separated list."""
     chosen = text.split(",")
     unknown = [name for name in chosen if name not in PROGRAMS]
     if unknown:
@@ -400,7 +401,7 @@ def at_least_one(text: str) -> int:
 
 
 def measure(arguments: argparse.Namespace, cores: tuple[int, int] | None) -> tuple[list[str], int]:
-    """Print a table per program; returns what headway said and how many launches failed."""
+    """Print a table for each program; return the lines that headway wrote, and the number of failed launches."""
     said, failures, records = [], 0, []
     for name in arguments.programs:
         sides: dict[str, list[dict[str, float]]] = {NONE: [], arguments.policy: []}
@@ -419,14 +420,14 @@ def measure(arguments: argparse.Namespace, cores: tuple[int, int] | None) -> tup
                         print(f"{name}, {policy}, launch {number + 1} failed: {error}", file=sys.stderr)
                 said += [f"{name}, {policy}, launch {number + 1}: {line}" for line in launch.said]
                 records.append({**record, "said": launch.said})
-                if arguments.json is not None:  # after each launch: a later one may be interrupted
+                if arguments.json is not None:  # after each launch, because a later one may be interrupted
                     arguments.json.write_text(json.dumps(records, indent=1) + "\n")
         print(f"{table(PROGRAMS[name].about, sides)}\n", flush=True)
     return said, failures
 
 
 def main() -> int:
-    """Print a table per program; 1 if a launch failed."""
+    """Print a table for each program; return 1 if a launch failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", required=True, help=f"of an environment that has the libraries: {INSTALL}")
     parser.add_argument(
@@ -445,7 +446,7 @@ def main() -> int:
     parser.add_argument("--placement", choices=["split", "free"], default="split", help="(default: %(default)s)")
     parser.add_argument("--json", type=Path, help="a file for what each launch told")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` leaves no server behind either
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that `timeout` leaves no server behind either
     try:
         check(arguments.python, arguments.programs, arguments.placement, arguments.json)
     except UsageError as error:

@@ -1,15 +1,18 @@
-"""The policies' corpus in the simulator: is a policy a gain or a loss there where it is one on the machine? Wrong signs first.
+"""Check that a policy is a gain or a loss in the simulator where it is one on the machine, wrong signs first.
 
     .venv/bin/python bench/policy_corpus.py --placement system --side none fair priority --launches 6 --keep measured.jsonl
     .venv/bin/python bench/policy_signs.py measured.jsonl [--only 'waitress*'] [--json FILE]
 
-The first command measures: launches of each program with and without a policy, in turns. The second one makes one trace of each program
-without a policy, and asks `headway whatif` what each of those policies would do to it. Compared are the ratios to no policy: the
-program's own rate as measured, and as predicted the turns a second of the role that has most of them (of programs whose threads only
-compute, their running). A piece of work has some turns, as many with a policy as without, so that the ratios are the same. Likewise p99.
+The first command measures: it launches each program of the policies' corpus with and without a policy, in turns. The
+second command makes one trace of each program without a policy, and asks `headway whatif` for the effect of each of
+those policies. It compares the ratios to no policy: the measured rate of the program with the predicted turns a second
+of the role that has most of them. For programs with only CPU-bound threads, the prediction is the time that these
+threads run. A piece of work has as many turns with a policy as without, so the ratios are the same. The same holds for
+p99.
 
-A measured ratio is a gain or a loss where its whole interval is beyond 3 % (p99: 10 %), no change where it is within, else it cannot be
-told, and is not judged. A predicted one is by its middle. It reports, and does not fail.
+A measured ratio is a gain or a loss if its whole interval is beyond 3 % (p99: 10 %), and no change if the interval is
+within. Any other ratio cannot be told, and is not judged. A predicted ratio counts by its middle. The program reports,
+and does not fail because of wrong signs.
 """
 
 import argparse
@@ -34,7 +37,7 @@ from headway.sim.whatif import Prediction, cores_of, predict
 from headway.traces.model import Trace
 from headway.traces.reader import read
 
-# `identity` has put their folders on the path.
+# `identity` has put the folders of these modules on the path.
 from headway_agent.load import LoadClient  # isort: skip
 from provision.locked_environment import locked_python  # isort: skip
 
@@ -47,7 +50,7 @@ SYSTEM = "system"
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """A figure of a program under a policy: its ratio to that without, and what both are taken for."""
+    """A figure of a program under a policy: its ratio to that without, measured and predicted, and the sign of both."""
 
     program: str
     policy: str
@@ -62,7 +65,7 @@ class Compared:
 
     @property
     def judged(self) -> bool:
-        """The machine's own launches tell."""
+        """Whether the launches on the machine tell the sign."""
         return self.found != "cannot tell"
 
     def __str__(self) -> str:
@@ -73,7 +76,7 @@ class Compared:
 
 
 def sign(figure: str, low: float, high: float) -> Sign:
-    """Return what a ratio is that lies between these."""
+    """Return the sign of a ratio that lies between `low` and `high`."""
     bound = 1 + BOUNDS[figure]
     if 1 / bound <= low and high <= bound:
         return "no change"
@@ -85,7 +88,7 @@ def sign(figure: str, low: float, high: float) -> Sign:
 
 
 def measured(path: Path) -> dict[str, dict[str, list[dict[str, float]]]]:
-    """Return the kept launches in system placement by program and side. Raises OSError, ValueError."""
+    """Return the stored launches in system placement, by program and side. Raises OSError, ValueError."""
     found: dict[str, dict[str, dict[int, dict[str, float]]]] = collections.defaultdict(
         lambda: collections.defaultdict(dict)
     )
@@ -101,7 +104,7 @@ def measured(path: Path) -> dict[str, dict[str, list[dict[str, float]]]]:
 
 
 def predicted(prediction: Prediction, figure: str) -> float | None:
-    """Return a predicted figure's ratio to the trace's own; None: too little of it to tell."""
+    """Return the ratio of a predicted figure to the trace's own, or None if the trace has too little of it."""
     role = role_told(prediction)
     if role is not None:
         span, seen = getattr(role, PREDICTED[figure]), getattr(role.measured, PREDICTED[figure])
@@ -114,7 +117,7 @@ def predicted(prediction: Prediction, figure: str) -> float | None:
 def compared(
     program: str, policy: str, prediction: Prediction, sides: dict[str, list[dict[str, float]]]
 ) -> list[Compared]:
-    """Return what can be compared of a program under a policy."""
+    """Return the figures of a program under a policy that can be compared."""
     rows = []
     for figure in BOUNDS:
         ours, theirs = sides[policy], sides[policy_corpus.NONE]
@@ -134,17 +137,17 @@ def compared(
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files of a launch: its first process's, and those of its children."""
+    """Return the files of a launch: that of its first process, and those of its children."""
     return sorted(path.parent.glob(f"{path.stem}*{path.suffix}"))
 
 
 def busiest(path: Path) -> Trace:
-    """Return the trace of the process of a launch that has most events: of gunicorn that is a worker's."""
+    """Return the trace of a launch's process with most events; for gunicorn that is the worker."""
     return max(map(read, files_of(path)), key=lambda one: len(one.events))
 
 
 def summary(rows: list[Compared]) -> dict[str, str]:
-    """Return by figure how many signs are right, and how many are the opposite, of those that the machine's launches tell."""
+    """Return by figure how many signs are right, and how many are the opposite, of those that the machine tells."""
     told = {}
     for figure in BOUNDS:
         judged = [one for one in rows if one.figure == figure and one.judged]
@@ -173,7 +176,7 @@ def options_of() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Do it."""
+    """Trace, predict and compare each program, and print the table and the summary."""
     options = options_of()
     launches = measured(options.measured)
     interpreter = policy_corpus.interpreter_of(options.interpreter)

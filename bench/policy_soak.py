@@ -1,8 +1,9 @@
-"""What gets lost, and whether memory grows, in one process under a policy that does a bit of everything for long.
+"""Check that nothing gets lost and that memory does not grow, in one process that runs for long under a policy.
 
-Threads that compute, echo over sockets, pass items on, meet in locks, begin and end, fork, start programs, collect
-garbage and run sub-interpreters, side by side; each checks what it gets. Every load has to get on between any two
-reports. Memory is compared between the middle and the end. Where the machine was stopped for a while, so was this.
+Threads compute, echo over sockets, pass items on, meet in locks, begin and end, fork, start programs, collect garbage
+and run sub-interpreters, side by side. Each checks its own results. Every load must make progress between any two
+reports. Memory is compared between the middle and the end. A pause of the whole machine pauses the program, too, and
+its clock.
 """
 
 import argparse
@@ -21,7 +22,7 @@ MOST_GROWTH = 0.02
 
 
 class Course:
-    """What a workload has reported so far, and what follows from it."""
+    """The reports of a workload so far, and the conclusions from them."""
 
     def __init__(self) -> None:
         self.reports: list[dict[str, Any]] = []
@@ -29,7 +30,7 @@ class Course:
         self.stuck: set[str] = set()
 
     def take(self, line: str) -> str:
-        """Take a line of its output; return what is to be shown of it."""
+        """Take a line of the workload's output; return the text to show."""
         if not line.startswith("{"):
             self.said.append(line.strip())
             return line.rstrip()
@@ -44,7 +45,7 @@ class Course:
         )
 
     def growth(self, figure: str) -> float:
-        """By how much of itself memory grew from the middle to the end."""
+        """Return the relative growth of memory from the middle to the end."""
         second = [one[figure] for one in self.reports[len(self.reports) // 2 :]]
         quarter = max(1, len(second) // 4)
         grown: float = min(second[-quarter:]) / max(second[:quarter]) - 1
@@ -52,7 +53,7 @@ class Course:
 
 
 def main() -> int:
-    """Print a line per report; 1 if anything was lost or grew."""
+    """Print a line for each report; return 1 if anything was lost, or memory grew."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--interpreter", default="3.13", help="which (default: %(default)s)")
     parser.add_argument("--policy", default="fair", choices=["none", *(one.name for one in policies()[0])])
@@ -67,7 +68,7 @@ def main() -> int:
         [interpreter.executable, "-W", "ignore", WORKLOAD, str(seconds), str(seconds / arguments.reports)],
         env=scheduled_environment(None if arguments.policy == "none" else arguments.policy),
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,  # what it says is seen at once, and no pipe fills unread
+        stderr=subprocess.STDOUT,  # so that errors are shown at once, and no pipe fills up unread
         text=True,
     )
     print(f"{interpreter.name}, {arguments.policy}, {arguments.minutes:g} minutes", flush=True)

@@ -1,12 +1,12 @@
-"""Runs in the measured interpreter for `policy_soak.py`: one process that does a bit of everything for long, and checks all of it.
+"""The program of `policy_soak.py`, run in the measured interpreter: it does many things for long and checks them.
 
-Arguments: seconds in all, seconds between two reports. Prints a line of JSON per report: what each load has done, what
-it found wrong, memory and threads.
+The arguments are the seconds in all, and the seconds between two reports. A report is a line of JSON: the counts of
+each load, the errors that it found, memory and threads.
 """
 
 import asyncio
 import bz2
-import concurrent.futures.thread  # noqa: F401 imported between a fork's two ends, it lets go what was not locked
+import concurrent.futures.thread  # noqa: F401 - if a fork is under way at its import, it releases an unlocked lock
 import gc
 import hashlib
 import itertools
@@ -31,14 +31,14 @@ except ImportError:
 TEXT = "the quick brown fox jumps over the lazy dog " * 200
 PATTERN = re.compile(r"(\w+) (\w+)o(\w)")
 DIGEST = hashlib.sha256(TEXT.encode() * 8).hexdigest()
-MOST_INTERPRETERS = 100  # CPython 3.13 keeps some 300 KiB of each that has ended
+MOST_INTERPRETERS = 100  # CPython 3.13 keeps some 300 KiB of each interpreter that has ended
 PATIENCE_S = 900  # more than the process may be stopped from outside
 done, wrong = {}, []
 stop = threading.Event()
 
 
 def load(pause_s=0.0, threads=1):
-    """Have threads call a function until the end; what it returns is counted, what it raises is wrong."""
+    """Run a function in threads until the end; each call is counted, and each exception is an error."""
 
     def start(function):
         name = function.__name__
@@ -47,7 +47,7 @@ def load(pause_s=0.0, threads=1):
             while not stop.is_set():
                 try:
                     function()
-                except Exception as error:  # noqa: BLE001 each is a finding
+                except Exception as error:  # noqa: BLE001 - each exception is a finding
                     wrong.append(f"{name}: {error!r}")
                 done[name, number] = done.get((name, number), 0) + 1
                 if pause_s:
@@ -61,13 +61,13 @@ def load(pause_s=0.0, threads=1):
 
 
 def expect(found, expected, what):
-    """Raise for what is not as it should be."""
+    """Raise ValueError if a result is not the expected one."""
     if found != expected:
         raise ValueError(f"{what} is {found!r}, expected {expected!r}")
 
 
 def echo_server():
-    """Return the port of an echo server with a thread per connection."""
+    """Return the port of a new echo server with a thread for each connection."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(50)
@@ -89,11 +89,11 @@ def echo_server():
 
 
 def start_loads():
-    """Start everything."""
+    """Start all loads."""
     port = echo_server()
     numbers, items, condition, tally = itertools.count(), queue.Queue(50), threading.Condition(), [0, 0]
     lock = threading.Lock()
-    alone = threading.Lock()  # CPython 3.13 ends a child that is forked while there is a sub-interpreter
+    alone = threading.Lock()  # CPython 3.13 kills a child that is forked while there is a sub-interpreter
     big = [{"number": i, "list": [i]} for i in range(100000)]
 
     @load(threads=2)
@@ -230,7 +230,7 @@ def status():
 
 
 def report(begun, more=None):
-    """Print what there is to say, and what the caller adds."""
+    """Print a report, with the additional figures of the caller."""
     counted = {}
     for (name, _), times in list(done.items()):
         counted[name] = counted.get(name, 0) + times

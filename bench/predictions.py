@@ -1,17 +1,18 @@
-"""What `headway whatif` says a change would give, held against the changed program: cells that no model was made from.
+"""Compare the predictions of `headway whatif` for changes with the changed programs, on cells unknown to the model.
 
-Of each program (predictions_workload.py): (a) it is traced once, unchanged, under `headway trace`; (b) from that trace and a
-calibration made just before, each change is predicted; then (c) it is launched with each change for real, some launches of
-each, in turns with the unchanged one in drawn order; (d) the predictions are judged, the largest errors first.
+For each program (predictions_workload.py): (a) it is traced once, unchanged, under `headway trace`; (b) each change is
+predicted from that trace and a calibration made just before; then (c) it is really launched with each change, several
+times, in turns with the unchanged program in random order; (d) the predictions are judged, the largest errors first. A
+program reports its own rate. The model predicts turns: a turn lasts from the request for the GIL to its release. So the
+prediction is the ratio of turns with the change to the traced program's turns. This ratio times the traced program's
+rate is compared with the rate of the changed program. The p99 is that of a turn, and is compared with traces of the
+changed program, because a request may have several turns.
 
-A program tells its own rate; the model tells turns, from wanting the GIL to letting it go. So what is predicted is the ratio
-of the traced program's turns to those with the change, and that times what the traced program told is held against what the
-changed one tells. The p99 is that of a turn, and held against traces of the changed program: a request may be several turns.
-
-Cells whose own launches keep within 6 % (of the rate) and within 1.25 (of the p99) are judged by their error, the others by
-whether the 80 % interval holds all launches and is at most twice as wide. Peers on cells with another number of threads: Amdahl's law and
-the Universal Scalability Law, fitted to launches with 1, 3 and 6 threads that compute: more than the model is told, and
-around what they are asked. Nothing here is tuned to the results.
+Cells whose own launches stay within 6 % (rate) and within a factor of 1.25 (p99) are judged by their error. The other
+cells are judged by whether the 80 % interval covers all launches and is at most twice as wide. Peers, on cells with
+another number of threads: Amdahl's law and the Universal Scalability Law, fitted to launches with 1, 3 and 6 CPU-bound
+threads. They know more than the model, and the asked numbers of threads lie between those of the fit. Nothing here is
+tuned to the results.
 """
 
 import argparse
@@ -49,7 +50,7 @@ POLICIES = ("none", "fair", "priority")
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A program: which workload, how many threads compute beside it, and whether it has one core and its client another."""
+    """A program: its workload, the CPU-bound threads beside it, and whether it and its client have a core each."""
 
     workload: str
     cpu: int = 1
@@ -60,7 +61,7 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Changed:
-    """A change, as the model and as a launch is told it."""
+    """A change, as parameters of the model and of a launch."""
 
     change: Change = NOTHING
     policy: str = "none"
@@ -97,7 +98,7 @@ QUICK = [(program, change) for program in ("echo, split", "sleepers") for change
 
 
 def cells() -> list[tuple[str, str]]:
-    """Return every program with every change that it can have and is one."""
+    """Return every program with every change that it can have and that changes something."""
     return [
         (name, change)
         for name, program in PROGRAMS.items()
@@ -107,19 +108,19 @@ def cells() -> list[tuple[str, str]]:
 
 
 class FailedError(Exception):
-    """A launch that told nothing."""
+    """A launch printed no result."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Launcher:
-    """Starts programs afresh."""
+    """Starts fresh processes of programs."""
 
     python: str
     seconds: float
     cores: tuple[int, int]
 
     def launch(self, program: Program, changed: Changed, trace: Path | None = None) -> dict[str, float]:
-        """Return what a program tells of itself."""
+        """Launch a program and return its own figures."""
         headway = [sys.executable, "-m", "headway"]
         command = [self.python]
         if changed.policy != "none":
@@ -152,12 +153,12 @@ class Launcher:
 
 
 def unnumbered(role: str) -> str:
-    """Return a role as the workload calls it: `main *` is `main`."""
+    """Return a role under its name in the workload: `main *` is `main`."""
     return role.replace("*", "").strip()
 
 
 def ratio(role: RolePrediction, figure: str) -> judged.Span | None:
-    """Return a predicted figure over what the trace shows of it, with its interval; None where there is too little of it."""
+    """Return a predicted figure over that of the trace, with its interval; None if the trace has too little of it."""
     span, seen = getattr(role, figure), getattr(role.measured, figure)
     return judged.Span(span.value, span.low, span.high).times(1 / seen) if span is not None and seen else None
 
@@ -165,7 +166,7 @@ def ratio(role: RolePrediction, figure: str) -> judged.Span | None:
 def predicted(
     trace: Path, changes: list[Changed], costs: machine.Costs, seeds: int
 ) -> list[tuple[RolePrediction | None, tuple[str, ...]]]:
-    """Return for each change what it does to the role that is asked about, and why that may be wrong: as the command does."""
+    """Return, for each change, its effect on the judged role, and why that may be wrong; computed as by the command."""
     recorded = read(trace)
     cores = cores_of(recorded)
     model = model_of(recorded, costs, cores=cores)
@@ -181,7 +182,7 @@ def predicted(
 
 
 def turn_p99_ns(trace: Path, costs: machine.Costs) -> float | None:
-    """Return the p99 of a turn in a trace of the changed program, of the same part as a model is made of; None: too few turns."""
+    """Return the p99 of a turn in a trace of the changed program, from the part that a model uses; None: too few."""
     found = learn(read(trace), costs).measured
     one = next((one for role, one in found.items() if unnumbered(role) == ROLE), None)
     return one.p99_ns if one is not None and one.turns >= judged.LEAST_PIECES else None
@@ -195,7 +196,7 @@ def measured(
     draw: random.Random,
     turn_p99: Callable[[Path], float | None],
 ) -> tuple[dict[str, list[dict[str, float]]], dict[str, list[float | None]]]:
-    """Return what each side's launches told, and the p99 of turns in launches that were traced.
+    """Return the figures of each side's launches, and the p99 of turns in the traced launches.
 
     All sides of a block are launched next to each other.
     """
@@ -214,7 +215,7 @@ def measured(
 def rate_outcome(
     role: RolePrediction | None, traced: dict[str, float], after: list[dict[str, float]]
 ) -> judged.Outcome | None:
-    """Return a predicted rate in the program's own unit, beside its launches; None where one of them did nothing."""
+    """Return a predicted rate in the program's own unit, with its launches; None if one of them did nothing."""
     span = ratio(role, "turns_per_s") if role is not None else None
     if span is None or any(one["pieces"] < 1 for one in (traced, *after)):
         return None
@@ -222,7 +223,7 @@ def rate_outcome(
 
 
 def p99_outcome(role: RolePrediction | None, turns: list[float | None]) -> judged.Outcome | None:
-    """Return the predicted p99 of a turn in seconds, beside traced launches; None where one of these has too few turns."""
+    """Return the predicted p99 of a turn in seconds, with traced launches; None if one of these has too few turns."""
     span = None if role is None else role.p99_ns
     known = [one for one in turns if one is not None]
     if span is None or not turns or len(known) < len(turns):
@@ -232,7 +233,7 @@ def p99_outcome(role: RolePrediction | None, turns: list[float | None]) -> judge
 
 
 def laws(program: Program, told: dict[str, list[dict[str, float]]], changed: Changed) -> dict[str, float]:
-    """Return what the two laws say of the rate with another number of threads; N counts those that compute and the rest as one."""
+    """Return both laws' rates with another number of threads; N counts the CPU-bound threads, and all others as one."""
     if changed.cpu is None or changed.cpu == 0:
         return {}
     points = [
@@ -251,14 +252,14 @@ def _fit(program: Program, count: int) -> str:
 def one_program(
     name: str, changes: list[str], launcher: Launcher, options: argparse.Namespace, folder: Path
 ) -> tuple[list[judged.Cell], tuple[int, int], dict[str, Any]]:
-    """Trace, predict, measure and judge one program. What was kept is not measured again."""
+    """Trace, predict, measure and judge one program. Stored launches are not measured again."""
     program, draw = PROGRAMS[name], random.Random(f"{options.seed} {name}")
     stem = f"{program.workload}-{program.cpu}-{'split' if program.split else 'free'}"
     trace, kept = folder / f"{stem}.hwt", folder / f"{stem}.json"
     raw: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     if not raw:
         raw["traced"] = launcher.launch(program, Changed(), trace)
-        # Made beside the run: the costs of a shared machine change by the minute.
+        # Calibrated beside the launches, because the costs of a shared machine change from minute to minute.
         taken = calibration.measure(seconds=options.calibrate, interpreters=select(discover()[0], [launcher.python]))
         raw["calibration"] = taken.to_json()
     costs = machine.from_json(raw["calibration"], "this machine's, just now")
@@ -293,7 +294,7 @@ def one_program(
 
 
 def shown(one: judged.Outcome | None, scale: float = 1.0) -> str:
-    """Return a prediction with its interval, the launches, and what it is off by."""
+    """Return a prediction with its interval, the launches, and its error, as a cell of the table."""
     if one is None:
         return f"{'-':>48}"
     figures = [value * scale for value in (one.predicted.value, one.predicted.low, one.predicted.high, one.actual)]
@@ -303,7 +304,7 @@ def shown(one: judged.Outcome | None, scale: float = 1.0) -> str:
 
 
 def table(found: list[judged.Cell]) -> str:
-    """Return the cells, the largest errors first."""
+    """Return the table of the cells, the largest errors first."""
     rows = [f"{'cell':28} {'rate, 1/s':>48}   {'p99, ms':>48}"]
     for one in judged.losses_first(found):
         rows.append(f"{one.name:28} {shown(one.rate)}   {shown(one.p99, 1e3)}")
@@ -344,7 +345,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def chosen(options: argparse.Namespace) -> list[tuple[str, str]]:
-    """Return the cells that the options leave."""
+    """Return the cells that the options select."""
     found = QUICK if options.quick else cells()
     if options.only:
         found = [one for one in found if any(word in ", ".join(one) for word in options.only)]
@@ -367,7 +368,7 @@ def plain(found: list[judged.Cell]) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    """Do it."""
+    """Judge the chosen programs and print the table and the summary."""
     options = options_of()
     if options.quick:
         options.launches, options.seconds = min(options.launches, 3), min(options.seconds, 1.0)

@@ -1,4 +1,4 @@
-"""What predictions.py makes of its figures: errors, groups, coverage, order, and what two laws would have said."""
+"""Judge the figures of predictions.py: errors, groups, coverage, order, and the predictions of two laws."""
 
 import dataclasses
 import itertools
@@ -22,13 +22,13 @@ class Span:
     high: float
 
     def times(self, factor: float) -> "Span":
-        """Return it in another unit."""
+        """Return the prediction multiplied by a factor, for instance in another unit."""
         return Span(self.value * factor, self.low * factor, self.high * factor)
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """A prediction beside the launches that it was of."""
+    """A prediction, with the launches that it predicts."""
 
     predicted: Span
     launches: tuple[float, ...]
@@ -46,22 +46,22 @@ class Outcome:
 
     @property
     def spread(self) -> float:
-        """How far the launches go from their own median, as a factor."""
+        """The greatest distance of a launch from the median launch, as a factor."""
         return max(factor(one, self.actual) for one in self.launches)
 
     @property
     def steady(self) -> bool:
-        """Its launches keep within the bound: then so should the prediction."""
+        """Whether the launches stay within the bound; the prediction then must do so, too."""
         return self.spread <= self.bound
 
     @property
     def held(self) -> bool:
-        """The interval holds the outcome."""
+        """Whether the interval holds the median launch."""
         return self.predicted.low <= self.actual <= self.predicted.high
 
     @property
     def covers(self) -> bool:
-        """The interval holds every launch, and is at most twice as wide as they are."""
+        """Whether the interval holds every launch, and is at most twice as wide as the launches."""
         low, high = min(self.launches), max(self.launches)
         if low <= 0 or self.predicted.low <= 0:
             return False
@@ -75,7 +75,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A program and a change of it. `laws`: what each naive law predicts of the rate, of cells with another number of threads."""
+    """A program with a change. `laws`: each naive law's prediction of the rate, for cells with other thread counts."""
 
     program: str
     change: str
@@ -86,19 +86,19 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Both."""
+        """The names of the program and the change."""
         return f"{self.program}, {self.change}"
 
 
 def factor(one: float, other: float) -> float:
-    """Return the larger over the smaller; infinite where one is 0 and the other is not."""
+    """Return the larger over the smaller; infinite if one is 0 and the other is not."""
     low, high = sorted((one, other))
     return high / low if low > 0 else math.inf if high > 0 else 1.0
 
 
 # ---- naive peers ----
 def amdahl(points: Sequence[tuple[int, float]], threads: int) -> float:
-    """Return the rate with so many threads by Amdahl's law through the first and the last of three points.
+    """Return the rate with this many threads by Amdahl's law through the first and the last of three points.
 
     X(N) = a N / (1 + s (N - 1)), a straight line of N / X over N - 1.
     """
@@ -108,9 +108,9 @@ def amdahl(points: Sequence[tuple[int, float]], threads: int) -> float:
 
 
 def usl(points: Sequence[tuple[int, float]], threads: int) -> float:
-    """Return the rate with so many threads by the Universal Scalability Law through three points.
+    """Return the rate with this many threads by the Universal Scalability Law through three points.
 
-    X(N) = a N / (1 + s (N - 1) + k N (N - 1)), a parabola of N / X over N: here the one of Lagrange.
+    X(N) = a N / (1 + s (N - 1) + k N (N - 1)), a parabola of N / X over N, here in Lagrange's form.
     """
     total = 0.0
     for number, rate in points:
@@ -120,17 +120,17 @@ def usl(points: Sequence[tuple[int, float]], threads: int) -> float:
 
 
 def _rate(threads: int, per_rate: float) -> float:
-    """Return N / (N / X); 0 where the law gives no rate at all."""
+    """Return N / (N / X); 0 if the law gives no rate at all."""
     return threads / per_rate if per_rate > 0 else 0.0
 
 
 # ---- order ----
 def order(of_changes: Mapping[str, tuple[float, Sequence[float]]]) -> tuple[int, int]:
-    """Return (pairs in the wrong order, pairs that measurement tells apart) of a program's policies.
+    """Return (pairs in the wrong order, pairs that the measurement tells apart) of a program's policies.
 
     Args:
-        of_changes: Policy -> what was predicted, and its launches. A pair is told apart where no launch of one reaches
-            those of the other.
+        of_changes: Policy -> its prediction, and its launches. A pair is told apart if the launches of one do not
+            overlap those of the other.
     """
     told = wrong = 0
     for (guess, launches), (other_guess, others) in itertools.combinations(of_changes.values(), 2):
@@ -142,7 +142,7 @@ def order(of_changes: Mapping[str, tuple[float, Sequence[float]]]) -> tuple[int,
 
 # ---- the whole ----
 def summary(cells: Sequence[Cell], wrong: int, told: int) -> dict[str, float | int | None]:
-    """Return what is held against the targets; None where there is nothing to tell of."""
+    """Return the figures that are compared with the targets; None for a figure without data."""
     rates = [one.rate for one in cells if one.rate is not None]
     p99s = [one.p99 for one in cells if one.p99 is not None]
     steady, rough = [one for one in rates if one.steady], [one for one in rates if not one.steady]
@@ -182,5 +182,5 @@ def summary(cells: Sequence[Cell], wrong: int, told: int) -> dict[str, float | i
 
 
 def losses_first(cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells by what their rate is off by, the worst first; those without a prediction before them."""
+    """Return the cells by the error of their rate, the worst first; cells without a prediction come before them."""
     return sorted(cells, key=lambda one: -one.rate.error if one.rate is not None else -math.inf)

@@ -1,10 +1,10 @@
-"""A small program of the matrix of predictions.py: runs for some seconds, then prints what it got done and how long that took.
+"""A small program for predictions.py: it runs for some seconds, and then prints what it did and how long that took.
 
     python predictions_workload.py PROGRAM SECONDS [--cpu N] [--interval S] [--client-core N]
 
-Threads have the names of their roles. What computes is called `cpu`, what is asked about `main`: `main 0`, `main 1`. The last
-line of stdout is JSON: {"rate": pieces of work of `main` a second, "p50_s": ..., "p99_s": ..., "pieces": ..., "cpu": the units a
-second that the `cpu` threads got done}; without latencies where a piece of work has none.
+Threads have the names of their roles. CPU-bound threads are called `cpu`, the judged ones `main`: `main 0`, `main 1`.
+The last line of stdout is JSON: {"rate": pieces of work of `main` a second, "p50_s": ..., "p99_s": ..., "pieces": ...,
+"cpu": units of the `cpu` threads a second}; without latencies if the pieces of work have none.
 """
 
 import argparse
@@ -64,22 +64,22 @@ def burn(place):
 
 
 def work(us):
-    """Compute what takes about so many microseconds where nothing interrupts it.
+    """Compute for about this many microseconds, if nothing interrupts it.
 
-    It is so much work, not so much time: a loop until a time would be over for a thread that waited for the GIL meanwhile.
+    The amount of work is fixed, not the time: a loop until a time would be over for a thread that waited for the GIL.
     """
     for _ in range(us * ROUNDS_A_US):
         pass
 
 
 def note(begun):
-    """Note a piece of work that is done."""
+    """Record that a piece of work is done."""
     now = time.perf_counter()
     done.append((now, now - begun))
 
 
 def start(name, target, *arguments):
-    """Start a thread of a role; that its client is gone is its end."""
+    """Start a thread of a role; it ends when its client is gone."""
 
     def run():
         with contextlib.suppress(OSError):
@@ -89,9 +89,9 @@ def start(name, target, *arguments):
 
 
 def asked(kind, port, connections, arguments):
-    """Have a process of its own ask for the whole time, and take what it tells."""
+    """Run a client in a process of its own for the whole time, and take its figures."""
     command = [sys.executable, "-I", "-c", CLIENT, kind, str(port), str(connections)]
-    # Neither traced nor scheduled: what asks is no part of the program.
+    # The client is not a part of the program, so it is neither traced nor scheduled.
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("HEADWAY_", "PYTHON", "LD_"))}
     told = subprocess.run(
         [*command, str(arguments.seconds + WARM_S), str(arguments.client_core)],
@@ -103,7 +103,7 @@ def asked(kind, port, connections, arguments):
 
 
 def echo(arguments):
-    """A thread sends back what a client sends."""
+    """Send back what a client sends, in a thread."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve():
@@ -117,7 +117,7 @@ def echo(arguments):
 
 
 def udp(arguments):
-    """The same over UDP: the latency test of ccbench."""
+    """Send back datagrams, as in the latency test of ccbench."""
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     server.bind(("127.0.0.1", 0))
 
@@ -131,7 +131,7 @@ def udp(arguments):
 
 
 def pool(arguments):
-    """One thread waits for four connections, three others answer: as waitress does."""
+    """Wait for four connections in one thread, and answer in three others, as waitress does."""
     import selectors
 
     listener = socket.create_server(("127.0.0.1", 0))
@@ -164,12 +164,12 @@ def pool(arguments):
 
 
 def streams(arguments):
-    """An event loop answers three connections, and works 100 us for each."""
+    """Answer three connections in an event loop, and work 100 us for each answer."""
     import asyncio
 
     async def serve(reader, writer):
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with contextlib.suppress(OSError):  # that the client is gone is the end
+        with contextlib.suppress(OSError):  # the thread ends when the client is gone
             while await reader.read(64):
                 work(100)
                 writer.write(b"y")
@@ -189,7 +189,7 @@ def streams(arguments):
 
 
 def zips(arguments):
-    """Two threads that compress 16 KiB at a time, without the GIL."""
+    """Compress 16 KiB at a time in two threads, without the GIL."""
     data = bytes(range(256)) * 64
 
     def squeeze():
@@ -204,12 +204,12 @@ def zips(arguments):
 
 
 def wait(arguments):
-    """Let the threads work for the time."""
+    """Wait while the threads work."""
     time.sleep(arguments.seconds + WARM_S)
 
 
 def queued(arguments):
-    """A producer and two consumers: a piece is an item, from when it is put to when it is done."""
+    """Run a producer and two consumers. A piece of work is an item, from its put until it is done."""
     items = queue.Queue(8)
 
     def produce():
@@ -230,7 +230,7 @@ def queued(arguments):
 
 
 def sleepers(arguments):
-    """Two threads that sleep a millisecond at a time: a piece is from one wake-up to the next."""
+    """Sleep a millisecond at a time in two threads. A piece of work lasts from one wake-up to the next."""
 
     def doze():
         while not stop.is_set():
@@ -244,7 +244,7 @@ def sleepers(arguments):
 
 
 def hashes(arguments):
-    """Two threads that hash a quarter of a MiB at a time, without the GIL."""
+    """Hash a quarter of a MiB at a time in two threads, without the GIL."""
     data = bytes(1 << 18)
 
     def digest():
@@ -259,7 +259,7 @@ def hashes(arguments):
 
 
 def lines(arguments):
-    """Two threads that write lines under one lock, and compute 200 us between."""
+    """Write lines under one lock in two threads, and compute 200 us in between."""
     lock = threading.Lock()
     out = os.open(os.devnull, os.O_WRONLY)
 
@@ -280,9 +280,9 @@ PROGRAMS = {one.__name__: one for one in (echo, udp, pool, streams, queued, slee
 
 
 def figures(pieces, seconds):
-    """Return the rate and the latencies of what was done in the time after the warm-up.
+    """Return the rate and the latencies of the work that was done in the time after the warm-up.
 
-    What came later does not count: the main thread may wait for the GIL for seconds before it ends the others.
+    Later work does not count: the main thread may wait seconds for the GIL before it ends the other threads.
     """
     if not pieces:
         return {"rate": 0.0, "pieces": 0}
@@ -297,7 +297,7 @@ def figures(pieces, seconds):
 
 
 def main():
-    """Do it."""
+    """Run the program of the arguments, and print its figures."""
     parser = argparse.ArgumentParser()
     parser.add_argument("program", choices=sorted(PROGRAMS))
     parser.add_argument("seconds", type=float)
@@ -315,7 +315,7 @@ def main():
     computed = sum(units) / (time.perf_counter() - begun)
     stop.set()
     print(json.dumps({**figures(list(done), arguments.seconds), "cpu": computed}), flush=True)
-    os._exit(0)  # threads that wait are not waited for
+    os._exit(0)  # waiting threads are not joined
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Two published cases, rebuilt: what they report, what the built-in scenario predicts, and what a real program gives here.
+"""Rebuild two published cases: the reported figures, the predictions of built-in scenarios, and a real program here.
 
-rustypot#125: a bus of motors is polled by calls that keep the GIL (376 Hz) or let it go (119 Hz), beside a thread that spins;
-about 600 Hz alone. sglang#26693: what a spinning thread loses beside two loops that poll, at four switch intervals. The
-files of the scenarios (`headway simulate --show rustypot`) say what the reports leave open. The bus is a call of usleep(3) here, the
-question after a transfer a call into C of 42 us, and the machine is this one: what agrees is the mechanism.
-
-The predictions are made, from a calibration taken just before, ahead of the first launch.
+rustypot#125: a bus of motors is polled by calls that hold the GIL (376 Hz) or release it (119 Hz), beside a thread that
+spins; alone, the bus reaches about 600 Hz. sglang#26693: the loss of a spinning thread beside two loops that poll, at
+four switch intervals. The files of the scenarios (`headway simulate --show rustypot`) say what the reports leave open.
+Here the bus is a call of usleep(3), the query after a transfer is a call into C of 42 us, and the machine is this one.
+So the mechanism agrees, and the exact figures need not. The predictions are made before the first launch, from a
+calibration taken just before.
 """
 
 import argparse
@@ -28,7 +28,10 @@ PATIENCE_S = 60
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A published figure: of a scenario at a switch interval. `figure`: "pieces", a second; or the spinning thread's "left" or "lost", %."""
+    """A published figure of a scenario at a switch interval.
+
+    `figure` is "pieces", a second, or what is "left" to the spinning thread or "lost" by it, in percent.
+    """
 
     scenario: str
     interval_s: float
@@ -38,7 +41,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """In words."""
+        """The name of the case in words."""
         words = {
             "pieces": "polls a second",
             "left": "left to the spinning thread, %",
@@ -66,7 +69,7 @@ Told = dict[str, float]
 
 
 def simulated(case: Case, costs: machine.Costs, seeds: int, cores: int | None) -> list[Told]:
-    """Return what each seed gives."""
+    """Return the result of each seed."""
     scenario = change(library.load(case.scenario), "switch_interval_s", str(case.interval_s))
     scenario = change(scenario, "cores", str(cores)) if cores is not None else scenario
     if case.alone:
@@ -79,7 +82,7 @@ def simulated(case: Case, costs: machine.Costs, seeds: int, cores: int | None) -
 
 
 def launched(python: str, case: Case, seconds: float, alone: str = "") -> Told:
-    """Return what a fresh start of the program gives."""
+    """Launch the program once and return its figures."""
     command = [python, str(WORKLOAD), case.scenario, str(seconds), str(case.interval_s), *([alone] if alone else [])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + PATIENCE_S, check=True)
     told: Told = json.loads(done.stdout.splitlines()[-1])
@@ -87,7 +90,7 @@ def launched(python: str, case: Case, seconds: float, alone: str = "") -> Told:
 
 
 def figure(case: Case, told: Told, alone: float) -> float:
-    """Return a case's figure from what was told, and the work of the spinning thread alone."""
+    """Return a case's figure from the program's figures, and the work of the spinning thread alone."""
     if case.figure == "pieces":
         return told["pieces"]
     left = 100 * told["work"] / alone
@@ -95,12 +98,12 @@ def figure(case: Case, told: Told, alone: float) -> float:
 
 
 def span(values: list[float]) -> str:
-    """Return the median and the range."""
+    """Return the median and the range of the values, as text."""
     return f"{statistics.median(values):.3g} [{min(values):.3g}, {max(values):.3g}]"
 
 
 def main() -> int:
-    """Do it."""
+    """Predict and measure each case, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--launches", type=int, default=5, help="of each case (default: %(default)s)")
     parser.add_argument(
@@ -120,7 +123,8 @@ def main() -> int:
     measured: list[list[float]] = [[] for _ in CASES]
     for _ in range(options.launches):
         for place, case in enumerate(CASES):
-            # Next to each other: what the spinning thread does alone changes with the machine's minute.
+            # Launched next to each other: the speed of the spinning thread alone changes with the machine from minute
+            # to minute.
             alone = (
                 launched(python.executable, case, options.seconds, "spin")["work"] if case.figure != "pieces" else 1.0
             )

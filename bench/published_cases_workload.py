@@ -1,6 +1,6 @@
 """The programs of published_cases.py: `python published_cases_workload.py CASE SECONDS INTERVAL [alone]`.
 
-The last line of stdout is JSON: {"pieces": a second of what polls, "work": units a second of what spins}.
+The last line of stdout is JSON: {"pieces": polls a second, "work": units a second of the spinning thread}.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ def spin():
 
 
 def transact(library):
-    """Talk to the bus, which takes its time, by calls that keep the GIL or let it go."""
+    """Talk to the bus, which takes a fixed time, by calls that hold the GIL or release it."""
     call = library.usleep
     while True:
         call(TRANSACTION_US)
@@ -35,7 +35,7 @@ def transact(library):
 
 
 def question():
-    """Return a call into C that keeps the GIL for about QUESTION_S."""
+    """Return a call into C that holds the GIL for about QUESTION_S."""
     count = 100
     while True:
         asked = range(count)
@@ -48,7 +48,7 @@ def question():
 
 
 def poll(place, ask):
-    """Ask whether a transfer is done, which it never is, and sleep."""
+    """Ask whether a transfer is done, which it never is, and sleep; repeat this for ever."""
     while True:
         ask()
         time.sleep(100e-6)
@@ -56,7 +56,7 @@ def poll(place, ask):
 
 
 def main():
-    """Do it."""
+    """Run the threads of a case and print their counts."""
     case, seconds, interval, alone = sys.argv[1], float(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]
     sys.setswitchinterval(interval)
     polls = []

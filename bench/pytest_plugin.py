@@ -1,10 +1,10 @@
-"""What the fixture says an empty coroutine takes, beside a loop written by hand, and beside the other ways to benchmark one.
+"""Compare the fixture's time for an empty coroutine with a loop written by hand, and with other ways to benchmark one.
 
-Each launch is a pytest of its own with one test after the other: the fixture, in turns with a loop written by hand in the
-same event loop (over `itertools.repeat`, as timeit's, and over a `range`, which makes an int for each await);
-pytest-benchmark's fixture around a loop in a second thread, the workaround that circulates; the same fixture given the
-coroutine function as it is; pytest-async-benchmark's fixture. Target: the fixture's figure is that of the loop written by
-hand within 5 %, and the cost of a loop's task or start is not in it.
+Each launch is a pytest run of its own with one test after the other. The fixture takes turns with loops written by hand
+in the same event loop: one over `itertools.repeat`, as timeit has it, and one over a `range`, which makes an int for
+each await. The others are pytest-benchmark's fixture around a loop in a second thread, which is the known workaround;
+the same fixture with the coroutine function as it is; and pytest-async-benchmark's fixture. Target: the fixture's
+figure is that of the loop written by hand within 5 %, and does not contain the cost of a task or of starting a loop.
 """
 
 import argparse
@@ -94,7 +94,7 @@ async def test_rival(async_benchmark):
 
 
 def rival_python() -> str:
-    """Return a Python with the other plugins beside what this one has, made once and kept in the cache."""
+    """Return a Python with the other plugins and the packages of this one; it is made once and kept in the cache."""
     own = Path(sys.executable).parent.parent
     name = f"bench-pytest-{hashlib.sha256(f'{RIVAL}|{sys.version}|{own}'.encode()).hexdigest()[:12]}"
     folder = libraries_folder() / name
@@ -124,7 +124,7 @@ def rival_python() -> str:
 
 
 def launch(python: str) -> dict[str, float]:
-    """Run the suite once in a fresh process; return seconds per call by name."""
+    """Run the suite once in a fresh process; return the seconds for each call by name."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "test_nothing.py").write_text(SUITE)
         source = Path(__file__).resolve().parent.parent / "src"
@@ -138,7 +138,7 @@ def launch(python: str) -> dict[str, float]:
 
 
 def main() -> int:
-    """Print the table; 1 where the target is missed beyond doubt."""
+    """Print the table; return 1 if the target is missed beyond doubt."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--launches", type=int, default=5, help="fresh processes (default: 5)")
     launches = parser.parse_args().launches

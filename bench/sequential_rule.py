@@ -1,15 +1,17 @@
-"""At which confidence each look of a sequential rule must be taken, so that all looks together miss on one side in 5 % of cases.
+"""Find the confidence for each look of a sequential rule with which all looks together err on one side in 5 % of cases.
 
     bench/sequential_rule.py [--runs 40000]
 
-Each simulated sequence has launches whose log ratios have mean 0, drawn from normal noise, from Student's t with three degrees of
-freedom, and from normal noise of which a tenth is five times as wide. At each look the one-sided p-value of a t-test of all launches so
-far is taken: a claim whose threshold is the truth is decided falsely by what misses on one side. The smallest over all looks that 5 % of
-sequences fall below is the level at which a look may err on that side; its interval misses on both sides in twice as many. Printed:
-that level for several schedules of looks, how often a 95 % interval at each look decides falsely, and how often that of
-`lab.sequential` does.
+Each simulated sequence has launches whose log ratios have mean 0. They are drawn from normal noise, from Student's t
+with three degrees of freedom, and from normal noise of which a tenth is five times as wide. Each look takes the
+one-sided p-value of a t-test of all launches so far: if the truth is at a claim's threshold, an error on one side
+decides the claim falsely. The searched level is the one that the smallest p-value over all looks falls below in 5 % of
+the sequences: a look may err on that side at this level. The interval of the level errs on both sides in twice as many
+cases. The output has that level for several schedules of looks, how often a 95 % interval at each look decides falsely,
+and how often the interval of `lab.sequential` does.
 
-Exit status: 1 where `lab.sequential` decides falsely more often than 5 % with normal noise (and what 40,000 runs cannot tell from it).
+Exit status: 1 if `lab.sequential` decides falsely more often than 5 % with normal noise, beyond what 40,000 runs can
+tell.
 """
 
 import argparse
@@ -26,7 +28,7 @@ STATED = 0.05
 
 
 def noises(runs: int, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
-    """Return sequences of launches by kind of noise."""
+    """Return simulated sequences of launches by kind of noise."""
     size = (runs, MOST_LAUNCHES)
     return {
         "normal": rng.normal(size=size),
@@ -36,7 +38,7 @@ def noises(runs: int, rng: np.random.Generator) -> dict[str, NDArray[np.float64]
 
 
 def p_values(launches: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the one-sided p-value of a t-test against 0 by sequence, after FIRST_LOOK launches and after each further one."""
+    """Return the one-sided p-values of t-tests against 0, by sequence, after FIRST_LOOK launches and each later one."""
     counts = np.arange(FIRST_LOOK, MOST_LAUNCHES + 1)
     sums, squares = np.cumsum(launches, axis=1), np.cumsum(launches**2, axis=1)
     means = sums[:, FIRST_LOOK - 1 :] / counts
@@ -46,7 +48,7 @@ def p_values(launches: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def main() -> int:
-    """Print the table."""
+    """Simulate, print the table, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=40_000, help="(default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="(default: %(default)s)")

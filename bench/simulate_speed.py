@@ -1,10 +1,10 @@
-"""What a simulation and a what-if cost: GIL events a second of simulation on one core; time and memory of a minute's trace.
+"""Measure the speed of a simulation, in GIL events a second on one core, and time and memory of a what-if of a minute.
 
-A GIL event is what a trace has as one: the beginning of a wait, an acquire, a release, a request. Each scenario runs
-several times in this process, pinned to one core, and the fastest run counts, since what slows it down is the machine's.
-The peer of a simulation's speed is the program that it simulates: how much virtual time passes in a second.
-The what-if is of a trace of a minute that the simulator has made; each run of it is a fresh process.
-Targets: 5 million events a second; 2 s and 200 MB.
+A GIL event is an event of a trace: the beginning of a wait, an acquire, a release, a request. Each scenario runs
+several times in this process, pinned to one core. The fastest run counts, because the slower ones are slowed down by
+the machine. The speed of a simulation is compared with the program that it simulates: the virtual time that passes in a
+second. The what-if uses a trace of a minute that the simulator has made; each run of it is a fresh process. Targets: 5
+million events a second; 2 s and 200 MB.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def scenario_of(name: str, changes: dict[str, str]) -> Scenario:
 
 
 def speed(name: str, changes: dict[str, str], costs: Costs, repeats: int) -> tuple[float, float, int]:
-    """Return events a second, virtual seconds a second, and events, of the fastest of several runs."""
+    """Return events a second, virtual seconds a second, and the number of events, of the fastest of several runs."""
     compiled = compile_scenario(scenario_of(name, changes), costs, 1, max_events=1)
     best_s, events = float("inf"), 0
     for _ in range(repeats):
@@ -62,7 +62,7 @@ def speed(name: str, changes: dict[str, str], costs: Costs, repeats: int) -> tup
 
 
 def what_if(path: str) -> None:
-    """Do what `headway whatif TRACE --policy fair` does, and print its time and memory as JSON."""
+    """Run the steps of `headway whatif TRACE --policy fair`, and print their time and memory as JSON."""
     from headway.sim.replay.change import Change
     from headway.sim.replay.fit import model_of
     from headway.sim.whatif import predict
@@ -79,7 +79,7 @@ def what_if(path: str) -> None:
 
 
 def minute(folder: Path, threads: str, costs: Costs) -> Path:
-    """Write the trace of a minute of the convoy."""
+    """Write the trace of a minute of the convoy; return its path."""
     scenario = parameters.change(library.load("convoy"), "threads", threads)
     from dataclasses import replace
 
@@ -91,7 +91,7 @@ def minute(folder: Path, threads: str, costs: Costs) -> Path:
 
 
 def main() -> int:
-    """Run the program."""
+    """Measure and print the figures; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--what-if", metavar="TRACE", help=argparse.SUPPRESS)

@@ -1,15 +1,17 @@
-"""Whether the lab's sequential rule keeps its error: whole labs with known truth, on the noise of launches that were stored.
+"""Check the error of the lab's sequential rule: simulated labs with a known truth, and the noise of stored launches.
 
     bench/simulated_labs.py [RUN] [--labs 1000] [--budget 600]
 
-A stored run gives each cell's level of each metric, and the noise around it: what the cells of a block share, and what is each
-one's own, both standardised and pooled over all cells. A simulated lab has the levels as its truth and draws noise anew for each
-launch; a launch takes the time that the cell's launches took. The lab's own agenda and verdicts decide, and a verdict is held
-against what they say of the levels without noise. Nothing is launched.
+A stored run gives each cell's level of each metric, and the noise around it. The noise has two parts: one that the
+cells of a block share, and one that each cell has alone; both are standardised and pooled over all cells. A simulated
+lab has the levels as its truth and draws new noise for each launch. A launch takes the time of the cell's launches. The
+lab's own agenda and verdicts decide, and each verdict is compared with the verdict on the levels without noise. No
+process is launched.
 
-Printed: of all claims in all labs, how many were decided, how many of these falsely (supported where the truth is refuted, or the
-other way round; at the limit where the truth is further from it than that says; mixed where no interpreter differs), how long labs
-took; and the same with a 95 % interval at each look, and with a fixed number of launches.
+The output says, of all claims in all labs, how many were decided, how many of these falsely, and how long the labs
+took. A verdict is false if it is "supported" and the truth is "refuted", or the other way round; "at the limit" and the
+truth is further from the limit than that means; or "mixed" and no interpreter differs. The same is done with a 95 %
+interval at each look, and with a fixed number of launches.
 """
 
 import argparse
@@ -43,7 +45,7 @@ _FIXED = 4
 
 @dataclass(frozen=True)
 class Level:
-    """A metric of a cell: the mean of its logs, what is the cell's own spread, and what it shares with its group."""
+    """A metric of a cell: the mean of its logs, the cell's own spread, and the spread that it shares with its group."""
 
     log: float
     own: float
@@ -51,7 +53,7 @@ class Level:
 
 
 class World:
-    """Levels and noise of a stored run."""
+    """The levels and the noise of a stored run."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -99,7 +101,8 @@ class World:
             rests = [value - means[one.cell.key] - (mood[block] if shared else 0.0) for block, value in logs.items()]
             own = statistics.stdev(rests)
             self.levels[one.cell.key, metric] = Level(means[one.cell.key], own, shared)
-            # Of n residuals around their own mean the spread is too small by sqrt((n - 1) / n): stdev has mended that.
+            # Residuals around their own mean have a spread that is too small by sqrt((n - 1) / n). stdev() corrects
+            # that for `own`, and the stretch below for the pooled noise.
             if own > 1e-9:
                 stretch = math.sqrt(len(rests) / (len(rests) - 1))
                 self.own += [rest / own * stretch for rest in rests]
@@ -107,7 +110,7 @@ class World:
             self.shared += [value / shared * math.sqrt(len(mood) / (len(mood) - 1)) for value in mood.values()]
 
     def launch(self, key: str, group: str, block: int, lab: int, noise: float) -> Launch:
-        """Return a launch of the simulated lab `lab`; without noise all are alike."""
+        """Return a launch of the simulated lab `lab`; without noise, all launches are equal."""
         own, mood = random.Random(f"{lab} {key} {block}"), random.Random(f"{lab} {group} {block}")
         samples: dict[str, list[float]] = {}
         for metric in self.run.results[key].metrics():
@@ -121,7 +124,7 @@ class World:
 
 
 def simulated(world: World, plan: Plan, lab: int, confidence: float, noise: float = 1.0) -> tuple[Run, float]:
-    """Return a lab's run, and how long it took."""
+    """Simulate a lab; return its run, and the time that it took."""
     results = {cell.key: CellResult(cell, (), confidence) for cell in plan.cells}
     run = replace(world.run, header=replace(world.run.header, settings=world.run.settings), results=results)
 
@@ -143,7 +146,7 @@ def simulated(world: World, plan: Plan, lab: int, confidence: float, noise: floa
 
 
 def is_false(outcome: str, truth: Assessed, claim: str) -> bool:
-    """Whether a decided outcome is not the truth."""
+    """Return whether a decided outcome differs from the truth."""
     true = truth.outcomes[claim]
     if outcome == "at the limit":
         one = true.deciding
@@ -161,8 +164,8 @@ TRUTH: Assessed | None = None
 
 
 def begin(name: str, store: str | None) -> None:
-    """Read the run, once in each process."""
-    global WORLD, TRUTH  # noqa: PLW0603  (what a pool's initializer leaves)
+    """Read the run, once in each process of the pool."""
+    global WORLD, TRUTH  # noqa: PLW0603  (set by a pool's initializer)
     WORLD = World(load_run(name, store=None if store is None else Path(store)))
     plan = plan_of(WORLD.run, 1, None, 3)
     TRUTH = assess(simulated(WORLD, plan, 0, CONFIDENCE, noise=0.0)[0])
@@ -175,7 +178,7 @@ def plan_of(run: Run, seed: int, budget_s: float | None, launches: int) -> Plan:
 
 
 def one_lab(lab: int, budget_s: float, rule: str) -> dict[str, Any]:
-    """Return what a simulated lab came to under a rule."""
+    """Simulate a lab under a rule; return its counts of claims, decisions and false decisions."""
     assert WORLD is not None
     assert TRUTH is not None
     fixed = rule == "fixed"
@@ -195,7 +198,7 @@ def one_lab(lab: int, budget_s: float, rule: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Print a line for each rule; 1 where more than the target are false under the sequential one."""
+    """Print a line for each rule; return 1 if the sequential one has more false decisions than the target."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", nargs="?", default="last", help="a stored run (default: the last)")
     parser.add_argument("--store", help="its store (default: the user's own)")

@@ -1,10 +1,10 @@
-"""A disk that takes its time for each write: ext4 on a loop device, whose image lies on a file system (FUSE) of our own.
+"""A disk with slow writes: ext4 on a loop device, whose image is on a FUSE file system of this module.
 
-As root, with /dev/fuse and a free loop device; a kernel with dm-delay is not needed. Reads are quick. The loop device
-writes one piece after the other, of 1 MiB at most.
+It needs root, /dev/fuse and a free loop device, but no kernel with dm-delay. Reads are fast. The loop device writes one
+piece after the other, of 1 MiB at most.
 
-As a program (`slow_disk.py DESCRIPTOR IMAGE BYTES`) this is the FUSE server: it has one file, answers each write after the
-delay that it was told last on its standard input, and ends with it.
+As a program (`slow_disk.py DESCRIPTOR IMAGE BYTES`) the module is the FUSE server. The server has one file. It answers
+each write after the delay that it last read from its standard input, and ends at the end of its standard input.
 """
 
 import contextlib
@@ -28,19 +28,19 @@ MOST_WRITE = 1 << 20
 FRESH_S = 3600
 _MS_NOSUID_NODEV = 2 | 4
 _IN, _OUT = struct.Struct("<IIQQIIIHH"), struct.Struct("<IiQ")
-# linux/fuse.h: the requests that are answered; INTERRUPT and those that forget have no answer.
+# From linux/fuse.h: the requests that the server knows. INTERRUPT and the two FORGET requests have no answer.
 LOOKUP, FORGET, GETATTR, SETATTR, OPEN, READ, WRITE, STATFS, RELEASE, FSYNC = 1, 2, 3, 4, 14, 15, 16, 17, 18, 20
 FLUSH, INIT, OPENDIR, RELEASEDIR, ACCESS, INTERRUPT, DESTROY, BATCH_FORGET = 25, 26, 27, 29, 34, 36, 38, 42
 _BIG_WRITES, _MAX_PAGES = 1 << 5, 1 << 22
 ROOT, FILE = 1, 2
 
 
-class Impossible(Exception):  # noqa: N818  (a fact about the machine)
-    """Why this machine has no such thing, in a sentence."""
+class Impossible(Exception):  # noqa: N818  (a fact about the machine, and no error of the program)
+    """The reason why this machine cannot do something, in a sentence."""
 
 
 def command(*words: str) -> str:
-    """Run a system's program; return what it prints. Raises Impossible."""
+    """Run a program of the system; return its output. Raises Impossible."""
     program = shutil.which(words[0], path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if program is None:
         raise Impossible(f"there is no {words[0]}")
@@ -61,19 +61,19 @@ class Server:
         self.delay_s = 0.0
 
     def attributes(self, node: int) -> bytes:
-        """A struct fuse_attr."""
+        """Return a struct fuse_attr."""
         is_root = node == ROOT
         mode = (stat.S_IFDIR | 0o700) if is_root else (stat.S_IFREG | 0o600)
         size = 4096 if is_root else self.size
         return struct.pack("<6Q10I", node, size, size // 512, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
 
     def answer(self, unique: int, body: bytes = b"", error: int = 0) -> None:
-        """Answer a request; one that was interrupted is no more."""
+        """Answer a request; ENOENT means that the request was interrupted and no longer exists."""
         with contextlib.suppress(FileNotFoundError):
             os.write(self.kernel, _OUT.pack(_OUT.size + len(body), -error, unique) + body)
 
     def serve(self) -> None:
-        """Answer until it is unmounted."""
+        """Answer requests until the file system is unmounted."""
         while True:
             try:
                 request = os.read(self.kernel, MOST_WRITE + 8192)
@@ -100,7 +100,7 @@ class Server:
                 self.other(opcode, unique, node, body)
 
     def other(self, opcode: int, unique: int, node: int, body: bytes) -> None:
-        """Answer what is not about the file's contents."""
+        """Answer a request that is not about the file's contents."""
         if opcode == INIT:
             _, _, readahead, flags = struct.unpack_from("<IIII", body)
             flags &= _BIG_WRITES | _MAX_PAGES
@@ -124,7 +124,7 @@ class Server:
 
 
 def main() -> None:
-    """Serve."""
+    """Serve the file system, and read delays from the standard input."""
     kernel, image, size = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     server = Server(kernel, os.open(image, os.O_RDWR), size)
 
@@ -132,13 +132,13 @@ def main() -> None:
         for line in sys.stdin:
             server.delay_s = float(line)
             print("told", flush=True)
-        os._exit(0)  # whoever used the disk is gone, and the file system with us
+        os._exit(0)  # the user of the disk has ended; the file system ends with this process
 
     threading.Thread(target=listen, daemon=True).start()
     server.serve()
 
 
-# ---- who uses it ----
+# ---- the interface for users of the disk ----
 
 
 class Disk:
@@ -149,7 +149,7 @@ class Disk:
         self._server = server
 
     def delay(self, seconds: float) -> None:
-        """Have each write take so long from now on."""
+        """Set the delay of each write from now on."""
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         self._server.stdin.write(f"{seconds}\n")
@@ -173,7 +173,7 @@ def _mount_fuse(where: Path) -> int:
 
 @contextlib.contextmanager
 def slow_disk(folder: Path, size: int) -> Iterator[Disk]:
-    """Yield a disk of `size` bytes, quick until it is told otherwise; nothing of it is left afterwards.
+    """Yield a disk of `size` bytes that is fast until a delay is set; nothing of it is left afterwards.
 
     Raises:
         Impossible: This machine cannot have one.
@@ -198,14 +198,14 @@ def slow_disk(folder: Path, size: int) -> Iterator[Disk]:
         command("mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0", loop)
         command("mount", loop, str(path))
         stack.callback(_unmount, path)
-        stack.callback(disk.delay, 0.0)  # what is not written yet is written at the end
+        stack.callback(disk.delay, 0.0)  # so that pending writes at the end are fast
         yield disk
 
 
 def _unmount(path: Path) -> None:
     try:
         command("umount", str(path))
-    except Impossible:  # somebody has a file open
+    except Impossible:  # some process has a file open
         _quietly("umount", "--lazy", str(path))
 
 

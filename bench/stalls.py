@@ -1,9 +1,9 @@
-"""Stalls that are put into real servers, and what `headway watch` calls them: right, wrong, or not seen.
+"""Cause stalls in real servers, and check what `headway watch` reports of them: right, wrong, or not seen.
 
-Of each kind of server (asyncio, uvloop, gunicorn's threads, waitress, a Dask worker) a program is started under `headway
-watch`, and has stalls of known causes and lengths, one after the other (stalls_workload.py). A stall is told right where the
-watcher's log has one at that time whose cause is the one that was put there, and whose line is in the function that did it;
-of two causes at once both must be told, each with a share within 0.15 of its own.
+Each kind of server (asyncio, uvloop, gunicorn's threads, waitress, a Dask worker) runs a program under `headway watch`.
+The program has stalls of known causes and lengths, one after the other (stalls_workload.py). A report is right if the
+watcher's log has a stall at that time with the real cause, and with a line in the function that caused it. Of two
+causes at once both must be reported, each with a share within 0.15 of its own.
 
     python bench/stalls.py [--stalls 200] [--server asyncio ...] [--seed 1] [--over-ms 40] [--peers] [--json]
 """
@@ -62,7 +62,7 @@ PATIENCE_S = 120
 
 @dataclasses.dataclass(frozen=True)
 class Put:
-    """A stall that was put into a server."""
+    """A stall that was caused in a server."""
 
     server: str
     causes: tuple[str, ...]
@@ -75,12 +75,12 @@ class Put:
 
 
 def cause_of(name: str) -> str:
-    """Return the cause that the watcher is to name."""
+    """Return the cause that the watcher must report."""
     return CAUSES[name.split("_", maxsplit=1)[0]]
 
 
 def plan(server: str, count: int, draw: random.Random) -> list[tuple[str, float]]:
-    """Return so many stalls: each cause in turn, of lengths from 60 ms to 1.5 s, and one of 5 s."""
+    """Return this many stalls: each cause in turn, with lengths from 60 ms to 1.5 s, and one of 5 s."""
     kinds = [one for one in OF_A_LOOP if server in {"asyncio", "uvloop"} or one != "core"]
     kinds = [
         one
@@ -92,7 +92,7 @@ def plan(server: str, count: int, draw: random.Random) -> list[tuple[str, float]
     found = [(one, round(math.exp(draw.uniform(math.log(0.06), math.log(1.5))), 3)) for one in chosen]
     longest = next(place for place, (one, _) in enumerate(found) if not one.startswith("gc"))
     found[longest] = (found[longest][0], 5.0)
-    # Of two causes each is to be long enough to be seen.
+    # Each of two causes must last long enough to be seen.
     return [(one, max(seconds, 0.2) if "+" in one or one.startswith("gc") else seconds) for one, seconds in found]
 
 
@@ -103,7 +103,7 @@ def free_port() -> int:
 
 
 def wait_for(port: int) -> None:
-    """Wait until something listens there."""
+    """Wait until a server listens on the port."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         try:
@@ -116,7 +116,7 @@ def wait_for(port: int) -> None:
 
 
 def command(server: str, python: str, port: int, stalls: str) -> list[str]:
-    """Return what is started under the watcher."""
+    """Return the command that is started under the watcher."""
     folder = str(Path(python).parent)
     if server in {"asyncio", "uvloop"}:
         return [python, str(WORKLOAD), server, stalls]
@@ -131,7 +131,7 @@ def command(server: str, python: str, port: int, stalls: str) -> list[str]:
 def run(
     server: str, python: str, stalls: list[tuple[str, float]], over_ms: int, folder: Path, *, peers: bool = False
 ) -> tuple[list[Put], list[dict[str, Any]]]:
-    """Have a server stand still as planned, and return what was put there and what the watcher told."""
+    """Run a server with the planned stalls; return the stalls that it had, and the log of the watcher."""
     port = free_port()
     env = original_environment() | {"STALLS_PORT": str(port), "PYTHONPATH": str(WORKLOAD.parent)}
     env |= {"STALLS_PEERS": str(over_ms / 1e3)} if peers else {}
@@ -175,7 +175,7 @@ def run(
 
 
 def judge(one: Put, rows: list[dict[str, Any]]) -> tuple[str, str]:
-    """Return `right`, `wrong`, `line` or `not seen`, and what was told."""
+    """Return `right`, `wrong`, `line` or `not seen`, and what the watcher reported."""
     length_ns = one.until_ns - one.since_ns
     sums: dict[str, float] = defaultdict(float)
     functions: dict[str, Counter[str]] = defaultdict(Counter)
@@ -210,10 +210,10 @@ def judge(one: Put, rows: list[dict[str, Any]]) -> tuple[str, str]:
 
 
 def judge_peer(tool: str, found: Any, one: Put) -> tuple[bool, bool, bool]:
-    """Return whether another tool saw a stall, had the function that did it, and named the cause.
+    """Return whether another tool saw a stall, had the function that caused it, and named the cause.
 
-    A dump of all threads, and the log of a slow callback, name no cause; the function stands in them, or does not. gilknocker
-    says whether somebody had to wait for the GIL, which is the cause where it is another thread's.
+    A dump of all threads, and the log of a slow callback, name no cause; they may contain the function. gilknocker says
+    whether a thread had to wait for the GIL, which is the cause if another thread holds it.
     """
     functions = {FUNCTIONS.get(name, name) for name in one.causes if name != "core"}
     if tool == "gilknocker":
@@ -224,7 +224,7 @@ def judge_peer(tool: str, found: Any, one: Put) -> tuple[bool, bool, bool]:
 
 
 def print_peers(outcomes: list[tuple[Put, str, str]]) -> None:
-    """Print what each tool had of the same stalls; of one without a core there is no function that did it."""
+    """Print what each tool reported of the same stalls; a stall for want of a core has no function that caused it."""
     put = [(one, verdict) for one, verdict, _ in outcomes if one.peers]
     done = sum(one.causes != ("core",) for one, _ in put)
     columns = f"{'seen':>7} {f'function of {done}':>16} {'cause':>7} {'cause, wrongly':>15}"
@@ -241,7 +241,7 @@ def print_peers(outcomes: list[tuple[Put, str, str]]) -> None:
 
 
 def main() -> None:
-    """Do it."""
+    """Run the chosen servers, judge the reports, and print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--stalls", type=int, default=200)
     parser.add_argument("--server", action="append", choices=SERVERS)
@@ -266,7 +266,7 @@ def main() -> None:
             put, rows = run(
                 server, python, plan(server, count, draw), options.over_ms, Path(folder), peers=options.peers
             )
-        # A call of C may take less than was planned: what is no stall by the limit need not be seen.
+        # A call of C may be shorter than planned. A stall that is too short for the limit need not be seen.
         put = [one for one in put if one.until_ns - one.since_ns > 1.25e6 * options.over_ms]
         outcomes += [(one, *judge(one, rows)) for one in put]
     if options.json:

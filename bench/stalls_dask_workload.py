@@ -1,7 +1,7 @@
-"""A Dask worker that stands still, for bench/stalls.py.
+"""A Dask worker with stalls, for bench/stalls.py.
 
 stalls_dask_workload.py worker PORT          a scheduler at that port, in a process of its own, and a worker in this one
-stalls_dask_workload.py client PORT PLAN     has the worker's event loop, or a task beside it, stand still
+stalls_dask_workload.py client PORT PLAN     causes stalls in the worker's event loop, or in a task beside it
 """
 
 import asyncio
@@ -38,7 +38,7 @@ async def worker(port):
 
 
 def in_a_task(cause, seconds):
-    """In a thread of the worker's pool."""
+    """Stall in a thread of the worker's pool."""
     begun_ns = time.monotonic_ns()
     if cause == "gc_other":
         stalls.prepare_garbage(seconds)
@@ -52,7 +52,7 @@ def in_a_task(cause, seconds):
 
 
 async def on_the_loop(cause, seconds):
-    """On the worker's event loop."""
+    """Stall in the worker's event loop."""
     stalls._rate()
     await asyncio.sleep(0.05)
     begun_ns = time.monotonic_ns()

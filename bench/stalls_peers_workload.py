@@ -1,7 +1,7 @@
-"""Other tools beside the stalls of stalls_workload.py, in the same process: what each has of a stall when it is over.
+"""Other tools that watch the stalls of stalls_workload.py in the same process, and their reports after each stall.
 
-A watchdog that dumps all threads by faulthandler when the loop has not set it anew in time; asyncio's debug mode, which logs
-slow callbacks; gilknocker's contention metric of the time of the stall.
+The tools are a watchdog by faulthandler, which dumps all threads if the loop does not reset it in time; asyncio's debug
+mode, which logs slow callbacks; and gilknocker's contention metric for the time of the stall.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class _Messages(logging.Handler):
 
 
 class Peers:
-    """All three, in the running loop."""
+    """All three tools, in the running loop."""
 
     def __init__(self, over_s):
         from gilknocker import KnockKnock
@@ -40,21 +40,21 @@ class Peers:
         self.beat()
 
     def beat(self):
-        """The loop runs: the watchdog begins anew."""
+        """Reset the watchdog, because the loop runs."""
         faulthandler.dump_traceback_later(self._over_s, file=self._file)
 
     def begin(self):
-        """A stall is about to begin."""
+        """Prepare the tools for a stall."""
         self.beat()
         self._at = os.fstat(self._file.fileno()).st_size
         self._messages.texts.clear()
         self._knocker.reset_contention_metric()
 
     async def end(self):
-        """Return what each has of it."""
+        """Return the report of each tool on the stall."""
         knocked = self._knocker.contention_metric
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(0.01)  # a slow callback is logged when it has ended
+            await asyncio.sleep(0.01)  # asyncio logs a slow callback after its end
         size = os.fstat(self._file.fileno()).st_size
         dump = os.pread(self._file.fileno(), size - self._at, self._at).decode(errors="replace")
         return {"faulthandler": dump, "asyncio debug": "\n".join(self._messages.texts), "gilknocker": knocked}

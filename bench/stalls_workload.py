@@ -1,10 +1,10 @@
-"""What stands still in bench/stalls.py: programs that have stalls put into them, of known causes, one after the other.
+"""The programs of bench/stalls.py: they have stalls of known causes, one after the other.
 
     stalls_workload.py LOOP PLAN     LOOP is asyncio or uvloop
     stalls_workload.py served PLAN   a thread that sends requests to the server at $STALLS_PORT, which has `application`
 
-PLAN is a JSON list of [cause, seconds]. Each stall, when it is over, is a line of JSON on stdout: its causes, when it began
-and ended by time.monotonic_ns(), and the function that did it. The functions below stand still in one way each.
+PLAN is a JSON list of [cause, seconds]. After each stall, the program prints a line of JSON: its causes, its begin and
+end by time.monotonic_ns(), and the time of each cause. Each function below stalls in one way.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _PER_S = []
 
 
 def _rate():
-    """Return how many ones a call of C adds up in a second, keeping the GIL."""
+    """Return how many ones a call of C adds up in a second while it holds the GIL."""
     if not _PER_S:
         begun = time.perf_counter()
         sum(itertools.repeat(1, 3_000_000))
@@ -47,7 +47,7 @@ def own_call(seconds):
 
 
 class Node:
-    """Garbage, each with itself."""
+    """Garbage: each object refers to itself."""
 
 
 _NODES_PER_S = 6_000_000
@@ -97,12 +97,12 @@ def blocked_queue(seconds):
 
 
 def gil_call(seconds):
-    """Another thread keeps the GIL in one call of C."""
+    """Hold the GIL in one call of C, in another thread."""
     sum(itertools.repeat(1, int(seconds * _rate())))
 
 
 def gil_python(seconds):
-    """One of many threads that compute in Python: the GIL comes round after all others."""
+    """Compute in Python, as one of many threads: the event loop gets the GIL after all of them."""
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
         sum(range(50))
@@ -113,7 +113,7 @@ IN_THE_WAY = {"gil_call": (gil_call, 1), "gil_python": (gil_python, MANY), "gc_o
 
 
 def in_another_thread(cause, seconds):
-    """Return threads that will stand in the way, and the event for which they wait."""
+    """Return threads that will cause a stall, and the event that they wait for."""
     work, count = IN_THE_WAY[cause]
     go = threading.Event()
     threads = [threading.Thread(target=lambda: (go.wait(), work(seconds)), name=f"other-{n}") for n in range(count)]
@@ -123,7 +123,7 @@ def in_another_thread(cause, seconds):
 
 
 def hog(seconds):
-    """Take the core that this process runs on, from outside: a process with a real-time priority."""
+    """Occupy the core that this process runs on, by another process with a real-time priority."""
     core = min(os.sched_getaffinity(0))
     code = (
         "import os, sys, time\n"
@@ -139,7 +139,7 @@ def hog(seconds):
 
 
 def stand_still(causes, seconds):
-    """Do it in this thread, and return how long each cause took: of two each takes about a half."""
+    """Stall in this thread, and return the time of each cause; each of two causes takes about a half."""
     took = []
     for cause in causes:
         begun = time.perf_counter()
@@ -149,7 +149,7 @@ def stand_still(causes, seconds):
 
 
 def record(causes, begun_ns, took):
-    """Return what was put there; `took`: how long each cause took, in s."""
+    """Return the record of a stall; `took` is the time of each cause, in s."""
     return {"causes": causes, "since_ns": begun_ns, "until_ns": time.monotonic_ns(), "took": took}
 
 
@@ -158,7 +158,7 @@ def told(what):
 
 
 async def play(plan):
-    """Have the stalls of a plan in this event loop, which does something every 5 ms."""
+    """Cause the stalls of a plan in this event loop, which otherwise does something every 5 ms."""
 
     async def tick():
         while True:
@@ -171,7 +171,7 @@ async def play(plan):
         import stalls_peers_workload
 
         peers = stalls_peers_workload.Peers(float(os.environ["STALLS_PEERS"]))
-    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])  # for `core`: the watcher runs where it likes
+    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])  # for `core`; the watcher is not bound to this core
     ticking = asyncio.create_task(tick())
     _rate()
     for cause, seconds in plan:
@@ -201,7 +201,7 @@ async def play(plan):
             await asyncio.sleep(0)
         what = record(causes, begun_ns, took)
         told(what if peers is None else what | {"peers": await peers.end()})
-        await asyncio.sleep(0.05)  # what prepares the next one is another lap
+        await asyncio.sleep(0.05)  # so that the preparation of the next stall is another lap of the loop
     await asyncio.sleep(QUIET_S)
     ticking.cancel()
     if peers is not None:
@@ -212,7 +212,7 @@ _ready = {}
 
 
 def application(environ, start_response):
-    """A WSGI application whose requests stand still as their path says: /setup/CAUSE/SECONDS, then /CAUSE/SECONDS."""
+    """Answer WSGI requests, which stall as their path says: /setup/CAUSE/SECONDS, then /CAUSE/SECONDS."""
     *setup, cause, seconds = environ["PATH_INFO"].strip("/").split("/")
     causes, seconds = cause.split("+"), float(seconds)
     if setup:

@@ -1,9 +1,10 @@
-"""How soon the page of a trace is there, and how long its frames take while it is zoomed and moved.
+"""Measure how soon the page of a trace is ready, and how long its frames take while it is zoomed and moved.
 
-Two real traces of docs/guides/examples/convoy.py: with four threads that compute, opened from disk several times; and
-with none, for so long that it has a million events, through a scripted session of zooming and moving. Frames are timed
-from one animation frame to the next with the limit of the frame rate off, so they include the browser's own part.
-Headless Chromium draws in software. Targets: opened in under 2 s; a median frame under 16 ms, the longest under 50 ms.
+There are two real traces of docs/guides/examples/convoy.py. The first one, with four CPU-bound threads, is opened from
+disk several times. The second one has no such thread, and is long enough for a million events; a scripted session zooms
+and moves it. Frames are timed from one animation frame to the next, without a limit of the frame rate, so they include
+the browser's own part. Headless Chromium draws in software. Targets: opened in under 2 s; a median frame under 16 ms,
+the longest under 50 ms.
 """
 
 import argparse
@@ -49,12 +50,12 @@ SESSION = """async () => {
 
 
 def headway(*arguments: str | Path) -> None:
-    """Run headway; what it says is kept back."""
+    """Run headway without showing its output."""
     subprocess.run([sys.executable, "-m", "headway", *map(str, arguments)], check=True, capture_output=True)
 
 
 def page_of(folder: Path, name: str, seconds: float, threads: int) -> tuple[Path, int]:
-    """Record a trace; return its page and how many events it has."""
+    """Record a trace; return its page and its number of events."""
     from headway.traces.reader import read
 
     recording, page = folder / f"{name}.hwt", folder / f"{name}.html"
@@ -64,7 +65,7 @@ def page_of(folder: Path, name: str, seconds: float, threads: int) -> tuple[Path
 
 
 def opened_s(browser: Browser, page: Path) -> float:
-    """Return how long a fresh tab takes until the page is there and drawn."""
+    """Return how long a fresh tab takes until the page is loaded and drawn."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     tab = context.new_page()
     begun = time.perf_counter()
@@ -77,7 +78,7 @@ def opened_s(browser: Browser, page: Path) -> float:
 
 
 def main() -> int:
-    """Print both; 1 if a target is missed."""
+    """Print both measurements; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=7, help="how often each page is opened (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=4.0, help="of the long trace (default: %(default)s)")

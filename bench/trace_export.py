@@ -1,7 +1,8 @@
-"""What each export of a trace costs: nanoseconds of CPU time per event, the file's size, and the most memory it took.
+"""Measure each export of a trace: nanoseconds of CPU time per event, the size of the file, and the peak of memory.
 
-Each runs in a process of its own, several times; the fastest counts, since what slows it down is the machine's. Memory
-is what was allocated on top of the trace, in a run that is not timed. Target: Perfetto, which takes traces of any length, in under a microsecond per event.
+Each export runs in a process of its own, several times. The fastest run counts, because the machine slows the others
+down. Memory is the allocation beyond the trace, in a run that is not timed. Target: Perfetto, which takes traces of any
+length, in under a microsecond per event.
 """
 
 import argparse
@@ -30,7 +31,7 @@ def measure(name: str, events: int, repeats: int) -> dict[str, float]:
     trace = made_trace(threads=8, events=events)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "out"
-        FORMATS[name]([made_trace(threads=8, events=100)], path)  # the imports
+        FORMATS[name]([made_trace(threads=8, events=100)], path)  # so that imports are not timed
         times_s = []
         for _ in range(repeats):
             started = time.process_time()

@@ -1,16 +1,17 @@
-"""What recording the GIL costs, beside other tools on the same work: an echo server at full speed, CPU-bound threads, one thread.
+"""Measure the cost of recording the GIL beside other tools: an echo server, CPU-bound threads, one thread.
 
-Each launch is a fresh process of `trace_overhead_workload.py`, bare or under one tool; a block is one launch of each,
-next to each other in drawn order. A figure is the median, over blocks, of the rate under the tool to the bare rate of
-its block, with the interval of the sign test: a host that changes speed within a block spoils that block only. The
-echo server stays on one core and our C client on another; what samples from outside goes where the system puts it.
-The rate per CPU-second of the process leaves out what other processes took, and what a tool does in its own process:
-that is beside it, as the share of one core that the tool's own processes took.
-"headway on/off" is one process a block, in which recording is switched on and off: the median ratio of neighbours.
+Each launch is a fresh process of `trace_overhead_workload.py`, bare or under one tool. A block is one launch of each,
+next to each other in random order. A figure is the median, over blocks, of the rate under the tool to the bare rate of
+its block, with the interval of the sign test: a host that changes speed within a block spoils only that block. The echo
+server stays on one core and the C client on another; the system places tools that sample from outside. The rate per
+CPU-second of the process does not include the time that other processes took, nor the work of a tool in its own
+process. That work is printed beside it, as the share of one core that the tool's own processes took. "headway on/off"
+is one process for each block, in which recording is switched on and off: the median ratio of neighbours.
 
-The others are installed into the cache (uv) when first asked for; a tool that cannot be had, or fails, says so in its
-row. "bare again" is a bare launch too: what it seems to lose is noise. Targets, for headway: on the echo server at full speed at most 3 % of requests/s, on four CPU-bound threads at
-most 1 %, on one thread nothing measurable.
+The other tools are installed into the cache (uv) when they are first needed. The row of a tool that is not available,
+or fails, has the reason. "bare again" is a bare launch, too, so its losses are noise. Targets for headway: at most 3 %
+of requests/s on the echo server at full speed, at most 1 % on four CPU-bound threads, and nothing measurable on one
+thread.
 """
 
 import argparse
@@ -46,15 +47,15 @@ WORKLOAD = Path(__file__).with_name("trace_overhead_workload.py")
 PATIENCE_S = 60
 WARMUP_S = 0.2
 REQUEST = "x" * 64
-WINDOW_S = 0.25  # shorter, and what comes with beginning to record weighs
-SWITCHES = 8  # of recording on and off, in a process
-NOTHING = 0.01  # what an interval may reach up to that says "nothing measurable"
+WINDOW_S = 0.25  # in a shorter window, the cost of starting to record would dominate
+SWITCHES = 8  # how often recording is switched on and off in a process
+NOTHING = 0.01  # the upper end of an interval that counts as "nothing measurable"
 MIN_PAIRS = 6  # with fewer, the sign test has no 95 % interval
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is done, and how much of its rate headway may take: 0 is nothing measurable, None no target."""
+    """A kind of work, and the part of its rate that headway may cost: 0 is nothing measurable, None is no target."""
 
     workload: str
     target: float | None
@@ -82,7 +83,7 @@ ABOUT = {
 
 @dataclass
 class Launch:
-    """What one process did."""
+    """The figures of one process."""
 
     rate: float
     per_cpu_s: float
@@ -98,7 +99,7 @@ class Launch:
 
 
 def most_mib(pid: int) -> float:
-    """Return the most memory that a process has had (VmHWM), 0 where it is gone."""
+    """Return the peak memory of a process (VmHWM), or 0 if it has ended."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -107,7 +108,7 @@ def most_mib(pid: int) -> float:
 
 
 def cpu_s(pids: Sequence[int]) -> float:
-    """Return the CPU time that processes have had; of those that are gone none."""
+    """Return the CPU time of processes so far; a process that has ended counts as 0."""
     ticks = 0
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -127,16 +128,16 @@ class Talk:
         self.ready = self.answer()
 
     def tell(self, **order: Any) -> None:
-        """Say something."""
+        """Send an order."""
         self._connection.sendall(json.dumps(order).encode() + b"\n")
 
     def answer(self) -> dict[str, Any]:
-        """Wait for what it says."""
+        """Wait for an answer."""
         said: dict[str, Any] = json.loads(self._lines.readline())
         return said
 
     def end(self) -> float:
-        """Have it end; return how long that took."""
+        """End the process; return how long that took."""
         told = time.monotonic()
         self.tell()
         self.process.wait(PATIENCE_S)
@@ -144,7 +145,7 @@ class Talk:
 
 
 class Bench:
-    """Runs launches: where the load client is, which cores there are, how long a launch is measured."""
+    """Makes launches: has the load client, the cores, and the time of a measurement."""
 
     def __init__(self, client: LoadClient, cores: list[int], seconds: float, folder: Path) -> None:
         self.client = client
@@ -177,7 +178,7 @@ class Bench:
                 process.wait()
 
     def _measured(self, talk: Talk, work: Work, seconds: float) -> tuple[float, float]:
-        """Return the rate, by the wall clock and per CPU-second of the process."""
+        """Return the rates, by the wall clock and per CPU-second of the process."""
         talk.tell(seconds=seconds)
         if not work.connections:
             done = talk.answer()
@@ -188,7 +189,7 @@ class Bench:
         rate = self.client.run(load)["requests_per_s"]
         talk.tell(stop=True)
         done = talk.answer()
-        # The process counts its time from before the warm-up on: it was as fast then.
+        # The process counts its CPU time from before the warm-up; its rate is taken to be the same then.
         return rate, rate * (seconds + warmup_s) / done["cpu_s"]
 
     def launch(self, tool: Tool, work: Work, interpreter: Interpreter) -> Launch:
@@ -216,7 +217,7 @@ class Bench:
     def switch(self, work: Work, interpreter: Interpreter) -> tuple[float, float]:
         """Run one process in which headway is switched on and off; return the ratios of both rates, on to off.
 
-        The ratios are medians over neighbours in time, whose order is drawn. Raises Failed.
+        The ratios are medians over neighbours in time, in random order. Raises Failed.
         """
         ratios: list[tuple[float, float]] = []
         with self._started(BARE, work, interpreter) as (talk, out):
@@ -238,7 +239,7 @@ class Bench:
 
 @contextlib.contextmanager
 def accepted(listener: socket.socket, process: subprocess.Popen[bytes]) -> Iterator[socket.socket]:
-    """Yield the process's connection. Raises TimeoutError where the process ends instead."""
+    """Yield the connection of the process. Raises TimeoutError if the process ends instead."""
     listener.settimeout(0.5)
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -253,19 +254,19 @@ def accepted(listener: socket.socket, process: subprocess.Popen[bytes]) -> Itera
 
 
 def change(ratios: Sequence[float]) -> tuple[str, float, float]:
-    """Return what the rate loses, in percent with its interval, as text and as bounds of the loss."""
+    """Return the loss of the rate, in percent with its interval, as text and as bounds of the loss."""
     value, low, high = median_interval(list(ratios))
     return f"{100 * (1 - value):+.1f} % [{100 * (1 - high):+.1f}, {100 * (1 - low):+.1f}]", 1 - high, 1 - low
 
 
 def trip_ns(bare: Sequence[Launch], ratios: Sequence[float]) -> str:
-    """Return how much CPU time a round trip costs more, where the rate per CPU-second is of round trips."""
+    """Return the additional CPU time of a round trip, for work whose rate counts round trips."""
     bare_ns = 1e9 / statistics.median(launch.per_cpu_s for launch in bare)
     return f"  {bare_ns * (1 / statistics.median(ratios) - 1):+.0f} ns to {bare_ns:.0f} ns a round trip"
 
 
 def verdict(target: float, least: float, most: float) -> tuple[str, bool]:
-    """Return what a loss between `least` and `most` says about the target, and whether it is missed."""
+    """Return the verdict on a loss between `least` and `most`, and whether the target is missed."""
     if target == 0:
         if least > 0:
             return "MEASURABLE", True
@@ -282,7 +283,7 @@ def rows(
     switched: list[tuple[float, float]],
     failures: dict[str, str],
 ) -> bool:
-    """Print what came of one work on one interpreter; return whether headway misses its target."""
+    """Print the rows of one work on one interpreter; return whether headway misses its target."""
     work = WORKS[name]
     bare = done["bare"]
     low, middle, high = statistics.quantiles([launch.rate for launch in bare], n=4)
@@ -350,7 +351,7 @@ def measure(bench: Bench, name: str, interpreter: Interpreter, tools: Sequence[T
 
 
 def main() -> int:
-    """Print a table per work and interpreter; 1 if headway misses a target beyond doubt."""
+    """Print a table for each work and interpreter; return 1 if headway misses a target beyond doubt."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--interpreter", action="append", help="which; may be repeated (default: 3.13 and 3.15)")
     parser.add_argument("--work", action="append", choices=WORKS, help="only this one; may be repeated")

@@ -1,4 +1,4 @@
-"""The tools that `trace_overhead.py` compares: how each is had, started, and gone into a running process with."""
+"""The tools that `trace_overhead.py` compares: how each is installed, started, and attached to a running process."""
 
 import contextlib
 import os
@@ -19,18 +19,18 @@ from headway.host.paths import cache_folder
 from headway.lab.beside.environments import find_uv
 
 
-class Failed(Exception):  # noqa: N818  (a fact about a tool)
-    """Why a tool has no figure, in a sentence."""
+class Failed(Exception):  # noqa: N818  (a fact about a tool, and no error of the program)
+    """The reason why a tool has no figure, in a sentence."""
 
 
 def last_line(text: str) -> str:
-    """Return the last line that says something."""
+    """Return the last line that is not blank."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 @dataclass
 class Tool:
-    """A tool: by default none at all."""
+    """A tool. The defaults stand for no tool at all."""
 
     name: str = "bare"
     requirement: str = ""
@@ -40,7 +40,7 @@ class Tool:
     _where: dict[str, Path] = field(default_factory=dict)
 
     def why_not(self, interpreter: Interpreter) -> str:
-        """Return why it cannot be run, "" where it can; installs it."""
+        """Install the tool; return the reason why it cannot be run, or ""."""
         if self.only and interpreter.name not in self.only:
             return f"is run here on {', '.join(self.only)} only"
         if self.requirement and interpreter.id not in self._where:
@@ -51,13 +51,13 @@ class Tool:
         return ""
 
     def command(self, interpreter: Interpreter, work: list[str], out: Path) -> tuple[list[str], dict[str, str]]:
-        """Return what to run, and what to add to its environment."""
+        """Return the command to run, and the additions to its environment."""
         del out
         return [interpreter.executable, "-s", *work], {}
 
     @contextlib.contextmanager
     def attached(self, interpreter: Interpreter, pid: int, out: Path) -> Iterator[list[int]]:
-        """Go into the running process, where the tool does so; yield the ids of the tool's processes."""
+        """Attach to the running process, if the tool does so; yield the ids of the tool's processes."""
         del interpreter, pid, out
         yield []
 
@@ -73,7 +73,7 @@ class Headway(Tool):
 
     @contextlib.contextmanager
     def attached(self, interpreter: Interpreter, pid: int, out: Path) -> Iterator[list[int]]:
-        """See Tool: its collector, which is nobody's child, and has the trace's file open."""
+        """See Tool: yields the collector, which is not a child of the process, and has the trace's file open."""
         del interpreter, pid
         yield holders(out.with_suffix(".hwt"))
 
@@ -89,7 +89,7 @@ def holders(file: Path) -> list[int]:
 
 
 class PySpy(Tool):
-    """It samples who holds the GIL, 100 times a second by default."""
+    """py-spy: samples which thread holds the GIL, 100 times a second by default."""
 
     def command(self, interpreter: Interpreter, work: list[str], out: Path) -> tuple[list[str], dict[str, str]]:
         """See Tool."""
@@ -99,7 +99,7 @@ class PySpy(Tool):
 
 
 class Sampling(Tool):
-    """CPython 3.15's own, with its defaults (1 kHz), on all threads."""
+    """The profiler of CPython 3.15, with its defaults (1 kHz), on all threads."""
 
     def command(self, interpreter: Interpreter, work: list[str], out: Path) -> tuple[list[str], dict[str, str]]:
         """See Tool."""
@@ -108,7 +108,7 @@ class Sampling(Tool):
 
 
 class VizTracer(Tool):
-    """It records each call and return, by default the last million."""
+    """VizTracer: records each call and return, by default the last million."""
 
     def command(self, interpreter: Interpreter, work: list[str], out: Path) -> tuple[list[str], dict[str, str]]:
         """See Tool."""
@@ -118,10 +118,10 @@ class VizTracer(Tool):
 
 
 def help_to_find_symbols(pid: int, nm: Path) -> None:
-    """Make an `nm` for a process, whose answer is right though take_gil is in libpython and not in the executable.
+    """Make an `nm` for a process that gives the right answer if take_gil is in libpython and not in the executable.
 
-    flight_profiler adds what `nm` says of the executable to the executable's address. Raises Failed where an
-    interpreter is without those symbols.
+    flight_profiler adds the address that `nm` gives for the executable to the executable's own address. Raises Failed
+    if an interpreter lacks these symbols.
     """
     bases: dict[str, int] = {}
     for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
@@ -145,7 +145,7 @@ class GilStat(Tool):
     """flight_profiler's gilstat: counts and times per thread, each second, and waits and holds over 5 ms."""
 
     def command(self, interpreter: Interpreter, work: list[str], out: Path) -> tuple[list[str], dict[str, str]]:
-        """See Tool; it must be importable in the process that it goes into, which runs `nm` on itself."""
+        """See Tool. The package must be importable in the process that it attaches to, which runs `nm` on itself."""
         path = f"{out.parent}{os.pathsep}{os.environ['PATH']}"
         return [interpreter.executable, "-s", *work], {"PYTHONPATH": str(self._where[interpreter.id]), "PATH": path}
 
@@ -193,7 +193,7 @@ BARE = Tool(writes=False)
 
 
 def installed(requirement: str, interpreter: Interpreter) -> Path:
-    """Return the folder of a tool for an interpreter; installs it where it is not there."""
+    """Return the folder of a tool for an interpreter; install the tool if it is not there."""
     name = f"{interpreter.version}-{requirement.replace('==', '-')}"
     folder = cache_folder() / "bench-tools" / name
     if folder.is_dir():

@@ -1,9 +1,10 @@
-"""Runs in the measured interpreter for `trace_overhead.py`: work at full speed that tells its own rate.
+"""The work of `trace_overhead.py`, run in the measured interpreter at full speed; it reports its own rate.
 
-Arguments: the Unix socket of the bench, the workload, the core to stay on (-1: any), a number of CPU-bound threads.
-Protocol, a JSON object a line: we say {"pid", "port"} when ready. Told {"seconds"}, we answer with what was done in
-that time; `echo` counts nothing itself, it waits for {"stop"} meanwhile. Told {"record", "agent", "library"}, we record
-into that file from now on, or no more where it is "", and answer {}. {} is the end.
+The arguments are the Unix socket of the bench, the workload, the core to stay on (-1: any), and the number of CPU-bound
+threads. The protocol has a JSON object a line. When ready, the program sends {"pid", "port"}. It answers {"seconds"}
+with the work done in that time; `echo` counts nothing itself, and waits for {"stop"} meanwhile. After {"record",
+"agent", "library"} it records for the collector at that address, or stops recording if the address is "", and answers
+{}. {} ends the program.
 """
 
 import json
@@ -19,30 +20,30 @@ NOTHING = os.open(os.devnull, os.O_RDONLY)
 
 
 def countdown(n):
-    """Count down: bytecode, no calls."""
+    """Count down: bytecode without calls."""
     while n > 0:
         n -= 1
 
 
 def fibonacci(n):
-    """Call and return: what a tracer of functions meets most."""
+    """Call and return, which is the most frequent event for a tracer of functions."""
     return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
 
 
 def trips(n):
-    """Let the GIL go and take it back `n` times, with next to nothing between: 100 ns of reading nothing."""
+    """Release the GIL and acquire it again `n` times, with little in between: 100 ns of reading nothing."""
     for _ in range(n):
         os.read(NOTHING, 0)
 
 
 def spin():
-    """Keep the GIL busy for ever."""
+    """Compute for ever."""
     while True:
         countdown(CHUNK)
 
 
 def serve(connection):
-    """Echo until the other side is gone: two GIL round trips a request."""
+    """Echo until the client is gone: two GIL round trips for each request."""
     with connection:
         while True:
             request = connection.recv(4096)
@@ -60,7 +61,7 @@ def accept(listener):
 
 
 def repeat(work, argument, deadline, done):
-    """Do the work until the deadline, once at least, and note how often."""
+    """Do the work until the deadline, at least once, and record how often."""
     times = 0
     while times == 0 or time.perf_counter() < deadline:
         work(argument)
@@ -69,7 +70,7 @@ def repeat(work, argument, deadline, done):
 
 
 def in_threads(threads, work, argument, seconds):
-    """Return how often per second that many threads together did the work."""
+    """Return how often per second the threads together did the work."""
     done = []
     begun = time.perf_counter()
     workers = [
@@ -92,18 +93,18 @@ def alone(work, argument, seconds):
 
 
 def record(order):
-    """Switch headway's recorder on, for the collector behind a door, or off when it is told none."""
+    """Switch headway's recorder on for the collector at an address, or off if the address is ""."""
     if order["agent"] not in sys.path:
         sys.path.insert(0, order["agent"])
     from headway_agent import recorder
 
-    recorder.detach(order["library"])  # from the window before, too
+    recorder.detach(order["library"])  # also stops the recording of the previous window
     if order["record"]:
         recorder.Recorder(order["library"]).start(order["record"], order["family"], 128 << 20)
 
 
 def main():
-    """Say that we are ready, and do as told until the end."""
+    """Report that the program is ready, and carry out orders until the end."""
     address, workload, core, spinners = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     if core >= 0:
         os.sched_setaffinity(0, [core])
@@ -125,11 +126,11 @@ def main():
             threading.Thread(target=spin, daemon=True, name=f"spinner-{i}").start()
     else:
         if workload == "trips":
-            # glibc takes shorter ways until the first thread, and recording starts one.
+            # Before the first thread starts, glibc takes shorter paths, and recording starts a thread.
             first = threading.Thread(target=countdown, args=(1,))
             first.start()
             first.join()
-        for _ in range(50):  # warm code
+        for _ in range(50):  # warm up the code
             countdown(CHUNK // 20)
             fibonacci(12)
     say({"pid": os.getpid(), "port": port})

@@ -1,8 +1,8 @@
-"""What the report of a long trace costs: time and peak memory of reading, analysing, rendering.
+"""Measure the report of a long trace: time and peak memory of reading, analysing, rendering.
 
-A trace of 10 million events of 50 threads is written to a file by one process; then another one, several times, does
-what `headway report` does. The fastest counts, since what slows it down is the machine's; the highest memory counts.
-Target: 10 s and 1 GB in all, of which 6 s are the analysis's.
+One process writes a trace of 10 million events of 50 threads to a file. Then another process does what `headway report`
+does, several times. The fastest time counts, because the machine slows the others down, and so does the highest memory.
+Target: 10 s and 1 GB in all; the analysis may take 6 s of these.
 """
 
 import argparse
@@ -24,7 +24,7 @@ STEPS = ("read", "analyse", "render", "json")
 
 
 def write(path: str, events: int, threads: int) -> None:
-    """Write a made trace."""
+    """Write a made trace to a file."""
     from headway.traces import writer
 
     sys.path.insert(0, str(TESTS))
@@ -34,7 +34,7 @@ def write(path: str, events: int, threads: int) -> None:
 
 
 def report(path: str) -> None:
-    """Do what the command does, and print how long each step took, and the most memory so far, as JSON."""
+    """Run the steps of the command; print the time of each step and the peak of memory so far, as JSON."""
     from rich.console import Console
 
     from headway.report.trace.terminal import render_traces
@@ -69,7 +69,7 @@ def _in_process(*arguments: object) -> str:
 
 
 def main() -> int:
-    """Print a line per step; 1 if a target is missed."""
+    """Print a line for each step; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=10_000_000, help="default: %(default)s")
     parser.add_argument("--threads", type=int, default=50, help="default: %(default)s")

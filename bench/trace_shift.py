@@ -1,17 +1,19 @@
-"""Whether a traced program behaves as the bare one: rates, p50 and p99, traced beside bare, in turns.
+"""Check that a traced program behaves like the bare one: rates, p50 and p99, traced and bare in turns.
 
     bench/trace_shift.py [--interpreter 3.13] [--launches 11] [--seconds 1.5] [--only 'convoy*'] [--side trace stock] [--keep FILE]
 
-Cells are a convoy (an echo server with one connection beside 0 to 8 threads that compute, in one process), on one core
-with its client on another ("split") and where the system puts them ("free"), with three switch intervals; and programs of
-the policies' corpus (`policy_corpus.py`), most of them servers. Each launch is a fresh process; those of a cell take turns in drawn order.
+Cells are convoys, and programs of the policies' corpus (`policy_corpus.py`), most of them servers. A convoy is an echo
+server with one connection beside 0 to 8 CPU-bound threads, in one process. It runs on one core with its client on
+another ("split") and where the system puts them ("free"), with three switch intervals. Each launch is a fresh process;
+the launches of a cell take turns in random order.
 
-Sides: `trace`, as `headway trace` starts it; `bare again`, which is bare under another name: what it seems to change is
-noise; or a policy's name, `stock` being the hooks alone.
+Sides: `trace`, as `headway trace` starts it; `bare again`, which is bare under another name, so that its changes are
+noise; or the name of a policy, where `stock` is the hooks alone.
 
-A figure is the median ratio to bare of the same block, with the sign test's interval. It agrees where the interval holds 1
-or lies within 0.97 to 1.03 (rates) and 0.9 to 1.1 (p50, p99); below six launches the interval is the range. Rows appear on stderr
-as they come; the tables have what does not agree first.
+A figure is the median ratio to bare of the same block, with the interval of the sign test. The figure agrees if the
+interval holds 1, or lies within 0.97 to 1.03 (rates) and 0.9 to 1.1 (p50, p99). Below six launches the interval is the
+range. Rows appear on stderr as they come; in the tables, figures that do not agree come first.
+
 Exit status: 0; 1, `trace` does not agree somewhere; 2, a launch failed.
 """
 
@@ -53,7 +55,7 @@ REAL = (
 
 @dataclass(frozen=True)
 class Cell:
-    """A program, where it runs, and the switch interval that it asks for."""
+    """A program, its placement, and the switch interval that it sets."""
 
     program: Program
     placement: str
@@ -61,7 +63,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the cell."""
         if self.interval_s is None:
             return f"{self.program.name}, {self.placement}"
         return f"convoy, {self.program.computing} computing, {self.placement}, {1000 * self.interval_s:g} ms"
@@ -81,7 +83,7 @@ def cells() -> list[Cell]:
 
 @dataclass
 class Launcher(Bench):
-    """Launches of one cell."""
+    """Makes the launches of one cell."""
 
     interval_s: float | None = None
     door: dict[str, str] = field(default_factory=dict)
@@ -107,7 +109,7 @@ class Launcher(Bench):
             yield
             return
         with tempfile.TemporaryDirectory(prefix="trace-shift-") as folder:
-            # In a process of its own, as `headway trace` has it.
+            # The collector has a process of its own, as under `headway trace`.
             reads, writes = os.pipe()
             child = os.fork()
             if child == 0:
@@ -124,7 +126,7 @@ class Launcher(Bench):
 
 
 def collect(file: Path, tell: int) -> None:
-    """Collect until SIGTERM; never returns."""
+    """Collect until SIGTERM; do not return."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     with collecting(file, at_once=True) as door:
         os.write(tell, json.dumps(dict(door.environment())).encode() + b"\n")
@@ -146,7 +148,7 @@ class Found:
 
 
 def found(figure: str, blocks: list[dict[str, dict[str, float]]], side: str) -> Found | None:
-    """Return a figure's ratio by blocks; None where it has none."""
+    """Return a figure's ratio by blocks; None if there is none."""
     ratios = [
         block[side][figure] / block[BARE][figure]
         for block in blocks
@@ -183,7 +185,7 @@ def main() -> int:
     except (HeadwayError, ValueError) as error:
         parser.error(f"--interpreter: {error}")
     except subprocess.CalledProcessError:
-        return 2  # uv has said why
+        return 2  # uv has printed the reason
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     print(
         f"{interpreter.version}, {arguments.launches} launches a side of {arguments.seconds:g} s, load averages {load}",

@@ -1,12 +1,13 @@
-"""What watching costs a service: requests/s, p99 and memory.
+"""Measure what watching costs a service: requests/s, p99 and memory.
 
-Services: Starlette under uvicorn, Flask under waitress, a Dask worker with tasks that only return, with its scheduler and client
-in the same process, and an echo server with four connections, whose core is saturated and which lets the GIL go twice in some
-7 us. Each launch is a fresh process on one core; our C client asks it from another one (Dask's own client the Dask worker).
-In it `headway.watch()` is switched on and off, next to each other in drawn order: a shared machine changes its speed by a half
-every few seconds, so that launches beside each other tell no per cent. "off again" is the same with nothing switched on, and what
-it seems to lose is noise. The watcher runs where the system puts it, which is on one of these two cores where there are two.
-Targets: 1 % of requests/s of the servers and of tasks/s, 3 % of the echo server's, p99 unchanged, 5 MB.
+The services are Starlette under uvicorn, Flask under waitress, a Dask worker with tasks that only return (its scheduler
+and client are in the same process), and an echo server with four connections. The core of the echo server is saturated,
+and it releases the GIL twice in some 7 us. Each launch is a fresh process on one core. The C client sends requests from
+another core; Dask's own client loads the Dask worker. In the process `headway.watch()` is switched on and off, next to
+each other in random order: the speed of a shared machine changes by a half every few seconds, so separate launches
+cannot show differences of a per cent. "off again" is the same with nothing switched on, so its losses are noise. The
+system places the watcher, on one of these two cores if the machine has two. Targets: 1 % of requests/s of the servers
+and of tasks/s, 3 % of the echo server's, p99 unchanged, 5 MB.
 
     python bench/watch_overhead.py [--launches 4] [--pairs 10] [--seconds 0.5] [--service echo ...] [--json]
 """
@@ -57,7 +58,7 @@ def free_port() -> int:
 
 
 def memory_kib(pid: int) -> int:
-    """Return a process's proportional set size (smaps_rollup); 0 where it is gone."""
+    """Return a process's proportional set size (smaps_rollup), or 0 if it has ended."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -74,7 +75,7 @@ def cpu_s(pid: int) -> float:
 
 
 def answer_bytes(port: int, request: str) -> int:
-    """Wait for the server, and return how long its answer is."""
+    """Wait for the server, and return the length of its answer in bytes."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -88,7 +89,7 @@ def answer_bytes(port: int, request: str) -> int:
 
 
 def connected(port: int) -> socket.socket:
-    """Connect as soon as something listens."""
+    """Connect as soon as a server listens on the port."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -100,10 +101,10 @@ def connected(port: int) -> socket.socket:
 
 
 class Service:
-    """A launch. Use it in a `with`."""
+    """A launch of a service, to be used in a `with` statement."""
 
     def __init__(self, service: str, python: str, client: LoadClient, core: int, folder: str) -> None:
-        """Start it."""
+        """Start the service."""
         self._client = client
         self._request = ECHOED if service == "echo" else REQUEST
         self._port, control = free_port(), free_port()
@@ -117,7 +118,7 @@ class Service:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        # Dask has no port of ours: its control is there when it is.
+        # Dask does not listen on this port: it is ready when its control is.
         self._size = answer_bytes(self._port, self._request) if service != "dask" else 0
         self._control = connected(control)
         self._answers = self._control.makefile("r")
@@ -145,10 +146,10 @@ class Service:
         return found
 
     def measured(self, switch: str, seconds: float) -> dict[str, float]:
-        """Switch, and return what it does then."""
+        """Switch watching on or off, and return the figures of the service then."""
         self._control.sendall(f"{switch}\n".encode())
         watcher = int(self._answers.readline())
-        if watcher:  # it has what cores its parent had: the service's one
+        if watcher:  # the watcher inherits its parent's affinity, which is the service's one core
             os.sched_setaffinity(watcher, os.sched_getaffinity(0))
         self._load(SETTLE_S)
         before_s = cpu_s(watcher) if watcher else 0.0
@@ -160,13 +161,13 @@ class Service:
 
 
 def told(values: Sequence[float]) -> str:
-    """Return a ratio with its interval."""
+    """Return a ratio with its interval, as text."""
     value, low, high = median_interval(list(values))
     return f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def main() -> None:
-    """Do it."""
+    """Measure the chosen services and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--launches", type=int, default=4)
     parser.add_argument("--pairs", type=int, default=10)

@@ -1,10 +1,10 @@
-"""Services that bench/watch_overhead.py asks, in which watching is switched on and off.
+"""The services of bench/watch_overhead.py, in which watching is switched on and off.
 
     watch_overhead_workload.py SERVICE PORT CONTROL FOLDER
 
-SERVICE is `echo`, a thread for each connection, `dask`, or a server of policy_corpus_server_workload.py. Each line that comes to
-the port CONTROL, `on` or `off`, is done and answered: with the watcher's process, or 0. `load SECONDS` has Dask's client submit
-tasks for so long, and is answered with what came of it, as JSON.
+SERVICE is `echo` (a thread for each connection), `dask`, or a server of policy_corpus_server_workload.py. The port
+CONTROL takes lines. `on` and `off` switch watching, and are answered with the id of the watcher's process, or 0. `load
+SECONDS` has Dask's client submit tasks for that time, and is answered with the figures, as JSON.
 """
 
 import json
@@ -28,7 +28,7 @@ def echo(port):
 
 
 def obey(control, folder):
-    """Switch as told."""
+    """Serve the control port."""
     import headway
 
     watch = None
@@ -54,7 +54,7 @@ def same(number):
 
 
 def load(seconds):
-    """Have Dask run tasks for so long, in batches; return how many in a second, and the p99 of the batches."""
+    """Have Dask run tasks for this time, in batches; return the tasks in a second, and the p99 of the batches."""
     took = []
     begun = time.perf_counter()
     while time.perf_counter() - begun < seconds:

@@ -1,7 +1,7 @@
-"""Check what a program can check of docs/contributing/language.md: sentences' openings and the length of lines.
+"""Check the part of docs/contributing/language.md that a program can check: openings of sentences and length of lines.
 
-Reads Markdown, and the comments and docstrings of Python, C and TypeScript. Exits 1 and names each place.
-With arguments, it reads these files and folders; else all that the project has.
+The program reads Markdown, and the comments and docstrings of Python, C and TypeScript. It names each problem's place,
+and exits with 1 if there is one. Arguments are the files and folders to read; without any, it reads the whole project.
 """
 
 import ast
@@ -18,11 +18,11 @@ __all__ = ["main", "problems_of"]
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_COLUMNS = 140
-# Text that is not ours to word, or that quotes: locks, built files, words of other projects.
+# Text that the project does not word itself: locks, built files, and the words of other projects.
 LEFT_OUT = ("requirements/", "web/node_modules/", "src/headway/lab/beside/locks/", "tests/data/", "CHANGELOG.md")
 
 _OPENING = re.compile(r"^(?:Who|Whom|Whose|Whoever|What|Whatever)\b[^?]*$")
-# A full stop, then a sentence; not after an abbreviation, an initial or a number of a list.
+# The end of a sentence that another one follows. The full stop of an abbreviation or of an initial does not count.
 _SENTENCE_END = re.compile(
     r"(?<![A-Z])(?<!\be\.g)(?<!\bi\.e)(?<!\bal)(?<!\bcf)(?<!\bvs)[.!?][\")*_]*\s+(?=[A-Z`\"*\[(])"
 )
@@ -45,7 +45,7 @@ def _wrong_openings(text: str) -> Iterator[str]:
 
 
 def _markdown(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, problem) for a Markdown file: also where a line is too long, or has two sentences."""
+    """Yield (line, problem) for a Markdown file; lines that are too long or have two sentences are problems, too."""
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("```"):

@@ -1,7 +1,7 @@
-"""Imports run one way: holds the tables of parts, of the lab's rooms, and of native/ against the code.
+"""Check the directions of imports and includes: between parts, between the lab's rooms, and between folders of native/.
 
-Imports inside functions count too, and what a C file includes through its headers. Exits 1 and names each import or
-include that goes the wrong way.
+The tables below say what may import what. Imports inside functions count, too, and so do includes that a C file reaches
+through its headers. The program names each import or include that goes the wrong way, and exits with 1 if there is one.
 """
 
 import ast
@@ -62,10 +62,10 @@ ALLOWED: dict[str, set[str]] = {
     "printable": set(),
 }
 
-# What a part may not import although it may import the part that it belongs to.
+# Part -> modules that it may not import, although it may import the part that they belong to.
 FORBIDDEN: dict[str, set[str]] = {"report": {"lab.launching", "lab.beside"}}
 
-# Room of the lab -> the rooms that it may import besides itself; modules of the lab that are in no room, any may import.
+# Room of the lab -> the rooms that it may import besides itself. Any room may import modules that are in no room.
 ROOMS: dict[str, set[str]] = {
     "experiments": set(),
     "kept": {"experiments"},
@@ -75,12 +75,12 @@ ROOMS: dict[str, set[str]] = {
     "launching": {"beside", "experiments", "judging", "kept", "predicting"},
 }
 
-# Part -> the only room of the lab that may import it: what is measured knows nothing of what is predicted.
+# Part -> the only room of the lab that may import it: the code that measures must not depend on the code that predicts.
 ONLY_ROOM = {"sim": "predicting"}
 
-# Folder of native/ -> the folders that it may include besides itself, directly or through headers. "include" is the
-# public headers, `headway/...`. A header of gil/ may declare what trace/ or engine/ define: a call may go up, an
-# include may not. Tests may include anything.
+# Folder of native/ -> the folders that it may include besides itself, directly or through headers. "include" stands for
+# the public headers, `headway/...`. A header of gil/ may declare functions that trace/ or engine/ define: calls may go
+# up, includes may not. Tests may include anything.
 ALLOWED_C: dict[str, set[str]] = {
     "include": set(),
     "base": {"include"},
@@ -98,8 +98,9 @@ ALLOWED_C: dict[str, set[str]] = {
     "launcher": set(),
 }
 
-# Folder -> the only system headers that it may include, directly or through headers. These folders are plain state
-# and functions of it and of the time they are told: no clock, lock or system call. policies.c loads a user's policy.
+# Folder -> the only system headers that it may include, directly or through headers. The code of these folders depends
+# on its own state and on the time that its callers pass: it uses no clock, lock or system call. The exception is
+# policies.c, which loads a user's policy.
 SYSTEM_C: dict[str, set[str]] = {
     "schedule": {"assert.h", "stdbool.h", "stddef.h", "stdint.h", "string.h"},
     "policy": {"dlfcn.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "string.h"},
@@ -115,7 +116,7 @@ def part_of(path: Path) -> str:
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line, dotted name below headway) of every import of ours; "" is headway itself."""
+    """Yield (line, dotted name below headway) of every import of this project; "" is headway itself."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -129,7 +130,7 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _is_wrong_room(path: Path, name: str) -> bool:
-    """Whether a module in a room of the lab, or of the lab in no room, imports a room that it may not."""
+    """Return whether a module of the lab imports a room that the module's own room, or a module in no room, may not."""
     parts, target = path.parts, name.split(".")
     if parts[0] != "lab":
         return False
@@ -161,7 +162,7 @@ def violations(root: Path = ROOT) -> list[str]:
 
 
 def _included(root: Path, path: Path) -> Iterator[tuple[int, str, Path | None]]:
-    """Yield (line, name, path) of every include; the path of a system header, or of none that there is, is None."""
+    """Yield (line, name, path) of every include; path is None for a system header and for a file that is not there."""
     text = path.read_text(encoding="utf-8")
     for match in _INCLUDE.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
@@ -192,7 +193,7 @@ def native_violations(root: Path = NATIVE) -> list[str]:
         if folder not in ALLOWED_C:
             found.append(f"{path}: the folder `{folder}` is not in the table of tools/check_layers.py")
             continue
-        wrong: dict[int, str] = {}  # the first thing that each include of the file leads to
+        wrong: dict[int, str] = {}  # line of an include -> the first forbidden file that it leads to
         for line, name, target in _reached(root, path):
             if name.startswith("<"):
                 if folder in SYSTEM_C and name.strip("<>") not in SYSTEM_C[folder]:

@@ -1,7 +1,8 @@
-"""Test programs run in a process, a session and a folder of their own, and what their outcomes say when one side has Headway and one has not.
+"""Run test programs in isolation, with and without Headway, and compare the outcomes of their cases.
 
-Used by cpython_tests.py (CPython's own tests) and library_suites.py (those of libraries). A recorder inside the test
-program writes a line of JSON for each case: [case, "started"] or [case, outcome, reason].
+cpython_tests.py (CPython's own tests) and library_suites.py (tests of libraries) use it. Each program has a process, a
+session and a folder of its own. A recorder inside the program writes a line of JSON for each case: [case, "started"] or
+[case, outcome, reason].
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-# How long a process may take to write where its threads are, after SIGABRT.
+# The time that a process gets to write its threads' stacks after SIGABRT.
 DUMP_S = 10.0
-# The process itself, beside its cases: it can crash, hang, or fail where no case runs.
+# The name under which the process itself is listed beside its cases: it can crash, hang, or fail outside of any case.
 PROCESS = "(process)"
-# What a case is worth: worse ones are greater. One that did not end, or was never started, is as bad as one that failed.
+# Result -> rank; a worse result has a greater rank. Cases that did not end, or never started, rank like failed ones.
 _RANKS = {"passed": 0, "skipped": 1}
 _WORST = 2
 
@@ -37,7 +38,7 @@ FLAKY = "flaky in both ways"
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a case ended, and why where it did not pass."""
+    """How a case ended, and the reason if it did not pass."""
 
     result: str
     reason: str = ""
@@ -49,7 +50,7 @@ class Outcome:
 
     @property
     def is_bad(self) -> bool:
-        """Neither passed nor skipped."""
+        """Whether the case neither passed nor was skipped."""
         return self.rank == _WORST
 
 
@@ -58,20 +59,20 @@ ABSENT = Outcome("absent")
 
 @dataclass
 class Run:
-    """One run of a test module: its cases' outcomes (and PROCESS's), and what it took."""
+    """One run of a test module: the outcomes of its cases and of PROCESS, its time, and its trace files."""
 
     outcomes: dict[str, Outcome]
     seconds: float
     trace_files: int
 
     def count(self, result: str) -> int:
-        """How many cases ended so."""
+        """Return how many cases have this result."""
         return sum(outcome.result == result for case, outcome in self.outcomes.items() if case != PROCESS)
 
 
 @dataclass(frozen=True)
 class ExitCodes:
-    """What a test program's exit status says: the codes for all well, some case failed, and nothing was run."""
+    """The exit statuses of a test program for these ends: all passed, some case failed, nothing ran."""
 
     ok: int
     failed: int
@@ -80,7 +81,7 @@ class ExitCodes:
 
 @dataclass(frozen=True)
 class Difference:
-    """A case that did not end alike both ways: all its outcomes, plain and traced."""
+    """A case that did not end alike with and without Headway: all its outcomes, plain and traced."""
 
     case: str
     verdict: str
@@ -88,12 +89,13 @@ class Difference:
     traced: tuple[Outcome, ...]
 
 
-# The sessions that are running, and their folders: to be ended where we are. Changed by their own threads only.
+# Session -> folder, of the runs in progress; an interruption of this process ends them. Only a run's own thread changes
+# its entry.
 _sessions: dict[int, Path] = {}
 
 
 def plain_environment(folder: Path) -> dict[str, str]:
-    """The environment of a run: nothing of ours or of the user's reaches the tests."""
+    """Return the environment of a run: no variable of this process or of the user reaches the tests."""
     return {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": str(folder / "home"),
@@ -106,7 +108,7 @@ def plain_environment(folder: Path) -> dict[str, str]:
 @contextlib.contextmanager
 def run_folder() -> Iterator[Path]:
     """Yield a new folder with the parts that a run needs; it is removed afterwards."""
-    # A short path: sockets' names are limited to 107 bytes.
+    # The path is short because the names of sockets are limited to 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="hw-"))
     try:
         for part in ("home", "tmp", "traces"):
@@ -125,10 +127,10 @@ def run_session(
     *,
     settling_s: float = 0.0,
 ) -> int | None:
-    """Run `command` in a session of its own; return its exit status, or None where it did not end in time.
+    """Run `command` in a session of its own; return its exit status, or None if it did not end in time.
 
-    Nothing that it started is alive afterwards. What is left when it has ended may take `settling_s` to end by itself:
-    who writes a trace outlives the program.
+    No process that it started is alive afterwards. After it has ended, processes that are left get `settling_s` to end
+    by themselves: the collector, which writes the trace, outlives the program.
     """
     process = subprocess.Popen(
         command, env=env, cwd=folder / "tmp", stdin=subprocess.DEVNULL, stdout=output, stderr=output,
@@ -138,7 +140,7 @@ def run_session(
     try:
         status = process.wait(timeout_s)
     except subprocess.TimeoutExpired:
-        # regrtest has faulthandler write, for this signal, where each thread is.
+        # At this signal, faulthandler writes the stack of each thread; regrtest has enabled it.
         process.send_signal(signal.SIGABRT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(DUMP_S)
@@ -155,8 +157,8 @@ def run_session(
 
 
 def kill_session(session: int, folder: Path) -> None:
-    """Kill what is left of a run: processes of its session, and those that left it but have its TMPDIR or work in it."""
-    for _ in range(3):  # one that is about to fork may have a child that the first look does not see
+    """Kill the processes that a run left: those of its session, and others that have its TMPDIR or work in it."""
+    for _ in range(3):  # a process that is about to fork may have a child that the first look does not see
         left = left_of(session, folder)
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -167,16 +169,16 @@ def kill_session(session: int, folder: Path) -> None:
 
 
 def left_of(session: int, folder: Path) -> list[int]:
-    """The processes of a run that are alive."""
+    """Return the processes of a run that are alive."""
     mark = f"TMPDIR={folder}/".encode()
     return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if belongs(pid, session, mark, folder)]
 
 
 def belongs(pid: int, session: int, mark: bytes, folder: Path) -> bool:
-    """Whether a process, not yet dead, was started by the run."""
+    """Return whether the run started this process, and the process is not dead."""
     proc = Path("/proc", str(pid))
     try:
-        # After the name, which may hold anything: state, parent, group, session.
+        # The fields after the name, which may hold any character: state, parent, group, session.
         fields = (proc / "stat").read_text(errors="replace").rpartition(")")[2].split()
         if fields[0] in "ZX":
             return False
@@ -185,23 +187,23 @@ def belongs(pid: int, session: int, mark: bytes, folder: Path) -> bool:
             or mark in (proc / "environ").read_bytes()
             or Path(os.readlink(proc / "cwd")).is_relative_to(folder)
         )
-    except OSError:  # it ended meanwhile, or is another user's
+    except OSError:  # the process has ended meanwhile, or belongs to another user
         return False
 
 
 def read_outcomes(file: Path) -> dict[str, Outcome]:
-    """What the recorder wrote: of each case the worst that was said, since its subtests may differ."""
+    """Return the outcomes that the recorder wrote: for each case the worst one, since its subtests may differ."""
     found: dict[str, Outcome] = {}
     with contextlib.suppress(FileNotFoundError):
         for line in file.read_text("utf-8", errors="replace").splitlines():
             try:
                 case, result, reason = json.loads(line)
-            except ValueError:  # killed amidst the line
+            except ValueError:  # the process was killed in the middle of the line
                 continue
             new = Outcome("did not end" if result == "started" else result, reason)
             old = found.get(case)
             if old is None or old.result == "did not end" or new.rank > old.rank:
-                # A case of one name may be run twice; its second start says nothing.
+                # A case may run twice under one name; its second start says nothing.
                 found[case] = old if old is not None and result == "started" else new
     return found
 
@@ -209,7 +211,7 @@ def read_outcomes(file: Path) -> dict[str, Outcome]:
 def process_outcome(
     ending: int | None, outcomes: dict[str, Outcome], timeout_s: float, codes: ExitCodes, *, is_skipped: bool = False
 ) -> Outcome:
-    """How the process ended, apart from what its cases say already; `is_skipped`: it said so of all its cases."""
+    """Return how the process ended, beyond what its cases tell; `is_skipped`: it said that all of them are skipped."""
     if ending is None:
         return Outcome("failed", f"did not end within {timeout_s:.0f} s")
     if ending < 0:
@@ -226,21 +228,21 @@ def process_outcome(
 
 
 def differing(plain: Run, traced: Run) -> list[str]:
-    """The cases that did not end alike."""
+    """Return the cases that did not end alike."""
     cases = dict.fromkeys([*plain.outcomes, *traced.outcomes])
     return [case for case in cases if outcome_of(plain, case).rank != outcome_of(traced, case).rank]
 
 
 def outcome_of(done: Run, case: str) -> Outcome:
-    """How the case ended in that run."""
+    """Return how the case ended in that run."""
     return done.outcomes.get(case, ABSENT)
 
 
 def verdict(plain: Sequence[Outcome], traced: Sequence[Outcome]) -> str:
-    """What the outcomes of a case say that differed at first.
+    """Return the verdict on a case that differed in the first two runs, from the outcomes of all its runs.
 
     WORSE: every traced run ended worse than any plain one. BETTER: the reverse. SOMETIMES_WORSE: the plain runs agree,
-    and some traced one ended worse. FLAKY: anything else, so the plain runs differ among themselves, or the case fails
+    and some traced run ended worse. FLAKY: anything else. The plain runs differ among themselves, or the case fails
     plainly and only sometimes under tracing.
     """
     plain_ranks = [outcome.rank for outcome in plain]
@@ -255,13 +257,13 @@ def verdict(plain: Sequence[Outcome], traced: Sequence[Outcome]) -> str:
 
 
 def shown(outcomes: Sequence[Outcome]) -> str:
-    """The outcomes of a case's runs, in order, and the first reason."""
+    """Return the outcomes of a case's runs, in order, and the first reason."""
     reason = next((first_line(outcome.reason) for outcome in outcomes if outcome.reason), "")
     return ", ".join(outcome.result for outcome in outcomes) + (f" ({reason})" if reason else "")
 
 
 def first_line(text: str) -> str:
-    """The first line of a reason."""
+    """Return the first line of a reason."""
     return text.partition("\n")[0]
 
 
@@ -269,14 +271,15 @@ Result = TypeVar("Result")
 
 
 def all_of(jobs: Sequence[Callable[[], Result]], *, at_once: int = 1) -> list[Result]:
-    """Call each of `jobs`, some at once; where we are interrupted, so are the runs."""
+    """Call each of `jobs`, `at_once` at a time, and return their results; an interruption also ends their runs."""
     pool = concurrent.futures.ThreadPoolExecutor(at_once)
     pending = [pool.submit(job) for job in jobs]
     try:
         return [one.result() for one in pending]
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        # Nothing is left of them after the last result. Else each ends, and what its thread then runs again as well.
+        # After the last result, no job is left. After an interruption, each kill ends a run; the job's thread may then
+        # start another run, which is killed, too.
         while any(one.running() for one in pending):
             for session, folder in list(_sessions.items()):
                 kill_session(session, folder)
@@ -284,8 +287,8 @@ def all_of(jobs: Sequence[Callable[[], Result]], *, at_once: int = 1) -> list[Re
 
 
 def prepare_process() -> None:
-    """Have this process start tests as a terminal would."""
-    # Where a shell started us in the background, it had SIGINT and SIGQUIT ignored, which the tests would inherit.
+    """Set up this process so that it starts tests as a terminal would."""
+    # A shell that starts this process in the background has SIGINT and SIGQUIT ignored; the tests would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     # Some tests crash children on purpose.
@@ -294,5 +297,5 @@ def prepare_process() -> None:
 
 
 def end_on_signal(number: int, _frame: object) -> NoReturn:
-    """Turn SIGTERM into an exception, so that nothing that we started stays alive."""
+    """Turn SIGTERM into an exception, so that no process that this one started stays alive."""
     raise SystemExit(128 + number)

@@ -1,11 +1,11 @@
-"""Run inside the interpreter under test: its own `python -m test`, with the outcome of every case written to a file.
+"""Run `python -m test` inside the interpreter under test, and write the outcome of every case to a file.
 
     python cpython_test_recorder.py OUTCOMES ARGUMENTS-OF-REGRTEST ...
 
 Each line of OUTCOMES is JSON: [case, "started"] or [case, outcome, reason]. regrtest's own report (--junit-xml) would
-not do: it is written at the end, so a test that kills or hangs the process takes the outcomes of all others with it.
+not do: regrtest writes it at the end, so a test that kills or hangs the process loses the outcomes of all other tests.
 
-Runs on CPython 3.11 and later, by path, and imports nothing of ours.
+The program runs by its path on CPython 3.11 and later, and imports no module of Headway.
 """
 
 import json
@@ -15,9 +15,9 @@ import sys
 import unittest
 from typing import Any
 
-# Where regrtest's own result class lives, by version: a test that runs tests of its own does so with another.
+# The modules of regrtest's own result class, by version: a test that itself runs tests uses another class.
 RESULT_MODULES = ("test.support.testresult", "test.libregrtest.testresult")
-# unittest's method -> what it says about the case.
+# Method of unittest's result -> the outcome that it stands for.
 OUTCOMES = {
     "startTest": "started",
     "addSuccess": "passed",
@@ -31,9 +31,9 @@ REASON_LIMIT = 400
 
 
 class Recorder:
-    """Writes outcomes of this process, not of those that a test forks.
+    """Writes the outcomes of this process, not of processes that a test forks.
 
-    The file is opened for each line: an open descriptor would be seen by tests that count theirs.
+    The file is opened for each line: tests that count descriptors would see one that stays open.
     """
 
     def __init__(self, path: str) -> None:
@@ -45,11 +45,12 @@ class Recorder:
         if os.getpid() != self.pid or type(result).__module__ not in RESULT_MODULES:
             return
         whole = getattr(case, "test_case", case)
-        # By the class: some tests keep a number in self.id. What stands for a setUpClass that failed is no TestCase.
+        # TestCase.id is called by its class, because some tests keep a number in self.id. The object that stands for a
+        # setUpClass that failed is not a TestCase, and has an id() of its own.
         name = unittest.TestCase.id(whole) if isinstance(whole, unittest.TestCase) else whole.id()
-        if isinstance(reason, tuple):  # what sys.exc_info() returns
+        if isinstance(reason, tuple):  # the result of sys.exc_info()
             reason = f"{reason[0].__name__}: {reason[1]}"
-        if outcome == "passed":  # failing as expected needs none
+        if outcome == "passed":  # a case that fails as expected counts as passed and needs no reason
             reason = ""
         line = json.dumps([name, outcome, str(reason)[:REASON_LIMIT]]) + "\n"
         with open(self.path, "a", encoding="utf-8") as file:
@@ -74,16 +75,16 @@ class Recorder:
                 self.record(result, case, "failed", error)
             original(result, case, subtest, error)
 
-        setattr(unittest.TestResult, "addSubTest", method)  # noqa: B010 mypy has no wish for a method to be replaced
+        setattr(unittest.TestResult, "addSubTest", method)  # noqa: B010 - mypy rejects the replacement of a method
 
 
 def main() -> None:
-    """Record, and then be `python -m test`, also to spawned children, which look at how this process was started."""
+    """Record outcomes, and otherwise be `python -m test`: spawned children look at how this process was started."""
     recorder = Recorder(sys.argv.pop(1))
     for name, outcome in OUTCOMES.items():
         recorder.watch(name, outcome)
     recorder.watch_subtests()
-    sys.path[0] = os.getcwd()  # as -m has it; this file's folder is not the tests' business
+    sys.path[0] = os.getcwd()  # as `python -m` sets it; tests must not see the folder of this file
     runpy.run_module("test", run_name="__main__", alter_sys=True)
 
 

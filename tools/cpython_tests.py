@@ -3,27 +3,24 @@
 
     python tools/cpython_tests.py [--interpreter 3.13 ...] [--tests test_thread ...] [--short] [--policy none fair ...]
 
-With --policy, "traced" is traced and with its GIL scheduled by each of those policies in turn ("none": traced alone);
-what a module does plainly is looked at once for all of them.
+With --policy, the traced run is repeated under each of those policies, which schedule its GIL ("none": tracing alone).
+The plain run of a module is made once and serves all policies.
+Exit status: 0 every case has the same outcome both ways; 1 some case is worse under tracing, a traced run was not
+traced, or a module passes no case plainly; 2 wrong usage. The table (or JSON) goes to stdout, progress to stderr.
 
-Exit status: 0 every case has the same outcome both ways, 1 some case is worse under tracing, or a traced run was not
-traced, 2 wrong usage. stdout is the table (or JSON), stderr is talk.
+Method: each test module runs in a process, a session and a temporary folder of its own, with an environment of a few
+variables, as `python -m test -v MODULE`. cpython_test_recorder.py starts it and records each case's outcome. Cases that
+differ run twice more each way, alone, before they count as a difference; see `verdict`. Resources are enabled except
+those that need a network, a screen, a sound card or gigabytes.
+The makefiles of 3.11.7 and 3.12.1 do not install two test packages (test_concurrent_futures and the folders of
+multiprocessing's start methods). These versions run the packages of the next newer interpreter on this machine. Some of
+the tests fail on the older version, but in the same way with and without tracing, and only this is compared.
 
-How: each test module runs in a process, a session and a temporary folder of its own, with an environment of a few
-variables, as `python -m test -v MODULE` (through cpython_test_recorder.py, which writes down each case's outcome). What
-differs is run twice more each way, alone, before it is called a difference; see `verdict`. Resources: all but those
-that need a network, a screen, a sound card or gigabytes.
-
-The makefiles of 3.11.7 and 3.12.1 forgot to install two test packages (test_concurrent_futures and the folders of
-multiprocessing's start methods). There the tests of the next newer interpreter on this machine stand in: some fail on
-the older one, but in the same way with and without tracing, and that is what is compared.
-
-test_concurrent_futures may not end, bare or traced, on 3.11.7, 3.12.1 and 3.13.0. In ProcessPoolExecutor the manager's
-thread holds the executor's shutdown lock while it joins the call queue's feeder thread (_join_executor_internals), and
-the feeder, where an item could not be pickled, waits for that lock (_on_queue_feeder_error; 3.14 does so without it). The output
-of a run that did not end has both stacks; it is then no difference.
-
-Rejected: --junit-xml (see the recorder); regrtest's -j (its workers would be restarted in ways of their own).
+test_concurrent_futures may hang, bare or traced, on 3.11.7, 3.12.1 and 3.13.0. In ProcessPoolExecutor the manager's
+thread holds the executor's shutdown lock while it joins the call queue's feeder thread (_join_executor_internals). If
+an item cannot be pickled, the feeder waits for that lock (_on_queue_feeder_error; 3.14 does so without it). The output
+of a run that did not end shows both stacks; it is then not a difference.
+Rejected: --junit-xml (see the recorder); regrtest's -j (it starts its workers in ways of its own).
 """
 
 from __future__ import annotations
@@ -72,26 +69,28 @@ from headway.native import library_path
 
 RECORDER = Path(__file__).with_name("cpython_test_recorder.py")
 VERSIONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
-# Those that take seconds, run by CI: the longest is test_interpreters, 11 s on a quiet machine and 30 s on a busy one.
+# Modules that take seconds, which CI runs. The longest is test_interpreters: 11 s on a quiet machine, 30 s on a busy
+# one.
 SHORT = (
     "test_thread", "test_threading_local", "test_threadsignals", "test_queue", "test_fork1", "test__interpreters",
     "test__interpchannels", "test__xxsubinterpreters", "test__xxinterpchannels", "test_interpreters",
 )  # fmt: skip
-# Sub-interpreters' tests have had many names; each interpreter has some of them.
+# The names of the tests of sub-interpreters have changed often; each interpreter has some of them.
 MODULES = (
     *SHORT, "test_threading", "test_signal", "test_subprocess", "test_socket", "test_concurrent_futures",
     "test_asyncio", "test_multiprocessing_spawn",
 )  # fmt: skip
 # Packages that `make install` of 3.11.7 and 3.12.1 left out.
 BORROWED = frozenset({"test_concurrent_futures", "test_multiprocessing_spawn"})
-# What 3.13's copies of them want of test.support that 3.11 and 3.12 have not got: a name, and to ask for one sanitizer.
+# (pattern, replacement) that adapt 3.13's copies of these packages to the test.support of 3.11 and 3.12, which lacks
+# Py_GIL_DISABLED and cannot be asked for the thread sanitizer.
 FOR_OLDER = (
     (r"from test\.support import Py_GIL_DISABLED", "Py_GIL_DISABLED = False"),
     (r"(sanitizer\(.*)\bthread=True", r"\1memory=True"),
 )
-# Patterns of cases that hang without us too, and would take all after them along: by interpreter ("" is any) and module.
-# In some virtual machines, nobody answers on the socket between guest and host. On 3.11.7 a thread that makes or ends
-# a sub-interpreter waits for ever.
+# (interpreter, or "" for any; module) -> patterns of cases that hang without Headway, too, and would prevent all later
+# cases. In some virtual machines, nothing answers on the socket between guest and host. On 3.11.7 a thread that makes
+# or ends a sub-interpreter waits for ever.
 _SUBINTERPRETERS_OF_THREADS = ("*.CreateTests.test_in_thread*", "*.test_from_other_thread")
 LEFT_OUT = {
     ("", "test_socket"): ("*.ThreadedVSOCKSocketStreamTest.*",),
@@ -100,19 +99,19 @@ LEFT_OUT = {
 }
 RESOURCES = "all,-network,-urlfetch,-largefile,-gui,-audio"
 RERUNS = 2
-# Traced, and CPython schedules its GIL itself.
+# Stands for tracing alone: CPython schedules its GIL itself.
 NO_POLICY = "none"
-# test_multiprocessing_spawn takes up to half of it on two busy cores, all others a sixth.
+# On two busy cores, test_multiprocessing_spawn takes up to half of it, and every other module up to a sixth.
 TIMEOUT_S = 900.0
-# What one traced process may record: these tests start thousands.
+# The limit of the trace of one process: these tests start thousands of processes.
 TRACE_BYTES = 64 << 20
-# Those of regrtest. Nothing is run where a module is skipped as a whole.
+# The exit statuses of regrtest. It runs nothing if a module is skipped as a whole.
 EXIT_CODES = ExitCodes(ok=0, failed=2, nothing_ran=4)
 
 
 @dataclass
 class Report:
-    """What is known of one test module on one interpreter, traced and under one policy."""
+    """The results of one test module on one interpreter under one policy."""
 
     interpreter: str
     module: str
@@ -125,7 +124,7 @@ class Report:
 
     @property
     def is_bad(self) -> bool:
-        """Whether tracing changed something for the worse, or nothing could be said."""
+        """Whether tracing made some case worse, or there is no verdict."""
         return bool(self.error) or any(one.verdict in (WORSE, SOMETIMES_WORSE) for one in self.differences)
 
 
@@ -138,8 +137,9 @@ class Job:
 
     Attributes:
         tests: The folder of the test modules.
-        logs: Where to leave each run's output, or None.
-        policies: Those that schedule the GIL of the traced runs, in turn; NO_POLICY is one, too.
+        borrowed_from: The id of the interpreter that the folder belongs to, or "" if it is this one's own.
+        logs: The folder for each run's output, or None.
+        policies: The policies that schedule the GIL of the traced runs, in turn; NO_POLICY may be among them.
     """
 
     interpreter: Interpreter
@@ -152,12 +152,12 @@ class Job:
 
     @property
     def title(self) -> str:
-        """How progress names it."""
+        """The name of the job in progress lines."""
         return f"{self.interpreter.id} {self.module}"
 
 
 def traced_environment(folder: Path, variables: Mapping[str, str], policy: str = NO_POLICY) -> dict[str, str]:
-    """The same, such that every Python process that inherits it is recorded by a collector with these variables.
+    """Return `plain_environment` with what makes a collector with these variables record every Python process in it.
 
     Raises:
         NativeError: The native library is missing or does not fit.
@@ -167,7 +167,7 @@ def traced_environment(folder: Path, variables: Mapping[str, str], policy: str =
 
 
 def run(job: Job, name: str, *, policy: str | None = None, only: Collection[str] = ()) -> Run:
-    """Run the module once, or some of its cases: plainly, or traced with that policy; `name` is that of the log.
+    """Run the module, or `only` some of its cases: plainly, or traced with a policy. `name` is the name of the log.
 
     Raises:
         NativeError: The native library, for tracing, is missing or does not fit.
@@ -192,7 +192,7 @@ def run(job: Job, name: str, *, policy: str | None = None, only: Collection[str]
 
 
 def command_line(job: Job, folder: Path, only: Collection[str]) -> list[str]:
-    """The command that runs the module's cases, or `only` those."""
+    """Return the command that runs the module's cases, or `only` those."""
     modules = [job.module]
     options = ["-v", "-u", RESOURCES]
     if job.borrowed_from:
@@ -200,7 +200,7 @@ def command_line(job: Job, folder: Path, only: Collection[str]) -> list[str]:
         package.parent.mkdir()
         borrow(job.tests / job.module, package)
         options += ["--testdir", str(package.parent)]
-        # One by one: a package finds its tests only where it was installed.
+        # Modules are named one by one: regrtest finds the tests of a package only in the folder of its installation.
         modules = [f"{job.module}.{file.stem}" for file in sorted(package.glob("test_*.py"))]
     for version in ("", job.interpreter.name):
         for pattern in LEFT_OUT.get((version, job.module), ()):
@@ -213,7 +213,7 @@ def command_line(job: Job, folder: Path, only: Collection[str]) -> list[str]:
 
 
 def borrow(package: Path, copy: Path) -> None:
-    """Copy a package of tests, such that an older interpreter can run them."""
+    """Copy a package of tests, and adapt it so that an older interpreter can run it."""
     shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for file in copy.glob("*.py"):
         text = file.read_text("utf-8")
@@ -226,7 +226,7 @@ def borrow(package: Path, copy: Path) -> None:
 
 
 def compare(job: Job, *, plain_only: bool = False) -> list[Report]:
-    """Run the module plainly and traced with each policy, and say what is to be made of it: a report a policy."""
+    """Run the module plainly, and traced with each policy; return a report for each policy."""
     plain = run(job, "plain")
     talk(job, "plain", plain)
     report = Report(job.interpreter.id, job.module, borrowed_from=job.borrowed_from, plain=plain)
@@ -238,14 +238,14 @@ def compare(job: Job, *, plain_only: bool = False) -> list[Report]:
 
 
 def compare_with(job: Job, plain: Run, policy: str) -> Report:
-    """Run the module traced with a policy, and run what differs from a plain run again."""
-    way = "traced" if policy == NO_POLICY else f"traced-{Path(policy).stem}"  # it may be a library's path
+    """Run the module traced with a policy, and repeat the cases that differ from the plain run."""
+    way = "traced" if policy == NO_POLICY else f"traced-{Path(policy).stem}"  # a policy may be the path of a library
     traced = run(job, way, policy=policy)
     talk(job, way, traced)
     report = Report(job.interpreter.id, job.module, policy, job.borrowed_from, plain, traced)
     plain_runs, traced_runs = [plain], [traced]
     cases = differing(plain, traced)
-    # A name that regrtest cannot look for, such as "setUpClass (x.Y)" or PROCESS, takes the whole module.
+    # regrtest cannot look for names such as "setUpClass (x.Y)" or PROCESS; with one, the whole module runs again.
     only = cases if all(re.fullmatch(r"[\w.]+", case) for case in cases) else ()
     for attempt in range(1, RERUNS + 1) if cases else ():
         for runs, name, one in (
@@ -263,7 +263,7 @@ def compare_with(job: Job, plain: Run, policy: str) -> Report:
 
 
 def talk(job: Job, name: str, done: Run) -> None:
-    """Say on stderr that a run is done."""
+    """Report on stderr that a run has ended."""
     process = done.outcomes[PROCESS]
     ending = "" if process.result == "passed" else f", {process.reason}"
     traces = f", {done.trace_files} traces" if done.trace_files else ""
@@ -275,22 +275,22 @@ def talk(job: Job, name: str, done: Run) -> None:
 
 
 def tests_folder(interpreter: Interpreter) -> Path:
-    """Where the interpreter has its test modules."""
+    """Return the folder of the interpreter's test modules."""
     code = "import sysconfig; print(sysconfig.get_path('stdlib'))"
     done = subprocess.run([interpreter.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     return Path(done.stdout.strip()) / "test"
 
 
 def has_module(tests: Path, module: str) -> bool:
-    """Whether a folder of tests has that one, as a file or as a package."""
+    """Return whether a folder of tests has the module, as a file or as a package."""
     return (tests / f"{module}.py").exists() or (tests / module / "__init__.py").exists()
 
 
 def interpreters_for(versions: Sequence[str]) -> list[Interpreter]:
-    """The interpreters by name ("3.13") or id ("3.13.0"), of each the first that has its test modules.
+    """Return the interpreters of these names ("3.13") or ids ("3.13.0"), for each the first that has its test modules.
 
     Raises:
-        LookupError: One is not on this machine, or has no tests.
+        LookupError: An interpreter is not on this machine, or has no tests.
     """
     found = discover()[0]
     chosen = []
@@ -316,7 +316,7 @@ def jobs_for(
     logs: Path | None = None,
     policies: Sequence[str] = (NO_POLICY,),
 ) -> Iterator[Job]:
-    """Those of `modules` that the interpreter has, or can borrow."""
+    """Yield a job for each of `modules` that the interpreter has, or can borrow."""
     tests = tests_folder(interpreter)
     for module in modules:
         if has_module(tests, module):
@@ -328,7 +328,7 @@ def jobs_for(
 
 
 def lenders(interpreter: Interpreter, module: str) -> Iterator[Interpreter]:
-    """The newer interpreters that have the module, next one first."""
+    """Return the newer interpreters that have the module, in the order of versions."""
 
     def order(one: Interpreter) -> list[int]:
         return [int(number) for number in one.name.split(".")]
@@ -341,7 +341,7 @@ def lenders(interpreter: Interpreter, module: str) -> Iterator[Interpreter]:
 
 
 def table(reports: Sequence[Report]) -> str:
-    """One line for each interpreter, module and policy, and the cases that differ below it."""
+    """Return a table with a line for each interpreter, module and policy, followed by the cases that differ."""
     form = "{:<8} {:<27} {:<8} {:>6} {:>6} {:>7} {:>6} {:>6} {:>8} {:>8}  {}"
     lines = [
         form.format(
@@ -385,7 +385,7 @@ def table(reports: Sequence[Report]) -> str:
 
 
 def parse_command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the options; ends the program with status 2 where they make no sense."""
+    """Read the options; end the program with status 2 if they make no sense."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument(
         "--interpreter", nargs="+", default=list(VERSIONS), metavar="3.X", help=f"default: {' '.join(VERSIONS)}"
@@ -415,19 +415,19 @@ def parse_command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def compare_all(jobs: Sequence[Job], *, at_once: int = 1, plain_only: bool = False) -> list[Report]:
-    """Compare each job, some at once; where we are interrupted, so are the runs."""
+    """Compare each job, `at_once` at a time; an interruption also ends their runs."""
     found = all_of([functools.partial(compare, job, plain_only=plain_only) for job in jobs], at_once=at_once)
     return [report for reports in found for report in reports]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do as the command line says and return the exit status."""
+    """Carry out the command line and return the exit status."""
     options = parse_command_line(arguments)
     prepare_process()
     modules = options.tests or (SHORT if options.short else MODULES)
     try:
         if not options.plain_only:
-            library_path()  # so that its absence is known now and not after the first plain run
+            library_path()  # a missing library is reported now, and not after the first plain run
             for policy in set(options.policy) - {NO_POLICY}:
                 check(policy, {})
         jobs = [

@@ -1,6 +1,7 @@
-"""Signals that the suite's own start may have left ignored: `nohup make test &`, a shell's background job, some CI runners.
+"""Restore signals that the start of the test suite may have left ignored, for the programs that tests start.
 
-An ignored signal stays ignored in every child, so that a test which interrupts a program would wait for it in vain.
+`nohup make test &`, a shell's background job and some CI runners ignore signals. An ignored signal stays ignored in
+every child, so a test that interrupts a program would wait for its end in vain.
 """
 
 import signal
@@ -10,14 +11,14 @@ __all__ = ["restore_for_children"]
 
 
 def _stay(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing, as where the signal is ignored; but exec() resets a handler, so that a child has the default."""
+    """Do nothing, as if the signal were ignored. exec() resets a handler, so a child has the default action."""
 
 
 def restore_for_children() -> None:
-    """Give the programs that we start from now on the default action of what ends a program from its terminal.
+    """Give the programs that this process starts from now on the default actions of the signals of a terminal.
 
-    Ctrl-C then ends ourselves, too; a hangup does not where whoever started us wanted that (`nohup`). Call it in the main
-    thread.
+    Ctrl-C then ends this process, too. A hangup still does not if its starter wanted that (`nohup`). The main thread
+    must make the call.
     """
     for number, handler in (
         (signal.SIGINT, signal.default_int_handler),

@@ -1,10 +1,11 @@
-"""Reads damaged trace files: `python tools/fuzz_traces.py [--seconds 600] [--seed N] [--keep FOLDER] [FILE...]`.
+"""Read damaged trace files: `python tools/fuzz_traces.py [--seconds 600] [--seed N] [--keep FOLDER] [FILE...]`.
 
-Mutates trace files (flipped bits, cuts, spliced pieces, interesting numbers in the fields of headers, events and
-records) and reads them. Whatever the bytes, the reader must refuse the file with a TraceError, or give a trace that
-keeps the invariants, in little time and memory. An input that it does not is saved, and the exit status is 1.
+The program mutates trace files and reads the results. Mutations are flipped bits, cuts, spliced pieces, and boundary
+values in the fields of headers, events and records. For any bytes, the reader must refuse the file with a TraceError,
+or return a trace that keeps the invariants, within MOST_S of CPU time and MOST_BYTES of memory. An input that breaks
+this rule is saved, and the exit status is 1.
 
-Without FILE it starts from files that headway.traces.writer writes.
+Without FILE the program starts from files that headway.traces.writer writes.
 """
 
 import argparse
@@ -50,7 +51,7 @@ RECORDS = {
 
 
 def places(data: bytes) -> list[list[tuple[int, int]]]:
-    """Return (offset, bytes) of the fields of a sound file, by group: header, chunk headers, events, records."""
+    """Return (offset, bytes) of the fields of a valid file, by group: header, chunk headers, events, records."""
     header = np.frombuffer(data, hwt.HEADER_DTYPE, 1)[0]
     groups: list[list[tuple[int, int]]] = [fields(hwt.HEADER_DTYPE, 0), [], [], []]
     first = int(header["chunks_offset"])
@@ -79,11 +80,11 @@ def fields(dtype: np.dtype, at: int) -> list[tuple[int, int]]:
 
 
 class Mutator:
-    """Changes the bytes of sound files.
+    """Changes the bytes of valid files.
 
     Args:
-        seeds: Sound files.
-        chance: Where all choices come from.
+        seeds: Valid files.
+        chance: The source of all random choices.
     """
 
     def __init__(self, seeds: list[bytes], chance: random.Random) -> None:
@@ -133,7 +134,7 @@ class Mutator:
             data[one : one + size], data[other : other + size] = data[other : other + size], data[one : one + size]
 
     def _splice(self, data: bytearray, _: int) -> None:
-        """Copy a piece of some file over another place, often in whole chunks."""
+        """Copy a piece of some file over another place, often in units of whole chunks."""
         source = self._chance.choice(self._seeds)
         size = self._chance.choice([8, 16, 24, 64, 256, hwt.CHUNK_BYTES])
         grain = self._chance.choice([1, 8, 16, hwt.CHUNK_BYTES])
@@ -153,13 +154,13 @@ class Mutator:
 
 
 def seeds(paths: list[Path]) -> list[bytes]:
-    """Return the files to start from: those given, or some that are made."""
+    """Return the files to start from: those given, or some that are made here."""
     if paths:
         found = [path.read_bytes() for path in paths if path.stat().st_size <= MOST_FILE_BYTES]
         if not found:
             sys.exit(f"none of the files is {MOST_FILE_BYTES // 2**20} MiB or smaller")
         return found
-    # By name, as tests/ is not checked with the tools.
+    # Imported by name, because tests/ is not checked together with the tools.
     made_trace = importlib.import_module("made_traces").made_trace
 
     with tempfile.TemporaryDirectory() as folder:
@@ -177,7 +178,7 @@ def seeds(paths: list[Path]) -> list[bytes]:
 
 
 def trouble(path: Path) -> str:
-    """Read a file; return what is wrong with how that went, or ""."""
+    """Read a file; return a description of what is wrong with how that went, or ""."""
     begun_s = time.process_time()
     try:
         trace = read(path)
@@ -188,7 +189,7 @@ def trouble(path: Path) -> str:
         found = []
     except MemoryError:
         return f"takes more than {MOST_BYTES // 2**20} MiB"
-    except Exception:  # noqa: BLE001 - any other is what we look for
+    except Exception:  # noqa: BLE001 - any other exception is a failure of the reader
         return traceback.format_exc()
     took_s = time.process_time() - begun_s
     if took_s > MOST_S:
@@ -209,7 +210,7 @@ def main() -> int:
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     mutator = Mutator(seeds(options.files), random.Random(seed))
 
-    # Address space, over what Python and numpy have mapped by now.
+    # Limits the address space, beyond what Python and numpy have mapped by now.
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MOST_BYTES, resource.RLIM_INFINITY))
     failures: dict[str, int] = {}
@@ -222,7 +223,7 @@ def main() -> int:
             found = trouble(path)
             tried += 1
             if found:
-                # The same place again and again is one finding.
+                # Failures at the same place count as one finding.
                 where = "\n".join(line for line in found.splitlines() if line.lstrip().startswith("File")) or found
                 failures[where] = failures.get(where, 0) + 1
                 if failures[where] == 1:

@@ -1,5 +1,5 @@
 #!python
-"""The command `headway` where there was no compiler for native/launcher/headway.c: then there is nothing to trace with either."""
+"""Start the command `headway` where no compiler could build native/launcher/headway.c; it cannot trace there."""
 
 import sys
 

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Run the test suites of tornado, anyio and trio bare, under `headway trace` and under `headway run`, and print the difference.
+"""Run the test suites of tornado, anyio and trio bare, traced and under a policy, and print the difference.
 
     python tools/library_suites.py [--interpreter 3.13 ...] [--suite trio ...] [--repeats 5] [--json]
 
-The libraries come from the index, pinned with their hashes (requirements/suites.lock); tornado's and trio's wheels hold
-their tests, anyio's source archive does. Each run is a fresh process, session and folder, with an environment of a few
-variables, and tests run one by one.
+The libraries come from the index, pinned with their hashes (requirements/suites.lock). The wheels of tornado and trio
+contain their tests; anyio's tests are in its source archive. Each run has a fresh process, session and folder, with an
+environment of a few variables. Tests run one by one.
 
-Each suite runs once each way. The files of the cases that did not end alike are then run again, `--repeats` times each
-way, in turns. A difference counts where no bare run of the case ended so badly and two runs of the other way did.
+Each suite runs once each way. The files of the cases that did not end alike then run again, `--repeats` times each way,
+in turns. A difference counts if no bare run of the case ended as badly as two runs of the other way.
 
-Exit status: 0 no difference counts, 1 one does, or a run was not what it should be (Headway was not in the process, or
-was in the bare one; no case passes bare), 2 wrong usage. stdout is the table (or JSON), stderr is talk.
+Exit status: 0 no difference counts; 1 one does, or a run was invalid (Headway was not in the process, or was in the
+bare one; no case passes bare); 2 wrong usage. The table (or JSON) goes to stdout, progress to stderr.
 """
 
 from __future__ import annotations
@@ -65,18 +65,19 @@ HEADWAY = Path(sys.executable).with_name("headway")
 DEFAULT = ("3.11", "3.13")
 ALL = ("3.11", "3.12", "3.13", "3.14", "3.15")
 BARE = "bare"
-# The ways beside bare: what stands before the program's own command line. {trace} is the trace's file.
+# Way -> the words before the program's own command line. {trace} is replaced by the path of the trace file. The way
+# BARE has none.
 WAYS: dict[str, tuple[str, ...]] = {
     "traced": (str(HEADWAY), "trace", "--no-summary", "--max-size", "64MB", "-o", "{trace}", "--"),
     "fair": (str(HEADWAY), "run", "--policy", "fair", "--"),
 }
 REPEATS = 5
 TIMEOUT_S = 900.0
-# Who writes a trace may outlive the program for so long.
+# The time that the collector, which writes the trace, may outlive the program.
 SETTLING_S = 20.0
-# Those of pytest.
+# The exit statuses of pytest.
 EXIT_CODES = ExitCodes(ok=0, failed=1, nothing_ran=5)
-# Neither a cache in the folder of the tests, nor plugins that no suite asked for.
+# No cache in the folder of the tests, and short output.
 ALWAYS = ("-q", "-p", "no:cacheprovider", "--tb=short")
 ONCE = "once, and not again"
 
@@ -86,9 +87,9 @@ class Suite:
     """A library's tests.
 
     Attributes:
-        tests: Their folder, in the library's source archive or among the installed packages.
-        options: What pytest is told.
-        from_source: They are in the source archive only.
+        tests: The folder of the tests, in the library's source archive or among the installed packages.
+        options: The options for pytest.
+        from_source: Whether only the source archive has the tests.
         silenced: The logger that the suite's own runner silences.
     """
 
@@ -100,16 +101,17 @@ class Suite:
 
 SUITES = {
     "tornado": Suite("tornado/test", ("-o", "python_files=*_test.py", "-p", "no:logging"), silenced="tornado.access"),
-    # Without those that need the Internet.
+    # Tests that need the Internet are left out.
     "anyio": Suite("tests", ("-m", "not network"), from_source=True),
-    # Those that look at every public name with pylint, jedi and mypy say nothing about threads, and take minutes.
+    # Tests that examine every public name with pylint, jedi and mypy are left out: they say nothing about threads, and
+    # take minutes.
     "trio": Suite("trio", ("-p", "trio._tests.pytest_plugin", "--run-slow", "--skip-optional-imports")),
 }
 
 
 @dataclass(frozen=True)
 class Job:
-    """A suite to be run on an interpreter; `python` is that of the environment with the libraries."""
+    """A suite to be run on an interpreter; `python` is the Python of the environment with the libraries."""
 
     interpreter: Interpreter
     name: str
@@ -122,13 +124,13 @@ class Job:
 
     @property
     def title(self) -> str:
-        """How progress names it."""
+        """The name of the job in progress lines."""
         return f"{self.interpreter.id} {self.name}"
 
 
 @dataclass
 class Report:
-    """What is known of one suite on one interpreter: a run each way, and by way what differs from bare."""
+    """The results of one suite on one interpreter: a run for each way, and for each way the differences from bare."""
 
     interpreter: str
     suite: str
@@ -138,12 +140,12 @@ class Report:
     errors: list[str] = field(default_factory=list)
 
     def worse(self, way: str) -> list[Difference]:
-        """The differences that count."""
+        """Return the differences that count."""
         return [one for one in self.differences.get(way, []) if one.verdict in (WORSE, SOMETIMES_WORSE)]
 
     @property
     def is_bad(self) -> bool:
-        """Whether a way changed something for the worse, or nothing could be said."""
+        """Whether some way made a case worse, or there is no verdict."""
         return bool(self.errors) or any(self.worse(way) for way in self.differences)
 
 
@@ -151,7 +153,7 @@ class Report:
 
 
 def pinned(name: str) -> str:
-    """The part of the lock that pins a library."""
+    """Return the part of the lock that pins a library."""
     found = re.search(rf"^{name}==.*(?:\n .*)*", LOCK.read_text("utf-8"), re.MULTILINE)
     if found is None:
         raise LookupError(f"{LOCK} pins no {name}; `make lock` renews it")
@@ -159,12 +161,12 @@ def pinned(name: str) -> str:
 
 
 def version_of(name: str) -> str:
-    """The version of a library in the lock."""
+    """Return the version of a library in the lock."""
     return pinned(name).partition("==")[2].split()[0]
 
 
 def source_of(name: str, python: str) -> Path:
-    """The unpacked source archive of a library, fetched once and kept in the cache; its hash is that of the lock."""
+    """Return the unpacked source archive of a library, fetched once and kept in the cache; the lock has its hash."""
     pin = pinned(name)
     folder = libraries_folder() / f"source-{name}-{version_of(name)}-{hashlib.sha256(pin.encode()).hexdigest()[:12]}"
     if not folder.is_dir():
@@ -186,7 +188,7 @@ def source_of(name: str, python: str) -> Path:
 
 
 def jobs_for(interpreter: Interpreter, options: argparse.Namespace) -> list[Job]:
-    """The suites on an interpreter, installed."""
+    """Return the suites as jobs for an interpreter, with their libraries installed."""
     print(f"{interpreter.id}: the libraries are in {libraries_folder()}", file=sys.stderr, flush=True)
     python = locked_python(interpreter, LOCK, "suites")
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
@@ -206,10 +208,10 @@ def jobs_for(interpreter: Interpreter, options: argparse.Namespace) -> list[Job]
 
 
 def command_line(job: Job, way: str, folder: Path, files: Sequence[str]) -> list[str]:
-    """The command that runs the suite one way, or some files of it."""
+    """Return the command that runs the suite, or some files of it, one way."""
     suite = SUITES[job.name]
     options = [*ALWAYS, "--rootdir", str(job.root), *suite.options]
-    if not suite.from_source:  # no configuration of anybody's
+    if not suite.from_source:  # no configuration file of another folder must apply
         (folder / "pytest.ini").write_text("[pytest]\n", "utf-8")
         options += ["-c", str(folder / "pytest.ini")]
     paths = [str(job.root / file) for file in files or (suite.tests,)]
@@ -219,7 +221,7 @@ def command_line(job: Job, way: str, folder: Path, files: Sequence[str]) -> list
 
 
 def run(job: Job, way: str, name: str, files: Sequence[str] = ()) -> tuple[Run, bool]:
-    """Run the suite, or some files of it, one way; `name` is that of the log. Also tells whether Headway was there."""
+    """Run the suite, or `files` of it, one way; return the run and whether Headway was there. `name` is the log's."""
     with run_folder() as folder:
         command = command_line(job, way, folder, files)
         settling_s = 0.0 if way == BARE else SETTLING_S
@@ -246,7 +248,7 @@ def run(job: Job, way: str, name: str, files: Sequence[str] = ()) -> tuple[Run, 
 
 
 def judged(bare: Sequence[Outcome], other: Sequence[Outcome]) -> str:
-    """What a case's outcomes say; what was seen once only, among several runs, does not count."""
+    """Return the verdict on a case; an end that only one of several runs had does not count."""
     found = verdict(bare, other)
     worst_bare = max(outcome.rank for outcome in bare)
     if found == SOMETIMES_WORSE and sum(outcome.rank > worst_bare for outcome in other) < 2:
@@ -255,7 +257,7 @@ def judged(bare: Sequence[Outcome], other: Sequence[Outcome]) -> str:
 
 
 def compare(job: Job) -> Report:
-    """Run the suite each way, run again the files in which something differs, and say what is to be made of it."""
+    """Run the suite each way, repeat the files in which a case differs, and return the report."""
     report = Report(job.interpreter.id, job.name, job.version)
     ways = (BARE, *WAYS)
     done: dict[str, list[Run]] = {way: [] for way in ways}
@@ -294,13 +296,13 @@ def compare(job: Job) -> Report:
 
 
 def files_of(cases: Sequence[str]) -> list[str]:
-    """The files of cases; none, which means all, where one is not of a file."""
+    """Return the files of cases; an empty list, which means all files, if one of the cases is PROCESS."""
     files = {case.partition("::")[0] for case in cases}
     return [] if PROCESS in files else sorted(files)
 
 
 def table(reports: Sequence[Report]) -> str:
-    """A line for each interpreter, suite and way, and the cases that differ below it."""
+    """Return a table with a line for each interpreter, suite and way, followed by the cases that differ."""
     form = "{:<8} {:<15} {:<7} {:>6} {:>6} {:>7} {:>6} {:>6} {:>7}"
     lines = [form.format("CPython", "suite", "way", "cases", "passed", "skipped", "failed", "worse", "s")]
     for report in reports:
@@ -322,7 +324,7 @@ def table(reports: Sequence[Report]) -> str:
 
 
 def parse_command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the options; ends the program with status 2 where they make no sense."""
+    """Read the options; end the program with status 2 if they make no sense."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument(
@@ -352,11 +354,11 @@ def parse_command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do as the command line says and return the exit status."""
+    """Carry out the command line and return the exit status."""
     options = parse_command_line(arguments)
     prepare_process()
     try:
-        library_path()  # so that its absence is known now and not after the first bare run
+        library_path()  # a missing library is reported now, and not after the first bare run
         jobs = [job for one in select(discover()[0], options.interpreter) for job in jobs_for(one, options)]
         reports = all_of([functools.partial(compare, job) for job in jobs])
     except (LookupError, HeadwayError, subprocess.SubprocessError) as error:

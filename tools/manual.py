@@ -1,8 +1,8 @@
-"""Writes what the command line says of itself into share/: the manual page, and the completions of shells.
+"""Write the manual page and the completions of shells into share/, from the parser of the command line.
 
 usage: manual.py [FOLDER]
 
-`make dist` calls it, and a wheel carries the files to where man and the shells look in a prefix.
+`make dist` calls the program. A wheel installs the files where man and the shells look in a prefix.
 """
 
 import sys
@@ -35,7 +35,7 @@ def write(folder: Path) -> list[Path]:
 
 
 def main(arguments: list[str]) -> int:
-    """Do it; return 0."""
+    """Write the files and print their paths; return 0."""
     for path in write(Path(arguments[0]) if arguments else ROOT / "share"):
         print(path)
     return 0

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Check the models of native/model/ exhaustively with SPIN, and that each can fail: what holds, and which mutation not.
+"""Check the models of native/model/ exhaustively with SPIN: which cases hold, and which mutations fail.
 
-A case is a model with some of its variants (-D flags), under a memory order where the model has any, and what must come
-out: it holds, or an error is found. Each mutation is the protocol without one of its parts, or as it was before a
-mistake in it was mended; a check that passes it would be worth nothing. A search that was not exhaustive (too deep, out
-of memory or time) counts as a failure.
+A case is a model with some of its variants (-D flags), under a memory order if the model has any, and the expected
+result: the case holds, or an error is found. Each mutation is the protocol without one of its parts, or as it was
+before a fix. A check that does not find the error of a mutation would be worth nothing. A search that was not
+exhaustive (too deep, out of memory or time) counts as a failure.
 
-Prints a line a case: states, depth, seconds, verdict. Exit status 1 where one did not come out as it must.
+The program prints a line for each case: states, depth, seconds, verdict. The exit status is 1 if the result of a case
+is not the expected one.
 """
 
 import argparse
@@ -26,16 +27,16 @@ from provision.spin import find_spin
 
 MODELS = Path(__file__).resolve().parent.parent / "native" / "model"
 
-# Of memory.pml: sequential consistency, x86, and what C11 allows (aarch64 does less).
+# The memory orders of memory.pml: sequential consistency, x86, and what C11 allows (aarch64 allows less).
 ORDERS = ("SC", "TSO", "C11")
 WEAK = ("TSO", "C11")
 NO_ORDER = ("",)
 
-# Of millions of states.
+# The cases with millions of states.
 LARGE = {("wake", ""), ("handshake", "C11")}
 
 STEP_TIMEOUT_S = 300
-# More than the deepest search takes; one that is deeper is said to be incomplete.
+# More than the deepest search takes. A deeper search is reported as incomplete.
 MOST_DEPTH = 1_000_000
 MOST_MEMORY_MB = 3000
 
@@ -46,9 +47,9 @@ class Case:
 
     Attributes:
         model: The file's name without its suffix.
-        flags: What is defined: variants, a mutation.
+        flags: The names to define: variants, a mutation.
         order: The memory order, or "".
-        holds: Whether it must hold; else an error must be found.
+        holds: Whether the case must hold; if not, an error must be found.
     """
 
     model: str
@@ -58,13 +59,13 @@ class Case:
 
     @property
     def live(self) -> bool:
-        """Whether it is about what must happen in the end (an LTL formula), and not only about what must not."""
+        """Whether the case checks liveness (an LTL formula), and not only safety."""
         return "LIVE" in self.flags
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out of a case; `error` is "" where it holds, `problem` "" where that is certain."""
+    """The result of a case; `error` is "" if the case holds, `problem` is "" if the result is certain."""
 
     states: int
     depth: int
@@ -73,7 +74,7 @@ class Outcome:
     problem: str
 
 
-# Model -> its variants that must hold -> under which orders.
+# Model -> its variants that must hold -> the memory orders under which they must.
 HOLDS: dict[str, dict[str, Sequence[str]]] = {
     "handshake": {"": ORDERS, "HEAVY": ORDERS, "REFUSED": ("TSO",), "LIVE": ("SC",)},
     "parks": {"": ORDERS, "CHILD": ORDERS},
@@ -91,7 +92,7 @@ HOLDS: dict[str, dict[str, Sequence[str]]] = {
     "fork": {"": NO_ORDER, "TRACED": NO_ORDER, "TRACED FIRST": NO_ORDER, "TRACED LIBRARY": NO_ORDER},
 }
 
-# Model -> what must be found: the variant and the mutation -> under which orders. Under the others it may hold.
+# Model -> the variant and mutation in which an error must be found -> under which orders. It may hold under the others.
 FAILS: dict[str, dict[str, Sequence[str]]] = {
     "handshake": {
         "MUTATION_NO_BARRIER": WEAK,
@@ -142,7 +143,7 @@ FAILS: dict[str, dict[str, Sequence[str]]] = {
 
 
 def cases() -> Iterator[Case]:
-    """Every case, a model at a time: what holds, then what must not."""
+    """Yield every case, model by model: first those that must hold, then those that must not."""
     for model, variants in HOLDS.items():
         tables = ((variants, True), (FAILS.get(model, {}), False))
         for table, holds in tables:
@@ -151,7 +152,7 @@ def cases() -> Iterator[Case]:
 
 
 def read_report(report: str, seconds: float) -> Outcome:
-    """Read what a verifier printed."""
+    """Read the output of a verifier."""
     counts = re.search(r"depth reached (\d+), errors: (\d+)", report)
     states = re.search(r"^\s*(\d+(?:e\+\d+)?) states, stored", report, re.MULTILINE)
     found = re.search(r"^pan:\d+: (.*?) \(at depth", report, re.MULTILINE)
@@ -176,7 +177,7 @@ def read_report(report: str, seconds: float) -> Outcome:
 def check(case: Case, spin: str, models: Path = MODELS) -> Outcome:
     """Make the verifier of a case, in a folder of its own, and run it."""
     defines = [f"-D{flag}" for flag in (*case.flags, *filter(None, [case.order]))]
-    # In most cases it is the compiler that takes the time.
+    # In most cases the compiler takes more time than the search, so only large ones are optimised.
     optimise = "-O2" if case.holds and (case.model, case.order) in LARGE else "-O0"
     kind = ["-DNFAIR=3"] if case.live else ["-DSAFETY"]
     begun = time.monotonic()
@@ -208,7 +209,7 @@ def check(case: Case, spin: str, models: Path = MODELS) -> Outcome:
 
 
 def verdict(case: Case, outcome: Outcome) -> tuple[bool, str]:
-    """Whether the case came out as it must, and in words what came out."""
+    """Return whether the result of the case is the expected one, and the result in words."""
     if outcome.problem:
         return False, outcome.problem
     if not outcome.error:
@@ -217,7 +218,7 @@ def verdict(case: Case, outcome: Outcome) -> tuple[bool, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do as the command line says; return the exit status."""
+    """Carry out the command line; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"which: {', '.join(HOLDS)} (default: all)")
     parser.add_argument("--skip-missing", action="store_true", help="succeed, with a line, where there is no spin")

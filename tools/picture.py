@@ -1,4 +1,4 @@
-"""Takes the picture of a page's timelines that README and guides show: `python tools/picture.py PAGE.html PICTURE.png`."""
+"""Take the picture of a page's timelines for README and guides: `python tools/picture.py PAGE.html PICTURE.png`."""
 
 import argparse
 import sys
@@ -26,7 +26,7 @@ def main() -> int:
         tab = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         tab.goto(arguments.page.resolve().as_uri())
         tab.wait_for_selector("html[data-ready]")
-        # Only what is looked at: the title, and of each launch its name and its lanes.
+        # Hides all but the title and, of each launch, its name and its lanes.
         tab.add_style_tag(content=".tools, .details, .launch p { display: none } .launch { margin: 6px 0 }")
         tab.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         boxes = [box for one in tab.locator(".launch").all() if (box := one.bounding_box())]

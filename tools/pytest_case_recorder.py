@@ -1,14 +1,14 @@
-"""Run inside the interpreter under test: pytest, with the outcome of every case written to a file as it comes.
+"""Run pytest inside the interpreter under test, and write the outcome of every case to a file as it comes.
 
     python pytest_case_recorder.py OUTCOMES SILENCED ARGUMENTS-OF-PYTEST ...
 
-SILENCED is the name of a logger that is to say nothing short of a critical message, or empty.
+SILENCED is the name of a logger that may log only critical messages, or empty.
 
-Each line of OUTCOMES is JSON: [case, "started"] or [case, outcome, reason]. OUTCOMES.headway is made where Headway's
-library is in this process. --junit-xml would not do: it is written at the end, so a test that kills or hangs the process
-takes the outcomes of all others with it.
+Each line of OUTCOMES is JSON: [case, "started"] or [case, outcome, reason]. The program makes the file OUTCOMES.headway
+if Headway's library is in this process. --junit-xml would not do: pytest writes it at the end, so a test that kills or
+hangs the process loses the outcomes of all other tests.
 
-Runs on CPython 3.11 and later, by path, and imports nothing of ours.
+The program runs by its path on CPython 3.11 and later, and imports no module of Headway.
 """
 
 import json
@@ -23,46 +23,46 @@ REASON_LIMIT = 400
 
 
 class Recorder:
-    """A pytest plugin that writes outcomes of this process, not of those that a test forks."""
+    """A pytest plugin that writes the outcomes of this process, not of processes that a test forks."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.pid = os.getpid()
 
     def record(self, case: str, outcome: str, reason: str = "") -> None:
-        """Write a line. The file is opened for each: an open descriptor would be seen by tests that count theirs."""
+        """Write a line. The file is opened for each one: tests that count descriptors would see one that stays open."""
         if os.getpid() == self.pid:
             with open(self.path, "a", encoding="utf-8") as file:
                 file.write(json.dumps([case, outcome, reason[:REASON_LIMIT]]) + "\n")
 
     def pytest_sessionstart(self) -> None:
-        """Say whether Headway is here."""
+        """Record whether Headway's library is in this process."""
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             if "libheadway" in maps.read():
                 open(f"{self.path}.headway", "w").close()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Write down what could not be collected."""
+        """Record what could not be collected."""
         if report.failed:
             self.record(report.nodeid, "failed", gist(report.longrepr))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Write down that a case begins: one that kills the process is heard of no more."""
+        """Record that a case begins: a case that kills the process reports nothing more."""
         self.record(nodeid, "started")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write down how a case, or its preparation or its end, went."""
+        """Record how a case, its setup or its teardown went."""
         if report.failed:
             self.record(report.nodeid, "failed", f"{report.when}: {gist(report.longrepr)}")
         elif report.skipped:
-            # One that fails as expected is called skipped, too.
+            # pytest calls a case that fails as expected skipped, too.
             self.record(report.nodeid, "passed" if hasattr(report, "wasxfail") else "skipped", gist(report.longrepr))
         elif report.when == "call":
             self.record(report.nodeid, "passed")
 
 
 def gist(what: Any) -> str:
-    """The line that says most of why something failed or was skipped."""
+    """Return the most telling line of the reason why something failed or was skipped."""
     if isinstance(what, tuple):  # file, line, reason
         return str(what[2])
     crash = getattr(what, "reprcrash", None)
@@ -71,12 +71,12 @@ def gist(what: Any) -> str:
 
 
 def main() -> int:
-    """Record, and be pytest."""
+    """Run pytest with the recorder; return its exit code."""
     recorder = Recorder(sys.argv.pop(1))
     silenced = sys.argv.pop(1)
     if silenced:
         logging.getLogger(silenced).setLevel(logging.CRITICAL)
-    sys.path[0] = os.getcwd()  # this file's folder is not the tests' business
+    sys.path[0] = os.getcwd()  # tests must not see the folder of this file
     return pytest.main(sys.argv[1:], plugins=[recorder])
 
 

@@ -1,4 +1,4 @@
-"""Makes a release's commit ready: one version, and the changelog gathered from changelog.d/.
+"""Prepare the commit of a release: one version, and the changelog gathered from changelog.d/.
 
 usage: release.py VERSION          write the version, gather the fragments, remove them
        release.py --check TAG      fail if the tag, the version and the changelog do not agree
@@ -21,10 +21,10 @@ _UNRELEASED = "## Unreleased\n\nSee `changelog.d/`.\n"
 
 
 def gathered(fragments: list[Path]) -> str:
-    """Return the sections of a release from its fragments: by kind, then by issue, as a list.
+    """Return the sections of a release, made from its fragments: by kind, then by issue, as a list.
 
     Raises:
-        ValueError: A fragment's name tells no issue or no kind.
+        ValueError: A fragment's name has no issue or no kind.
     """
     by_kind: dict[str, list[tuple[int, str]]] = {}
     for path in fragments:
@@ -42,7 +42,7 @@ def gathered(fragments: list[Path]) -> str:
 
 
 def _hung(text: str) -> str:
-    """Return a text whose further lines stand below its first word, as a list's item needs."""
+    """Return a text whose later lines are indented like its first word, as an item of a list needs."""
     return "\n".join(f"  {line}" if place and line else line for place, line in enumerate(text.splitlines()))
 
 
@@ -54,7 +54,7 @@ def version() -> str:
 
 
 def checked(tag: str) -> list[str]:
-    """Return what does not agree with a tag: the version, the changelog, fragments that are left."""
+    """Return what does not agree with a tag: the version, the changelog, or fragments that are left."""
     problems = []
     if tag != f"v{version()}":
         problems.append(f"the tag is {tag}, the version is {version()}; expected the tag v{version()}")
@@ -86,7 +86,7 @@ def release(new: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Do as the arguments say; return the exit code."""
+    """Carry out the arguments; return the exit code."""
     if len(arguments) == 2 and arguments[0] == "--check":
         problems = checked(arguments[1])
         for problem in problems:

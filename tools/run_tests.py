@@ -1,9 +1,9 @@
-"""Runs the Python tests: beside each other, then those that look at time, one after the other.
+"""Run the Python tests in two parts: first in parallel, then one by one those that measure time.
 
 usage: run_tests.py [--full] [PYTEST ARGUMENT...]
 
-A test that does the same on each interpreter, or with each policy, runs on one of them (tests/conftest.py); with --full on
-all. Exits 0 where both parts pass; a part that none of the arguments' tests belongs to passes.
+A test that does the same on each interpreter, or with each policy, runs on one of them (tests/conftest.py), and with
+--full on all. The exit code is 0 if both parts pass; a part passes if none of the chosen tests belongs to it.
 """
 
 import os
@@ -14,7 +14,7 @@ import time
 from default_signals import restore_for_children
 
 NO_TESTS = 5
-# Twice as many at a time as there are cores: most tests wait for processes and timers.
+# Twice as many processes as there are cores, because most tests wait for processes and timers.
 BESIDE = 2 * len(os.sched_getaffinity(0))
 PARTS = (
     ("beside each other", ["-n", str(BESIDE), "--dist", "worksteal", "-m", "not times"]),
@@ -23,12 +23,12 @@ PARTS = (
 
 
 def main(arguments: list[str]) -> int:
-    """Run both parts, also where the first fails; return the worst exit code."""
+    """Run both parts, the second even if the first fails; return the first exit code that is not 0."""
     restore_for_children()
     full = "--full" in arguments
     arguments = [*(one for one in arguments if one != "--full"), "--matrix", "full" if full else "sample"]
     if any(one.startswith("-m") and not one.startswith("--") for one in arguments):
-        # A choice by marker takes the place of ours: then one by one.
+        # The caller's choice by marker takes the place of the two parts; the tests then run one by one.
         return abs(subprocess.run([sys.executable, "-m", "pytest", *arguments], check=False).returncode)
     codes = []
     for name, options in PARTS:
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
             return 2
     if set(codes) == {NO_TESTS}:
         return NO_TESTS
-    # A part that a signal ended has a code below 0.
+    # The code of a part that a signal ended is negative.
     return next((abs(code) for code in codes if code not in {0, NO_TESTS}), 0)
 
 

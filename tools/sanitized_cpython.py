@@ -1,16 +1,17 @@
-"""Runs real programs on real interpreters with the library built under the address and undefined-behaviour sanitizers.
+"""Run real programs on real interpreters with the library built under the address and undefined-behaviour sanitizers.
 
     sanitized_cpython.py [--python NAME]... [--case NAME]... [--how trace|POLICY]... [--quick]
 
-Each program runs traced, and under each policy; a report of a sanitizer fails it, and so does an end by another exit code
-than without us. The interpreters are not built so: the sanitizer's runtime is loaded first (LD_PRELOAD), which also
-checks what they allocate. Programs are those of tests/integration/lifecycle_program.py and of sanitized_programs.py;
-the libraries of the latter are installed once for each interpreter, in the cache.
+Each program runs traced, and under each policy. A sanitizer's report fails it, and so does an exit code that differs
+from that without Headway. The interpreters are not built with sanitizers: LD_PRELOAD loads the runtime of the address
+sanitizer first, so it also checks the interpreter's allocations. The programs are those of
+tests/integration/lifecycle_program.py and of sanitized_programs.py. The libraries of the latter are installed once for
+each interpreter, in the cache.
 
-`fork_storm` may fail with "no end" for the sanitizer's own sake, once in about a hundred runs: gcc 12's keeps its
-allocator's locks as they are in a forked child, where nobody gives back what another thread had.
+`fork_storm` may fail with "no end" because of the sanitizer itself, about once in a hundred runs. gcc 12's runtime
+keeps the locks of its allocator as they are in a forked child, where no thread releases what another thread held.
 
-Exit codes: 0 nothing was found, 1 something was, 2 it cannot run here.
+Exit codes: 0 nothing was found, 1 something was, 2 the program cannot run here.
 """
 
 import argparse
@@ -43,12 +44,12 @@ LIMIT_S = 300
 
 
 def say(text: str) -> None:
-    """Say a line on stderr."""
+    """Print a line on stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def tool(name: str) -> str:
-    """Return the path of a program, or end with what is missing."""
+    """Return the path of a program; if it is not on PATH, end with a message."""
     found = shutil.which(name)
     if found is None:
         say(f"{name} is not there, expected it on PATH")
@@ -77,7 +78,7 @@ def runtime(library: Path) -> str:
 
 
 def installed(uv: str, interpreter: Interpreter, library: str) -> Path | None:
-    """Install a library for an interpreter, once; return its folder, or None with the reason said."""
+    """Install a library for an interpreter, once; return its folder, or None after a message with the reason."""
     folder = cache_folder() / "sanitized" / f"{interpreter.id}-{library}"
     if folder.is_dir():
         return folder
@@ -100,10 +101,10 @@ def _made(folder: Path) -> Path:
 
 
 class Runner:
-    """Runs one program in one way, with and without us."""
+    """Runs one program in one way, with and without Headway."""
 
     def __init__(self, library: Path, preload: str) -> None:
-        """Take the sanitized library and the runtime that is loaded first."""
+        """Take the sanitized library and the runtime that is to be loaded first."""
         self._library, self._preload = library, preload
         self._bare: dict[tuple[str, ...], int | str] = {}
 
@@ -133,7 +134,7 @@ class Runner:
 
     def _base(self, reports: Path, more: dict[str, str]) -> dict[str, str]:
         plain = {key: value for key, value in os.environ.items() if not key.startswith(("HEADWAY_", "PYTHON"))}
-        # Greenlets change stacks behind the sanitizer's back: it must not keep its own for locals.
+        # Greenlets switch stacks without the sanitizer's knowledge, so it must not keep locals on stacks of its own.
         asan = f"detect_leaks=0:verify_asan_link_order=0:detect_stack_use_after_return=0:log_path={reports}"
         return {
             **plain,
@@ -145,7 +146,7 @@ class Runner:
 
     @staticmethod
     def _run(command: list[str], env: dict[str, str], folder: Path) -> int | str:
-        """Return the exit code, or what went wrong; a line of ours is: it says that something is not done."""
+        """Return the exit code, or what went wrong. A line of Headway counts: it reports something left undone."""
         try:
             done = subprocess.run(
                 command, env=env, cwd=folder, capture_output=True, text=True, check=False, timeout=LIMIT_S
@@ -157,7 +158,7 @@ class Runner:
 
 
 def cases(arguments: argparse.Namespace, interpreter: Interpreter) -> list[tuple[str, list[str], dict[str, str]]]:
-    """Return the programs for an interpreter: name, command, environment."""
+    """Return the programs for an interpreter, as (name, command, environment)."""
     sys.path.insert(0, str(LIFECYCLE.parent))
     names = QUICK_CASES if arguments.quick else tuple(importlib.import_module("lifecycle_program").CASES)
     found: list[tuple[str, list[str], dict[str, str]]] = [
@@ -173,7 +174,7 @@ def cases(arguments: argparse.Namespace, interpreter: Interpreter) -> list[tuple
 
 
 def main() -> int:
-    """Build, run everything, and say what was found."""
+    """Build the library, run everything, and report what was found."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument(
         "--python", action="append", metavar="NAME", help=f"an interpreter (preset: {', '.join(PYTHONS)})"

@@ -1,6 +1,6 @@
 """Programs whose libraries switch stacks, run event loops in C or threads of C: `sanitized_programs.py NAME`.
 
-Started by sanitized_cpython.py with the library on the path. CPython 3.11 and later.
+sanitized_cpython.py starts them, with the library on the path. They run on CPython 3.11 and later.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ def _threads(function, count=4):
 
 
 def use_greenlet():
-    """Switch between greenlets in several threads, with the GIL given away in each."""
+    """Switch between greenlets in several threads, and release the GIL in each greenlet."""
     import greenlet
 
     def work():
@@ -39,7 +39,7 @@ def use_greenlet():
 
 
 def use_gevent():
-    """Run greenlets, a pool of threads and sockets under gevent's loop."""
+    """Run greenlets, a thread pool and sockets under gevent's loop."""
     import gevent
     import gevent.server
     import gevent.socket
@@ -64,7 +64,7 @@ def use_gevent():
 
 
 def use_uvloop():
-    """Serve connections in uvloop beside threads that compute."""
+    """Serve connections in uvloop beside CPU-bound threads."""
     import uvloop
 
     async def handle(reader, writer):
@@ -89,7 +89,7 @@ def use_uvloop():
 
 
 def use_numpy():
-    """Compute in threads that give the GIL away, and in the library's own."""
+    """Compute in threads that release the GIL, and in the library's own threads."""
     import numpy as np
 
     def work():

@@ -1,4 +1,4 @@
-"""mkdocs' hooks: adds the pages of reference, the README's neighbours, and a page for each file that a document links to."""
+"""Hooks of mkdocs: add the reference pages, some top-level documents, and a page for each file with links to it."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ __all__ = ["on_files", "on_page_markdown"]
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-# Files of the repository's top that are pages, too.
+# Files at the top of the repository that are pages, too.
 TOP = {"CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}
 LANGUAGES = {
     ".c": "c",
@@ -26,7 +26,7 @@ _LINK = re.compile(r"\]\((?P<target>[^)#\s:]+)(?P<anchor>#[^)\s]*)?\)")
 
 
 def _page_of(path: Path) -> str:
-    """Return the page, below docs/, of a file of the repository."""
+    """Return the page, below docs/, that shows a file of the repository."""
     name = path.relative_to(ROOT).as_posix()
     if name in TOP:
         return TOP[name]
@@ -36,7 +36,7 @@ def _page_of(path: Path) -> str:
 
 
 def _targets(text: str, page: Path) -> dict[str, Path]:
-    """Return the files of the repository that a page links to, by the link's words."""
+    """Return the files of the repository that a page links to, by link target."""
     found = {}
     for match in _LINK.finditer(text):
         path = (page.parent / match["target"]).resolve()
@@ -47,7 +47,7 @@ def _targets(text: str, page: Path) -> dict[str, Path]:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages that docs/ has not got."""
+    """Add the pages that docs/ does not contain."""
     for name, lines in PAGES.items():
         files.append(File.generated(config, name, content="\n".join(lines()) + "\n"))
     for name, page in TOP.items():
@@ -68,7 +68,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_more: Any) -> str:
-    """Point links to files of the repository at the pages that show them."""
+    """Redirect links to files of the repository to the pages that show them."""
     uri = page.file.src_uri
     origin = next((ROOT / name for name, of in TOP.items() if of == uri), None)
     if origin is None:

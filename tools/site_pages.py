@@ -1,4 +1,4 @@
-"""The pages of reference, made from the code: command line, Python, metrics, trace files, the policy header."""
+"""Make the reference pages from the code: command line, Python, metrics, trace files, the policy header."""
 
 import argparse
 import re
@@ -24,7 +24,7 @@ def _cell(text: str) -> str:
 
 
 def _option(action: argparse.Action, formatter: argparse.HelpFormatter) -> str:
-    """Return one argument as a row of a table."""
+    """Return a command-line argument as a row of a table."""
     names = ", ".join(f"`{name}`" for name in action.option_strings)
     if not names or action.nargs != 0:
         value = str(action.metavar or "").strip() or (
@@ -36,7 +36,7 @@ def _option(action: argparse.Action, formatter: argparse.HelpFormatter) -> str:
 
 
 def command_line() -> Iterator[str]:
-    """Yield the lines of the page of the command line: each command with its help and its arguments."""
+    """Yield the lines of the command-line page: each command with its help and its arguments."""
     yield "# Command line"
     yield ""
     yield "This page is made from the program's own `--help`."
@@ -48,7 +48,7 @@ def command_line() -> Iterator[str]:
         yield f"## headway {name}"
         yield ""
         for paragraph in (command.description or "").split("\n\n"):
-            # Commands and listings stand in their own lines in the help, prose does not.
+            # In the help, commands and listings keep their lines, while prose is wrapped.
             lines = paragraph.splitlines()
             yield "\n".join(f"    {line}" for line in lines) if _is_listing(lines) else paragraph
             yield ""
@@ -66,7 +66,7 @@ def _is_listing(lines: list[str]) -> bool:
 
 
 def python() -> Iterator[str]:
-    """Yield the lines of the page of the Python interface; mkdocstrings fills in signatures and docstrings."""
+    """Yield the lines of the page on the Python interface; mkdocstrings fills in signatures and docstrings."""
     yield "# Python"
     yield ""
     yield "This page is made from the docstrings of what `headway` and `headway.lab` export."
@@ -92,7 +92,7 @@ def _member(module: str, name: str) -> Iterator[str]:
 
 
 def metrics() -> Iterator[str]:
-    """Yield the lines of the page of metrics: names, kinds and meanings as the watcher serves them."""
+    """Yield the lines of the page on metrics: names, kinds and meanings as the watcher serves them."""
     yield "# Metrics"
     yield ""
     yield "`headway watch --listen` serves these for Prometheus; this page is made from the code that writes them."
@@ -110,7 +110,7 @@ def metrics() -> Iterator[str]:
 
 
 def trace_file() -> Iterator[str]:
-    """Yield the lines of the page of the trace file: the header's text, its numbers and its structs."""
+    """Yield the lines of the page on the trace file: the header's text, its numbers and its structs."""
     text = (ROOT / "native/trace/format.h").read_text("utf-8")
     yield "# The trace file"
     yield ""
@@ -139,7 +139,7 @@ def trace_file() -> Iterator[str]:
 
 
 def policy_header() -> Iterator[str]:
-    """Yield the lines of the page of the policy header: the file itself."""
+    """Yield the lines of the page on the policy header: the file itself."""
     yield "# The policy header"
     yield ""
     yield "A policy is a shared library that includes this header, which a wheel has in `headway/include/`."

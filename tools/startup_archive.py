@@ -1,9 +1,9 @@
-"""Makes src/headway/agent/startup.zip, through which the recorder gets into a Python process, of src/headway/agent/startup.
+"""Make src/headway/agent/startup.zip of src/headway/agent/startup; through it the recorder gets into a Python process.
 
 usage: startup_archive.py [--check]
 
-Stored, not deflated: reading it needs no zlib, which the program may not have imported. With --check nothing is written, and the exit code is 1 where
-the archive is not what the source makes.
+The archive is stored, not deflated: reading it needs no zlib, which the program may not have imported. With --check the
+program writes nothing, and the exit code is 1 if the archive is not the one that the source makes.
 """
 
 import io
@@ -16,7 +16,7 @@ ARCHIVE = AGENT / "startup.zip"
 
 
 def made() -> bytes:
-    """Return the archive: the same for the same source."""
+    """Return the archive; the same source always gives the same bytes."""
     kept = io.BytesIO()
     with zipfile.ZipFile(kept, "w", zipfile.ZIP_STORED) as archive:
         for source in sorted((AGENT / "startup").glob("*.py")):
@@ -25,7 +25,7 @@ def made() -> bytes:
 
 
 def main(arguments: list[str]) -> int:
-    """Write or check it; return the exit code."""
+    """Write or check the archive; return the exit code."""
     if arguments == ["--check"]:
         current = ARCHIVE.is_file() and ARCHIVE.read_bytes() == made()
         if not current:

@@ -1,6 +1,7 @@
-"""Runs clang-tidy over native/, with the checks of native/.clang-tidy; a file that was clean is not looked at again.
+"""Run clang-tidy over native/, with the checks of native/.clang-tidy; skip files that are known to be clean.
 
-A file is known by its own text, that of all headers, the checks and clang-tidy's version. Exits 1 and shows what it found.
+The key of a clean file is made of its own text, the text of all headers, the checks and clang-tidy's version. The
+program prints what clang-tidy finds, and exits with 1 if it finds anything.
 """
 
 import concurrent.futures
@@ -40,7 +41,7 @@ def looked_at(path: Path) -> str:
 
 
 def main() -> int:
-    """Look at each file that is not known to be clean; return 1 if anything was found."""
+    """Run clang-tidy on each file that is not known to be clean; return 1 if it finds anything."""
     version = subprocess.run([str(BIN / "clang-tidy"), "--version"], capture_output=True, text=True, check=True).stdout
     common = hashlib.sha256(version.encode())
     for path in sorted([NATIVE / ".clang-tidy", NATIVE / "CMakeLists.txt", *NATIVE.rglob("*.h")]):

@@ -1,6 +1,6 @@
-"""Makes web/src/schema.ts from the dataclasses of headway.report.html.schema: `python tools/web_types.py`.
+"""Make web/src/schema.ts from the dataclasses of headway.report.html.schema: `python tools/web_types.py`.
 
-With --check it writes nothing and exits 1 where the file is not what it would write.
+With --check the program writes nothing, and exits with 1 if the file differs from what it would write.
 """
 
 import argparse
@@ -22,7 +22,7 @@ def type_of(hint: object) -> str:
     """Return a Python type as TypeScript writes it.
 
     Raises:
-        TypeError: JSON has no such values.
+        TypeError: JSON has no values of the type.
     """
     if isinstance(hint, type) and hint in _PRIMITIVES:
         return _PRIMITIVES[hint]
@@ -44,7 +44,7 @@ def type_of(hint: object) -> str:
 
 
 def interface(one: type) -> str:
-    """Return a dataclass as an interface."""
+    """Return a dataclass as a TypeScript interface."""
     hints = typing.get_type_hints(one)
     fields = "".join(f"  readonly {name}: {type_of(hint)};\n" for name, hint in hints.items())
     first = (inspect.getdoc(one) or "").split("\n\n")[0].replace("\n", " ")
@@ -52,7 +52,7 @@ def interface(one: type) -> str:
 
 
 def generated() -> str:
-    """Return the whole file."""
+    """Return the text of the whole file."""
     classes: list[type] = [getattr(schema, name) for name in schema.__all__ if name != "Page"]
     parts = [interface(one) for one in classes]
     page = f"export type Page = {type_of(schema.Page)};\n"
@@ -62,7 +62,7 @@ def generated() -> str:
 
 
 def main() -> int:
-    """Write the file, or check it."""
+    """Write the file, or check it; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; 1 where the file is another")
     wanted = generated()

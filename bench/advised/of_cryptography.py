@@ -1,4 +1,4 @@
-"""cryptography."""
+"""Functions of cryptography for bench/advise_corpus.py."""
 
 from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives import hashes

@@ -1,4 +1,4 @@
-"""orjson and PyYAML."""
+"""Functions of orjson and PyYAML for bench/advise_corpus.py."""
 
 import orjson
 import yaml

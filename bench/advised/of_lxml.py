@@ -1,4 +1,4 @@
-"""lxml."""
+"""Functions of lxml for bench/advise_corpus.py."""
 
 from lxml import etree
 

@@ -1,4 +1,4 @@
-"""NumPy."""
+"""Functions of NumPy for bench/advise_corpus.py."""
 
 import numpy as np
 

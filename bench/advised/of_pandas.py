@@ -1,4 +1,4 @@
-"""pandas."""
+"""Functions of pandas for bench/advise_corpus.py."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Pillow."""
+"""Functions of Pillow for bench/advise_corpus.py."""
 
 import io
 

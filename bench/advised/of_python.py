@@ -1,4 +1,4 @@
-"""Pure Python of the kind that Rosetta Code has."""
+"""Functions in pure Python, like those of Rosetta Code, for bench/advise_corpus.py."""
 
 _WORD, _OTHER = "kitten sitting on the platform" * 4, "sitting kitten at a platform" * 4
 

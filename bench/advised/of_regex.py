@@ -1,4 +1,4 @@
-"""regex."""
+"""Functions of regex for bench/advise_corpus.py."""
 
 import regex
 

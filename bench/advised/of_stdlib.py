@@ -1,4 +1,4 @@
-"""The standard library's own functions, as users call them."""
+"""Functions that call the standard library as users do, for bench/advise_corpus.py."""
 
 import bz2
 import decimal

@@ -1,4 +1,4 @@
-"""httpx, against a server of this machine."""
+"""Functions of httpx, against a server on this machine, for bench/advise_corpus.py."""
 
 import httpx
 

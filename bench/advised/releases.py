@@ -1,4 +1,4 @@
-"""Functions whose C source was read: which of them let go of the GIL (bench/advise_releases.py)."""
+"""Functions whose C source says whether they release the GIL, for bench/advise_releases.py."""
 
 import array
 import base64

@@ -1,4 +1,4 @@
-"""Functions whose time grows with their argument (bench/advise_break_even.py)."""
+"""Functions whose time grows with their argument, for bench/advise_break_even.py."""
 
 import hashlib
 import json

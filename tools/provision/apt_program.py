@@ -1,18 +1,19 @@
-"""A program of the machine's own release, unpacked into Headway's cache with the libraries that the machine lacks.
+"""Add a program of the machine's own release to Headway's cache, with the libraries that the machine lacks.
 
-The machinery of the modules here that add one program each. What they have in common:
-  - `<cache>/<folder>` appears by a rename, after the program in it ran in an empty environment. What a killed run left
-    is elsewhere, is never found, and is removed by the next run.
+The other modules of this package add one program each by this one. They share these guarantees:
+  - `<cache>/<folder>` appears by a rename, after the program in it ran in an empty environment. Files of a killed run
+    are in another folder: no run uses them, and the next one removes them.
   - Two runs at once take turns (flock).
-  - Exit status 0 whatever could be had, since Headway goes on without it; 2 wrong usage.
-  - One line on stderr when something was made or could not be had, none when there is nothing to do.
+  - The exit status is 0 even if the program cannot be added, since Headway works without it; 2 is wrong usage.
+  - A run prints one line on stderr if it added the program or could not, and none if there was nothing to do.
 
-How: apt itself, with private lists, status and archives, fetches packages of the machine's own release from the
+Method: apt itself, with private lists, status and archives, fetches packages of the machine's own release from the
 archives that the machine already trusts, so the machine's own C library fits. Of the libraries that a package depends
-on, only those that ldd does not find are kept, and a wrapper shows them to this one program.
+on, only those that ldd does not find are kept. A wrapper makes them visible to this one program.
 
 Rejected: `apt-get install --download-only` (the system's status may be broken, and an empty one brings in perl and
-PAM); patchelf (may have to be fetched itself; the programs start none but their own, which are to inherit the variable).
+PAM); patchelf (it may have to be fetched itself). LD_LIBRARY_PATH serves instead: the programs start only their own
+children, which must inherit it.
 """
 
 import argparse
@@ -37,7 +38,7 @@ from headway.provision.archive import ProvisionError, find_release_archives, key
 from headway.provision.commands import find_one, run_logged, scratch_folder
 
 RUN_TIMEOUT_S = 20
-# Part of the machine's own release, and so the one that the program was built for.
+# The C library belongs to the machine's own release, for which the program was built.
 C_LIBRARY = re.compile(r"libc\d[\d.]*(-.*)?")
 WRAPPER = """\
 #!/bin/sh
@@ -49,10 +50,10 @@ exec "$home/libexec/{program}" "$@"
 
 
 def run(command: Sequence[str | Path], log: Path, *, cwd: Path | None = None, timeout_s: float = RUN_TIMEOUT_S) -> str:
-    """Run `command` as the interpreters' script does, but without showing the end of the log: one line is all we say.
+    """Run `command` by `run_logged`, but do not show the end of the log: the script reports in one line.
 
     Raises:
-        ProvisionError: it could not be started, failed or ran out of time.
+        ProvisionError: The command could not be started, failed or ran out of time.
     """
     with contextlib.redirect_stderr(io.StringIO()):
         return run_logged(command, log, cwd=cwd, timeout_s=timeout_s)
@@ -80,7 +81,7 @@ class ReleaseApt:
         (root / "status").touch()
         lines = []
         for archive in archives:
-            # Debian's own key is known where the entry names none; for others apt's default decides.
+            # If the entry names no key, Debian's own is known; for other archives apt's default decides.
             keyring = keyring_of(archive) if archive.is_debian_main() else archive.signed_by
             options = source_options(archive, "Packages", keyring)
             lines += [
@@ -91,14 +92,14 @@ class ReleaseApt:
         (root / "apt.conf").write_text(apt_conf, "utf-8")
 
     def update(self) -> None:
-        """Bring the index up to date; an old one, or one without the updates, is good enough where it has the package."""
+        """Update the index. On failure, go on: an old index, or one without the updates, may still have the package."""
         try:
             self._call("update", "-o", "APT::Update::Error-Mode=any")
         except ProvisionError as error:
             self._update_error = error
 
     def first_known(self, names: Sequence[str]) -> str:
-        """The first of `names` that the index has; where it has none the first, whose download then says why."""
+        """Return the first of `names` that the index has; if it has none, the first, whose download tells why."""
         for name in names:
             with contextlib.suppress(ProvisionError):
                 self._call("download", "--print-uris", name)
@@ -109,7 +110,7 @@ class ReleaseApt:
         """Fetch packages, checked against the signed index, and return their files.
 
         Raises:
-            ProvisionError: one cannot be had; says why the index is not up to date where that is the cause.
+            ProvisionError: A package is not available. If the index could not be updated, the error says why.
         """
         folder.mkdir()
         try:
@@ -119,19 +120,19 @@ class ReleaseApt:
         return sorted(folder.glob("*.deb"))
 
     def unpack(self, packages: Sequence[Path], root: Path) -> None:
-        """Unpack the files of `packages` below `root`; no script of theirs runs."""
+        """Unpack the files of `packages` below `root`; their scripts do not run."""
         for package in packages:
             run(["dpkg-deb", "-x", package, root], self._log, timeout_s=self._fetch_timeout_s)
 
     def _call(self, command: str, *arguments: str, cwd: Path | None = None) -> None:
-        # Shorter than apt's own patience: `make lab` and `make test` wait for it.
+        # These limits are shorter than apt's own: `make lab` and `make test` wait for it.
         quick = ["-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=10", "-o", "Acquire::https::Timeout=10"]
         options = ["-q", "-y", "-c", str(self._root / "apt.conf"), *quick]
         run(["apt-get", command, *options, *arguments], self._log, cwd=cwd, timeout_s=self._fetch_timeout_s)
 
 
 def codenames_of_machine() -> list[str]:
-    """What the machine's release calls itself, and what a derivative is built on; empty where it does not say."""
+    """Return the code names of the machine's release and of the release it derives from; empty if it tells none."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:
@@ -141,12 +142,12 @@ def codenames_of_machine() -> list[str]:
 
 
 def name_of(package: Path) -> str:
-    """The name that a package's file name tells."""
+    """Return the package name in a package's file name."""
     return package.name.split("_")[0]
 
 
 def version_of(package: Path) -> str:
-    """The version that a package's file name tells."""
+    """Return the version in a package's file name."""
     return package.name.split("_")[1].replace("%3a", ":")
 
 
@@ -154,24 +155,24 @@ def version_of(package: Path) -> str:
 
 
 def missing_libraries(program: Path, libraries: Path, log: Path) -> list[str]:
-    """The sonames that `program`, or one of `libraries`, needs and neither the machine nor `libraries` has."""
+    """Return the sonames that `program`, or one of `libraries`, needs and neither the machine nor `libraries` has."""
     objects = [program, *sorted(libraries.iterdir())]
     output = run(["env", f"LD_LIBRARY_PATH={libraries}", "ldd", *objects], log)
     return sorted(set(re.findall(r"^\s*(\S+) => not found", output, re.MULTILINE)))
 
 
 def needed_libraries(packages: Sequence[Path], log: Path) -> list[str]:
-    """The names of the library packages that `packages` depend on, without the C library."""
+    """Return the names of the library packages that `packages` depend on, without the C library."""
     fields = "\n".join(run(["dpkg-deb", "-f", package, "Pre-Depends", "Depends"], log) for package in packages)
     names = re.findall(r"(?:^|[:,])\s*([a-z0-9][a-z0-9+.-]+)", re.sub(r"^[\w-]+:", ",", fields, flags=re.MULTILINE))
     return sorted({name for name in names if name.startswith("lib") and not C_LIBRARY.fullmatch(name)})
 
 
 def take_libraries(sonames: Sequence[str], root: Path, libraries: Path) -> bool:
-    """Copy those of `sonames` that are somewhere below `root`; return whether any is."""
+    """Copy those of `sonames` that are somewhere below `root`; return whether any was found."""
     found = [path for soname in sonames for path in list(root.rglob(soname))[:1]]
     for path in found:
-        shutil.copy(path, libraries / path.name)  # the file, where it is a link to one
+        shutil.copy(path, libraries / path.name)  # copies the file itself if the path is a link
     return bool(found)
 
 
@@ -184,20 +185,21 @@ def add_missing_libraries(
     *,
     loaded_later: Mapping[str, Sequence[str]] | None = None,
 ) -> list[str]:
-    """Put into `work`/home/lib what `work`/home/libexec/`program` needs and the machine lacks; return the sonames.
+    """Put the libraries that `work`/home/libexec/`program` needs and the machine lacks into `work`/home/lib.
 
-    Packages are fetched level by level: what the program's packages depend on, then what those depend on.
+    Packages are fetched level by level: first the dependencies of the program's packages, then the dependencies of
+    those. Returns the sonames.
 
     Args:
-        apt: Fetches them.
+        apt: Fetches the packages.
         program: The name of the program.
-        main_packages: Its packages, unpacked in `work`/root like all others.
+        main_packages: The program's packages, unpacked in `work`/root like all others.
         work: The scratch folder.
-        log: Where the commands' output goes.
-        loaded_later: Library -> those that it opens by itself, which ldd does not tell and which come with it.
+        log: The file for the output of the commands.
+        loaded_later: Library -> libraries that it opens by itself: ldd does not name them, and they are copied with it.
 
     Raises:
-        ProvisionError: some library is in none of them.
+        ProvisionError: No package has one of the libraries.
     """
     libraries = work / "home/lib"
     libraries.mkdir()
@@ -223,13 +225,14 @@ class AptProgram:
     """A program that a script adds to the cache.
 
     Attributes:
-        name: What it is called, in `<cache>/<folder>/bin` and to the user.
+        name: The name of the program, in `<cache>/<folder>/bin` and in messages.
         folder: Its folder in the cache.
-        without: What becomes of Headway without it, for the line that says so.
-        find: Returns the path of one that is there, ours included, or nothing.
-        check_runs: Starts the one at a path, logs to another, and raises ProvisionError where it does not run.
-        fill: Fetches it and fills bin, libexec and lib of `work`/home, for (apt, work, log); returns what of.
-        fetch_timeout_s: Enough for the index or the packages over a slow line; without a network apt gives up sooner.
+        without: The consequence of its absence, as a part of a message.
+        find: Returns the path of the program on this machine, or of the one in the cache, or None.
+        check_runs: Starts the program at a path, with output to a log; raises ProvisionError if it does not run.
+        fill: Fetches the program and fills bin, libexec and lib of `work`/home, from (apt, work, log). Returns the
+            packages that it was made of.
+        fetch_timeout_s: Enough for the index or the packages over a slow line; apt gives up sooner without a network.
     """
 
     name: str
@@ -242,7 +245,7 @@ class AptProgram:
 
 
 def write_wrapper(home: Path, name: str, program: str, variables: Mapping[str, str] | None = None) -> None:
-    """Write bin/`name`, which starts libexec/`program` with lib, and with `variables`, in which $home is its folder."""
+    """Write bin/`name`: it starts libexec/`program` with lib and with `variables`, whose $home is the folder `home`."""
     exports = {"LD_LIBRARY_PATH": "$home/lib", **(variables or {})}
     text = WRAPPER.format(
         program=program, exports="\n".join(f'export {key}="{value}"' for key, value in exports.items())
@@ -254,10 +257,10 @@ def write_wrapper(home: Path, name: str, program: str, variables: Mapping[str, s
 
 
 def fill_from_package(apt: ReleaseApt, work: Path, log: Path, *, package: str, program: str) -> str:
-    """Make `work`/home with one program of one package in bin, and return what it was made of.
+    """Make `work`/home with one program of one package in bin; return the packages that it was made of.
 
     Raises:
-        ProvisionError: some step failed.
+        ProvisionError: A step failed.
     """
     packages = apt.download([package], work / "archives")
     apt.unpack(packages, work / "root")
@@ -269,7 +272,7 @@ def fill_from_package(apt: ReleaseApt, work: Path, log: Path, *, package: str, p
 
 
 def runs(program: AptProgram, path: Path) -> bool:
-    """Whether the program at `path` starts; not logged, since every `make` asks."""
+    """Return whether the program at `path` starts; the check is not logged, since every `make` makes it."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             program.check_runs(path, Path(folder) / "log")
@@ -279,14 +282,14 @@ def runs(program: AptProgram, path: Path) -> bool:
 
 
 def make(program: AptProgram, home: Path, state: Path, log: Path, *, etc_apt: Path) -> str:
-    """Make `home` with the program in it, and return what it was made of. The lock must be held.
+    """Make `home` with the program in it; return the packages that it was made of. The caller must hold the lock.
 
     Raises:
-        ProvisionError: some step failed; `home` is as it was.
+        ProvisionError: A step failed; `home` is unchanged.
     """
     apt = ReleaseApt(state, log, codenames_of_machine(), etc_apt, fetch_timeout_s=program.fetch_timeout_s)
     apt.update()
-    # Beside the final place, so that the rename is one within a file system.
+    # The scratch folder is beside the final place, so that the rename stays within a file system.
     with scratch_folder(home.with_name(f"{home.name}.part")) as work:
         (work / "home").mkdir()
         made_of = program.fill(apt, work, log)
@@ -298,10 +301,10 @@ def make(program: AptProgram, home: Path, state: Path, log: Path, *, etc_apt: Pa
 
 
 def provide(program: AptProgram, cache: Path, *, force: bool, etc_apt: Path) -> str:
-    """Make what is absent, and return what to tell the user, or "".
+    """Add the program if it is absent; return a message for the user, or "".
 
     Raises:
-        ProvisionError: it cannot be had.
+        ProvisionError: The program cannot be added.
     """
     home, state = cache / program.folder, cache / "provision" / f"apt-{program.folder}"
     log = cache / f"provision/logs/{program.folder}.log"
@@ -316,21 +319,21 @@ def provide(program: AptProgram, cache: Path, *, force: bool, etc_apt: Path) -> 
     if os.environ.get("HEADWAY_PROVISION") == "no":
         return "not adding it (HEADWAY_PROVISION=no)"
     state.mkdir(parents=True, exist_ok=True)
-    # Not unlinked at the end: another run could then lock a file that no third run sees.
+    # The file is not removed at the end: another run could then lock a file that a third run does not see.
     with (state / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if is_there() and not force:
             return ""
         log.unlink(missing_ok=True)
         if home.exists() and not runs(program, ours):
-            # Whoever looks for it would take it for one that runs.
+            # A program that does not run must not be found as one that does.
             with scratch_folder(home.with_name(f"{home.name}.part")) as work:
                 home.rename(work / "old")
         return f"added {ours} from {make(program, home, state, log, etc_apt=etc_apt)}"
 
 
 def run_script(program: AptProgram, description: str, arguments: Sequence[str] | None, etc_apt: Path) -> int:
-    """Do as the command line says; return 0 whatever could be had."""
+    """Carry out the command line; return 0 even if the program cannot be added."""
     parser = argparse.ArgumentParser(description=description.split("\n", 1)[0])
     parser.add_argument("--force", action="store_true", help="make it also where there is one already")
     options = parser.parse_args(arguments)

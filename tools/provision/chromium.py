@@ -1,8 +1,9 @@
 """Add a headless Chromium to a Debian-like machine that lacks one, in Headway's cache: for the browser tests.
 
-Does nothing where `find_chromium` finds one already: HEADWAY_CHROMIUM, one on PATH, or an earlier one of ours that
-still runs. Skipped with a line where HEADWAY_PROVISION=no. Nothing is installed system-wide. `apt_program` tells how,
-and what is guaranteed. It runs where it renders: a script's result comes back from a page, with letters of its own.
+The script does nothing if `find_chromium` finds one: HEADWAY_CHROMIUM, one on PATH, or one that was added earlier and
+still runs. With HEADWAY_PROVISION=no the script adds nothing and says so in a line. Nothing is installed system-wide.
+`apt_program` describes the method and its guarantees. The program counts as running if it renders a page: a script in
+the page must run, and letters must have their own widths.
 
 Rejected: Playwright's own download (a host that not every machine reaches, and no libraries with it).
 """
@@ -28,17 +29,17 @@ from provision.apt_program import (
 )
 from provision.find_chromium import FOLDER, NAME, find_chromium
 
-# The second has a user interface, and so needs more; older releases have no other.
+# The second package has a user interface and so needs more libraries; older releases have only this one.
 PACKAGES = ("chromium-headless-shell", "chromium")
-# What it loads from beside itself: the ICU data, V8's snapshot, resources.
+# The files that Chromium loads from its own folder: the ICU data, V8's snapshot, resources.
 COMMON_PACKAGE = "chromium-common"
-# NSS opens its own parts by name, in whatever folder it finds them.
+# NSS opens its own parts by name, in the folder that it is loaded from.
 LOADED_LATER = {"libnss3.so": ("libsoftokn3.so", "libfreebl3.so", "libfreeblpriv3.so", "libnssckbi.so")}
-# About 120 MB in all, with the index.
+# The downloads have about 120 MB in all, with the index.
 FETCH_TIMEOUT_S = 900
-# It takes a second; a busy machine may take many.
+# Rendering takes a second; a busy machine may take much longer.
 RENDER_TIMEOUT_S = 120
-# Boxes in place of letters would all be of one width.
+# Without fonts, all letters are boxes of one width.
 PAGE = (
     "data:text/html,<p>no script ran</p><script>"
     "const width = text => Object.assign(document.createElement('canvas').getContext('2d'), {font: '20px sans-serif'})"
@@ -62,7 +63,7 @@ def check_renders(program: Path, log: Path) -> None:
     """Let the program render a page in an empty environment.
 
     Raises:
-        ProvisionError: it does not run, or the page's script does not, or there are no letters.
+        ProvisionError: The program or the page's script does not run, or there are no fonts.
     """
     # The sandbox refuses root and needs user namespaces; /dev/shm is small in containers.
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--dump-dom"]
@@ -76,36 +77,36 @@ def check_renders(program: Path, log: Path) -> None:
 
 
 def has_fonts() -> bool:
-    """Whether programs of this machine find fonts by themselves."""
+    """Return whether programs of this machine find fonts by themselves."""
     return FONT_CONFIGURATION.exists() and any(path.is_file() for folder in FONTS for path in folder.rglob("*"))
 
 
 def add_fonts(apt: ReleaseApt, work: Path) -> None:
-    """Put fonts into `work`/home/fonts, with the configuration that finds them and says which is for what."""
+    """Put fonts into `work`/home/fonts, with the configuration that finds them and maps families to them."""
     apt.unpack(apt.download(FONT_PACKAGES, work / "archives-fonts"), work / "root")
     fonts, root = work / "home/fonts", work / "root"
     (fonts / "conf.d").mkdir(parents=True)
     shutil.move(root / "usr/share/fonts/truetype", fonts / "truetype")
     shutil.copy(root / "etc/fonts/fonts.conf", fonts)
     for link in (root / "etc/fonts/conf.d").glob("*.conf"):
-        # It leads to the system's /usr, or to /etc/fonts/conf.avail.
+        # The link leads to the system's /usr, or to /etc/fonts/conf.avail.
         file = next(path for path in root.rglob(link.name) if not path.is_symlink())
         shutil.copy(file, fonts / "conf.d" / link.name)
     (fonts / "conf.d/00-headway.conf").write_text(FONT_FOLDER, "utf-8")
 
 
 def fill(apt: ReleaseApt, work: Path, log: Path) -> str:
-    """Make `work`/home with bin/chromium in it, and return what it was made of.
+    """Make `work`/home with bin/chromium in it; return the packages that it was made of.
 
     Raises:
-        ProvisionError: some step failed.
+        ProvisionError: A step failed.
     """
     package = apt.first_known(PACKAGES)
     packages = apt.download([package, COMMON_PACKAGE], work / "archives")
-    # The first is the one that the version is told of.
+    # The message tells the version of the first package.
     packages.sort(key=lambda file: name_of(file) != package)
     apt.unpack(packages, work / "root")
-    # Named like its package; it stays among its resources, which it looks for beside itself.
+    # The program has the name of its package, and stays in the folder of its resources, where it looks for them.
     shutil.move(find_one(work / "root", f"usr/lib/chromium*/{package}").parent, work / "home/libexec")
     libraries = add_missing_libraries(apt, package, packages, work, log, loaded_later=LOADED_LATER)
     added, variables = [f"{len(libraries)} of its libraries"] if libraries else [], {}
@@ -129,7 +130,7 @@ CHROMIUM = AptProgram(
 
 
 def main(arguments: Sequence[str] | None = None, *, etc_apt: Path = Path("/etc/apt")) -> int:
-    """Do as the command line says; return 0 whatever could be had."""
+    """Carry out the command line; return 0 even if the program cannot be added."""
     return run_script(CHROMIUM, __doc__ or "", arguments, etc_apt)
 
 

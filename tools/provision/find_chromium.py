@@ -1,4 +1,4 @@
-"""The Chromium that the browser tests drive: HEADWAY_CHROMIUM, one on PATH, or ours (`chromium.py`)."""
+"""Find the Chromium that the browser tests drive: HEADWAY_CHROMIUM, one on PATH, or the one of `chromium.py`."""
 
 import os
 import re
@@ -7,15 +7,15 @@ import subprocess
 
 from headway.host.paths import cache_folder
 
-# The smallest first; all know the options that Playwright gives to its own.
+# The smallest program is first. All accept the options that Playwright gives to its own Chromium.
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-# Ours: <cache>/FOLDER/bin/NAME.
+# The one that `chromium.py` adds: <cache>/FOLDER/bin/NAME.
 FOLDER = NAME = "chromium"
 ANSWER_TIMEOUT_S = 30
 
 
 def find_chromium() -> str | None:
-    """Return the path of a Chromium, or None: `HEADWAY_CHROMIUM`, one on PATH that answers, one in our cache."""
+    """Return the path of a Chromium, or None: `HEADWAY_CHROMIUM`, one on PATH that answers, the one in the cache."""
     named = os.environ.get("HEADWAY_CHROMIUM")
     if named and os.access(named, os.X_OK):
         return named
@@ -27,7 +27,7 @@ def find_chromium() -> str | None:
 
 
 def answers(path: str) -> bool:
-    """Whether the program tells its version; Ubuntu's chromium-browser may only tell where to get one."""
+    """Return whether the program tells its version; Ubuntu's chromium-browser may only say where to get one."""
     command = [path, "--version"]
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Virtual environments for interpreters, made from a lock with uv, once, and kept in the cache."""
+"""Make virtual environments for interpreters from a lock with uv, once, and keep them in the cache."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["locked_python"]
 
 
 def locked_python(interpreter: Interpreter, lock: Path, kind: str) -> str:
-    """Return the Python of an environment with what `lock` names; `kind` begins its folder's name.
+    """Return the Python of an environment with the packages of `lock`; the folder's name begins with `kind`.
 
     Raises:
-        subprocess.CalledProcessError: It cannot be made; uv has said why.
+        subprocess.CalledProcessError: The environment cannot be made; uv has printed the reason.
     """
     identity = f"{interpreter.executable}|{interpreter.version}|{lock.read_text('utf-8')}"
     name = f"{kind}-{interpreter.name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"

@@ -1,10 +1,11 @@
-"""Add the interpreters of the tests that this machine lacks: 3.13t, 3.14, 3.15. The distribution's, in every case.
+"""Add those of 3.13t, 3.14 and 3.15 that this machine lacks and the tests need; always the distribution's, not uv's.
 
-With `--with-tests` CPython's own tests as well, for those that are in the private prefix: for tools/cpython_tests.py.
-With `--packages` only those that come as packages, which takes seconds. What is then left for later (3.13t, which is
-built, and redis-benchmark) is printed on stdout, a name a line: `make lab` measures its first experiment before.
-A machine that cannot have one, or HEADWAY_PROVISION=no, is told in a line, and the exit code is 0: `make lab` works
-everywhere, and the tests fail by themselves where they lack one.
+With `--with-tests` the program also adds CPython's own tests to the interpreters in the private prefix, for
+tools/cpython_tests.py.
+With `--packages` it adds only interpreters that come as packages, which takes seconds. It then prints what is left for
+later on stdout, a name a line: 3.13t, which is built, and redis-benchmark. `make lab` runs its first experiment before.
+If the machine cannot have an interpreter, or with HEADWAY_PROVISION=no, it prints a line and exits with 0: `make lab`
+works everywhere, and tests fail by themselves if they lack an interpreter.
 """
 
 import os
@@ -17,12 +18,12 @@ from headway.lab.beside.surroundings import find_redis_benchmark
 
 
 def _say(line: str) -> None:
-    # One write with its end: two threads may talk at once.
+    # One write with its line end, because two threads may print at once.
     print(f"{line}\n", end="", file=sys.stderr, flush=True)
 
 
 def main() -> int:
-    """Add what is missing; return 0 whatever could be had."""
+    """Add what is missing; return 0 even if something cannot be added."""
     with_tests = "--with-tests" in sys.argv[1:]
     allowed = os.environ.get("HEADWAY_PROVISION") != "no"
     have = {interpreter.name for interpreter in discover()[0]}

@@ -1,7 +1,8 @@
 """Add Prometheus to a Debian-like machine that lacks it, in Headway's cache: tests have it scrape a watched service.
 
-Does nothing where one is on PATH, or an earlier one of ours still runs. Skipped with a line where
-HEADWAY_PROVISION=no. Nothing is installed system-wide. `apt_program` tells how, and what is guaranteed.
+The script does nothing if one is on PATH, or one that was added earlier still runs. With HEADWAY_PROVISION=no the
+script adds nothing and says so in a line. Nothing is installed system-wide. `apt_program` describes the method and its
+guarantees.
 """
 
 import os
@@ -27,7 +28,7 @@ def check_runs(program: Path, log: Path) -> None:
     """Start the program in an empty environment.
 
     Raises:
-        ProvisionError: it does not run.
+        ProvisionError: The program does not run.
     """
     run(["env", "-i", program, "--version"], log)
 
@@ -43,7 +44,7 @@ PROMETHEUS = AptProgram(
 
 
 def main(arguments: Sequence[str] | None = None, *, etc_apt: Path = Path("/etc/apt")) -> int:
-    """Do as the command line says; return 0 whatever could be had."""
+    """Carry out the command line; return 0 even if the program cannot be added."""
     return run_script(PROMETHEUS, __doc__ or "", arguments, etc_apt)
 
 

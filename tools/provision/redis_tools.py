@@ -1,8 +1,8 @@
 """Add `redis-benchmark` to a Debian-like machine that lacks it, in Headway's cache: the lab's limit beside redis-py.
 
-Does nothing where the lab finds one already: HEADWAY_REDIS_BENCHMARK, one on PATH, or an earlier one of ours that
-still runs. Skipped with a line where HEADWAY_PROVISION=no. Nothing is installed system-wide. `apt_program` tells how,
-and what is guaranteed.
+The script does nothing if the lab finds one: HEADWAY_REDIS_BENCHMARK, one on PATH, or one that was added earlier and
+still runs. With HEADWAY_PROVISION=no the script adds nothing and says so in a line. Nothing is installed system-wide.
+`apt_program` describes the method and its guarantees.
 """
 
 import sys
@@ -21,9 +21,9 @@ def check_runs(program: Path, log: Path) -> None:
     """Start the program in an empty environment.
 
     Raises:
-        ProvisionError: it does not run.
+        ProvisionError: The program does not run.
     """
-    # Before 6.2 it knows no --version.
+    # redis-benchmark has --version since 6.2.
     run(["env", "-i", "/bin/sh", "-c", '"$0" --version || "$0" --help', program], log)
 
 
@@ -38,7 +38,7 @@ REDIS_BENCHMARK = AptProgram(
 
 
 def main(arguments: Sequence[str] | None = None, *, etc_apt: Path = Path("/etc/apt")) -> int:
-    """Do as the command line says; return 0 whatever could be had."""
+    """Carry out the command line; return 0 even if the program cannot be added."""
     return run_script(REDIS_BENCHMARK, __doc__ or "", arguments, etc_apt)
 
 

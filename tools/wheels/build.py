@@ -1,8 +1,8 @@
-"""Builds the sdist and the wheels for x86_64 and aarch64 into dist/, and has auditwheel check and name them.
+"""Build the sdist and the wheels for x86_64 and aarch64 into dist/; auditwheel checks and names the wheels.
 
-The wheels are compiled by zig's clang against glibc 2.28: what is built on a newer system starts on that one only.
-aarch64 is cross-built. Every step's output goes to build/dist.log; a failed step shows its end.
-Runs in the environment of requirements/dist.lock.
+zig's clang compiles the wheels against glibc 2.28, because a wheel that is built on a newer system does not start on an
+older one. aarch64 is cross-compiled. The output of every step goes to build/dist.log; a failed step prints the end of
+its output. The program runs in the environment of requirements/dist.lock.
 """
 
 import os
@@ -25,7 +25,7 @@ LOG_TAIL_LINES = 25
 
 
 def step(text: str, command: list[str], *, env: dict[str, str] | None = None) -> str:
-    """Run a command and return its output; show how long it took, and the end of the output where it fails."""
+    """Run a command and return its output; print the time that it took, or the end of the output if it fails."""
     begun_s = time.monotonic()
     done = subprocess.run(
         command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
@@ -41,7 +41,7 @@ def step(text: str, command: list[str], *, env: dict[str, str] | None = None) ->
 
 
 def compiler(folder: Path, architecture: str) -> Path:
-    """Write a C compiler for an architecture and the old C library into a folder, and return it."""
+    """Write a C compiler for an architecture and the old C library into a folder; return its path."""
     path = folder / f"cc-{architecture}"
     target = f"{architecture}-linux-gnu.{GLIBC}"
     path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang cc -target {target} "$@"\n', "utf-8")
@@ -50,7 +50,7 @@ def compiler(folder: Path, architecture: str) -> Path:
 
 
 def environment(cc: Path, architecture: str) -> dict[str, str]:
-    """Return the environment for the build of a wheel: one compiler, one time stamp, no flags of the caller's."""
+    """Return the environment for the build of a wheel: one compiler, one time stamp, no flags of the caller."""
     own = ("CFLAGS", "CPPFLAGS", "LDFLAGS", "CMAKE_ARGS", "SKBUILD_", "MAKEFLAGS", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     commit_s = subprocess.run(
@@ -63,9 +63,9 @@ def environment(cc: Path, architecture: str) -> dict[str, str]:
         **kept,
         "CC": str(cc),
         "CMAKE_ARGS": f"-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR={architecture}",
-        # By this the build names the wheel.
+        # The build names the wheel by this.
         "_PYTHON_HOST_PLATFORM": f"linux-{architecture}",
-        # The same bytes from the same commit.
+        # With the commit's time as time stamp, the same commit gives the same bytes.
         "SOURCE_DATE_EPOCH": commit_s or kept.get("SOURCE_DATE_EPOCH", "315532800"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', os.defpath)}",
     }

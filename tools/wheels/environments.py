@@ -1,7 +1,7 @@
-"""Installs what is in dist/ into clean environments of CPython 3.11 to 3.15 and tries it there.
+"""Install the packages of dist/ into clean environments of CPython 3.11 to 3.15, and try them there.
 
-The wheel on every interpreter of these versions that this machine has, the sdist on the oldest: there also its own
-quick tests, outside of the repository. `--quick` leaves the lab out on all but one.
+The wheel is tried on every interpreter of these versions that this machine has. The sdist is tried on the oldest, where
+its own quick tests also run, outside of the repository. With `--quick` only one environment runs the lab.
 """
 
 import os
@@ -23,13 +23,13 @@ TRIAL = Path(__file__).with_name("trial.py")
 
 
 def install(interpreter: Interpreter, package: Path, folder: Path) -> None:
-    """Make an environment with a package and pytest in it, and nothing else."""
+    """Make an environment that contains a package, pytest and their dependencies, and nothing else."""
     env = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
     uv = [find_uv(), "--quiet", "--no-config"]
     subprocess.run(
         [*uv, "venv", "--no-python-downloads", "--python", interpreter.executable, str(folder)], env=env, check=True
     )
-    # Packages that came with a hash: the one that was just built. Its dependencies are the index's newest, as a user's.
+    # The package is the one that was just built. Its dependencies are the index's newest, as a user would get them.
     subprocess.run(
         [*uv, "pip", "install", "--python", str(folder / "bin/python"), str(package), "pytest"], env=env, check=True
     )
@@ -52,7 +52,7 @@ def quick_tests(sdist: Path, folder: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Do it; return 0, or 1 where an interpreter is not there."""
+    """Try the packages; return 0, or 1 if an interpreter is missing."""
     wheel = next(OUT.glob(f"*{os.uname().machine}.whl"))
     sdist = next(OUT.glob("*.tar.gz"))
     found = {one.name: one for one in reversed(discover()[0])}

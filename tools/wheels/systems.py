@@ -1,11 +1,12 @@
-"""Tries the wheels in other systems: Debian 12, 13 and sid, each a chroot made anew, and aarch64 under QEMU.
+"""Try the wheels in other systems: Debian 12, 13 and sid, each in a new chroot, and aarch64 under QEMU.
 
-Each system is made by debootstrap from the archive that this machine trusts, with its own python3 and nothing else, and
-kept in the cache. The wheel and what it depends on are fetched outside and installed from a folder, as a machine
-without a network would. The chroot has mounts and processes of its own, which end with it.
+debootstrap makes each system from the archive that this machine trusts, with its own python3 and nothing else; the
+system is kept in the cache. The wheel and its dependencies are fetched outside and installed from a folder, as on a
+machine without a network. The chroot has its own mounts and processes, which end with it.
 
-Needs root, debootstrap and unshare; for aarch64 Debian's qemu-user-static, registered with the kernel (binfmt_misc).
-A system that cannot be had is named with the reason, and the exit code is 1. `--quick` leaves the lab out.
+The program needs root, debootstrap and unshare; for aarch64 Debian's qemu-user-static, registered with the kernel
+(binfmt_misc). If a system is not available, the program prints the reason, and the exit code is 1. `--quick` leaves the
+lab out.
 """
 
 import os
@@ -26,7 +27,7 @@ from wheels.environments import TRIAL
 __all__ = ["main"]
 
 PACKAGES = "python3,python3-venv"
-# What enters a system: its own /proc, the machine's devices, and nothing else of the machine.
+# The commands that enter a system. It has its own /proc and the machine's devices, and nothing else of the machine.
 INSIDE = """
 set -e
 mount -t proc proc {root}/proc
@@ -38,7 +39,7 @@ exec chroot {root} /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 
 @dataclass(frozen=True)
 class System:
-    """A system to try a wheel in: a suite of Debian, and the architecture in Debian's and in the wheel's words."""
+    """A system to try a wheel in: a suite of Debian, and the architecture as Debian and as the wheel name it."""
 
     suite: str
     debian: str = "amd64"
@@ -46,7 +47,7 @@ class System:
 
     @property
     def name(self) -> str:
-        """The name of its folder in the cache."""
+        """The name of the system's folder in the cache."""
         return f"{self.suite}-{self.debian}"
 
 
@@ -54,11 +55,11 @@ SYSTEMS = (System("bookworm"), System("trixie"), System("sid"), System("trixie",
 
 
 class CannotError(Exception):
-    """A system that cannot be had here, with the reason."""
+    """A system that is not available here, with the reason."""
 
 
 def make(system: System) -> Path:
-    """Return the root folder of a system, made if need be."""
+    """Return the root folder of a system; make the system first if it is not in the cache."""
     root = cache_folder() / "systems" / system.name
     if (root / "complete").exists():
         return root
@@ -78,7 +79,7 @@ def make(system: System) -> Path:
 
 
 def inside(root: Path, command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of sh in a system, with processes and mounts of its own; its output goes to ours."""
+    """Run a shell command in a system, with processes and mounts of its own; its output goes to this program's."""
     script = INSIDE.format(root=shlex.quote(str(root)), command=shlex.quote(command))
     enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script]
     return subprocess.run(enter, text=True, check=False)
@@ -94,7 +95,7 @@ def version_in(root: Path) -> str:
 
 
 def fetch(system: System, version: str, wheel: Path, folder: Path) -> None:
-    """Fetch a wheel's dependencies and pytest for a system, into a folder with the wheel."""
+    """Fetch the dependencies of a wheel and pytest for a system into a folder, and copy the wheel into it."""
     shutil.copy(wheel, folder)
     platforms = [f"--platform=manylinux_2_{minor}_{system.machine}" for minor in (28, 27, 17)]
     command = [
@@ -126,7 +127,7 @@ def trial(system: System, *, quick: bool) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Try every system, or those that are named; return 1 where one could not be had or failed."""
+    """Try every system, or the named ones; return 1 if one was not available or failed."""
     named = [one for one in arguments if not one.startswith("-")]
     failed = 0
     for system in SYSTEMS:

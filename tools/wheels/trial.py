@@ -1,11 +1,12 @@
-"""Tries an installed headway as a newcomer would, in a folder of its own; standard library only.
+"""Try an installed headway as a new user would, in a folder of its own; standard library only.
 
 usage: trial.py PREFIX [--quick] [--traced NAME]
 
 PREFIX is the environment that headway and pytest are installed in. --quick leaves the lab out. --traced NAME runs and
-traces the programs with another interpreter, as `headway interpreters` names it. It runs the command alone, doctor, interpreters,
-run, trace and report, the pytest fixture, and `headway lab convoy`, and holds what each says against what it must say.
-Prints a line for each step with its time; exits 1 at the first that fails, with its output.
+traces the programs with another interpreter, by its name in `headway interpreters`. The steps are the command alone,
+doctor, interpreters, run, trace and report, the pytest fixture, and `headway lab convoy`. Each output is compared with
+patterns that it must contain. The program prints a line for each step with its time. It exits with 1 at the first step
+that fails, with that step's output.
 """
 
 import argparse
@@ -46,7 +47,7 @@ def run(name: str, command: list[str], folder: Path, *said: str, **variables: st
     """Run one step and return what it printed.
 
     Raises:
-        SystemExit: It ends in another way than it must, or does not say what it must say.
+        SystemExit: The step fails, or does not print what it must print.
     """
     begun_s = time.monotonic()
     env = {**os.environ, "NO_COLOR": "1", "COLUMNS": "80", **variables}
@@ -66,7 +67,7 @@ def executable(headway: str, name: str) -> str:
     """Return the path of an interpreter that `headway interpreters` lists.
 
     Raises:
-        SystemExit: It lists none of that name.
+        SystemExit: The list has no interpreter of that name.
     """
     text = subprocess.run([headway, "interpreters", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout
     found = {one["name"]: str(one["executable"]) for one in reversed(json.loads(text)["interpreters"])}
@@ -76,7 +77,7 @@ def executable(headway: str, name: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Do it; return 0."""
+    """Carry out all steps; return 0."""
     options = argparse.ArgumentParser()
     options.add_argument("prefix", type=Path)
     options.add_argument("--quick", action="store_true")

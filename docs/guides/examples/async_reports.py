@@ -1,4 +1,4 @@
-"""A service that makes reports in threads, and notes how late its event loop wakes: async_reports.py [SECONDS [THREADS]]"""
+"""Make reports in threads, and measure how late the event loop wakes: async_reports.py [SECONDS [THREADS]]"""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""A shop whose background thread always computes: it keeps the mean and the spread of the prices of each kind."""
+"""A shop with a CPU-bound background thread, which keeps the mean and the spread of the prices of each kind."""
 
 import threading
 

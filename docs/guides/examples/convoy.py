@@ -1,4 +1,4 @@
-"""A server thread that echoes, beside threads that compute: `convoy.py [SECONDS] [THREADS]`."""
+"""An echo server in a thread, beside CPU-bound threads: `convoy.py [SECONDS] [THREADS]`."""
 
 import socket
 import sys

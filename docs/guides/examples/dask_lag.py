@@ -1,4 +1,4 @@
-"""Notes how late a Dask worker's event loop wakes while tasks run: dask worker ... --preload dask_lag.py"""
+"""Measure how late a Dask worker's event loop wakes while tasks run: dask worker ... --preload dask_lag.py"""
 
 import asyncio
 import time

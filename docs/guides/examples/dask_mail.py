@@ -1,4 +1,4 @@
-"""Finds the e-mail addresses in messages, on a Dask cluster: dask_mail.py SCHEDULER [MESSAGES]"""
+"""Find the e-mail addresses in messages, on a Dask cluster: dask_mail.py SCHEDULER [MESSAGES]"""
 
 import base64
 import collections

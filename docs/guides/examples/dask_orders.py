@@ -1,4 +1,4 @@
-"""Sums orders up in Python, in many small tasks on a Dask cluster: dask_orders.py SCHEDULER [TASKS]"""
+"""Sum up orders in Python, in many small tasks on a Dask cluster: dask_orders.py SCHEDULER [TASKS]"""
 
 import sys
 import time

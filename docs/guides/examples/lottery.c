@@ -1,5 +1,5 @@
-/* A policy of one's own: a lottery. Whoever draws the lowest number goes next, and everyone plays for
- * at most 2 ms. Build it against headway's public header, and name it by its path:
+/* A custom policy: a lottery. The waiter that draws the lowest number runs next, and each turn
+ * lasts at most 2 ms. Build it against headway's public header, and name it by its path:
  *
  *     cc -shared -fPIC -O2 -I "$(headway policies --include)" -o lottery.so lottery.c
  *     headway run --policy ./lottery.so app.py
@@ -8,7 +8,7 @@
 
 enum { TURN };
 
-/* xorshift: `own` is the policy's to use, and zero at first. */
+/* xorshift. `own` belongs to the policy, and is zero at first. */
 static int64_t draw(struct hw_policy_gil *gil) {
     uint64_t state = gil->own[0] == 0 ? 88172645463325252u : (uint64_t)gil->own[0];
     state ^= state << 13;

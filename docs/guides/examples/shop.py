@@ -1,4 +1,4 @@
-"""A small shop: prices, a search, and a thread that reads the supplier's feed anew every second."""
+"""A small shop: prices, a search, and a thread that reads the supplier's feed again every second."""
 
 import json
 import pathlib

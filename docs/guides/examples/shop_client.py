@@ -1,4 +1,4 @@
-"""Four customers ask the shop 80 times a second: how long did the answers take? shop_client.py PORT [SECONDS]"""
+"""Measure the answers to four customers who send the shop 80 requests a second: shop_client.py PORT [SECONDS]"""
 
 import http.client
 import re

@@ -1,4 +1,4 @@
-"""shop.py, but a helper process reads the feed and sends only the products that changed."""
+"""The shop of shop.py, but a helper process reads the feed and sends only the products that changed."""
 
 import concurrent.futures
 import json

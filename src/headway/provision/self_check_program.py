@@ -1,7 +1,7 @@
-"""Run by a newly provided interpreter: does in it what the tests rely on, and prints what it is, as one line of JSON.
+"""Check in a newly provided interpreter what the tests rely on, and print a report about it as one line of JSON.
 
-Its argument is JSON: the modules that must be importable, and those that are reported where they are not.
-Runs on CPython 3.13 and later, by path, and imports nothing of ours.
+The argument is JSON: the modules that must be importable, and the modules whose absence is only reported.
+The program runs by its path on CPython 3.13 and later, and imports no module of Headway.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ def square(number: int) -> int:
 
 
 def absent(names: Iterable[str]) -> Iterator[str]:
-    """Yield those of the modules that cannot be imported."""
+    """Yield the modules that cannot be imported."""
     for name in names:
         try:
             importlib.import_module(name)
@@ -34,7 +34,7 @@ def absent(names: Iterable[str]) -> Iterator[str]:
 
 
 def run_subinterpreter() -> None:
-    """Run code in an interpreter of its own, with whichever of the two interfaces this version has."""
+    """Run code in a sub-interpreter, by the one of two interfaces that this version has."""
     code = "import math; assert math.sqrt(4) == 2"
     try:
         interpreters = importlib.import_module("concurrent.interpreters")
@@ -52,7 +52,7 @@ def run_subinterpreter() -> None:
 
 
 def main() -> None:
-    """Check, and print the report; any failure ends the program with a traceback."""
+    """Make the checks and print the report; any failure ends the program with a traceback."""
     essential, wanted = json.loads(sys.argv[1])
     without = list(absent(essential))
     assert not without, f"cannot import {', '.join(without)}"

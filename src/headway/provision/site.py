@@ -1,4 +1,4 @@
-"""The private prefix: which interpreters it may hold, which are complete, and how one gets in."""
+"""The private prefix: the interpreters that it may hold, which are complete, and how one is added."""
 
 import contextlib
 import datetime as dt
@@ -32,30 +32,31 @@ MARKER = ".headway-complete"
 
 @dataclass(frozen=True)
 class Target:
-    """An interpreter this tool can provide; `name` is both its folder and the end of its binary's name."""
+    """An interpreter that Headway can provide; `name` is its folder and the end of its binary's name."""
 
     name: str
     from_source: bool
 
     @property
     def binary(self) -> str:
-        """The executable's name."""
+        """The name of the executable."""
         return f"python{self.name}"
 
 
-# The packaged ones first: they take seconds, the build takes minutes.
+# The packaged interpreters are first, because they take seconds; the build takes minutes.
 TARGETS = (Target("3.14", from_source=False), Target("3.15", from_source=False), Target("3.13t", from_source=True))
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where things go, and what the user asked for.
+    """The places of files, and the options of the user.
 
     Attributes:
-        prefix: holds one folder per interpreter.
-        cache: apt's private state, patchelf, logs and scratch; safe to delete between runs.
-        jobs: parallel jobs for `make` and for byte-compiling.
-        with_tests: also add CPython's own test modules to the packaged interpreters.
+        prefix: Holds a folder for each interpreter.
+        cache: Holds apt's private state, patchelf, logs and scratch folders; it may be deleted between runs.
+        jobs: The parallel jobs of `make` and of byte-compilation.
+        with_tests: Whether to add CPython's own test modules to the packaged interpreters.
+        talk: Reports the progress.
     """
 
     prefix: Path
@@ -65,16 +66,16 @@ class Site:
     talk: Talk
 
     def home(self, target: Target) -> Path:
-        """The folder of an interpreter."""
+        """Return the folder of an interpreter."""
         return self.prefix / target.name
 
     def log(self, target: Target) -> Path:
-        """The log of its provisioning."""
+        """Return the log of an interpreter's provisioning."""
         return self.cache / "logs" / f"{target.name}.log"
 
 
 def read_marker(home: Path) -> dict[str, Any] | None:
-    """The completion marker of the interpreter in `home`, or None where there is no complete interpreter.
+    """Return the completion marker of the interpreter in `home`, or None if there is no complete interpreter.
 
     A folder that was moved or copied here is not complete: loader, rpath and prefix are absolute paths inside it.
     """
@@ -89,13 +90,13 @@ def read_marker(home: Path) -> dict[str, Any] | None:
 
 
 def is_complete(site: Site, target: Target) -> bool:
-    """Whether `target` is there with everything that was asked for (test modules exist for the packaged ones only)."""
+    """Return whether `target` is there with everything that was asked for; only packaged ones have test modules."""
     marker = read_marker(site.home(target))
     return marker is not None and (target.from_source or not site.with_tests or bool(marker.get("tests")))
 
 
 def write_marker(site: Site, target: Target, *, source: str, how: str, report: Mapping[str, Any]) -> None:
-    """Declare the interpreter complete. Must come last; only CPython's own tests may be added afterwards."""
+    """Declare the interpreter complete. This must be the last step; only CPython's own tests may be added later."""
     home = site.home(target)
     marker = {
         "version": report["version"],
@@ -110,7 +111,7 @@ def write_marker(site: Site, target: Target, *, source: str, how: str, report: M
 
 
 def replace_marker(home: Path, marker: Mapping[str, Any]) -> None:
-    """Write the marker of `home` in one step, so that a reader never sees half of it."""
+    """Write the marker of `home` in one step, so that a reader never sees a part of it."""
     scratch = home / f"{MARKER}.new"
     scratch.write_text(json.dumps(marker, indent=2) + "\n", "utf-8")
     scratch.replace(home / MARKER)
@@ -118,9 +119,9 @@ def replace_marker(home: Path, marker: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def prefix_folder(site: Site, target: Target) -> Iterator[Path]:
-    """`<prefix>/3.X.part`, to be filled and renamed by settle(); afterwards there is a complete interpreter or none.
+    """Yield `<prefix>/3.X.part`, to be filled and renamed by settle(); the result is a complete interpreter or none.
 
-    Beside the final place, so that the rename is one within a file system. The lock must be held.
+    The folder is beside the final place, so that the rename stays within a file system. The caller must hold the lock.
     """
     home = site.home(target)
     part = home.with_name(f"{home.name}.part")
@@ -141,11 +142,11 @@ def prefix_folder(site: Site, target: Target) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def exclusive(site: Site) -> Iterator[None]:
-    """Hold both locks, so that runs which share the prefix or only the cache take turns; always in this order."""
+    """Hold both locks, always in this order, so that runs that share the prefix or only the cache take turns."""
     with contextlib.ExitStack() as stack:
         for folder in (site.prefix, site.cache):
             folder.mkdir(parents=True, exist_ok=True)
-            # Not unlinked at the end: another run could then lock a file that no third run sees.
+            # The file is not removed at the end: another run could then lock a file that a third run does not see.
             file = stack.enter_context((folder / ".lock").open("w"))
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""uv's builds of CPython (python-build-standalone), where their host can be reached."""
+"""Install uv's builds of CPython (python-build-standalone), if their host can be reached."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from headway.provision.archive import ProvisionError
 __all__ = ["install"]
 
 _LIMIT_S = 600
-# uv tries again for a quarter of a minute otherwise, although a host that has no address has none the next time, either.
+# Without this, uv retries for 15 s, although a host name without an address fails at the next attempt, too.
 _ONCE = {"UV_HTTP_RETRIES": "0"}
 _NAME = re.compile(r"3\.\d+t?")
 
@@ -19,14 +19,14 @@ def install(uv: str, name: str) -> None:
     """Install the newest CPython of a name ("3.14t") into uv's own folder; no command is added to the user's PATH.
 
     Raises:
-        ProvisionError: uv has no such build, or cannot reach its host; the reason is the last that uv says.
+        ProvisionError: uv has no such build, or cannot reach its host; the reason is the last line of uv's output.
     """
     if not _NAME.fullmatch(name):
         raise ProvisionError(f"{name!r} is no CPython's name", hint="name a version, as 3.14 or 3.14t")
     if not uv:
         raise ProvisionError("uv is not on this machine", hint="install uv, or put it on PATH")
     command = [uv, "python", "install", "--no-config", "--no-bin", "--no-progress", name]
-    # uv looks for a project in the folder that it runs in, which may pin or forbid downloads.
+    # uv looks for a project in its working folder, and a project may pin versions or forbid downloads.
     try:
         done = subprocess.run(
             command,
