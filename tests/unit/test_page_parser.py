@@ -1,0 +1,143 @@
+"""How pages of the documentation are read and compared; tests/integration/test_pages.py runs them."""
+
+from pathlib import Path
+
+import pytest
+from pages import PageError, blocks_of, first_missing, plain, read_page
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+PAGE = """# A page
+
+```python title="app.py"
+print(1)
+```
+
+1. In a list:
+
+    ```sh
+    python3 app.py
+    ```
+
+```text
+1
+```
+
+```python
+no_file()
+```
+
+```sh title="not run here: needs a cluster"
+headway dask tcp://scheduler:8786
+```
+
+```text
+this is the output of what is not run
+```
+"""
+
+NOT_RUN = {
+    "guides/a-dask-cluster.md": 3,
+    "guides/benchmark-in-tests.md": 2,
+    "guides/live.md": 2,
+    "guides/look-at-it.md": 1,
+    "guides/my-service-stalls.md": 2,
+    "guides/schedule-real-programs.md": 5,
+    "guides/trace-a-dask-worker.md": 2,
+    "guides/trace-a-server.md": 4,
+    "guides/which-model.md": 2,
+    "tutorials/first-lab.md": 2,
+    "tutorials/first-what-if.md": 1,
+}
+"""Blocks of commands that no test runs, by page. Each has its reason on the page."""
+
+
+def test_a_page_has_files_steps_and_what_is_not_run():
+    """A title names a file; commands have the output behind them; a reason stands for a block that is not run."""
+    page = read_page(PAGE + "[the server](examples/server.py) [again](examples/server.py#L3)\n")
+
+    assert page.files == {"app.py": "print(1)\n"}
+    assert [(step.commands.text, [one.text for one in step.outputs]) for step in page.steps] == [
+        ("python3 app.py\n", ["1\n"])
+    ]
+    assert page.not_run == ["needs a cluster"]
+    assert page.examples == ["examples/server.py"]
+
+
+def test_blocks_know_their_lines():
+    """An error can name the line at which a block begins."""
+    assert [(block.language, block.line) for block in blocks_of(PAGE)][:3] == [("python", 3), ("sh", 9), ("text", 13)]
+
+
+def test_output_that_is_shown_only_is_not_compared():
+    """The title says that the output is another one on other machines."""
+    page = read_page('```sh\nnproc\n```\n\n```text title="on a 2-core machine"\n2\n```\n')
+
+    assert page.steps[0].outputs == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("```sh\nls\n", "line 1: the block has no end"),
+        ("```sh\nls\n```sh\nls\n```\n", "line 1: the block has no end before line 3"),
+        ("```sh not run\nls\n```\n", "line 1: '```sh not run', expected"),
+        ('```sh title="needs a cluster"\nls\n```\n', "expected `not run here: ` and a reason"),
+        ('```sh title="not run here: "\nls\n```\n', "expected `not run here: ` and a reason"),
+        ('```text title="somewhere"\n1\n```\n', "expected `on a 2-core machine`"),
+        ('```python title="../app.py"\n1\n```\n', "'../app.py' is no name of a new file"),
+        ('```python title="a.py"\n1\n```\n```python title="a.py"\n2\n```\n', "'a.py' is no name of a new file"),
+    ],
+)
+def test_what_breaks_the_convention_is_refused(text, said):
+    """A block is never left out silently."""
+    with pytest.raises(PageError) as caught:
+        read_page(text)
+
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "fetch waited 1,407 times (135.2/s), 998 us at the median\n",
+        "fetch waited 3 times (9/s),\r\n   5 ms at the median\r\n",
+        "before\nfetch waited 3 times (9/s), < 0.1 s at the median\nbehind\n",
+    ],
+)
+def test_figures_units_of_time_and_line_breaks_do_not_matter(output):
+    """Another run has other figures, and breaks its lines elsewhere."""
+    assert first_missing("fetch waited 407 times (135/s), 5.11 ms at the median\n", output) == ""
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "report waited 407 times (135/s), 5.11 ms at the median\n",
+        "fetch waited 407 times (135/s), 5.11 MB at the median\n",
+        "fetch waited never\n",
+        "",
+    ],
+)
+def test_words_matter(output):
+    """Another word is another output."""
+    assert first_missing("fetch waited 407 times (135/s), 5.11 ms at the median\n", output) != ""
+
+
+def test_dots_stand_for_anything_and_order_matters():
+    """The parts around `...` are in the output, in this order."""
+    assert first_missing("first\n...\nlast 1\n", "first\nsecond\nlast 22\n") == ""
+    assert first_missing("recording into .../app.hwt\n", "recording into /home/me/app.hwt\n") == ""
+    assert first_missing("last\n...\nfirst\n", "first\nsecond\nlast\n") == "first"
+
+
+def test_rules_and_bars_have_any_length():
+    """A table is as wide as its figures, and a bar as long as its value."""
+    assert plain("a  ──────\n▁▇███ 5") == plain("a ───\n█ 12")
+
+
+def test_every_block_that_is_not_run_is_counted():
+    """A block that a test leaves out is a decision: it changes this list."""
+    pages = {str(path.relative_to(DOCS)): read_page(path.read_text()) for path in sorted(DOCS.glob("*/*.md"))}
+
+    assert {name: len(page.not_run) for name, page in pages.items() if page.not_run} == NOT_RUN
