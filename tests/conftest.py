@@ -40,7 +40,7 @@ settings.load_profile("headway")
 _CACHE = tempfile.mkdtemp(prefix="headway-tests-")
 _probes = cache_folder() / "probes.json"
 os.environ["XDG_CACHE_HOME"] = _CACHE
-# What interpreters said of themselves: asked anew by each process, on a machine full of tests, one may be too slow to answer.
+# The interpreters' answers to the probe: on a machine full of tests, an interpreter that each process asks anew may be too slow.
 with contextlib.suppress(OSError):
     shutil.copy(_probes, cache_folder())
 restore_for_children()

@@ -124,7 +124,7 @@ def test_no_field_is_missing(place):
 
 
 def test_records_are_as_long_as_the_formats_structs(layout):
-    """What the readers unpack by hand has the size of the struct in the trace format, which the compiler has checked."""
+    """A record that a reader unpacks by hand has the size of the struct in the trace format."""
     pairs = [
         (records._META, hwt.META_DTYPE),
         (records._GIL, hwt.STRUCTS["meta_gil"]),

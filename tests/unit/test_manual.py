@@ -1,4 +1,4 @@
-"""What `make dist` writes of the command line, and what the site's reference has of the code."""
+"""The manual page, the completions and the site's reference have all of the command line and of the interfaces."""
 
 import re
 import shutil

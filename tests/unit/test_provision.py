@@ -27,7 +27,7 @@ def fake_uv(folder, *, status=0, said=""):
 
 
 def test_uvs_builds_come_first(tmp_path, monkeypatch):
-    """What uv has is not asked of the distribution; uv runs in no project of the user's and adds no command."""
+    """The distribution is not asked for a build that uv has; uv runs in no project of the user's and adds no command."""
     monkeypatch.setattr(door, "_from_distribution", lambda *_, **__: pytest.fail("asked the distribution"))
 
     failures = provision.add(["3.14t", "3.14"], source="auto", uv=fake_uv(tmp_path), tell=SAID.append)

@@ -60,7 +60,7 @@ def test_a_tag_that_does_not_agree_is_refused(project, capsys):
 
 @pytest.mark.parametrize("arguments", [[], ["0.2"], ["v0.2.0"], ["--check"], ["0.2.0", "0.3.0"]])
 def test_bad_arguments_are_refused_before_anything_is_written(project, arguments, capsys):
-    """What is no version ends with a hint, and all files stay."""
+    """Text that is no version ends with a hint, and all files stay."""
     assert release.main(arguments) == 2
 
     assert "hint:" in capsys.readouterr().err
