@@ -1,7 +1,9 @@
 """The end of a trace's report: the change that would help most, and when there is none."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from made_runs import ALONE, SLEEPERS, traced
@@ -13,6 +15,7 @@ from headway.sim import calibration, machine, whatif
 from headway.traces.analysis import analyse
 from headway.traces.writer import write
 
+RULES = Path(__file__).resolve().parents[2] / "src/headway/traces/analysis/findings.py"
 LINE = "what would help most: --policy fair: sleeper * "
 
 
@@ -164,3 +167,10 @@ def test_a_prediction_that_fails_leaves_the_report(path, capsys, monkeypatch):
     monkeypatch.setattr(whatif, "remedies", fail)
 
     assert "what would help" not in reported(path, capsys)
+
+
+def test_changes_are_about_findings_that_there_are():
+    """Each kind of finding that changes are listed for is one that a rule yields."""
+    rules = RULES.read_text(encoding="utf-8")
+
+    assert set(report_what_if._HELPS) <= set(re.findall(r'kind="([\w-]+)"', rules))
