@@ -91,8 +91,8 @@ def test_coroutines_run_side_by_side(app):
         (["app"], "names no function"),
         (["app:raises", "--budget", "5"], "ValueError: no platform"),
         (["app:count", "--args", "{"], "are no JSON"),
-        (["app:count", "--budget", "1"], "no number of seconds"),
-        (["app:count", "--observe", ""], "no command to observe"),
+        (["app:count", "--budget", "1"], "not a number of seconds"),
+        (["app:count", "--observe", ""], "`--observe` has an empty command"),
         (["app:count", "--html", "no/such/folder.html"], "is not there"),
     ],
 )

@@ -380,7 +380,7 @@ def test_too_few_open_files_for_a_collector(here, files):
 
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
-        f"works.py will not be traced, as nobody can collect: it may open {files} files, expected 16 (ulimit -n)"
+        f"works.py will not be traced: the collector cannot start: it may open {files} files, expected 16 (ulimit -n)"
     ]
     assert sorted(os.listdir()) == ["waits.py", "works.py"]
 

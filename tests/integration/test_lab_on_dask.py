@@ -154,7 +154,7 @@ def test_what_cannot_be_done_is_said(cluster, tmp_path):
     assert "there is no scheduler at" in nobody.stderr
     (tmp_path / "other.sqlite").unlink(missing_ok=True)
     together = cluster.headway("lab", "--dask", cluster.address, "--html", "x.html", *WHAT, *store)
-    assert "--dask takes no" in together.stderr
+    assert "--dask cannot be combined with" in together.stderr
     done = cluster.headway("lab", "--dask", cluster.address, "no-such-experiment", *store)
     assert "no-such-experiment" in done.stderr
     for one in (nobody, together, done):

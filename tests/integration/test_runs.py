@@ -110,7 +110,7 @@ def test_a_killed_run_is_completed_by_resume_and_no_launch_counts_twice(store_pa
     after = stored(store_path)
     assert after[: len(before)] == before
     assert len(after) == PLANNED == len(set(after))
-    assert f"{len(before)} of them done before" in resumed.stderr
+    assert f"{len(before)} of them already done" in resumed.stderr
     assert lab.load_run("last", store=store_path).header.complete
 
 

@@ -274,16 +274,16 @@ def test_stalls_are_summed_up(here):
     with log.open("a") as file:
         file.write('{"began": "20')
     each = subprocess.run([HEADWAY, "stalls", "--each", str(log)], capture_output=True, text=True, check=True)
-    assert "1 lines make no sense" in each.stderr
+    assert "1 lines are not valid entries" in each.stderr
     assert each.stdout.count("\n") == len(rows())
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--over", "3ms"], "'3ms' is no time from 10ms to 600s"),
-        (["--ring", "2GB"], "'2GB' is no size from 1MB to 1024MB"),
-        (["--keep", "0"], "--keep 0 is too few"),
+        (["--over", "3ms"], "'3ms' is not a time from 10ms to 600s"),
+        (["--ring", "2GB"], "'2GB' is not a size from 1MB to 1024MB"),
+        (["--keep", "0"], "--keep is 0, expected 1 or more"),
         (["--listen", "9464"], "'9464' is no address"),
         (["-o", "app.py/x"], "cannot be made: Not a directory"),
     ],

@@ -191,7 +191,7 @@ def test_the_command_line(tmp_path, capsys):
     write(trace_of(scenario_of("convoy", {"threads": "1"}), 1), path)
     assert main(["whatif", str(path), "--calibration", "preset", "--seeds", "2"]) == 0
     ranking = capsys.readouterr().out
-    assert "what would help, best first" in ranking
+    assert "changes that would help, best first" in ranking
     assert "--policy fair" in ranking
     assert main(["whatif", str(path), "--calibration", "preset", "--seeds", "2", "--policy", "fair", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -13,7 +13,7 @@ from headway.sim import calibration, machine, whatif
 from headway.traces.analysis import analyse
 from headway.traces.writer import write
 
-LINE = "what would help most: --policy fair: sleeper * "
+LINE = "most helpful change: --policy fair: sleeper * "
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_costs_of_another_machine_are_not_kept_ones(monkeypatch):
 @pytest.mark.parametrize("part", [("--since", "0.1"), ("--until", "0.9"), ("--thread", "burner")])
 def test_of_a_part_nothing_is_predicted(path, capsys, part):
     """A change is one of the whole program, for all its time."""
-    assert "what would help" not in reported(path, capsys, *part)
+    assert "most helpful change" not in reported(path, capsys, *part)
 
 
 def told(trace):
@@ -163,4 +163,4 @@ def test_a_prediction_that_fails_leaves_the_report(path, capsys, monkeypatch):
 
     monkeypatch.setattr(whatif, "remedies", fail)
 
-    assert "what would help" not in reported(path, capsys)
+    assert "most helpful change" not in reported(path, capsys)

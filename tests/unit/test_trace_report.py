@@ -255,7 +255,7 @@ def test_no_output_replaces_a_trace(recording, tmp_path, capsys, option):
         (["--of", "hold"], "`--of hold` says what collapsed stacks count"),
         (["--verdicts"], "`--verdicts` is for runs of the lab"),
         (["--perfetto", "/nowhere/x"], "the folder /nowhere is not there"),
-        (["--perfetto", "{folder}/x", "--gecko", "{folder}/x"], "is named for two formats"),
+        (["--perfetto", "{folder}/x", "--gecko", "{folder}/x"], "two formats name the same file"),
         (["--perfetto", "{folder}/app.hwt", "--force"], "is the trace itself"),
     ],
 )
@@ -275,13 +275,13 @@ def test_a_time_is_a_number_of_seconds(recording, capsys, text):
         main(["report", str(recording), f"--since={text}"])
 
     assert stopped.value.code == 2
-    assert f"'{text}' is no number of seconds from 0 on" in capsys.readouterr().err
+    assert f"'{text}' is not a number of seconds of at least 0" in capsys.readouterr().err
 
 
 def test_options_of_a_trace_are_refused_for_a_run(capsys):
     """`headway report last --thread x` says that a trace is wanted."""
     assert main(["report", "last", "--thread", "x"]) == 2
-    assert "`--thread` is for traces, and `last` is no trace file" in capsys.readouterr().err
+    assert "`--thread` is for traces, and `last` is not a trace file" in capsys.readouterr().err
 
 
 def test_files_that_are_no_traces_are_told(tmp_path, capsys):

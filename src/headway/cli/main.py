@@ -58,22 +58,22 @@ _BECOME = ("run", "trace", "watch")
 """Commands that become a program."""
 
 _DESCRIPTION = (
-    "Measure Python's concurrency models on this machine's interpreters, see who holds the GIL in your program, and "
-    "schedule it."
+    "Measure Python's concurrency models on this machine's interpreters, trace which threads of your program hold the "
+    "GIL and wait for it, and schedule the GIL."
 )
 
 
 _FRONT_DOOR = """\
 Headway: what concurrency costs in Python, and what to do about it.
 
-  headway lab convoy               measure: what the GIL does to a server, in a minute
-  headway trace app.py             show: who holds the GIL in your program, and who waits
-  headway advise app:function      choose: threads, processes, asyncio, interpreters?
-  headway run app.py               fix: a scheduler for the GIL; `--why` says what it did
-  headway watch -o stalls app.py   in production: name each stall, and its line
+  headway lab convoy              measure what the GIL costs a server (1 minute)
+  headway trace app.py            show which threads hold the GIL, and which wait
+  headway advise app:function     choose threads, processes, asyncio, interpreters
+  headway run app.py              schedule the GIL; `--why` reports the effect
+  headway watch -o stalls app.py  in production: report each stall and its line
 
-`headway doctor` says whether this machine is fit to measure on, `headway --help`
-lists every command, `headway COMMAND --help` its options.
+`headway doctor` checks whether this machine is fit for measurements.
+`headway --help` lists all commands, `headway COMMAND --help` a command's options.
 """
 """What a newcomer may want, in 80 columns."""
 
