@@ -118,9 +118,9 @@ class StallWatch:
             tell(f"headway: stalls were not watched for, or not all: {printable(self._why_not)}")
         if not self._found:
             if not self._why_not:
-                tell(f"headway: no event loop stood still for {self._least_s:g} s or longer")
+                tell(f"headway: no event loop stalled for {self._least_s:g} s or longer")
             return
-        terminalreporter.section("tests in which an event loop stood still")
+        terminalreporter.section("tests in which an event loop stalled")
         by_test: dict[str, list[tuple[float, str]]] = {}
         for test, length_s, what in self._found:
             by_test.setdefault(test, []).append((length_s, what))

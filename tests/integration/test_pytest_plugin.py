@@ -258,7 +258,7 @@ def test_coverage_is_told(quick):
     result = quick.runpytest_subprocess("-q")
 
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["! conftest looked at every line meanwhile: *"])
+    result.stdout.fnmatch_lines(["! conftest traced every line meanwhile, *"])
 
 
 @pytest.mark.parametrize("options", [["-n", "2"], ["--headway-disable"], ["--collect-only"]])

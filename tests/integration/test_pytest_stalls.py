@@ -50,7 +50,7 @@ def test_tests_that_starved_a_loop_are_named(pytester, more):
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_subprocess("--headway-stalls", *more)
     result.assert_outcomes(passed=5)
-    text = result.stdout.str().partition("tests in which an event loop stood still")[2]
+    text = result.stdout.str().partition("tests in which an event loop stalled")[2]
 
     told = {}
     for line in text.splitlines():
@@ -72,7 +72,7 @@ def test_nothing_is_said_where_nothing_stood_still(pytester):
     pytester.makepyfile("def test_it(): pass")
     asked = pytester.runpytest_subprocess("--headway-stalls", "--headway-stalls-over", "2s")
     assert asked.ret == 0
-    asked.stdout.fnmatch_lines(["headway: no event loop stood still for 2 s or longer"])
+    asked.stdout.fnmatch_lines(["headway: no event loop stalled for 2 s or longer"])
     assert "headway:" not in pytester.runpytest_subprocess().stdout.str()
 
 

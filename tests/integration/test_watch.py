@@ -135,7 +135,7 @@ def test_a_cause_is_named_with_its_line(here, name, kind, cause):
     row = found[0][0]
     assert row["recording"] in os.listdir("stalls")
     assert violations(read(Path("stalls", row["recording"]))) == []
-    assert "the event loop of MainThread stood still for" in said + row["line"]
+    assert "the event loop of MainThread stalled for" in said + row["line"]
 
 
 @pytest.mark.matrix("name")
@@ -270,7 +270,7 @@ def test_stalls_are_summed_up(here):
         assert any(one["cause"] == "blocking call" for one in found["by_cause"])
         assert any(one["line"].endswith(" nap") for one in found["by_line"])
     shown = subprocess.run([HEADWAY, "stalls", "stalls"], capture_output=True, text=True, check=True).stdout
-    assert "await it, or call it by `asyncio.to_thread()`" in shown
+    assert "await the call, or run it with `asyncio.to_thread()`" in shown
     with log.open("a") as file:
         file.write('{"began": "20')
     each = subprocess.run([HEADWAY, "stalls", "--each", str(log)], capture_output=True, text=True, check=True)

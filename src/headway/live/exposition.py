@@ -115,7 +115,7 @@ def _histogram(name: str, labels: str, below: Iterable[tuple[float, int]], count
 def exposition(totals: Totals) -> Iterator[str]:
     """Yield the lines of Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats)."""
     stalls = sorted(totals.stalls.items())
-    yield from _head("headway_stalls_total", "counter", "What stood still for too long, by what it was and why.")
+    yield from _head("headway_stalls_total", "counter", "Stalls, by kind and cause.")
     for (kind, cause), (count, _) in stalls:
         yield f"headway_stalls_total{{{_labels(kind=kind, cause=cause)}}} {count}"
     yield from _head("headway_stalls_seconds_total", "counter", "For how long.")

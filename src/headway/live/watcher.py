@@ -332,7 +332,7 @@ class Watcher:
             try:
                 found = json.loads(text)
             except ValueError:
-                self._say(f"what stood still could not be told: {report.path} has the recording")
+                self._say(f"the stall could not be explained; {report.path} has the recording")
                 found = {"stalls": [], "keys": {}}
                 report.asked = True  # keeps the recording
             self._learn(report, found)
