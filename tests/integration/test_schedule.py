@@ -313,13 +313,13 @@ def test_it_says_what_it_did(interpreter, tmp_path):
     one, none = (run("run", "--why", *whose, str(program), str(threads)) for threads in (1, 0))
 
     found = re.fullmatch(
-        r"headway: process \d+: fair had the GIL let go sooner (\d+) times, most for MainThread \((\d+)\): these waits"
-        r" took [\d.e-]+ ms on average, without it 5 ms and more; nobody waited for longer than [\d.e+]+ ms\n",
+        r"headway: process \d+: fair requested the GIL early (\d+) times, most often for MainThread \((\d+)\): these waits"
+        r" took [\d.e-]+ ms on average, and would take 5 ms or more without it; no thread waited longer than [\d.e+]+ ms\n",
         one.stderr,
     )
     assert found, one.stderr
     assert int(found[1]) >= int(found[2]) > 20
-    assert none.stderr.endswith(": fair had nothing to do: no thread had to wait for one that computes\n")
+    assert none.stderr.endswith(": fair had nothing to do: no thread waited for a CPU-bound thread\n")
     assert run("run", *whose, str(program), "0").stderr == ""
 
 
@@ -369,7 +369,7 @@ def test_in_process():
     """`with headway.schedule(...)` puts a policy on and takes it off; counts and hints hold in between."""
     with headway.schedule("fair", latency_us=20000) as policy:
         assert policy.active
-        with pytest.raises(SchedulingError, match="a policy is on already"):
+        with pytest.raises(SchedulingError, match="a policy is already active"):
             headway.schedule("stock")
         headway.thread_priority(-3, urgent=True)
         headway.thread_priority()

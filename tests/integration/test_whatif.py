@@ -130,7 +130,7 @@ def test_hand_overs_take_as_long_as_in_the_trace():
     assert off(median_ns(learn(trace, COSTS, calls)), truth_ns) > 0.5
     fitted = fit.model_of(trace, COSTS, cores=2, calls=calls)
     assert off(median_ns(fitted), truth_ns) < 0.15
-    assert any("as the trace's hand-overs show" in one for one in fitted.rests_on)
+    assert any("as the hand-offs in the trace show" in one for one in fitted.rests_on)
     assert fit.model_of(trace, COSTS, cores=1, calls=calls).own_costs == learn(trace, COSTS, calls).own_costs
 
 
@@ -207,7 +207,7 @@ def test_the_command_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--threads", "nobody:3"], "'nobody' is no role of the trace"),
+        (["--threads", "nobody:3"], "'nobody' is not a role of the trace"),
         (["--threads", "cpu"], "--threads is 'cpu'"),
         (["--without", "server", "--without", "cpu"], "nothing is left to simulate"),
         (["--shorten", "app.py:1=0.5"], "no thread of the trace was seen at app.py:1"),

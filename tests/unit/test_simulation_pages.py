@@ -110,7 +110,7 @@ def test_a_what_if_has_the_trace_above_the_predicted_run(app, tmp_path):
     assert table["columns"] == ["role", "", "in the trace", "predicted", "80 % interval"]
     assert {row[0] for row in table["rows"]} == {"sleeper *", "burner"}
     assert [kind for kind, _ in page["notes"]] == ["rests on", "note"]
-    assert page["notes"][0][1].endswith("as the trace's hand-overs show")
+    assert page["notes"][0][1].endswith("as the hand-offs in the trace show")
 
 
 def test_what_is_outside_the_model_is_on_the_page(app, tmp_path):
