@@ -377,7 +377,7 @@ def test_in_process():
         assert policy.counts().acquires > 0
     assert not policy.active
     policy.stop()
-    with pytest.raises(SchedulingError, match="is not on any more"):
+    with pytest.raises(SchedulingError, match="is no longer active"):
         policy.counts()
     with headway.schedule():
         pass

@@ -393,7 +393,7 @@ def test_requests_that_another_thread_answers_are_outside_the_model(answering):
         rows += turn(at, 0, holds_us=10, stack=1)
         rows += turn(at + 100, answering, holds_us=10, stack=2)
     found = learn(trace_of(rows), COSTS, KINDS).outside
-    assert any("answered by another" in one for one in found) == (answering == 1)
+    assert any("another answers them" in one for one in found) == (answering == 1)
 
 
 # ---------------------------------------------------------------------------- the model, and changes of it

@@ -196,7 +196,7 @@ class Watcher:
         for one in [one for one in self._rings if one.ring.pid == pid]:
             self._over(one)  # the process has executed another program
         if len(self._rings) >= _MOST_RINGS:
-            self._say(f"process {pid} is not watched: {_MOST_RINGS} are watched already")
+            self._say(f"process {pid} is not watched: {_MOST_RINGS} processes are watched already")
             return
         ring = Ring(memory, pid, self._options.limits)
         if ring.pidfd >= 0:
