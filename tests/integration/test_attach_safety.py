@@ -293,7 +293,7 @@ def test_one_attach_at_a_time(tmp_path, name):
         held = Attached(look_at(program.pid), tmp_path / "one.hwt")
         done = run("attach", program.pid, "-o", tmp_path / "two.hwt")
         assert done.returncode == 7
-        assert re.search(r"recorded already, since \d\d:\d\d:\d\d into \S+/one\.hwt", done.stderr)
+        assert re.search(r"already recorded, since \d\d:\d\d:\d\d into \S+/one\.hwt", done.stderr)
         assert f"headway detach {program.pid}" in done.stderr
         assert (held.ended, program.look()[0]) == (Ended.LIVE, 1)
         held.close()

@@ -110,7 +110,7 @@ def test_a_worker_that_is_killed_costs_the_launch_in_flight(cluster, tmp_path):
     assert len({worker for _, worker in first.values()}) == 2
     assert len({worker for _, worker in second.values()}) == 1
     assert {status for status, _ in first.values()} == {"ok"}
-    assert "another worker goes on with run" in said
+    assert "another worker continues run" in said
 
 
 def test_a_run_that_was_cut_short_goes_on(cluster, tmp_path):

@@ -81,7 +81,7 @@ def test_a_bad_time_is_an_error(pytester):
     pytester.makepyfile("def test_it(): pass")
     result = pytester.runpytest_subprocess("--headway-stalls", "--headway-stalls-over", "soon")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--headway-stalls-over 'soon' is no time from 10ms to 600s*"])
+    result.stderr.fnmatch_lines(["*--headway-stalls-over 'soon' is not a time from 10ms to 600s*"])
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("100ms", 0.1), ("2s", 2.0), ("1.5 s", 1.5)])

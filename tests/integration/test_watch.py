@@ -284,8 +284,8 @@ def test_stalls_are_summed_up(here):
         (["--over", "3ms"], "'3ms' is not a time from 10ms to 600s"),
         (["--ring", "2GB"], "'2GB' is not a size from 1MB to 1024MB"),
         (["--keep", "0"], "--keep is 0, expected 1 or more"),
-        (["--listen", "9464"], "'9464' is no address"),
-        (["-o", "app.py/x"], "cannot be made: Not a directory"),
+        (["--listen", "9464"], "'9464' is not an address"),
+        (["-o", "app.py/x"], "cannot be created: Not a directory"),
     ],
 )
 def test_bad_input(here, options, said):

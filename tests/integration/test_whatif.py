@@ -209,7 +209,7 @@ def test_the_command_line(tmp_path, capsys):
     [
         (["--threads", "nobody:3"], "'nobody' is not a role of the trace"),
         (["--threads", "cpu"], "--threads is 'cpu'"),
-        (["--without", "server", "--without", "cpu"], "nothing is left to simulate"),
+        (["--without", "server", "--without", "cpu"], "no role is left to simulate"),
         (["--shorten", "app.py:1=0.5"], "no thread of the trace was seen at app.py:1"),
         (["--shorten", "app.py=0.5"], "expected FILE:LINE=FACTOR"),
         (["--policy", "fairr"], "fairr"),

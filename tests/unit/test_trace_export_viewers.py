@@ -100,7 +100,7 @@ def test_perfetto_says_which_lock_a_thread_waits_for(tmp_path):
     assert slices[0][:3] == (2000, 3000, "app.py:12 handle")
     assert slices[0][4] == {"lock": "an object", "type": "dict"}
     assert open_slices[0][:3] == (4000, 9000, "waits for lock")
-    assert open_slices[0][4] == {"lock": "stop the world", "type": "not told"}
+    assert open_slices[0][4] == {"lock": "stop the world", "type": "not known"}
 
 
 def test_perfetto_counts_the_switch_interval(tmp_path):

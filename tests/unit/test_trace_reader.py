@@ -469,7 +469,7 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path, make, message):
 
 def test_a_path_that_cannot_be_is_refused():
     """A NUL in a path is a TraceError, too."""
-    with pytest.raises(TraceError, match="no NUL"):
+    with pytest.raises(TraceError, match="must not contain NUL"):
         read("x\0.hwt")
 
 
