@@ -107,7 +107,7 @@ def head(sample: "Sample") -> list[str]:
         holder = "free" if gil.holder is None else f"{printable(gil.holder.name)} for {_duration(gil.holder.state_ns)}"
         name = "GIL" if len(sample.interval.gils) == 1 else f"GIL {gil.index}"
         lines.append(
-            f"{name} {100 * gil.utilisation:.1f} % held, {_rate(gil.handovers_per_s)} hand-overs/s, now: {holder}"
+            f"{name} {100 * gil.utilisation:.1f} % held, {_rate(gil.handovers_per_s)} hand-offs/s, now: {holder}"
         )
     worst = max(sample.window.threads, key=lambda one: one.worst_wait_ns, default=None)
     waited = "no waits"
