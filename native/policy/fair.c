@@ -273,12 +273,15 @@ static int64_t grace(struct hw_policy_gil *gil, const struct hw_policy_thread *n
 static const struct hw_policy_option options[] = {
     {"latency_us", 1000, 10000000, 42000, "the time in which every CPU-bound thread gets a turn"},
     {"least_slice_us", 100, 1000000, 1000, "the least length of a turn"},
-    {"compute_us", 100, 1000000, 5000, "a thread that holds the GIL for this long at a time is CPU-bound"},
+    {"compute_us", 100, 1000000, 5000,
+     "a thread that holds the GIL for this long at a time is CPU-bound"},
     {"compute_percent", 1, 90, 10,
      "the least share of the time for all CPU-bound threads together"},
     {"credit_us", 0, 10000000, 5000, "how far a thread that slept may stay behind the others"},
-    {"hold_us", 0, 1000000, 10, "how long a CPU-bound thread keeps the GIL before the first request"},
-    {"grace_us", 0, 1000, 10, "how long waiters stay asleep, in case a blocking call returns at once"},
+    {"hold_us", 0, 1000000, 10,
+     "how long a CPU-bound thread keeps the GIL before the first request"},
+    {"grace_us", 0, 1000, 10,
+     "how long waiters stay asleep, in case a blocking call returns at once"},
     {.name = NULL},
 };
 
