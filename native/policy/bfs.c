@@ -52,10 +52,11 @@ static const struct hw_policy_option options[] = {
 const struct hw_policy hw__policy_bfs = {
     .abi = HW_POLICY_ABI,
     .name = "bfs",
-    .about = "virtual deadlines: the earliest goes next; a slice comes anew only when used up "
-             "(Aides)",
+    .about = "virtual deadlines: the earliest goes next; a thread gets a new slice only when its "
+             "slice is used up (Aides)",
     .good_for = "teaching: what one virtual deadline for all threads does",
-    .bad_at = "threads that use much of their slices between calls: they wait for everyone's slice",
+    .bad_at = "threads that use much of their slices between calls: they wait for the slices of "
+              "all others",
     .options = options,
     .ready = ready,
     .acquired = acquired,

@@ -271,24 +271,27 @@ static int64_t grace(struct hw_policy_gil *gil, const struct hw_policy_thread *n
 }
 
 static const struct hw_policy_option options[] = {
-    {"latency_us", 1000, 10000000, 42000, "in which all that compute have had their turn"},
-    {"least_slice_us", 100, 1000000, 1000, "what a turn lasts at least"},
-    {"compute_us", 100, 1000000, 5000, "who holds the GIL for so long at a time computes"},
+    {"latency_us", 1000, 10000000, 42000, "the time in which every CPU-bound thread gets a turn"},
+    {"least_slice_us", 100, 1000000, 1000, "the least length of a turn"},
+    {"compute_us", 100, 1000000, 5000,
+     "a thread that holds the GIL for this long at a time is CPU-bound"},
     {"compute_percent", 1, 90, 10,
-     "the part of the time that threads which compute get at least, between them"},
-    {"credit_us", 0, 10000000, 5000, "how far behind the others a thread that slept may be"},
-    {"hold_us", 0, 1000000, 10, "for how long who computes and has just got the GIL is not asked"},
-    {"grace_us", 0, 1000, 10, "for how long others are left asleep when a call returns at once"},
+     "the least share of the time for all CPU-bound threads together"},
+    {"credit_us", 0, 10000000, 5000, "how far a thread that slept may stay behind the others"},
+    {"hold_us", 0, 1000000, 10,
+     "how long a CPU-bound thread keeps the GIL before the first request"},
+    {"grace_us", 0, 1000, 10,
+     "how long waiters stay asleep, in case a blocking call returns at once"},
     {.name = NULL},
 };
 
 const struct hw_policy hw__policy_fair = {
     .abi = HW_POLICY_ABI,
     .name = "fair",
-    .about = "threads that compute share the GIL evenly and let the others go first, which "
-             "are not interrupted (the default)",
+    .about = "CPU-bound threads share the GIL evenly; all other threads go first, and are not "
+             "preempted (the default)",
     .good_for = "servers with background work in threads, and most other programs",
-    .bad_at = "one thread that is to have the GIL whatever the others get (see priorities)",
+    .bad_at = "one thread that must get the GIL whatever the others get (see priorities)",
     .options = options,
     .ready = ready,
     .acquired = acquired,

@@ -29,10 +29,10 @@ static const struct hw_policy_option options[] = {{.name = NULL}};
 const struct hw_policy hw__policy_priority = {
     .abi = HW_POLICY_ABI,
     .name = "priority",
-    .about = "two classes: threads that let go by themselves come before threads that had to be "
-             "asked (Beazley)",
-    .good_for = "teaching: a few threads that do little beside threads that compute",
-    .bad_at = "threads that compute: busy servers, and threads that let go often, starve them",
+    .about = "two classes: threads that yield the GIL come before threads that are preempted "
+             "(Beazley)",
+    .good_for = "teaching: a few threads with little work beside CPU-bound threads",
+    .bad_at = "CPU-bound threads: busy servers, and threads that yield often, starve them",
     .options = options,
     .ready = ready,
     .patience = patience,

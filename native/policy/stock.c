@@ -15,10 +15,10 @@ const struct hw_policy hw__policy_stock = {
     .abi = HW_POLICY_ABI,
     .flags = HW_POLICY_PLAIN,
     .name = "stock",
-    .about = "what CPython does by itself, done by us: first come, first served, each waits a "
-             "switch interval before it asks",
-    .good_for = "teaching, and a reference: what the hooks themselves cost",
-    .bad_at = "threads that do I/O beside threads that compute: the convoy effect",
+    .about = "CPython's own rules, carried out by Headway: first come, first served; each waiter "
+             "makes its request after a switch interval",
+    .good_for = "teaching, and as a reference for the cost of the hooks themselves",
+    .bad_at = "I/O-bound threads beside CPU-bound threads: the convoy effect",
     .options = options,
     .ready = ready,
     .patience = hw__policy_interval,

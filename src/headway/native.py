@@ -72,7 +72,7 @@ def headers_path() -> Path:
     folder = library_path().parent.parent / "include"
     if not (folder / "headway" / "policy.h").is_file():
         raise NativeError(
-            f"the headers are not at {folder}", hint="build them again: `make native`, or reinstall headway"
+            f"the headers are not in {folder}", hint="build them again: `make native`, or reinstall headway"
         )
     return folder
 
@@ -103,8 +103,8 @@ def library_path() -> Path:
             )
         return path
     raise NativeError(
-        f"the native library is not there (looked for {', '.join(map(str, candidates))})",
-        hint="headway was installed without a C compiler; install one and reinstall, or go on without the native cells",
+        f"the native library was not found (looked for {', '.join(map(str, candidates))})",
+        hint="headway was installed without a C compiler; install one and reinstall, or continue without the native cells",
     )
 
 
@@ -211,7 +211,7 @@ def find_policy(name: str) -> tuple[int, Policy]:
     if not pointer:
         raise SchedulingError(
             problem.value.decode(errors="replace") or f"there is no policy {name!r}",
-            hint="`headway policies` lists those that are built in; your own is named by a path with a slash in it",
+            hint="`headway policies` lists the built-in policies; name your own policy by a path with a slash",
         )
     return ctypes.addressof(pointer.contents), _described(pointer.contents)
 

@@ -27,48 +27,48 @@ def add_options(parser: pytest.Parser) -> None:
     """Declare the options."""
     group = parser.getgroup("headway", "benchmarks (Headway)")
     option = group.addoption
-    text = "measure each benchmark in so many fresh processes, in turns (default: 1, in this process; 6 where sessions or revisions are compared)"
+    text = "measure each benchmark in this number of fresh processes, in turns (default: 1, in this process; 6 for comparisons of sessions or revisions)"
     option("--headway-launches", type=int, metavar="N", help=text)
-    option("--headway-only", action="store_true", help="run only tests that have the fixture")
-    option("--headway-skip", action="store_true", help="run only tests that have not")
-    option("--headway-disable", action="store_true", help="call each benchmark's functions once, and measure nothing")
+    option("--headway-only", action="store_true", help="run only tests that use the fixture")
+    option("--headway-skip", action="store_true", help="run only tests that do not use the fixture")
     option(
-        "--headway-trace", action="store_true", help="look at who holds the GIL and who waits for it in every benchmark"
+        "--headway-disable", action="store_true", help="call the functions of each benchmark once, and measure nothing"
     )
-    option("--headway-json", type=Path, metavar="FILE", help="write all that was measured as JSON")
+    option("--headway-trace", action="store_true", help="trace holds of the GIL and waits for it in every benchmark")
+    option("--headway-json", type=Path, metavar="FILE", help="write all measurements as JSON")
     option("--headway-pyperf", type=Path, metavar="FILE", help="write a suite that pyperf loads")
-    option("--headway-benchmark-json", type=Path, metavar="FILE", help="write what pytest-benchmark writes")
-    option(
-        "--headway-save", metavar="NAME", help=f"store this session as {FOLDER}/NAME.json, in place of what is there"
-    )
+    option("--headway-benchmark-json", type=Path, metavar="FILE", help="write the JSON format of pytest-benchmark")
+    option("--headway-save", metavar="NAME", help=f"store this session as {FOLDER}/NAME.json, replacing an older one")
     option(
         "--headway-add",
         metavar="NAME",
-        help="add this session to those stored under that name: several tell how they drift",
+        help="add this session to those stored under that name: several sessions show how they drift",
     )
     option(
         "--headway-compare",
         metavar="NAME",
-        help="show the ratio to stored sessions, with how sessions drift in its interval",
+        help="show the ratio to stored sessions; its interval includes the drift between sessions",
     )
     option(
         "--headway-against",
         metavar="REV",
-        help="measure another git revision's code in turns with this one's, and show the ratio",
+        help="measure the code of another git revision in turns with this code, and show the ratio",
     )
     option(
         "--headway-compare-fail",
         metavar="5%",
-        help="fail where a benchmark takes longer beyond doubt, and by more than that, than with --headway-compare or "
+        help="fail if a benchmark takes longer beyond doubt, by more than this limit, than with --headway-compare or "
         "--headway-against",
     )
-    option("--headway-columns", metavar="NAMES", help="which columns tables have, as `time,p99`")
-    option("--headway-sort", metavar="ORDER", help="how rows are ordered: time (default), name, given")
-    option("--headway-unit", metavar="UNIT", help="what times are in: s, ms, us, ns (default: what fits each)")
+    option("--headway-columns", metavar="NAMES", help="columns of the tables, such as `time,p99`")
+    option("--headway-sort", metavar="ORDER", help="order of rows: time (default), name, given")
+    option("--headway-unit", metavar="UNIT", help="unit of times: s, ms, us, ns (default: chosen for each time)")
     option("--headway-store", type=Path, metavar="FILE", help="the results store (default: the lab's)")
-    option("--headway-no-store", action="store_true", help="keep nothing in the results store")
-    option("--headway-stalls", action="store_true", help="tell which tests had an event loop stand still, and why")
-    option("--headway-stalls-over", metavar="TIME", default="100ms", help="... for that long (default: %(default)s)")
+    option("--headway-no-store", action="store_true", help="write nothing to the results store")
+    option("--headway-stalls", action="store_true", help="list tests in which an event loop stalled, with the cause")
+    option(
+        "--headway-stalls-over", metavar="TIME", default="100ms", help="least length of a stall (default: %(default)s)"
+    )
     option("--headway-launch-file", type=Path, help=argparse.SUPPRESS)
     option("--headway-turn-files", help=argparse.SUPPRESS)
     option("--headway-with-reference", action="store_true", help=argparse.SUPPRESS)
@@ -133,17 +133,17 @@ class Asked:
     def check(self) -> None:
         """Check and resolve the options' values before anything runs. Raises UsageError for invalid ones."""
         if self.launches < 1:
-            raise UsageError(f"--headway-launches {self.launches}: expected a number from 1")
+            raise UsageError(f"--headway-launches {self.launches}: expected a whole number of at least 1")
         for name in ("json", "pyperf", "benchmark_json"):
             path = self.option(name)
             if path is not None and not path.absolute().parent.is_dir():
                 raise UsageError(
-                    f"--headway-{name.replace('_', '-')} {path}: {path.parent} is not there; make it first"
+                    f"--headway-{name.replace('_', '-')} {path}: {path.parent} does not exist; create it first"
                 )
         for name in ("save", "add"):
             given = self.option(name)
             if given is not None and (not given or os.sep in given):
-                raise UsageError(f"--headway-{name} {given}: expected a name, which is no path")
+                raise UsageError(f"--headway-{name} {given}: expected a name, and not a path")
         for one, other in (("save", "add"), ("only", "skip"), ("compare", "against")):
             if self.option(one) and self.option(other):
                 raise UsageError(
@@ -157,7 +157,7 @@ class Asked:
 
             if not self.option("compare") and not self.option("against"):
                 raise UsageError(
-                    "--headway-compare-fail: there is nothing to compare with",
+                    "--headway-compare-fail needs a comparison, and none is given",
                     hint="add --headway-against REV or --headway-compare NAME",
                 )
             self.fail_limit = limit_of(self.option("compare_fail"))
@@ -200,9 +200,9 @@ class Asked:
         path = next((one for one in (kept, *given) if one.is_file()), None)
         if path is None:
             there = sorted(one.stem for one in kept.parent.glob("*.json"))
-            names = f"; there are {', '.join(there)}" if there else "; `--headway-save NAME` keeps some"
-            raise UsageError(f"--headway-{option} {name}: nothing is kept under that name{names}")
+            names = f"; stored names are {', '.join(there)}" if there else "; `--headway-save NAME` stores one"
+            raise UsageError(f"--headway-{option} {name}: nothing is stored under that name{names}")
         try:
             return Stored.from_json(name, json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise UsageError(f"--headway-{option} {name}: {path} holds no results of ours: {error!r}") from None
+            raise UsageError(f"--headway-{option} {name}: {path} holds no results of Headway: {error!r}") from None

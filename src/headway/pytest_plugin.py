@@ -263,7 +263,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         try:
             ours.kept.close()
         except HeadwayError as error:
-            ours.complaints.append(f"the run's end is not stored: {error.message}")
+            ours.complaints.append(f"the end of the run is not stored: {error.message}")
     if not any(entry.result.measured for entry in ours.entries):
         return
     from headway.report import benchmarks
@@ -360,7 +360,7 @@ def _show(terminalreporter: Any, ours: _Session) -> None:
         terminalreporter.write_line("")
     if any(len(entry.result.launches) == 1 for entry in ours.entries):
         terminalreporter.write_line(
-            "intervals are of rounds within this process; `--headway-launches 5` gives those of fresh ones"
+            "intervals are of rounds within this process; `--headway-launches 5` measures in fresh processes"
         )
     if ours.kept is not None:
         terminalreporter.write_line(

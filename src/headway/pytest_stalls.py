@@ -28,7 +28,9 @@ def over_s(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s)", text.strip())
     found = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not 0.01 <= found <= 600:
-        raise pytest.UsageError(f"--headway-stalls-over {text!r} is no time from 10ms to 600s, as 100ms")
+        raise pytest.UsageError(
+            f"--headway-stalls-over {text!r} is not a time from 10ms to 600s, expected a form such as 100ms"
+        )
     return found
 
 
@@ -67,7 +69,7 @@ class StallWatch:
             self._why_not = str(error)
         else:
             if not self._watch.watcher:
-                self._watch, self._why_not = None, "this process is recorded already"
+                self._watch, self._why_not = None, "this process is already recorded"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -79,7 +81,7 @@ class StallWatch:
         """End the watch, and assign the stalls to the tests."""
         if self._watch is not None:
             if not self._watch.finish():
-                self._why_not = "the watcher has not ended in time: some stalls may be missing"
+                self._why_not = "the watcher did not end in time: some stalls may be missing"
             self._found += list(self._told(self._watch.folder / "pytest.stalls.jsonl"))
         if self._folder is not None:
             self._folder.cleanup()
@@ -115,16 +117,16 @@ class StallWatch:
         """Show the stalls, by test."""
         tell = terminalreporter.write_line
         if self._why_not:
-            tell(f"headway: stalls were not watched for, or not all: {printable(self._why_not)}")
+            tell(f"headway: some or all stalls were not watched: {printable(self._why_not)}")
         if not self._found:
             if not self._why_not:
-                tell(f"headway: no event loop stood still for {self._least_s:g} s or longer")
+                tell(f"headway: no event loop stalled for {self._least_s:g} s or longer")
             return
-        terminalreporter.section("tests in which an event loop stood still")
+        terminalreporter.section("tests in which an event loop stalled")
         by_test: dict[str, list[tuple[float, str]]] = {}
         for test, length_s, what in self._found:
             by_test.setdefault(test, []).append((length_s, what))
         for test, stalls in sorted(by_test.items(), key=lambda item: -max(item[1])[0]):
-            tell(printable(test or "outside of a test"))
+            tell(printable(test or "outside a test"))
             for _, what in sorted(stalls, reverse=True):
                 tell(f"    {printable(what)}")

@@ -62,7 +62,7 @@ def test_the_first_screen_has_the_machine_and_the_verdicts(open_page, run):
 
     assert "CPython 3.12 (3.12.1), 3.13 (3.13.0)" in heading
     assert rows.count() == len(experiment("countdown").claims)
-    assert "time does not fall with threads under a GIL" in rows.first.inner_text()
+    assert "more threads do not reduce the time under a GIL" in rows.first.inner_text()
     assert page.locator("#verdicts").bounding_box()["y"] < 800
     page.get_by_label("verdicts shown").select_option("not measured")
     assert sum(row.is_visible() for row in rows.all()) < rows.count()

@@ -71,7 +71,7 @@ def test_the_kind_of_a_function(app, name, kind):
         ("raises", r"ValueError: no platform \(.*app.py:\d+\)"),
         ("starts", "leaves a process behind"),
         ("forks", "its child comes back from the call"),
-        ("closes_all", "closed a descriptor"),
+        ("closes_all", "closed a file descriptor"),
         ("keyed", "takes arguments"),
         ("raise", "app has no raise; did you mean raises"),
         ("COUNT", "cannot be called"),
@@ -110,7 +110,7 @@ def test_threads_of_a_functions_own_are_not_taken_for_waiting(app):
 def test_a_function_that_hangs_is_ended(app):
     """A function that hangs is ended, and the report says where it hangs."""
     seen = asked("app:hangs", limit_s=3)
-    assert "did not come to an end" in seen.error
+    assert "did not end within" in seen.error
     assert "app.py" in seen.detail
 
 
@@ -127,7 +127,7 @@ def test_a_module_that_is_missing_is_named(app):
     [
         ("closure", {"processes-forkserver", "interpreters"}, "the function cannot be pickled"),
         ("a_lock", {"processes-forkserver", "interpreters"}, "its result cannot be pickled"),
-        ("main_thread_only", {"threads"}, "outside of the main thread it fails"),
+        ("main_thread_only", {"threads"}, "outside the main thread the function fails"),
     ],
 )
 def test_models_that_cannot_run_it_cost_no_launch(app, name, models, words):
@@ -234,7 +234,7 @@ def test_arguments_are_taken_from_a_command_that_calls_it(app, monkeypatch):
     assert seen.function.inputs == 3
     assert (app / "was_here").exists()
     with (
-        pytest.raises(UsageError, match="nothing was taken"),
+        pytest.raises(UsageError, match="no calls were observed"),
         observed(parse_target("app:pack"), f"{sys.executable} run.py", "", said.append),
     ):
         pass

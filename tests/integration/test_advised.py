@@ -68,8 +68,8 @@ def test_a_function_is_advised_on(app):
 def test_text_is_readable_and_the_run_is_reported(app):
     """The text in a pipe has no colour, and the page and the run's tables are there."""
     done = advised("app:count", "--budget", "5", "--interpreter", "none", "--html", "page.html", folder=app)
-    assert "call after the other" in done.stdout.splitlines()[1]
-    assert "To paste" in done.stdout
+    assert "serial calls" in done.stdout.splitlines()[1]
+    assert "Code to paste" in done.stdout
     assert "\x1b" not in done.stdout
     assert (app / "page.html").stat().st_size > 10_000
     report = subprocess.run([*HEADWAY, "report"], capture_output=True, text=True, check=True, timeout=60)
@@ -90,9 +90,9 @@ def test_coroutines_run_side_by_side(app):
     [
         (["app"], "names no function"),
         (["app:raises", "--budget", "5"], "ValueError: no platform"),
-        (["app:count", "--args", "{"], "are no JSON"),
-        (["app:count", "--budget", "1"], "no number of seconds"),
-        (["app:count", "--observe", ""], "no command to observe"),
+        (["app:count", "--args", "{"], "are not JSON"),
+        (["app:count", "--budget", "1"], "not a number of seconds"),
+        (["app:count", "--observe", ""], "`--observe` has an empty command"),
         (["app:count", "--html", "no/such/folder.html"], "is not there"),
     ],
 )
@@ -130,7 +130,7 @@ def test_ctrl_c_leaves_nothing(app):
         [*HEADWAY, "advise", "app:match", "--interpreter", "none"], cwd=app, stderr=subprocess.PIPE, text=True
     ) as process:
         for line in process.stderr:
-            if "models against each other" in line:
+            if "comparing models" in line:
                 process.send_signal(signal.SIGINT)
                 break
         process.stderr.read()

@@ -354,7 +354,7 @@ def test_a_process_without_python():
     """A process without CPython is an error, and is not even stopped."""
     with subprocess.Popen(["sleep", "1000"]) as process:
         try:
-            with pytest.raises(RecordingError, match="runs no CPython"):
+            with pytest.raises(RecordingError, match="does not run a CPython"):
                 look_at(process.pid)
             with pytest.raises(RecordingError, match="has no CPython in it"):
                 inject.run_soon(process.pid, "pass")
@@ -377,7 +377,7 @@ def test_a_process_that_is_debugged(tmp_path):
         tracing = own_thread.submit(trace, process.pid)
         try:
             assert traced.wait(LIMIT_S)
-            with pytest.raises(RecordingError, match=rf"traced already, by process {os.getpid()} \("):
+            with pytest.raises(RecordingError, match=rf"already traced by process {os.getpid()} \("):
                 attach(look_at(process.pid), tmp_path / "trace.hwt")
         finally:
             done.set()

@@ -289,5 +289,5 @@ def test_a_filter_of_the_whole_container(name, tmp_path):
         program.confine(EPERM, NOBODY_S)
         done = headway(*words)
         assert done.returncode == 7
-        assert "a seccomp filter of its own (2 in all, 1 of them its container's)" in done.stderr
+        assert "a seccomp filter of its own (2 in total, 1 of them its container's)" in done.stderr
         assert program.finish() == UNHARMED

@@ -293,7 +293,7 @@ def test_one_attach_at_a_time(tmp_path, name):
         held = Attached(look_at(program.pid), tmp_path / "one.hwt")
         done = run("attach", program.pid, "-o", tmp_path / "two.hwt")
         assert done.returncode == 7
-        assert re.search(r"recorded already, since \d\d:\d\d:\d\d into \S+/one\.hwt", done.stderr)
+        assert re.search(r"already recorded, since \d\d:\d\d:\d\d into \S+/one\.hwt", done.stderr)
         assert f"headway detach {program.pid}" in done.stderr
         assert (held.ended, program.look()[0]) == (Ended.LIVE, 1)
         held.close()
@@ -442,12 +442,12 @@ def test_root_attaches_to_a_users_process(monkeypatch, name):
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ("'x' * 9000000, ()", "no page of a lease"),
-        ("chr(27) + ']0;owned' + chr(7), (os.open('/dev/null', 0),)", "no page of a lease"),
-        ("'', (os.open(fifo, os.O_RDWR),)", "no page of a lease"),
+        ("'x' * 9000000, ()", "no lease page"),
+        ("chr(27) + ']0;owned' + chr(7), (os.open('/dev/null', 0),)", "no lease page"),
+        ("'', (os.open(fifo, os.O_RDWR),)", "no lease page"),
         ("'', tuple(os.pipe() + os.pipe() + os.pipe())", "no answer"),
-        ("'', (os.memfd_create('free', 2),)", "no page of a lease"),
-        ("7, ()", "hung up"),
+        ("'', (os.memfd_create('free', 2),)", "no lease page"),
+        ("7, ()", "closed the connection"),
     ],
 )
 def test_a_process_that_lies(tmp_path, answer, said):
@@ -518,7 +518,7 @@ def test_another_mount_namespace(tmp_path, name):
     with Program(name, before=before) as program:
         done = run("attach", program.pid, "-o", tmp_path / "trace.hwt")
         assert done.returncode == 7
-        assert "has files of its own" in done.stderr
+        assert "has its own file system" in done.stderr
         assert program.finish() == ""
 
 

@@ -235,9 +235,7 @@ def test_who_is_out_of_reach_is_told_before(here, options):
     command = [HEADWAY, "trace", "-o", "x.hwt", "--", sys.executable, *options, "works.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S)
 
-    assert re.match(
-        r"\S+ is not traced: \S+ -[IES] does not look at PYTHONPATH as headway needs it\nrecording", done.stderr
-    )
+    assert re.match(r"\S+ is not traced: \S+ -[IES] ignores PYTHONPATH, which Headway needs\nrecording", done.stderr)
     wait_until_finished(Path("x.hwt"))
 
 
@@ -249,7 +247,7 @@ def test_who_is_out_of_reach_by_a_first_line_is_told(here):
     done = subprocess.run([HEADWAY, "run", "./tool"], capture_output=True, text=True, check=True, timeout=LIMIT_S)
 
     assert done.stdout == "ran\n"
-    assert re.match(r"tool is not scheduled: \S+ -I does not look at PYTHONPATH as headway needs it\n$", done.stderr)
+    assert re.match(r"tool is not scheduled: \S+ -I ignores PYTHONPATH, which Headway needs\n$", done.stderr)
 
 
 def test_a_launcher_that_adopts_orphans_is_not_given_the_collector(here):
@@ -389,7 +387,7 @@ def test_too_few_open_files_for_a_collector(here, files):
 
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
-        f"works.py will not be traced, as nobody can collect: it may open {files} files, expected 16 (ulimit -n)"
+        f"works.py will not be traced: the collector cannot start: it may open {files} files, expected 16 (ulimit -n)"
     ]
     assert sorted(os.listdir()) == ["waits.py", "works.py"]
 

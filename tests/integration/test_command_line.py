@@ -214,7 +214,7 @@ BAD = [
     (["report", "--open"], 2, "opens the page that `--html` writes", "add `--html FILE`"),
     (["report", "--beside", "b.hwt"], 2, "`--beside` is for traces", "FILE.hwt"),
     (["report", "a.hwt", "--beside", "b.hwt"], 2, "two traces on one page", "add `--html FILE`"),
-    (["report", "a.hwt", "--html", "x.html", "--thread", "io"], 2, "`--html` has all threads", "leave out"),
+    (["report", "a.hwt", "--html", "x.html", "--thread", "io"], 2, "`--html` always shows all threads", "leave out"),
     (["lab", "sleep", "--html", "/nowhere/x.html"], 2, "/nowhere is not there", "make it first"),
     (["compare", "a"], 2, "required: AFTER", "--help"),
     (["trace", "--wrong", "x"], 2, "unrecognized arguments: --wrong", "`headway trace --help`"),
@@ -298,7 +298,7 @@ def test_a_path_that_is_no_trace_is_told(path, why):
     done = headway("report", path)
 
     assert done.returncode == 2
-    assert f"{path} is no trace: {why}" in done.stderr
+    assert f"{path} is not a trace: {why}" in done.stderr
 
 
 def test_a_closed_pipe_is_no_error(stored):

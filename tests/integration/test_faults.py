@@ -260,7 +260,7 @@ def test_a_redis_with_a_password_wants_it_and_keeps_its_own_keys():
         done = run_lab(*few, REDIS_URL=f"redis://:s3cret-word@127.0.0.1:{port}/0")
 
         assert done.returncode == 0, done.stderr
-        assert "as you asked" in done.stderr
+        assert "as requested" in done.stderr
         assert answer(port, log_in, "DBSIZE") == ":1"
         assert "s3cret-word" not in done.stdout + done.stderr
         assert b"s3cret-word" not in Path(os.environ["HEADWAY_STORE"]).read_bytes()
@@ -451,7 +451,7 @@ def test_a_run_whose_library_is_gone_waits_for_it(tmp_path):
     completed = run_lab("--resume", "last")
 
     assert refused.returncode == 1
-    assert "the run cannot go on" in refused.stderr
+    assert "the run cannot continue" in refused.stderr
     assert completed.returncode == 0, completed.stderr
     run = lab.load_run()
     assert before < run.header.done == run.header.planned

@@ -110,7 +110,7 @@ def test_a_worker_that_is_killed_costs_the_launch_in_flight(cluster, tmp_path):
     assert len({worker for _, worker in first.values()}) == 2
     assert len({worker for _, worker in second.values()}) == 1
     assert {status for status, _ in first.values()} == {"ok"}
-    assert "another worker goes on with run" in said
+    assert "another worker continues run" in said
 
 
 def test_a_run_that_was_cut_short_goes_on(cluster, tmp_path):
@@ -154,7 +154,7 @@ def test_what_cannot_be_done_is_said(cluster, tmp_path):
     assert "there is no scheduler at" in nobody.stderr
     (tmp_path / "other.sqlite").unlink(missing_ok=True)
     together = cluster.headway("lab", "--dask", cluster.address, "--html", "x.html", *WHAT, *store)
-    assert "--dask takes no" in together.stderr
+    assert "--dask cannot be combined with" in together.stderr
     done = cluster.headway("lab", "--dask", cluster.address, "no-such-experiment", *store)
     assert "no-such-experiment" in done.stderr
     for one in (nobody, together, done):

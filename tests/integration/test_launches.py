@@ -231,7 +231,7 @@ def test_placement_pins_the_launch():
     [
         ("Raises", "exit code 1: ZeroDivisionError: on purpose"),
         ("Crashes", "killed by SIGSEGV"),
-        ("Killed", "killed by SIGKILL, perhaps by the kernel for want of memory"),
+        ("Killed", "killed by SIGKILL, perhaps by the kernel because memory ran out"),
         ("Leaves", "exit code 0: nothing on stderr"),
         ("Hungry", "out of memory: MemoryError"),
     ],

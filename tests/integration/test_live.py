@@ -223,10 +223,10 @@ def test_children_are_watched_too(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ((), 2, "there is nothing to watch"),
+        ((), 2, "no process and no program is given"),
         ((2**22 + 1,), 7, "there is no process"),
-        ((1, "--count", 0), 2, "argument --count: '0' is no number from 1 on"),
-        ((1, "--output", "x"), 2, "--output is for a program that is started"),
+        ((1, "--count", 0), 2, "argument --count: '0' is not a whole number of at least 1"),
+        ((1, "--output", "x"), 2, "--output needs a program to start"),
         (("--", "/not/there.py"), 127, "there is no script or program"),
         (("--", sys.executable, "-S", WORKLOAD), 7, "is not counted"),
     ],
@@ -481,4 +481,4 @@ def test_a_process_without_a_gil_is_said_to_have_none():
         samples = wait_for(monitor.sample, "the program is never counted")
         monitor.close()
 
-    assert top_view.head(samples[0])[0].endswith("this Python runs without a GIL: nobody holds it, nobody waits")
+    assert top_view.head(samples[0])[0].endswith("this Python runs without a GIL, so no thread waits for one")

@@ -33,7 +33,9 @@ def test_sessions_are_stored_and_compared(quick):
     assert len(json.loads((quick.path / ".headway" / "old.json").read_text())["sessions"]) == 2
     missing = quick.runpytest_subprocess("-q", "--headway-compare", "second")
     assert missing.ret == pytest.ExitCode.USAGE_ERROR
-    missing.stderr.fnmatch_lines(["*--headway-compare second: nothing is kept under that name; there are first*"])
+    missing.stderr.fnmatch_lines(
+        ["*--headway-compare second: nothing is stored under that name; stored names are first*"]
+    )
 
 
 def test_a_regression_fails_the_session(quick):

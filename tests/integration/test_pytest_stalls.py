@@ -50,7 +50,7 @@ def test_tests_that_starved_a_loop_are_named(pytester, more):
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_subprocess("--headway-stalls", *more)
     result.assert_outcomes(passed=5)
-    text = result.stdout.str().partition("tests in which an event loop stood still")[2]
+    text = result.stdout.str().partition("tests in which an event loop stalled")[2]
 
     told = {}
     for line in text.splitlines():
@@ -72,7 +72,7 @@ def test_nothing_is_said_where_nothing_stood_still(pytester):
     pytester.makepyfile("def test_it(): pass")
     asked = pytester.runpytest_subprocess("--headway-stalls", "--headway-stalls-over", "2s")
     assert asked.ret == 0
-    asked.stdout.fnmatch_lines(["headway: no event loop stood still for 2 s or longer"])
+    asked.stdout.fnmatch_lines(["headway: no event loop stalled for 2 s or longer"])
     assert "headway:" not in pytester.runpytest_subprocess().stdout.str()
 
 
@@ -81,7 +81,7 @@ def test_a_bad_time_is_an_error(pytester):
     pytester.makepyfile("def test_it(): pass")
     result = pytester.runpytest_subprocess("--headway-stalls", "--headway-stalls-over", "soon")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--headway-stalls-over 'soon' is no time from 10ms to 600s*"])
+    result.stderr.fnmatch_lines(["*--headway-stalls-over 'soon' is not a time from 10ms to 600s*"])
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("100ms", 0.1), ("2s", 2.0), ("1.5 s", 1.5)])

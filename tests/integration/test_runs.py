@@ -110,7 +110,7 @@ def test_a_killed_run_is_completed_by_resume_and_no_launch_counts_twice(store_pa
     after = stored(store_path)
     assert after[: len(before)] == before
     assert len(after) == PLANNED == len(set(after))
-    assert f"{len(before)} of them done before" in resumed.stderr
+    assert f"{len(before)} of them already done" in resumed.stderr
     assert lab.load_run("last", store=store_path).header.complete
 
 
@@ -159,7 +159,7 @@ def test_a_worker_killed_in_mid_launch_is_one_failed_launch(store_path):
     run = lab.load_run("last", store=store_path)
     assert run.header.complete
     assert [one.launch.reason for one in run.failures] == [
-        "killed by SIGKILL, perhaps by the kernel for want of memory"
+        "killed by SIGKILL, perhaps by the kernel because memory ran out"
     ]
     assert process.returncode == 1
     assert "1 launches failed" in err
@@ -198,8 +198,8 @@ def test_verdicts_are_on_the_screen_as_soon_as_they_are_known(store_path):
         assert not any(key.startswith("countdown") for key, _ in stored(store_path))
         lines = process.stdout.read().splitlines()
 
-    second = lines.index("countdown: Does a countdown get quicker when it is split over threads?")
-    (claim,) = [line for line in lines[:second] if "threads take as long as the longest sleep too: " in line]
+    second = lines.index("countdown: Does a countdown get faster when it is split over threads?")
+    (claim,) = [line for line in lines[:second] if "threads take as long as the longest sleep, too: " in line]
     assert claim.strip().startswith(ORDER)
     assert any(line.startswith("Verdicts on this machine: ") for line in lines[second:])
     assert any(line.startswith("headway report ") for line in lines[second:])

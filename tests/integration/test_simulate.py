@@ -211,5 +211,5 @@ program = [{take = "b"}, {post = "a"}]
         name="deadlock",
     )
 
-    with pytest.raises(ScenarioError, match="every thread waits for another one"):
+    with pytest.raises(ScenarioError, match="every thread waits for another thread"):
         run(Job(scenario, COST, 1))

@@ -130,7 +130,7 @@ def test_hand_overs_take_as_long_as_in_the_trace():
     assert off(median_ns(learn(trace, COSTS, calls)), truth_ns) > 0.5
     fitted = fit.model_of(trace, COSTS, cores=2, calls=calls)
     assert off(median_ns(fitted), truth_ns) < 0.15
-    assert any("as the trace's hand-overs show" in one for one in fitted.rests_on)
+    assert any("as the hand-offs in the trace show" in one for one in fitted.rests_on)
     assert fit.model_of(trace, COSTS, cores=1, calls=calls).own_costs == learn(trace, COSTS, calls).own_costs
 
 
@@ -191,7 +191,7 @@ def test_the_command_line(tmp_path, capsys):
     write(trace_of(scenario_of("convoy", {"threads": "1"}), 1), path)
     assert main(["whatif", str(path), "--calibration", "preset", "--seeds", "2"]) == 0
     ranking = capsys.readouterr().out
-    assert "what would help, best first" in ranking
+    assert "changes that would help, best first" in ranking
     assert "--policy fair" in ranking
     assert main(["whatif", str(path), "--calibration", "preset", "--seeds", "2", "--policy", "fair", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -207,9 +207,9 @@ def test_the_command_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--threads", "nobody:3"], "'nobody' is no role of the trace"),
+        (["--threads", "nobody:3"], "'nobody' is not a role of the trace"),
         (["--threads", "cpu"], "--threads is 'cpu'"),
-        (["--without", "server", "--without", "cpu"], "nothing is left to simulate"),
+        (["--without", "server", "--without", "cpu"], "no role is left to simulate"),
         (["--shorten", "app.py:1=0.5"], "no thread of the trace was seen at app.py:1"),
         (["--shorten", "app.py=0.5"], "expected FILE:LINE=FACTOR"),
         (["--policy", "fairr"], "fairr"),

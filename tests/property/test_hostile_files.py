@@ -169,7 +169,7 @@ def compared_or_refused(text: bytes):
         session = _Session(Path(folder))
         refused = loaded(session)
         if refused:
-            assert "kept.json holds no results of ours" in refused
+            assert "kept.json holds no results of Headway" in refused
             return None
         benchmark_tables({}, session.earlier)
         now = Result(name="it", model="serial", launches=(NOW,))

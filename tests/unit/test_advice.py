@@ -102,10 +102,10 @@ def test_a_function_of_a_module_a_file_and_a_package(tmp_path, monkeypatch):
         ("app", "names no function"),
         ("nothere.py:f", "there is no file nothere.py"),
         ("two.py", "has 2 functions: a, b"),
-        ("none.py", "has no function of its own"),
+        ("none.py", "defines no function"),
         ("broken.py", "cannot be read as Python"),
-        ("app:not a name", "is no name of a function"),
-        ("a b:f", "is no name of a module"),
+        ("app:not a name", "is not the name of a function"),
+        ("a b:f", "is not the name of a module"),
         ("my.dots.py:f", "cannot be imported"),
     ],
 )
@@ -162,10 +162,11 @@ def test_the_quickest_model_is_named_with_its_interval():
     )
     assert (found.outcome, found.model) == ("faster", "processes-forkserver")
     assert found.sentence == (
-        "2 processes: 1.80 [1.76-1.84] times as fast as one call after the other; it pays from 800 us a task and from 40 tasks on"
+        "2 processes: 1.80 [1.76-1.84] times as fast as serial calls; it pays from 800 us per task and from 40 tasks on"
     )
     assert any(
-        "97% of its time it holds the GIL" in line and "app.py:17 re.Pattern.sub" in line for line in found.lines
+        "the function holds the GIL for 97% of its time" in line and "app.py:17 re.Pattern.sub" in line
+        for line in found.lines
     )
     assert any("fewer than 40 calls" in line for line in found.lines)
 
@@ -206,7 +207,7 @@ def test_a_wide_interval_is_no_nothing():
     """A model with a wide interval is not said to gain nothing, but threads that must take turns are."""
     wide = contender("threads", 0.99, spread=0.5)
     found = verdict(contender("serial", 1), wide, contender("processes-forkserver", 1.8), holds=None)
-    assert any("2 threads are not shown to help" in line for line in found.lines)
+    assert any("2 threads show no clear gain" in line for line in found.lines)
     assert verdict(contender("serial", 1), wide, holds=None).outcome == "unsure"
     assert verdict(contender("serial", 1), wide).outcome == "no difference"
 
@@ -215,7 +216,7 @@ def test_what_was_measured_once_is_said_to_be():
     """A model with one launch has no interval, and the advice says so."""
     once = replace(contender("threads", 1.5), speed_up=Interval(1.5, 0.0, math.inf, "one launch"))
     found = verdict(contender("serial", 1), once, contender("processes-forkserver", 1.8), holds=None)
-    assert "2 threads: 1.50 times, measured once only" in found.lines
+    assert "2 threads: 1.50 times, measured only once" in found.lines
 
 
 def test_tasks_alone_are_said_in_words():

@@ -41,7 +41,7 @@ def test_an_experiment_is_its_question_its_figures_and_its_claims(run):
     """
     lines = lines_of(render_experiment(run, experiment("cpu-bound")))
 
-    assert lines[0] == "cpu-bound: Which model makes four CPU-bound tasks quicker?"
+    assert lines[0] == "cpu-bound: Which model makes four CPU-bound tasks faster?"
     assert lines[1] == "  3.15, work time: serial 20 ms; threads x 1.00; asyncio x 1.00"
     assert len(lines) == 2 + len(experiment("cpu-bound").claims)
     assert (
@@ -92,7 +92,7 @@ def test_an_interval_that_says_nothing_is_not_shown(make_run):
     cells = [cell("cpu-bound", "serial", [1.0, 1.0]), cell("cpu-bound", "threads", [0.1, 9.0])]
 
     text = "\n".join(lines_of(render_experiment(make_run(cells, [GIL]), experiment("cpu-bound"))))
-    assert ": 0.95, hardly known" in text
+    assert ": 0.95, very uncertain" in text
 
 
 def test_the_last_screen_fits_one(run):
@@ -101,7 +101,7 @@ def test_the_last_screen_fits_one(run):
 
     assert len(lines) <= 50
     assert any(line.startswith("Verdicts on this machine: ") and "decided" in line for line in lines)
-    assert "What this machine tells you" in lines
+    assert "Findings on this machine" in lines
     assert lines[-1] == "the page is there"
 
 

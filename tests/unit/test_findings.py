@@ -151,9 +151,9 @@ def test_the_quickest_model_is_named_by_kind_of_interpreter(make_run, declare):
     ]
     (one,) = found(make_run(cells, [GIL, FREE]))
 
-    assert one.text == "quickest model with a GIL: interpreters or processes; without a GIL: threads"
+    assert one.text == "fastest model with a GIL: interpreters or processes; without a GIL: threads"
     assert "threads 0.50 [0.50-0.50] of serial, on 3.13t" in one.evidence
-    assert "not told apart from" in one.evidence
+    assert "not distinguishable from" in one.evidence
 
 
 def test_where_nothing_is_quicker_that_is_said_by_setting(make_run, declare):
@@ -167,7 +167,7 @@ def test_where_nothing_is_quicker_that_is_said_by_setting(make_run, declare):
     ]
     (one,) = found(make_run(cells, [GIL]))
 
-    assert one.text == "quickest model with a GIL: threads (disk), none beats serial (tmpfs)"
+    assert one.text == "fastest model with a GIL: threads (disk), none is faster than serial (tmpfs)"
     assert one.evidence.endswith("elsewhere no interval lies below 1, on 3.15")
 
 
@@ -191,7 +191,7 @@ def swept(ratios, *, metric="work_s", interpreter=GIL, unsure=()):
 
 
 def crossing(run):
-    (one,) = [one for one in found(run) if "against" in one.text]
+    (one,) = [one for one in found(run) if "compared with" in one.text]
     return one.text
 
 
@@ -201,7 +201,7 @@ def test_threads_that_begin_to_pay_are_found_with_their_size(make_run, declare):
     run = make_run(swept((4.0, 2.0, 0.5, 0.25)), [GIL])
 
     assert crossing(run) == (
-        "threads against serial, disk: on 3.15 behind up to about 510 KiB (between 256 KiB and 1 MiB), then ahead"
+        "threads compared with serial, disk: on 3.15 behind up to about 510 KiB (between 256 KiB and 1 MiB), then ahead"
     )
     (one,) = found(run)
     assert one.evidence == "3.15 2.00 [2.00-2.00] at 256 KiB, 0.50 [0.50-0.50] at 1 MiB"
@@ -231,7 +231,7 @@ def test_an_order_that_never_turns_is_said_with_its_winner(make_run, declare):
     run = make_run(swept(ratios) + swept(ratios, interpreter=FREE), [GIL, FREE])
 
     assert crossing(run) == (
-        "threads against serial, disk: on 3.15 and 3.13t the order turns at no size from 64 KiB to 4 MiB: ahead throughout"
+        "threads compared with serial, disk: on 3.15 and 3.13t the order changes at no size from 64 KiB to 4 MiB: ahead at every size"
     )
 
 
@@ -241,10 +241,10 @@ def test_sizes_that_cannot_tell_decide_nothing(make_run, declare):
 
     assert "(between 256 KiB and 4 MiB)" in crossing(make_run(swept((4.0, 2.0, 1.0, 0.5), unsure=(2**20,)), [GIL]))
     assert crossing(make_run(swept((0.5, 0.5, 1.0, 0.5), unsure=(2**20,)), [GIL])).endswith(
-        "ahead at 64 KiB, 256 KiB and 4 MiB, too close to tell at 1 MiB"
+        "ahead at 64 KiB, 256 KiB and 4 MiB, too close to decide at 1 MiB"
     )
     assert crossing(make_run(swept((1.0, 1.0, 1.0, 1.0), unsure=SIZES), [GIL])).endswith(
-        "too close to tell at every size from 64 KiB to 4 MiB"
+        "too close to decide at every size from 64 KiB to 4 MiB"
     )
 
 

@@ -176,7 +176,7 @@ def test_who_waits_not_has_no_percentiles():
 
 def test_snapshots_of_two_recordings_have_no_difference():
     """Serials of another recording are other threads, so the difference is an error."""
-    with pytest.raises(ValueError, match="two recordings"):
+    with pytest.raises(ValueError, match="different recordings"):
         difference(make_snapshot(0), make_snapshot(S, start_ns=5))
 
 

@@ -58,7 +58,7 @@ def test_beside_the_first_process_of_this_namespace(proc, first, count, own):
 
     found = filters.own_filter(77, proc)
 
-    assert found == (f"a seccomp filter of its own ({count} in all, {first} of them its container's)" if own else "")
+    assert found == (f"a seccomp filter of its own ({count} in total, {first} of them its container's)" if own else "")
 
 
 @pytest.mark.parametrize(("first", "count", "own"), [(1, 1, False), (1, 2, True)])
@@ -102,7 +102,7 @@ def test_strict_mode(proc):
     assert filters.own_filter(77, proc) == "seccomp's strict mode on"
 
 
-@pytest.mark.parametrize(("mode", "own"), [(1, "strict mode"), (2, "a seccomp filter of its own (1 in all, 0 of")])
+@pytest.mark.parametrize(("mode", "own"), [(1, "strict mode"), (2, "a seccomp filter of its own (1 in total, 0 of")])
 def test_a_thread_of_it(proc, mode, own):
     """A thread may have a filter that the main thread does not have; a thread that ends meanwhile is skipped."""
     made(proc, 1, 0)
@@ -120,7 +120,7 @@ def test_a_thread_of_it(proc, mode, own):
     [
         (FileNotFoundError(2, "No such file"), "process 77 has ended"),
         (ProcessLookupError(3, "No such process"), "process 77 has ended"),
-        (PermissionError(13, "Permission denied"), "whether process 77 has a seccomp filter of its own cannot be read"),
+        (PermissionError(13, "Permission denied"), "the seccomp filters of process 77 cannot be read"),
     ],
 )
 def test_what_cannot_be_read_is_said(monkeypatch, error, message):

@@ -118,7 +118,7 @@ def test_what_is_stored_of_a_session_is_small():
 @pytest.mark.parametrize("text", ["5", "five%", "-5%", "nan%", "inf%", ""])
 def test_a_limit_is_a_percentage(text):
     """A limit that is no percentage is refused before anything runs."""
-    with pytest.raises(UsageError, match="is no limit"):
+    with pytest.raises(UsageError, match="is not a limit"):
         baseline.limit_of(text)
 
 
@@ -184,7 +184,7 @@ def test_a_percentile_may_be_asserted():
         assert one.percentile(0.9).above(0.01)
     assert few.percentile(0.999).interval.high == math.inf
     assert not few.percentile(0.999).below(1.0)
-    with pytest.raises(UsageError, match="no share of calls"):
+    with pytest.raises(UsageError, match="not a share of calls"):
         few.percentile(99)
 
 

@@ -277,21 +277,21 @@ def call_of_a_coroutine():
 @pytest.mark.parametrize(
     ("act", "message"),
     [
-        (lambda one: one(call_of_a_coroutine), "returns a coroutine that nobody awaits"),
-        (lambda one: one(lambda: nothing() or None), "returns a coroutine that nobody awaits"),
-        (lambda one: one(functools.partial(call_of_a_coroutine)), "returns a coroutine that nobody awaits"),
-        (lambda one: one(nothing()), "a coroutine was given"),
-        (lambda one: one(7), "7 is no function"),
+        (lambda one: one(call_of_a_coroutine), "returns a coroutine that is not awaited"),
+        (lambda one: one(lambda: nothing() or None), "returns a coroutine that is not awaited"),
+        (lambda one: one(functools.partial(call_of_a_coroutine)), "returns a coroutine that is not awaited"),
+        (lambda one: one(nothing()), "the argument is a coroutine"),
+        (lambda one: one(7), "7 is not a function"),
         (lambda one: one.options(second=1), "no option is called 'second'"),
         (lambda one: one.options(seconds=0), "seconds=0 is not above 0"),
-        (lambda one: one.options(rounds=1.5), "rounds=1.5 is no count"),
+        (lambda one: one.options(rounds=1.5), "rounds=1.5 is not a count"),
         (lambda one: one.concurrent(nothing, model="trio"), "cannot run under the model 'trio'"),
-        (lambda one: one.options(loop="twisted"), "loop='twisted' is none"),
+        (lambda one: one.options(loop="twisted"), "loop='twisted' is not a loop"),
         (lambda one: one.options(setup=nothing)(add, 1), "a set-up or tear-down is async"),
         (lambda one: one.options(setup=lambda: 7)(add, 1), "the set-up returned 7"),
-        (lambda one: one.compare({"one": add}, 1), "nothing to compare"),
+        (lambda one: one.compare({"one": add}, 1), "no functions are given to compare"),
         (lambda one: one.concurrent(add, 1, model="fibres"), "no model is called 'fibres'"),
-        (lambda one: one.concurrent(add, 1, tasks=0), "tasks=0 is no count"),
+        (lambda one: one.concurrent(add, 1, tasks=0), "tasks=0 is not a count"),
         (lambda one: one.concurrent(nothing, model="threads"), "cannot run under the model 'threads'"),
         (lambda one: one.concurrent(lambda: 1, tasks=2, model="processes"), "cannot go to another process"),
         (lambda one: one.open(add, 1, rate=0), "rate=0 is not above 0"),
@@ -312,7 +312,7 @@ def test_what_nobody_awaits_is_an_error():
         return Bench(journal, QUICK)(nothing)
 
     pending = asyncio.run(test())
-    with pytest.raises(UsageError, match="nobody awaited the benchmark"):
+    with pytest.raises(UsageError, match="the benchmark was not awaited"):
         bool(pending)
-    with pytest.raises(UsageError, match="test: nobody awaited the benchmark"):
+    with pytest.raises(UsageError, match="test: the benchmark was not awaited"):
         journal.close()

@@ -43,7 +43,7 @@ def test_what_is_faster_beyond_doubt_holds():
     assert not decision
     assert decision.outcome == "refuted"
     assert repr(decision).startswith("<refuted: time of slow / fast is 2 [")
-    assert "wanted below 1" in repr(decision)
+    assert "expected below 1" in repr(decision)
 
 
 def test_what_is_undecided_says_how_many_launches_it_would_take():
@@ -55,7 +55,7 @@ def test_what_is_undecided_says_how_many_launches_it_would_take():
     assert not decision
     assert decision.outcome == "inconclusive"
     assert repr(decision).startswith("<undecided: time of one / other is 0.9")
-    assert "more launches would tell (`--headway-launches " in repr(decision)
+    assert "more launches would decide (`--headway-launches " in repr(decision)
 
 
 def test_within_one_launch_it_says_so():
@@ -63,7 +63,7 @@ def test_within_one_launch_it_says_so():
     decision = result("one", (1.0, 2.0, 0.5)).faster_than(result("other", (1.1, 1.9, 0.6)))
 
     assert "of rounds within one launch" in repr(decision)
-    assert "times as many rounds would tell (`seconds=`), or `--headway-launches 5`" in repr(decision)
+    assert "times as many rounds would decide (`seconds=`), or `--headway-launches 5`" in repr(decision)
 
 
 def test_what_was_not_measured_holds():
@@ -138,7 +138,7 @@ def test_what_was_not_asked_for_is_an_error():
     """A figure that was not asked for is an error, whose hint says how to ask for it."""
     one = result("one", STEADY)
 
-    with pytest.raises(UsageError, match="the GIL was not looked at") as error:
+    with pytest.raises(UsageError, match="the GIL was not traced") as error:
         _ = one.gil_wait_share
     assert "trace=True" in error.value.hint
     with pytest.raises(UsageError, match="no percentiles"):

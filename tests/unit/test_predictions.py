@@ -77,7 +77,7 @@ def test_a_cell_that_was_measured_first_is_refused(store):
     run_id = begun(store)
     store.add_launch(run_id, NONE.key, 0, Launch(reason="it does"))
 
-    with pytest.raises(StoreError, match="it was measured before"):
+    with pytest.raises(StoreError, match="the cell was measured before"):
         store.add_prediction(run_id, made(NONE))
     assert store.predictions(run_id) == {}
 
@@ -87,7 +87,7 @@ def test_nothing_is_predicted_twice_and_nothing_that_is_not_there(store):
     run_id = begun(store, CELLS[:3])
     store.add_prediction(run_id, made(NONE))
 
-    with pytest.raises(StoreError, match="it has a prediction already"):
+    with pytest.raises(StoreError, match="the cell already has a prediction"):
         store.add_prediction(run_id, made(NONE, 300.0))
     with pytest.raises(StoreError, match="no such cell"):
         store.add_prediction(run_id, made(FAIR))
@@ -341,7 +341,7 @@ def test_without_the_server_alone_nothing_is_predicted():
     said = []
 
     assert predictor(said.append)([NONE], [(ALONE, [Launch(reason="it does")])]) == []
-    assert said == ["nothing is predicted of no policy, 1 CPU thread, split: the server alone was not measured"]
+    assert said == ["nothing is predicted for no policy, 1 CPU thread, split: the server alone was not measured"]
 
 
 @pytest.mark.usefixtures("preset")

@@ -353,7 +353,7 @@ def test_in_a_convoy_the_peers_time_does_not_show():
     """A convoy hides the peer's time, and the model says what it assumes."""
     peer = peer_of(echo(50, answer_us=100, waits_us=5000))
     assert peer.simulated
-    assert "not in the trace" in peer.assumed
+    assert "the trace does not show how soon peers send" in peer.assumed
 
 
 def test_requests_that_wait_already_are_no_peers_time():
@@ -418,7 +418,7 @@ def test_requests_that_another_thread_answers_are_outside_the_model(answering):
         rows += turn(at, 0, holds_us=10, stack=1)
         rows += turn(at + 100, answering, holds_us=10, stack=2)
     found = learn(trace_of(rows), COSTS, KINDS).outside
-    assert any("answered by another" in one for one in found) == (answering == 1)
+    assert any("another answers them" in one for one in found) == (answering == 1)
 
 
 # ---------------------------------------------------------------------------- the model, and changes of it

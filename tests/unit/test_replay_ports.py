@@ -53,7 +53,7 @@ def test_requests_that_another_thread_answers_are_a_port():
     assert set(taker) == {OpKind.RECEIVE}
     assert set(answerer) == {OpKind.REPLY}
     assert len(taker) == len(answerer) > 150
-    assert not any("answered by another" in one for one in model.outside)
+    assert not any("another answers them" in one for one in model.outside)
     spec, _ = specify(model, NOTHING, COSTS, 1, MS, cores=2, slow_down=0)
     assert [one.connections for one in spec.clients] == [1]
 
@@ -63,7 +63,7 @@ def test_what_cannot_be_counted_is_no_port():
     rows = pooled(200) + [row for at in range(500, 200_000, 2000) for row in turn(at, 1, holds_us=5, stack=2)]
     model = served(sorted(rows, key=lambda row: row[0]))
     assert model.ports == ()
-    assert any("answered by another" in one for one in model.outside)
+    assert any("another answers them" in one for one in model.outside)
 
 
 def test_an_event_loop_has_as_many_connections_as_it_takes_requests_at_a_time():

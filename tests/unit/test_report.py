@@ -335,7 +335,7 @@ def test_with_a_redis_server_the_cores_are_shown(make_run, declare):
 
     _, busy = experiment_tables(with_facts(served, facts), one)
 
-    assert busy.columns == ("", "", *(f"core {core}" for core in range(4, 12)), "cores in all")
+    assert busy.columns == ("", "", *(f"core {core}" for core in range(4, 12)), "all cores")
     assert busy.rows == (("3.15", "serial", *(f"{core} %" for core in range(4, 12)), "0.7"),)
     assert busy.caption.endswith("the 8 busiest of 12")
     assert len(experiment_tables(with_facts(alone, facts), one)) == 1
@@ -436,7 +436,7 @@ def test_published_grids_are_measured_in_the_same_shape(make_run, declare):
 
     assert table.columns == ("interval", "", "0 CPU threads", "1 CPU thread", "cpu 2", "cpu 4")
     assert table.rows == (("5 ms", "3.15", "24,000/s (30,000/s)", "190/s (100/s)", "- (50/s)", "- (30/s)"),)
-    assert "compare shapes, not values" in table.caption
+    assert "compare shapes and not values" in table.caption
 
 
 def test_published_files_are_matched_with_a_metric_each(make_run, declare):
@@ -537,12 +537,12 @@ def test_verdicts_stand_under_their_experiment_and_findings_at_the_end(make_run)
     text, short = text_of(render_run(run)), text_of(render_run(run, tables=False))
 
     parts = ("cpu-bound: Which model", "threads are not faster than serial", "Verdicts on this machine: 5 claims")
-    places = [text.index(part) for part in (*parts, "Sources", "What this machine tells you")]
+    places = [text.index(part) for part in (*parts, "Sources", "Findings on this machine")]
     assert places == sorted(places)
     assert "inconclusive cpu-bound/threads-not-faster" in text
     assert "Which model" not in short
     assert "threads are not faster than serial" in short
-    assert "What this machine tells you" in short
+    assert "Findings on this machine" in short
 
 
 def test_advice_stands_below_its_finding(make_run, declare):
@@ -551,7 +551,7 @@ def test_advice_stands_below_its_finding(make_run, declare):
     declare(one)
     run = make_run([paper("serial", {"work_s": [1.0, 1.0]}), paper("threads", {"work_s": [1.2, 1.2]})], [GIL])
 
-    end = text_of(render_run(run)).partition("What this machine tells you")[2]
+    end = text_of(render_run(run)).partition("Findings on this machine")[2]
 
     assert "- Threads take 1.20 [1.20-1.20]." in end
     assert "(paper/threads)" in end

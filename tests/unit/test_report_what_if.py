@@ -16,7 +16,7 @@ from headway.traces.analysis import analyse
 from headway.traces.writer import write
 
 RULES = Path(__file__).resolve().parents[2] / "src/headway/traces/analysis/findings.py"
-LINE = "what would help most: --policy fair: sleeper * "
+LINE = "most helpful change: --policy fair: sleeper * "
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_costs_of_another_machine_are_not_kept_ones(monkeypatch):
 @pytest.mark.parametrize("part", [("--since", "0.1"), ("--until", "0.9"), ("--thread", "burner")])
 def test_of_a_part_nothing_is_predicted(path, capsys, part):
     """Nothing is predicted for a part of a trace, because a change concerns the whole program for all its time."""
-    assert "what would help" not in reported(path, capsys, *part)
+    assert "most helpful change" not in reported(path, capsys, *part)
 
 
 def told(trace):
@@ -166,7 +166,7 @@ def test_a_prediction_that_fails_leaves_the_report(path, capsys, monkeypatch):
 
     monkeypatch.setattr(whatif, "remedies", fail)
 
-    assert "what would help" not in reported(path, capsys)
+    assert "most helpful change" not in reported(path, capsys)
 
 
 def test_changes_are_about_findings_that_there_are():

@@ -209,4 +209,6 @@ def test_a_budget_that_ends_early_is_told(store):
 
     run = read_run(store, run_id)
     assert run.header.complete
-    assert counted(run, assess(run).verdicts).doubts == ("the time was up before sleep: `--budget` gives more",)
+    assert counted(run, assess(run).verdicts).doubts == (
+        "the time was up before sleep began; a longer `--budget` helps",
+    )

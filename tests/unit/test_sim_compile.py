@@ -219,7 +219,7 @@ def test_a_policy_has_its_options_in_order():
     ("policy", "message", "hint"),
     [
         ("policy = 'fiar'", "there is no policy 'fiar'", "did you mean `fair`?"),
-        ("policy = '/none/mine.so'", "/none/mine.so", "your own is named by a path"),
+        ("policy = '/none/mine.so'", "/none/mine.so", "name your own policy by a path"),
         ("policy = 'fair'\noptions = {latency = 1}", "the policy fair has no option 'latency'", "`latency_us`"),
         ("policy = 'fair'\noptions = {latency_us = 1}", "latency_us is 1, expected a whole number from 1000 to ", ""),
         ("policy = 'fair'\noptions = {os_batch = 1}", "the option os_batch is not simulated", "leave it out"),

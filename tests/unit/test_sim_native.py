@@ -229,9 +229,9 @@ def test_results_come_back(stand_in):
     ("seed", "message"),
     [
         (666, "this cannot be simulated: the seed is 666"),
-        (1035, "the simulation stopped before 1e-07 s: every thread waits for another one"),
-        (1012, "there is no memory left"),
-        (1071, "a program errs"),
+        (1035, "the simulation stopped before 1e-07 s: every thread waits for another thread"),
+        (1012, "memory ran out"),
+        (1071, "a program has an error"),
         (1999, "error 999"),
     ],
 )

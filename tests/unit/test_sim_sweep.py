@@ -40,11 +40,11 @@ def test_an_axis_of_numbers():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("threads", "'threads' is no setting, expected NAME=VALUE"),
-        ("threads=", "'threads=' is no setting, expected NAME=VALUE"),
-        ("threads=4..1", "the range 4..1 of 'threads=4..1' goes down"),
-        ("threads=1,1", "'threads=1,1' has a value twice, or an empty one"),
-        ("threads=1,,2", "'threads=1,,2' has a value twice, or an empty one"),
+        ("threads", "'threads' is not a setting, expected NAME=VALUE"),
+        ("threads=", "'threads=' is not a setting, expected NAME=VALUE"),
+        ("threads=4..1", "the range 4..1 of 'threads=4..1' is descending"),
+        ("threads=1,1", "'threads=1,1' has a duplicate or an empty value"),
+        ("threads=1,,2", "'threads=1,,2' has a duplicate or an empty value"),
     ],
 )
 def test_axes_that_are_none(text, message):
@@ -71,7 +71,7 @@ def test_sweeps_that_are_none():
     """A parameter that is swept twice, and more than 10,000 points, are errors."""
     convoy = library.load("convoy")
 
-    with pytest.raises(ScenarioError, match="threads is swept twice"):
+    with pytest.raises(ScenarioError, match="--sweep names threads twice"):
         points(convoy, [parse_axis("threads=1"), parse_axis("threads=2")])
     many = ",".join(map(str, range(1, 200)))
     with pytest.raises(ScenarioError, match="the sweep has 39,601 points, expected 10,000 at most"):
@@ -113,8 +113,13 @@ def test_parameters(setting, look, expected):
         ("convoy", "sever.threads=1", "sever.threads: there is no role 'sever'", "did you mean `server`?"),
         ("convoy", "lod.connections=1", "lod.connections: there is no client 'lod'", "did you mean `load`?"),
         ("convoy", "cores=1", "placement is 'split' and cores is 1", ""),
-        ("convoy", "option.latency_us=3", "there is no policy that the option latency_us could be of", "--policy fair"),
-        ("convoy", "server.threads=3", "load.thread_per_connection is true, and role.server.threads is 3", "leave thr"),
+        ("convoy", "option.latency_us=3", "the option latency_us needs a policy, and none is given", "--policy fair"),
+        (
+            "convoy",
+            "server.threads=3",
+            "load.thread_per_connection is true, and role.server.threads is 3",
+            "leave out `thr",
+        ),
         ("t1", "connections=3", "connections: there is no client", ""),
         ("t8", "processes=maybe", "processes is 'maybe'", ""),
     ],
@@ -133,9 +138,9 @@ def test_the_role_that_computes_must_be_clear():
     two = parse("[role.a]\nprogram=[{compute=true}]\n[role.b]\nprogram=[{compute=true}]\n", name="app")
     none = parse("[role.a]\nprogram=[{sleep_ms=1}]\n", name="app")
 
-    with pytest.raises(ScenarioError, match=r"several roles compute \(a, b\)") as caught:
+    with pytest.raises(ScenarioError, match=r"several roles are CPU-bound \(a, b\)") as caught:
         change(two, "threads", "3")
     assert "`a.threads=4`" in caught.value.hint
-    with pytest.raises(ScenarioError, match="no role only computes"):
+    with pytest.raises(ScenarioError, match="no role is CPU-bound"):
         change(none, "threads", "3")
     assert change(none, "a.threads", "3").roles[0].threads == 3

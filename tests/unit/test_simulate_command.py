@@ -62,7 +62,7 @@ def test_a_p99_of_few_pieces_is_not_told(app, capsys):
     assert simulate(app, "--duration", "0.1", "--seeds", "1") == 0
 
     out = capsys.readouterr().out
-    assert "p99 -: fewer than 300 pieces of work in a seed; a longer --duration has more" in " ".join(out.split())
+    assert "p99 -: fewer than 300 pieces of work in a seed; use a longer --duration" in " ".join(out.split())
     assert "one seed" in out
 
 
@@ -168,7 +168,7 @@ def test_a_trace_that_is_cut_says_so(app, capsys, monkeypatch, tmp_path):
 
     assert simulate(app, "--trace", str(path), "--seeds", "1") == 0
 
-    assert "it ends early" in capsys.readouterr().err
+    assert "the trace ends early" in capsys.readouterr().err
     assert len(read(path).events) == 30
 
 
@@ -187,19 +187,22 @@ def test_built_in_scenarios_are_listed_and_shown(capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "there is no scenario"),
+        ([], "no scenario is given"),
         (["nothing"], "there is no built-in scenario 'nothing'"),
         (["./nothing.toml"], "the scenario nothing.toml cannot be read: No such file or directory"),
         (["--show", "convoi"], "there is no built-in scenario 'convoi'"),
-        (["convoy", "--set", "threads"], "'threads' is no setting, expected NAME=VALUE"),
+        (["convoy", "--set", "threads"], "'threads' is not a setting, expected NAME=VALUE"),
         (["convoy", "--policy", "fiar"], "there is no policy 'fiar'"),
-        (["convoy", "--option", "latency_us=3"], "there is no policy that the option latency_us could be of"),
+        (["convoy", "--option", "latency_us=3"], "the option latency_us needs a policy, and none is given"),
         (
             ["convoy", "--policy", "fair", "--option", "latency_us=x"],
             "option.latency_us is 'x', expected a whole number",
         ),
-        (["convoy", "--trace", "x.txt"], "x.txt is no name of a trace"),
-        (["convoy", "--trace", "x.hwt", "--sweep", "threads=1,2"], "--trace writes one run, and --sweep makes many"),
+        (["convoy", "--trace", "x.txt"], "x.txt is not the name of a trace"),
+        (
+            ["convoy", "--trace", "x.hwt", "--sweep", "threads=1,2"],
+            "--trace writes one run, and --sweep simulates many",
+        ),
         (["convoy", "--csv", "/none/x.csv"], "the folder /none is not there"),
         (["convoy", "--calibration", "/none/x.json"], "the calibration /none/x.json cannot be read"),
     ],

@@ -110,7 +110,7 @@ def test_a_what_if_has_the_trace_above_the_predicted_run(app, tmp_path):
     assert table["columns"] == ["role", "", "in the trace", "predicted", "80 % interval"]
     assert {row[0] for row in table["rows"]} == {"sleeper *", "burner"}
     assert [kind for kind, _ in page["notes"]] == ["rests on", "note"]
-    assert page["notes"][0][1].endswith("as the trace's hand-overs show")
+    assert page["notes"][0][1].endswith("as the hand-offs in the trace show")
 
 
 def test_what_is_outside_the_model_is_on_the_page(app, tmp_path):
@@ -137,13 +137,13 @@ def test_the_predicted_run_is_written_as_a_trace(app, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--html", "{}/a.html"), "`--html` is of one change, and there is none"),
-        (("--trace", "{}/a.hwt"), "`--trace` is of one change, and there is none"),
+        (("--html", "{}/a.html"), "`--html` needs one change, and none is given"),
+        (("--trace", "{}/a.hwt"), "`--trace` needs one change, and none is given"),
         (("--policy", "fair", "--html", "{}/no/a.html"), "the folder {}/no is not there"),
         (("--policy", "fair", "--html", "{}/there.html"), "{}/there.html is there already"),
-        (("--policy", "fair", "--trace", "{}/a.trace"), "a.trace is no name of a trace"),
+        (("--policy", "fair", "--trace", "{}/a.trace"), "a.trace is not the name of a trace"),
         (("--policy", "fair", "--trace", "{}/app.hwt", "--force"), "{}/app.hwt is the trace itself"),
-        (("--no-gil", "--trace", "{}/a.hwt"), "a run without a GIL has no events of one"),
+        (("--no-gil", "--trace", "{}/a.hwt"), "`--trace` needs a GIL, and this change removes it"),
         (("--policy", "fair", "--open"), "`--open` opens the page that `--html` writes"),
     ],
 )

@@ -207,7 +207,7 @@ def test_one_that_goes_on():
 
     assert only(running).goes_on
     assert find_stalls(with_stacks(script.trace(200, "MainThread"))) == []
-    assert "stood still for 190 ms so far" in stall_line(running, only(running))
+    assert "stalled for 190 ms so far" in stall_line(running, only(running))
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_json_and_sums():
     sums = sum_up([early, row, row | {"pid": 1, "length_s": 1.0}])
 
     assert row["parts"][0]["place"] == {"file": "/app/app.py", "line": 50, "function": "nap"}
-    assert row["advice"].startswith("await it")
+    assert row["advice"].startswith("await the call")
     assert [one["goes_on"] for one in sums.rows] == [False, False]
     assert sums.by_cause["event loop", "blocking call"].count == 2
     assert list(sums.by_process) == [("app.py", "1"), ("app.py", "4242")]

@@ -124,7 +124,7 @@ def test_a_foreign_database_is_refused(tmp_path):
     before = path.read_bytes()
 
     for create in (False, True):
-        with pytest.raises(StoreError, match="no results store of this version"):
+        with pytest.raises(StoreError, match="not a results store of this version"):
             Store(path, create=create)
 
     assert path.read_bytes() == before

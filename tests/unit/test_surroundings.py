@@ -154,9 +154,9 @@ def test_folders_are_made_on_their_volumes_and_removed(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
     [
-        ("HEADWAY_DISK", "/nowhere", "no folder"),
+        ("HEADWAY_DISK", "/nowhere", "expected a folder that you may write to"),
         ("HEADWAY_DISK", "/dev/shm", "expected one on a disk"),
-        ("HEADWAY_DISK", "/proc", "no folder"),
+        ("HEADWAY_DISK", "/proc", "expected a folder that you may write to"),
         ("HEADWAY_TMPFS", "/usr", "no folder|expected one in memory"),
     ],
 )
@@ -197,9 +197,9 @@ def test_one_core_is_shared_with_the_server():
         ("redis://:word@host/0", "password"),
         ("redis://host/3", "database 0"),
         ("redis://host/0?password=x", "without options"),
-        ("rediss://host/0", "only by redis"),
+        ("rediss://host/0", "only through redis"),
         ("redis://[::1]:6379/0", "IPv4"),
-        ("unix:///tmp/redis.sock", "only by redis"),
+        ("unix:///tmp/redis.sock", "only through redis"),
     ],
 )
 def test_programs_in_c_are_kept_off_a_redis_that_they_would_misuse(url, words):

@@ -75,8 +75,8 @@ def test_perfetto_links_a_request_to_the_release_that_it_forced(tmp_path):
     sequence = perfetto(tmp_path, small_trace(HANDED_OVER, frames=TWO_FRAMES))[0][1]
 
     (asks, gives) = sequence.instants
-    assert asks[1:3] == (6500, "asks for GIL")
-    assert gives[1:3] == (6600, "gives way")
+    assert asks[1:3] == (6500, "requests GIL")
+    assert gives[1:3] == (6600, "releases GIL on request")
     assert asks[3] == gives[4] != []
     assert asks[5] == gives[5] == 1  # each within its slice
     assert sequence.tracks[asks[0]].name == "waits for GIL"
@@ -100,7 +100,7 @@ def test_perfetto_says_which_lock_a_thread_waits_for(tmp_path):
     assert slices[0][:3] == (2000, 3000, "app.py:12 handle")
     assert slices[0][4] == {"lock": "an object", "type": "dict"}
     assert open_slices[0][:3] == (4000, 9000, "waits for lock")
-    assert open_slices[0][4] == {"lock": "stop the world", "type": "not told"}
+    assert open_slices[0][4] == {"lock": "stop the world", "type": "not known"}
 
 
 def test_perfetto_counts_the_switch_interval(tmp_path):
@@ -162,7 +162,7 @@ def test_firefox_samples_and_markers(tmp_path):
     hold = main["markers"]["data"][0]
     assert hold["type"] == "GilHold"
     assert strings[hold["location"]] == "app.py:12 handle"
-    assert strings[hold["forced"]] == "another thread asked for it"
+    assert strings[hold["forced"]] == "requested by another thread"
     wait = worker["markers"]["data"][0]
     assert strings[worker["markers"]["name"][0]] == "GIL wait"
     assert (worker["markers"]["startTime"][0], worker["markers"]["endTime"][0]) == (0.0005, 0.0057)

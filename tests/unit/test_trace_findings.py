@@ -31,18 +31,18 @@ def test_a_convoy_is_told_with_names_lines_and_figures():
 
     assert one.weight == "problem"
     assert one.fact == (
-        "reader waited 20 times (199/s) behind cruncher for the GIL, 5 ms at the median where the switch interval is 5 ms: "
-        "100 ms in all, 100 % of its waiting"
+        "reader waited 20 times (199/s) for the GIL behind cruncher: 5 ms at the median (switch interval: 5 ms), "
+        "100 ms in total, 100 % of its waiting time"
     )
     assert one.cause == (
-        "a convoy: cruncher computes at app.py:12 compute and lets go only when asked, a switch interval after each return "
-        "of reader from a blocking call at .../lib/python3.13/socket.py:700 SocketIO.readinto, called from app.py:30 serve"
+        "a convoy: cruncher computes at app.py:12 compute and releases the GIL only on request, one switch interval after "
+        "each return of reader from a blocking call at .../lib/python3.13/socket.py:700 SocketIO.readinto, called from app.py:30 serve"
     )
     assert one.advice.startswith(
         "move the work of cruncher at app.py:12 compute out of the process: `ProcessPoolExecutor`; or"
     )
     assert "`sys.setswitchinterval(0.0005)` would make these waits about 10 times shorter" in one.advice
-    assert "about 1,992 forced hand-overs a second" in one.advice
+    assert "about 1,992 forced hand-offs a second" in one.advice
     assert (one.cost_ns, one.threads, one.frame) == (100 * MS, ("reader", "cruncher"), COMPUTE)
 
 
@@ -50,8 +50,8 @@ def test_a_convoys_advice_names_our_own_remedy():
     """The advice includes `headway run`, with its effect in measured cases."""
     advice = told(convoy())["convoy"].advice
 
-    assert "under `headway run`, reader has the GIL at once" in advice
-    assert "p99 of 0.006 to 0.13" in advice
+    assert "under `headway run`, so that reader acquires the GIL at once" in advice
+    assert "0.006 to 0.13 of their former p99" in advice
 
 
 def connections(threads, *, asked=True):
@@ -76,7 +76,7 @@ def test_the_function_behind_which_most_waited_comes_first(threads):
 
     assert first.kind == "behind-a-function"
     assert first.fact.startswith("67 % of all waiting for the GIL, ")
-    assert "was while `compute` ran with it: " in first.fact
+    assert "happened while `compute` ran with the GIL; it held for " in first.fact
     assert "in Thread-* (process_request)" in first.fact
     assert first.fact.endswith("at app.py:12 compute")
     assert first.frame == COMPUTE
@@ -88,8 +88,8 @@ def test_where_holds_end_is_not_what_they_ran():
     first = analyse(connections(20, asked=False)).findings[0]
 
     assert first.kind == "behind-a-function"
-    assert "was in holds that ended in `serve`" in first.fact
-    assert "what such a hold ran before is not recorded" in first.cause
+    assert "happened in holds that ended in `serve`" in first.fact
+    assert "the trace does not show what such a hold ran before" in first.cause
 
 
 def test_a_function_of_which_another_finding_speaks_is_not_told_again():
@@ -102,9 +102,9 @@ def test_waiters_of_one_kind_are_told_together():
     one = told(convoy(rounds=30, waiters=("reader-0", "reader-1")))["convoy"]
 
     assert one.fact.startswith(
-        "reader-0 and reader-1 waited 30 times (199/s) behind cruncher for the GIL, 5 ms at the median"
+        "reader-0 and reader-1 waited 30 times (199/s) for the GIL behind cruncher: 5 ms at the median"
     )
-    assert one.fact.endswith("150 ms in all, 100 % of their waiting")
+    assert one.fact.endswith("150 ms in total, 100 % of their waiting time")
     assert one.threads == ("reader-0", "reader-1", "cruncher")
 
 
@@ -123,8 +123,8 @@ def test_a_hold_that_does_not_end_when_asked_is_told():
 
     assert "convoy" not in found
     assert one.fact == (
-        "main kept the GIL at app.py:12 compute for up to 95 ms after another thread had asked for it (switch interval: 5 ms), "
-        "95 ms in all; holds there last 1 ms at the median and 100 ms at most, and threads waited 100 ms during them"
+        "main kept the GIL at app.py:12 compute for up to 95 ms after another thread had requested it (switch interval: 5 ms), "
+        "95 ms in total; holds there last 1 ms at the median and 100 ms at most, and threads waited 100 ms during them"
     )
     assert "Py_BEGIN_ALLOW_THREADS" in one.advice
     assert one.frame == COMPUTE
@@ -149,7 +149,7 @@ def test_a_long_hold_is_told_without_stacks_too():
     script = Script().hold(0, 0, 100, stack=0, forced=True).wait(1, 0, stack=0, asks_ms=5).hold(1, 100, 101, stack=0)
     one = told(script.trace(200, "main", "reader", stacks=False))["long-hold"]
 
-    assert one.fact.startswith("main kept the GIL for up to 95 ms after another thread had asked for it")
+    assert one.fact.startswith("main kept the GIL for up to 95 ms after another thread had requested it")
     assert (one.advice, one.frame) == ("", None)
 
 
@@ -160,7 +160,7 @@ def test_a_long_hold_that_nobody_asked_for_is_fine():
 
     assert list(found) == ["no-contention"]
     assert found["no-contention"].fact == (
-        "no thread waited more than 1 % of the time for the GIL; reader waited longest, 5 ms in 1 wait; "
+        "no thread waited for the GIL for more than 1 % of the time; reader waited longest, 5 ms in 1 wait; "
         "the GIL was held 99 % of the time"
     )
 
@@ -170,12 +170,12 @@ def test_threads_that_compute_together_are_told():
     one = told(shared())["saturated"]
 
     assert one.fact == (
-        "the GIL was held 100 % of the time; 3 threads that compute (crunch-0, crunch-1 and crunch-2) shared it, "
+        "the GIL was held 100 % of the time; 3 CPU-bound threads (crunch-0, crunch-1 and crunch-2) shared it, "
         "and waited 570 ms for their next turn"
     )
     assert (
         one.advice
-        == "more threads do not help; what does is `ProcessPoolExecutor`, or this version's free-threaded build"
+        == "more threads do not help; instead use `ProcessPoolExecutor`, or this version's free-threaded build"
     )
     assert "3.13's or a later" in told(shared(python="3.11.2"))["saturated"].advice
     assert "saturated" not in told(shared(gap_ms=1.0))
@@ -186,10 +186,12 @@ def test_one_thread_that_computes_is_told_to_divide_its_work():
     busy = told(Script().hold(0, 0, 10).trace(10))["no-contention"]
     idle = told(Script().hold(0, 0, 1).trace(10))["no-contention"]
 
-    assert busy.fact == "only MainThread held the GIL, so nothing could wait for it; the GIL was held 100 % of the time"
+    assert (
+        busy.fact == "only MainThread held the GIL, so no thread could wait for it; the GIL was held 100 % of the time"
+    )
     assert busy.weight == "fine"
     assert busy.advice.startswith(
-        "it computes on one core all the time; to use more, divide the work: `ProcessPoolExecutor`"
+        "the program computes on one core all the time; to use more cores, divide the work: `ProcessPoolExecutor`"
     )
     assert idle.advice == ""
 
@@ -198,7 +200,7 @@ def test_a_short_switch_interval_is_told_with_its_cost():
     """Forced hand-offs that leave the GIL free for a fifth of the time come from an interval of 0.1 ms."""
     one = told(shared(turn_ms=0.1, gap_ms=0.025, interval_us=100))["short-interval"]
 
-    assert one.fact.startswith("the GIL was handed to a waiting thread 57 times (7,")
+    assert one.fact.startswith("the GIL was handed to a waiter 57 times (7,")
     assert "19 % of the time" in one.fact
     assert "`sys.setswitchinterval(0.005)` is the default" in one.advice
 
@@ -208,9 +210,10 @@ def test_many_blocking_calls_are_told_with_the_line_that_makes_most():
     one = told(shared(turn_ms=0.1, gap_ms=0.025, forced=False))["hand-overs"]
 
     assert (
-        one.cause == "many short turns: a hold lasts 100 us at the median, and 100 % of them end with a blocking call"
+        one.cause
+        == "many short turns: a hold lasts 100 us at the median, and 100 % of the holds end with a blocking call"
     )
-    assert one.advice.endswith("most often, 60 times, it is at app.py:12 compute")
+    assert one.advice.endswith("the most frequent call (60 times) is at app.py:12 compute")
 
 
 def test_waiting_for_a_free_gil_is_the_systems_doing():
@@ -221,7 +224,8 @@ def test_waiting_for_a_free_gil_is_the_systems_doing():
     one = told(script.trace(100, "a", "b"))["late-wake-up"]
 
     assert (
-        one.fact == "threads waited 60 ms for the GIL, 83 % of that while nobody held it; it was held 20 % of the time"
+        one.fact
+        == "threads waited 60 ms for the GIL, 83 % of that while no thread held it; it was held 20 % of the time"
     )
     assert "CPU quota" in one.advice
 
@@ -233,7 +237,7 @@ def test_waits_without_a_pattern_are_told_without_advice():
 
     assert (
         one.fact
-        == "threads waited 4 ms for the GIL in all, b longest (4 ms, 4 ms at p99); the GIL was held 50 % of the time"
+        == "threads waited 4 ms for the GIL in total, b longest (4 ms, 4 ms at p99); the GIL was held 50 % of the time"
     )
     assert one.advice == ""
 
@@ -246,10 +250,10 @@ def test_what_a_recording_lacks_is_told():
 
     assert [one.kind for one in found] == ["no-contention", "losses", "unfinished", "no-stacks"]
     assert found[1].fact == (
-        "this trace is not whole: 3 events not recorded for want of room, 1,200 events overwritten by newer ones, "
+        "this trace is incomplete: 3 events not recorded because there was no room, 1,200 events overwritten by newer ones, "
         "1 stack recorded as unknown, 8 bytes damaged"
     )
-    assert found[3].fact == "no lines of code: this recording of Python 3.8.2 has no stacks"
+    assert found[3].fact == "no lines of code are known: this recording of Python 3.8.2 has no stacks"
 
 
 def test_a_gil_that_is_off_is_told_with_the_locks_that_are_contended():
@@ -259,7 +263,7 @@ def test_a_gil_that_is_off_is_told_with_the_locks_that_are_contended():
 
     assert list(found) == ["contended-lock", "stop-the-world", "gil-off"]
     assert found["contended-lock"].fact == (
-        "2 threads blocked 2 times on the lock of a `dict` at app.py:30 serve: 7 ms in all (70 % of the wall time), 4 ms at p99"
+        "2 threads blocked 2 times on the lock of a `dict` at app.py:30 serve: 7 ms in total (70 % of the wall time), 4 ms at p99"
     )
     assert found["contended-lock"].frame == SERVE
     assert found["stop-the-world"].cost_ns == 2 * MS
@@ -308,7 +312,7 @@ def test_a_program_that_recording_slows_is_told():
         return told(script.trace(200 * each_ms, "main"))
 
     assert trips(0.001)["slowed"].fact == (
-        "recording itself took about 6.0 % of the time: 200 round trips at some 60 ns each"
+        "recording itself took about 6.0 % of the time: 200 round trips at about 60 ns each"
     )
     assert trips(0.001)["slowed"].weight == "note"
     assert "slowed" not in trips(0.1)

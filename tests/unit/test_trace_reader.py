@@ -438,7 +438,7 @@ def test_text_that_is_none_is_shown_escaped(tmp_path):
         (lambda path: (path.unlink(), path.mkdir()), "is a directory"),
         (lambda path: path.write_bytes(b""), "is empty"),
         (lambda path: path.write_bytes(bytes(9000)), "is empty"),
-        (lambda path: path.write_bytes(b"hello, world" * 1000), "is no trace file"),
+        (lambda path: path.write_bytes(b"hello, world" * 1000), "is not a trace file"),
         (lambda path: path.write_bytes(path.read_bytes().replace(b"\r\n", b"\n")), "transfer in text mode"),
         (lambda path: os.truncate(path, 4000), "4000 bytes"),
         (lambda path: patch_header(path, "version", 3), "format version 3"),
@@ -469,7 +469,7 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path, make, message):
 
 def test_a_path_that_cannot_be_is_refused():
     """A NUL in a path is a TraceError, too."""
-    with pytest.raises(TraceError, match="no NUL"):
+    with pytest.raises(TraceError, match="must not contain NUL"):
         read("x\0.hwt")
 
 

@@ -40,10 +40,10 @@ def test_a_trace_is_readable_at_every_width(width):
 
     assert max(map(cell_len, lines)) <= width
     assert "…" not in shown
-    headings = ("What it tells", "Threads", "GIL: held 100 % of the time, waited for 100 ms", "Where the GIL was held")
+    headings = ("Findings", "Threads", "GIL: held 100 % of the time, waited for 100 ms", "Where the GIL was held")
     at = [[line.rstrip() for line in lines].index(heading) for heading in headings]
     assert at == sorted(at)
-    assert "reader waited 20 times (199/s) behind cruncher for the GIL" in words(shown)
+    assert "reader waited 20 times (199/s) for the GIL behind cruncher" in words(shown)
     for figure in ("cruncher", "[101]", "[102]", "app.py:12 compute", "100 ms", "reader behind cruncher"):
         assert figure in words(shown)
 
@@ -133,7 +133,7 @@ def test_the_summary_is_short():
     assert lines[:4] == [
         "app.py (pid 4242): 100 ms, 2 threads, 141 events",
         "  the GIL held 100 % of the time, waited for 100 ms in 40 waits (p50 20 us, p99 5 ms, max 5 ms)",
-        "  longest waiting: reader, 100 ms, of it 100 ms behind cruncher",
+        "  waited most: reader, 100 ms, 100 ms of it behind cruncher",
         "  longest hold: cruncher, 5 ms at app.py:12 compute",
     ]
     assert lines[4].startswith("  ! reader waited 20 times")
@@ -146,7 +146,7 @@ def test_the_summary_of_many_processes_is_short_too():
     lines = summary_lines([analyse(convoy(pid=number)) for number in range(5)])
 
     assert len(lines) <= 20
-    assert lines[-1] == "... and 2 processes more, which waited 201 ms in all"
+    assert lines[-1] == "... and 2 processes more, which waited 201 ms in total"
     assert summary_lines([]) == ["nothing was recorded"]
 
 
@@ -154,7 +154,7 @@ def test_losses_stand_in_the_summary():
     """Missing events are mentioned before what follows from the others."""
     lines = summary_lines([analyse(Script().hold(0, 0, 1).trace(9, loss=Loss(dropped_events=5)))])
 
-    assert "  note this trace is not whole: 5 events not recorded for want of room" in lines
+    assert "  note this trace is incomplete: 5 events not recorded because there was no room" in lines
     assert "5 events not recorded" in text_of(short_summary([analyse(Script().trace(9, loss=Loss(dropped_events=5)))]))
 
 
@@ -255,7 +255,7 @@ def test_no_output_replaces_a_trace(recording, tmp_path, capsys, option):
         (["--of", "hold"], "`--of hold` says what collapsed stacks count"),
         (["--verdicts"], "`--verdicts` is for runs of the lab"),
         (["--perfetto", "/nowhere/x"], "the folder /nowhere is not there"),
-        (["--perfetto", "{folder}/x", "--gecko", "{folder}/x"], "is named for two formats"),
+        (["--perfetto", "{folder}/x", "--gecko", "{folder}/x"], "two formats name the same file"),
         (["--perfetto", "{folder}/app.hwt", "--force"], "is the trace itself"),
     ],
 )
@@ -275,13 +275,13 @@ def test_a_time_is_a_number_of_seconds(recording, capsys, text):
         main(["report", str(recording), f"--since={text}"])
 
     assert stopped.value.code == 2
-    assert f"'{text}' is no number of seconds from 0 on" in capsys.readouterr().err
+    assert f"'{text}' is not a number of seconds of at least 0" in capsys.readouterr().err
 
 
 def test_options_of_a_trace_are_refused_for_a_run(capsys):
     """`headway report last --thread x` says that a trace is wanted."""
     assert main(["report", "last", "--thread", "x"]) == 2
-    assert "`--thread` is for traces, and `last` is no trace file" in capsys.readouterr().err
+    assert "`--thread` is for traces, and `last` is not a trace file" in capsys.readouterr().err
 
 
 def test_files_that_are_no_traces_are_told(tmp_path, capsys):

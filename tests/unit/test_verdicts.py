@@ -320,4 +320,4 @@ def test_too_many_launches_are_told_apart_from_none_known(make_run):
     )
 
     assert verdict.deciding.launches_to_decide == TOO_MANY
-    assert "too close to it for more launches to decide" in verdict.sentence
+    assert "too close for more launches to decide" in verdict.sentence

@@ -45,10 +45,10 @@ class Answer:
 _DOING = {
     "import": "while its module was imported",
     "function": "while it was looked up",
-    "inputs": "while its inputs were made",
+    "inputs": "while its inputs were created",
     "call": "in its first call",
     "again": "when it was called again",
-    "holds": "while it was looked at who holds the GIL",
+    "holds": "while its use of the GIL was profiled",
     "subinterpreter": "while its module was imported in a sub-interpreter",
     "thread": "when it was called in a thread",
 }
@@ -104,14 +104,14 @@ def ask(
         stderr.seek(max(0, stderr.tell() - _STDERR_KEPT_BYTES))
         said = stderr.read().decode(errors="replace")
     stages, begun = _stages(data)
-    doing = _DOING.get(begun, "before it had begun")
+    doing = _DOING.get(begun, "before it started")
     ended = ""
     if not in_time:
-        ended = f"did not come to an end within {limit_s:g} s {doing}"
+        ended = f"did not end within {limit_s:g} s {doing}"
     elif code is not None and code < 0:
         ended = f"was killed by {_signal(-code)} {doing}"
     elif code == _CLOSED:
-        ended = f"closed a descriptor that is not its own {doing}"
+        ended = f"closed a file descriptor that is not its own {doing}"
     elif not any("error" in one for one in stages.values()) and _LAST.get(what, what) not in stages:
         ended = f"ended with exit code {code} {doing}"
     return Answer(stages, ended, said)

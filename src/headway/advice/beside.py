@@ -45,11 +45,11 @@ def break_evens(
         model, workers = cell.series, sizes.workers[cell.series]
         size, why = None, ""
         if model == "threads" and home.gil and parts["shares"]["held"] > ALWAYS:
-            why = "it holds the GIL all the time, so threads of any size take turns"
+            why = "the function holds the GIL all the time, so threads take turns for tasks of any size"
         elif session.spent_s > _PAYS_UNTIL * budget_s:
-            why = "the time was up before they were looked at"
+            why = "not measured, because the time was up"
         else:
-            session.say(f"from which size on do {words(model, workers)} pay?")
+            session.say(f"searching the task size from which {words(model, workers)} pay")
 
             def variant(sizes_s: Sequence[float], model: str = model, workers: int = workers) -> Variant:
                 return session.variant(
@@ -100,7 +100,7 @@ def lags(session: Session, home: Place, function: Function, sizes: Sizes, budget
     for model, (said, kind) in ways.items():
         if home.why_not(kind) or (session.spent_s > _LAGS_UNTIL * budget_s):
             continue
-        session.say(f"how late is an event loop beside {said}?")
+        session.say(f"measuring the delay of an event loop with {said}")
         variant = session.variant(
             home,
             function,

@@ -131,7 +131,7 @@ def find_size(
     if about_s is None:
         return None, f"tasks of {asked_s[-1] * 1e3:.3g} ms gain nothing from {model}"
     if not time_left():
-        return None, "the time was up before it was known"
+        return None, "not known, because the time was up"
     fine_s = [about_s * step for step in _FINE]
     asked_s = [*fine_s, function.call_s] if measured is not None else fine_s
     launches = [launch(variant(asked_s), next(blocks)) for place in range(_LAUNCHES) if place == 0 or time_left()]
@@ -140,7 +140,7 @@ def find_size(
         # The excess is from all launches together, because one says little.
         excess = _excess(measured, statistics.median([points.pop()[1] for points in by_launch] or [measured]))
     found = [at_s for points in by_launch if (at_s := _crossing(points, excess)) is not None]
-    return (stats.level_interval(found), "") if found else (None, "it did not come out the same twice")
+    return (stats.level_interval(found), "") if found else (None, "two measurements gave different results")
 
 
 def start_s(own: Mapping[str, Sequence[float]], alone: Mapping[str, Sequence[float]]) -> float:
@@ -169,5 +169,5 @@ def find_tasks(result: CellResult, serial: CellResult, tasks: int) -> tuple[stat
         if gain_s > 0:
             found.append(max(2.0, start_s(own, other) / gain_s))
     if len(found) * 2 <= len(result.ok):
-        return None, "it is no faster than one after the other"
+        return None, "it is no faster than serial calls"
     return stats.level_interval(found), ""

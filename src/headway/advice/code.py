@@ -86,7 +86,7 @@ def _code(function: Function, name: str, importing: str, model: str, workers: in
     code = (
         f"{needed}\n\n{importing}\n\n\n{lines}"
         f'if __name__ == "__main__":\n'
-        f"    with {pool} as pool:  # keep it: its start costs\n"
+        f"    with {pool} as pool:  # keep the pool: its start is expensive\n"
         f"        futures = [pool.submit({task}, *args) for args in {_ITEMS}]\n"
         f"        results = [future.result() for future in futures]\n"
     )
@@ -96,7 +96,7 @@ def _code(function: Function, name: str, importing: str, model: str, workers: in
         code += (
             f"\n# the same with joblib:\n"
             f"#     joblib.Parallel(n_jobs={workers})(joblib.delayed({task})(*args) for args in {_ITEMS})\n"
-            f"# where one machine is not enough, with Dask:\n"
+            f"# with Dask, if one machine is not enough:\n"
             f"#     dask.distributed.Client(address).map(lambda args: {task}(*args), {_ITEMS})\n"
         )
     return code

@@ -139,9 +139,11 @@ think_ms = {{exponential = 4}}
     stock, fair = (statistics.median(values) for values in found.values())
     if stock <= 0 or fair <= 0:
         return ()
-    said = f"requests of 50 us in 2 threads beside {workers} threads of it: p99 {_ms(found['none'])} by the simulator"
+    said = (
+        f"simulated requests of 50 us in 2 threads beside {workers} threads of the function: p99 {_ms(found['none'])}"
+    )
     if stock < _WORTH * fair:
-        return (f"{said}; the policy `fair` would not change that",)
+        return (f"{said}; the policy `fair` does not change that",)
     return (f"{said}, {_ms(found['fair'])} under the policy `fair` (headway run --policy fair)",)
 
 

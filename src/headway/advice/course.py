@@ -69,7 +69,7 @@ def advise(request: AdviceRequest, *, say: Say = _mute) -> Advice:
     """
     if os.environ.get(ADVISING):
         raise UsageError(
-            "advice is asked for while the function's own module is being imported",
+            "headway.advise() is called while the function's own module is being imported",
             hint='put the call of headway.advise under `if __name__ == "__main__":`',
         )
     path = request.store or default_store()
@@ -95,7 +95,7 @@ def _advising() -> Iterator[None]:
 def _advise(session: Session) -> Advice:
     request, target, machine = session.request, session.request.target, session.machine
     own = own_interpreter(request.python)
-    session.say(f"{target.words} on {own.name}: does it import, pickle, run?")
+    session.say(f"checking {target.words} on {own.name}: import, pickling, first calls")
     home = examine(target, own, machine.cores, limit_s=CALL_LIMIT_S, keeper=session.keeper)
     if home.function is None:
         raise refuse(home, target)
@@ -127,7 +127,7 @@ def _advise(session: Session) -> Advice:
         session.run_id,
         own.id,
         lambda looked: (_RACE_UNTIL if looked else 1.0) * budget_s - session.spent_s,
-        lambda block, launches: session.say(f"models against each other, round {block}: {launches} launches"),
+        lambda block, launches: session.say(f"comparing models, round {block}: {launches} launches"),
     )
     results = race.run()
     names = {one.interpreter.id: one.interpreter.name for one in (home.place, *others)}
@@ -138,8 +138,8 @@ def _advise(session: Session) -> Advice:
     away = [one for one, cell in zip(measured, cells, strict=True) if cell.interpreter != own.id]
     if at_home[0].call_s is None:
         raise UsageError(
-            f"{target.words} does not run again and again: {at_home[0].failed}",
-            hint="it has to give a result for the same inputs as often as it is called",
+            f"{target.words} cannot be called repeatedly: {at_home[0].failed}",
+            hint="make the function return a result for the same inputs on every call",
         )
     pays = break_evens(session, home.place, function, seen, sizes, results, cells, budget_s)
     late = lags(session, home.place, function, sizes, budget_s)
@@ -188,7 +188,7 @@ def _load(session: Session) -> list[str]:
     if session.load < _BUSY * cores_here:
         return []
     return [
-        f"the machine was busy when this began (load {session.load:.1f}, {cores_here} cores): intervals are wide then"
+        f"the machine was busy at the start (load {session.load:.1f}, {cores_here} cores), which widens the intervals"
     ]
 
 
@@ -215,7 +215,7 @@ def _least(speed_up: stats.Interval | None) -> float:
 def _look(session: Session, place: Place, function: Function) -> tuple[holds.Holds | None, str]:
     if not place.gil:
         return None, f"{place.interpreter.name} runs without a GIL"
-    session.say("who holds the GIL while it runs?")
+    session.say("profiling how the function uses the GIL")
     seen = holds.look(session.request.target, place, function, session.machine.cores, keeper=session.keeper)
     return (None, seen) if isinstance(seen, str) else (seen, "")
 
@@ -225,11 +225,13 @@ def _notes(home: Examined, function: Function) -> list[str]:
     if function.differs:
         notes.append("two calls with the same arguments gave different results")
     if function.kind == "generator":
-        notes.append("it gives a generator, whose work is done when it is used up: measured is list(...) of it")
+        notes.append(
+            "the function returns a generator, which works only while it is consumed: list(...) of it is measured"
+        )
     if function.cores > 1.3:
-        notes.append(f"it keeps {function.cores:.1f} cores busy itself: it has threads of its own")
+        notes.append(f"the function keeps {function.cores:.1f} cores busy by itself: it has its own threads")
     if home.place.interpreter.free_threaded and home.place.switched_by:
         notes.append(f"the import of {home.place.switched_by} switches the GIL on")
     if function.first_s > 3 * function.call_s and function.first_s > 1e-3:
-        notes.append(f"its first call takes {function.first_s / function.call_s:.1f} times as long as later ones")
+        notes.append(f"the first call takes {function.first_s / function.call_s:.1f} times as long as later calls")
     return notes

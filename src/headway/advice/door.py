@@ -51,7 +51,7 @@ def advise(
         (one if isinstance(one, tuple) else (one,), {}) for one in islice(inputs, MOST_INPUTS)
     ]
     if not calls:
-        raise UsageError("there are no inputs", hint="give one element for each call")
+        raise UsageError("the inputs are empty", hint="give one element for each call")
     with tempfile.TemporaryDirectory(prefix="headway-advise-") as folder:
         path = Path(folder) / "inputs.pickle"
         try:
@@ -76,13 +76,13 @@ def _target_of(function: Callable[..., Any]) -> Target:
     module = inspect.getmodule(function)
     if inspect.ismethod(function):
         raise UsageError(
-            f"{name} is a method of an object, which no other process has",
-            hint="advise on a function that makes the object",
+            f"{name} is a method of an object that no other process has",
+            hint="ask for advice on a function that creates the object",
         )
     if not name or module is None or "<" in name:
         raise UsageError(
             f"{name or function!r} cannot be found by another process",
-            hint="advise on a function at the top of a module",
+            hint="ask for advice on a function at the top level of a module",
         )
     if module.__name__ != "__main__":
         file = getattr(module, "__file__", None)
@@ -92,7 +92,8 @@ def _target_of(function: Callable[..., Any]) -> Target:
     file = getattr(module, "__file__", None)
     if file is None:
         raise UsageError(
-            f"{name} is of an interactive session, which no other process can import", hint="put it into a module first"
+            f"{name} belongs to an interactive session, which no other process can import",
+            hint="put the function into a module first",
         )
     return parse_target(f"{file}:{name}")
 

@@ -62,16 +62,16 @@ def places(
             shown = ", ".join(f"{name} {version}" for name, version in sorted(home.distributions.items()))
             if not install:
                 notes.append(
-                    f"{interpreter.name} was not tried: the function imports {shown}; `--install` gets that for it, into the cache"
+                    f"{interpreter.name} was not tried: the function imports {shown}; `--install` installs that for it, into the cache"
                 )
                 continue
             folder, problem, note = _installed(interpreter, home.distributions, say)
             notes += [note] if note else []
             if problem:
-                refusals.append(Refusal(interpreter.name, "", f"its imports cannot be had there: {problem}"))
+                refusals.append(Refusal(interpreter.name, "", f"its imports cannot be installed there: {problem}"))
                 continue
             paths = (str(folder),)
-        say(f"{target.words} on {interpreter.name}: does it import, pickle, run?")
+        say(f"checking {target.words} on {interpreter.name}: import, pickling, first calls")
         seen = examine(target, interpreter, cores, limit_s=CALL_LIMIT_S, paths=paths, keeper=keeper)
         if seen.function is None:
             refusals.append(Refusal(interpreter.name, "", seen.error, seen.missing))
@@ -98,16 +98,14 @@ def _installed(
         return folder, "", (folder / _DONE).read_text()
     uv = find_uv()
     if not uv:
-        return folder, "they are installed with uv, which is not there (put uv on PATH, or set HEADWAY_UV)", ""
+        return folder, "the installation needs uv, which was not found (put uv on PATH, or set HEADWAY_UV)", ""
     problem = note = ""
     for wanted in (pinned, sorted(distributions)):
         if wanted is not pinned:
-            note = (
-                f"on {interpreter.name} the imports are of other versions, as there are no wheels of yours: {problem}"
-            )
+            note = f"on {interpreter.name} the imports have other versions, because there are no wheels of yours: {problem}"
         say(f"installing {', '.join(wanted)} for {interpreter.name}, into {folder}")
         if not remove_own(folder):
-            return folder, f"{folder} is there and was not made by Headway", ""
+            return folder, f"{folder} exists and was not made by Headway", ""
         folder.mkdir(parents=True)
         mark(folder)
         command = [uv, "pip", "install", "--quiet", "--no-python-downloads", "--only-binary", ":all:"]

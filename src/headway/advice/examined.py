@@ -124,11 +124,11 @@ def _error_of(answer: Answer) -> tuple[str, str]:
 
 
 _WORDS = {
-    "import": "its module does not import",
+    "import": "its module cannot be imported",
     "function": "there is no such function",
-    "inputs": "its inputs cannot be made",
-    "call": "it raises",
-    "again": "it raises when it is called again",
+    "inputs": "its inputs cannot be created",
+    "call": "the function raises",
+    "again": "the function raises when it is called again",
 }
 
 
@@ -257,7 +257,7 @@ def _refusals(
     )
     problem = in_thread["thread"].get("error") or in_thread.ended
     if problem:
-        found.append(Refusal(name, "threads", f"outside of the main thread it fails: {problem}"))
+        found.append(Refusal(name, "threads", f"outside the main thread the function fails: {problem}"))
     return found
 
 
@@ -265,11 +265,11 @@ def refuse(examined: Examined, target: Target) -> HeadwayError:
     """Return the error with the reason why there is no advice about this function."""
     said = examined.detail.strip().splitlines()
     tail = "\n".join(said[-12:])
-    hint = "the function has to run by itself first" + (f"; the end of what it said:\n{tail}" if tail else "")
+    hint = "make the function run by itself first" + (f"; the end of its output:\n{tail}" if tail else "")
     if examined.error.startswith((_WORDS["function"], _WORDS["inputs"])):
-        hint = "name what the module has"
+        hint = "use names that the module defines"
     if "takes arguments" in examined.error:
-        hint = "give it inputs: --args '[...]', --inputs module:list, or --observe COMMAND"
+        hint = "give inputs: --args '[...]', --inputs module:list, or --observe COMMAND"
     elif examined.missing:
         hint = (
             f"{examined.missing} is not in {examined.place.interpreter.executable}; name your own Python with --python"

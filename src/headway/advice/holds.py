@@ -126,7 +126,7 @@ def look(
     )
     seen = answer["holds"]
     if answer.ended or not seen or seen.get("error"):
-        return str(seen.get("error") or answer.ended or "it was not looked at")
+        return str(seen.get("error") or answer.ended or "the function was not profiled")
     wall_s = max(seen["wall_s"], 1e-9)
     held = min(1.0, seen["held_s"] / wall_s)
     waits = max(0.0, 1.0 - max(seen["cpu_s"], seen["held_s"]) / wall_s)

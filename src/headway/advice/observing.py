@@ -41,7 +41,7 @@ def observed(target: Target, command: str, python: str, say: Callable[[str], Non
     except ValueError as error:
         raise UsageError(f"the command {command!r} cannot be read: {error}", hint="quote it as for a shell") from error
     if not words:
-        raise UsageError("there is no command to observe", hint='name one, as --observe "pytest tests"')
+        raise UsageError("the command to observe is empty", hint='name one, such as --observe "pytest tests"')
     with tempfile.TemporaryDirectory(prefix="headway-observed-") as folder:
         say(f"observing {command}")
         code = _run(words, target, Path(folder), python)
@@ -51,10 +51,10 @@ def observed(target: Target, command: str, python: str, say: Callable[[str], Non
         counts = [one.read_text() for one in sorted(Path(folder).glob("*.said"))]
         problems = sorted({line for one in counts for line in one.splitlines()})
         if not calls.stat().st_size:
-            why = "; ".join(problems) or f"it never calls {target.name} of {target.module} (exit code {code})"
+            why = "; ".join(problems) or f"the command never calls {target.name} of {target.module} (exit code {code})"
             raise UsageError(
-                f"nothing was taken from {command!r}: {why}",
-                hint=f"the command has to import {target.module} and call {target.name} with arguments that can be pickled",
+                f"no calls were observed in {command!r}: {why}",
+                hint=f"choose a command that imports {target.module} and calls {target.name} with arguments that can be pickled",
             )
         for line in problems:
             say(line)

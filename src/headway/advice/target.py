@@ -68,7 +68,7 @@ def _only_function(file: Path) -> str:
     if len(names) == 1:
         return names[0]
     if not names:
-        raise UsageError(f"{file} has no function of its own", hint="name a file with a function, as file.py:function")
+        raise UsageError(f"{file} defines no function", hint="name a file with a function, such as file.py:function")
     shown = ", ".join(names[:6]) + ("..." if len(names) > 6 else "")
     raise UsageError(f"{file} has {len(names)} functions: {shown}", hint=f"name one of them: {file}:{names[0]}")
 
@@ -107,9 +107,9 @@ def parse_target(text: str, *, cwd: Path | None = None) -> Target:
             raise UsageError(f"`{text}` names no function", hint=_HINT)
         module, folder = place, cwd
         if not _NAME.fullmatch(module):
-            raise UsageError(f"`{module}` is no name of a module", hint=_HINT)
+            raise UsageError(f"`{module}` is not the name of a module", hint=_HINT)
     if not _NAME.fullmatch(name):
-        raise UsageError(f"`{name}` is no name of a function", hint=_HINT)
+        raise UsageError(f"`{name}` is not the name of a function", hint=_HINT)
     own = [str(cwd / one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
     return Target(text if colon else f"{text}:{name}", module, name, folder, cwd, {"kind": "none"}, tuple(own))
 
@@ -138,7 +138,7 @@ def with_json(target: Target, text: str) -> Target:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise UsageError(f"the arguments {text!r} are no JSON: {error}", hint=hint) from error
+        raise UsageError(f"the arguments {text!r} are not JSON: {error}", hint=hint) from error
     if not isinstance(value, list | dict):
         raise UsageError(f"the arguments are {text}, expected a list or an object", hint=hint)
     return replace(target, inputs={"kind": "json", "value": value})

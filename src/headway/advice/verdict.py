@@ -91,21 +91,18 @@ def decide(
             and not _takes_turns(one, holds)
         ]
         outcome = "unsure" if doubtful and len(home) > 1 else "no difference"
-        sentence = "one call after the other: no model is faster here"
+        sentence = "serial calls: no model is faster here"
         if outcome == "unsure":
-            sentence = (
-                f"one call after the other, as far as was measured: that {doubtful[0].words} are faster is not excluded; {_MORE} "
-                "would tell"
-            )
+            sentence = f"serial calls, as far as measured: {doubtful[0].words} may be faster; {_MORE} would decide"
     elif best.speed_up.low > 1:
         outcome = "faster"
-        sentence = f"{best.words}: {interval(best.speed_up)} times as fast as one call after the other"
+        sentence = f"{best.words}: {interval(best.speed_up)} times as fast as serial calls"
         sentence += _from_where(best, pays)
     else:
         outcome = "unsure"
         sentence = (
-            f"perhaps {best.words}: {interval(best.speed_up)} times one call after the other, which does not exclude 1; "
-            f"{_MORE} would tell"
+            f"perhaps {best.words}: {interval(best.speed_up)} times as fast as serial calls, but the interval includes 1; "
+            f"{_MORE} would decide"
         )
     advisable = [one for one in others if one.model not in without]
     worthy = [one for one in advisable if one.speed_up is not None and one.speed_up.low >= _SURE_OF_NOTHING]
@@ -131,7 +128,7 @@ def _from_where(best: Contender, pays: Mapping[str, BreakEven]) -> str:
     found = pays.get(best.model)
     parts = []
     if found is not None and found.size_s is not None:
-        parts.append(f"from {seconds(found.size_s.value)} a task")
+        parts.append(f"from {seconds(found.size_s.value)} per task")
     if found is not None and found.tasks is not None and found.tasks.value > 2:
         parts.append(f"from {math.ceil(found.tasks.value)} tasks")
     return f"; it pays {' and '.join(parts)} on" if parts else ""
@@ -143,7 +140,7 @@ def _runner_up(others: Sequence[Contender], best: Contender, between: Mapping[tu
         return ""
     ratio = between.get((one.model, best.model))
     same = ratio is not None and best.model != "serial" and ratio.low <= 1 + MARGIN and ratio.high >= 1 / (1 + MARGIN)
-    beside = "; no different within what was measured" if same else ""
+    beside = "; the measurements show no difference" if same else ""
     return f"runner-up: {one.words}, {interval(one.speed_up)} times as fast{beside}"
 
 
@@ -152,18 +149,18 @@ def _why(one: Contender, holds: Holds | None, pays: Mapping[str, BreakEven]) -> 
     if one.speed_up is None:
         return ""
     if math.isinf(one.speed_up.high):
-        return f"{one.words}: {number(one.speed_up.value)} times, measured once only"
+        return f"{one.words}: {number(one.speed_up.value)} times, measured only once"
     if one.speed_up.high > _SURE_OF_NOTHING and not _takes_turns(one, holds):
-        return f"{one.words} are not shown to help ({interval(one.speed_up)}): {_MORE} would tell"
-    gives = "give nothing" if one.speed_up.high > 1 / (1 + MARGIN) else "are slower"
+        return f"{one.words} show no clear gain ({interval(one.speed_up)}): {_MORE} would decide"
+    gives = "bring no gain" if one.speed_up.high > 1 / (1 + MARGIN) else "are slower"
     said = f"{one.words} {gives} ({interval(one.speed_up)})"
     if one.model == "threads" and holds is not None and holds.held > 0.5:
-        said += f": {holds.held:.0%} of its time it holds the GIL"
+        said += f": the function holds the GIL for {holds.held:.0%} of its time"
         longest = holds.longest
         if longest is not None:
-            said += f"; the longest operation of C that keeps it is {longest.words}, {seconds(longest.longest_s)}"
+            said += f"; the longest C operation that keeps it is {longest.words}, {seconds(longest.longest_s)}"
     elif (found := pays.get(one.model)) is not None and found.size_s is not None:
-        said += f": a task has to take {seconds(found.size_s.value)} for them to pay"
+        said += f": they pay only if a task takes at least {seconds(found.size_s.value)}"
     return said
 
 
@@ -174,9 +171,9 @@ def _elsewhere(elsewhere: Sequence[Contender], serial: Contender, best: Contende
         quickest = max(own, key=lambda one: one.speed_up.value if one.speed_up else 0.0, default=None)
         if quickest is None or quickest.speed_up is None:
             continue
-        than = f", against {best.speed_up.value:.3g} by {best.words} here" if best.speed_up is not None else ""
+        than = f", compared with {best.speed_up.value:.3g} for {best.words} here" if best.speed_up is not None else ""
         lines.append(
-            f"on {name}, {quickest.words}: {interval(quickest.speed_up)} times as fast as one call after the other on "
+            f"on {name}, {quickest.words}: {interval(quickest.speed_up)} times as fast as serial calls on "
             f"{serial.interpreter}{than}"
         )
     return lines
@@ -194,7 +191,7 @@ def _flips(
     lines = []
     if found is not None and found.tasks is not None and found.tasks.value > 2:
         lines.append(
-            f"would flip if the pool were started anew for fewer than {math.ceil(found.tasks.value)} calls: "
+            f"the answer changes if the pool is started anew for fewer than {math.ceil(found.tasks.value)} calls: "
             f"its start takes {seconds(best.start_s)}"
         )
     if (
@@ -204,19 +201,19 @@ def _flips(
         and best.model != "serial"
     ):
         lines.append(
-            f"would flip with smaller inputs: a call takes {seconds(function.call_s)}, and has to take "
+            f"the answer changes with smaller inputs: a call takes {seconds(function.call_s)}, and must take at least "
             f"{seconds(found.size_s.value)}"
         )
     if best.model == "serial":
         lines += [
-            f"would flip with larger inputs: {SHORT[one.model]} pay from {seconds(one.size_s.value)} a task on; a call takes "
+            f"the answer changes with larger inputs: {SHORT[one.model]} pay from {seconds(one.size_s.value)} per task on; a call takes "
             f"{seconds(function.call_s)}"
             for one in pays.values()
             if one.size_s is not None and one.size_s.low > function.call_s
         ]
     blocked = [one for one in refusals if one.module and one.interpreter == interpreter]
-    lines += [f"{SHORT[one.model]} are out: {one.reason}" for one in blocked if one.model in SHORT]
+    lines += [f"{SHORT[one.model]} cannot run it: {one.reason}" for one in blocked if one.model in SHORT]
     if function.effects and best.model != "serial":
         kinds = ", ".join(dict.fromkeys(kind for kind, _ in function.effects))
-        lines.append(f"mind its side effects ({kinds}): calls beside each other may not be the same calls")
+        lines.append(f"check the side effects ({kinds}): concurrent calls may behave differently")
     return lines

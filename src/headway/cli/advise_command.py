@@ -1,18 +1,27 @@
-"""Which concurrency model for a function: serial, threads, processes, asyncio, sub-interpreters, or no GIL at all.
+"""Measure which concurrency model is best for a function, and say why.
 
-FUNCTION is module:function, file.py:function, or a file with one function. It is called in fresh processes, in this folder, with
-inputs of yours; nothing of it is imported in Headway's own process. The answer comes first, then what was measured, then why,
-then code to paste and a test that guards it. Every launch is in the results store: `headway report` shows the run.
+The models are serial execution, threads, processes, asyncio, sub-interpreters
+and a free-threaded build.
 
-Inputs: --inputs names a list, a generator, or a function that returns one; an element that is a tuple is the
-arguments of a call, any other is the only one. --args has one call's arguments as JSON. --observe runs a command, as
-your tests, and takes the arguments with which it calls the function. A function without arguments needs none.
+FUNCTION is module:function, file.py:function, or a file with one function.
+Headway calls it with your inputs, in fresh processes and in this folder, and
+imports none of your code into its own process. The answer comes first, then the
+measurements, the reasons, code to paste, and a test that guards the result.
+The results store keeps every launch; `headway report` shows the run.
+
+Inputs come from one of three options:
+  --inputs   names a list, a generator, or a function that returns one. A tuple
+             holds the arguments of one call; any other element is the argument
+  --args     gives the arguments of one call as JSON
+  --observe  runs a command, such as your tests, and records the arguments with
+             which the command calls the function
+A function without parameters needs no inputs.
 
 Examples:
   headway advise app:resize --inputs app:examples
   headway advise resize.py:resize --args '["cat.png", 0.5]'
   headway advise app:resize --observe "pytest tests/test_resize.py"
-  headway advise app:fetch --args '["http://127.0.0.1:8000/"]' --workers 16 --json
+  headway advise app:fetch --args '["http://localhost:8000/"]' --workers 16
 """
 
 import argparse
@@ -30,11 +39,15 @@ __all__ = ["prepare", "run"]
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("function", metavar="FUNCTION", help="module:function, file.py:function, or a file with one")
+    parser.add_argument(
+        "function", metavar="FUNCTION", help="module:function, file.py:function, or a file with one function"
+    )
     inputs = parser.add_mutually_exclusive_group()
     inputs.add_argument("--inputs", metavar="MODULE:NAME", help="a list, a generator, or a function that returns one")
-    inputs.add_argument("--args", metavar="JSON", help="one call's arguments: a list, or an object of them by name")
-    inputs.add_argument("--observe", metavar="COMMAND", help="run this, and take the arguments of its calls")
+    inputs.add_argument(
+        "--args", metavar="JSON", help="the arguments of one call: a JSON list, or a JSON object for arguments by name"
+    )
+    inputs.add_argument("--observe", metavar="COMMAND", help="run this command and record the arguments of its calls")
     parser.add_argument(
         "--python",
         metavar="PATH",
@@ -44,21 +57,26 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interpreter",
         metavar="NAMES",
-        help="try these, too, as `headway interpreters` lists them (default: the newest free-threaded one), or none",
+        help="also try these interpreters, named as in `headway interpreters`, or none (default: the newest free-threaded build)",
     )
     parser.add_argument(
         "--install",
         action="store_true",
-        help="install the function's imports for other interpreters, into Headway's cache",
+        help="install the function's imports for the other interpreters, into Headway's cache",
     )
-    parser.add_argument("--workers", metavar="N", type=options.whole(1, 1024), help="how many (default: by the cores)")
+    parser.add_argument(
+        "--workers",
+        metavar="N",
+        type=options.whole(1, 1024),
+        help="number of workers (default: depends on the number of cores)",
+    )
     parser.add_argument(
         "--budget",
         metavar="SECONDS",
         type=options.seconds(5.0),
-        help="the time for all of it, about (default: a minute; three for a function that takes long)",
+        help="approximate total time (default: a minute, or three minutes for a slow function)",
     )
-    parser.add_argument("--seed", metavar="N", type=options.whole(0, 2**63), help="of the order of launches")
+    parser.add_argument("--seed", metavar="N", type=options.whole(0, 2**63), help="seed for the order of launches")
     options.add_store(parser)
     options.add_json(parser)
     add_html(parser)
@@ -114,5 +132,5 @@ def _with_inputs(target: "Target", arguments: argparse.Namespace) -> "Target":
     if arguments.args is not None:
         return with_json(target, arguments.args)
     if arguments.observe == "":
-        raise UsageError("there is no command to observe", hint='name one, as --observe "pytest tests"')
+        raise UsageError("`--observe` has an empty command", hint='name one, such as --observe "pytest tests"')
     return target

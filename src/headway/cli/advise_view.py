@@ -31,15 +31,17 @@ def render_advice(advice: Advice) -> RenderableType:
     ]
     parts += _refusals(advice)
     parts += _reasons(advice)
-    parts.append(Text(f"\n{advice.spent_s:.0f} s; the launches are run {advice.run} (headway report)", style="dim"))
+    parts.append(
+        Text(f"\nmeasured for {advice.spent_s:.0f} s; `headway report {advice.run}` shows the launches", style="dim")
+    )
     return Group(*parts)
 
 
 def to_paste(advice: Advice) -> str:
     """Return what to paste as it is: a line that is broken over two would be another program."""
-    text = f"\nTo paste\n\n{advice.code.rstrip()}"
+    text = f"\nCode to paste\n\n{advice.code.rstrip()}"
     if advice.test:
-        text += f"\n\nThe test that guards it (pytest with Headway's plugin)\n\n{advice.test.rstrip()}"
+        text += f"\n\nA test that guards the result (pytest with Headway's plugin)\n\n{advice.test.rstrip()}"
     return text
 
 
@@ -50,10 +52,11 @@ def _contenders(advice: Advice) -> Table:
         found = pays.get(one.model) if one.interpreter == advice.interpreter else None
         row[5] = seconds(found.size_s.value) if found is not None and found.size_s is not None else "-"
         row[6] = f"{math.ceil(found.tasks.value)}" if found is not None and found.tasks is not None else "-"
-    columns = ("CPython", "model", "a call", "times serial", "start", "pays from", "tasks", "memory", "a worker")
+    columns = ("CPython", "model", "per call", "speed-up", "start", "pays from", "tasks", "memory", "per worker")
     caption = (
-        f"{advice.tasks} calls a sample, each launch a fresh process; intervals are 95 % for all looks at them together. pays from: what a task has to take, one after "
-        "the other, where the pool is there; tasks: how many calls pay for its start, too. memory: PSS of all its processes"
+        f"{advice.tasks} calls per sample, each launch is a fresh process; intervals: 95 % for all looks together; "
+        "speed-up: over serial calls; pays from: least serial time of a task for which a started pool is faster; "
+        "tasks: number of calls that also pays for the start; memory: PSS of all processes"
     )
     return Table(caption, columns, tuple(tuple(row) for row in rows), names=2)
 
@@ -76,7 +79,7 @@ def _row(one: Contender) -> list[str]:
 
 def _refusals(advice: Advice) -> Iterator[RenderableType]:
     if advice.refusals:
-        yield bold("What cannot run it")
+        yield bold("Models that cannot run the function")
         for one in advice.refusals:
             who = f"{SHORT.get(one.model, one.model)} on {one.interpreter}" if one.model else one.interpreter
             yield Text(f"  {who}: {printable(one.reason)}")
@@ -84,18 +87,18 @@ def _refusals(advice: Advice) -> Iterator[RenderableType]:
 
 def _reasons(advice: Advice) -> Iterator[RenderableType]:
     function, holds = advice.function, advice.holds
-    yield bold("Why")
+    yield bold("Reasons")
     yield Text(
-        f"  a call takes {seconds(function.call_s)}, {function.cpu_share:.0%} of it computing; arguments "
-        f"{amount(function.input_bytes, 'bytes')}, result {amount(function.result_bytes, 'bytes')} ({function.result}) as pickles, "
-        f"{seconds(function.pickle_s)} there and back"
+        f"  a call takes {seconds(function.call_s)}, {function.cpu_share:.0%} of it computing; the pickled arguments "
+        f"have {amount(function.input_bytes, 'bytes')}, the result ({function.result}) {amount(function.result_bytes, 'bytes')}; "
+        f"pickling and unpickling take {seconds(function.pickle_s)}"
     )
     if holds is None:
-        yield Text(f"  who holds the GIL is not known: {printable(advice.holds_why)}")
+        yield Text(f"  the use of the GIL is not known: {printable(advice.holds_why)}")
     else:
         yield Text(
-            f"  {holds.held:.0%} of its time it holds the GIL, {holds.computes_without:.0%} it computes without, "
-            f"{holds.waits:.0%} it waits. Lets go of the GIL: {holds.releases}"
+            f"  the function holds the GIL for {holds.held:.0%} of its time, computes without it for "
+            f"{holds.computes_without:.0%}, and waits for {holds.waits:.0%}; releases the GIL: {holds.releases}"
         )
         rows = [
             (
@@ -108,15 +111,15 @@ def _reasons(advice: Advice) -> Iterator[RenderableType]:
             )
             for one in holds.spots[:_SPOTS]
         ]
-        columns = ("line, call of C", "of the time", "calls", "lets go", "without the GIL", "longest hold")
-        whole = "" if holds.whole else "; only its begin was looked at"
-        caption = f"looked at with a profiler, which makes lines of Python longer than they are{whole}"
+        columns = ("line, C call", "of the time", "calls", "releases", "without the GIL", "longest hold")
+        whole = "" if holds.whole else "; only the start of the function was profiled"
+        caption = f"from a profiler, which makes lines of Python slower than they are{whole}"
         yield indented(render_table(Table(caption, columns, tuple(rows), names=1)))
     for one in advice.break_even:
         if one.size_s is None and one.why:
-            yield Text(f"  from which size on {SHORT[one.model]} pay: {printable(one.why)}")
+            yield Text(f"  break-even of {SHORT[one.model]}: {printable(one.why)}")
     for lag in advice.lags:
-        yield Text(f"  an event loop beside it by {lag.words} is late by {seconds(lag.p99_s.value)} (p99)")
+        yield Text(f"  an event loop beside the calls, with {lag.words}, is late by {seconds(lag.p99_s.value)} (p99)")
     for kind, words in function.effects:
         yield Text(f"  side effect ({kind}): {printable(words)}")
     for note in advice.notes:
@@ -126,6 +129,6 @@ def _reasons(advice: Advice) -> Iterator[RenderableType]:
             f"{SHORT[one.model]} on {one.cores} cores {one.speed_up:.3g} [{one.low:.3g}, {one.high:.3g}]"
             for one in advice.predicted
         )
-        yield Text(f"  simulated, times serial: {said}")
+        yield Text(f"  simulated speed-up: {said}")
     for line in advice.server:
         yield Text(f"  {line}")

@@ -1,19 +1,31 @@
-"""Record a Python process that runs already, or schedule its GIL, for a while or until Ctrl-C.
+"""Record a running Python process, or schedule its GIL, until Ctrl-C or a limit.
 
-The process goes on as before, and is left as it was. CPython 3.14 and later: as a debugger does by PEP 768. Before: its
-main thread is stopped by ptrace for about a millisecond, on x86-64. Children that it forks meanwhile are followed, and those
-processes of Python that it has started already are recorded, too: what a gunicorn, uvicorn or Celery parent does is done in its
-workers (--no-children leaves them alone). Each has a trace of its own, beside FILE.
+The process keeps running, and Headway leaves it as it was before. Headway
+enters CPython 3.14 and later through the debugger interface of PEP 768. For
+earlier versions, on x86-64 only, ptrace stops the main thread for about a
+millisecond.
 
-A process that has a seccomp filter of its own is left alone: what is run in it for us opens files and connects to us, and
-the filter may end it for that. A container's filter does not count.
+Headway also follows children that the process forks meanwhile, and records the
+Python processes that it has already started, because a gunicorn, uvicorn or
+Celery parent leaves the work to its workers. Each process has its own trace,
+beside FILE. --no-children leaves out the processes that have already started.
 
-Ctrl-C, SIGTERM and SIGHUP end it in order. However it ends (kill -9, too), the process goes back to CPython's own
-behaviour by itself within seconds; `headway detach` does so by hand.
+Headway does not enter a process that has its own seccomp filter: the code that
+Headway runs there opens files and a connection, and the filter may end the
+process for that. A container's filter does not count.
 
-Exit codes: 0, the process is as it was before; 2, a bad argument; 5, no native library; 7, it could not be recorded, or
-not be told to stop (then it stops by itself); 8, there is no such policy for it; 130, 143 and 129, a signal ended us
-before anything had begun.
+Ctrl-C, SIGTERM and SIGHUP end the recording in order. However the command ends,
+even by kill -9, the process returns to CPython's own behaviour within seconds;
+`headway detach` does so at once.
+
+Exit codes:
+  0              the process is as it was before
+  2              bad argument
+  5              no native library
+  7              the process could not be recorded, or could not be told to stop
+                 (it then stops by itself)
+  8              no such policy for this process
+  130, 143, 129  a signal ended the command before the recording began
 
 Examples:
   headway attach 4711 --duration 10
@@ -49,21 +61,23 @@ _PATIENCE_S = 3.0
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("pid", type=int, help="the process's id")
+    parser.add_argument("pid", type=int, help="the id of the process")
     add_output(parser)
     parser.add_argument(
         "--duration",
         metavar="SECONDS",
         type=options.seconds(above=True),
-        help="record so long; else until Ctrl-C or the process's end",
+        help="how long to record (default: until Ctrl-C or the end of the process)",
     )
     parser.add_argument(
         "--policy",
         metavar="NAME",
-        help="schedule its GIL by this policy instead of recording (CPython 3.14 and later); see `headway policies`",
+        help="schedule the GIL with this policy instead of recording (CPython 3.14 and later); see `headway policies`",
     )
     parser.add_argument(
-        "--no-children", action="store_true", help="record this process alone, not those that it has started already"
+        "--no-children",
+        action="store_true",
+        help="record this process, and not the processes that it has already started",
     )
     add_patience(parser)
     add_despite_filter(parser)
@@ -76,7 +90,7 @@ def add_patience(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         type=options.seconds(above=True),
         default=10.0,
-        help="how long to wait for the process's main thread to run Python (default %(default)g)",
+        help="how long to wait until the main thread runs Python (default %(default)g)",
     )
 
 
@@ -85,7 +99,7 @@ def add_despite_filter(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--despite-filter",
         action="store_true",
-        help="go into a process that has a seccomp filter of its own, too: the filter may end the process for it",
+        help="also enter a process that has its own seccomp filter; the filter may end the process for that",
     )
 
 
@@ -197,7 +211,7 @@ def _workers(
     if found:
         is_one = len(found) == 1
         pids = [worker.pid for worker, _ in found]
-        console.say(f"and {len(found)} child process{'' if is_one else 'es'} of it: {_some(pids)}")
+        console.say(f"and its {len(found)} child process{'' if is_one else 'es'}: {_some(pids)}")
     return found
 
 
@@ -237,7 +251,7 @@ def _end(target: "attach.Target", held: "attach.Attachment", arguments: argparse
         console.say(f"{what} of process {target.pid} was ended by another command")
         return 0
     if ended is Ended.WATCHDOG:
-        console.say(f"{what} of process {target.pid} was removed by the watchdog: the process's stderr says why")
+        console.say(f"{what} of process {target.pid} was removed by the watchdog; the stderr of the process says why")
         return RecordingError.exit_code
     try:
         attach.detach(
@@ -250,11 +264,11 @@ def _end(target: "attach.Target", held: "attach.Attachment", arguments: argparse
     except RecordingError as error:
         # What is recorded so far can be read all the same.
         console.complain(error.message, error.hint)
-        console.say(f"{what} ends by itself, at the latest {SPAN_S:g} s after process {target.pid} goes on")
+        console.say(f"{what} ends by itself, at the latest {SPAN_S:g} s after process {target.pid} runs again")
         return RecordingError.exit_code
     if ended is Ended.EXPIRED:
         console.say(
-            f"{what} of process {target.pid} had ended early: this command or the machine stood still for some seconds"
+            f"{what} of process {target.pid} had ended early: this command or the machine was suspended for some seconds"
         )
         return RecordingError.exit_code
     return 0
@@ -268,8 +282,8 @@ def _schedule(target: "attach.Target", arguments: argparse.Namespace, signals: _
 
     if target.version < (3, 14):
         raise SchedulingError(
-            f"process {target.pid} runs CPython {target.version[0]}.{target.version[1]}: its GIL is not scheduled from"
-            " outside",
+            f"process {target.pid} runs CPython {target.version[0]}.{target.version[1]}: its GIL cannot be"
+            " scheduled from outside",
             hint="start the program with `headway run`, or use CPython 3.14 or later",
         )
     policy = arguments.policy

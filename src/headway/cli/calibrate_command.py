@@ -1,9 +1,14 @@
-"""Measure what this machine's operations cost, for simulations: about half a minute.
+"""Measure what this machine's operations cost, for simulations (half a minute).
 
-Wake-ups, futexes, timers, sockets, the tick, and what interpreters take: each in several rounds, so that the table says how
-much a figure changes from one to the next. The calibration is kept in the cache folder, and simulations use it; they make one
-themselves where there is none, or where it is of another machine, kernel or number of cores, or 30 days old. It is best taken
-while nothing else runs, and beside what is to be predicted: on a virtual machine two calibrations may differ by a factor of two.
+The operations are wake-ups, futexes, timers, sockets, the kernel's tick, and
+the work of interpreters. Each is measured in several rounds, so that the table
+shows how much a figure changes from round to round.
+
+Simulations use the calibration in the cache folder. They make a new one if
+there is none, or if it is from another machine, kernel or number of cores, or is
+30 days old. Calibrate while nothing else runs, and close in time to the program
+that you want to predict: on a virtual machine two calibrations may differ by a
+factor of two.
 """
 
 import argparse
@@ -32,9 +37,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         type=seconds(_LEAST_S, below=_MOST_S),
         default=_USUAL_S,
         metavar="S",
-        help=f"take about so long, the start of interpreters excepted (default: {_USUAL_S:g})",
+        help=f"approximate duration, without the start of interpreters (default: {_USUAL_S:g})",
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="keep it in FILE instead of the cache folder")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write the calibration to FILE instead of the cache folder"
+    )
     parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
 
 
@@ -78,8 +85,8 @@ def _costs(made: "Calibration") -> "Table":
     caption = (
         f"Costs on {machine['cpu']}, cores: {machine['cores']}, Linux {machine['kernel']}, {made.taken_at}\n"
         f"tick {shown(made.tick_ns / 1e9)}, slice {shown(made.slice_ns / 1e9)}, migration {shown(made.migration_ns / 1e9)}\n"
-        "range: from 5 % to 90 %, without what is four times the median; a constant has none\n"
-        "rounds: the median in the lowest and in the highest round, beside that over rounds"
+        "range: from the 5th to the 90th percentile, without values above four times the median; a constant has none\n"
+        "rounds: the lowest and the highest median of a round, relative to the median of all rounds"
     )
     return Table(caption, ("cost", "", "median", "range", "rounds"), tuple(rows), names=2)
 
@@ -97,5 +104,5 @@ def _interpreters(made: "Calibration") -> "Table":
     for name, found in made.interpreters.items():
         slow = found["slow_down"]
         rows.append((name, shown((found["loop_ns"] or 0.0) / 1e9), "-" if slow is None else f"{slow * 100:.0f} %"))
-    caption = "CPython: a round of a loop, and what it takes longer for each further thread at once without a GIL"
+    caption = "CPython: one turn of a loop, and how much longer it takes for each additional thread without a GIL"
     return Table(caption, ("", "loop", "slow-down"), tuple(rows))

@@ -129,7 +129,7 @@ def check_output(path: Path | None, *, force: bool) -> None:
     if not path.parent.is_dir():
         raise UsageError(f"the folder {path.parent} is not there", hint="make it first, or use another name")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"{path} cannot be written", hint="use a place that you may write to")
+        raise UsageError(f"{path} cannot be written", hint="choose a folder that you may write to")
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,10 +1,13 @@
-"""Watch the workers of a Dask cluster: whose event loop waits for the GIL, and which tasks hold it.
+"""Watch the workers of a Dask cluster: event loops that wait for the GIL.
 
-The workers have the plugin `headway.dask.HeadwayWorker`; --register gives it to those that have not. Shares are of the last
-interval, or as long as heartbeats take. The column `longest hold by` names the tasks that starve a worker's loop: a call of
-C that keeps the GIL for seconds keeps the worker's heartbeats and data waiting.
+The workers need the plugin `headway.dask.HeadwayWorker`; --register installs it
+on workers that do not have it. Shares are of the last interval, or of the time
+between two heartbeats if that is longer. The column `longest hold by` names the
+tasks that keep the GIL from a worker's event loop: a C call that keeps the GIL
+for seconds delays the worker's heartbeats and data transfers.
 
---record WORKER brings that worker's last seconds here as a trace, for `headway report` and `headway stalls`.
+--record WORKER fetches the last seconds of that worker as a trace, for
+`headway report` and `headway stalls`.
 
 Examples:
   headway dask tcp://127.0.0.1:8786 --register
@@ -33,15 +36,19 @@ __all__ = ["prepare", "run"]
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("scheduler", metavar="SCHEDULER", help="its address, as tcp://127.0.0.1:8786")
-    parser.add_argument("--register", action="store_true", help="have all workers watched and measured")
+    parser.add_argument("scheduler", metavar="SCHEDULER", help="address of the scheduler, such as tcp://127.0.0.1:8786")
+    parser.add_argument("--register", action="store_true", help="install the plugin on all workers")
     parser.add_argument(
-        "--interval", metavar="SECONDS", type=options.seconds(0.05), default=2.0, help="default %(default)g"
+        "--interval",
+        metavar="SECONDS",
+        type=options.seconds(0.05),
+        default=2.0,
+        help="interval between tables (default %(default)g)",
     )
     parser.add_argument("--count", metavar="N", type=options.count, help="stop after N tables")
     parser.add_argument("--json", action="store_true", help="print one line of JSON per interval")
     parser.add_argument("--record", metavar="WORKER", help="fetch a recording of this worker, by name or address")
-    parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, default=Path(), help="where recordings go")
+    parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, default=Path(), help="folder for recordings")
 
 
 def run(arguments: argparse.Namespace) -> int:

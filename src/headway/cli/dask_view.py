@@ -18,8 +18,8 @@ __all__ = ["render_workers"]
 
 _MOST_TASKS = 10
 _CAPTION = (
-    "loop waited: share of the time that the event loop's thread waited for the GIL, exactly; knocked: gilknocker's share of "
-    "samples in which anybody had to wait; stalls: since the plugin began"
+    "loop waited: exact share of the time that the event loop's thread waited for the GIL; knocked: share of gilknocker's "
+    "samples that had to wait for the GIL; stalls: number since the plugin started"
 )
 
 
@@ -65,11 +65,11 @@ def render_workers(found: Sequence["WorkerFigures"]) -> RenderableType:
     )
     if rows:
         titles = ("key prefix", "worker", "tasks", "ran", "held", "waited", "longest hold")
-        parts += [bold("Tasks that held the GIL, since the plugin began"), render_table(Table("", titles, rows, 2))]
+        parts += [bold("Tasks that held the GIL since the plugin started"), render_table(Table("", titles, rows, 2))]
     parts += [
         Text(f"{printable(one.name)}: {printable(one.last_stall)}", no_wrap=False) for one in found if one.last_stall
     ]
     without = [printable(one.name) for one in found if not one.is_told]
     if without:
-        parts.append(Text(f"without Headway: {', '.join(without[:10])}; `--register` gives it to them"))
+        parts.append(Text(f"without Headway: {', '.join(without[:10])}; `--register` installs the plugin"))
     return Group(*parts)

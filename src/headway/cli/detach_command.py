@@ -1,10 +1,14 @@
-"""End by hand whatever Headway does in a process: its recording, the policy for its GIL, or both.
+"""End everything that Headway does in a process: its recording and its policy.
 
-Whoever began it: `headway attach` and `top`, `headway trace` and `run`, or the program itself by `headway.trace()` and
-`headway.schedule()`. The process goes on under CPython's own behaviour; what was recorded so far can be read. Of the
-processes that it has started each one is for itself. What needs to be so, and how long it waits: as `headway attach`.
+It does not matter how the recording or the policy began: by `headway attach`,
+`top`, `trace` or `run`, or by the program's own calls of `headway.trace()` and
+`headway.schedule()`. The process continues under CPython's own behaviour, and
+the events recorded so far stay readable. The command acts on this process alone
+and not on its children. The requirements and the waiting time are those of
+`headway attach`.
 
-Exit codes: 0, nothing of ours is on in the process now; 7, it could not be told.
+Exit codes: 0, nothing of Headway is active in the process now; 7, the process
+could not be told.
 
 Examples:
   headway detach 4711
@@ -20,7 +24,7 @@ __all__ = ["prepare", "run"]
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("pid", type=int, help="the process's id")
+    parser.add_argument("pid", type=int, help="the id of the process")
     add_patience(parser)
     add_despite_filter(parser)
 

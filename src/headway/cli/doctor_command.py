@@ -1,6 +1,6 @@
-"""Check whether this machine is fit to measure on, with a remedy for each warning.
+"""Check whether this machine is fit for measurements; give remedies for warnings.
 
-The last line is the command to type next.
+The last line names the command to run next.
 """
 
 import argparse
@@ -42,10 +42,10 @@ def _next_command() -> str:
     """Return what is worth typing next, with the reason."""
     names = {one.name for one in lab.discover()[0]}
     if not any(name.endswith("t") for name in names):
-        return "headway interpreters --add 3.14t    (no free-threaded Python is here to compare with)"
+        return "headway interpreters --add 3.14t    (adds a free-threaded Python to compare with)"
     store = lab.default_store()
     if store.exists():
         with lab.Store(store) as kept:
             if kept.runs():
-                return "headway report last    (what the last lab run says)"
-    return "headway lab convoy    (what the GIL does to a server here, in a minute)"
+                return "headway report last    (shows the last run of the lab)"
+    return "headway lab convoy    (measures what the GIL costs a server, in a minute)"

@@ -23,9 +23,9 @@ __all__ = ["add_html", "check_html", "page_folder", "write_run_page", "write_sim
 def add_html(parser: argparse.ArgumentParser, *, default: str = "") -> None:
     """`--html FILE` and `--open`; `default` says where the page goes without FILE, if anywhere."""
     also = f" (default: {default})" if default else ""
-    text = f"write one HTML file with everything in it, to open from disk{also}"
+    text = f"write the report as one self-contained HTML file{also}"
     parser.add_argument("--html", type=Path, metavar="FILE", help=text)
-    parser.add_argument("--open", action="store_true", help="open that file in the browser")
+    parser.add_argument("--open", action="store_true", help="open the HTML file in the browser")
     parser.set_defaults(html_default=default)
 
 
@@ -115,4 +115,4 @@ def _write(path: Path, text: str, *, show: bool) -> None:
         file.write(text.encode())
     console.say(f"wrote {path}")
     if show and not webbrowser.open(path.resolve().as_uri()):
-        console.say(f"no browser could be started here: open {path.resolve()} in yours")
+        console.say(f"no browser could be started here; open {path.resolve()} in yours")

@@ -1,8 +1,10 @@
-"""List every CPython on this machine and what it can do; add others.
+"""List every CPython on this machine with its features; install others.
 
-`--add` takes uv's builds where their host can be reached, and else the packages of Debian, in a private prefix in the
-cache ($HEADWAY_INTERPRETERS): 3.14 and 3.15 are unpacked, 3.13t is built from source in a minute or two. Nothing is
-installed system-wide, and nothing that is there is changed.
+`--add` downloads uv's builds. If their host cannot be reached, it unpacks
+Debian's packages of 3.14 and 3.15 into a private prefix in the cache
+($HEADWAY_INTERPRETERS), and builds 3.13t from source in a minute or two.
+Headway installs nothing system-wide and changes no interpreter that is already
+there.
 """
 
 import argparse
@@ -20,19 +22,19 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `headway interpreters`."""
     add_json(parser)
     parser.add_argument(
-        "--add", nargs="+", metavar="NAME", help="add these where the machine has not got them: 3.14, 3.14t, ..."
+        "--add", nargs="+", metavar="NAME", help="install these versions if they are missing: 3.14, 3.14t, ..."
     )
     parser.add_argument(
         "--from",
         dest="source",
         choices=("auto", "uv", "distribution"),
         default="auto",
-        help="with --add: where they come from (default: uv's builds, else the distribution's packages)",
+        help="with --add: the source (default: uv's builds, else the distribution's packages)",
     )
     parser.add_argument(
         "--with-tests",
         action="store_true",
-        help="with --add: CPython's own test modules, too, for 3.14 and 3.15 of the distribution",
+        help="with --add: also CPython's own test modules, for the distribution's 3.14 and 3.15",
     )
 
 
@@ -59,7 +61,7 @@ def _shortened(path: str) -> str:
 def _add(arguments: argparse.Namespace) -> int:
     """Add what is missing; return the exit code: 3 where one cannot be had."""
     if os.environ.get("HEADWAY_PROVISION") == "no":
-        raise UsageError("HEADWAY_PROVISION=no forbids to add interpreters", hint="unset it")
+        raise UsageError("HEADWAY_PROVISION=no forbids adding interpreters", hint="unset it")
     from headway import provision
     from headway.lab.beside.environments import find_uv
 
@@ -72,7 +74,7 @@ def _add(arguments: argparse.Namespace) -> int:
     ]
     for name in dict.fromkeys(names):
         if name not in wanted:
-            console.say(f"{name} is there")
+            console.say(f"{name} is available")
     failures = provision.add(
         wanted, source=arguments.source, uv=find_uv(), tell=console.say, with_tests=arguments.with_tests
     )
@@ -103,7 +105,7 @@ def _list(arguments: argparse.Namespace) -> None:
 
     rows = [(one.name, one.version, _gil(one), _jit(one), _lacks(one), _shortened(one.executable)) for one in found]
     columns = ("", "version", "GIL", "JIT", "cannot run", "executable")
-    caption = "`headway lab` takes the newest patch of each name; --json tells more of each"
+    caption = "`headway lab` uses the newest patch of each name; `--json` has more details"
     console.print_rendered(render_table(Table(caption, columns, tuple(rows))))
     for line in passed_over:
         console.say(f"passed over: {line}")

@@ -1,7 +1,7 @@
 """Run experiments on this machine's interpreters and say which claims hold.
 
-Every launch is a fresh process, blocks are shuffled, and each launch is stored before the next starts; a run that was
-cut short goes on with `--resume`.
+Every launch is a fresh process. The blocks are shuffled, and each launch is
+stored before the next one starts. `--resume` continues an interrupted run.
 """
 
 import argparse
@@ -30,13 +30,13 @@ __all__ = ["prepare", "run"]
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `headway lab`."""
-    parser.add_argument("experiments", metavar="EXPERIMENT", nargs="*", help="which experiments (default: all)")
+    parser.add_argument("experiments", metavar="EXPERIMENT", nargs="*", help="experiments to run (default: all)")
     sizes = parser.add_mutually_exclusive_group()
     for size in SIZES:
         text = {
-            "quick": "seconds per launch, and launches where claims are open, for 10 minutes: a first look (the default)",
-            "standard": "minutes, five launches a cell: figures to rely on",
-            "published": "the authors' own parameters, five launches a cell",
+            "quick": "a first look (the default): launches of seconds, repeated where claims are open, for 10 minutes",
+            "standard": "reliable figures: five launches of each cell, in minutes",
+            "published": "the parameters of the published experiments, five launches of each cell",
         }[size]
         sizes.add_argument(f"--{size}", dest="size", action="store_const", const=size, help=text)
     parser.add_argument(
@@ -54,56 +54,58 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="only this model (threads, processes, processes-spawn, asyncio, ...); the baseline always comes along",
+        help="run only this model (threads, processes, processes-spawn, asyncio, ...) and the baseline",
     )
-    parser.add_argument("--placement", choices=PLACEMENTS, help="only this placement of the parts on cores")
+    parser.add_argument("--placement", choices=PLACEMENTS, help="run only this placement of the parts on cores")
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument(
         "--budget",
         type=_duration_s,
         metavar="TIME",
-        help="the time for all launches (`90s`, `10m`, `1h`): three of each cell that a claim is about, then more where "
-        "it is not decided, until it is or the time is up (default: 10m at quick size for all experiments, less for fewer)",
+        help="time for all launches (`90s`, `10m`, `1h`): three launches of each cell that a claim is about, then more for open "
+        "claims, until they are decided or the time is up (default: 10m at quick size for all experiments, less for fewer)",
     )
-    amount.add_argument("--launches", type=int, metavar="N", help="so many launches of each cell, whatever they say")
+    amount.add_argument("--launches", type=int, metavar="N", help="fixed number of launches of each cell")
     parser.add_argument(
         "--limit",
         type=float,
         metavar="SECONDS",
-        help="kill a launch that takes longer; where cells take turns in one, so long for each",
+        help="kill a launch that takes longer; if several cells share a launch, the limit is for each cell",
     )
-    parser.add_argument("--memory-limit", type=int, metavar="MIB", help="address space of each process of a launch")
+    parser.add_argument(
+        "--memory-limit", type=int, metavar="MIB", help="limit of the address space of each process of a launch"
+    )
     parser.add_argument(
         "--redis-url",
         default="",
         metavar="URL",
-        help="a Redis or Valkey of yours for redis-set (default: REDIS_URL, which other users cannot read, else one that "
-        "the lab starts); never flushed, and only keys that begin with `headway-lab:` are touched",
+        help="your own Redis or Valkey for redis-set (default: REDIS_URL, which other users cannot read, else a server that the "
+        "lab starts); the lab never flushes it, and touches only keys that begin with `headway-lab:`",
     )
-    parser.add_argument("--seed", type=int, help="for the order of launches (default: drawn)")
-    parser.add_argument("--resume", metavar="RUN", help="complete a run that was cut short: an id, or `last`")
+    parser.add_argument("--seed", type=int, help="seed for the order of launches (default: random)")
+    parser.add_argument("--resume", metavar="RUN", help="complete an interrupted run: an id, or `last`")
     parser.add_argument(
         "--provide",
         metavar="COMMAND",
-        help="run COMMAND when the first experiment has had its first look, as to build an interpreter; nothing is measured "
-        "meanwhile, and interpreters are looked for again then",
+        help="run COMMAND after the first look at the first experiment, for example to build an interpreter; measurements pause "
+        "meanwhile, and the lab then searches for interpreters again",
     )
     parser.add_argument(
         "--dask",
         metavar="SCHEDULER",
-        help="measure on each machine of a Dask cluster, as tcp://127.0.0.1:8786, and say what holds on how many; with "
-        "--resume, the name of such a run",
+        help="measure on each machine of a Dask cluster, such as tcp://127.0.0.1:8786, and count the machines on which each claim "
+        "holds; with --resume, the name of such a run",
     )
     parser.add_argument(
         "--in-turns",
         action="store_true",
-        help="with --dask: one machine at a time, where they share cores, as virtual machines of one host may",
+        help="with --dask: measure one machine at a time, for machines that share cores (virtual machines of one host)",
     )
     parser.add_argument("--list", action="store_true", help="list the experiments and stop")
     parser.add_argument(
-        "--explain", metavar="EXPERIMENT", help="tell an experiment's question, method, models and claims, and stop"
+        "--explain", metavar="EXPERIMENT", help="explain an experiment (question, method, models and claims) and stop"
     )
-    parser.add_argument("--full", action="store_true", help="print the whole report at the end, not the short one")
+    parser.add_argument("--full", action="store_true", help="print the full report at the end instead of the short one")
     add_html(parser, default="beside the store")
     parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
     add_store(parser)
@@ -117,7 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{' and '.join(modes)} exclude each other", hint="use one at a time")
     if arguments.experiments and modes:
         raise UsageError(
-            f"{modes[0]} takes no experiments besides", hint="leave out " + " ".join(arguments.experiments)
+            f"{modes[0]} cannot be combined with names of experiments",
+            hint="leave out " + " ".join(arguments.experiments),
         )
     if arguments.list:
         return _list(arguments)
@@ -151,7 +154,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         console.print_rendered(render_end(results, where))
     if results.failures:
-        console.say(f"{len(results.failures)} launches failed; why is in `headway report {results.id}`")
+        console.say(f"{len(results.failures)} launches failed; `headway report {results.id}` shows the causes")
     if not complete:
         url = " --redis-url URL" if results.settings.redis.get("url") else ""
         console.say(f"stopped early; `headway lab --resume {results.id}{_store(arguments)}{url}` completes the run")
@@ -173,9 +176,9 @@ def _page(arguments: argparse.Namespace, results: lab.Run) -> Iterator[str]:
     except (OSError, HeadwayError) as error:
         if arguments.html is not None:
             raise
-        console.say(f"no page is written: {error}")
+        console.say(f"the HTML page could not be written: {error}")
     else:
-        yield f"{path}: the same as a page, with plots"
+        yield f"{path}: the same report as an HTML page, with plots"
 
 
 def _duration_s(text: str) -> float:
@@ -186,7 +189,7 @@ def _duration_s(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: expected 90s, 10m or 1h, say")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time, expected a form such as 90s, 10m or 1h")
     return value
 
 
@@ -235,7 +238,7 @@ def _refuse_with_resume(arguments: argparse.Namespace) -> None:
     given = [name for name in _WITH_RESUME if getattr(arguments, name) not in (None, [])]
     if given:
         raise UsageError(
-            f"`--resume` goes on with the run's own settings, and {', '.join(given)} would change them",
+            f"`--resume` continues with the run's own settings, and {', '.join(given)} would change them",
             hint="leave them out, or start a new run without `--resume`",
         )
 
@@ -267,14 +270,16 @@ def _measure(arguments: argparse.Namespace, shown: "_ProgressLine") -> lab.Run:
 
 def _provide(command: str) -> None:
     """Run a command of the user's; what it prints is talk. Where it fails, the lab goes on with what is there."""
-    console.say(f"running `{command}`; nothing is measured meanwhile")
+    console.say(f"running `{command}`; measurements pause until it ends")
     try:
         code = subprocess.run(shlex.split(command), check=False, stdin=subprocess.DEVNULL, stdout=2).returncode
     except (OSError, ValueError) as error:
-        console.say(f"! it could not be run: {error}")
+        console.say(f"! the command could not be run: {error}")
     else:
         if code:
-            console.say(f"! it ended with exit code {code}; going on with what is there")
+            console.say(
+                f"! the command ended with exit code {code}; the run continues with the interpreters that are available"
+            )
 
 
 @contextlib.contextmanager
@@ -340,13 +345,13 @@ class _ProgressLine:
     def __call__(self, progress: lab.Progress) -> None:
         if self.run is None:
             self.run = progress.run
-            again = f", {progress.done} of them done before" if progress.done else ""
+            again = f", {progress.done} of them already done" if progress.done else ""
             more = (
                 "" if progress.budget_s is None else f", and more where claims are open, for {progress.budget_s:.0f} s"
             )
             console.say(f"run {progress.run}: {progress.planned} launches{more}{again}")
             if progress.cell is None and not progress.finished:
-                console.say("nothing is left to do: the run is complete")
+                console.say("nothing to do: the run is complete")
                 return
         if progress.finished:
             self.end()
@@ -448,8 +453,8 @@ def _explain(one: Experiment, *, as_json: bool) -> int:
         where = "in C, once per run" if v.native else v.model
         print(f" {mark} {v.label}: {where}, {' and '.join(v.placements)}")
     print(
-        f"\nLaunches per cell: {', '.join(f'{count} {size}' for size, count in DEFAULT_LAUNCHES.items())}; at quick size, and "
-        "wherever there is a budget, more while a claim is open\n"
+        f"\nLaunches per cell: {', '.join(f'{count} {size}' for size, count in DEFAULT_LAUNCHES.items())}; more at quick size, "
+        "and with any --budget, while a claim is open\n"
     )
     print("Claims:" if one.claims else "No claims: the question is open.")
     for claim in one.claims:

@@ -25,8 +25,8 @@ def measure(arguments: argparse.Namespace, request: lab.Request | None, store: s
 
     if arguments.provide is not None or arguments.redis_url or arguments.html is not None:
         raise UsageError(
-            "--dask takes no --provide, --redis-url or --html",
-            hint="`headway report RUN --html` makes a machine's page",
+            "--dask cannot be combined with --provide, --redis-url or --html",
+            hint="leave them out; `headway report RUN --html` writes the page of one machine",
         )
     shown = _HostLines()
     with connected(arguments.dask) as cluster:
@@ -49,8 +49,8 @@ def measure(arguments: argparse.Namespace, request: lab.Request | None, store: s
     unfinished = [run.settings.host for run in done.runs if not run.header.complete]
     if unfinished or done.lost:
         console.say(
-            f"not complete on {', '.join(sorted({*unfinished, *done.lost}))}; `headway lab --dask {arguments.dask} "
-            f"--resume {done.cluster}{store}` goes on"
+            f"the run is not complete on {', '.join(sorted({*unfinished, *done.lost}))}; `headway lab --dask {arguments.dask} "
+            f"--resume {done.cluster}{store}` continues it"
         )
     return 1 if unfinished or done.lost or any(run.failures for run in done.runs) else 0
 
@@ -69,6 +69,6 @@ class _HostLines:
         if not is_news and now_s - self._last_s.setdefault(host, now_s) < self._QUIET_S:
             return
         self._last_s[host] = now_s
-        what = f"{progress.finished} is measured" if progress.finished else "done" if progress.cell is None else ""
+        what = f"{progress.finished} is complete" if progress.finished else "done" if progress.cell is None else ""
         failed = f", {progress.failed} failed" if progress.failed else ""
         console.say(f"{host}: run {progress.run}, {progress.done} launches{failed}{': ' if what else ''}{what}")

@@ -25,7 +25,7 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 
 def add_run(parser: argparse.ArgumentParser, name: str, *, default: str | None) -> None:
     """A positional argument that names a run."""
-    text = "a run: its id or the beginning of it, `last`, or `last~N`"
+    text = "a run: its id, the beginning of its id, `last`, or `last~N`"
     if default is None:
         parser.add_argument(name, metavar=name.upper(), help=text)
     else:
@@ -36,12 +36,12 @@ def count(text: str) -> int:
     """Return the number of an argument that is 1 or more."""
     if text.isdecimal() and int(text) > 0:
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
 
 
 def seconds(least: float = 0.0, *, above: bool = False, below: float = 1e7) -> Callable[[str], float]:
     """Return the type of an argument that is a time in seconds: `least` or more, or with `above` more, and under `below`."""
-    expected = f"above {least:g}" if above else f"from {least:g} on"
+    expected = f"above {least:g}" if above else f"of at least {least:g}"
 
     def parse(text: str) -> float:
         try:
@@ -49,7 +49,7 @@ def seconds(least: float = 0.0, *, above: bool = False, below: float = 1e7) -> C
         except ValueError:
             value = math.nan
         if not least <= value < below or (above and value == least):  # not so for NaN
-            raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds {expected}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds {expected}")
         return value
 
     return parse
@@ -60,7 +60,7 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
     def parse(text: str) -> int:
         if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {most}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
         return int(text)
 
     return parse

@@ -1,4 +1,4 @@
-"""List the policies that can schedule the GIL: what each does, is good for and bad at, and its options."""
+"""List the policies that can schedule the GIL: their uses, limits and options."""
 
 import argparse
 from dataclasses import asdict
@@ -17,7 +17,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_json(parser)
     parser.add_argument(
-        "--include", action="store_true", help="print the folder of headway/policy.h, to build a policy of one's own"
+        "--include", action="store_true", help="print the folder of headway/policy.h, to build your own policy"
     )
 
 
@@ -37,10 +37,10 @@ def run(arguments: argparse.Namespace) -> int:
     for one in found:
         lines += [one.name, f"  {one.about}", f"  good for: {one.good_for}", f"  bad at:   {one.bad_at}"]
         lines += [_option(option) for option in one.options] + [""]
-    lines += ["all of them", *(_option(option) for option in engine)]
+    lines += ["all policies", *(_option(option) for option in engine)]
     lines += [
         "",
-        "`headway run --policy NAME --option latency_us=20000 app.py`; your own policy: by the path of its library",
+        "use one with `headway run --policy NAME --option latency_us=20000 app.py`; name your own policy by its library's path",
     ]
     console.print_plain("\n".join(lines))
     return 0

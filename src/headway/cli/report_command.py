@@ -1,7 +1,8 @@
-"""Show a stored run again (tables, start-up costs, verdicts), or a recorded trace.
+"""Show a stored run (tables, start-up costs, verdicts) or a recorded trace.
 
-RUN is a run of the lab, or a file FILE.hwt that `headway trace` recorded: then who held the GIL, who waited for whom, and
-at which line.
+RUN is a run of the lab, or a file FILE.hwt that `headway trace` recorded. The
+report of a trace shows which threads held the GIL, which threads waited for
+which, and at which lines.
 """
 
 import argparse
@@ -22,7 +23,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     add_run(parser, "run", default="last")
     add_html(parser)
     parser.add_argument("--pyperf", type=Path, metavar="FILE", help="write the timed cells as a pyperf suite")
-    parser.add_argument("--verdicts", action="store_true", help="leave out the tables")
+    parser.add_argument("--verdicts", action="store_true", help="print the verdicts without the tables")
     parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
     add_store(parser)
     add_json(parser)
@@ -38,8 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     if "/" in arguments.run:  # a path, and no run's name
         why = "it does not begin like one" if Path(arguments.run).is_file() else "there is no such file"
         raise UsageError(
-            f"{arguments.run} is no trace: {why}",
-            hint="name a file that `headway trace` wrote, or a run of the lab (`headway runs`)",
+            f"{arguments.run} is not a trace: {why}",
+            hint="name a file that `headway trace` wrote, or a run of the lab (`headway runs` lists them)",
         )
     console.check_output(arguments.pyperf, force=arguments.force)
     results = lab.load_run(arguments.run, store=arguments.store)

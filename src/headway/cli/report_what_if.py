@@ -63,7 +63,7 @@ def _predicted(trace: "Trace", analysis: "Analysis", path: Path | None) -> "Anal
     gives = printable(headline(best.prediction))
     of_preset = " (preset costs)" if costs.name == PRESET else ""
     name = shlex.quote(str(path)) if path is not None else "FILE"
-    line = f"what would help most: {best.prediction.change}: {gives}{of_preset}; more: `headway whatif {name}`"
+    line = f"most helpful change: {best.prediction.change}: {gives}{of_preset}; more: `headway whatif {name}`"
     what_if = WhatIf(str(best.prediction.change), gives, best.worth, costs.name, printable(line))
     findings = tuple(_with_remedies(one, ranked, of_preset) for one in analysis.findings)
     return replace(analysis, what_if=what_if, findings=findings)
@@ -86,7 +86,7 @@ def _remedy(change: "Change") -> tuple[str, str]:
     """Return what a change is, and how a user makes it."""
     if change.shorten:
         one = change.shorten[0]
-        return _SHORTEN, f"{one.filename}:{one.line} holding the GIL {one.factor:g} of the time that it does"
+        return _SHORTEN, f"{one.filename}:{one.line} holding the GIL for {one.factor:g} of its present time"
     if change.interval_ns:
         return _INTERVAL, f"`sys.setswitchinterval({change.interval_ns / 1e9:g})`"
     return _POLICY, f"`headway run`, policy {change.policy}"

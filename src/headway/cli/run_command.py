@@ -1,11 +1,14 @@
-"""Run a program with its GIL scheduled by a policy, or under one of the two classic remedies.
+"""Run a program under a GIL scheduling policy, or under another remedy.
 
-headway becomes the program, which runs as it would without us, but for who gets the GIL when. Child processes have the
-policy, too. What it cannot schedule (a free-threaded or a static interpreter) it runs as ever, and says so in a line on
-stderr.
+The other remedies are another switch interval and a choice of cores. headway
+becomes the program. The program runs as usual, except that the policy decides
+which thread acquires the GIL, and when. Child processes get the same policy. If
+Headway cannot schedule an interpreter (a free-threaded or a static build), the
+program runs unchanged, and one line on stderr says so.
 
-A script that may be executed takes the interpreter of its first line (`#!`). Another one, and a module, takes that of
---python, else that of the active virtual environment ($VIRTUAL_ENV), else python3 on the PATH.
+An executable script uses the interpreter of its first line (`#!`). Other
+scripts and modules use the first of these: --python, the active virtual
+environment ($VIRTUAL_ENV), python3 on the PATH.
 
 Examples:
   headway run app.py
@@ -32,8 +35,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy",
         metavar="NAME",
-        help="one that `headway policies` lists, the path of a library with your own, or `none`"
-        " (default: $HEADWAY_POLICY, else fair; none where another remedy is given)",
+        help="a policy that `headway policies` lists, the path of your own policy's library, or `none`"
+        " (default: $HEADWAY_POLICY, else fair; none if another remedy is given)",
     )
     parser.add_argument(
         "--option",
@@ -41,22 +44,22 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=_option,
-        help="of the policy, as latency_us=20000; may be repeated",
+        help="option of the policy, such as latency_us=20000; may be repeated",
     )
     parser.add_argument(
         "--switch-interval",
         metavar="SECONDS",
         type=options.seconds(above=True, below=1000.0),
-        help="sys.setswitchinterval() of each Python process, as 0.0005",
+        help="switch interval of each Python process, such as 0.0005",
     )
-    parser.add_argument("--pin", metavar="CPUS", type=_cpus, help="run on these CPUs only, as 0 or 0,2-3")
+    parser.add_argument("--pin", metavar="CPUS", type=_cpus, help="run on these cores only, such as 0 or 0,2-3")
     parser.add_argument(
         "--why",
         action="store_true",
-        help="have each Python process that ends by itself say on stderr what the policy did: how often it interrupted a thread"
-        " that computes, for whom, and what that gained",
+        help="when a Python process ends by itself, report on stderr what the policy did: how often it preempted a CPU-bound"
+        " thread, for which thread, and what that gained",
     )
-    parser.add_argument("--trace", metavar="FILE", type=Path, help="record who holds the GIL, too, into a new file")
+    parser.add_argument("--trace", metavar="FILE", type=Path, help="also record a trace of the GIL into a new file")
     add_arguments(parser)
     add_program(parser)
 
@@ -66,7 +69,7 @@ def _option(text: str) -> tuple[str, int]:
     try:
         return name, int(value)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no option, expected NAME=NUMBER") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not an option, expected NAME=NUMBER") from None
 
 
 def _cpus(text: str) -> frozenset[int]:
@@ -76,7 +79,9 @@ def _cpus(text: str) -> frozenset[int]:
             first, _, last = part.partition("-")
             found |= set(range(int(first), int(last or first) + 1))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of CPUs, as 0 or 0,2-3") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of CPUs, expected a form such as 0 or 0,2-3"
+        ) from None
     return frozenset(found)
 
 
@@ -92,17 +97,18 @@ def run(arguments: argparse.Namespace) -> int:
         check(policy, settings)
         policy = str(Path(policy).absolute()) if "/" in policy else policy
     elif settings:
-        raise UsageError("there is no policy that the options could be of", hint="name one with --policy")
+        raise UsageError("--option needs a policy, and none is given", hint="name one with --policy")
     allowed = os.sched_getaffinity(0)
     if arguments.pin is not None and not (arguments.pin and arguments.pin <= allowed):
         raise UsageError(
-            f"CPUs {sorted(arguments.pin)} are not all there", hint=f"this process may run on {sorted(allowed)}"
+            f"not all of the CPUs {sorted(arguments.pin)} are available",
+            hint=f"name some of the CPUs that this process may use: {sorted(allowed)}",
         )
     if arguments.why and policy is None:
-        raise UsageError("--why: there is no policy that could tell what it did", hint="name one with --policy")
+        raise UsageError("--why needs a policy, and none is given", hint="name one with --policy")
     command, name = program(arguments)
     if arguments.record_arguments and arguments.trace is None:
-        raise UsageError("there is no trace to record arguments into", hint="name one with --trace")
+        raise UsageError("--record-arguments needs a trace, and none is given", hint="name one with --trace")
     base = launch.original_environment()
     env = launch.scheduled_environment(policy, settings, switch_interval_s=arguments.switch_interval, base=base)
     env |= {"HEADWAY_WHY": "1"} if arguments.why else {}

@@ -1,15 +1,16 @@
-"""Run a program that is described in a file in virtual time: what it gets done, how long that takes, who has the GIL.
+"""Simulate a described program in virtual time: throughput, latency and GIL use.
 
-SCENARIO is a built-in one (--list) or a file of TOML: roles of threads with what they do, clients, locks, queues, cores, switch
-interval and policy. `--show NAME` prints a built-in one, to start from. The same scenario, seed and calibration give the
-same result.
+SCENARIO is a built-in scenario (--list) or a TOML file. The file describes the
+roles of threads and their work, clients, locks, queues, cores, switch interval
+and policy. `--show NAME` prints a built-in scenario as a starting point. The
+same scenario, seed and calibration give the same result.
 
 Examples:
   headway simulate convoy
   headway simulate convoy --policy fair --set threads=4
   headway simulate convoy --sweep threads=0..8 --sweep policy=none,fair
   headway simulate convoy --sweep switch-interval=0.005,0.0005 --csv sweep.csv
-  headway simulate convoy --sweep threads=0..8 --sweep policy=none,fair --html sweep.html
+  headway simulate convoy --sweep threads=0..8 --html sweep.html
   headway simulate ./app.toml --trace app.hwt && headway report app.hwt
 """
 
@@ -46,15 +47,15 @@ _MOST_DRAWN = 1_000_000
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("scenario", metavar="SCENARIO", nargs="?", help="a built-in one, or the path of a file")
+    parser.add_argument("scenario", metavar="SCENARIO", nargs="?", help="a built-in scenario, or the path of a file")
     parser.add_argument("--list", action="store_true", help="list the built-in scenarios")
-    parser.add_argument("--show", metavar="NAME", help="print a built-in scenario's file")
+    parser.add_argument("--show", metavar="NAME", help="print the file of a built-in scenario")
     parser.add_argument(
         "--set",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="change the scenario, as threads=4 (of the role that computes), server.threads=2, connections=16, cores=4, "
+        help="change the scenario, such as threads=4 (of the CPU-bound role), server.threads=2, connections=16, cores=4, "
         "placement=free, switch-interval=0.0005, gil=off, processes=on; may be repeated",
     )
     parser.add_argument(
@@ -62,11 +63,17 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUES",
         action="append",
         default=[],
-        help="simulate it with each of these values, as threads=1..64 or policy=none,fair; of several, with each combination",
+        help="simulate each of these values, such as threads=1..64 or policy=none,fair; several sweeps give all combinations",
     )
-    parser.add_argument("--policy", metavar="NAME", help="one that `headway policies` lists, a library's path, or none")
     parser.add_argument(
-        "--option", metavar="NAME=VALUE", action="append", default=[], help="of the policy, as latency_us=20000"
+        "--policy", metavar="NAME", help="a policy that `headway policies` lists, the path of a library, or none"
+    )
+    parser.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="option of the policy, such as latency_us=20000",
     )
     parser.add_argument(
         "--seed",
@@ -80,22 +87,22 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         type=options.whole(1, _MOST_SEEDS),
         default=_SEEDS,
         metavar="N",
-        help="how many (default: %(default)s)",
+        help="number of seeds (default: %(default)s)",
     )
     parser.add_argument(
-        "--duration", type=options.seconds(above=True), metavar="S", help="virtual seconds, after the warm-up"
+        "--duration", type=options.seconds(above=True), metavar="S", help="virtual seconds after the warm-up"
     )
     parser.add_argument(
         "--calibration",
         metavar="FILE",
         default="",
-        help="what the machine's operations cost: a file of `headway calibrate`, or preset (default: this machine's, "
-        "which are measured where that was not done yet)",
+        help="the costs of the machine's operations: a file of `headway calibrate`, or preset (default: the costs of this machine, "
+        "measured now if they are not known)",
     )
     parser.add_argument(
         "--trace", type=Path, metavar="FILE", help="write the first seed's events as a trace (FILE.hwt)"
     )
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the figures as a table")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the figures as a CSV table")
     add_html(parser)
     parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
     parser.add_argument(
@@ -112,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
         _tell(arguments)
         return 0
     if arguments.scenario is None:
-        raise UsageError("there is no scenario", hint="name one that `headway simulate --list` has, or a file")
+        raise UsageError("no scenario is given", hint="name a scenario of `headway simulate --list`, or a file")
     _check_outputs(arguments)
     from headway.sim import machine
 
@@ -155,7 +162,7 @@ def _check_outputs(arguments: argparse.Namespace) -> None:
     console.check_output(arguments.csv, force=arguments.force)
     check_trace(arguments.trace, force=arguments.force)
     if arguments.trace is not None and arguments.sweep:
-        raise UsageError("--trace writes one run, and --sweep makes many", hint="use --set instead of --sweep")
+        raise UsageError("--trace writes one run, and --sweep simulates many", hint="use --set instead of --sweep")
 
 
 def _changed(scenario: "Scenario", arguments: argparse.Namespace) -> "Scenario":

@@ -36,9 +36,9 @@ _COLUMNS = (
 )
 _GIL_COLUMNS = (
     ("held_share", "held"),
-    ("acquires_per_s", "taken"),
-    ("requests_per_s", "asked for"),
-    ("forced_per_s", "let go when asked"),
+    ("acquires_per_s", "acquired"),
+    ("requests_per_s", "requests"),
+    ("forced_per_s", "preempted"),
 )
 _TIMES = ("p50_ms", "p90_ms", "p99_ms", "max_ms")
 _OF_ROLES = ("work_share", "held_share", "waited_share")
@@ -82,7 +82,9 @@ def single_tables(costs: "Costs", summary: "Summary") -> list[Table]:
     gil_head = ("GIL", *(title for _, title in _GIL_COLUMNS))
     tables = [Table(_caption(costs, [summary], _TIMES), head, tuple(rows), names=1)]
     if gils:
-        tables.append(Table("Of the whole time; times a second.", gil_head, tuple(gils), names=1))
+        tables.append(
+            Table("held: share of the whole time; the others: times a second", gil_head, tuple(gils), names=1)
+        )
     return tables
 
 
@@ -110,7 +112,7 @@ def _caption(costs: "Costs", summaries: "Sequence[Summary]", keys: Sequence[str]
     over = f"the median of {count} seeds [their range]" if count > 1 else "one seed"
     elapsed = f"{first.outcomes[0].elapsed_s:g} s of virtual time after the warm-up"
     said = [
-        f"{elapsed}, {over}; costs: {printable(costs.name)}. Shares: waited of each thread's time, the others of a core's."
+        f"{elapsed}, {over}; costs: {printable(costs.name)}. GIL waited: share of each thread's time; other shares: of one core's time"
     ]
     for key in (one for one in ("p90_ms", "p99_ms") if one in keys):
         few = any(
@@ -120,7 +122,7 @@ def _caption(costs: "Costs", summaries: "Sequence[Summary]", keys: Sequence[str]
         )
         if few:
             said.append(
-                f"{key.removesuffix('_ms')} -: fewer than {LEAST[key]} pieces of work in a seed; a longer --duration has more"
+                f"{key.removesuffix('_ms')} -: fewer than {LEAST[key]} pieces of work in a seed; use a longer --duration"
             )
     return "\n".join(said)
 

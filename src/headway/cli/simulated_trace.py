@@ -16,7 +16,9 @@ def check_trace(path: Path | None, *, force: bool) -> None:
     """Make sure before any work that a trace can be written to `path`. Raises UsageError."""
     console.check_output(path, force=force)
     if path is not None and path.suffix != ".hwt":
-        raise UsageError(f"{path.name} is no name of a trace", hint="end it with .hwt")
+        raise UsageError(
+            f"{path.name} is not the name of a trace, expected NAME.hwt", hint="choose a name that ends with .hwt"
+        )
 
 
 def write_trace(trace: "Trace", path: Path, *, what: str) -> None:
@@ -26,4 +28,4 @@ def write_trace(trace: "Trace", path: Path, *, what: str) -> None:
     write(trace, path, short_holds=True)
     console.say(f"{what} is in {path}; look at it with `headway report {path}`")
     if trace.loss.dropped_events:
-        console.say(f"it ends early: {trace.loss.dropped_events:,} later events had no room")
+        console.say(f"the trace ends early: {trace.loss.dropped_events:,} later events had no room")

@@ -1,7 +1,8 @@
-"""Sum up what stood still and why: by cause, by line, over time and by process.
+"""Sum up stalls and their causes: by cause, by line, over time and by process.
 
-FILE is a log (NAME.stalls.jsonl) or a folder that `headway watch` has written, or any trace (FILE.hwt): its stalls are
-looked for anew, by --over and --requests-over.
+FILE is a log (NAME.stalls.jsonl), a folder of `headway watch`, or a trace
+(FILE.hwt). Headway searches a trace again for stalls, with the limits of --over
+and --requests-over.
 
 Examples:
   headway stalls stalls/
@@ -25,8 +26,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="logs, folders with logs, or traces")
     add_lengths(parser, preset=False)
-    parser.add_argument("--all", action="store_true", help="all rows of each table")
-    parser.add_argument("--each", action="store_true", help="one line for each stall, and no tables")
+    parser.add_argument("--all", action="store_true", help="print all rows of each table")
+    parser.add_argument("--each", action="store_true", help="print one line for each stall instead of tables")
     add_json(parser)
 
 
@@ -35,7 +36,9 @@ def _logs(path: Path) -> list[Path]:
     if path.is_dir():
         found = sorted(path.glob("*.stalls.jsonl"))
         if not found and not sorted(path.glob("*.hwt")):
-            raise UsageError(f"{path} has no log of stalls", hint="name a folder that `headway watch -o` wrote to")
+            raise UsageError(
+                f"the folder {path} has no log of stalls", hint="name a folder that `headway watch -o` wrote to"
+            )
         return found
     if not path.is_file():
         raise UsageError(f"there is no file {path}", hint="name a log, a folder of `headway watch`, or a trace")
@@ -52,7 +55,7 @@ def _rows(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     if path.suffix == ".hwt":
         trace = read(path)
         if trace.loss.damaged_bytes:
-            console.say(f"{path}: {trace.loss.damaged_bytes:,} bytes are damaged; stalls in them are not told")
+            console.say(f"{path}: {trace.loss.damaged_bytes:,} bytes are damaged; stalls in them are missing")
         preset = Thresholds()
         over_ns = arguments.over or preset.loop_ns
         thresholds = Thresholds(over_ns, over_ns, arguments.requests_over or preset.request_ns)
@@ -61,12 +64,12 @@ def _rows(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
         found, bad = told_rows(file)
     if bad and not found:
         raise UsageError(
-            f"{path} is no log of stalls, and no trace", hint="name NAME.stalls.jsonl, its folder, or FILE.hwt"
+            f"{path} is neither a log of stalls nor a trace", hint="name NAME.stalls.jsonl, its folder, or FILE.hwt"
         )
     least_s = {"request": (arguments.requests_over or 0) / 1e9}
     found = [row for row in found if row["length_s"] >= least_s.get(str(row.get("kind")), (arguments.over or 0) / 1e9)]
     if bad:
-        console.say(f"{path}: {bad} lines make no sense, and are left out")
+        console.say(f"{path}: {bad} lines are not valid entries, and are left out")
     return found
 
 

@@ -81,7 +81,7 @@ class TopApp(App[None]):
                 self.exit()
 
     def _show_head(self) -> None:
-        lines = [*self._lines, "paused: p goes on"] if self._paused else self._lines
+        lines = [*self._lines, "paused: p continues"] if self._paused else self._lines
         self.query_one("#head", Static).update("\n".join(lines))
 
     def _show(self) -> None:

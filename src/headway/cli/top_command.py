@@ -1,9 +1,12 @@
-"""Watch live who holds the GIL of a process, who waits for it and how long.
+"""Watch the GIL of a process live: its holder, its waiters and their waits.
 
-A process that is not recorded yet is attached to, counts while it is watched, and is left as it was. A program named
-after -- is started, counted and, when you quit, ended as by Ctrl-C. What it prints would spoil the screen: it goes to
-the file of --output, or its last lines are shown at the end. Shares and rates are of the last interval; percentiles and
-the worst wait are of the last seconds (--window), and percentiles are off by less than a factor of two.
+If the process is not recorded yet, Headway attaches to it, counts while you
+watch, and leaves the process as it was. A program named after -- is started and
+counted; when you quit, it ends as if by Ctrl-C. Its output goes to the file of
+--output; without --output, its last lines are shown at the end.
+
+Shares and rates are of the last interval. Percentiles and the worst wait are of
+the last seconds (--window); percentiles are exact to within a factor of two.
 
 Examples:
   headway top 4711
@@ -50,13 +53,20 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     _add_options(parser)
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE ...", help="start a module")
     parser.add_argument(
-        "program", nargs=argparse.REMAINDER, metavar="PID | SCRIPT ...", help="a process's id; or what to start"
+        "program",
+        nargs=argparse.REMAINDER,
+        metavar="PID | SCRIPT ...",
+        help="the id of a process, or a program to start",
     )
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--interval", metavar="SECONDS", type=options.seconds(0.05), default=1.0, help="default %(default)g"
+        "--interval",
+        metavar="SECONDS",
+        type=options.seconds(0.05),
+        default=1.0,
+        help="interval between updates (default %(default)g)",
     )
     parser.add_argument("--count", metavar="N", type=options.count, help="stop after N intervals")
     parser.add_argument(
@@ -64,19 +74,19 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         type=options.seconds(0.05),
         default=5.0,
-        help="of the percentiles (default %(default)g)",
+        help="time that percentiles cover (default %(default)g)",
     )
-    parser.add_argument("--children", action="store_true", help="watch the processes that it started, too")
+    parser.add_argument("--children", action="store_true", help="also watch the processes that it started")
     parser.add_argument("--json", action="store_true", help="print one line of JSON per interval")
-    parser.add_argument("--plain", action="store_true", help="print lines of text, also where textual is installed")
-    parser.add_argument("--output", metavar="FILE", type=Path, help="what the started program prints")
+    parser.add_argument("--plain", action="store_true", help="print lines of text even if textual is installed")
+    parser.add_argument("--output", metavar="FILE", type=Path, help="file for the output of the started program")
     parser.add_argument("--force", action="store_true", help="overwrite FILE")
     parser.add_argument(
         "--patience",
         metavar="SECONDS",
         type=options.seconds(0.05),
         default=10.0,
-        help="how long to wait for the process's main thread, or the started program, to run Python (default %(default)g)",
+        help="how long to wait until the main thread, or the started program, runs Python (default %(default)g)",
     )
     add_despite_filter(parser)
 
@@ -100,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         _add_options(more)
         more.parse_args(words[1:], namespace=arguments)
         if arguments.output is not None:
-            raise UsageError("--output is for a program that is started", hint="leave it out, or start one after --")
+            raise UsageError("--output needs a program to start", hint="leave it out, or name a program after --")
         return _watch(int(words[0]), arguments)
     return _start(words, arguments)
 
@@ -179,7 +189,8 @@ def _start(words: list[str], arguments: argparse.Namespace) -> int:
 
     if not words:
         raise UsageError(
-            "there is nothing to watch", hint="name a process's id, or a script, as in `headway top -- app.py`"
+            "no process and no program is given",
+            hint="name the id of a process, or a script, as in `headway top -- app.py`",
         )
     command, name = command_line(words, module=arguments.module is not None)
     console.check_output(arguments.output, force=arguments.force)
@@ -206,8 +217,8 @@ def _wait_until_counted(monitor: "Monitor", program: "Beside", name: str, patien
         if time.monotonic() > deadline:
             said = [line for line in program.tail(_TAIL_LINES) if line.startswith("headway: ")]
             raise RecordingError(
-                f"{name} is not counted: {said[-1].removeprefix('headway: ') if said else 'no Python in it has begun to'}",
-                hint="was it started with python -I, -E or -S? Where it starts others that work, add --children",
+                f"{name} is not counted: {said[-1].removeprefix('headway: ') if said else 'none of its Python processes has started to count'}",
+                hint="start it without python -I, -E and -S; if it starts other processes for the work, add --children",
             )
         time.sleep(0.01)
 

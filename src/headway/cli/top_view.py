@@ -101,24 +101,22 @@ def head(sample: "Sample") -> list[str]:
     """Return the lines above one process's table: who holds its GILs, and the worst wait of the window."""
     who = f"{printable(sample.program)} (pid {sample.pid})"
     if not sample.has_gil:
-        return [f"{who}: this Python runs without a GIL: nobody holds it, nobody waits"]
+        return [f"{who}: this Python runs without a GIL, so no thread waits for one"]
     lines = []
     for gil in sample.interval.gils:
-        holder = (
-            "nobody" if gil.holder is None else f"{printable(gil.holder.name)} for {_duration(gil.holder.state_ns)}"
-        )
+        holder = "free" if gil.holder is None else f"{printable(gil.holder.name)} for {_duration(gil.holder.state_ns)}"
         name = "GIL" if len(sample.interval.gils) == 1 else f"GIL {gil.index}"
         lines.append(
-            f"{name} {100 * gil.utilisation:.1f} % held, {_rate(gil.handovers_per_s)} hand-overs/s, now: {holder}"
+            f"{name} {100 * gil.utilisation:.1f} % held, {_rate(gil.handovers_per_s)} hand-offs/s, now: {holder}"
         )
     worst = max(sample.window.threads, key=lambda one: one.worst_wait_ns, default=None)
-    waited = "nobody waited"
+    waited = "no waits"
     if worst is not None and worst.worst_wait_ns:
         waited = f"worst wait {_duration(worst.worst_wait_ns)}: {printable(worst.now.name)}"
     lines.append(f"{waited} (in the last {sample.window.wall_ns / 1e9:.2g} s)")
     changes = [
         f"{len(threads)} thread{'s' * (len(threads) > 1)} {what}"
-        for threads, what in ((sample.interval.came, "came"), (sample.interval.went, "went"))
+        for threads, what in ((sample.interval.came, "started"), (sample.interval.went, "ended"))
         if threads
     ]
     return [f"{who}: {lines[0]}", *(f"  {line}" for line in [*lines[1:], *([", ".join(changes)] if changes else [])])]

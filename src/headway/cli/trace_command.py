@@ -1,14 +1,19 @@
-"""Run a program and record exactly who holds the GIL, who waits for it, how long and at which line.
+"""Run a program and trace its GIL: holders, waiters, times and lines of code.
 
-headway becomes the program: it has the process id, the parent, the terminal and the signals that it would have without
-us. Child processes are followed, one file each. When it has ended a summary follows, where stderr is a terminal.
-Look at the trace with `headway report FILE`, which waits until it is whole: that is a moment after the program's end,
-when FILE.lock is gone. A script that moves or removes the file waits for that, too.
+headway becomes the program: process id, parent, terminal and signals are the
+same as without it. Headway follows child processes, and writes one file for
+each. If stderr is a terminal, a summary follows at the end.
 
-A script that may be executed takes the interpreter of its first line (`#!`). Another one, and a module, takes that of
---python, else that of the active virtual environment ($VIRTUAL_ENV), else python3 on the PATH.
+`headway report FILE` shows the trace. It waits until the trace is complete,
+which is a moment after the program ends, when FILE.lock is removed. A script
+that moves or deletes the trace must wait for that, too.
 
-The trace has the program's name, and not its arguments: they may hold passwords (--record-arguments).
+An executable script uses the interpreter of its first line (`#!`). Other
+scripts and modules use the first of these: --python, the active virtual
+environment ($VIRTUAL_ENV), python3 on the PATH.
+
+The trace contains the name of the program, but not its arguments, because they
+may hold passwords. --record-arguments adds them.
 
 Examples:
   headway trace app.py --port 8000
@@ -50,14 +55,16 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what all commands that record from the start take."""
     parser.add_argument(
-        "--record-arguments", action="store_true", help="record the programs' arguments, too, not only their names"
+        "--record-arguments",
+        action="store_true",
+        help="also record the arguments of the programs, not only their names",
     )
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
     """Add what all commands that run a program take."""
     parser.add_argument(
-        "--python", metavar="INTERPRETER", help="run the script or module with this one, as `python3.13` or a path"
+        "--python", metavar="INTERPRETER", help="interpreter for the script or module, such as `python3.13` or a path"
     )
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE ...", help="run a module")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="SCRIPT ...", help="run a script or a program")
@@ -76,24 +83,26 @@ def program(arguments: argparse.Namespace) -> tuple[list[str], str]:
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Add what all commands that record take."""
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="the trace; else named after the program")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="file for the trace (default: named after the program)"
+    )
     parser.add_argument("--force", action="store_true", help="overwrite FILE and the traces of its children")
     parser.add_argument(
         "--max-size",
         metavar="SIZE",
         type=_size,
         default="512MB",
-        help="of all traces together, as 64MB or 2GB; then the oldest events are overwritten, and the oldest traces of"
-        " children that have ended are removed; a process that runs may have 256 KB in any case (default %(default)s)",
+        help="limit for all traces together, such as 64MB or 2GB (default %(default)s); at the limit, new events replace the"
+        " oldest, and the oldest traces of ended children are removed; a running process keeps at least 256 KB",
     )
-    parser.add_argument("--no-summary", action="store_true", help="say only where the trace is")
+    parser.add_argument("--no-summary", action="store_true", help="print only the path of the trace")
 
 
 def _size(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kKmMgG]?)[iI]?[bB]?", text.strip())
     size = int(float(match[1]) * 1024 ** " kmg".index(match[2].lower() or " ")) if match else 0
     if not 1 << 20 <= size <= 1 << 40:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size from 1MB to 1TB, as 64MB or 2GB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size from 1MB to 1TB, expected a form such as 64MB or 2GB")
     return size
 
 
@@ -174,7 +183,7 @@ def become_traced(
         raise
     except OSError as error:
         collector, env = None, launch.unrecorded(env)
-        console.say(f"{name} will not be traced, as nobody can collect: {error.strerror}")
+        console.say(f"{name} will not be traced: the collector cannot start: {error.strerror}")
     else:
         console.say(f"recording into {file}; look at it with `headway report {file}`")
     launch.become(command, env, cpus=cpus, collector=collector)
@@ -187,7 +196,9 @@ def _interpreter(python: str | None) -> str | None:
         return None
     found = shutil.which(python)
     if found is None:
-        raise UsageError(f"there is no interpreter {python!r}", hint="name one on your PATH, or its path")
+        raise UsageError(
+            f"there is no interpreter {python!r}", hint="name an interpreter on your PATH, or give its path"
+        )
     return found
 
 

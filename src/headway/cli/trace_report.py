@@ -28,32 +28,32 @@ _EXPORTS = ("perfetto", "gecko", "collapsed", "parquet")
 def add_trace_options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that only a trace has."""
     group = parser.add_argument_group("for a trace (FILE.hwt)")
-    group.add_argument("--all", action="store_true", help="leave out no row of a table")
+    group.add_argument("--all", action="store_true", help="print all rows of each table")
     group.add_argument(
-        "--thread", metavar="NAME", help="only what concerns this thread: name, native id, or pattern `io-*`"
+        "--thread", metavar="NAME", help="show only this thread: a name, a native id, or a pattern such as `io-*`"
     )
     group.add_argument(
         "--since",
         type=options.seconds(below=math.inf),
         metavar="S",
-        help="only what happened later than S seconds after the start",
+        help="show only events later than S seconds after the start",
     )
     group.add_argument(
         "--until",
         type=options.seconds(below=math.inf),
         metavar="S",
-        help="only what happened before S seconds after the start",
+        help="show only events before S seconds after the start",
     )
     group.add_argument(
-        "--beside", type=Path, metavar="FILE", help="with --html: another trace on the same page, below this one"
+        "--beside", type=Path, metavar="FILE", help="with --html: put another trace on the same page, below this one"
     )
     group.add_argument("--perfetto", type=Path, metavar="FILE", help="write the whole trace for ui.perfetto.dev")
-    group.add_argument("--gecko", type=Path, metavar="FILE", help="write it for profiler.firefox.com")
+    group.add_argument("--gecko", type=Path, metavar="FILE", help="write the trace for profiler.firefox.com")
     group.add_argument("--collapsed", type=Path, metavar="FILE", help="write collapsed stacks for flame graphs")
     group.add_argument(
-        "--of", choices=("hold", "wait"), help="what collapsed stacks count: time held (default) or waited"
+        "--of", choices=("hold", "wait"), help="the time that collapsed stacks count: held (default) or waited"
     )
-    group.add_argument("--parquet", type=Path, metavar="FILE", help="write a table of events, for data frames")
+    group.add_argument("--parquet", type=Path, metavar="FILE", help="write a Parquet table of events, for data frames")
 
 
 def is_trace(name: str) -> bool:
@@ -82,7 +82,7 @@ def trace_only(arguments: argparse.Namespace) -> None:
     for name in ("all", "thread", "since", "until", "beside", *_EXPORTS, "of"):
         if getattr(arguments, name) not in (None, False):
             raise UsageError(
-                f"`--{name}` is for traces, and `{arguments.run}` is no trace file",
+                f"`--{name}` is for traces, and `{arguments.run}` is not a trace file",
                 hint="name a file that `headway trace` recorded, FILE.hwt",
             )
 
@@ -93,7 +93,7 @@ def report_trace(arguments: argparse.Namespace) -> int:
     if arguments.since is not None and arguments.until is not None and arguments.since >= arguments.until:
         raise UsageError(
             f"the window from {arguments.since:g} s to {arguments.until:g} s is empty",
-            hint="`--until` is after `--since`",
+            hint="choose an `--until` after `--since`",
         )
     from headway.live.files import wait_until_finished
     from headway.traces.reader import read_family
@@ -144,7 +144,9 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
     if arguments.beside is not None and arguments.html is None:
         raise UsageError("`--beside` puts two traces on one page", hint="add `--html FILE`")
     if arguments.html is not None and arguments.thread is not None:
-        raise UsageError("`--html` has all threads", hint="leave out `--thread`; the page finds threads by their names")
+        raise UsageError(
+            "`--html` always shows all threads", hint="leave out `--thread`; search for the thread by name on the page"
+        )
     outputs: dict[str, Path] = {}
     for name in ("html", *_EXPORTS):
         path = getattr(arguments, name)
@@ -157,7 +159,7 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
             # Of a child, of the one beside it, or any other: nobody replaces a trace by what is made of one.
             raise UsageError(f"{path} is a trace", hint="use another name")
         if path.resolve() in {one.resolve() for one in outputs.values()}:
-            raise UsageError(f"{path} is named for two formats", hint="use another name for one of them")
+            raise UsageError(f"two formats name the same file {path}", hint="use another name for one of them")
         outputs[f"collapsed-{arguments.of or 'hold'}" if name == "collapsed" else name] = path
     return outputs
 
@@ -182,7 +184,7 @@ def _threads(traces: "Sequence[Trace]", name: str | None) -> list[set[int] | Non
         names = sorted({printable(thread.name) for trace in traces for thread in trace.threads})
         more = f" and {len(names) - _NAMES_IN_HINT} more" if len(names) > _NAMES_IN_HINT else ""
         raise UsageError(
-            f"no thread is called `{name}`", hint=f"there are {', '.join(names[:_NAMES_IN_HINT]) or 'none'}{more}"
+            f"no thread is called `{name}`", hint=f"the threads are {', '.join(names[:_NAMES_IN_HINT]) or 'none'}{more}"
         )
     return found
 

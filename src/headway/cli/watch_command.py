@@ -1,11 +1,14 @@
-"""Run a program, and say in one line why it stood still whenever it does: for services, always on.
+"""Run a program, in production too, and report each stall with cause and line.
 
-headway becomes the program, as under `headway trace`, and keeps the last seconds of its GIL's events in memory, its
-children's included. An event loop that is late, a thread that waits too long for the GIL, a request that takes too long:
-then those seconds are written as a trace into the folder of --output, and one line on stderr says what it was. `headway
-report` opens such a recording, `headway stalls` sums up all of them.
+headway becomes the program, as under `headway trace`. It keeps the last seconds
+of GIL events in memory, for child processes, too. Three things are a stall: an
+event loop is late, a thread waits too long for the GIL, or a request takes too
+long. Headway then writes those seconds as a trace into the folder of --output,
+and one line on stderr names the cause. `headway report` shows such a recording,
+and `headway stalls` sums up all of them.
 
-`kill -USR2` to the watcher (its process is named at the start) writes a recording at any time.
+`kill -USR2` to the watcher writes a recording at any time; the first line on
+stderr names the watcher's process.
 
 Examples:
   headway watch -m uvicorn app:app
@@ -31,7 +34,9 @@ def _length(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|ms|s)", text.strip())
     found = int(float(match[1]) * _UNITS[match[2]]) if match else 0
     if not _LEAST_NS <= found <= _MOST_NS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time from 10ms to 600s, as 100ms or 2s")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time from 10ms to 600s, expected a form such as 100ms or 2s"
+        )
     return found
 
 
@@ -39,7 +44,7 @@ def _ring(text: str) -> int:
     match = re.fullmatch(r"(\d+)\s*[mM][bB]?", text.strip())
     found = int(match[1]) << 20 if match else 0
     if not 1 << 20 <= found <= 1 << 30:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size from 1MB to 1024MB, as 4MB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size from 1MB to 1024MB, expected a form such as 4MB")
     return found
 
 
@@ -52,7 +57,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         type=Path,
         default=Path("stalls"),
-        help="for recordings (default %(default)s)",
+        help="folder for recordings (default %(default)s)",
     )
     add_lengths(parser)
     parser.add_argument(
@@ -63,12 +68,15 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=20,
-        help="recordings to keep; older ones are removed (default %(default)s)",
+        help="number of recordings to keep; older ones are removed (default %(default)s)",
     )
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", default="", help="serve /metrics, /stalls, /dashboard and /dump there"
+        "--listen",
+        metavar="HOST:PORT",
+        default="",
+        help="serve /metrics, /stalls, /dashboard and /dump at this address",
     )
-    parser.add_argument("--quiet", action="store_true", help="say nothing on stderr; the log has it")
+    parser.add_argument("--quiet", action="store_true", help="print nothing on stderr; the log has every stall")
     add_program(parser)
 
 
@@ -76,13 +84,13 @@ def add_lengths(parser: argparse.ArgumentParser, *, preset: bool = True) -> None
     """Add from which lengths on something is a stall; without `preset` the default is None."""
 
     def add(option: str, what: str, default: str) -> None:
-        words = f"(default {default})" if preset else f"(default: all that a log has; of a trace {default})"
+        words = f"(default {default})" if preset else f"(default: all stalls of a log; {default} for a trace)"
         parser.add_argument(
             option, metavar="TIME", type=_length, default=default if preset else None, help=f"{what} {words}"
         )
 
-    add("--over", "an event loop's lap, or a wait for the GIL, of this length is a stall", "100ms")
-    add("--requests-over", "the same of a request in a server's thread", "1s")
+    add("--over", "a lap of an event loop, or a wait for the GIL, that takes this long is a stall", "100ms")
+    add("--requests-over", "a request in a server's thread that takes this long is a stall", "1s")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -95,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     command, name = program(arguments)
     if arguments.keep < 1:
-        raise UsageError(f"--keep {arguments.keep} is too few", hint="keep one or more")
+        raise UsageError(f"--keep is {arguments.keep}, expected 1 or more", hint="keep at least one recording")
     folder = check_folder(arguments.output)
     limits = Limits(arguments.over, arguments.over, arguments.requests_over, arguments.ring)
     listen = check_address(arguments.listen) if arguments.listen else ""

@@ -1,6 +1,8 @@
-"""Predict what a change would give a traced program: another policy, fewer threads, no GIL, a line that holds it for less.
+"""Predict the effect of a change on a traced program.
 
-Without a change it ranks those that you could make. `headway trace app.py` makes the trace.
+A change is another policy, another number of threads or cores, processes, no
+GIL, or a line that holds the GIL for less time. Without a change, the command
+ranks the changes that would help. `headway trace app.py` records a trace.
 """
 
 import argparse
@@ -25,7 +27,7 @@ __all__ = ["prepare", "run"]
 _MOST_SHOWN_NS = 10_000_000_000
 """Of a trace, beside what is predicted."""
 _EPILOG = """examples:
-  headway whatif app.hwt                          what would help, best first
+  headway whatif app.hwt                          rank changes, best first
   headway whatif app.hwt --policy fair
   headway whatif app.hwt --switch-interval 0.0005 --without burner
   headway whatif app.hwt --threads cpu:8 --cores 4
@@ -37,38 +39,44 @@ _EPILOG = """examples:
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EPILOG
-    parser.add_argument("trace", type=Path, help="a trace file that `headway trace` or `headway attach` has written")
+    parser.add_argument("trace", type=Path, help="a trace file of `headway trace` or `headway attach`")
     parser.add_argument(
-        "--policy", default="none", metavar="NAME", help="a policy of `headway policies`, or the path of your own"
+        "--policy",
+        default="none",
+        metavar="NAME",
+        help="a policy of `headway policies`, or the path of your own policy",
     )
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the policy; may be repeated"
     )
     parser.add_argument("--switch-interval", type=float, metavar="SECONDS", help="sys.setswitchinterval()")
     parser.add_argument(
-        "--threads", action="append", default=[], metavar="ROLE:N", help="a role has N threads; may be repeated"
+        "--threads", action="append", default=[], metavar="ROLE:N", help="give a role N threads; may be repeated"
     )
-    parser.add_argument("--cores", type=int, metavar="N", help="the program may run on N cores")
-    parser.add_argument("--processes", action="store_true", help="threads that compute are processes, with a GIL each")
-    parser.add_argument("--no-gil", action="store_true", help="a free-threaded Python")
+    parser.add_argument("--cores", type=int, metavar="N", help="let the program run on N cores")
     parser.add_argument(
-        "--without", action="append", default=[], metavar="ROLE", help="a role is not there; may be repeated"
+        "--processes", action="store_true", help="turn CPU-bound threads into processes, each with its own GIL"
+    )
+    parser.add_argument("--no-gil", action="store_true", help="use a free-threaded build of Python")
+    parser.add_argument(
+        "--without", action="append", default=[], metavar="ROLE", help="leave out a role; may be repeated"
     )
     parser.add_argument(
         "--shorten",
         action="append",
         default=[],
         metavar="FILE:LINE=FACTOR",
-        help="holds that end at a line last so much of what they do; may be repeated",
+        help="multiply the length of holds that end at this line by FACTOR; may be repeated",
     )
     parser.add_argument(
-        "--seeds", type=int, default=5, metavar="N", help="runs of the simulation for each change (default 5)"
+        "--seeds", type=int, default=5, metavar="N", help="number of simulations of each change (default 5)"
     )
     parser.add_argument(
         "--calibration",
         default="",
         metavar="FILE",
-        help="costs of this machine: a file of `headway calibrate`, or `preset`; else the kept ones, measured if there are none",
+        help="costs of this machine: a file of `headway calibrate`, or `preset` (default: the stored costs, measured now if there"
+        " are none)",
     )
     add_html(parser)
     parser.add_argument(
@@ -153,11 +161,13 @@ def _check_outputs(arguments: argparse.Namespace, change: "Change") -> None:
         if path is None:
             continue
         if change == NOTHING:
-            raise UsageError(f"`{option}` is of one change, and there is none", hint="name one, as `--policy fair`")
+            raise UsageError(
+                f"`{option}` needs one change, and none is given", hint="name a change, such as `--policy fair`"
+            )
         if path.exists() and arguments.trace.exists() and path.samefile(arguments.trace):
             raise UsageError(f"{path} is the trace itself", hint="use another name")
     if arguments.trace_out is not None and not change.gil:
-        raise UsageError("a run without a GIL has no events of one", hint="leave out `--trace`")
+        raise UsageError("`--trace` needs a GIL, and this change removes it", hint="leave out `--trace`")
 
 
 def _write_outputs(

@@ -30,11 +30,12 @@ _HEAD = ("role", "", "in the trace", "predicted", "80 % interval")
 _PREDICTED = "predicted"
 _ONE_RUN = (
     "the predicted timeline is one simulated run, without the correction by the trace that the table has; its first tenth "
-    "of a second is the simulation's warm-up"
+    "of a second is the warm-up of the simulation"
 )
-_NO_TIMELINE = "nobody waits for a GIL that is not there: the predicted run has no timeline"
+_NO_TIMELINE = "no thread waits for a GIL under this change, so the predicted run has no timeline"
 _CAPTION = (
-    "turns: from wanting the GIL until letting it go by itself; runs: with the GIL, as a share of one core's time"
+    "turns: from the first attempt to acquire the GIL until the thread yields it; runs: time with the GIL, as a share of "
+    "one core's time"
 )
 
 
@@ -62,7 +63,7 @@ def _rows(prediction: "Prediction") -> Iterator[tuple[str, ...]]:
                 continue
             role = printable(one.role)
             if span is None:
-                yield role, word, say(seen), "too few to tell", ""
+                yield role, word, say(seen), "too few turns", ""
             else:
                 yield role, word, say(seen), say(span.value), f"{say(span.low)} - {say(span.high)}"
 
@@ -133,13 +134,13 @@ def headline(prediction: "Prediction") -> str:
             told.append((abs(one.turns_per_s.value / measured.turns_per_s - 1), text))
         elif one.run_share is not None and measured.run_share > _LEAST_RUNS:
             change = one.run_share.value / measured.run_share
-            told.append((abs(change - 1) / 10, f"{one.role} computes {change:.2f} of what it did"))
+            told.append((abs(change - 1) / 10, f"{one.role} computes {change:.2f} of what it did before"))
     return "; ".join(text for _, text in sorted(told, reverse=True)[:_TELLS])
 
 
 def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
     """Return the changes, best first, and how to see one in full."""
-    lines: list[RenderableType] = [Text("what would help, best first", style="bold"), Text("")]
+    lines: list[RenderableType] = [Text("changes that would help, best first", style="bold"), Text("")]
     for place, one in enumerate(ranked, 1):
         verdict = "" if one.worth > WORTH else " (no gain)" if one.worth > -WORTH else " (a loss)"
         lines.append(Text(printable(f"{place}. {one.prediction.change}{verdict}"), style="bold"))

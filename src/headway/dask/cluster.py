@@ -86,7 +86,7 @@ class Cluster:
             self._client.register_plugin(HeadwayWorker())
         except Exception as error:
             raise ClusterError(
-                f"the plugin cannot be registered: {error}", hint="is headway installed where the workers are?"
+                f"the plugin cannot be registered: {error}", hint="install headway where the workers run"
             ) from error
 
     def find(self, words: str) -> str:
@@ -95,7 +95,7 @@ class Cluster:
         found = [address for address, one in workers.items() if words in (address, str(one.get("name")))]
         if not found:
             known = ", ".join(str(one.get("name", address)) for address, one in sorted(workers.items())[:10])
-            raise UsageError(f"there is no worker {words!r}", hint=f"there are {known or 'none'}")
+            raise UsageError(f"there is no worker {words!r}", hint=f"the workers are {known or 'none'}")
         return found[0]
 
     def recording(self, address: str) -> tuple[str, bytes]:
@@ -127,15 +127,19 @@ def connected(address: str) -> Iterator[Cluster]:
             f"Dask's distributed is not installed beside headway: {error}", hint="install `headway[dask]`"
         ) from error
     if not _ADDRESS.fullmatch(address):
-        raise UsageError(f"{address!r} is no address of a scheduler", hint="name one as tcp://127.0.0.1:8786")
+        raise UsageError(
+            f"{address!r} is not the address of a scheduler", hint="name an address such as tcp://127.0.0.1:8786"
+        )
     try:
         client: Any = Client(address, timeout=_PATIENCE_S, set_as_default=False)  # type: ignore[no-untyped-call]
     except ValueError as error:
-        raise UsageError(f"{address!r} is no address: {error}", hint="name one as tcp://127.0.0.1:8786") from error
+        raise UsageError(
+            f"{address!r} is not an address: {error}", hint="name an address such as tcp://127.0.0.1:8786"
+        ) from error
     except OSError as error:
         raise ClusterError(
             f"there is no scheduler at {address}, or it did not answer within {_PATIENCE_S:g} s: {error}",
-            hint="its address is in the first lines of `dask scheduler`",
+            hint="the first lines of `dask scheduler` show its address",
         ) from error
     try:
         yield Cluster(client)

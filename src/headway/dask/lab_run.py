@@ -108,7 +108,7 @@ class _Launcher:
                 one.facts["worker"] = f"{self._host.host}, process {pid}"
             return launches
         # The launch itself may kill the workers: the run continues without it.
-        return [Launch(reason=f"{_TRIES} workers of {self._host.host} died of it, or beside it") for _ in cells]
+        return [Launch(reason=f"{_TRIES} workers of {self._host.host} died during it") for _ in cells]
 
 
 def _hosts_of(cluster: Cluster) -> list[str]:
@@ -167,7 +167,7 @@ class _Measuring:
         """Carry out the remaining launches of a run that the host has begun, and store the run's end."""
 
         def again() -> None:
-            self._say(f"{host.host}: another worker goes on with run {run_id}")
+            self._say(f"{host.host}: another worker continues run {run_id}")
             self._begin_again(results, run_id, host, token)
 
         plan = plan_of(results.find_run(run_id).settings, results.cells(run_id))
@@ -180,7 +180,7 @@ class _Measuring:
         for _ in range(_TRIES):
             with contextlib.suppress(_WorkerDiedError):
                 return host.ask(function, *arguments)
-        raise ClusterError(f"{_TRIES} workers of {host.host} died when the run was to begin")
+        raise ClusterError(f"{_TRIES} workers of {host.host} died at the start of the run")
 
     def all_of(self, jobs: Sequence[tuple[str, Callable[[], None]]]) -> dict[str, str]:
         """Run jobs concurrently, one for each host; return why hosts were lost, by host."""
@@ -243,7 +243,7 @@ def run_on(
     lost = measuring.all_of([(host, functools.partial(measuring.begin, host, request, name)) for host in hosts])
     found = _read(store, name, lost)
     if not found.runs:
-        raise ClusterError("no machine could begin: " + "; ".join(f"{host}: {why}" for host, why in lost.items()))
+        raise ClusterError("no machine could start: " + "; ".join(f"{host}: {why}" for host, why in lost.items()))
     return found
 
 
@@ -275,7 +275,7 @@ def go_on(
         headers = [one for one in results.runs() if one.settings.cluster == name]
     if not headers:
         raise UsageError(
-            f"there is no cluster run {name!r}", hint="its name was told when it began; `headway runs --json`"
+            f"there is no cluster run {name!r}", hint="`headway runs --json` lists the names of cluster runs"
         )
     measuring = _Measuring(cluster, path, report, say, in_turns=in_turns)
     unfinished = [(one.settings.host, one.id) for one in headers if not one.complete]

@@ -55,7 +55,7 @@ def _measure(worker: Any) -> TaskTimes | None:
         original = getattr(distributed.worker, "_run_task", None)
         names = [] if original is None else list(inspect.signature(original).parameters)
         if original is None or not {"execution_state", "key"} <= set(names):
-            _say_once(f"tasks are not told apart with distributed {version('distributed')}")
+            _say_once(f"tasks cannot be distinguished with distributed {version('distributed')}")
             return None
         state_at, key_at = names.index("execution_state"), names.index("key")
 

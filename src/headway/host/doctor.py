@@ -53,10 +53,13 @@ def _cores(name: str) -> Check:
     machine = this_machine()
     fact = f"{len(machine.cores)} usable of {os.cpu_count()} cores, {machine.physical_cores} physical"
     if len(machine.cores) < 2:
-        return Check(name, "warning", fact, "use two cores or more: nothing runs in parallel on one")
+        return Check(name, "warning", fact, "use two cores or more: on one core nothing runs in parallel")
     if len(machine.cores) < (os.cpu_count() or 0):
         return Check(
-            name, "warning", fact, "our affinity is limited (taskset, container); speed-ups end at what is usable"
+            name,
+            "warning",
+            fact,
+            "the affinity of this process is limited (taskset, container); speed-ups end at the usable cores",
         )
     return Check(name, "ok", fact)
 
@@ -65,12 +68,12 @@ def _runner_core(name: str) -> Check:
     own = this_machine().cores
     cores = len(own)
     if split_off_runner(own)[1]:
-        return Check(name, "ok", f"{cores} cores: the runner keeps a physical core to itself")
+        return Check(name, "ok", f"{cores} cores: the runner has its own physical core")
     return Check(
         name,
         "warning",
-        f"{cores} cores: the runner shares them with what it measures",
-        "it sleeps while a launch runs; for small effects use four cores or more",
+        f"{cores} cores: the runner shares them with the measured programs",
+        "the runner sleeps while a launch runs; use four cores or more to measure small effects",
     )
 
 
@@ -90,12 +93,12 @@ def _quota(name: str) -> Check:
         quota = _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") or ""
         period = _read("/sys/fs/cgroup/cpu/cpu.cfs_period_us") or ""
     if not quota:
-        return Check(name, "skipped", "no cgroup tells a CPU quota")
+        return Check(name, "skipped", "no cgroup shows a CPU quota")
     if quota in {"max", "-1"}:
         return Check(name, "ok", "no CPU quota")
     share = int(quota) / int(period)
     return Check(
-        name, "warning", f"a quota of {share:.2f} cores", "raise it: throttling looks like waiting for the GIL"
+        name, "warning", f"a quota of {share:.2f} cores", "raise the quota: throttling looks like a wait for the GIL"
     )
 
 
@@ -108,7 +111,7 @@ def _governor(name: str) -> Check:
     names = ", ".join(sorted(filter(None, governors)))
     if governors == {"performance"}:
         return Check(name, "ok", names)
-    return Check(name, "warning", names, "`cpupower frequency-set -g performance` steadies the clock")
+    return Check(name, "warning", names, "run `cpupower frequency-set -g performance` to keep the frequency steady")
 
 
 def _steal_ticks() -> tuple[int, int] | None:
@@ -127,7 +130,7 @@ def _steal(name: str) -> Check:
     share = before[0] / before[1] if before[1] else 0.0
     fact = f"{share:.1%} of all time since boot was taken by the host"
     if share > 0.01:
-        return Check(name, "warning", fact, "another guest is busy: run again later, or use more launches")
+        return Check(name, "warning", fact, "another guest of the host is busy: run again later, or use more launches")
     return Check(name, "ok", fact)
 
 
@@ -135,7 +138,7 @@ def _load(name: str) -> Check:
     load = os.getloadavg()[0]
     fact = f"load {load:.2f} over the last minute"
     if load > 0.5:
-        return Check(name, "warning", fact, "stop what else is running, or wait until it is done")
+        return Check(name, "warning", fact, "stop other programs, or wait until they are done")
     return Check(name, "ok", fact)
 
 
@@ -146,7 +149,9 @@ def _clock(name: str) -> Check:
     source = _read("/sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
     fact = f"two readings are {smallest_ns} ns apart, clock source {source}"
     if smallest_ns > 1_000 or source in {"hpet", "acpi_pm", "refined-jiffies"}:
-        return Check(name, "warning", fact, "a slow clock is in every short figure: use the tsc or kvm-clock source")
+        return Check(
+            name, "warning", fact, "a slow clock adds to every short figure: use the clock source tsc or kvm-clock"
+        )
     return Check(name, "ok", fact)
 
 
@@ -154,10 +159,10 @@ def _tmpfs(name: str) -> Check:
     try:
         free_bytes = shutil.disk_usage("/dev/shm").free
     except OSError:
-        return Check(name, "skipped", "/dev/shm is not there")
+        return Check(name, "skipped", "/dev/shm does not exist")
     fact = f"{free_bytes / 2**30:.1f} GiB free in /dev/shm"
     if free_bytes < 2**30:
-        return Check(name, "warning", fact, "semaphores and in-memory files live there: 1 GiB is a safe size")
+        return Check(name, "warning", fact, "give it 1 GiB: semaphores and in-memory files are there")
     return Check(name, "ok", fact)
 
 
@@ -183,12 +188,12 @@ def _page_cache(name: str) -> Check:
     try:
         available, dirty = (int(fields[key].split()[0]) * 1024 for key in ("MemAvailable", "Dirty"))
     except KeyError:
-        return Check(name, "skipped", "/proc/meminfo does not tell")
-    fact = f"{available / 2**30:.1f} GiB available to it, {dirty / 2**20:.0f} MiB waiting to be written"
+        return Check(name, "skipped", "/proc/meminfo does not show it")
+    fact = f"{available / 2**30:.1f} GiB available, {dirty / 2**20:.0f} MiB waiting to be written"
     if dirty > 256 * 2**20:
-        return Check(name, "warning", fact, "`sync` first: the kernel is still writing somebody's files")
+        return Check(name, "warning", fact, "run `sync` first: the kernel is still writing files")
     if available < 2**30:
-        return Check(name, "warning", fact, "free memory, or figures will contain paging")
+        return Check(name, "warning", fact, "free memory, or paging will distort the figures")
     return Check(name, "ok", fact)
 
 

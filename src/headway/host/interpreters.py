@@ -165,7 +165,7 @@ def _ask(executable: Path) -> dict[str, Any]:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InterpreterError(
             f"the interpreter {executable} does not start: {getattr(error, 'strerror', None) or 'it took too long'}",
-            hint="name an executable of CPython 3.8 or later; `headway interpreters` lists those found",
+            hint="name an executable of CPython 3.8 or later; `headway interpreters` lists the interpreters found",
         ) from error
     try:
         # The last line: code that runs at an interpreter's start (.pth files, sitecustomize) may print before the
@@ -176,10 +176,10 @@ def _ask(executable: Path) -> dict[str, Any]:
         last = (done.stderr.strip() or "no output").splitlines()[-1][:200]
         if not _NAME.match(executable.name):
             # Some other program, whose complaint about the probe would not help.
-            last = "it is not a Python, to judge by its name"
+            last = "its name is not that of a Python"
         raise InterpreterError(
             f"the interpreter {executable} failed the probe (exit code {done.returncode}): {last}",
-            hint="name an executable of CPython 3.8 or later; `headway interpreters` lists those found",
+            hint="name an executable of CPython 3.8 or later; `headway interpreters` lists the interpreters found",
         ) from None
     return {**answer, "minor_parts": minor}
 
@@ -329,7 +329,7 @@ def probe(executable: str) -> Interpreter:
     if not path.is_file() or not os.access(path, os.X_OK):
         raise InterpreterError(
             f"there is no executable at {executable}",
-            hint="`headway interpreters` lists those found; a path must name the python itself",
+            hint="`headway interpreters` lists the interpreters found; a path must name the python executable itself",
         )
     cache = _ProbeCache()
     answer = cache.get(path.absolute())

@@ -26,7 +26,7 @@ def cache_folder() -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"the cache folder {folder} cannot be made: {error.strerror or error}",
+            f"the cache folder {folder} cannot be created: {error.strerror or error}",
             hint="set XDG_CACHE_HOME to a folder that you may write to",
         ) from error
     return folder

@@ -62,7 +62,7 @@ def _all_of_them(found: Sequence[Interpreter]) -> Sequence[Interpreter]:
 
 def with_a_gil(interpreter: Interpreter) -> str:
     """Return why an interpreter cannot run a variant that needs a GIL, or ""; a function for `Variant.unfit`."""
-    return "" if interpreter.gil_enabled else "it is about the GIL, which this interpreter has not got"
+    return "" if interpreter.gil_enabled else "it is about the GIL, which this interpreter does not have"
 
 
 def both_kinds(found: Sequence[Interpreter]) -> Sequence[Interpreter]:

@@ -307,7 +307,7 @@ def _refuse_nothing(
         )
         why = "; ".join(sorted({one.reason for one in skipped})) or f"{names} does not run with {wish}"
         raise UsageError(
-            f"nothing is left to run: {why}",
+            f"no cell is left to run: {why}",
             hint="leave out `--model` or `--placement`, or name other experiments; `headway lab --explain NAME` shows what fits",
         )
     for model in models:
@@ -315,7 +315,7 @@ def _refuse_nothing(
             names = ", ".join(experiment.name for experiment in experiments)
             reasons = sorted({one.reason for one in skipped}) if placement is None else []
             raise UsageError(
-                f"the model `{model}` is in none of the chosen experiments ({names})"
+                f"none of the chosen experiments ({names}) has the model `{model}`"
                 + "".join(f"; {r}" for r in reasons),
                 hint="`headway lab --explain NAME` lists an experiment's models",
             )

@@ -115,23 +115,23 @@ def look_at(pid: int) -> Target:
         executable = os.readlink(f"/proc/{pid}/exe")  # used as a name only, never opened
         maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
-        raise RecordingError(f"there is no process {pid}", hint="`pgrep -a python` lists those of Python") from None
+        raise RecordingError(f"there is no process {pid}", hint="`pgrep -a python` lists Python processes") from None
     except PermissionError:
         raise RecordingError(
-            f"we may not look into process {pid}",
-            hint="attach as its user, or as root; in a container root needs CAP_SYS_PTRACE for it",
+            f"you may not read process {pid}",
+            hint="attach as its user, or as root; in a container, root needs CAP_SYS_PTRACE",
         ) from None
     if said.get("Tgid") != str(pid):
         raise RecordingError(
-            f"{pid} is a thread of process {said.get('Tgid')}", hint=f"attach to that: {said.get('Tgid')}"
+            f"{pid} is a thread of process {said.get('Tgid')}", hint=f"attach to that process: {said.get('Tgid')}"
         )
     match = re.search(r"/libpython(3)\.(\d+)t?\.so", maps) or re.search(
         r"/python(3)\.(\d+)t?( \(deleted\))?$", executable
     )
     if match is None:
         raise RecordingError(
-            f"process {pid} ({_printable(executable)}) runs no CPython that headway knows",
-            hint="is it another process's child that you mean?",
+            f"process {pid} ({_printable(executable)}) does not run a CPython that Headway knows",
+            hint="check the id: perhaps a child of that process runs Python",
         )
     return Target(pid, (int(match[1]), int(match[2])), started)
 
@@ -235,7 +235,7 @@ def detach(
     _check_filter(
         target,
         despite=despite_filter,
-        hint=f"what `headway attach` or `top` began ends by itself, {SPAN_S:g} s after that has; {_DESPITE} tells it all the same",
+        hint=f"whatever `headway attach` or `top` began ends by itself {SPAN_S:g} s after that command; {_DESPITE} ends it now",
     )
     modules = (("recorder",) if recording else ()) + (("scheduler",) if policy else ())
     calls = ", ".join(f"{module}.detach({str(library_path())!r})" for module in modules)
@@ -258,7 +258,7 @@ def _check_filter(
     target: Target,
     *,
     despite: bool,
-    hint: str = f"start the program with `headway trace` or `run`; {_DESPITE} attaches to it all the same",
+    hint: str = f"start the program with `headway trace` or `run`; {_DESPITE} attaches in spite of the filter",
 ) -> None:
     if not despite:
         with contextlib.suppress(OSError):  # the filter's hint would not help from outside the process's container
@@ -269,7 +269,7 @@ def _check_filter(
 def _held(target: Target, answer: Answer) -> Attachment:
     if len(answer.descriptors) != 1:
         close_all(answer.descriptors)
-        raise RecordingError(f"process {target.pid} has sent no page of a lease")
+        raise RecordingError(f"process {target.pid} has sent no lease page")
     return Attachment(answer.text, Lease(target.pid, answer.descriptors[0]))
 
 
@@ -297,8 +297,8 @@ def _call(
         ) from None
     if answer is None:
         raise RecordingError(
-            f"process {target.pid} began to answer, and did not end in {_BUSY_S:g} s",
-            hint=f"what it has begun ends by itself {SPAN_S:g} s later",
+            f"process {target.pid} started to answer, but did not finish in {_BUSY_S:g} s",
+            hint=f"whatever it has begun ends by itself {SPAN_S:g} s later",
         )
     if answer.status == "failed":
         close_all(answer.descriptors)
@@ -310,9 +310,9 @@ def _hint(text: str, target: Target) -> str:
     if "already" in text:
         return f"`headway detach {target.pid}` ends that"
     if "Permission denied" in text or "Read-only" in text:
-        return "the process writes the file itself, as its own user: name a place with -o that it may write to"
+        return "the process writes the file itself, as its own user: with -o, name a place that this user may write to"
     if "headway_agent" in text or "does not load" in text:
-        return f"may the process's user read {AGENT_PATH} and {library_path()}?"
+        return f"let the user of the process read {AGENT_PATH} and {library_path()}"
     return ""
 
 
@@ -336,7 +336,7 @@ def _asked(target: Target, channel: Channel, code: str, patience_s: float, check
         _check_goes_on(target)
         raise RecordingError(
             f"the main thread of process {target.pid} has run no Python for {patience_s:g} s",
-            hint="it is inside one long C call, such as a blocking read or join(), or refuses new code (an audit hook, the"
+            hint="the thread is inside one long C call, such as a blocking read or join(), or refuses new code (an audit hook, the"
             " recursion limit): wait longer (--patience), or"
             " start the program with `headway trace`",
         )
@@ -354,7 +354,7 @@ def _check_sees(target: Target, *paths: Path) -> None:
     for path in paths:
         if not is_seen(target.pid, path):
             raise RecordingError(
-                f"process {target.pid} does not see {path}: it has files of its own",
+                f"process {target.pid} does not see {path}: it has its own file system",
                 hint="run headway inside its container",
             )
 

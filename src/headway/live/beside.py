@@ -56,7 +56,9 @@ class Beside:
             )
         except OSError as error:
             self._kept.close()
-            raise UsageError(f"{command[0]} cannot be run: {error.strerror}", hint="is it a program?") from error
+            raise UsageError(
+                f"{command[0]} cannot be run: {error.strerror}", hint="name a program that can be executed"
+            ) from error
         self._tail_of = None if output else self._kept
 
     def __enter__(self) -> Self:

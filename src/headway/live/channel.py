@@ -101,7 +101,7 @@ class Channel:
         if len(os.fsencode(self.path)) > _LONGEST_PATH:
             raise RecordingError(
                 f"the path {self.path} is too long for a socket: {_LONGEST_PATH} bytes at most",
-                hint="set XDG_RUNTIME_DIR to a folder of yours with a shorter path",
+                hint="set XDG_RUNTIME_DIR to your own folder with a shorter path",
             )
         # The descriptor leads to our own folder, without a name that another user could redirect.
         own_name = f"/proc/self/fd/{self._folder}/{_SOCKET}"
@@ -147,7 +147,7 @@ class Channel:
             elif left_s == 0.0:
                 return None
             if strangers > _MOST_STRANGERS:
-                raise RecordingError(f"others than process {pid} answer in its place, again and again")
+                raise RecordingError(f"other processes than {pid} answer in its place repeatedly")
             check()
 
     def receive(self, connection: socket.socket, pid: int, limit_s: float, check: Callable[[], None]) -> Answer | None:
@@ -176,8 +176,8 @@ class Channel:
         ):
             close_all(descriptors)
             raise RecordingError(
-                f"process {pid} has {'answered what is no answer' if data else 'hung up without an answer'}",
-                hint="does it run the interpreter that it seems to?",
+                f"process {pid} has {'sent an answer that is not valid' if data else 'closed the connection without an answer'}",
+                hint="check that the process runs the interpreter that it seems to run",
             )
         text = words[2].decode("utf-8", "replace")
         return Answer(words[1].decode(), "".join(c if c.isprintable() else "?" for c in text), descriptors)
@@ -225,8 +225,8 @@ def _base() -> tuple[Path, int]:
         _remove_forgotten(folder)
         return real, folder
     raise RecordingError(
-        f"there is no folder for what the process is to run that others could not change ({'; '.join(why)})",
-        hint="set XDG_RUNTIME_DIR to a folder that is yours alone, not below /tmp",
+        f"there is no folder for the code of the process that others cannot change ({'; '.join(why)})",
+        hint="set XDG_RUNTIME_DIR to a folder that only you can write to, not below /tmp",
     )
 
 
@@ -263,7 +263,7 @@ def _open_own(path: Path, mode: int) -> int:
             if found.st_uid not in (0, os.geteuid()) or found.st_mode & _OTHERS_MAY_WRITE:
                 raise PermissionError(1, f"others may write to /{'/'.join(parts[: i + 1])}")
         if found.st_uid != os.geteuid():
-            raise PermissionError(1, f"{path} is not ours")
+            raise PermissionError(1, f"{path} belongs to another user")
         readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     finally:
         os.close(folder)

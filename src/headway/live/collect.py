@@ -177,12 +177,12 @@ class Collector:
             found.append(f"{self._strangers} processes are not recorded: they do not descend from process {self._only}")
         if self._refused:
             found.append(
-                f"{self._refused} processes are not recorded: a launch may have {MOST_SESSIONS} at a time,"
+                f"{self._refused} processes are not recorded: a launch may have at most {MOST_SESSIONS} at a time,"
                 f" {MOST_FILES} files and {self._max_bytes >> 20} MB (--max-size)"
             )
         if self._removed:
             found.append(
-                f"the traces of {self._removed} children that had ended were removed, the oldest first: a launch may have"
+                f"the traces of {self._removed} ended children were removed, the oldest first: a launch may have at most"
                 f" {self._max_bytes >> 20} MB (--max-size) and {MOST_FILES} files"
             )
         return found
@@ -278,7 +278,7 @@ class Collector:
         try:
             file, path = self._new_file(pid)
         except OSError as error:
-            self._say(f"process {pid} is not recorded: no file beside {self.file}: {error.strerror}")
+            self._say(f"process {pid} is not recorded: its file beside {self.file} cannot be created: {error.strerror}")
             _refuse(memory)
             return
         pidfd = -1
@@ -347,7 +347,7 @@ class Collector:
     def _let_go(self, session: _Session) -> None:
         if session.state.lost_children:
             self._say(
-                f"{session.state.lost_children} children of process {session.pid} are not recorded: they did not reach us"
+                f"{session.state.lost_children} children of process {session.pid} are not recorded: they did not reach the collector"
             )
         if session.state.error:
             self._say(f"{session.path} lacks some events: {os.strerror(session.state.error)}")

@@ -207,7 +207,7 @@ def difference(old: Snapshot, new: Snapshot) -> Rates:
         ValueError: The snapshots are of two recordings.
     """
     if old.start_ns != new.start_ns:
-        raise ValueError("snapshots of two recordings have nothing in common")
+        raise ValueError("the snapshots are of different recordings, and cannot be compared")
     wall_ns = max(1, new.time_ns - old.time_ns)
     before = _by_serial((*old.threads, *old.exited))
     alive = [_rates(one, before.get(one.serial), wall_ns) for one in new.threads]

@@ -63,8 +63,8 @@ class Door:
             self.socket.listen(_BACKLOG)
         except OSError as error:
             raise RecordingError(
-                f"no socket can be made: {error.strerror or error}",
-                hint="name another folder with TMPDIR; a socket's path may have 107 characters",
+                f"the socket cannot be created: {error.strerror or error}",
+                hint="name another folder with TMPDIR; the path of a socket may have at most 107 characters",
             ) from error
 
     @classmethod

@@ -115,16 +115,16 @@ def _histogram(name: str, labels: str, below: Iterable[tuple[float, int]], count
 def exposition(totals: Totals) -> Iterator[str]:
     """Yield the lines of Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats)."""
     stalls = sorted(totals.stalls.items())
-    yield from _head("headway_stalls_total", "counter", "What stood still for too long, by what it was and why.")
+    yield from _head("headway_stalls_total", "counter", "Stalls, by kind and cause.")
     for (kind, cause), (count, _) in stalls:
         yield f"headway_stalls_total{{{_labels(kind=kind, cause=cause)}}} {count}"
-    yield from _head("headway_stalls_seconds_total", "counter", "For how long.")
+    yield from _head("headway_stalls_seconds_total", "counter", "Time of stalls, in seconds.")
     for (kind, cause), (_, sum_s) in stalls:
         yield f"headway_stalls_seconds_total{{{_labels(kind=kind, cause=cause)}}} {sum_s!r}"
-    yield from _head("headway_watched_processes", "gauge", "Processes that are watched now.")
+    yield from _head("headway_watched_processes", "gauge", "Number of processes that are watched now.")
     yield f"headway_watched_processes {totals.processes}"
     name = "asyncio_eventloop_delay_seconds"
-    yield from _head(name, "histogram", "How long event loops took from one look at their connections to the next.")
+    yield from _head(name, "histogram", "Time of event loops from one poll of their connections to the next.")
     laps = [(2**power / 1e9, sum(totals.laps[: power + 1])) for power in _LAP_POWERS]
     yield from _histogram(name, "", laps, sum(totals.laps), totals.laps_ns / 1e9)
     roles = sorted(totals.roles.items())

@@ -43,9 +43,14 @@ def check_new(path: Path, *, force: bool = False) -> Path:
     """
     path = path.absolute()
     if path.suffix != ".hwt":
-        raise UsageError(f"{path.name} is no name of a trace", hint="end it with .hwt, as in `-o app.hwt`")
+        raise UsageError(
+            f"{path.name} is not the name of a trace, expected NAME.hwt",
+            hint="choose a name that ends with .hwt, as in `-o app.hwt`",
+        )
     if not path.parent.is_dir():
-        raise UsageError(f"the folder {path.parent} is not there", hint="make it, or name another with -o")
+        raise UsageError(
+            f"the folder {path.parent} is not there", hint="create the folder, or name another one with -o"
+        )
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise UsageError(f"the folder {path.parent} cannot be written to", hint="name another file with -o")
     if os.path.lexists(path):
@@ -145,7 +150,7 @@ def lock(path: Path) -> int | None:
         os.write(descriptor, f"{os.getpid()} {begin_ticks(os.getpid())}\n".encode())
     except BlockingIOError:
         os.close(descriptor)
-        raise UsageError(f"{path} is being recorded", hint="name another file with -o") from None
+        raise UsageError(f"{path} is already being recorded", hint="name another file with -o") from None
     except OSError:  # a full disk: other processes do not wait for us then
         pass
     return descriptor

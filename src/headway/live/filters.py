@@ -33,12 +33,12 @@ def check(pid: int, hint: str) -> None:
         raise RecordingError(f"process {pid} has ended") from None
     except OSError as error:
         raise RecordingError(
-            f"whether process {pid} has a seccomp filter of its own cannot be read: {error.strerror}",
+            f"the seccomp filters of process {pid} cannot be read: {error.strerror}",
             hint="attach as its user, or as root",
         ) from None
     if found:
         raise RecordingError(
-            f"process {pid} has {found}, which may end it for a call that we have it make: it was left alone", hint=hint
+            f"process {pid} has {found}, which may end it for a call that Headway needs: it was left alone", hint=hint
         )
 
 
@@ -57,7 +57,7 @@ def own_filter(pid: int, proc: Path = _PROC) -> str:
     others = _filters(_measure(pid, said[0], proc))
     if count <= others:
         return ""
-    told = f" ({count} in all, {others} of them its container's)" if "Seccomp_filters" in said[0] else ""
+    told = f" ({count} in total, {others} of them its container's)" if "Seccomp_filters" in said[0] else ""
     return f"a seccomp filter of its own{told}"
 
 

@@ -150,7 +150,10 @@ def _in_a_process_of_its_own(pid: int, text: bytes) -> _Failure | None:
     finally:
         _reap(child)
     if found == 0:
-        raise RecordingError(f"what was to stop process {pid} for a moment was killed", hint="does that process live?")
+        raise RecordingError(
+            f"the helper that stops process {pid} for a moment was killed",
+            hint="check that the process still runs, then try again",
+        )
     return _Failure(*found) if found else None
 
 
@@ -193,10 +196,10 @@ def check_state(pid: int) -> None:
         with contextlib.suppress(OSError):
             other = status(tracer)  # TracerPid is the id of a thread
             who = f"{other['Tgid']} ({other['Name']})"
-        raise RecordingError(f"process {pid} is traced already, by process {who}", hint="end that debugger first")
+        raise RecordingError(f"process {pid} is already traced by process {who}", hint="end that debugger first")
     state = said.get("State", "?")[0]
     if state == "T":
-        raise RecordingError(f"process {pid} is stopped", hint=f"let it go on first: kill -CONT {pid}")
+        raise RecordingError(f"process {pid} is stopped", hint=f"let it continue first: kill -CONT {pid}")
     if state in "ZX":
         raise RecordingError(f"the main thread of process {pid} has ended")
 
@@ -229,7 +232,7 @@ def _queue(thread: "_Tracee", memory: "Memory", place: "_Place", text: bytes) ->
     except OSError as error:
         thread.unmap(place.syscall, start, room)
         thread.unmap(place.syscall, stack, _STACK_BYTES)
-        return f"it gets no memory: {error.strerror}"
+        return f"it cannot get memory: {error.strerror}"
     result = thread.call(place.queue, code, 0, returns_to=top, waiting=place.waiting)
     thread.unmap(place.syscall, stack, _STACK_BYTES)
     if result == 0:
@@ -336,7 +339,7 @@ class _Tracee:
                 self._resume(_CONT, number)
             elif number != signal.SIGTRAP:
                 raise RecordingError(
-                    f"process {self._pid} is stopped", hint=f"let it go on first: kill -CONT {self._pid}"
+                    f"process {self._pid} is stopped", hint=f"let it continue first: kill -CONT {self._pid}"
                 )
             else:
                 return
@@ -388,7 +391,7 @@ class _Tracee:
         self._ptrace(_INTERRUPT)
         stop = self._wait(_PATIENCE_S)
         if stop is None:
-            raise RecordingError(f"process {self._pid} does not stop any more", hint="it waits in the kernel")
+            raise RecordingError(f"process {self._pid} no longer stops", hint="it waits in the kernel")
         return stop
 
     def _settle(self) -> None:
@@ -403,7 +406,7 @@ class _Tracee:
             self._resume(_CONT)  # to the signal: the thread executes no further instruction
             stop = self._wait(_PATIENCE_S)
             if stop is None:
-                raise RecordingError(f"process {self._pid} does not stop any more")
+                raise RecordingError(f"process {self._pid} no longer stops")
             self._own(stop)
 
     def _own(self, stop: tuple[int, int]) -> bool:
@@ -484,7 +487,7 @@ class _Tracee:
                     if registers.rip in waiting and stop[0] == signal.SIGTRAP:
                         return None
                     name = signal.Signals(stop[0]).name
-                    raise RecordingError(f"process {self._pid} got a {name} in the call, and goes on as it was")
+                    raise RecordingError(f"process {self._pid} got a {name} in the call, and continues as before")
                 if late and self._may_be_abandoned(registers, guarded=bool(waiting), last=time.monotonic() > end):
                     return None
                 if time.monotonic() > end:

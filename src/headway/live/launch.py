@@ -124,7 +124,7 @@ def command_line(arguments: Sequence[str], *, module: bool = False, python: str 
         ProgramUnfitError: The program exists and cannot be executed.
     """
     if not arguments:
-        raise UsageError("there is nothing to run", hint="name a script, as in `headway trace app.py`, or `-m MODULE`")
+        raise UsageError("no program is given", hint="name a script, as in `headway trace app.py`, or `-m MODULE`")
     first = arguments[0]
     if module:
         return [python or _default_python(), "-m", *arguments], first
@@ -154,7 +154,9 @@ def _find_program(name: str) -> str:
         return found
     folders = [""] if "/" in name else os.get_exec_path()
     if any(os.path.exists(os.path.join(folder, name)) for folder in folders):
-        raise ProgramUnfitError(f"{name} cannot be executed", hint="is it a program? `chmod +x` makes a file one")
+        raise ProgramUnfitError(
+            f"{name} cannot be executed", hint="make the file executable with `chmod +x`, or name another program"
+        )
     raise ProgramMissingError(
         f"there is no script or program {name!r}",
         hint="name a file, a program on your PATH, or a module with -m",
@@ -194,7 +196,7 @@ def out_of_reach(command: Sequence[str]) -> str | None:
             return None
         for position, letter in enumerate(() if word.startswith("--") else word[1:], 2):
             if letter in _DEAF_OPTIONS:
-                return f"{Path(words[0]).name} {_DEAF_OPTIONS[letter]} does not look at PYTHONPATH as headway needs it"
+                return f"{Path(words[0]).name} {_DEAF_OPTIONS[letter]} ignores PYTHONPATH, which Headway needs"
             if letter in "cm":
                 return None
             if letter in "WX":
@@ -232,7 +234,8 @@ def become(
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ProgramUnfitError(
-            f"{command[0]} cannot be executed: {reason}", hint="is it a program, and that of its first line there?"
+            f"{command[0]} cannot be executed: {reason}",
+            hint="check that it is a program, and that the interpreter of its first line exists",
         ) from error
     finally:
         if collector is not None:

@@ -57,7 +57,7 @@ class Lease:
         try:
             self._memory = _mapped(descriptor)
         except (OSError, ValueError) as error:
-            raise RecordingError(f"process {pid} has sent no page of a lease: {error}") from None
+            raise RecordingError(f"process {pid} has sent no lease page: {error}") from None
         finally:
             os.close(descriptor)
         self._page = _Page.from_buffer(self._memory)
@@ -92,5 +92,5 @@ def _mapped(descriptor: int) -> mmap.mmap:
     """Map the page of a lease, if it is sealed against truncation: a truncated page would end us by SIGBUS."""
     found = os.fstat(descriptor) if fcntl.fcntl(descriptor, _GET_SEALS) & _SEAL_SHRINK else None
     if found is None or not stat.S_ISREG(found.st_mode) or found.st_size != mmap.PAGESIZE:
-        raise ValueError("it is no sealed page")
+        raise ValueError("the page is not sealed")
     return mmap.mmap(descriptor, mmap.PAGESIZE)

@@ -42,7 +42,7 @@ __all__ = ["Counting", "GilCollector", "instrument"]
 
 _ATTEMPTS: Final = 3  # at a recording that another one is just replacing
 _BOUNDS: Final = tuple(map(repr, BOUNDS_S))
-_OLD: Final = "it goes with the next release; pass old_names=False to be without it now"
+_OLD: Final = "the next release removes it; pass old_names=False to drop it now"
 
 
 class Counting:

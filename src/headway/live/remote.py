@@ -95,13 +95,13 @@ class Request:
         if len(self._script) > size:
             raise RecordingError(
                 f"the path {self._script[:-1].decode(errors='replace')!r} is too long for CPython: {size - 1} bytes at most",
-                hint="set XDG_RUNTIME_DIR to a folder of yours with a shorter path",
+                hint="set XDG_RUNTIME_DIR to your own folder with a shorter path",
             )
         if self._memory.read(at, 4) != bytes(4):
             seen = self._memory.read(path, len(self._script))
             if seen.split(b"/headway/")[0] != self._script.split(b"/headway/")[0]:
                 raise RecordingError(
-                    f"process {self._pid} has been asked by another debugger to run a script, and has not come to it",
+                    f"process {self._pid} has a script of another debugger to run, and has not started it",
                     hint="end that debugger, or try again when the process's main thread runs Python",
                 )
             self._memory.write(at, bytes(4))  # the request of a `headway attach` that was killed
@@ -115,7 +115,7 @@ class Request:
         memory, places = self._memory, OFFSETS.get(version)
         if places is None:
             raise RecordingError(
-                f"process {self._pid} runs CPython {version[0]}.{version[1]}, which this version of headway does not know",
+                f"process {self._pid} runs CPython {version[0]}.{version[1]}, which this version of Headway does not know",
                 hint="start the program with `headway trace`",
             )
         runtime = python_symbols(self._pid, memory, ("_PyRuntime",)).get("_PyRuntime")
@@ -131,20 +131,22 @@ class Request:
         used = [*(offsets[place] for place in places.values()), support, enabled, pending, path]
         if max(used) > _FURTHEST or not 64 <= size <= 1 << 16:
             raise RecordingError(
-                f"process {self._pid} runs a CPython {version[0]}.{version[1]} that headway does not know",
+                f"process {self._pid} runs a CPython {version[0]}.{version[1]} that Headway does not know",
                 hint="start the program with `headway trace`",
             )
         named = {name: offsets[place] for name, place in places.items()}
         interpreter = self._main_interpreter(runtime, named)
         if struct.unpack("<i", memory.read(interpreter + enabled, 4))[0] != 1:
             raise RecordingError(
-                f"process {self._pid} does not let itself be attached to",
-                hint="it was started with -X disable-remote-debug or PYTHON_DISABLE_REMOTE_DEBUG, or its Python was built so:"
+                f"process {self._pid} refuses debuggers",
+                hint="it was started with -X disable-remote-debug or PYTHON_DISABLE_REMOTE_DEBUG, or its Python was built that way:"
                 " start the program with `headway trace`",
             )
         thread = memory.words(interpreter + named["interpreter_state.threads_main"], 1)[0]
         if thread == 0:
-            raise RecordingError(f"the main thread of process {self._pid} runs no Python yet, or no more")
+            raise RecordingError(
+                f"the main thread of process {self._pid} runs no Python yet, or has stopped running Python"
+            )
         self._breaker = thread + breaker
         return thread + support + pending, thread + support + path, size
 

@@ -126,14 +126,16 @@ class Ring:
     def _look_inside(self, memory: int) -> Looker | None:
         (flags,) = struct.unpack("<I", os.pread(memory, 4, _FLAGS_AT))
         if flags & _FREE_THREADED and not flags & _GIL_ENABLED:
-            self.blind = "it runs without a GIL: what stands still there is not told"
+            self.blind = "it runs without a GIL, so its stalls are not reported"
             return None
         try:
             return Looker(self.pid, memory)
         except ValueError:
-            self.blind = "its Python tells no stacks (before 3.11): only waits for the GIL are told, and no lines"
+            self.blind = (
+                "its Python has no stacks for Headway (before 3.11): only waits for the GIL are reported, without lines"
+            )
         except OSError as error:
-            self.blind = f"its memory may not be read ({error.strerror or error}): lines of long calls are not told"
+            self.blind = f"its memory may not be read ({error.strerror or error}): lines of long calls are not reported"
         return None
 
     @property

@@ -72,20 +72,24 @@ def check(policy: str, options: dict[str, int]) -> None:
     """
     if "/" in policy:
         if not Path(policy).is_file():
-            raise SchedulingError(f"there is no policy at {policy}", hint="name a shared library that holds one")
+            raise SchedulingError(
+                f"there is no policy at {policy}", hint="name a shared library that contains a policy"
+            )
         return
     built_in, engine = policies()
     named = {one.name: one for one in built_in}
     if policy not in named:
         raise SchedulingError(
             f"there is no policy {policy!r}",
-            hint=f"there are {', '.join(named)}, and your own by the path of a library: see `headway policies`",
+            hint=f"the policies are {', '.join(named)}, or the path of your own policy's library: see `headway policies`",
         )
     known = {one.name: one for one in (*named[policy].options, *engine)}
     for name, value in options.items():
         option = known.get(name)
         if option is None:
-            raise SchedulingError(f"the policy {policy} has no option {name!r}", hint=f"it has {', '.join(known)}")
+            raise SchedulingError(
+                f"the policy {policy} has no option {name!r}", hint=f"its options are {', '.join(known)}"
+            )
         if isinstance(value, bool) or not isinstance(value, int) or not option.least <= value <= option.most:
             raise SchedulingError(
                 f"{name} is {value!r}, expected a whole number from {option.least} to {option.most}",
@@ -118,7 +122,7 @@ class Schedule:
         """Return the counts so far. Raises SchedulingError if the policy is no longer active."""
         found = {} if self._over else _the_scheduler().counts()
         if not found:
-            raise SchedulingError(f"the policy {self.policy} is not on any more")
+            raise SchedulingError(f"the policy {self.policy} is no longer active")
         return ScheduleCounts(**found)
 
     def stop(self) -> None:

@@ -74,7 +74,7 @@ def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         if row["kind"] != StallKind.WAIT.value or len(waits) <= _FEW:
             yield str(row["line"])
         elif row is longest:
-            yield f"{row['line']}; {len(waits) - 1} further threads waited too long, as the log tells"
+            yield f"{row['line']}; {len(waits) - 1} further threads waited too long (see the log)"
 
 
 def _turn_over(log: Path) -> None:

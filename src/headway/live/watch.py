@@ -161,15 +161,15 @@ class Watch:
             incarnation = _incarnation(pid)
             if incarnation is None:
                 raise RecordingError(
-                    f"there is no process {pid}", hint="`pgrep -a python` lists those of Python"
+                    f"there is no process {pid}", hint="`pgrep -a python` lists Python processes"
                 ) from None
             header = self._open(_own_pid(pid))
         except (FileNotFoundError, ProcessLookupError):
             raise RecordingError(f"process {pid} has ended") from None
         except PermissionError:
             raise RecordingError(
-                f"we may not look into process {pid}",
-                hint="watch it as its user, or as root; in a container root needs CAP_SYS_PTRACE for it",
+                f"you may not read process {pid}",
+                hint="watch it as its user, or as root; in a container, root needs CAP_SYS_PTRACE",
             ) from None
         if header is None:
             raise RecordingError(
@@ -193,15 +193,15 @@ class Watch:
                 os.close(fd)
                 raise RecordingError(
                     f"process {self.pid} is recorded in format {int(header['version'])}, expected {fmt.FORMAT_VERSION}",
-                    hint="it runs under another version of headway: watch it with that one",
+                    hint="it runs under another version of Headway: watch it with that version",
                 )
             if ours and header is not None and int(header["slot_bytes"]) == fmt.SLOT_DTYPE.itemsize:
                 if not _fits(header):
                     os.close(fd)
                     raise RecordingError(
-                        f"the counters of process {self.pid} make no sense: {int(header['slot_count'])} threads, at byte"
+                        f"the counters of process {self.pid} are not valid: {int(header['slot_count'])} threads, at byte"
                         f" {int(header['slots_offset'])}; expected at most {_MOST_SLOTS}, below byte {_MOST_OFFSET}",
-                        hint="something else than headway's recorder wrote them: do not trust this process",
+                        hint="Headway's recorder did not write them: do not trust this process",
                     )
                 self._fd, self._base = fd, base
                 return header

@@ -196,7 +196,7 @@ class Watcher:
         for one in [one for one in self._rings if one.ring.pid == pid]:
             self._over(one)  # the process has executed another program
         if len(self._rings) >= _MOST_RINGS:
-            self._say(f"process {pid} is not watched: {_MOST_RINGS} are watched already")
+            self._say(f"process {pid} is not watched: {_MOST_RINGS} processes are watched already")
             return
         ring = Ring(memory, pid, self._options.limits)
         if ring.pidfd >= 0:
@@ -332,7 +332,7 @@ class Watcher:
             try:
                 found = json.loads(text)
             except ValueError:
-                self._say(f"what stood still could not be told: {report.path} has the recording")
+                self._say(f"the stall could not be explained; {report.path} has the recording")
                 found = {"stalls": [], "keys": {}}
                 report.asked = True  # keeps the recording
             self._learn(report, found)

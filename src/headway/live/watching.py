@@ -36,10 +36,10 @@ def check_folder(folder: Path) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"the folder {folder} cannot be made: {error.strerror}", hint="name another one with -o"
+            f"the folder {folder} cannot be created: {error.strerror}", hint="name another folder with -o"
         ) from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(f"the folder {folder} cannot be written to", hint="name another one with -o")
+        raise UsageError(f"the folder {folder} cannot be written to", hint="name another folder with -o")
     return folder
 
 
@@ -47,12 +47,14 @@ def check_address(text: str) -> str:
     """Return `text` if it is a HOST:PORT that can be served. Raises UsageError."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise UsageError(f"{text!r} is no address", hint="name one as 127.0.0.1:9464")
+        raise UsageError(
+            f"{text!r} is not an address, expected HOST:PORT", hint="name an address such as 127.0.0.1:9464"
+        )
     try:
         with socket.create_server((host.strip("[]"), int(port))):
             return text
     except OSError as error:
-        raise UsageError(f"nothing can be served at {text}: {error.strerror}", hint="name another port") from error
+        raise UsageError(f"the address {text} cannot be served: {error.strerror}", hint="name another port") from error
 
 
 def start_watcher(options: Options) -> tuple[dict[str, str], int]:

@@ -124,7 +124,7 @@ class Stored:
                 for one in results:
                     launches = tuple(Measured.from_json(launch) for launch in one["launches"])
                     if not isinstance(one["label"], str) or not isinstance(one["model"], str):
-                        raise ValueError(f"{one['label']!r} is no name")  # noqa: TRY004  (as of any other value)
+                        raise ValueError(f"{one['label']!r} is not a name")  # noqa: TRY004  (as of any other value)
                     if not isinstance(one["tasks"], int) or one["tasks"] < 1:
                         raise ValueError(f"{one['tasks']!r} tasks")
                     before = known.get((group, one["label"]))
@@ -162,6 +162,7 @@ def limit_of(text: str) -> float:
         percent = math.nan
     if not 0 <= percent < math.inf or not text.endswith("%"):
         raise UsageError(
-            f"{text!r} is no limit", hint="--headway-compare-fail 5% fails where a benchmark takes 5 % longer"
+            f"{text!r} is not a limit",
+            hint="write a percentage: --headway-compare-fail 5% fails if a benchmark takes 5 % longer",
         )
     return 1 + percent / 100

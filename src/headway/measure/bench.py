@@ -48,7 +48,7 @@ class _Pending:
         return self._main().__await__()
 
     def __bool__(self) -> bool:
-        raise UsageError("nobody awaited the benchmark", hint="write `await headway(...)`: its function is async")
+        raise UsageError("the benchmark was not awaited", hint="write `await headway(...)`: its function is async")
 
 
 @final
@@ -150,8 +150,8 @@ class Bench:
         if target.is_async:
             if model not in {"", loops.running() or self._options.loop}:
                 raise UsageError(
-                    f"{target.name} is async: it cannot run under the model {model!r} here",
-                    hint="leave `model` out: async functions are tasks of the loop that runs",
+                    f"{target.name} is async, so it cannot run under the model {model!r} here",
+                    hint="leave out `model`: async functions are tasks of the running loop",
                 )
             return "loop"
         model = model or "threads"
@@ -235,7 +235,7 @@ class Bench:
         lag: bool,
     ) -> Comparison:
         if len(alternatives) < 2:
-            raise UsageError("there is nothing to compare", hint='headway.compare({"one": f, "other": g})')
+            raise UsageError("no functions are given to compare", hint='headway.compare({"one": f, "other": g})')
         stem = self.journal.stem(self._options.name or self.journal.test)
         plans = []
         for name, function in alternatives.items():
@@ -354,4 +354,4 @@ def _model(model: str, target: Target) -> str:
 
 def _check_count(name: str, value: int) -> None:
     if not isinstance(value, int) or value < 1:
-        raise UsageError(f"{name}={value!r} is no count", hint=f"{name} is a whole number from 1")
+        raise UsageError(f"{name}={value!r} is not a count", hint=f"{name} is a whole number from 1")

@@ -66,10 +66,10 @@ class Decision:
     def __repr__(self) -> str:
         one = self.evidence
         if self._measure is not None:
-            return f"<cannot tell: {one.what}: both were measured one after the other, not in turns; `assert await` the decision, or `headway.compare` them>"
+            return f"<not decided: {one.what}: both were measured one after the other, not in turns; `assert await` the decision, or use `headway.compare`>"
         if one.interval is None:
             return f"<{one.what}: not measured{f', {self._basis.why_not}' if self._basis.why_not else ''}>"
-        found = f"{one.what} is {shown(one.interval)}, wanted {one.relation}"
+        found = f"{one.what} is {shown(one.interval)}, expected {one.relation}"
         if not self._basis.of_launches:
             found += " (of rounds within one launch)"
         if one.outcome != "inconclusive":
@@ -81,10 +81,10 @@ class Decision:
         wanted, count = self.evidence.launches_to_decide, self._basis.count
         if wanted is None or wanted >= TOO_MANY:
             launches = "" if self._basis.of_launches else "; `--headway-launches 5` measures in fresh processes"
-            return f"too near the limit for any sensible number of {'launches' if self._basis.of_launches else 'rounds'}{launches}"
+            return f"too close to the limit for a reasonable number of {'launches' if self._basis.of_launches else 'rounds'}{launches}"
         if self._basis.of_launches:
-            return f"about {wanted - count} more launches would tell (`--headway-launches {wanted}`)"
-        return f"about {math.ceil(10 * wanted / count) / 10:g} times as many rounds would tell (`seconds=`), or `--headway-launches 5`"
+            return f"about {wanted - count} more launches would decide (`--headway-launches {wanted}`)"
+        return f"about {math.ceil(10 * wanted / count) / 10:g} times as many rounds would decide (`seconds=`), or `--headway-launches 5`"
 
 
 def decide(what: str, relation: Relation, interval: stats.Interval | None, basis: Basis) -> Decision:

@@ -66,16 +66,16 @@ class Options:
         known = {one.name for one in dataclasses.fields(self)}
         for name in changes:
             if name not in known:
-                raise UsageError(f"no option is called {name!r}", hint=f"there are {', '.join(sorted(known))}")
+                raise UsageError(f"no option is called {name!r}", hint=f"the options are {', '.join(sorted(known))}")
         options = dataclasses.replace(self, **changes)
         for name in ("seconds", "rounds", "calls", "switch_interval_s", "precision"):
             value = getattr(options, name)
             if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
                 raise UsageError(f"{name}={value!r} is not above 0", hint=f"{name} is a number")
             if name in {"rounds", "calls"} and value is not None and not isinstance(value, int):
-                raise UsageError(f"{name}={value!r} is no count", hint=f"{name} is a whole number")
+                raise UsageError(f"{name}={value!r} is not a count", hint=f"{name} is a whole number")
         if options.loop not in loops.LOOPS:
-            raise UsageError(f"loop={options.loop!r} is none", hint=f"one of {', '.join(loops.LOOPS)}")
+            raise UsageError(f"loop={options.loop!r} is not a loop", hint=f"one of {', '.join(loops.LOOPS)}")
         return options
 
 
@@ -148,6 +148,6 @@ class Journal:
         """Raise UsageError if a benchmark was never awaited."""
         if self.pending:
             raise UsageError(
-                f"{self.pending[0]}: nobody awaited the benchmark, so nothing was measured",
+                f"{self.pending[0]}: the benchmark was not awaited, so nothing was measured",
                 hint="write `await headway(...)`: its function is async",
             )

@@ -22,7 +22,7 @@ __all__ = ["Kept"]
 _BESIDES = (
     ("latency_p50_s latency_p99_s latency_max_s", "latency of a call: p50 / p99 / max"),
     ("loop_lag_p99_s", "event-loop lag under load, 99th percentile"),
-    ("loop_task_s", "a task of the loop that does nothing"),
+    ("loop_task_s", "a task of the event loop that does nothing"),
     ("gil_held_share gil_waited_share", "of its threads' time: GIL held / waited for"),
 )
 _SERIES = "time per call"
@@ -97,9 +97,9 @@ def _declared(group: str, baseline: str) -> Declared:
     return Declared(
         name=group,
         baseline=baseline,
-        question=f"What do the benchmarks of {group} take?",
+        question=f"How long do the benchmarks of {group} take?",
         method="Headway's pytest plugin: calibrated rounds of calls in the test's own process and loop.",
-        included="The calls alone; set-up, tear-down and the event loop's own cost are not in the time.",
+        included="The calls alone; the time does not include set-up, tear-down and the event loop's own cost.",
         metric="call_s",
         besides=_BESIDES,
     )

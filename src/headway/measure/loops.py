@@ -130,7 +130,7 @@ def run(main: Callable[[], Coroutine[Any, Any, Any]], loop: str = "asyncio") -> 
     try:
         library = importlib.import_module(loop)
     except ImportError as error:
-        raise UsageError(f"the loop {loop!r} is not there: {error}", hint=f"install {loop}") from error
+        raise UsageError(f"the loop {loop!r} is not installed: {error}", hint=f"install {loop}") from error
     if loop == "trio":
         return library.run(main)
     import asyncio

@@ -73,14 +73,14 @@ class Measured:
             raise ValueError("a launch has no list of values")
         for value in (*single, *(value for one in series for value in one)):
             if not isinstance(value, int | float) or not 0 <= value < math.inf:
-                raise ValueError(f"{value!r} is no time, rate or share")
+                raise ValueError(f"{value!r} is not a time, a rate or a share")
         if not all(value > 0 for value in (*result.values_s, *result.reference_s)):
             raise ValueError("a round took no time")
         if not isinstance(result.calls, int) or result.calls < 1:
             raise ValueError(f"a launch of {result.calls!r} calls")
         for text in (result.note, result.tools, result.turns):
             if not isinstance(text, str):
-                raise ValueError(f"{text!r} is no text")  # noqa: TRY004  (as of any other value)
+                raise ValueError(f"{text!r} is not a text")  # noqa: TRY004  (as of any other value)
         return result
 
 

@@ -171,7 +171,9 @@ class Result:
 
     def _latencies(self, share: float) -> list[Sequence[float]]:
         if not 0 < share < 1:
-            raise UsageError(f"{share!r} is no share of calls", hint="percentile(0.99) is of 99 of 100")
+            raise UsageError(
+                f"{share!r} is not a share of calls", hint="write a share: percentile(0.99) is the 99th percentile"
+            )
         if self.launches and not self.launches[0].latencies_s:
             raise UsageError(
                 f"{self.name}: calls in batches have no percentiles",
@@ -198,12 +200,12 @@ class Result:
     def _share(self, which: Literal["held", "waited"], words: str) -> Share:
         if self.measured and not self.traced:
             raise UsageError(
-                f"{self.name}: the GIL was not looked at",
-                hint="ask for it with `@pytest.mark.headway(trace=True)` or `--headway-trace`",
+                f"{self.name}: the GIL was not traced",
+                hint="switch it on with `@pytest.mark.headway(trace=True)` or `--headway-trace`",
             )
         by_launch = [getattr(one, which) for one in self.launches if getattr(one, which)]
         notes = [one.note for one in self.launches if one.note]
-        why_not = self.why_not or next(iter(notes), "only threads of this process can be looked at")
+        why_not = self.why_not or next(iter(notes), "only threads of this process can be traced")
         several = len(self.launches) > 1
         values = tuple(statistics.fmean(one) for one in by_launch) if several else by_launch[0] if by_launch else ()
         return Share(f"{self.name}: {words}", values, Basis(len(values), several, why_not, self.provisional))
@@ -248,7 +250,9 @@ class Result:
             UsageError: `by` is no factor.
         """
         if not 0 < by < math.inf:
-            raise UsageError(f"by={by!r} is no factor", hint="faster_than(other, by=1.2) wants 1.2 times as fast")
+            raise UsageError(
+                f"by={by!r} is not a factor", hint="give a factor: faster_than(other, by=1.2) expects 1.2 times as fast"
+            )
         what, wanted = f"time of {self.name} / {other.name}", relation(1 / by)
         provisional = self.provisional or other.provisional
         found = self.ratio_with_basis(other)
@@ -286,12 +290,12 @@ class Result:
         asked = {"threads": threads, "processes": processes, "interpreters": interpreters}
         kinds = [(kind, count) for kind, count in asked.items() if count]
         if len(kinds) != 1:
-            raise UsageError("scales() wants one kind of worker", hint="scales(threads=4, at_least=2.5)")
+            raise UsageError("scales() needs exactly one kind of worker", hint="scales(threads=4, at_least=2.5)")
         ((kind, count),) = kinds
         what = f"work of {count} {kind} / one"
         if self._scaled is None:
             if self.measured:
-                raise UsageError(f"{self.name} does not scale over {kind}", hint="it is for plain functions")
+                raise UsageError(f"{self.name} does not scale over {kind}", hint="scales() is for plain functions")
             return decide(what, above(at_least), None, self.basis)
         serial, parallel = self._scaled(kind, count)
         found = serial.ratio_with_basis(parallel)
@@ -301,7 +305,7 @@ class Result:
         return decide(what, above(at_least), ratio, replace(basis, provisional=self.provisional))
 
 
-_APART = "both were measured in tests or sessions of their own, not in turns; compare them in one test"
+_APART = "both were measured in separate tests or sessions, not in turns; compare them in one test"
 
 
 @final

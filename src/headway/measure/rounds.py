@@ -83,8 +83,8 @@ def run_steps(steps: Steps) -> Any:
         return value
     _drop(value)
     error = UsageError(
-        "a set-up or tear-down is async, the function it belongs to is not",
-        hint="make the function async, or the set-up plain",
+        "a set-up or tear-down is async, but its function is not",
+        hint="make the function async, or the set-up and tear-down plain functions",
     )
     # The error is thrown into the steps, which clean up and raise it again.
     value = steps.throw(error)
@@ -145,15 +145,15 @@ class Target:
         if inspect.isawaitable(given):
             _drop(given)
             raise UsageError(
-                "a coroutine was given, which can be awaited only once",
+                "the argument is a coroutine, which can be awaited only once",
                 hint="give the function and its arguments: `await headway(fetch, url)`, not `headway(fetch(url))`",
             )
         if not callable(self.function):
-            raise UsageError(f"{self.function!r} is no function", hint="headway(function, *args)")
+            raise UsageError(f"{self.function!r} is not a function", hint="headway(function, *args)")
         if inspect.isasyncgenfunction(self.function):
             raise UsageError(
-                f"{self.name} is an async generator: its figure would be of making it, not of what it yields",
-                hint="give a function that uses it up: `async def use_up(): [one async for one in generator()]`",
+                f"{self.name} is an async generator: only its creation would be measured, and not its iteration",
+                hint="give a function that consumes it: `async def use_up(): [one async for one in generator()]`",
             )
 
     @property
@@ -184,7 +184,7 @@ class Target:
             if loops.running() is None:
                 _drop(result)
                 raise UsageError(
-                    f"{self.name} returns a coroutine that nobody awaits: its figure would be of nothing",
+                    f"{self.name} returns a coroutine that is not awaited, so nothing would be measured",
                     hint="call it from an async test, `await headway(function)`, or give a function that is `async def`",
                 )
             self.awaits = True
@@ -303,7 +303,7 @@ def _check_travels(target: Target) -> None:
     except (AttributeError, TypeError, pickle.PicklingError) as error:
         raise UsageError(
             f"{target.name} cannot go to another process or interpreter: {error}",
-            hint="give a function of a module, not a lambda or one within a test",
+            hint="give a function of a module, and not a lambda or a function inside a test",
         ) from error
 
 

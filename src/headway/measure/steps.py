@@ -75,7 +75,7 @@ def _prepared(plan: Plan) -> Steps:
         return Target(plan.target.function, tuple(args), dict(kwargs), plan.target.awaits)
     except (TypeError, ValueError):
         raise UsageError(
-            f"the set-up returned {given!r}", hint="a set-up returns None or the arguments, as (args, kwargs)"
+            f"the set-up returned {given!r}", hint="return None or the arguments, as (args, kwargs)"
         ) from None
 
 

@@ -68,11 +68,11 @@ _FLOAT = np.dtype("<f4")
 
 _WHY = {
     errno.EDEADLK: (
-        "every thread waits for another one",
-        "see who posts, puts, unlocks or replies, and in which order",
+        "every thread waits for another thread",
+        "check which threads post, put, unlock or reply, and in which order",
     ),
-    errno.ENOMEM: ("there is no memory left", "simulate a shorter time, or fewer threads"),
-    errno.EPROTO: ("a program errs", "a `reply` needs a `receive` before it"),
+    errno.ENOMEM: ("memory ran out", "simulate a shorter time, or fewer threads"),
+    errno.EPROTO: ("a program has an error", "a `reply` needs a `receive` before it"),
 }
 
 

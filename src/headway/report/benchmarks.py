@@ -124,9 +124,9 @@ def _notes(entries: Sequence[Entry]) -> Iterator[str]:
         yield from (f"! {one.label}: {why}" for why in dict.fromkeys(one.result.failed))
     yield from (f"! {one.label}: not measured, {one.result.why_not}" for one in entries if not one.result.measured)
     launches = [launch for one in entries for launch in one.result.launches]
-    yield from (f"! the GIL was not looked at: {note}" for note in sorted({one.note for one in launches if one.note}))
+    yield from (f"! the GIL was not traced: {note}" for note in sorted({one.note for one in launches if one.note}))
     tools = sorted({one.tools for one in launches if one.tools})
-    yield from (f"! {one} looked at every line meanwhile: Python code takes several times as long" for one in tools)
+    yield from (f"! {one} traced every line meanwhile, so Python code takes several times as long" for one in tools)
 
 
 def regressions(groups: Groups, earlier: Earlier, limit: float) -> tuple[list[str], int]:

@@ -40,15 +40,17 @@ def render_stalls(found: StallSums, *, every: bool = False) -> RenderableType:
     few = 1 << 30 if every else _FEW
     all_s = sum(float(row["length_s"]) for row in found.rows)
     parts: list[RenderableType] = [
-        Text(f"{number(len(found.rows), 'stall')}, {duration(all_s * 1e9)} in all"),
+        Text(f"{number(len(found.rows), 'stall')}, {duration(all_s * 1e9)} in total"),
     ]
-    parts += _table("Why", ("what", "cause"), found.by_cause, all_s, "a stall counts for each of its causes", few)
+    parts += _table(
+        "By cause", ("stalled", "cause"), found.by_cause, all_s, "a stall counts under each of its causes", few
+    )
     advice = [
         f"{cause}: {one.advice}" for (_, cause), one in found.by_cause.items() if one.advice and cause != "unexplained"
     ]
     parts += [Text(f"  {line}") for line in dict.fromkeys(advice)]
-    parts += _table("Where", ("cause", "line"), found.by_line, all_s, "the program's own line, where there is one", few)
+    parts += _table("By line", ("cause", "line"), found.by_line, all_s, "the program's own line, if there is one", few)
     over_time = {(begin,): one for begin, one in found.over_time.items()}
-    parts += _table("When (UTC)", ("since",), over_time, all_s, f"in stretches of {duration(found.bin_s * 1e9)}", few)
-    parts += _table("Which process", ("program", "process"), found.by_process, all_s, "", few)
+    parts += _table("Over time (UTC)", ("since",), over_time, all_s, f"intervals of {duration(found.bin_s * 1e9)}", few)
+    parts += _table("By process", ("program", "process"), found.by_process, all_s, "", few)
     return Group(*parts)

@@ -123,7 +123,7 @@ class Calibration:
 def _quantiles(values: Sequence[float], name: str) -> tuple[float, ...]:
     found = tuple(float(one) for one in values)
     if not found or not all(math.isfinite(one) and one >= 0 for one in found) or list(found) != sorted(found):
-        raise ValueError(f"the quantiles of {name} are not rising from 0 on")
+        raise ValueError(f"the quantiles of {name} do not rise from 0")
     return found
 
 
@@ -220,12 +220,12 @@ def load_or_measure(
     why = found if isinstance(found, str) else _unfit(found)
     if isinstance(found, Calibration) and not why:
         return found
-    progress(f"{why}: measuring one takes about {seconds:.0f} s")
+    progress(f"{why}: the measurement takes about {seconds:.0f} s")
     made = measure(progress, seconds=seconds)
     try:
         save(made, path)
     except OSError as error:
-        progress(f"the calibration could not be kept in {path}: {error.strerror}")
+        progress(f"the calibration could not be written to {path}: {error.strerror}")
     return made
 
 
@@ -233,7 +233,7 @@ def _unfit(found: Calibration) -> str:
     """Return the reason why a calibration does not fit this machine now, or ""."""
     age = dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(found.taken_at).astimezone()
     if found.machine != _facts(this_machine()):
-        return "the calibration is of another machine, kernel or number of cores"
+        return "the calibration is from another machine, kernel or number of cores"
     return f"the calibration is {age.days} days old" if age > _MOST_AGE else ""
 
 
@@ -260,7 +260,7 @@ def measure(
         NativeError: The library is missing or does not fit.
     """
     if not seconds >= LEAST_S:
-        raise UsageError(f"{seconds:g} s are too few for a calibration", hint=f"give it {LEAST_S:g} s or more")
+        raise UsageError(f"{seconds:g} s is too short for a calibration", hint=f"give it {LEAST_S:g} s or more")
     machine = this_machine()
     chosen = select(discover()[0]) if interpreters is None else list(interpreters)
     count = min(_MOST_ROUNDS, max(_LEAST_ROUNDS, int(seconds / ROUND_S)))

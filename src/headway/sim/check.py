@@ -26,7 +26,7 @@ def check(scenario: Scenario) -> None:
     names = [role.name for role in scenario.roles] + [client.name for client in scenario.clients]
     for name in names:
         if names.count(name) > 1:
-            raise ScenarioError(f"there are a role and a client of the name {name!r}, expected different names")
+            raise ScenarioError(f"a role and a client both have the name {name!r}, expected different names")
     if scenario.busy:
         _known("busy", scenario.busy, [role.name for role in scenario.roles], "role")
     _check_cores(scenario)
@@ -43,7 +43,7 @@ def check(scenario: Scenario) -> None:
 
 def _known(key: str, name: str, known: Iterable[str], what: str) -> None:
     if name not in (names := list(known)):
-        raise ScenarioError(f"{key} is {name!r}, and there is no {what} of that name", hint=nearest(name, names))
+        raise ScenarioError(f"{key} is {name!r}, but no {what} has that name", hint=nearest(name, names))
 
 
 def _check_cores(scenario: Scenario) -> None:
@@ -51,7 +51,7 @@ def _check_cores(scenario: Scenario) -> None:
         for part in parts:
             if part.cores is not None and max(part.cores) >= scenario.cores:
                 raise ScenarioError(
-                    f"{kind}.{part.name}.cores is {list(part.cores)}, and there are {scenario.cores} cores, from 0 on"
+                    f"{kind}.{part.name}.cores is {list(part.cores)}, but there are {scenario.cores} cores, numbered from 0"
                 )
 
 
@@ -60,7 +60,7 @@ def _check_role(scenario: Scenario, role: Role) -> None:
     if role.process != NO_PROCESS:
         _known(f"{where}.process", role.process, [process.name for process in scenario.processes], "process")
     elif role.processes:
-        raise ScenarioError(f"{where}.processes is true, and its process is {NO_PROCESS!r}: there is no GIL to have")
+        raise ScenarioError(f"{where}.processes is true, but its process is {NO_PROCESS!r}, which has no GIL")
     known = {
         "lock": (scenario.locks, "lock", "locks"),
         "unlock": (scenario.locks, "lock", "locks"),
@@ -73,22 +73,20 @@ def _check_role(scenario: Scenario, role: Role) -> None:
         names, what, table = known.get(step.word, ((), "", ""))
         if what and step.target not in names:
             hint = nearest(step.target, list(names)) or f"name it in {table}"
-            raise ScenarioError(
-                f"{where} has {step.word} = {step.target!r}, and there is no {what} of that name", hint=hint
-            )
+            raise ScenarioError(f"{where} has {step.word} = {step.target!r}, but no {what} has that name", hint=hint)
     _check_order(where, role.program)
     if role.repeats and not any(map(_takes_time, walk(role.program))):
         raise ScenarioError(
-            f"{where}.program takes no time, and so never ends", hint="add a step as {hold_us = 8}, or repeats = false"
+            f"{where}.program takes no time, so it never ends", hint="add a step as {hold_us = 8}, or repeats = false"
         )
 
 
 def _check_order(where: str, program: tuple[Step, ...]) -> None:
     words = [step.word for step in walk(program)]
     if "reply" in words and "receive" not in words[: words.index("reply")]:
-        raise ScenarioError(f"{where} has reply, and no receive before it that it could answer")
+        raise ScenarioError(f"{where} has a reply without a receive before it")
     if "answer" in words and "send" not in words[: words.index("answer")]:
-        raise ScenarioError(f"{where} has answer, and no send before it that could be answered")
+        raise ScenarioError(f"{where} has an answer without a send before it")
     for block in [program, *(step.body for step in walk(program) if step.body)]:
         for place, step in enumerate(block[:-1]):
             if step.word in _ENDLESS:
@@ -110,7 +108,7 @@ def _check_ports(scenario: Scenario) -> None:
     for client in scenario.clients:
         if client.port not in heard:
             raise ScenarioError(
-                f"client.{client.name}.port is {client.port!r}, and no role receives from it",
+                f"client.{client.name}.port is {client.port!r}, but no role receives from it",
                 hint=nearest(client.port, list(heard)),
             )
         if client.thread_per_connection:
@@ -119,7 +117,7 @@ def _check_ports(scenario: Scenario) -> None:
     for port, (role, *_) in heard.items():
         if port not in asked:
             raise ScenarioError(
-                f"role.{role.name} has receive = {port!r}, and no client asks there",
+                f"role.{role.name} has receive = {port!r}, but no client uses that port",
                 hint=nearest(port, sorted(asked)) or "add a [client.NAME] with that port",
             )
 
@@ -132,13 +130,13 @@ def _check_own_ports(scenario: Scenario, client: str, port: str, heard: dict[str
     if role.threads not in {1, next(one.connections for one in scenario.clients if one.name == client)}:
         raise ScenarioError(
             f"{where} is true, and role.{role.name}.threads is {role.threads}, expected a thread for each",
-            hint="leave threads out",
+            hint="leave out `threads`",
         )
     others = [one for one, roles in heard.items() if one != port and role in roles]
     if others:
-        raise ScenarioError(f"{where} is true, and role.{role.name} receives from {others[0]!r}, too")
+        raise ScenarioError(f"{where} is true, and role.{role.name} also receives from {others[0]!r}")
     if sum(one.port == port for one in scenario.clients) > 1:
-        raise ScenarioError(f"{where} is true, and other clients ask at {port!r}, too")
+        raise ScenarioError(f"{where} is true, but other clients also use {port!r}")
 
 
 def _check_wakers(scenario: Scenario) -> None:
@@ -147,8 +145,8 @@ def _check_wakers(scenario: Scenario) -> None:
     initial = {one.name: one.initial for one in scenario.semaphores}
     for word, target in said:
         if word == "get" and ("put", target) not in said:
-            raise ScenarioError(f"there is get = {target!r}, and nobody puts anything into that queue")
+            raise ScenarioError(f"a step has get = {target!r}, but no step puts anything into that queue")
         if word == "take" and ("post", target) not in said and not initial[target]:
             raise ScenarioError(
-                f"there is take = {target!r}, and nobody posts to that semaphore, which has nothing at first"
+                f"a step has take = {target!r}, but no step posts to that semaphore, which is 0 at the start"
             )

@@ -164,7 +164,7 @@ def _ask(interpreter: Interpreter, cores: Sequence[int], repeats: int) -> Mappin
         )
         answer: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
-        return f"it took more than {_PROGRAM_LIMIT_S} s"
+        return f"it took longer than {_PROGRAM_LIMIT_S} s"
     except subprocess.CalledProcessError as error:
         return ((error.stderr or "").strip().splitlines() or [f"exit code {error.returncode}"])[-1][:200]
     except (OSError, ValueError, IndexError) as error:

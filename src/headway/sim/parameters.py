@@ -39,7 +39,9 @@ def split_setting(text: str) -> tuple[str, str]:
     """Split `name=value` into the parameter's name and the value. Raises ScenarioError."""
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
-        raise ScenarioError(f"{text!r} is no setting, expected NAME=VALUE", hint=f"names are {', '.join(PARAMETERS)}")
+        raise ScenarioError(
+            f"{text!r} is not a setting, expected NAME=VALUE", hint=f"names are {', '.join(PARAMETERS)}"
+        )
     part, dot, last = name.rpartition(".")
     if part != "option":
         last = last.replace("-", "_")
@@ -85,7 +87,7 @@ def with_options(scenario: Scenario, options: tuple[tuple[str, int], ...]) -> Sc
     """Return the scenario with options of its policy set. Raises ScenarioError if the scenario has no policy."""
     if options and all(process.policy == STOCK for process in scenario.processes):
         raise ScenarioError(
-            f"there is no policy that the option {options[0][0]} could be of", hint="name one: `--policy fair`"
+            f"the option {options[0][0]} needs a policy, and none is given", hint="name one: `--policy fair`"
         )
 
     def set_in(process: Process) -> Process:

@@ -42,7 +42,7 @@ def read(path: Path) -> Scenario:
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioError(
             f"the scenario {path} cannot be read: {getattr(error, 'strerror', None) or error}",
-            hint="name a file, or one that `headway simulate --list` has",
+            hint="name a file, or a scenario of `headway simulate --list`",
         ) from error
     return parse(text, name=path.stem, source=path.name, folder=path.parent)
 
@@ -63,7 +63,7 @@ def parse(text: str, *, name: str, source: str = "", folder: Path | None = None)
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(
-            f"{source or name} is no TOML: {error}", hint="strings need quotes, tables brackets"
+            f"{source or name} is not TOML: {error}", hint="strings need quotes, tables brackets"
         ) from error
     scenario = _scenario(values, name, source or f"{name}.toml", folder)
     check(scenario)
@@ -81,7 +81,7 @@ def _scenario(values: Mapping[str, Any], name: str, source: str, folder: Path | 
     preset = _process(top, MAIN, Process(), folder)
     processes = {one: _process(table, one, preset, folder, end=True) for one, table in top.tables("process").items()}
     if NO_PROCESS in processes:
-        raise ScenarioError(f"process.{NO_PROCESS} is the name for no process of Python, expected another one")
+        raise ScenarioError(f"process.{NO_PROCESS} is reserved for processes without Python, expected another name")
     roles = tuple(_role(table, one, cores) for one, table in top.tables("role").items())
     if any(role.process == MAIN for role in roles) or not processes:
         processes = {MAIN: preset} | processes
@@ -133,9 +133,7 @@ def _process(table: Table, name: str, preset: Process, folder: Path | None, *, e
         slow_down=table.real("slow_down", preset.slow_down, 100.0),
     )
     if found.policy == STOCK and found.options:
-        raise ScenarioError(
-            f"{table.name('options')} has {found.options[0][0]}, and there is no policy that it could be of"
-        )
+        raise ScenarioError(f"{table.name('options')} has {found.options[0][0]}, but the scenario has no policy")
     if end:
         table.end()
     return found
@@ -176,6 +174,6 @@ def _client(table: Table, name: str, cores: int) -> Client:
     if found.rate_per_s and found.think is not None:
         raise ScenarioError(
             f"client.{name} has rate_per_s and think, expected one of them",
-            hint="rate_per_s: requests come at random (open loop); think: so long after a reply (closed loop)",
+            hint="use rate_per_s for random requests (open loop), or think for the time after a reply (closed loop)",
         )
     return found

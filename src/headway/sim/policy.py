@@ -67,7 +67,7 @@ def _check(policy: str, known: dict[str, PolicyOption], name: str, value: int) -
         raise ScenarioError(f"the policy {policy} has no option {name!r}", hint=nearest(name, own))
     if name not in own:
         raise ScenarioError(
-            f"the option {name} is not simulated", hint="it is about the operating system; leave it out"
+            f"the option {name} is not simulated", hint="leave it out: the option concerns the operating system"
         )
     option = known[name]
     if not option.least <= value <= option.most:

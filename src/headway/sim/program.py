@@ -50,8 +50,8 @@ def _step(value: object, where: str, depth: int) -> Step:
             if inner is not True:
                 raise ScenarioError(f"{where}.{key} is {inner!r}, expected true")
             return Step(plain)
-    hint = f"say in which unit: `{key}_us`" if key in TIMED else nearest(key, [*_TIMED_KEYS, *_NAMED, *_PLAIN, "loop"])
-    raise ScenarioError(f"{where}.{key} is no step", hint=hint)
+    hint = f"add the unit: `{key}_us`" if key in TIMED else nearest(key, [*_TIMED_KEYS, *_NAMED, *_PLAIN, "loop"])
+    raise ScenarioError(f"{where}.{key} is not a step", hint=hint)
 
 
 def _loop(value: Mapping[str, Any], where: str, depth: int) -> Step:
@@ -59,7 +59,7 @@ def _loop(value: Mapping[str, Any], where: str, depth: int) -> Step:
         raise ScenarioError(f"{where} has {' and '.join(value)}, expected {{loop = 10, do = [...]}}")
     count, body = value["loop"], value["do"]
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_REPEATS:
-        raise ScenarioError(f"{where}.loop is {count!r}, expected how often: a whole number from 1 on")
+        raise ScenarioError(f"{where}.loop is {count!r}, expected a number of turns: a whole number of at least 1")
     if not isinstance(body, list) or not body:
         raise ScenarioError(f"{where}.do is {body!r}, expected a list of steps")
     return Step("loop", count=count, body=steps(body, f"{where}.do", depth + 1))

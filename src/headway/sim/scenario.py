@@ -244,9 +244,9 @@ def busy_role(scenario: Scenario) -> Role:
     found = found or [role for role in scenario.roles if words[role.name].isdisjoint(_WAITING)]
     if len(found) != 1:
         names = ", ".join(role.name for role in found or scenario.roles)
-        some = "several roles compute" if found else "no role only computes"
+        some = "several roles are CPU-bound" if found else "no role is CPU-bound"
         raise ScenarioError(
-            f"{some} ({names}), so it is not clear which one is meant",
+            f"{some} ({names}), so the role is ambiguous",
             hint=f"name it: `{(found or scenario.roles)[0].name}.threads=4`, or `busy = ...` in the scenario",
         )
     return found[0]

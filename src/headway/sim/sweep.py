@@ -62,13 +62,13 @@ def parse_axis(text: str) -> Axis:
         found = _RANGE.fullmatch(one.strip())
         values += _range(text, int(found[1]), int(found[2])) if found else [one.strip()]
     if not all(values) or len(set(values)) < len(values):
-        raise ScenarioError(f"{text!r} has a value twice, or an empty one", hint="separate different values by commas")
+        raise ScenarioError(f"{text!r} has a duplicate or an empty value", hint="separate different values by commas")
     return Axis(name, tuple(values))
 
 
 def _range(text: str, first: int, last: int) -> list[str]:
     if first > last:
-        raise ScenarioError(f"the range {first}..{last} of {text!r} goes down", hint=f"write {last}..{first}")
+        raise ScenarioError(f"the range {first}..{last} of {text!r} is descending", hint=f"write {last}..{first}")
     if last - first < _EVERY:
         return [str(value) for value in range(first, last + 1)]
     powers = [1 << power for power in range(last.bit_length()) if first < 1 << power < last]
@@ -84,7 +84,7 @@ def points(scenario: Scenario, axes: Sequence[Axis]) -> list[Point]:
     names = [axis.name for axis in axes]
     for name in names:
         if names.count(name) > 1:
-            raise ScenarioError(f"{name} is swept twice", hint=f"give all values at once: `--sweep {name}=1,2,4`")
+            raise ScenarioError(f"--sweep names {name} twice", hint=f"give all values at once: `--sweep {name}=1,2,4`")
     count = math.prod(len(axis.values) for axis in axes)
     if count > MOST_POINTS:
         raise ScenarioError(f"the sweep has {count:,} points, expected {MOST_POINTS:,} at most")

@@ -169,7 +169,7 @@ class Table:
             return preset
         value = round(found.numbers[0])
         if found.shape != "constant" or (above and value <= 0):
-            raise ScenarioError(f"{self.name(key)} is no plain time, expected one number{' above 0' * above}")
+            raise ScenarioError(f"{self.name(key)} is not a plain time, expected one number{' above 0' * above}")
         return value
 
     def tables(self, key: str) -> dict[str, "Table"]:
@@ -205,4 +205,4 @@ class Table:
                     name for name in dict.fromkeys(self._known) if not _TIMED.fullmatch(name) or name.endswith("_us")
                 ]
                 hint = nearest(key, self._known if timed else bare)
-                raise ScenarioError(f"{self.name(key)} is no key that is known here", hint=hint)
+                raise ScenarioError(f"{self.name(key)} is not a known key", hint=hint)

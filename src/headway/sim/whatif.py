@@ -211,20 +211,18 @@ def _limits(model: Model, change: Change, roles: Sequence[RolePrediction]) -> tu
         off = one.identity.get("turns_per_s")
         if off is not None and one.measured.turns >= _TELLING and abs(math.log(max(off, 1e-9))) > math.log(1 + _FAR):
             found.append(
-                f"replayed without a change, {one.role} has {off:.2f} of the turns that the trace shows: something is not in the model"
+                f"replayed without a change, {one.role} has {off:.2f} of the turns in the trace, so the model lacks something"
             )
         if one.turns_per_s is not None and one.turns_per_s.value <= 0 and one.measured.turns >= _TELLING:
             found.append(
-                f"with the change, {one.role} has no turn at all: it starves, or waits for what is not in the model"
+                f"with the change, {one.role} has no turn at all: it starves, or waits for something outside the model"
             )
     if change.processes:
-        found.append("what processes pay to pass arguments and results is not in the model")
+        found.append("the model does not include the cost of passing arguments and results between processes")
     if not change.gil:
-        found.append(
-            "what threads without a GIL pay for objects that they share is taken from the calibration, not from this program"
-        )
+        found.append("the cost of shared objects without a GIL comes from the calibration, not from this program")
     if change.threads and model.semaphores:
-        found.append("how work is shared among more or fewer threads is taken as in the trace")
+        found.append("the model assumes that more or fewer threads share the work as in the trace")
     return tuple(found)
 
 

@@ -22,8 +22,8 @@ __all__ = ["PLACED_DTYPE", "chunk_headers", "opened", "pread", "read_header"]
 PLACED_DTYPE = np.dtype([("position", "<i8"), ("head", hwt.CHUNK_DTYPE)])
 """A chunk's header, and the chunk's position in the file."""
 
-_HINT = "give the .hwt file that a recording wrote"
-_DAMAGED = "the file is damaged; copy it again, or record anew"
+_HINT = "name the .hwt file that a recording wrote"
+_DAMAGED = "the file is damaged: copy it again, or record again"
 _MOST_OFFSET = 2**62
 
 
@@ -38,7 +38,7 @@ def opened(path: Path) -> Iterator[int]:
             f"cannot open the trace `{path}`: {(error.strerror or str(error)).lower()}", hint=_HINT
         ) from error
     except ValueError as error:
-        raise TraceError(f"cannot open the trace {str(path)!r}: a path has no NUL", hint=_HINT) from error
+        raise TraceError(f"cannot open the trace {str(path)!r}: a path must not contain NUL", hint=_HINT) from error
     try:
         yield file
     except OSError as error:
@@ -69,12 +69,15 @@ def read_header(path: Path, file: int) -> np.void:
     data = pread(file, hwt.HEADER_BYTES, 0)
     if data[: len(hwt.MAGIC)] != hwt.MAGIC:
         if not data.strip(b"\0"):
-            raise TraceError(f"`{path}` is no trace file: it is empty", hint="was the recording killed at its start?")
+            raise TraceError(
+                f"`{path}` is not a trace file: it is empty",
+                hint="record again: perhaps the recording was killed at its start",
+            )
         if data.startswith((hwt.MAGIC[:4], b"\x09" + hwt.MAGIC[1:4])):
             raise TraceError(
                 f"the trace `{path}` was changed by a transfer in text mode", hint="copy it again, in binary mode"
             )
-        raise TraceError(f"`{path}` is no trace file: it does not begin with {hwt.MAGIC!r}", hint=_HINT)
+        raise TraceError(f"`{path}` is not a trace file: it does not begin with {hwt.MAGIC!r}", hint=_HINT)
     if len(data) < hwt.HEADER_BYTES:
         raise TraceError(
             f"the trace `{path}` has {len(data)} bytes, expected {hwt.HEADER_BYTES} or more", hint="copy it again"

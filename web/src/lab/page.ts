@@ -205,8 +205,8 @@ function findings(page: LabPage): HTMLElement {
   return h(
     "section",
     { id: "findings" },
-    h("h2", {}, "What this machine tells you"),
-    items.length ? h("ul", { class: "findings" }, ...items) : h("p", {}, "nothing beyond the verdicts above"),
+    h("h2", {}, "Findings on this machine"),
+    items.length ? h("ul", { class: "findings" }, ...items) : h("p", {}, "none beyond the verdicts above"),
   );
 }
 

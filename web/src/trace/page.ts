@@ -148,10 +148,10 @@ function findings(view: TraceView): HTMLElement {
 }
 
 function hint(view: TraceView): HTMLElement {
-  if (!view.lanes.length) return h("p", { class: "dim" }, "nobody held or waited");
+  if (!view.lanes.length) return h("p", { class: "dim" }, "no thread held or waited");
   const what = view.gils.length
-    ? "a hold or a wait to see whose it was, at which line, and who held or waited meanwhile"
-    : "a wait to see whose it was, and at which line";
+    ? "a hold or a wait to see its thread and line, and the threads that held or waited meanwhile"
+    : "a wait to see its thread and line";
   return h(
     "p",
     { class: "dim" },
@@ -257,7 +257,7 @@ function selection(model: Model, one: Selected, choose: (one: Selected) => void)
       "p",
       { class: "dim" },
       `from ${duration(model.view.begin_ns + start[one.row]!)} after the start`,
-      one.kind === "hold" ? (model.forced[one.row] ? "; it let go because another thread had asked" : "; it let go by itself") : "",
+      one.kind === "hold" ? (model.forced[one.row] ? "; released at the request of another thread" : "; released by the thread itself") : "",
     ),
     stackOf(model.stack(stack[one.row]!)),
     rows.length > 0 &&
@@ -266,7 +266,7 @@ function selection(model: Model, one: Selected, choose: (one: Selected) => void)
         h("table", {}, h("caption", {}, caption), headOf(["", "time", "of it", `${other}s`, "longest at"]), h("tbody", {}, ...rows)),
       ),
     model.view.bins > 0 && h("p", { class: "dim" }, "of the others only the longest holds and waits are in this file"),
-    !model.view.bins && left > length * 0.01 && h("p", { class: "dim" }, `nobody held for ${duration(left)} of it`),
+    !model.view.bins && left > length * 0.01 && h("p", { class: "dim" }, `no thread held it for ${duration(left)} of that time`),
   );
 }
 

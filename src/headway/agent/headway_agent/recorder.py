@@ -17,14 +17,14 @@ __all__ = ["Recorder", "attach", "detach", "start_from_environment"]
 DEFAULT_BYTES = 64 << 20
 
 _PROBLEMS = {
-    "EALREADY": "it is recorded already",
-    "ECONNREFUSED": "nobody collects at %(door)s",
-    "EACCES": "%(door)s is another user's",
-    "EAGAIN": "too many processes call at %(door)s",
+    "EALREADY": "it is already recorded",
+    "ECONNREFUSED": "no collector answers at %(door)s",
+    "EACCES": "%(door)s belongs to another user",
+    "EAGAIN": "too many processes connect to %(door)s",
     "ENOMEM": "there is no memory to record into",
-    "ENOENT": "the interpreter's _PyRuntime is not to be found",
+    "ENOENT": "the interpreter's _PyRuntime cannot be found",
     "ENXIO": "the interpreter is linked statically: its calls of pthread_cond_* cannot be hooked",
-    "EPROTO": "the GIL is not where this CPython should have it",
+    "EPROTO": "the GIL is not at the place where this CPython should have it",
     "ETIMEDOUT": "this thread does not hold the main interpreter's GIL: start from the main interpreter",
 }
 
@@ -337,7 +337,7 @@ def attach(library, door, family, memory_bytes):
     recorder = Recorder(library)
     if recorder.active and not (recorder.counts_only and memory_bytes):
         since = "since %s " % _attached if _attached else ""
-        raise UnfitError("it is recorded already, %sinto %s" % (since, recorder.path or "memory"))
+        raise UnfitError("it is already recorded, %sinto %s" % (since, recorder.path or "memory"))
     recorder.stop()  # a session that only counts, or one that an ended client has left behind
     lease = leased(recorder._library, LEASE_TRACE, lambda: recorder.start(door, family, memory_bytes))
     _attached = _now()

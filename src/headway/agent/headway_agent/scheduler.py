@@ -30,10 +30,10 @@ COUNTS = (
 """The fields of struct hw_schedule_counts (native/include/headway/schedule.h)."""
 
 _PROBLEMS = {
-    "EALREADY": "a policy is on already",
-    "ENOENT": "the interpreter's _PyRuntime is not to be found",
+    "EALREADY": "a policy is already active",
+    "ENOENT": "the interpreter's _PyRuntime cannot be found",
     "ENXIO": "the interpreter is linked statically: its calls of pthread_cond_* cannot be hooked",
-    "EPROTO": "the GIL is not where this CPython should have it",
+    "EPROTO": "the GIL is not at the place where this CPython should have it",
     "ETIMEDOUT": "this thread does not hold the main interpreter's GIL: start from the main interpreter",
 }
 
@@ -105,12 +105,12 @@ def told(policy, counts, interval_s, gainer="", most=0):
     """Describe in a sentence what a policy did. `gainer` is the living thread with the most early requests, `most`."""
     early = counts.get("early", 0)
     if not early:
-        return "%s had nothing to do: no thread had to wait for one that computes" % policy
-    mostly = ", most for %s (%s)" % (gainer, format(most, ",")) if most else ""
+        return "%s had nothing to do: no thread waited for a CPU-bound thread" % policy
+    mostly = ", most often for %s (%s)" % (gainer, format(most, ",")) if most else ""
     wait_ms = counts["early_wait_ns"] / early / 1e6
     return (
-        "%s had the GIL let go sooner %s times%s: these waits took %.3g ms on average, without it %.3g ms and more; "
-        "nobody waited for longer than %.3g ms"
+        "%s requested the GIL early %s times%s: these waits took %.3g ms on average, and would take %.3g ms or more without "
+        "it; no thread waited longer than %.3g ms"
         % (policy, format(early, ","), mostly, wait_ms, interval_s * 1e3, counts["worst_wait_ns"] / 1e6)
     )
 

@@ -175,7 +175,7 @@ class _Installer:
         folder = _folder(interpreter, library)
         if not (folder / _DONE).is_file():
             if not self._uv:
-                raise _Unavailable("it is installed with uv, which is not there (put uv on PATH, or set HEADWAY_UV)")
+                raise _Unavailable("the installation needs uv, which was not found (put uv on PATH, or set HEADWAY_UV)")
             self._install(interpreter, library, folder)
         return folder, tuple(json.loads((folder / _DONE).read_text())["offers"])
 
@@ -183,9 +183,7 @@ class _Installer:
         """Install into `folder`, which appears only when it is complete."""
         partial = folder.with_name(f"{folder.name}.{os.getpid()}")
         if not (remove_own(partial) and remove_own(folder)):
-            raise _Unavailable(
-                f"{folder} is there and was not made by Headway (move it away, or set HEADWAY_LIBRARIES)"
-            )
+            raise _Unavailable(f"{folder} exists and was not made by Headway (move it away, or set HEADWAY_LIBRARIES)")
         partial.mkdir(parents=True)
         mark(partial)
         with resources.as_file(resources.files("headway.lab.beside").joinpath("locks", f"{library}.txt")) as lock:
@@ -275,5 +273,7 @@ def prepare(
     for library in sorted({library for _, library in missing}):
         without = sorted(name for name, other in missing if other == library)
         reason = missing[without[0], library]
-        say(f"! {reason} ({', '.join(without)}); what needs it is left out. `uv pip install --target` shows more")
+        say(
+            f"! {reason} ({', '.join(without)}); experiments that need it are left out. `uv pip install --target` shows more"
+        )
     return Libraries(folders, offers, missing)

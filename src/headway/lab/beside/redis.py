@@ -49,11 +49,11 @@ def only_through_a_client(url: str) -> str:
     """Return why programs without redis-py cannot use the server at `url` for the lab, or ""."""
     parts = urllib.parse.urlsplit(url)
     if parts.password or parts.username:
-        return "the Redis of yours wants a password, which other users could read among a program's arguments"
+        return "your Redis needs a password, which other users could read in a program's arguments"
     if parts.scheme != "redis" or parts.query or ":" in (parts.hostname or ""):
-        return "programs in C reach the Redis of yours only by redis://, without options, over IPv4"
+        return "C programs reach your Redis only through redis://, without options, over IPv4"
     if parts.path.strip("/") not in {"", "0"}:
-        return f"programs in C use database 0, and the URL names {parts.path.strip('/')}"
+        return f"C programs use database 0, but the URL names {parts.path.strip('/')}"
     return ""
 
 
@@ -88,9 +88,7 @@ def check_url(url: str, source: str) -> None:
         port = parts.port
     except ValueError:
         # The error's own text may hold a piece of a password.
-        raise UsageError(
-            f"the URL of {source} is none: its port is no number, or a bracket is open", hint=hint
-        ) from None
+        raise UsageError(f"{source} is not a URL: its port is not a number, or a bracket is open", hint=hint) from None
     schemes = ("redis", "rediss", "unix")
     if parts.scheme not in schemes:
         wrong = f"its scheme is `{parts.scheme}`, expected one of {', '.join(schemes)}"
@@ -100,7 +98,7 @@ def check_url(url: str, source: str) -> None:
         wrong = "its port is 0"
     else:
         return
-    raise UsageError(f"the URL of {source} is no Redis server's: {wrong}", hint=hint)
+    raise UsageError(f"the URL of {source} does not name a Redis server: {wrong}", hint=hint)
 
 
 def check_redis(libraries: Libraries, own: Interpreter, url: str) -> str:
@@ -113,11 +111,11 @@ def check_redis(libraries: Libraries, own: Interpreter, url: str) -> str:
     if done.returncode == 0:
         return str(json.loads(done.stdout)["server"])
     reason = (done.stderr.strip() or "no reason given").splitlines()[-1][:120]
-    what = "wants another user or password" if done.returncode == 2 else "cannot be used"
+    what = "needs another user or password" if done.returncode == 2 else "cannot be used"
     hint = (
         "put them into the URL: redis://user:password@host:port/database"
         if done.returncode == 2
-        else "start it, or check host, port, database and whether it speaks TLS (rediss://); without `--redis-url` and "
-        "REDIS_URL the lab starts one of its own"
+        else "start it, or check host, port, database and TLS (rediss://); without `--redis-url` and "
+        "REDIS_URL the lab starts its own server"
     )
     raise UsageError(f"the Redis at {without_password(url)} {what}: {reason}", hint=hint)

@@ -247,7 +247,7 @@ def _start_redis(keep: Keep, libraries: Libraries, own: Interpreter) -> None:
             server.stop()
             raise
         server.stop()
-    raise HeadwayError(f"the redis server did not start: {reason}", hint="name one of yours with `--redis-url`")
+    raise HeadwayError(f"the redis server did not start: {reason}", hint="name your own server with `--redis-url`")
 
 
 @final

@@ -130,11 +130,11 @@ class Surroundings:
     def missing(self, variant: Variant, interpreter: Interpreter | None) -> str:
         """Return what the variant lacks on the interpreter (None for one in C), or ""."""
         if "dd" in variant.needs and not shutil.which("dd"):
-            return "dd is not there (install your distribution's coreutils)"
+            return "dd was not found (install your distribution's coreutils)"
         if variant.server == "redis" and self.redis_missing:
             return self.redis_missing
         if "redis-benchmark" in variant.needs and not find_redis_benchmark():
-            return "redis-benchmark is not there (`make tools`, or install your distribution's redis-tools)"
+            return "redis-benchmark was not found (`make tools`, or install your distribution's redis-tools)"
         if interpreter is not None:
             lacking = self.libraries.why_not(interpreter.id, _libraries(variant.needs))
             if lacking:
@@ -203,7 +203,7 @@ def prepare(
     if not missing:
         try:
             server = _usable_redis(libraries, own, url)
-            say(f"using {server} at {without_password(url)}, as you asked; only our own keys are touched")
+            say(f"using {server} at {without_password(url)}, as requested; the lab touches only its own keys")
         except HeadwayError as error:
             # A Redis from the command line must answer; the variable may have been set for another purpose.
             if redis_url or only_redis:
@@ -218,5 +218,5 @@ def _usable_redis(libraries: Libraries, own: Interpreter, url: str) -> str:
     """Return what server answers at `url`. Raises HeadwayError."""
     lacking = libraries.why_not(own.id, ("redis",))
     if lacking:
-        raise HeadwayError(f"the Redis of yours cannot be used: {lacking}", hint="leave REDIS_URL out, or install it")
+        raise HeadwayError(f"your Redis cannot be used: {lacking}", hint="leave REDIS_URL out, or install it")
     return check_redis(libraries, own, url)

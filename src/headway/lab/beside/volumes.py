@@ -126,12 +126,12 @@ def _named(name: str) -> Volume | None:
         return None
     found = _volume(name, Path(folder))
     if found is None:
-        raise UsageError(f"{variable} is {folder}, which is no folder that we may write to", hint="name another")
+        raise UsageError(f"{variable} is {folder}, expected a folder that you may write to", hint="name another folder")
     if name != "second" and (name == "tmpfs") != (found.type in _IN_MEMORY):
         raise UsageError(
             f"{variable} is {folder}, a {found.type or 'unknown file system'}; expected "
             + ("one in memory (tmpfs)" if name == "tmpfs" else "one on a disk"),
-            hint="name another, or unset it",
+            hint="name another folder, or unset the variable",
         )
     return found
 
@@ -149,11 +149,11 @@ class Volumes:
             volume = self.found.get(name)
             if volume is None:
                 what = {"disk": "on a disk", "tmpfs": "in memory (tmpfs)", "second": "on a second file system"}[name]
-                return f"there is no folder {what} that we may write to (set HEADWAY_{name.upper()})"
+                return f"there is no folder {what} that you may write to (set HEADWAY_{name.upper()})"
             free = volume.free_bytes()
             if free < needed * _MARGIN:
                 return (
-                    f"{volume.folder} has {free / 2**20:,.1f} MiB free, it takes {needed * _MARGIN / 2**20:,.1f} MiB "
+                    f"{volume.folder} has {free / 2**20:,.1f} MiB free, but the files take {needed * _MARGIN / 2**20:,.1f} MiB "
                     f"(set HEADWAY_{name.upper()} to another folder)"
                 )
         return ""

@@ -33,15 +33,14 @@ _BUSY = 2
 
 _WHAT = (
     "digits of pi (`pidigits`: Python code over long integers), a regular expression over a text (`regex`: C that keeps "
-    "the GIL for milliseconds), and bz2 compression (`bz2`: C that lets go of the GIL)"
+    "the GIL for milliseconds), and bz2 compression (`bz2`: C that releases the GIL)"
 )
 _HOW = (
-    " Under no policy and under each of Headway's (headway run --policy); at quick size only none and `fair`, and fewer "
-    "threads. "
-    "Everything runs where the system likes."
+    " Each case runs under no policy and under each of Headway's policies (headway run --policy); quick size has only none "
+    "and `fair`, and fewer threads. The system places everything."
 )
-_SERVED = " The client is Headway's load client, in C, in a process of its own."
-_WORK = ("work_per_s", "units of the task that the background threads did a second: compare within a task")
+_SERVED = " The client is Headway's load client, in C, in its own process."
+_WORK = ("work_per_s", "units of the task that the background threads complete per second: compare within a task")
 
 
 def _policies(size: Size) -> tuple[str, ...]:
@@ -100,13 +99,13 @@ def _with_two_cores(machine: Machine, comparison: Comparison) -> Sequence[Compar
 
 _THROUGHPUT = Experiment(
     name="ccbench-throughput",
-    question="Do threads get more of a task done, under each policy, and does a policy cost any of it?",
-    method=f"One thread to four do one of three tasks over and over: {_WHAT}.{_HOW}",
-    included="Units of the task done a second, together, as a ratio to one thread's. Starting the threads is in none.",
+    question="Do more threads complete more work, under each policy, and does a policy cost throughput?",
+    method=f"One to four threads repeat one of three tasks: {_WHAT}.{_HOW}",
+    included="Units of the task that all threads complete per second, as a ratio to one thread. The start of threads does not count.",
     metric="work_per_s",
     unit="per_s",
     besides=(
-        ("work_per_s", "units done a second: compare within a task"),
+        ("work_per_s", "units completed per second: compare within a task"),
         ("evenness", "how evenly the threads share the work: Jain's index, 1 is even"),
     ),
     baseline=thread_count(1),
@@ -116,38 +115,38 @@ _THROUGHPUT = Experiment(
     claims=(
         Claim(
             id="ccbench-throughput/no-gain-with-the-gil",
-            text="two threads of a task that keeps the GIL get no more done than one",
+            text="two threads of a task that keeps the GIL complete no more work than one",
             evidence=lambda _: [_scaling(task, below(1.1)) for task in ("pidigits", "regex")],
             source=_SOURCE,
             where="gil",
-            why="one thread at a time has the GIL, in Python code and in C that keeps it",
+            why="one thread at a time holds the GIL, in Python code and in C code that keeps it",
         ),
         Claim(
             id="ccbench-throughput/bz2-gains",
-            text="two threads of bz2 get at least 1.5 times as much done as one",
+            text="two threads of bz2 complete at least 1.5 times as much work as one",
             evidence=lambda machine: _with_two_cores(machine, _scaling("bz2", above(1.5))),
             source=_SOURCE,
-            why="they compress without the GIL, each on a core",
+            why="the threads compress without the GIL, each on its own core",
         ),
         Claim(
             id="ccbench-throughput/fair-costs-little",
-            text="under `fair` two threads get at least 0.9 of the work done that they do under no policy",
+            text="two threads complete at least 0.9 as much work under `fair` as under no policy",
             evidence=lambda _: [
                 Comparison(top=_cell(_BUSY, task, _FAIR), bottom=_cell(_BUSY, task, _PLAIN), relation=above(0.9))
                 for task in _TASKS
             ],
             source="Headway",
             where="gil",
-            why="a policy has its say only where the GIL is handed over, and gives threads that compute longer turns",
-            denies="A policy costs the work itself: under `fair` {ratio} of it gets done.",
+            why="a policy acts only at hand-offs of the GIL, and gives CPU-bound threads longer turns",
+            denies="A policy costs throughput: under `fair` the threads complete {ratio} of the work.",
         ),
         Claim(
             id="ccbench-throughput/free-threaded",
-            text="without a GIL two threads of Python code get at least 1.5 times as much done as one",
+            text="without a GIL two threads of Python code complete at least 1.5 times as much work as one",
             evidence=lambda machine: _with_two_cores(machine, _scaling("pidigits", above(1.5))),
             source="Headway",
             where="free-threaded",
-            why="there is no GIL to take turns with",
+            why="there is no GIL for which the threads take turns",
         ),
     ),
 )
@@ -195,14 +194,16 @@ def _pings(top: str, bottom: str, relation: Relation) -> Comparison:
 
 _LATENCY = Experiment(
     name="ccbench-latency",
-    question="How long does a datagram wait for a thread beside others that compute, under each policy?",
+    question="How long does a datagram wait for a thread beside CPU-bound threads, under each policy?",
     method=(
-        "A thread waits for a datagram of one byte, which comes every 100 ms (40 ms quick), and sends it back. Beside it "
-        f"0, 1, 2 or 4 threads do one of three tasks: {_WHAT}. ccbench measures one way, from the sender's stamp to the "
-        "receiving thread's; this is the round trip, from when the datagram was due. The thread waits for the GIL before "
-        "it answers and not on the way back, so the round trip is longer by the way back alone." + _SERVED + _HOW
+        "A thread waits for a datagram of one byte, which comes every 100 ms (40 ms quick), and sends it back. Beside it, "
+        f"0, 1, 2 or 4 threads run one of three tasks: {_WHAT}. ccbench measures one way, from the sender's time stamp to "
+        "the receiver's; this experiment measures the round trip, from the time at which the datagram was due. The thread "
+        "waits for the GIL before it answers and not on the way back, so only the way back makes the round trip longer."
+        + _SERVED
+        + _HOW
     ),
-    included="From when a datagram was due to when it came back. Those answered after the measured time count too.",
+    included="From the time at which a datagram was due until it came back. Datagrams answered after the measured time count, too.",
     metric="latency_mean_s",
     unit="s",
     shows="levels",
@@ -223,7 +224,7 @@ _LATENCY = Experiment(
             ],
             source=_SOURCE,
             where="gil",
-            why="the thread that has the GIL lets go of it an interval after it was first asked, and not always to us",
+            why="the holder releases the GIL a switch interval after the first request, and not always to this thread",
         ),
         Claim(
             id="ccbench-latency/bz2-lets-go",
@@ -231,7 +232,7 @@ _LATENCY = Experiment(
             evidence=lambda _: [_pings(_ping(_PLAIN, "bz2"), _ping(_PLAIN, "pidigits"), below(0.2))],
             source=_SOURCE,
             where="gil",
-            why="they need the GIL only between two units",
+            why="bz2 threads need the GIL only between two units",
         ),
         Claim(
             id="ccbench-latency/fair-beside-python",
@@ -239,8 +240,8 @@ _LATENCY = Experiment(
             evidence=lambda _: [_pings(_ping(_FAIR, "pidigits"), _ping(_PLAIN, "pidigits"), below(0.1))],
             source="Headway",
             where="gil",
-            why="the thread that has the GIL is asked for it at once, and the one that waits for datagrams is next",
-            says="Under `fair` the median datagram beside two threads of Python code takes {ratio} of the time it takes without.",
+            why="the policy requests the GIL at once, and the thread that waits for datagrams is next",
+            says="Under `fair` the median datagram beside two threads of Python code takes {ratio} of the time without a policy.",
         ),
         Claim(
             id="ccbench-latency/fair-beside-regex",
@@ -248,7 +249,7 @@ _LATENCY = Experiment(
             evidence=lambda _: [_pings(_ping(_FAIR, "regex"), _ping(_PLAIN, "regex"), below(0.5))],
             source="Headway",
             where="gil",
-            why="the datagram waits until the call ends, and not for an interval and the next call's end",
+            why="the datagram waits until the call ends, and not for a switch interval and the end of the next call",
         ),
         Claim(
             id="ccbench-latency/no-policy-ends-a-call",
@@ -256,7 +257,7 @@ _LATENCY = Experiment(
             evidence=lambda _: [_pings(_ping(_FAIR, "regex"), _ping(_FAIR, "pidigits"), above(2))],
             source="Headway",
             where="gil",
-            why="no policy takes the GIL from a call in C that keeps it",
+            why="no policy can preempt a C call that keeps the GIL",
             says="Beside C code that keeps the GIL the median datagram takes {ratio} times as long as beside Python code, under `fair`.",
         ),
     ),
@@ -295,40 +296,40 @@ def _kept(task: str, policy: str, relation: Relation) -> Comparison:
 
 _BANDWIDTH = Experiment(
     name="ccbench-bandwidth",
-    question="How many datagrams does a thread echo beside others that compute, under each policy?",
+    question="How many datagrams does a thread echo beside CPU-bound threads, under each policy?",
     method=(
-        f"A thread sends datagrams of 1 KiB back; {_IN_FLIGHT} are under way at any time, so that it seldom waits for the "
-        f"client. Beside it 0, 1, 2 or 4 threads do one of three tasks: {_WHAT}." + _SERVED + _HOW
+        f"A thread sends datagrams of 1 KiB back; {_IN_FLIGHT} are under way at any time, so that the thread seldom waits for "
+        f"the client. Beside it, 0, 1, 2 or 4 threads run one of three tasks: {_WHAT}." + _SERVED + _HOW
     ),
-    included="Datagrams that came back a second, as a ratio to those with no thread beside.",
+    included="Datagrams that came back per second, as a ratio to the number without other threads.",
     metric="requests_per_s",
     unit="per_s",
-    besides=(("requests_per_s", "datagrams that came back a second"), _WORK),
+    besides=(("requests_per_s", "datagrams that came back per second"), _WORK),
     baseline=thread_count(0),
     variants=_bandwidth,
     quick_on=newest_with_gil,
     claims=(
         Claim(
             id="ccbench-bandwidth/collapses",
-            text="two threads of a task that keeps the GIL leave less than a tenth of the datagrams",
+            text="beside two threads of a task that keeps the GIL, less than a tenth of the datagrams come back",
             evidence=lambda _: [_kept(task, _PLAIN, below(0.1)) for task in ("pidigits", "regex")],
             source=_SOURCE,
             where="gil",
-            why="recvfrom and sendto let go of the GIL, and once another thread has it, getting it back takes a switch interval",
+            why="recvfrom and sendto release the GIL, and once another thread holds it, acquiring it again takes a switch interval",
         ),
         Claim(
             id="ccbench-bandwidth/bz2-lets-go",
-            text="two threads of bz2 leave ten times what two of Python code leave",
+            text="ten times as many datagrams come back beside two threads of bz2 as beside two threads of Python code",
             evidence=lambda _: [
                 Comparison(top=_cell(_BUSY, "bz2", _PLAIN), bottom=_cell(_BUSY, "pidigits", _PLAIN), relation=above(10))
             ],
             source=_SOURCE,
             where="gil",
-            why="they need the GIL only between two units",
+            why="bz2 threads need the GIL only between two units",
         ),
         Claim(
             id="ccbench-bandwidth/fair-beside-python",
-            text="under `fair` at least five times as many datagrams come back beside two threads of Python code",
+            text="at least five times as many datagrams come back under `fair`, beside two threads of Python code",
             evidence=lambda _: [
                 Comparison(
                     top=_cell(_BUSY, "pidigits", _FAIR), bottom=_cell(_BUSY, "pidigits", _PLAIN), relation=above(5)
@@ -336,18 +337,18 @@ _BANDWIDTH = Experiment(
             ],
             source="Headway",
             where="gil",
-            why="who answers gets the GIL back at once",
+            why="the answering thread acquires the GIL again at once",
             says="Under `fair` {ratio} times as many datagrams come back beside two threads of Python code.",
         ),
         Claim(
             id="ccbench-bandwidth/fair-beside-regex",
-            text="and at least twice as many beside two of a regular expression",
+            text="at least twice as many datagrams come back under `fair`, beside two threads of a regular expression",
             evidence=lambda _: [
                 Comparison(top=_cell(_BUSY, "regex", _FAIR), bottom=_cell(_BUSY, "regex", _PLAIN), relation=above(2))
             ],
             source="Headway",
             where="gil",
-            why="it waits for the end of one call in C, not for an interval and the next call",
+            why="the answering thread waits for the end of one C call, and not for a switch interval and the next call",
         ),
     ),
 )

@@ -24,13 +24,15 @@ _ALONE = "1-byte"
 _IN_PROCESSES = "separate processes"
 
 HOW = (
-    "The server runs in the measured interpreter, a thread per connection; the client is Headway's load client, in C, in "
-    "a process of its own, closed loop, one connection, 1-byte messages."
+    "The server runs in the measured interpreter, with a thread per connection. The client is Headway's load client, in C, "
+    "in its own process: closed loop, one connection, 1-byte messages."
 )
-SPLIT = " Under `split` the server and what burns CPU time beside it share a core, and the client has another."
+SPLIT = " Under `split` the server and the CPU-bound work share a core, and the client has another core."
 _LATENCIES = (("latency_p50_s latency_p99_s latency_max_s", "latency: median, 99th percentile, largest"),)
-WORK = ("work_per_s", "work that the CPU-bound threads or processes got done: thousands of loop iterations a second")
-IN_FIGURE = "Requests answered a second, from the first sent to the last answered. Connecting and starting are in none."
+WORK = ("work_per_s", "work of the CPU-bound threads or processes: thousands of loop iterations a second")
+IN_FIGURE = (
+    "Requests answered per second, from the first request to the last answer. Connecting and starting do not count."
+)
 
 
 def echo(series: str, size: Size, *, cpu: int, setting: tuple[str, ...] = (), **more: object) -> Variant:
@@ -72,13 +74,13 @@ def _convoy(size: Size) -> list[Variant]:
 
 _CONVOY = Experiment(
     name="convoy",
-    question="What do CPU-bound threads do to a server in the same process, and what do processes?",
+    question="How much do CPU-bound threads slow down a server in the same process, and how much do processes?",
     method=HOW
-    + " Beside it run 0, 1, 2, 4 or 8 CPU-bound threads, or as many processes."
+    + " Beside the server run 0, 1, 2, 4 or 8 CPU-bound threads, or as many processes."
     + SPLIT
-    + " The analytic bound for one "
-    "CPU-bound thread is a request per switch interval and timer slack (50 us unless set): so long a timed wait may take. "
-    "With eight on one core the kernel's own time slice, some 4 ms, decides, GIL or not.",
+    + " The analytic bound "
+    "for one CPU-bound thread is one request per switch interval plus timer slack (50 us unless set), because a timed wait may take that long. "
+    "With eight CPU-bound threads on one core, the kernel's own time slice of about 4 ms decides, with or without a GIL.",
     included=IN_FIGURE,
     metric="requests_per_s",
     unit="per_s",
@@ -102,10 +104,10 @@ _CONVOY = Experiment(
             source="C3",
             published=(Published("C3", "cpu_0", "cpu_1", _ALONE),),
             where="gil",
-            why="each recv lets go of the GIL, and getting it back from a CPU-bound thread takes a switch interval",
+            why="each recv releases the GIL, and acquiring it again from a CPU-bound thread takes a switch interval",
             says="One CPU-bound thread makes a server in the same process {ratio} times slower.",
-            denies="One CPU-bound thread costs a server in the same process less than a hundredfold here: {ratio}.",
-            advice="Move CPU-bound work out of a process that answers requests: into processes, or a free-threaded Python.",
+            denies="One CPU-bound thread slows a server in the same process by less than a factor of 100 here: {ratio}.",
+            advice="Move CPU-bound work out of a process that answers requests, into other processes, or use a free-threaded Python.",
         ),
         Claim(
             id="convoy/bound",
@@ -114,18 +116,18 @@ _CONVOY = Experiment(
             source="C3",
             published=(Published("C3", "cpu_1", setting=_ALONE, scale=0.005),),
             where="gil",
-            why="the CPU-bound thread holds the GIL for a whole interval before it gives way (the author's two took turns on "
-            "several cores, where `send` waits for another interval: half the bound)",
+            why="the CPU-bound thread holds the GIL for a whole interval before it releases it (in the article the threads took turns "
+            "on several cores, where `send` waits for another interval: half the bound)",
             says="Beside a CPU-bound thread each request waits for a switch interval: {ratio} of one request per 5 ms.",
-            advice="Look among slow requests for multiples of 5 ms while some thread is busy: that is the GIL, not the network.",
+            advice="If slow requests take multiples of 5 ms while another thread is busy, the GIL delays them, not the network.",
         ),
         Claim(
             id="convoy/bound-short",
-            text="and at 0.5 ms",
+            text="with one CPU-bound thread a connection gets about one request per switch interval, at 0.5 ms",
             evidence=lambda _: [Level(label=_SHORT, metric="of_bound", relation=between(0.85, 1.15))],
             source="Headway",
             where="gil",
-            why="the CPU-bound thread holds the GIL for an interval and the timer's slack before it gives way",
+            why="the CPU-bound thread holds the GIL for an interval and the timer slack before it releases it",
         ),
         Claim(
             id="convoy/short-interval-helps",
@@ -135,7 +137,7 @@ _CONVOY = Experiment(
             where="gil",
             why="the server waits for a shorter interval",
             says="A switch interval of 0.5 ms instead of 5 ms gives the server {ratio} times the requests/s.",
-            advice="As a stop-gap call sys.setswitchinterval(0.0005); `headway lab countdown-switch-interval` shows the price.",
+            advice="As a stop-gap, call sys.setswitchinterval(0.0005); `headway lab countdown-switch-interval` measures its cost.",
         ),
         Claim(
             id="convoy/wait-grows",
@@ -150,7 +152,7 @@ _CONVOY = Experiment(
             ],
             source="Headway",
             where="gil",
-            why="the GIL goes round all of them before the server has it again",
+            why="all CPU-bound threads hold the GIL in turn before the server acquires it again",
             says="With four CPU-bound threads the median request takes {ratio} times as long as with one.",
         ),
         Claim(
@@ -161,7 +163,7 @@ _CONVOY = Experiment(
             ],
             source="C3",
             published=(Published("C3", "cpu_1", "cpu_0", _IN_PROCESSES, _ALONE),),
-            why="it has a GIL of its own, and the operating system prefers who has waited",
+            why="it has its own GIL, and the operating system prefers the thread that has waited",
         ),
         Claim(
             id="convoy/processes-fiftyfold",
@@ -172,8 +174,8 @@ _CONVOY = Experiment(
             source="C3",
             published=(Published("C3", "cpu_1", "cpu_1", _IN_PROCESSES, _ALONE),),
             where="gil",
-            why="no GIL is shared",
-            says="Moving the CPU-bound work from a thread to a process makes the server {ratio} times quicker.",
+            why="the processes share no GIL",
+            says="Moving the CPU-bound work from a thread to a process makes the server {ratio} times faster.",
         ),
         Claim(
             id="convoy/processes-unchanged",
@@ -183,9 +185,9 @@ _CONVOY = Experiment(
             ],
             source="C3",
             published=(Published("C3", "cpu_1", "cpu_1", _IN_PROCESSES, _IN_PROCESSES),),
-            why="there are cores for all",
-            denies="Four CPU-bound processes on the server's core leave it {ratio} of what one leaves: then the operating "
-            "system's scheduler is the limit.",
+            why="there is a core for each of them",
+            denies="Beside four CPU-bound processes on its core, the server has {ratio} of its throughput beside one: the "
+            "scheduler of the operating system is then the limit.",
         ),
         Claim(
             id="convoy/free-threaded",
@@ -221,8 +223,8 @@ _AFFINITY = Experiment(
     question="Does pinning the server to one core help?",
     method=(
         HOW
-        + " 0 to 8 CPU-bound threads; everything where the system likes (`free`), the server's side on one core and "
-        "the client on another (`split`), and all of it, client included, on one core (`same`)."
+        + " Beside the server run 0 to 8 CPU-bound threads. The system places everything (`free`), the server's side has one "
+        "core and the client another (`split`), or everything shares one core, client included (`same`)."
     ),
     included=IN_FIGURE,
     metric="requests_per_s",
@@ -236,21 +238,21 @@ _AFFINITY = Experiment(
     claims=(
         Claim(
             id="convoy-affinity/same-flatters",
-            text="with server and client on one core, one CPU-bound thread leaves a good part of the requests/s",
+            text="with server and client on one core, the server keeps much of its requests/s beside one CPU-bound thread",
             evidence=lambda _: [
                 Comparison(top="1 CPU thread", bottom="0 CPU threads", placement="same", relation=above(0.1))
             ],
             source="C6",
             published=(Published("C6", "cpu_1", "cpu_0"),),
             where="gil",
-            why="the client's sleep on that core makes the system run the server before the CPU-bound thread",
+            why="the client sleeps on that core, so the system runs the server before the CPU-bound thread",
             says="With server, client and a CPU-bound thread all on one core the server keeps {ratio} of its requests/s: "
-            "a benchmark that flatters.",
-            advice="Measure a server with its client on other cores.",
+            "such a benchmark looks better than reality.",
+            advice="Measure a server with the client on other cores.",
         ),
         Claim(
             id="convoy-affinity/collapses",
-            text="with four CPU-bound threads it collapses all the same",
+            text="with server and client on one core, the requests/s collapse beside four CPU-bound threads",
             evidence=lambda _: [
                 Comparison(top="4 CPU threads", bottom="0 CPU threads", placement="same", relation=below(0.1))
             ],
@@ -280,8 +282,8 @@ _AFFINITY = Experiment(
             ],
             source="C6",
             where="gil",
-            why="the author's own correction: it was the shared core, not the pinning",
-            says="Pinning a server beside a CPU-bound thread to one core does not help its clients on other cores.",
+            why="as the author corrected later, the shared core helped, and not the pinning",
+            says="Pinning a server and its CPU-bound thread to one core does not help clients on other cores.",
         ),
     ),
 )
@@ -331,20 +333,20 @@ _BUSY, _LETS_GO = "beside 1 CPU thread", "beside 1 bz2 thread"
 
 _CASES_EXPERIMENT = Experiment(
     name="convoy-cases",
-    question="Which other work does a CPU-bound thread hold up, and does one in C that lets go of the GIL?",
+    question="Which other work does a CPU-bound thread delay, and does C code that releases the GIL delay it, too?",
     method=(
-        "The echo server with 1, 10 and 100 clients in closed loop, with 100 requests/s offered in open loop (Poisson; "
-        "latency from the intended time of sending), over UDP with 1 byte and 8 KiB; and a thread that makes tiny writes. "
-        "Each alone, beside a CPU-bound Python thread, and beside a thread that compresses with bz2, which always lets go "
-        "of the GIL." + SPLIT
+        "The echo server has 1, 10 and 100 clients in closed loop, or 100 requests/s in open loop (Poisson; latency from the "
+        "intended time of sending), or uses UDP with 1 byte and 8 KiB; another case is a thread that makes tiny writes. "
+        "Each case runs alone, beside a CPU-bound Python thread, and beside a thread that compresses with bz2, which always "
+        "releases the GIL." + SPLIT
     ),
-    included=IN_FIGURE + " For tiny writes: writes a second.",
+    included=IN_FIGURE + " For tiny writes: writes per second.",
     metric="requests_per_s",
     unit="per_s",
     shows="levels",
     besides=(
         *_LATENCIES,
-        (WORK[0], "work done beside: thousands of loop iterations a second, or bz2 compressions of 20 KiB"),
+        (WORK[0], "work of the other thread: thousands of loop iterations a second, or bz2 compressions of 20 KiB"),
     ),
     baseline="alone",
     variants=_cases,
@@ -353,15 +355,15 @@ _CASES_EXPERIMENT = Experiment(
     claims=(
         Claim(
             id="convoy-cases/udp-too",
-            text="UDP servers suffer as TCP servers do: one CPU-bound thread costs two orders of magnitude",
+            text="one CPU-bound thread costs a UDP server two orders of magnitude, like a TCP server",
             evidence=lambda _: [
                 Comparison(top=_case("alone", setting), bottom=_case(_BUSY, setting), relation=above(100))
                 for setting in ("UDP, 1 byte", "UDP, 8 KiB")
             ],
             source="bpo-7946, UDP ping-pong",
             where="gil",
-            why="recvfrom lets go of the GIL as recv does",
-            says="UDP is no way out: a CPU-bound thread makes a datagram server {ratio} times slower too.",
+            why="recvfrom releases the GIL, like recv",
+            says="UDP does not help: a CPU-bound thread makes a datagram server {ratio} times slower, too.",
         ),
         Claim(
             id="convoy-cases/tiny-writes",
@@ -373,14 +375,14 @@ _CASES_EXPERIMENT = Experiment(
             ],
             source="bpo-7946, writenums",
             where="gil",
-            why="each write lets go of the GIL, though it returns at once",
-            says="A CPU-bound thread slows tiny writes to {ratio} times fewer a second: each gives the GIL away.",
-            denies="Tiny writes keep more than a hundredth beside a CPU-bound thread: {ratio} times fewer a second.",
-            advice="Buffer small writes where CPU-bound threads run beside: each system call may cost a switch interval.",
+            why="each write releases the GIL, although it returns at once",
+            says="Beside a CPU-bound thread there are {ratio} times fewer tiny writes a second: each write releases the GIL.",
+            denies="Beside a CPU-bound thread, tiny writes keep more than a hundredth of their throughput: {ratio} times fewer a second.",
+            advice="Buffer small writes beside CPU-bound threads: each system call may cost a switch interval.",
         ),
         Claim(
             id="convoy-cases/bz2-lets-go",
-            text="a CPU-bound thread in C that lets go of the GIL leaves the server ten times what a Python one leaves",
+            text="beside C code that releases the GIL, the server has ten times the throughput that it has beside Python code",
             evidence=lambda _: [
                 Comparison(
                     top=_case(_LETS_GO, "TCP, 1 client"), bottom=_case(_BUSY, "TCP, 1 client"), relation=above(10)
@@ -388,9 +390,9 @@ _CASES_EXPERIMENT = Experiment(
             ],
             source="ccbench, bz2",
             where="gil",
-            why="while it compresses, the server has the GIL to itself",
-            says="Beside a thread that compresses with bz2 the server answers {ratio} times as much as beside Python code: "
-            "C code that lets go of the GIL does no harm.",
+            why="while that thread compresses, the server has the GIL for itself",
+            says="Beside a thread that compresses with bz2 the server answers {ratio} times as many requests as beside Python "
+            "code: C code that releases the GIL does no harm.",
         ),
     ),
 )

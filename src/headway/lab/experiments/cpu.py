@@ -22,8 +22,8 @@ __all__ = ["EXPERIMENTS", "thread_count"]
 _EQUAL = between(0.9, 1.1)
 _NOT_FASTER = above(0.95)
 _POOL_APART = (
-    "From the first submit to the last result, with the pool already there. Pool start-up, pickling and the "
-    "interpreter's own start are shown apart."
+    "From the first submit to the last result, with a pool that has started. The start of the pool, pickling and "
+    "the start of the interpreter are shown separately."
 )
 
 # ---------------------------------------------------------------- cpu-bound
@@ -54,9 +54,9 @@ def _process_speed_up(machine: Machine) -> Sequence[Comparison]:
 
 _CPU_BOUND = Experiment(
     name="cpu-bound",
-    question="Which model makes four CPU-bound tasks quicker?",
+    question="Which model makes four CPU-bound tasks faster?",
     method=(
-        "Four tasks of N integer increments each, over a pool of four workers (serial: one after the other; asyncio: "
+        "Four tasks of N integer increments each run in a pool of four workers (serial: one after the other; asyncio: "
         "a gather of coroutines that never await). N is 100,000 quick, 1,000,000 standard, 10,000,000 published."
     ),
     included=_POOL_APART,
@@ -74,7 +74,7 @@ _CPU_BOUND = Experiment(
             ],
             source="A1, A5",
             published=(Published("A1", "processes", "serial"), Published("A5", "processes", "serial")),
-            why="each process has a GIL of its own",
+            why="each process has its own GIL",
         ),
         Claim(
             id="cpu-bound/threads-not-faster",
@@ -83,7 +83,7 @@ _CPU_BOUND = Experiment(
             source="A1, A5",
             published=(Published("A1", "threads", "serial"), Published("A5", "threads", "serial")),
             where="gil",
-            why="one GIL lets one thread run Python at a time",
+            why="one GIL lets one thread run Python code at a time",
         ),
         Claim(
             id="cpu-bound/asyncio-equal",
@@ -99,7 +99,7 @@ _CPU_BOUND = Experiment(
             evidence=_process_speed_up,
             source="A1, A5",
             published=(Published("A1", "serial", "processes"), Published("A5", "serial", "processes")),
-            why="four tasks cannot use more than four cores, nor more than there are",
+            why="four tasks cannot use more than four cores, or more cores than the machine has",
         ),
         Claim(
             id="cpu-bound/threads-faster-without-gil",
@@ -107,7 +107,7 @@ _CPU_BOUND = Experiment(
             evidence=lambda _: [Comparison(top="threads", bottom="serial", relation=below(1))],
             source="Headway",
             where="free-threaded",
-            why="without a GIL threads run Python at the same time",
+            why="without a GIL threads run Python code at the same time",
         ),
     ),
 )
@@ -149,9 +149,9 @@ def _falls_to_cores(machine: Machine) -> Sequence[Comparison]:
 
 _COUNTDOWN = Experiment(
     name="countdown",
-    question="Does a countdown get quicker when it is split over threads?",
+    question="Does a countdown get faster when it is split over threads?",
     method=(
-        "N decrements split evenly over 1, 2, 4 and 8 threads. N is 800,000 quick, 10,000,000 standard, 100,000,000 "
+        "N decrements are split evenly over 1, 2, 4 and 8 threads. N is 800,000 quick, 10,000,000 standard, 100,000,000 "
         "published."
     ),
     included=_POOL_APART,
@@ -163,7 +163,7 @@ _COUNTDOWN = Experiment(
     claims=(
         Claim(
             id="countdown/flat",
-            text="time does not fall with threads under a GIL",
+            text="more threads do not reduce the time under a GIL",
             evidence=lambda _: [
                 Comparison(top=thread_count(count), bottom="1 thread", relation=_NOT_FASTER) for count in _COUNTS[1:]
             ],
@@ -174,11 +174,11 @@ _COUNTDOWN = Experiment(
         ),
         Claim(
             id="countdown/falls-without-gil",
-            text="time falls to 1/min(threads, cores) on a free-threaded interpreter",
+            text="the time falls to 1/min(threads, cores) on a free-threaded interpreter",
             evidence=_falls_to_cores,
             source="Headway",
             where="free-threaded",
-            why="each thread has a core to itself until the cores run out",
+            why="each thread has its own core, as long as there are enough cores",
         ),
     ),
 )
@@ -214,9 +214,9 @@ _SIGMA = Experiment(
     name="sigma",
     question="Does asyncio help a sum that never awaits?",
     method=(
-        f"The sum of 0..N, once and three times, noting every {_EVERY:,} additions which task runs. asyncio gathers "
-        "coroutines that never await, or that give way with `sleep(0)` as often; asyncio-threads and "
-        "asyncio-processes hand the sums to a pool. N is 100,000 quick, 1,000,000 standard, 10,000,000 published."
+        f"The sum of 0..N is computed once and three times; every {_EVERY:,} additions, the running task is noted. asyncio "
+        "gathers coroutines that never await, or that yield with `sleep(0)` as often; asyncio-threads and "
+        "asyncio-processes give the sums to a pool. N is 100,000 quick, 1,000,000 standard, 10,000,000 published."
     ),
     included=_POOL_APART,
     baseline="serial",
@@ -226,7 +226,7 @@ _SIGMA = Experiment(
     claims=(
         Claim(
             id="sigma/gather-equal",
-            text="a gather of coroutines that never await is equal to serial",
+            text="a gather of coroutines that never await takes as long as serial calls",
             evidence=lambda _: [
                 Comparison(top="asyncio", bottom="serial", relation=_EQUAL),
                 Comparison(top="asyncio, once", bottom="serial, once", relation=_EQUAL),
@@ -236,32 +236,32 @@ _SIGMA = Experiment(
                 Published("D3", "asyncio_gather", "serial", setting="three times"),
                 Published("D3", "asyncio", "serial", setting="once"),
             ),
-            why="nothing in them lets another coroutine run",
+            why="these coroutines never let another one run",
         ),
         Claim(
             id="sigma/gather-sequential",
-            text="and they run one after the other",
+            text="coroutines that never await run one after the other",
             evidence=lambda _: [Count(labels=("asyncio",), metric="order_changes", expect="none", less=2)],
             source="Headway",
             why="the loop gets control back only when a coroutine awaits or ends",
         ),
         Claim(
             id="sigma/sleep0-interleaves",
-            text="with sleep(0) they interleave",
+            text="coroutines with sleep(0) interleave",
             evidence=lambda _: [Count(labels=("asyncio, sleep(0)",), metric="order_changes", expect="some", less=2)],
             source="Headway",
-            why="sleep(0) puts the coroutine at the end of the loop's queue",
+            why="sleep(0) puts the coroutine at the end of the event loop's queue",
         ),
         Claim(
             id="sigma/sleep0-costs",
-            text="and cost more than without",
+            text="coroutines with sleep(0) take longer than coroutines without",
             evidence=lambda _: [Comparison(top="asyncio, sleep(0)", bottom="asyncio", relation=above(1))],
             source="Headway",
-            why="each sleep(0) is one more turn of the loop",
+            why="each sleep(0) is one more turn of the event loop",
         ),
         Claim(
             id="sigma/process-pool-gains",
-            text="a process pool gains",
+            text="a process pool is faster",
             evidence=lambda _: [Comparison(top="asyncio-processes", bottom="serial", relation=below(1))],
             source="Headway",
             why="the sums run under different GILs",
@@ -309,12 +309,12 @@ def _no_gain_past_cores(machine: Machine) -> Sequence[Comparison]:
 
 _SHA256 = Experiment(
     name="sha256",
-    question="Do threads help C code that lets go of the GIL?",
+    question="Do threads help C code that releases the GIL?",
     method=(
-        "SHA-256 of eight large messages over 1, 2, 4 and 8 threads (2 MB each quick, 16 MB standard, 128 MB "
-        "published); and of many messages of 1,024 bytes, below the 2,048 at which hashlib lets go of the GIL."
+        "1, 2, 4 and 8 threads compute the SHA-256 of eight large messages (2 MB each quick, 16 MB standard, 128 MB "
+        "published), and of many messages of 1,024 bytes, below the 2,048 bytes from which hashlib releases the GIL."
     ),
-    included=_POOL_APART + " The messages are made beforehand.",
+    included=_POOL_APART + " The messages are created beforehand.",
     baseline="1 thread",
     turns=True,
     variants=_sha256,
@@ -328,15 +328,15 @@ _SHA256 = Experiment(
             evidence=lambda machine: [Comparison(top="2 threads", bottom="1 thread", relation=between(0.42, 0.6))],
             source="C2",
             published=(Published("C2", "threads_2", "threads_1"),),
-            why="hashlib lets go of the GIL for messages of 2,048 bytes and more",
+            why="hashlib releases the GIL for messages of 2,048 bytes and more",
         ),
         Claim(
             id="sha256/no-gain-past-cores",
-            text="no gain past the physical cores",
+            text="more threads than physical cores bring no further gain",
             evidence=_no_gain_past_cores,
             source="C2",
             published=(Published("C2", "threads_4", "threads_2"), Published("C2", "threads_8", "threads_2")),
-            why="hashing keeps a core's arithmetic units busy",
+            why="hashing keeps the arithmetic units of a core busy",
         ),
         Claim(
             id="sha256/small-keeps-gil",
@@ -344,7 +344,7 @@ _SHA256 = Experiment(
             evidence=lambda _: [Comparison(top="small, 2 threads", bottom="small, 1 thread", relation=_NOT_FASTER)],
             source="Headway",
             where="gil",
-            why="hashlib keeps the GIL for them, because letting go costs more than it wins",
+            why="hashlib keeps the GIL for such messages, because a release costs more than it gains",
         ),
     ),
 )

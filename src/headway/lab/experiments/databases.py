@@ -75,13 +75,14 @@ def _sqlite_sleep(size: Size) -> list[Variant]:
 
 _SQLITE_SLEEP = Experiment(
     name="sqlite-sleep",
-    question="Do slow SQLite queries overlap, and do real reads and writes?",
+    question="Do slow SQLite queries overlap, and do real reads and writes overlap?",
     method=(
-        "`SELECT sleep(t)` through a function of ours, one connection a query: one and three, serial, with aiosqlite, in "
-        "threads. And the realistic case: two writers (a transfer between two accounts per transaction) and four readers "
-        "(an account, and the sum of all 500, which is always nought) on one file in WAL mode, a connection each."
+        "One and three queries `SELECT sleep(t)`, with a Python function and a connection per query, run serially, with "
+        "aiosqlite, and in threads. A realistic case has two writers (a transfer between two accounts per transaction) and "
+        "four readers (an account, and the sum of all 500 accounts, which is always zero) on one file in WAL mode, with a "
+        "connection each."
     ),
-    included="From the first call to the last return, connecting included; the file with its accounts is there before.",
+    included="From the first call to the last return, including the connection; the file with its accounts exists before.",
     baseline="serial",
     variants=_sqlite_sleep,
     sources=("D7",),
@@ -89,7 +90,7 @@ _SQLITE_SLEEP = Experiment(
     claims=(
         Claim(
             id="sqlite-sleep/one-is-one",
-            text="a single slow query takes aiosqlite as long as sqlite3",
+            text="a single slow query takes as long with aiosqlite as with sqlite3",
             evidence=lambda _: [over_serial("asyncio", _ONE, between(0.9, 1.2))],
             source="D7",
             published=(Published("D7", "asyncio", "serial", "one query"),),
@@ -101,17 +102,17 @@ _SQLITE_SLEEP = Experiment(
             evidence=lambda _: [over_serial("asyncio", _THREE, _AS_ONE)],
             source="D7",
             published=(Published("D7", "asyncio_gather", "serial", "three"),),
-            why="aiosqlite has a thread per connection, and the sleep lets go of the GIL",
+            why="aiosqlite has a thread per connection, and the sleep releases the GIL",
         ),
         Claim(
             id="sqlite-sleep/wal-is-no-wait",
             text="real reads and writes on a WAL file do not gain from aiosqlite",
             evidence=lambda _: [over_serial("asyncio", _WAL, between(0.95, 100))],
             source="Headway",
-            why="they hardly wait: every await is a trip to the connection's thread and back",
-            says="On a local SQLite file aiosqlite takes {ratio} times as long as sqlite3 does, one task after the other.",
-            denies="On a local SQLite file aiosqlite gains over sqlite3 in turn: {ratio} of its time.",
-            advice="Use aiosqlite to keep an event loop free, not to be quicker.",
+            why="reads and writes hardly wait, and every await is a trip to the connection's thread and back",
+            says="On a local SQLite file aiosqlite takes {ratio} times as long as serial sqlite3.",
+            denies="On a local SQLite file aiosqlite is faster than serial sqlite3: it takes {ratio} of the time.",
+            advice="Use aiosqlite to keep an event loop free, and not for speed.",
         ),
     ),
 )
@@ -126,9 +127,9 @@ def _sqlite_sleep_and_sigma(size: Size) -> list[Variant]:
 
 _SQLITE_SLEEP_AND_SIGMA = Experiment(
     name="sqlite-sleep-and-sigma",
-    question="And with CPU work beside the queries?",
-    method="Three queries that sleep 0.1 s (quick) or 1 s and three sums of 0..100,000: serial, aiosqlite, threads.",
-    included="From the first call to the last return, connecting included.",
+    question="Do slow SQLite queries overlap with CPU work beside them?",
+    method="Three queries that sleep 0.1 s (quick) or 1 s, and three sums of 0..100,000, run serially, with aiosqlite, and in threads.",
+    included="From the first call to the last return, including the connection.",
     baseline="serial",
     variants=_sqlite_sleep_and_sigma,
     sources=("D8",),
@@ -136,11 +137,11 @@ _SQLITE_SLEEP_AND_SIGMA = Experiment(
     claims=(
         Claim(
             id="sqlite-sleep-and-sigma/gather-is-longest",
-            text="gathered, they take little more than one query",
+            text="three gathered queries and sums take little more time than one query",
             evidence=lambda _: [Comparison(top="asyncio", bottom="serial", relation=_AS_ONE)],
             source="D8",
             published=(Published("D8", "asyncio_gather", "serial"),),
-            why="the sums are done while the queries sleep",
+            why="the sums run while the queries sleep",
         ),
     ),
 )
@@ -209,14 +210,14 @@ def _threads_over_serial(machine: Machine) -> list[Comparison]:
 
 _REDIS_SET = Experiment(
     name="redis-set",
-    question="How many SETs a second does a client get out of Redis, and do threads help?",
+    question="How many SETs per second does a client reach with Redis, and do threads help?",
     method=(
-        "SETs of a 16-byte value, a command at a time, through redis-py: one connection, 16 threads over a connection pool, "
-        "16 coroutines of its asyncio client, 4 processes; on plain Python and on the hiredis parser. redis-benchmark on "
-        "the same server in the same run is the limit, and Headway's own client in C beside it (16 connections each). "
-        "`free`: server and client where the system likes; `split`: the server has a core to itself."
+        "redis-py sets a 16-byte value, one command at a time, with one connection, with 16 threads over a connection pool, "
+        "with 16 coroutines of its asyncio client, and with 4 processes; with the plain Python parser and with hiredis. The "
+        "limit is redis-benchmark on the same server in the same run, with Headway's own C client beside it (16 connections "
+        "each). `free`: the system places server and client; `split`: the server has its own core."
     ),
-    included="Commands acknowledged a second, pools and loops already there. Keys are ours alone, and removed.",
+    included="Commands acknowledged per second, with pools and loops that have started. The keys are the lab's own, and are removed.",
     metric="requests_per_s",
     unit="per_s",
     baseline="serial",
@@ -226,14 +227,14 @@ _REDIS_SET = Experiment(
     claims=(
         Claim(
             id="redis-set/limit",
-            text="one redis-py client reaches less than half of what redis-benchmark gets out of the server",
+            text="one redis-py client reaches less than half of the throughput of redis-benchmark",
             evidence=lambda _: [
                 Comparison(top="serial", bottom=_BENCHMARK, bottom_interpreter=ONE_WORKER, relation=below(0.5))
             ],
             source="B1, B2",
             published=(Published("B2", "serial", "redis_benchmark", "3.8", bottom_source="B1"),),
-            why="the client's Python takes longer than the server does",
-            says="One redis-py client gets {ratio} of the SETs a second that redis-benchmark gets.",
+            why="the client's Python code takes longer than the server",
+            says="One redis-py client reaches {ratio} of the SETs per second of redis-benchmark.",
         ),
         Claim(
             id="redis-set/threads-gil",
@@ -244,9 +245,9 @@ _REDIS_SET = Experiment(
             source="B2",
             published=(Published("B2", "threads_16", "serial", "3.8"),),
             where="gil",
-            why="each command lets go of the GIL twice, and the threads queue up for it",
-            says="With a GIL 16 threads set {ratio} of the keys a second that one does, where the system places them.",
-            denies="With a GIL 16 threads set {ratio} times as many keys a second as one: waiting for the server overlaps.",
+            why="each command releases the GIL twice, and the threads queue for it",
+            says="With a GIL 16 threads set {ratio} of the keys per second of one thread, placed by the system.",
+            denies="With a GIL 16 threads set {ratio} times as many keys per second as one, because waits for the server overlap.",
         ),
         Claim(
             id="redis-set/threads-apart",
@@ -256,44 +257,44 @@ _REDIS_SET = Experiment(
             ],
             source="Headway",
             where="gil",
-            why="on one core a thread that lets go of the GIL has it back before another is awake, and the server works "
-            "meanwhile",
-            says="Kept to one core that is not the server's, 16 threads set {ratio} times as many keys a second as one: "
-            "it is the hand-over of the GIL between cores that costs.",
+            why="on one core a thread that releases the GIL acquires it again before another thread wakes up, and the server "
+            "works meanwhile",
+            says="On one core that is not the server's, 16 threads set {ratio} times as many keys per second as one: "
+            "the hand-off of the GIL between cores is the cost.",
             advice="If a threaded client must stay in one process with a GIL, try it on one core (taskset).",
         ),
         Claim(
             id="redis-set/processes",
-            text="four processes set more keys a second than one client",
+            text="four processes set more keys per second than one client",
             evidence=lambda _: [
                 Comparison(top=f"{_PROCESSES} processes", bottom="serial", relation=above(1.05), placement="free")
             ],
             source="Headway",
             where="gil",
-            why="each has a GIL of its own; with the server they share the cores",
-            says="Four processes set {ratio} times as many keys a second as one.",
-            denies="Four processes set {ratio} of the keys a second that one does: with the server they have too few cores.",
-            advice="Where one Redis client is not enough, use processes.",
+            why="each process has its own GIL; the processes share the cores with the server",
+            says="Four processes set {ratio} times as many keys per second as one.",
+            denies="Four processes set {ratio} of the keys per second of one, because together with the server they have too few cores.",
+            advice="If one Redis client is not enough, use processes.",
         ),
         Claim(
             id="redis-set/asyncio",
-            text="16 coroutines set fewer keys a second than one connection in turn",
+            text="16 coroutines set fewer keys per second than one serial connection",
             evidence=lambda _: [Comparison(top="asyncio", bottom="serial", relation=below(0.95), placement="free")],
             source="Headway",
-            why="a local server answers sooner than the event loop gets round",
-            says="redis-py's asyncio client with 16 coroutines sets {ratio} of the keys a second of the plain one in turn.",
-            denies="redis-py's asyncio client with 16 coroutines sets {ratio} of the keys a second of the plain one in turn.",
-            advice="With a server nearby choose asyncio for Redis to keep an event loop free, not for throughput.",
+            why="a local server answers sooner than the event loop completes a turn",
+            says="redis-py's asyncio client with 16 coroutines sets {ratio} of the keys per second of the serial client.",
+            denies="redis-py's asyncio client with 16 coroutines sets {ratio} of the keys per second of the serial client.",
+            advice="With a server nearby, use asyncio for Redis to keep an event loop free, and not for throughput.",
         ),
         Claim(
             id="redis-set/threads-free",
-            text="without a GIL they are, more than twofold where the cores allow (four or more)",
+            text="without a GIL 16 threads are faster than one, more than twofold with enough cores (four or more)",
             evidence=_threads_over_serial,
             source="B2",
             published=(Published("B2", "threads_16", "serial", "3.13t"),),
             where="free-threaded",
-            why="the threads' Python runs at the same time",
-            says="Without a GIL 16 threads set {ratio} times as many keys a second as one.",
+            why="the Python code of the threads runs at the same time",
+            says="Without a GIL 16 threads set {ratio} times as many keys per second as one.",
         ),
     ),
 )

@@ -80,51 +80,51 @@ def _file_io(size: Size) -> list[Variant]:
 
 _FILE_IO = Experiment(
     name="file-io",
-    question="Do threads make file work quicker, and up to which size?",
+    question="Do threads make file work faster, and up to which file size?",
     method=(
-        "30 files of 4 KiB to 100 MiB random bytes (of 100 MiB six at quick size): each written, read back and removed, on "
-        "the disk and in memory (tmpfs), with the page cache warm; at 1 MiB also with fsync, and with pools of 2, 4 and 8 "
+        "30 files of 4 KiB to 100 MiB random bytes (six files of 100 MiB at quick size) are written, read back and removed, on "
+        "the disk and in memory (tmpfs), with a warm page cache; at 1 MiB also with fsync, and with pools of 2, 4 and 8 "
         "threads instead of 30 (processes: 4, and 30 at published size). asyncio's coroutines never await."
     ),
-    included="Writing, reading, removing. The bytes are made beforehand in every worker; their cost stands apart.",
+    included="Writing, reading, removing. Every worker creates the bytes beforehand; their cost is shown separately.",
     baseline="serial",
     variants=_file_io,
-    besides=(("urandom_s", "making one file's random bytes: in none of the figures"),),
+    besides=(("urandom_s", "creating the random bytes of one file: not part of any figure"),),
     sweep="size_bytes",
     sources=("A2", "A3"),
     quick_on=both_kinds,
     claims=(
         Claim(
             id="file-io/threads-1-mib",
-            text="threads win with files of 1 MiB, which the page cache absorbs",
+            text="threads are faster with files of 1 MiB, which the page cache absorbs",
             evidence=lambda _: [over_serial("threads", "1 MiB, disk", below(1))],
             source="A2",
             published=(Published("A2", "threads", "serial"),),
-            why="open, write, read and unlink let go of the GIL, so the copying runs on several cores",
+            why="open, write, read and unlink release the GIL, so the copying runs on several cores",
         ),
         Claim(
             id="file-io/threads-10-mib",
-            text="and with files of 10 MiB",
+            text="threads are faster with files of 10 MiB",
             evidence=lambda _: [over_serial("threads", "10 MiB, disk", below(1))],
             source="A3",
             published=(Published("A3", "threads", "serial", "10 MiB"),),
-            why="open, write, read and unlink let go of the GIL, so the copying runs on several cores",
+            why="open, write, read and unlink release the GIL, so the copying runs on several cores",
         ),
         Claim(
             id="file-io/threads-100-mib",
-            text="with files of 100 MiB, past the device's bandwidth, they lose",
+            text="threads are slower with files of 100 MiB, past the device's bandwidth",
             evidence=lambda _: [
                 Comparison(top="threads, 100 MiB, disk", bottom="serial, 100 MiB, disk", relation=above(1))
             ],
             source="A3",
             published=(Published("A3", "threads", "serial", "100 MiB"),),
             why="the device is the limit, and concurrent streams disturb each other",
-            denies="Files of 100 MiB do not turn the order here: threads take {ratio} of the serial time. The page cache "
-            "absorbs them, or the device is quick enough.",
+            denies="Files of 100 MiB do not reverse the order here: threads take {ratio} of the serial time. The page cache "
+            "absorbs them, or the device is fast enough.",
         ),
         Claim(
             id="file-io/processes-between",
-            text="processes win less than threads",
+            text="processes gain less than threads",
             evidence=lambda _: [
                 Comparison(top="processes, 1 MiB, disk", bottom="threads, 1 MiB, disk", relation=above(1))
             ],
@@ -134,22 +134,22 @@ _FILE_IO = Experiment(
         ),
         Claim(
             id="file-io/small-pool",
-            text="four threads do as well with files of 1 MiB as thirty",
+            text="four threads are as fast as thirty with files of 1 MiB",
             evidence=lambda _: [
                 Comparison(top="4 threads, 1 MiB, disk", bottom="threads, 1 MiB, disk", relation=below(1.05))
             ],
             source="Headway",
-            why="more threads than cores copy no quicker, and each hand-over costs",
+            why="more threads than cores do not copy faster, and each hand-off has a cost",
             says="A pool of four threads takes {ratio} of the time of a pool of thirty, with files of 1 MiB.",
             advice="Size a pool for files by the cores, not by the number of files.",
         ),
         Claim(
             id="file-io/fsync-overlaps",
-            text="with fsync threads win, because waits for the device overlap",
+            text="threads are faster with fsync, because waits for the device overlap",
             evidence=lambda _: [over_serial("threads", "1 MiB, disk, fsync", below(1))],
             source="Headway",
             why="one flush of the device serves several files",
-            says="When every file is synced, threads take {ratio} of the serial time.",
+            says="If every file is synced, threads take {ratio} of the serial time.",
             advice="Sync files from several threads rather than one after the other.",
         ),
     ),
@@ -213,12 +213,12 @@ _FILE_WRITE = Experiment(
     name="file-write",
     question="Does asyncio gain anything on large writes?",
     method=(
-        "One, five and ten new files of zero bytes, 16 MiB each (quick), 64 MiB or 512 MB: written and removed, serially or "
-        "gathered through aiofiles (a thread pool below), with a semaphore of 2, with pools of 1, 2 and 4 threads; through "
-        "aiofile on io_uring and libaio where the kernel lets it. On the disk, in memory (tmpfs), and spread over two file "
-        "systems (the second is tmpfs where there is no other)."
+        "One, five and ten new files of zero bytes, 16 MiB each (quick), 64 MiB or 512 MB, are written and removed: serially, "
+        "gathered through aiofiles (on a thread pool), with a semaphore of 2, with pools of 1, 2 and 4 threads, and through "
+        "aiofile on io_uring and libaio if the kernel permits them. The files are on the disk, in memory (tmpfs), and spread "
+        "over two file systems (the second is tmpfs if there is no other)."
     ),
-    included="Opening, writing, closing, removing; loop and pool are already there.",
+    included="Opening, writing, closing, removing; loop and pool have started before.",
     baseline="serial",
     variants=_file_write,
     sources=("D2", "D9"),
@@ -226,7 +226,7 @@ _FILE_WRITE = Experiment(
     claims=(
         Claim(
             id="file-write/one-file",
-            text="one file takes aiofiles about as long as a plain write (within 25 %)",
+            text="one file takes about as long with aiofiles as with a plain write (within 25 %)",
             evidence=lambda _: [over_serial("aiofiles", "1 file, disk", between(0.75, 1.25))],
             source="D2",
             published=(Published("D2", "asyncio", "serial", "one temporary file"),),
@@ -234,17 +234,17 @@ _FILE_WRITE = Experiment(
         ),
         Claim(
             id="file-write/ten-files-no-gain",
-            text="ten gathered files gain nothing over ten in turn",
+            text="ten gathered files are no faster than ten serial files",
             evidence=lambda _: [over_serial("aiofiles", "10 files, disk", _NO_GAIN)],
             source="D2",
             published=(Published("D2", "asyncio_gather", "serial", "ten temporary"),),
             why="the device is the limit",
-            denies="Ten large writes through aiofiles take {ratio} of the time of ten in turn here: not the device but the "
-            "copying into the page cache is the limit, and that runs on several cores.",
+            denies="Ten large writes through aiofiles take {ratio} of the serial time here: the limit is the copying into the "
+            "page cache, which runs on several cores, and not the device.",
         ),
         Claim(
             id="file-write/five-files-no-gain",
-            text="nor do five on the machine's disk",
+            text="five gathered files on the machine's disk are no faster than five serial files",
             evidence=lambda _: [over_serial("aiofiles", "5 files, disk", _NO_GAIN)],
             source="D9",
             published=(Published("D9", "asyncio_gather", "serial", "machine's disk"),),
@@ -252,7 +252,7 @@ _FILE_WRITE = Experiment(
         ),
         Claim(
             id="file-write/two-file-systems",
-            text="nor five spread over two file systems",
+            text="five gathered files spread over two file systems are no faster than five serial files",
             evidence=lambda _: [over_serial("aiofiles", f"5 files, {_TWO}", _NO_GAIN)],
             source="D9",
             published=(Published("D9", "asyncio_gather", "serial", "two file systems"),),
@@ -260,7 +260,7 @@ _FILE_WRITE = Experiment(
         ),
         Claim(
             id="file-write/tmpfs-gains",
-            text="on tmpfs the threads under aiofiles pay off",
+            text="aiofiles is faster on tmpfs, because of its threads",
             evidence=lambda _: [over_serial("aiofiles", "5 files, tmpfs", below(0.9))],
             source="D9",
             published=(Published("D9", "asyncio_gather", "serial", "threads under aiofiles"),),
@@ -269,7 +269,7 @@ _FILE_WRITE = Experiment(
         ),
         Claim(
             id="file-write/pool-bounds",
-            text="and a pool of two threads bounds the gain to twofold",
+            text="a pool of two threads limits the gain on tmpfs to a factor of two",
             evidence=lambda _: [over_serial("aiofiles, 2 workers", "5 files, tmpfs", between(0.45, 1.0))],
             source="D9",
             published=(Published("D9", "asyncio_gather", "serial", "pool of two"),),
@@ -289,10 +289,10 @@ def _file_write_and_sigma(size: Size) -> list[Variant]:
 
 _FILE_WRITE_AND_SIGMA = Experiment(
     name="file-write-and-sigma",
-    question="And with CPU work beside the writes?",
+    question="Do large writes overlap with CPU work beside them?",
     method=(
-        "Ten writes as in file-write on the disk, and three sums of 0..200,000 (quick), 1,000,000 or 10,000,000: serially, "
-        "or gathered with aiofiles and the sums in coroutines that never await."
+        "Ten writes on the disk, as in file-write, and three sums of 0..200,000 (quick), 1,000,000 or 10,000,000 run serially, "
+        "or gathered with aiofiles and with the sums in coroutines that never await."
     ),
     included="Opening, writing, closing, removing, adding.",
     baseline="serial",
@@ -302,7 +302,7 @@ _FILE_WRITE_AND_SIGMA = Experiment(
     claims=(
         Claim(
             id="file-write-and-sigma/little-gain",
-            text="gathering them gains a tenth at most",
+            text="gathered writes and sums gain a tenth at most",
             evidence=lambda _: [Comparison(top="aiofiles", bottom="serial", relation=between(0.9, 1.2))],
             source="D4",
             published=(Published("D4", "asyncio_gather", "serial"),),
@@ -351,12 +351,12 @@ _FILES_5 = tuple((f"file_{i}_bytes_per_s", f"file {i} of five") for i in range(1
 
 _DISK_BASELINE = Experiment(
     name="disk-baseline",
-    question="What does the device itself write, with no Python in between?",
+    question="How fast does the device itself write, without Python?",
     method=(
         "dd writes zero bytes to five files, 32 MiB each (quick), 128 MiB or 256 MiB: one after the other and all at once, "
-        "to new files and over files that are there, into the page cache and (synced) down to the device; and in memory."
+        "to new files and over existing files, into the page cache and (synced) down to the device, and in memory."
     ),
-    included="Bytes a second over all five files, from the first start to the last end; below, each file's own as dd tells.",
+    included="Bytes per second over all five files, from the first start to the last end; below, each file's own rate from dd.",
     metric="sum_bytes_per_s",
     unit="bytes_per_s",
     shows="levels",
@@ -367,7 +367,7 @@ _DISK_BASELINE = Experiment(
     claims=(
         Claim(
             id="disk-baseline/concurrent-slower-each",
-            text="of five streams at once each is less than half as quick as one alone",
+            text="each of five concurrent streams is less than half as fast as one alone",
             evidence=lambda _: [
                 _run_over_run("concurrent, new files", "sequential, new files", metric, 0, 0.5)
                 for metric, _ in _FILES_5
@@ -375,11 +375,11 @@ _DISK_BASELINE = Experiment(
             source="D10",
             published=(Published("D10", "concurrent, new files/file_3", "sequential, new files/file_3"),),
             scope="native",
-            why="they share the device, the page cache and the cores",
+            why="the streams share the device, the page cache and the cores",
         ),
         Claim(
             id="disk-baseline/no-faster-together",
-            text="synced to the device, five streams at once are together no quicker than one after the other",
+            text="synced to the device, five concurrent streams are together no faster than one after the other",
             evidence=lambda _: [
                 _run_over_run(
                     "concurrent, new files, synced", "sequential, new files, synced", "sum_bytes_per_s", 0, 1.1
@@ -388,20 +388,20 @@ _DISK_BASELINE = Experiment(
             source="Headway",
             scope="native",
             why="one stream fills the device",
-            says="The disk takes no more from five synced streams than from one ({ratio}): threads cannot quicken it.",
-            denies="The disk takes {ratio} times as much from five synced streams as from one: it likes company.",
+            says="Five synced streams write no faster to the disk than one ({ratio}): threads cannot speed it up.",
+            denies="Five synced streams write {ratio} times as fast to the disk as one: concurrent writes help.",
         ),
         Claim(
             id="disk-baseline/tmpfs-quicker",
-            text="memory (tmpfs) takes a stream several times quicker than the disk takes it over existing files",
+            text="a stream to memory (tmpfs) is several times faster than a stream over existing files on the disk",
             evidence=lambda _: [
                 _run_over_run("tmpfs, sequential", "sequential, overwriting", "file_1_bytes_per_s", 2, 1000)
             ],
             source="D10",
             published=(Published("D10", "tmpfs, sequential/file_1", "sequential, overwriting/file_1"),),
             scope="native",
-            why="it is a copy in memory and no more",
-            denies="Writes that the page cache absorbs are about as quick as memory: tmpfs takes {ratio} times as much.",
+            why="a write to tmpfs is only a copy in memory",
+            denies="Writes that the page cache absorbs are about as fast as memory: tmpfs is {ratio} times as fast.",
         ),
     ),
 )

@@ -56,8 +56,10 @@ def _between_intervals(count: int, long_s: float, short_s: float, low: float, hi
 
 _SWITCH_INTERVAL = Experiment(
     name="convoy-switch-interval",
-    question="What does a shorter switch interval do for the server?",
-    method=HOW + " Seven switch intervals, 0.1 s to 1 us, by 0, 1, 2 and 4 CPU-bound threads." + SPLIT,
+    question="How much does a shorter switch interval help the server?",
+    method=HOW
+    + " There are seven switch intervals, from 0.1 s to 1 us, each with 0, 1, 2 and 4 CPU-bound threads."
+    + SPLIT,
     included=IN_FIGURE,
     metric="requests_per_s",
     unit="per_s",
@@ -85,7 +87,7 @@ _SWITCH_INTERVAL = Experiment(
         ),
         Claim(
             id="convoy-switch-interval/switching-dominates",
-            text="an interval of 1 us gives no more than one of 10 us",
+            text="an interval of 1 us gives no more requests/s than one of 10 us",
             evidence=lambda _: [_between_intervals(1, 0.00001, 0.000001, 0.4, 1.3)],
             source="C4",
             published=(Published("C4", "1e-06/cpu_1", "1e-05/cpu_1"),),
@@ -94,7 +96,7 @@ _SWITCH_INTERVAL = Experiment(
         ),
         Claim(
             id="convoy-switch-interval/never-idle",
-            text="no interval gives back what one CPU-bound thread costs",
+            text="no switch interval restores the throughput that one CPU-bound thread costs",
             evidence=lambda _: [
                 Comparison(top=_at(1, interval_s), bottom=_at(0, interval_s), relation=below(0.8))
                 for interval_s in (0.00001, 0.000001)
@@ -102,12 +104,12 @@ _SWITCH_INTERVAL = Experiment(
             source="C4",
             published=(Published("C4", "1e-05/cpu_1", "1e-05/cpu_0"),),
             where="gil",
-            why="each request still waits for the CPU-bound thread to be interrupted",
-            says="The shortest switch intervals leave the server {ratio} of what it answers without a CPU-bound thread.",
+            why="each request still waits until the CPU-bound thread is preempted",
+            says="With the shortest switch intervals, the server answers {ratio} of its requests/s without a CPU-bound thread.",
         ),
         Claim(
             id="convoy-switch-interval/doubling-halves",
-            text="doubling the CPU-bound threads halves requests/s",
+            text="twice as many CPU-bound threads halve the requests/s",
             evidence=lambda _: [
                 Comparison(top=_at(2, 0.005), bottom=_at(1, 0.005), relation=between(0.35, 0.65)),
                 Comparison(top=_at(4, 0.005), bottom=_at(2, 0.005), relation=between(0.35, 0.65)),
@@ -118,7 +120,7 @@ _SWITCH_INTERVAL = Experiment(
                 Published("C4", "0.005/cpu_4", "0.005/cpu_2"),
             ),
             where="gil",
-            why="the GIL goes round all of them before the server has it again",
+            why="all CPU-bound threads hold the GIL in turn before the server acquires it again",
         ),
     ),
 )
@@ -149,12 +151,12 @@ def _countdown_interval(size: Size) -> list[Variant]:
 
 _COUNTDOWN_INTERVAL = Experiment(
     name="countdown-switch-interval",
-    question="What does a shorter switch interval cost CPU-bound threads?",
+    question="How much does a shorter switch interval cost CPU-bound threads?",
     method=(
-        "N decrements split evenly over 1, 2, 4 and 8 threads, at seven switch intervals from 0.1 s to 1 us. N is "
+        "N decrements are split evenly over 1, 2, 4 and 8 threads, at seven switch intervals from 0.1 s to 1 us. N is "
         "2,000,000 quick, 20,000,000 standard, 100,000,000 published."
     ),
-    included="From the first submit to the last result; the pool is already there.",
+    included="From the first submit to the last result; the pool has started before.",
     baseline="1 thread",
     turns=True,
     variants=_countdown_interval,
@@ -170,14 +172,14 @@ _COUNTDOWN_INTERVAL = Experiment(
             source="C5",
             published=(Published("C5", "1e-05/threads_8", "0.005/threads_8"),),
             where="gil",
-            why="they spend their time handing over the GIL",
+            why="the threads spend their time on hand-offs of the GIL",
             says="A switch interval of 10 us makes eight CPU-bound threads {ratio} times slower than the default of 5 ms.",
-            denies="A switch interval of 10 us costs eight CPU-bound threads less than twofold here: {ratio}.",
-            advice="Do not shorten the switch interval below 1 ms to help I/O threads: the CPU-bound ones pay for it.",
+            denies="A switch interval of 10 us slows eight CPU-bound threads by less than a factor of two here: {ratio}.",
+            advice="Do not set a switch interval below 1 ms to help I/O-bound threads, because the CPU-bound threads pay for it.",
         ),
         Claim(
             id="countdown-switch-interval/long-is-free",
-            text="from 1 ms on the interval makes no difference to them",
+            text="switch intervals of 1 ms and more make no difference to CPU-bound threads",
             evidence=lambda _: [
                 Comparison(top=_countdown_at(8, 0.1), bottom=_countdown_at(8, 0.005), relation=between(0.8, 1.2)),
                 Comparison(top=_countdown_at(8, 0.001), bottom=_countdown_at(8, 0.005), relation=between(0.8, 1.2)),
@@ -188,7 +190,7 @@ _COUNTDOWN_INTERVAL = Experiment(
                 Published("C5", "0.001/threads_8", "0.005/threads_8"),
             ),
             where="gil",
-            why="few switches cost little",
+            why="a small number of switches costs little",
         ),
     ),
 )

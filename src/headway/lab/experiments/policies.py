@@ -73,13 +73,12 @@ def _compare(
 
 _POLICIES = Experiment(
     name="policies",
-    question="What do policies for the GIL give the server, and what do they leave to those that compute?",
+    question="How much do GIL policies help the server, and how much do they cost CPU-bound threads?",
     method=HOW
-    + " Beside it run 1, 2, 4 or 8 CPU-bound threads: under no policy, under each of Headway's (headway run --policy), "
-    "and with a switch interval of 10 us, the best one for the server; and as many CPU-bound processes instead. A short slice "
-    "is the operating system's, of threads that hardly hold the GIL: --option os_slice_us=100, Linux 6.12 and later."
-    + SPLIT
-    + " Under `free` all go where the system puts them.",
+    + " Beside the server run 1, 2, 4 or 8 CPU-bound threads: under no policy, under each of Headway's policies (headway run "
+    "--policy), and with a switch interval of 10 us, the best for the server. As many CPU-bound processes are the "
+    "comparison. The short slice is the operating system's time slice of threads that hardly hold the GIL: --option "
+    "os_slice_us=100, Linux 6.12 and later." + SPLIT + " Under `free` the system places all threads.",
     included=IN_FIGURE,
     metric="requests_per_s",
     unit="per_s",
@@ -88,8 +87,8 @@ _POLICIES = Experiment(
         ("latency_p50_s latency_p99_s latency_max_s", "latency: median, 99th percentile, largest"),
         WORK,
         ("evenness", "how evenly the CPU-bound threads share the work: Jain's index, 1 is even"),
-        ("idle_share", "part of the time that the GIL was free while a thread wanted it (the policy's own count)"),
-        ("worst_wait_s", "the longest that any thread waited for the GIL (the policy's own count)"),
+        ("idle_share", "share of the time that the GIL was free while a thread waited for it (the policy's own count)"),
+        ("worst_wait_s", "longest wait of any thread for the GIL (the policy's own count)"),
     ),
     baseline=_PLAIN,
     variants=_variants,
@@ -98,64 +97,64 @@ _POLICIES = Experiment(
     claims=(
         Claim(
             id="policies/fair-beats-none",
-            text="under `fair` the server answers twenty times more than under no policy, beside one CPU-bound thread",
+            text="beside one CPU-bound thread, the server answers twenty times more under `fair` than under no policy",
             evidence=lambda _: _compare((1,), _PLAIN, above(20)),
             source="Headway",
             where="gil",
-            why="the server's thread has the CPU-bound one asked for the GIL at once, not after a switch interval",
+            why="the policy requests the GIL for the server's thread at once, and not after a switch interval",
             says="Scheduling the GIL (`headway run`) lets a server beside a CPU-bound thread answer {ratio} times more.",
-            advice="Try `headway run app.py`: no change of code, and `headway policies` tells what it does.",
+            advice="Try `headway run app.py`, which needs no change of code; `headway policies` describes the policies.",
         ),
         Claim(
             id="policies/fair-beats-intervals",
-            text="under `fair` it answers more than with the best switch interval",
+            text="the server answers more under `fair` than with the best switch interval",
             evidence=lambda _: _compare(_CPU, _INTERVAL, above(1)),
             source="Headway",
             where="gil",
-            why="no thread waits for an interval, and only the one that is to go next is woken",
+            why="no thread waits for a switch interval, and the policy wakes only the next thread",
         ),
         Claim(
             id="policies/fair-like-processes",
-            text="under `fair` it answers at least 0.8 of what the same work in processes leaves it",
+            text="the server answers at least 0.8 as much under `fair` as beside the same work in processes",
             evidence=lambda _: _compare(_CPU, _PROCESSES, above(0.8)),
             source="Headway",
             where="gil",
-            why="the operating system schedules threads and processes alike; the GIL must still be handed over",
-            denies="With the work in processes the server still answers more than under `fair`, which leaves it {ratio}.",
+            why="the operating system schedules threads and processes alike, and only the hand-off of the GIL costs extra",
+            denies="With the work in processes the server still answers more than under `fair`, which reaches {ratio} of that.",
         ),
         Claim(
             id="policies/fair-latency",
-            text="under `fair` its 99th percentile is at most three times that beside processes",
+            text="under `fair` the 99th percentile is at most three times that beside processes",
             evidence=lambda _: _compare(_CPU, _PROCESSES, below(3), "latency_p99_s"),
             source="Headway",
             where="gil",
-            why="a request waits until the CPU-bound thread notices that it is asked, not for an interval",
+            why="a request waits until the CPU-bound thread notices the request for the GIL, and not for a switch interval",
         ),
         Claim(
             id="policies/slice-like-processes",
-            text="with a short slice (os_slice_us) it answers at least 0.8 of what the same work in processes leaves it",
+            text="with a short slice (os_slice_us) the server answers at least 0.8 as much as beside the same work in processes",
             evidence=lambda _: _compare(_CPU, _PROCESSES, above(0.8), top=_SLICE),
             source="Headway",
             where="gil",
-            why="a thread with a short slice takes the core when it wakes, and the GIL's holder yields to it",
+            why="a thread with a short slice gets the core when it wakes up, and the holder of the GIL yields to it",
         ),
         Claim(
             id="policies/slice-latency",
-            text="with a short slice its 99th percentile is at most three times that beside processes",
+            text="with a short slice the 99th percentile is at most three times that beside processes",
             evidence=lambda _: _compare(_CPU, _PROCESSES, below(3), "latency_p99_s", top=_SLICE),
             source="Headway",
             where="gil",
-            why="its wake does not wait for the operating system's tick",
+            why="the wake-up of the server's thread does not wait for the operating system's tick",
         ),
         Claim(
             id="policies/fair-is-even",
-            text="under `fair` CPU-bound threads share what is left evenly",
+            text="under `fair` CPU-bound threads share the remaining time evenly",
             evidence=lambda _: [
                 Level(label=f"{_FAIR}, {_setting(4)}", metric="evenness", relation=above(0.95)),
             ],
             source="Headway",
             where="gil",
-            why="who has used least goes first among them",
+            why="the CPU-bound thread that has used the least time goes first",
         ),
     ),
 )

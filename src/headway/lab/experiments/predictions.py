@@ -78,13 +78,13 @@ def _variants(size: Size) -> list[Variant]:
 
 _PREDICTIONS = Experiment(
     name="predictions",
-    question="How far off is what the simulator says of a server beside CPU-bound threads?",
+    question="How accurate are the simulator's predictions for a server beside CPU-bound threads?",
     method=HOW
-    + " Beside it run 0, 1, 2 or 4 CPU-bound threads: under no policy at the usual switch interval, at 0.5 ms, and under the "
-    "policies fair and priority. The server alone and a CPU-bound thread alone are measured first, all on one core. Then the "
-    "machine's costs are measured, and every other cell is simulated with 9 seeds and its figures stored, before its first "
-    "launch. Python's time for a request is what makes the simulated server alone as quick as the measured one; no "
-    "predicted cell is looked at. A cell that was launched before it was predicted has no prediction.",
+    + " Beside the server run 0, 1, 2 or 4 CPU-bound threads: under no policy at the default switch interval, at 0.5 ms, and "
+    "under the policies fair and priority. First, the server alone and a CPU-bound thread alone are measured, on one core. "
+    "Then the machine's costs are measured. Every other cell is simulated with 9 seeds, and its figures are stored, before "
+    "its first launch. Python's time for a request is chosen so that the simulated server alone is as fast as the measured "
+    "one; no predicted cell is used for that. A cell that was launched before it was predicted has no prediction.",
     included=IN_FIGURE + " Predicted figures are the median over seeds [least, greatest].",
     metric="requests_per_s",
     unit="per_s",
@@ -97,21 +97,21 @@ _PREDICTIONS = Experiment(
     claims=(
         Claim(
             id="predictions/throughput-split",
-            text="with the client on a core of its own, predictions of requests/s are off by at most 6 % at the median",
+            text="with the client on its own core, predictions of requests/s are off by at most 6 % at the median",
             evidence=lambda _: [Errors(metric="requests_per_s", relation=below(1.06), placement="split")],
             source="Headway",
             where="gil",
-            why="the tick, the scheduler's lag and each cost's spread are in the model",
-            says="What `headway simulate` says of requests/s is off by a factor of {ratio} at the median.",
-            denies="What `headway simulate` says of requests/s is off by a factor of {ratio} at the median.",
+            why="the model includes the tick, the scheduler's lag and the spread of each cost",
+            says="Predictions of requests/s by `headway simulate` are off by a factor of {ratio} at the median.",
+            denies="Predictions of requests/s by `headway simulate` are off by a factor of {ratio} at the median.",
         ),
         Claim(
             id="predictions/throughput-free",
-            text="with all of it anywhere, predictions of requests/s are off by at most 6 % at the median",
+            text="with everything placed by the system, predictions of requests/s are off by at most 6 % at the median",
             evidence=lambda _: [Errors(metric="requests_per_s", relation=below(1.06), placement="free")],
             source="Headway",
             where="gil",
-            why="where a wake-up goes decides who has the GIL, and the model has that worst",
+            why="the core of a wake-up decides which thread gets the GIL, and the model is weakest there",
         ),
         Claim(
             id="predictions/p99",
@@ -119,15 +119,15 @@ _PREDICTIONS = Experiment(
             evidence=lambda _: [Errors(metric="latency_p99_s", relation=below(1.25), least=_LEAST)],
             source="Headway",
             where="gil",
-            why="what makes a request late, a tick or a wait for the GIL, is in the model",
+            why="the model includes what delays a request, a tick or a wait for the GIL",
         ),
         Claim(
             id="predictions/work",
-            text="predictions of what CPU-bound threads get done are off by at most 6 % at the median",
+            text="predictions of the work of CPU-bound threads are off by at most 6 % at the median",
             evidence=lambda _: [Errors(metric="work_per_s", relation=below(1.06))],
             source="Headway",
             where="gil",
-            why="what a server takes from them is the time that it has the GIL, and what hand-overs cost",
+            why="the server costs them the time that it holds the GIL, and the cost of hand-offs",
         ),
         Claim(
             id="predictions/order",
@@ -135,8 +135,8 @@ _PREDICTIONS = Experiment(
             evidence=lambda _: [Order(metric="requests_per_s", share=0.95)],
             source="Headway",
             where="gil",
-            why="they differ by more than predictions are off",
-            says="The simulator puts policies and switch intervals in the order that they have on this machine.",
+            why="their differences are larger than the errors of the predictions",
+            says="The simulator ranks policies and switch intervals as this machine does.",
             advice="Compare them with `headway simulate convoy --sweep policy=none,fair,priority` before trying them.",
         ),
     ),

@@ -50,13 +50,13 @@ def _race_labels(*texts: str) -> tuple[str, ...]:
 
 _RACE = Experiment(
     name="race",
-    question="How many increments get lost without a lock?",
+    question="How many increments are lost without a lock?",
     method=(
         f"{_THREADS} threads increment one counter k times each: `+= 1`, `+= one()` (a call between the read and the "
         "write), with a lock, by `itertools.count`, and `list.append`; at a switch interval of 5 ms and of 1 us. "
         "k is 50,000 quick (a tenth of that with the lock), 500,000 standard, 1,000,000 published."
     ),
-    included="Increments that are missing at the end. Time plays no part.",
+    included="Increments that are missing at the end. Time does not count.",
     baseline="+= 1, 5 ms",
     variants=_race,
     metric="lost",
@@ -71,7 +71,7 @@ _RACE = Experiment(
             evidence=lambda _: [Count(labels=_race_labels("+= 1", "+= one()"), metric="lost", expect="some")],
             source="C, on data races",
             scope="any",
-            why="a thread may be switched out between the read and the write",
+            why="another thread may run between the read and the write",
         ),
         Claim(
             id="race/always-without-gil",
@@ -152,14 +152,14 @@ def _refcount(size: Size) -> list[Variant]:
 
 _REFCOUNT = Experiment(
     name="refcount",
-    question="What does it cost to count references without a GIL?",
+    question="How much does reference counting cost without a GIL?",
     method=(
-        "In C: pairs of incref and decref on 64 objects, counted plainly, atomically, biased to an owner (PEP 703) and "
-        f"buffered (the Gilectomy's), with {_WORK} dependent multiply-adds between pairs in place of the rest of a "
-        f"bytecode, with {_LONG_WORK} (long work), or with none; 1, 2 and (not at quick size) 4 and 8 threads. In Python: threads bind and unbind a name to an object of their "
-        "own, to one they share, and to None, which is immortal from 3.12 on."
+        "In C: pairs of incref and decref on 64 objects, with plain, atomic, biased (PEP 703) and "
+        f"buffered (Gilectomy) counting, with {_WORK} dependent multiply-adds between pairs in place of the rest of a "
+        f"bytecode, with {_LONG_WORK} (long work), or with none; 1, 2 and (not at quick size) 4 and 8 threads. In Python: threads bind and unbind a name to their own object, "
+        "to a shared object, and to None, which is immortal from 3.12 on."
     ),
-    included="Time per pair of one thread, the loop around it included. Thread start is left out.",
+    included="Time per pair in one thread, including the loop. The start of threads does not count.",
     baseline="own, 1 thread",
     variants=_refcount,
     metric="pair_s",
@@ -167,7 +167,7 @@ _REFCOUNT = Experiment(
     claims=(
         Claim(
             id="refcount/atomic-costs",
-            text="atomic counting alone slows one thread by tens of percent, with a pair to a bytecode",
+            text="atomic counting alone slows one thread by tens of percent, with one pair per bytecode",
             evidence=lambda _: [Comparison(top="C atomic", bottom="C plain", relation=above(1.1))],
             source="C7",
             published=(Published("C7", "atomic_over_plain"),),
@@ -176,7 +176,7 @@ _REFCOUNT = Experiment(
         ),
         Claim(
             id="refcount/atomic-costs-long-work",
-            text="and also with the work of several bytecodes between two pairs",
+            text="atomic counting alone slows one thread, also with the work of several bytecodes between two pairs",
             evidence=lambda _: [
                 Comparison(top="C atomic, long work", bottom="C plain, long work", relation=above(1.1))
             ],
@@ -199,7 +199,7 @@ _REFCOUNT = Experiment(
             evidence=lambda _: [Comparison(top="shared, 2 threads", bottom="own, 2 threads", relation=above(1.1))],
             source="PEP 703",
             where="free-threaded",
-            why="the shared count's cache line travels between cores",
+            why="the cache line of the shared count moves between cores",
         ),
         Claim(
             id="refcount/immortal-free",
@@ -207,7 +207,7 @@ _REFCOUNT = Experiment(
             evidence=lambda _: [Comparison(top="immortal, 2 threads", bottom="own, 2 threads", relation=below(1.1))],
             source="PEP 683",
             where="free-threaded",
-            why="an immortal object's count is not written",
+            why="the count of an immortal object is never written",
         ),
     ),
 )

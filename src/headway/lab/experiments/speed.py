@@ -23,14 +23,14 @@ def _single_thread(size: Size) -> list[Variant]:
 
 _SINGLE_THREAD = Experiment(
     name="single-thread",
-    question="What did each CPython version, and its free-threaded build, do to single-threaded speed?",
+    question="How did each CPython version, and its free-threaded build, change single-threaded speed?",
     method=(
-        f"{len(KERNELS)} pure-Python kernels ({', '.join(KERNELS)}), each once per sample; the figure is the geometric "
-        "mean of their times. The same code on every interpreter found."
+        f"{len(KERNELS)} pure-Python kernels ({', '.join(KERNELS)}) run once per sample; the figure is the geometric "
+        "mean of their times. Every interpreter found runs the same code."
     ),
     included=(
-        "The kernels alone. Builds differ in more than their version: a distribution's (PGO, LTO, newer compiler) "
-        "against one built from source without is not a comparison of versions; `headway interpreters` tells which is which."
+        "The kernels alone. Builds differ in more than their version: a comparison of a distribution's build (PGO, LTO, newer "
+        "compiler) with a plain build from source does not compare versions; `headway interpreters` shows the build options."
     ),
     baseline="kernels",
     variants=_single_thread,

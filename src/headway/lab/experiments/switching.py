@@ -55,14 +55,14 @@ def _context_switch(size: Size) -> list[Variant]:
 
 _CONTEXT_SWITCH = Experiment(
     name="context-switch",
-    question="What does it cost to hand over to another task, and do threads do it faster than processes?",
+    question="How much does a switch to another task cost, and do threads switch faster than processes?",
     method=(
-        "Two tasks pass an integer back and forth, each adding one: threads, processes and sub-interpreters over two "
+        "Two tasks pass an integer back and forth, and each adds one: threads, processes and sub-interpreters over two "
         "pipes; threads over threading.Event and queue.Queue; interpreters over a cross-interpreter queue (3.14+); two "
-        "asyncio tasks over asyncio.Queue; and the pipes in C as the limit. Both sides on one core (`same`) or each on "
-        "its own (`split`)."
+        "asyncio tasks over asyncio.Queue; and C programs over pipes as the limit. Both tasks share a core (`same`), or each "
+        "has its own core (`split`)."
     ),
-    included="Time per switch, two a round. Starting the second side is shown apart.",
+    included="Time per switch, two per round. The start of the second task is shown separately.",
     baseline="threads",
     variants=_context_switch,
     metric="switch_s",
@@ -75,16 +75,16 @@ _CONTEXT_SWITCH = Experiment(
             evidence=lambda _: [Comparison(top="processes", bottom="threads", relation=above(1))],
             source="E2",
             published=(Published("E2", "threads", "processes"),),
-            why="threads of one process keep the address space",
+            why="a switch between threads of one process keeps the address space",
         ),
         Claim(
             id="context-switch/threads-faster-in-c",
-            text="and in C, without an interpreter around it",
+            text="threads switch somewhat faster than processes in C, too, without an interpreter",
             evidence=lambda _: [Comparison(top="C processes", bottom="C threads", relation=above(1))],
             source="E2",
             published=(Published("E2", "threads", "processes"),),
             scope="native",
-            why="threads of one process keep the address space",
+            why="a switch between threads of one process keeps the address space",
         ),
     ),
 )
@@ -114,10 +114,11 @@ def _one_way(size: Size) -> list[Variant]:
 
 _ONE_WAY = Experiment(
     name="context-switch-one-way",
-    question="Can a time stamp sent one way tell threads from processes?",
+    question="Does a one-way time stamp show a difference between threads and processes?",
     method=(
-        "A time stamp through a pipe; the other side notes its age and answers, so that the next is sent to a reader "
-        "that waits. Kept to show why it cannot tell the two apart: the spread of single stamps stands below the table."
+        "One side sends a time stamp through a pipe. The other side notes its age and answers, so that the next stamp finds "
+        "a waiting reader. The experiment shows why this method cannot tell threads from processes: the spread of single "
+        "stamps is below the table."
     ),
     included="Age of the stamp on arrival: one write, one wake-up, one read, and a clock call on each side.",
     baseline="threads",
@@ -128,7 +129,7 @@ _ONE_WAY = Experiment(
     claims=(
         Claim(
             id="context-switch-one-way/cannot-tell",
-            text="the one-way latency tells no difference between threads and processes (within 25 %)",
+            text="the one-way latency shows no difference between threads and processes (within 25 %)",
             evidence=lambda _: [Comparison(top="processes", bottom="threads", relation=between(1 / 1.25, 1.25))],
             source="E1",
             why="both wait for the same wake-up of a sleeping reader",

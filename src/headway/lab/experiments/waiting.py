@@ -35,8 +35,8 @@ _AS_ALL = between(0.97, 1.1)
 _SLEEP = Experiment(
     name="sleep",
     question="Do waits overlap?",
-    method="Three sleeps of 20 ms (quick) or 0.2 s: one after the other, awaited one by one, gathered, in threads.",
-    included="From the first call to the last return, with the pool or loop already there.",
+    method="Three sleeps of 20 ms (quick) or 0.2 s run one after the other, awaited one by one, gathered, or in threads.",
+    included="From the first call to the last return, with a pool or loop that has started.",
     baseline="serial",
     variants=_sleep,
     sources=("D1",),
@@ -53,18 +53,18 @@ _SLEEP = Experiment(
         ),
         Claim(
             id="sleep/one-by-one-is-sum",
-            text="awaiting in a loop takes the sum",
+            text="awaiting one by one takes the sum of the sleeps",
             evidence=lambda _: [Comparison(top="asyncio, one by one", bottom="serial", relation=_AS_ALL)],
             source="D1",
             published=(Published("D1", "asyncio_sequential", "serial"),),
-            why="the next sleep starts when the one before has ended",
+            why="the next sleep starts when the previous one has ended",
         ),
         Claim(
             id="sleep/threads-overlap",
-            text="threads take as long as the longest sleep too",
+            text="threads take as long as the longest sleep, too",
             evidence=lambda _: [Comparison(top="threads", bottom="serial", relation=_AS_ONE)],
             source="Headway",
-            why="time.sleep lets go of the GIL",
+            why="time.sleep releases the GIL",
         ),
     ),
 )

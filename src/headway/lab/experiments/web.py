@@ -17,13 +17,15 @@ __all__ = ["EXPERIMENTS"]
 
 _PLACED: tuple[Placement, ...] = ("split",)
 _SERVER = (
-    "The server is aiohttp's, in a process and an interpreter of its own, on a core that the client keeps off (`split`); "
+    "The server is aiohttp's, in its own process and interpreter, on a core that the client does not use (`split`); "
     "it answers after the given time."
 )
-_FIGURE = "From the first call to the last return, with the pool or loop there and, for aiohttp, the session open."
+_FIGURE = (
+    "From the first call to the last return, with a pool or loop that has started and, for aiohttp, an open session."
+)
 _BESIDES = (
-    ("overhead_alone_s", "client's overhead per request, alone: what it took longer than the server says"),
-    ("overhead_s", "client's overhead per request in the experiment itself, where requests meet"),
+    ("overhead_alone_s", "client's overhead per request, alone: its time beyond the server's own time"),
+    ("overhead_s", "client's overhead per request in the experiment itself, with concurrent requests"),
 )
 _PERIOD_S = {"quick": 0.04, "standard": 0.2, "published": 0.2}
 _LIBRARY = ("aiohttp",)
@@ -63,10 +65,10 @@ _AS_ONE = between(0.9 / 3, 1.3 / 3)
 
 _HTTP_SLEEP = Experiment(
     name="http-sleep",
-    question="Do requests to a slow server overlap, and what does the client itself cost?",
+    question="Do requests to a slow server overlap, and how much does the client itself cost?",
     method=(
-        "One and three requests of 40 ms (quick) or 0.2 s: urllib one after the other, aiohttp gathered, urllib in threads "
-        "and in processes; and three whose times a seeded draw spreads by a half either way. " + _SERVER
+        "One and three requests of 40 ms (quick) or 0.2 s run with serial urllib, gathered aiohttp, and urllib in threads "
+        "and in processes; another case has three requests whose times vary by a half either way (seeded). " + _SERVER
     ),
     included=_FIGURE,
     baseline="serial",
@@ -77,7 +79,7 @@ _HTTP_SLEEP = Experiment(
     claims=(
         Claim(
             id="http-sleep/one-is-one",
-            text="a single request takes asyncio as long as urllib",
+            text="a single request takes as long with asyncio as with urllib",
             evidence=lambda _: [over_serial("asyncio", _ONE, between(0.9, 1.15))],
             source="D5",
             published=(Published("D5", "asyncio", "serial", "one request"),),
@@ -90,16 +92,16 @@ _HTTP_SLEEP = Experiment(
             source="D5",
             published=(Published("D5", "asyncio_gather", "serial", "three"),),
             why="the loop waits for all answers at once",
-            says="Requests to a slow server overlap with asyncio: three take {ratio} of the time of one after the other.",
+            says="Requests to a slow server overlap with asyncio: three take {ratio} of the serial time.",
         ),
         Claim(
             id="http-sleep/threads-too",
-            text="and so they do in threads",
+            text="three requests in threads take as long as one",
             evidence=lambda _: [over_serial("threads", _THREE, _AS_ONE)],
             source="Headway",
-            why="a thread that waits for a socket lets go of the GIL",
-            says="Threads overlap three slow requests as well: {ratio} of the time of one after the other.",
-            advice="For a few requests at a time a thread pool over urllib does what asyncio does, without another library.",
+            why="a thread that waits for a socket releases the GIL",
+            says="Three slow requests overlap in threads, too: they take {ratio} of the serial time.",
+            advice="For a small number of requests, a thread pool with urllib does what asyncio does, without another library.",
         ),
     ),
 )
@@ -121,10 +123,10 @@ def _http_sleep_and_sigma(size: Size) -> list[Variant]:
 
 _HTTP_SLEEP_AND_SIGMA = Experiment(
     name="http-sleep-and-sigma",
-    question="And with CPU work on the client's side?",
+    question="Do slow requests overlap with CPU work in the client?",
     method=(
-        "Three requests of 0.1 s (quick) or 1 s and three sums of 0..100,000: one after the other with urllib, gathered "
-        "with aiohttp (the sums in coroutines that never await), in threads. " + _SERVER
+        "Three requests of 0.1 s (quick) or 1 s and three sums of 0..100,000 run serially with urllib, gathered "
+        "with aiohttp (the sums in coroutines that never await), and in threads. " + _SERVER
     ),
     included=_FIGURE,
     baseline="serial",
@@ -135,12 +137,12 @@ _HTTP_SLEEP_AND_SIGMA = Experiment(
     claims=(
         Claim(
             id="http-sleep-and-sigma/gather-is-longest",
-            text="gathered, they take little more than one request",
+            text="three gathered requests and sums take little more time than one request",
             evidence=lambda _: [Comparison(top="asyncio", bottom="serial", relation=_AS_ONE)],
             source="D6",
             published=(Published("D6", "asyncio_gather", "serial"),),
-            why="the sums are done while the requests wait",
-            says="Short CPU work hides behind slow requests: {ratio} of the time of one after the other.",
+            why="the sums run while the requests wait",
+            says="Short CPU work overlaps with slow requests: {ratio} of the serial time.",
         ),
     ),
 )
@@ -162,11 +164,11 @@ _FILE_AND_HTTP = Experiment(
     name="file-and-http",
     question="Which model suits tasks that use a file and then the network?",
     method=(
-        "Ten tasks: write, read and remove a file of 1 MiB random bytes on the disk, then one request of about 20 ms "
-        "(quick), 0.1 s or 0.5 s (published), drawn by a fifth either way. Serial and threads (ten) with urllib, asyncio "
-        "with aiohttp and the file in the coroutine. " + _SERVER
+        "Each of ten tasks writes, reads and removes a file of 1 MiB random bytes on the disk, then makes one request of about "
+        "20 ms (quick), 0.1 s or 0.5 s (published), which varies by a fifth either way. Serial and threads (ten) use urllib; "
+        "asyncio uses aiohttp, with the file in the coroutine. " + _SERVER
     ),
-    included=_FIGURE + " The random bytes are made beforehand.",
+    included=_FIGURE + " The random bytes are created beforehand.",
     baseline="serial",
     variants=_file_and_http,
     besides=_BESIDES,
@@ -179,8 +181,8 @@ _FILE_AND_HTTP = Experiment(
             evidence=lambda _: [Comparison(top="threads", bottom="serial", relation=between(0.07, 0.25))],
             source="A4",
             published=(Published("A4", "threads", "serial"),),
-            why="the requests overlap, and the file's part lets go of the GIL",
-            says="Tasks of a file and a request overlap in threads: ten take {ratio} of the serial time.",
+            why="the requests overlap, and the file work releases the GIL",
+            says="Tasks with a file and a request overlap in threads: ten take {ratio} of the serial time.",
         ),
         Claim(
             id="file-and-http/asyncio",

@@ -89,9 +89,9 @@ def _of_gil(run: Run, experiment: Experiment) -> list[Finding]:
         Finding(
             experiment.name,
             "",
-            f"An import switches the GIL of {run.names[key]} back on: then it is no free-threaded interpreter.",
+            f"An import switches the GIL of {run.names[key]} on again: the interpreter is then not free-threaded.",
             f"{_listed(list(dict.fromkeys(series)))} ran with the GIL on",
-            advice="Ask for a build of the library that declares that it can do without the GIL (Py_mod_gil), or leave it out.",
+            advice="Use a build of the library that declares support for running without the GIL (Py_mod_gil), or leave the library out.",
         )
         for key, series in back.items()
     ]
@@ -113,12 +113,12 @@ def _of_claim(run: Run, verdicts: Sequence[Verdict]) -> Finding | None:
     if whole.interpreter == "all":
         parts[0] += f", mean over {spanned(run, measured)}"
         if holds and len(holds) < len(measured):
-            parts.append(f"by itself on {spanned(run, holds)}")
+            parts.append(f"separately on {spanned(run, holds)}")
     elif whole.interpreter in run.interpreters:
         parts[0] += f" on {run.names[whole.interpreter]}"
         others = [key for key in holds if key != whole.interpreter]
         if others:
-            parts.append(f"so on {spanned(run, others)} too")
+            parts.append(f"also on {spanned(run, others)}")
     if fails:
         parts.append(f"not on {spanned(run, fails)}")
     if one.launches < 2:
@@ -159,7 +159,7 @@ def _of_winners(run: Run, experiment: Experiment, won: Sequence[Winner]) -> list
                 names = (
                     _listed(sorted([one.series, *one.like]), "or")
                     if one.series
-                    else f"none beats {experiment.baseline}"
+                    else f"none is faster than {experiment.baseline}"
                 )
                 settings.setdefault(names, []).append(one.setting)
         # The settings are named only if the answers differ between them.
@@ -174,14 +174,14 @@ def _of_winners(run: Run, experiment: Experiment, won: Sequence[Winner]) -> list
     if unbeaten:
         where = spanned(run, (key for one in unbeaten for key in one.interpreters))
         evidence.append(f"{'elsewhere ' if evidence else ''}no interval lies below 1, on {where}")
-    return [Finding(experiment.name, "", f"quickest model {text}", "; ".join(evidence))]
+    return [Finding(experiment.name, "", f"fastest model {text}", "; ".join(evidence))]
 
 
 def _shown(run: Run, experiment: Experiment, one: Winner, interval: stats.Interval) -> str:
     """Return evidence: `threads 0.49 [0.33-0.74] of serial, on 3.13t, not told apart from processes-spawn`."""
     at = f", {one.setting}," if one.setting else ""
     where = f"{'mean over' if len(one.interpreters) > 1 else 'on'} {spanned(run, one.interpreters)}"
-    like = f", not told apart from {_listed(one.like)}" if one.like else ""
+    like = f", not distinguishable from {_listed(one.like)}" if one.like else ""
     return f"{one.series}{at} {ratio(interval)} of {experiment.baseline}, {where}{like}"
 
 
@@ -195,12 +195,12 @@ def _of_curves(run: Run, experiment: Experiment, found: Sequence[Curve]) -> Iter
         for curve in together:
             said.setdefault(_course(curve, experiment.sweep), []).append(curve.interpreter)
         courses = [f"on {spanned(run, where)} {course}" for course, where in said.items()]
-        against = f"{series} against {experiment.baseline}" + (f", {setting}" if setting else "")
+        against = f"{series} compared with {experiment.baseline}" + (f", {setting}" if setting else "")
         evidence = [_ends(run, curve, experiment.sweep) for curve in together]
         yield Finding(experiment.name, "", f"{against}: {'; '.join(courses)}", "; ".join(evidence))
 
 
-_WORDS = {1: "ahead", -1: "behind", 0: "too close to tell"}
+_WORDS = {1: "ahead", -1: "behind", 0: "too close to decide"}
 
 
 def _course(curve: Curve, sweep: str) -> str:
@@ -209,7 +209,7 @@ def _course(curve: Curve, sweep: str) -> str:
     first, last = (sized(point.size, sweep) for point in (curve.points[0], curve.points[-1]))
     sides = {point.side for point in curve.points}
     if sides == {0}:
-        return f"too close to tell at every size from {first} to {last}"
+        return f"too close to decide at every size from {first} to {last}"
     if crossings:
         course = ", then ".join(
             f"{_WORDS[one.low.side]} up to about {roughly(one.about, sweep)} "
@@ -220,9 +220,9 @@ def _course(curve: Curve, sweep: str) -> str:
     (side,) = sides - {0}
     unsure = [sized(point.size, sweep) for point in curve.points if not point.side]
     if not unsure:
-        return f"the order turns at no size from {first} to {last}: {_WORDS[side]} throughout"
+        return f"the order changes at no size from {first} to {last}: {_WORDS[side]} at every size"
     sure = [sized(point.size, sweep) for point in curve.points if point.side]
-    return f"{_WORDS[side]} at {_listed(sure)}, too close to tell at {_listed(unsure)}"
+    return f"{_WORDS[side]} at {_listed(sure)}, too close to decide at {_listed(unsure)}"
 
 
 def _ends(run: Run, curve: Curve, sweep: str) -> str:

@@ -135,7 +135,7 @@ def orders(run: Run, experiment: Experiment, piece: Order, interpreter: str) -> 
     outcome: Outcome = "not measured" if not launches else "inconclusive"
     if told:
         outcome = "supported" if (told - wrong) / told >= piece.share else "refuted"
-    what = f"pairs in the wrong order by {piece.metric.replace('_', ' ')}, of {told} that measurement tells apart"
+    what = f"pairs in the wrong order by {piece.metric.replace('_', ' ')}, of {told} pairs with a measured difference"
     relation = f"at most {1 - piece.share:.0%} of {told}"
     cells = tuple(one.cell.key for one in results)
     yield Evidence(outcome, what, None, relation, wrong, min(launches, default=0), None, cells)

@@ -80,31 +80,31 @@ class Verdict:
 
 def _sentence(outcome: Outcome, claim: Claim, evidence: Sequence[Evidence]) -> str:
     if not evidence:
-        return "this run was not asked for the cells that it needs"
+        return "this run does not include the cells that the claim needs"
     one = evidence[0]
     if one.interval is None and one.count is None:
         return f"no launch of {one.what} succeeded"
     if one.interval is None:
-        found = f"{one.count:,.0f} counted over {one.launches} launches a cell"
+        found = f"{one.count:,.0f} counted over {one.launches} launches per cell"
         if outcome == "inconclusive" and one.launches:
-            return f"{one.what}: too few launches to tell"
+            return f"{one.what}: too few launches to decide"
         if outcome == "inconclusive":
             return f"{found}, but a cell has no successful launch"
         return f"{found}: {claim.why}" if outcome == "supported" else f"{found}, expected {one.relation}"
     measured = f"{one.what} is {number(one.interval.value)}"
     if outcome == "supported":
-        return f"{measured}, {one.relation} with its whole interval: {claim.why}"
+        return f"{measured}, and its whole interval is {one.relation}: {claim.why}"
     if outcome == "at the limit":
-        return f"{measured}: within {NEAR:.0%} of the limit of what the claim says ({one.relation})"
+        return f"{measured}, within {NEAR:.0%} of the limit of the claim ({one.relation})"
     if outcome == "refuted":
-        return f"{measured}, and its whole interval lies outside what the claim says ({one.relation})"
+        return f"{measured}, and its whole interval contradicts the claim ({one.relation})"
     if one.launches < 2:
         return (
-            f"{measured} from one launch, which has no interval: use `--launches`, or `--resume` where it was cut short"
+            f"{measured} from one launch, which has no interval: use `--launches`, or `--resume` after an interruption"
         )
     crossing = f"{measured}, but its interval crosses the threshold ({one.relation})"
     if one.launches_to_decide is None or one.launches_to_decide >= TOO_MANY:
-        return f"{crossing}: too close to it for more launches to decide"
+        return f"{crossing}: too close for more launches to decide"
     return f"{crossing}: about {one.launches_to_decide} launches would decide if nothing else changes"
 
 
@@ -142,7 +142,7 @@ def _mean(run: Run, experiment: Experiment, claim: Claim, singles: Sequence[Verd
     against = [run.names[single.interpreter] for single in singles if single.outcome == "refuted"]
     if outcome == "supported" and against:
         outcome = "mixed"
-        sentence = f"{ordered[0].what} fits in the mean, but not on {', '.join(against)}: interpreters differ"
+        sentence = f"{ordered[0].what} agrees on average, but not on {', '.join(against)}: interpreters differ"
     return Verdict(claim, experiment.name, "all", outcome, ordered, sentence)
 
 
@@ -169,7 +169,7 @@ def _pair(run: Run, experiment: Experiment, claim: Claim) -> Verdict:
     pieces = [piece for piece in claim.evidence(run.machine) if isinstance(piece, Comparison)]
     needed = {name for piece in pieces for name in (piece.top_interpreter, piece.bottom_interpreter)}
     if not needed <= by_name.keys():
-        reason = f"it needs the interpreters {' and '.join(sorted(needed))} in one run"
+        reason = f"the claim needs the interpreters {' and '.join(sorted(needed))} in one run"
         return Verdict(claim, experiment.name, "pair", "not measured", (), reason)
     resolved = [
         replace(
@@ -213,14 +213,16 @@ def judge(run: Run, experiments: Sequence[Experiment] | None = None) -> list[Ver
         for claim in experiment.claims:
             interpreters = _speaks_of(run, claim)
             if not claim.evidence(run.machine):
-                reason = f"the experiment's sweep ends below what {run.machine.physical_cores} physical cores need"
+                reason = f"the sweep of the experiment ends below the size that {run.machine.physical_cores} physical cores need"
                 verdicts.append(Verdict(claim, experiment.name, "any", "not measured", (), reason))
             elif claim.scope == "native":
                 verdicts.append(_single(run, experiment, claim, ONE_WORKER))
             elif claim.scope == "pair":
                 verdicts.append(_pair(run, experiment, claim))
             elif not interpreters:
-                reason = "it needs " + ("a free-threaded one" if claim.where == "free-threaded" else "one with a GIL")
+                reason = "the claim needs " + (
+                    "a free-threaded one" if claim.where == "free-threaded" else "one with a GIL"
+                )
                 verdicts.append(Verdict(claim, experiment.name, "any", "not measured", (), f"{reason} in the run"))
             elif claim.scope == "any":
                 verdicts.append(_any(run, experiment, claim, interpreters))

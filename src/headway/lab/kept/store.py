@@ -183,7 +183,7 @@ class Store:
                 self._db.execute(f"PRAGMA user_version = {_VERSION}")
         elif version != _VERSION or not {"runs", "cells", "launches", "samples"} <= tables:
             raise StoreError(
-                f"{self.path} is no results store of this version of headway (version {version}, expected {_VERSION})",
+                f"{self.path} is not a results store of this version of Headway (version {version}, expected {_VERSION})",
                 hint="name another file with `--store`, or move this one away",
             )
 
@@ -226,7 +226,7 @@ class Store:
                 yield
             except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
                 raise StoreError(
-                    f"the results store {self.path} holds values that are none of headway's: {error!r}",
+                    f"the results store {self.path} holds values that Headway did not write: {error!r}",
                     hint="name another file with `--store`, or move this one away",
                 ) from error
 
@@ -318,10 +318,10 @@ class Store:
                 (run_id, prediction.key),
             ).fetchone()
             if found is None or found[1] or found[2]:
-                why = "no such cell is in the run" if found is None else ""
-                why = why or ("it was measured before" if found[1] else "it has a prediction already")
+                why = "the run has no such cell" if found is None else ""
+                why = why or ("the cell was measured before" if found[1] else "the cell already has a prediction")
                 raise StoreError(
-                    f"the prediction of {printable(prediction.key)} is refused: {why}",
+                    f"the prediction for {printable(prediction.key)} is refused: {why}",
                     hint="a prediction is written once, and before its cell's first launch; start a new run",
                 )
             written_at = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")

@@ -221,7 +221,7 @@ def _why(returncode: int, stderr: str) -> str:
             name = signal.Signals(-returncode).name
         except ValueError:
             name = f"signal {-returncode}"
-        memory = ", perhaps by the kernel for want of memory" if returncode == -signal.SIGKILL else ""
+        memory = ", perhaps by the kernel because memory ran out" if returncode == -signal.SIGKILL else ""
         return f"killed by {name}{memory}"
     if any("MemoryError" in line for line in lines):
         return f"out of memory: {last}"
@@ -292,7 +292,7 @@ def run_launch(
         dead = beside.died is not None and beside.died()
         reason = "killed, waiting for it" if dead else f"killed after its limit of {limit_s:g} s"
     elif listener.garbled:
-        reason = "the launch's answers are garbled: something in it wrote to our descriptor"
+        reason = "the answers of the launch are damaged: something in it wrote to Headway's descriptor"
     elif process.returncode != 0 or not listener.ended:
         reason = _why(process.returncode, said)
     for launch in listener.launches:

@@ -23,7 +23,7 @@ def only_lab() -> Iterator[None]:
             owner = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
             raise HeadwayError(
                 f"another lab (process {owner}) is measuring on this machine",
-                hint="wait for it: two labs at once would measure each other",
+                hint="wait until it ends: two labs at the same time would disturb each other",
             ) from None
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)

@@ -78,13 +78,13 @@ def check(request: Request) -> None:
         if value is not None and not 0 < value <= most:
             raise UsageError(
                 f"the {name} is {value}, expected more than 0 and at most {most}",
-                hint="leave it out for the default, or use 10, say",
+                hint="leave it out for the default, or use, for example, 10",
             )
 
     if request.launches is not None and request.budget_s is not None:
         raise UsageError(
             f"{request.launches} launches of each cell and a budget of {request.budget_s:g} s exclude each other",
-            hint="with a budget each claim gets the launches that it needs; leave one of them out",
+            hint="leave one of them out; with a budget each claim gets the launches that it needs",
         )
 
 

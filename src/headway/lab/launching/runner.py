@@ -106,7 +106,7 @@ class _Processes:
                     seed=(self._plan.seed + block) % 2**63,
                 )
         except (HeadwayError, OSError) as error:
-            return [Launch(reason=f"what it needs could not be made ready: {error}") for _ in cells]
+            return [Launch(reason=f"its requirements could not be prepared: {error}") for _ in cells]
         if launches[0].status == "failed" and len(cells) > 1:
             # One cell may be at fault, so each cell is launched alone: the others then still give results.
             return [self([one], block)[0] for one in cells]
@@ -129,7 +129,7 @@ def _predictor(settings: Settings, say: Say) -> Predict:
             with _on_cores(settings.machine.cores):
                 return predictor(cells, anchors)
         except (HeadwayError, OSError) as error:
-            say(f"nothing is predicted of {cells[0].experiment}: {error}")
+            say(f"nothing is predicted for {cells[0].experiment}: {error}")
             return ()
 
     return predict
@@ -327,8 +327,8 @@ def _refuse_another_redis(begun: Mapping[str, str], now: Mapping[str, str]) -> N
             return f"{redis.get('server', 'no Redis')} ({whose})"
 
         raise UsageError(
-            f"the run began with {said(begun)} and would go on with {said(now)}",
-            hint="give the same `--redis-url` again (it is not stored), or leave it out where the run had none",
+            f"the run began with {said(begun)} and would continue with {said(now)}",
+            hint="give the same `--redis-url` again (it is not stored), or leave it out if the run had none",
         )
 
 
@@ -390,13 +390,13 @@ def ready_again(
         now = interpreters.probe(interpreter.executable)
         if (now.version, now.free_threaded) != (interpreter.version, interpreter.free_threaded):
             raise InterpreterError(
-                f"{interpreter.executable} is {now.version} now, the run began with {interpreter.version}",
-                hint="start a new run: figures of two versions do not belong together",
+                f"{interpreter.executable} is now {now.version}, but the run began with {interpreter.version}",
+                hint="start a new run: figures of two versions cannot be combined",
             )
     machine = settings.machine
     if not set(machine.cores) <= os.sched_getaffinity(0):
         raise UsageError(
-            f"the run began on cores {list(machine.cores)}, of which some are not usable now",
+            f"the run began on cores {list(machine.cores)}, some of which are not usable now",
             hint="resume it with the same affinity, or start a new run",
         )
     library, missing = _native_library()
@@ -418,8 +418,8 @@ def ready_again(
     for cell, missing in lacking.values():
         if cell in begun:
             raise HeadwayError(
-                f"the run cannot go on, {cell.label} lacks something now: {missing}",
-                hint="resume when it is there again; nothing of the run is lost",
+                f"the run cannot continue, because {cell.label} now lacks something: {missing}",
+                hint="resume when it is available again; nothing of the run is lost",
             )
     if settings.unprepared:
         # The run was stopped before the needs of these cells were checked: they are left out, as the check would have
@@ -460,7 +460,7 @@ def resume(
         header = results.find_run(name)
         settings = header.settings
         if settings.declared:
-            raise UsageError(f"the run {header.id} is of pytest's benchmarks", hint="run pytest again")
+            raise UsageError(f"the run {header.id} contains benchmarks of pytest", hint="run pytest again")
         plan = plan_of(settings, results.cells(header.id))
         again = ready_again(
             settings, plan, left_of(plan, header, results.done(header.id)), redis_url=redis_url, say=say

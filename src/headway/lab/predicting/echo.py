@@ -114,7 +114,7 @@ class Predictor:
             served = _rate(anchors, cell, "requests_per_s")
             counted = _rate(anchors, cell, "work_per_s")
             if served is None:
-                self._say(f"nothing is predicted of {cell.label}, {cell.placement}: the server alone was not measured")
+                self._say(f"nothing is predicted for {cell.label}, {cell.placement}: the server alone was not measured")
                 continue
             if cell.interpreter not in fitted:
                 fitted[cell.interpreter] = _python_ns(served, costs, len(self._machine.cores))

@@ -144,7 +144,7 @@ def _plots(experiment: Experiment, results: Sequence[CellResult], *, rounds: boo
     elif axes.x:
         yield _plot("lines", what, (metric,), unit, axes, ideal=_ideal(experiment, axes, unit))
     if rounds:
-        yield _plot("histogram", f"{what}, how many rounds took how long", (metric,), unit)
+        yield _plot("histogram", f"{what}, distribution of rounds", (metric,), unit)
     yield _plot("dots", f"{what}, each launch a point", (metric,), unit)
     latencies = tuple(one for one in _PERCENTILES if any(result.values(one) for result in python))
     if len(latencies) > 1:

@@ -188,7 +188,7 @@ def _sections(analysis: Analysis) -> Iterator[schema.Section]:
     yield from _section("Threads", threads_table(analysis, every=True))
     for gil in analysis.gils:
         tables = [table(analysis, gil, every=True) for table in (blame_table, convoy_table)]
-        yield from _section(f"Who waited for whom: {gil.name}", *tables)
+        yield from _section(f"Waiters and holders: {gil.name}", *tables)
     yield from _section("Where the GIL was held", held_table(analysis, every=True))
     yield from _section("Longest holds", long_holds_table(analysis, every=True))
     yield from _section("Where threads waited", waited_table(analysis, every=True))

@@ -71,7 +71,7 @@ def _ratios(run: Run, experiment: Experiment) -> Table | None:
         for what, (figure, measured) in found[key].items()
     ]
     used = [place for place in range(len(columns)) if any(row[3 + place] != EMPTY for row in rows)]
-    caption = "published ratios beside those of this run [interval]\n" + "\n".join(
+    caption = "published ratios and the ratios of this run [interval]\n" + "\n".join(
         f"{marks[source, setting]}: {setting}" for source, setting in sorted(found, key=lambda key: marks[key])
     )
     return Table(
@@ -156,9 +156,7 @@ def _grid(
     if not rows:
         return None
     headings = [_heading(measured, column) for column in columns]
-    caption = (
-        f"measured (published): two machines, compare shapes, not values\n{published['source']}: {published['setting']}"
-    )
+    caption = f"measured (published): the machines differ, so compare shapes and not values\n{published['source']}: {published['setting']}"
     return Table(caption, (first, "", *headings), tuple(rows), names=2)
 
 

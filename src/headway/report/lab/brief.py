@@ -52,7 +52,7 @@ def render_experiment(run: Run, experiment: Experiment) -> RenderableType:
 def _shown(told: Evidence) -> str:
     """Return the deciding figure; an interval that says nothing yet is replaced by a remark."""
     if told.interval is not None and told.interval.low * _WIDE < told.interval.high:
-        return f"{number(told.interval.value)}, hardly known"
+        return f"{number(told.interval.value)}, very uncertain"
     return figure(told)
 
 
@@ -173,11 +173,11 @@ def render_end(run: Run, where: Sequence[str]) -> RenderableType:
     parts += (Text(_cut(f"  ! {doubt}"), style="yellow") for doubt in counts.doubts)
     parts += _failed(run)
     parts += _open(assessed.verdicts)
-    parts.append(bold("What this machine tells you"))
+    parts.append(bold("Findings on this machine"))
     told = telling(assessed.findings)
     parts += (_finding(place, one) for place, one in enumerate(told, 1))
     if not told:
-        parts.append(Text("  nothing beyond the verdicts above", style="dim"))
+        parts.append(Text("  none beyond the verdicts above", style="dim"))
     parts.append(Text(""))
     parts += map(Text, where)
     return Group(*parts)
@@ -187,7 +187,7 @@ def _failed(run: Run) -> Iterator[RenderableType]:
     if run.failures:
         yield Text(f"  ! {len(run.failures)} launches failed, see the report", style="red")
     if run.settings.skipped:
-        yield Text(f"  {len(run.settings.skipped)} cells could not run here, the report says why", style="dim")
+        yield Text(f"  {len(run.settings.skipped)} cells could not run here, the report has the reasons", style="dim")
 
 
 def _open(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
@@ -198,7 +198,8 @@ def _open(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
     said = [f"{one.id} ({_many(one.to_decide)})" for one in found[:_OPEN_NAMED]]
     more = f", {len(found) - _OPEN_NAMED} more" if len(found) > _OPEN_NAMED else ""
     yield Text(
-        f"  open, and about how many launches of each cell would decide: {', '.join(said)}{more}", style="yellow"
+        f"  open claims, with the approximate launches of each cell that would decide: {', '.join(said)}{more}",
+        style="yellow",
     )
 
 

@@ -28,8 +28,8 @@ __all__ = [
 _MOST_FAILURES = 20
 
 _PLACEMENTS = {
-    "free": "free: where the system likes",
-    "split": "split: the two sides (server and client) on cores of their own",
+    "free": "free: placed by the system",
+    "split": "split: each side (server and client) on its own cores",
     "same": "same: all on one core",
 }
 
@@ -110,9 +110,9 @@ def heading(run: Run) -> tuple[str, ...]:
         lines.append(f"benchmarks of pytest, {settings.launches} launches of each{state}")
         return tuple(lines)
     launches = (
-        f"{settings.launches} launches a cell"
+        f"{settings.launches} launches per cell"
         if settings.budget_s is None
-        else f"{run.header.done} launches, {settings.launches} of each cell and more where a claim was open"
+        else f"{run.header.done} launches: {settings.launches} of each cell, and more for open claims"
     )
     lines.append(f"size {settings.size}, {launches}, in shuffled blocks, seed {settings.seed}{state}")
     return tuple(lines)
@@ -121,14 +121,14 @@ def heading(run: Run) -> tuple[str, ...]:
 def legend(run: Run) -> tuple[str, ...]:
     """Return lines on how to read the rest."""
     lines = [
-        "below each claim: what this run says of it; a ratio [interval] or a count over all samples, by interpreter"
+        "each claim is followed by its verdict and, by interpreter, a ratio [interval] or a count over all samples"
     ]
     if run.settings.budget_s is None:
-        lines.append(f"intervals cover {run.settings.confidence:.0%}")
+        lines.append(f"intervals: {run.settings.confidence:.0%}")
     else:
         lines.append(
-            f"the run looked again and again and stopped where claims were decided: each interval is one of "
-            f"{run.settings.confidence:.2%}, so that all looks together decide falsely in 5 % of cases at most"
+            f"the run checked the claims repeatedly and stopped when they were decided, so each interval is one of "
+            f"{run.settings.confidence:.2%}: all checks together decide falsely in 5 % of cases at most"
         )
     placements = {result.cell.placement for result in run.results.values()}
     if placements - {"free"}:
@@ -198,13 +198,13 @@ def counted(run: Run, verdicts: Sequence[Verdict]) -> Counted:
     outcomes = {name: speaking(group).outcome for name, group in claims.items()}
     counts = Counter(outcomes.values())
     doubts = [
-        f"{check.name} when the run began: {check.fact}; intervals cannot tell its share"
+        f"{check.name} at the start of the run: {check.fact}; the intervals do not include its effect"
         for check in run.settings.doctor
         if check.status == "warning" and check.name in {"load", "steal", "cpu-quota"}
     ]
     not_begun = [one.name for one in run.experiments() if not any(result.launches for result in run.of(one.name))]
     if run.header.complete and not_begun:
-        doubts.insert(0, f"the time was up before {', '.join(not_begun)}: `--budget` gives more")
+        doubts.insert(0, f"the time was up before {', '.join(not_begun)} began; a longer `--budget` helps")
     if not run.header.complete:
         doubts.insert(0, f"INCOMPLETE: {run.header.done} of {run.header.planned} launches")
     named = [

@@ -71,9 +71,9 @@ def render_sources(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
 
 def render_findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
     """Yield the run's findings by experiment, each with its evidence and the advice that follows."""
-    yield bold("What this machine tells you")
+    yield bold("Findings on this machine")
     if not found:
-        yield Text("  nothing beyond the verdicts above", style="dim")
+        yield Text("  none beyond the verdicts above", style="dim")
     for position, one in enumerate(found):
         if position == 0 or found[position - 1].experiment != one.experiment:
             yield indented(Text(one.experiment, style="bold"))

@@ -93,8 +93,8 @@ def compared(before: Run, after: Run, differences: Iterable[Difference]) -> Comp
         ratios.append(_ratio(one, f"{cell.label}, {name}, {cell.placement}", verdict, unit))
     counts = Counter(row[-1] for row in rows if row[-1])
     table = Table(
-        "after over before [95 % interval]. The two runs were not interleaved: what changed on the machine between "
-        "them is in every ratio. Of many cells without a difference, one in twenty seems to have one.",
+        "after over before [95 % interval]. The two runs were not interleaved, so every ratio includes what changed on the "
+        "machine between them. One in twenty cells without a difference seems to have one.",
         ("cell", "CPython", "placement", "before", "after", "ratio", "verdict"),
         tuple(rows),
     )
@@ -133,7 +133,7 @@ def _changed(before: Run, after: Run) -> Iterator[str]:
         ("headway", settings[0].version, settings[1].version),
         *(
             (name, *(said.redis.get(part, "") for said in settings))
-            for name, part in (("the Redis server", "server"), ("whose Redis it was", "whose"))
+            for name, part in (("the Redis server", "server"), ("the owner of the Redis server", "whose"))
         ),
     ):
         if old and new and old != new:

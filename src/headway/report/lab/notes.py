@@ -38,16 +38,16 @@ def experiment_notes(run: Run, experiment: Experiment) -> Iterator[str]:
         courses.update(result.steady_states(experiment.metric))
         interpreter = run.interpreters.get(result.cell.interpreter)
         if interpreter is not None and not interpreter.gil_enabled and result.gil_came_back():
-            yield f"an import switched the GIL back on: {where}"
+            yield f"an import switched the GIL on again: {where}"
     yield from _spared(run, experiment)
     if two_modes:
-        yield "! two modes among launches, so a mean misleads: " + "; ".join(two_modes)
+        yield "! the launches have two modes, so a mean misleads: " + "; ".join(two_modes)
     if outliers_found.mild or outliers_found.severe:
-        yield f"outlying samples within launches, kept: {outliers_found.mild} mild, {outliers_found.severe} severe"
+        yield f"outliers within launches (kept): {outliers_found.mild} mild, {outliers_found.severe} severe"
     courses.pop("too few samples", None)
     yield from _spreads(run, experiment)
     if courses:
-        yield "course of samples within launches: " + ", ".join(
+        yield "trend of samples within launches: " + ", ".join(
             f"{name} {count}" for name, count in courses.most_common()
         )
     yield from _busy(run, experiment)

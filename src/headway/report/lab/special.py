@@ -40,7 +40,7 @@ def counts_table(run: Run, experiment: Experiment, results: Sequence[CellResult]
             cells.append(f"{experiment.out_of(of_label[0].cell.variant.params):,.0f}")
         rows.append((label, *cells))
     last = ("of",) if experiment.out_of is not None else ()
-    words = "; the last column is how many there could be" if last else ""
+    words = "; the last column is the largest possible number" if last else ""
     return Table(
         f"mean of {metric_words(experiment.metric)} per sample{words}",
         ("", *(run.names[key] for key in interpreters), *last),
@@ -64,8 +64,8 @@ def across_interpreters(run: Run, experiment: Experiment, results: Sequence[Cell
         cells += [_ratio(result, first, metric, plain=True) for metric in experiment.parts]
         rows.append((run.names[key], *cells))
     caption = (
-        f"{metric_words(experiment.metric)}, and ratios to {run.names[interpreters[0]]}: less is faster; the parts' "
-        "intervals are in `--json`"
+        f"{metric_words(experiment.metric)}, and ratios to {run.names[interpreters[0]]}: less is faster; `--json` has the "
+        "intervals of the parts"
     )
     parts = (metric_words(metric).removesuffix(" time") for metric in experiment.parts)
     return Table(caption, ("", "build", "time", "all", *parts), tuple(rows), names=1)
@@ -89,7 +89,7 @@ def in_c(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Tab
         rows.append((label, *(shown_level(cell, experiment.metric, unit) for cell in cells)))
     what = metric_words(experiment.metric)
     columns = ("", *(placements if len(placements) > 1 else (what,)))
-    return Table(f"{what} outside Python: the limit [± half of the interval]", columns, tuple(rows), names=1)
+    return Table(f"{what} in C, without Python: the limit [± half of the interval]", columns, tuple(rows), names=1)
 
 
 def costs_table(run: Run) -> Table | None:
@@ -127,7 +127,7 @@ def costs_table(run: Run) -> Table | None:
     )
     workers = f" ({' or '.join(map(str, sizes))} workers)" if sizes else ""
     caption = (
-        f"kept out of every figure above: starting the interpreter, starting a pool of the model{workers}, pickling "
+        f"not part of any figure above: the start of the interpreter, the start of the model's pool{workers}, and pickling "
         "its tasks once"
     )
     columns = ("", "interpreter", *(name.replace("processes-", "") for name in names), "pickling")

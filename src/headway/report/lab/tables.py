@@ -177,7 +177,7 @@ def _besides(run: Run, experiment: Experiment, results: Sequence[CellResult]) ->
     rows = [
         (*grid.name(row), *(_together(grid.get(row, one), metric, experiment) for metric in words)) for row in grid.rows
     ]
-    return [Table(f"besides, of {one}", (*[""] * grid.names, *words.values()), tuple(rows), grid.names)]
+    return [Table(f"further figures of {one}", (*[""] * grid.names, *words.values()), tuple(rows), grid.names)]
 
 
 def _busy_cores(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
@@ -198,8 +198,8 @@ def _busy_cores(run: Run, experiment: Experiment, results: Sequence[CellResult])
                 rows.append((*grid.name(row), series, *cells, f"{sum(shares.values()):.1f}"))
     some = f"; the {len(shown)} busiest of {len(peaks)}" if len(shown) < len(peaks) else ""
     return Table(
-        f"busy share of each core during the timed part, the server's and the client's work together{some}",
-        (*[""] * (grid.names + 1), *(f"core {core}" for core in shown), "cores in all"),
+        f"busy share of each core during the timed part, server and client together{some}",
+        (*[""] * (grid.names + 1), *(f"core {core}" for core in shown), "all cores"),
         tuple(rows),
         grid.names + 1,
     )

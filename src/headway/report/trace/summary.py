@@ -39,7 +39,7 @@ def summary_lines(analyses: Sequence[Analysis]) -> list[str]:
         rest = [one for one in analyses if one not in shown]
         waited_ns = sum(one.wait_ns for one in rest)
         lines.append(
-            f"... and {number(len(rest), 'process', 'processes')} more, which waited {duration(waited_ns)} in all"
+            f"... and {number(len(rest), 'process', 'processes')} more, which waited {duration(waited_ns)} in total"
         )
     return lines
 
@@ -57,7 +57,7 @@ def _lines(one: Analysis, *, findings: int) -> list[str]:
             f"waited for {duration(waits.total_ns)} in {number(waits.count, 'wait')} "
             f"(p50 {duration(waits.p50_ns)}, p99 {duration(waits.p99_ns)}, max {duration(waits.max_ns)})"
             if waits.count
-            else "nobody waited"
+            else "no waits"
         )
         lines.append(f"  {gil.name} held {share(gil.holds.total_ns, gil.wall_ns)} of the time, {waited}")
     if len(one.gils) > 2:
@@ -83,13 +83,13 @@ def _most(one: Analysis) -> list[str]:
     lines = []
     waiting = max(one.threads, key=lambda thread: thread.waits.total_ns, default=None)
     if waiting is not None and waiting.waits.total_ns:
-        text = f"  longest waiting: {waiting.label}, {duration(waiting.waits.total_ns)}"
+        text = f"  waited most: {waiting.label}, {duration(waiting.waits.total_ns)}"
         gil = next(gil for gil in one.gils if waiting.index in gil.blame.waiters)
         row = gil.blame.waiters.tolist().index(waiting.index)
         if gil.blame.held_ns.shape[1] and gil.blame.held_ns[row].any():
             column = int(gil.blame.held_ns[row].argmax())
             behind_ns = int(gil.blame.held_ns[row, column])
-            text += f", of it {duration(behind_ns)} behind {one.labels[gil.blame.holders[column]]}"
+            text += f", {duration(behind_ns)} of it behind {one.labels[gil.blame.holders[column]]}"
         lines.append(text)
     if one.longest and one.threads and len(one.threads) > 1:
         longest = one.longest[0]

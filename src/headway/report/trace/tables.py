@@ -88,11 +88,9 @@ def threads_table(analysis: Analysis, *, every: bool = False, threads: Collectio
         for one in (analysis.roles if grouped else analysis.threads)
         if threads is None or one.index in threads
     ]
-    caption = "by time held and waited; [native id]; forced: another thread had asked; percentiles are nearest-rank"
+    caption = "by time held and waited; [native id]; forced: holds that ended on request; percentiles are nearest-rank"
     if grouped:
-        caption += (
-            "\nthe threads of a pool are one row, their share of the time is of all their times; `--all` shows each"
-        )
+        caption += "\nthe threads of a pool are one row with shares of their total time; `--all` shows each thread"
     return _table(columns, rows, caption, every=every)
 
 
@@ -111,14 +109,14 @@ def blame_table(
     kept = matter if len(matter) <= _HOLDERS + 1 else matter[:_HOLDERS]
     others_ns = blame.others_ns + blame.held_ns.sum(axis=1) - blame.held_ns[:, kept].sum(axis=1)
     columns = ["", *(analysis.labels[blame.holders[column]] for column in kept)]
-    columns += ["others"] * bool(others_ns[chosen].any()) + ["nobody", "in all"]
+    columns += ["others"] * bool(others_ns[chosen].any()) + ["no holder", "total"]
     rows = []
     for row in chosen:
         cells = [_time(int(blame.held_ns[row, column])) for column in kept]
         cells += [_time(int(others_ns[row]))] * bool(others_ns[chosen].any())
         cells += [_time(int(blame.nobody_ns[row])), _time(int(blame.wait_ns[row]))]
         rows.append((analysis.labels[blame.waiters[row]], *cells))
-    caption = "a row's thread waited so long while the column's thread held; nobody: from a release to its waking up"
+    caption = "time that a row's thread waited while the column's thread held the GIL; no holder: from a release to the wake-up"
     return _table(columns, rows, caption, every=every)
 
 
@@ -141,7 +139,7 @@ def convoy_table(
         if names is None or one.waiter in names or one.holder in names or "*" in one.waiter + one.holder
     ]
     columns = ("convoy", "cost", "waits", "rate", "p50", "p99", "of its waiting")
-    return _table(columns, rows, "waits of about a switch interval behind threads that compute", every=every)
+    return _table(columns, rows, "waits of about a switch interval behind CPU-bound threads", every=every)
 
 
 def _several(name: str, threads: int) -> str:
@@ -174,7 +172,9 @@ def held_table(analysis: Analysis, *, every: bool = False) -> Table | None:
         if known
     ]
     columns = ("line at the release", "held", "holds", "forced", "p50", "p99", "max", "overrun", "others waited")
-    caption = "overrun: the longest that it went on after it was asked to let go; others waited: meanwhile, in all"
+    caption = (
+        "overrun: longest time from a request to the release; others waited: total wait of other threads meanwhile"
+    )
     return _table(columns, rows, caption, every=every)
 
 
@@ -192,8 +192,8 @@ def waited_table(analysis: Analysis, *, every: bool = False) -> Table | None:
         for one in analysis.waited
         if known
     ]
-    columns = ("line", "waited", "waits", "pushed", "p50", "p90", "p99", "max")
-    caption = "pushed: waits of threads that had been made to let go; the others came back from a blocking call"
+    columns = ("line", "waited", "waits", "preempted", "p50", "p90", "p99", "max")
+    caption = "preempted: waits after a forced release; the other waits follow a blocking call"
     return _table(columns, rows, caption, every=every)
 
 
@@ -212,7 +212,7 @@ def long_holds_table(analysis: Analysis, *, every: bool = False) -> Table | None
         if one.length_ns
     ]
     columns = ("line at the release", "thread", "held", "overrun", "began at")
-    caption = "overrun: how long it went on after another thread had asked for the GIL"
+    caption = "overrun: time from the request of another thread to the release"
     return _table(columns, rows, caption, every=every, few=_LONGEST)
 
 
@@ -229,7 +229,5 @@ def locks_table(analysis: Analysis, *, every: bool = False) -> Table | None:
         for one in analysis.contention.places
     ]
     columns = ("lock and line", "blocked", "times", "threads", "p50", "p90", "p99", "max")
-    caption = (
-        "own lock: `threading.Lock` and the like, where idle threads wait for work too; object: the lock that each has"
-    )
+    caption = "own lock: `threading.Lock` and similar, where idle threads wait for work, too; object: the lock that each object has"
     return _table(columns, rows, caption, every=every)

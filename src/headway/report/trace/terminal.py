@@ -101,7 +101,7 @@ def _header(analysis: Analysis) -> Iterator[RenderableType]:
 def _findings(findings: Sequence[Finding]) -> Iterator[RenderableType]:
     if not findings:
         return
-    yield bold("What it tells")
+    yield bold("Findings")
     for one in findings:
         grid = RichTable.grid(padding=(0, 1))
         grid.add_column(width=4)
@@ -155,4 +155,4 @@ def _stack(title: str, stack: Sequence[Frame]) -> Iterator[RenderableType]:
     for frame in stack[1:_FRAMES]:
         yield indented(Text(f"called from {place(frame)}", style="dim", overflow="fold"), 4)
     if len(stack) > _FRAMES:
-        yield indented(Text(f"... and {len(stack) - _FRAMES} further out", style="dim"), 4)
+        yield indented(Text(f"... and {len(stack) - _FRAMES} frames further out", style="dim"), 4)

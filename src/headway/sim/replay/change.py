@@ -90,7 +90,7 @@ def parse_shorten(text: str) -> Shorten:
         pass
     raise ScenarioError(
         f"--shorten is '{text}', expected FILE:LINE=FACTOR with a factor from 0 to 100",
-        hint="`--shorten app.py:42=0.5` has line 42 hold the GIL half as long",
+        hint="`--shorten app.py:42=0.5` means that line 42 holds the GIL half as long",
     )
 
 
@@ -101,7 +101,7 @@ def role_named(model: Model, name: str) -> str:
     found = [one for one in model.roles if one == name] or [one for one in model.roles if plain[one] == wanted]
     found = found or [one for one in model.roles if wanted in one.lower()]
     if len(found) != 1:
-        what = "fits several roles" if found else "is no role of the trace"
+        what = "fits several roles" if found else "is not a role of the trace"
         raise ScenarioError(
             f"'{name}' {what}",
             hint=f"the roles are {', '.join(model.roles)}" if found or not wanted else nearest(name, list(model.roles)),
@@ -171,7 +171,7 @@ def specify(
             )
             names.append(role)
     if not roles:
-        raise ScenarioError("nothing is left to simulate", hint="leave a role in the program")
+        raise ScenarioError("no role is left to simulate", hint="leave a role in the program")
     spec = Spec(
         seed=seed,
         end_ns=end_ns,
@@ -252,7 +252,7 @@ def _check_lines(model: Model, shorten: tuple[Shorten, ...]) -> None:
     for one in shorten:
         if not any(_line_shares(model, actor, one).any() for actor in model.actors):
             raise ScenarioError(
-                f"no thread of the trace was seen at {one.filename}:{one.line} with the GIL, between two calls",
+                f"no thread of the trace was seen at {one.filename}:{one.line} holding the GIL between two calls",
                 hint="name a line that `headway report` shows",
             )
 

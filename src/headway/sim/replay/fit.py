@@ -106,7 +106,7 @@ def model_of(trace: Trace, costs: Costs, *, cores: int, calls: Mapping[int, Call
         waking, sleeping = (float(np.clip(one, _LEAST, _MOST)) for one in (waking, sleeping))
     if all(1 / _NEAR < one < _NEAR for one in (waking, sleeping)):
         return model
-    told = f"waking takes {waking:.2g} and sleeping {sleeping:.2g} times what the calibration has, as the trace's hand-overs show"
+    told = f"waking takes {waking:.2g} and sleeping {sleeping:.2g} times as long as in the calibration, as the hand-offs in the trace show"
     return dataclasses.replace(_scaled(model, costs, waking, sleeping), rests_on=(*model.rests_on, told))
 
 

@@ -157,7 +157,7 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     """
     if not trace.gils or not len(trace.events):
         raise ScenarioError(
-            "the trace shows no GIL: there is nothing to predict from",
+            "the trace shows no GIL, so nothing can be predicted from it",
             hint="trace a program that runs on an interpreter with a GIL",
         )
     gil = next((one.index for one in trace.gils if one.main), trace.gils[0].index)
@@ -183,7 +183,7 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     actors = tuple(_actor(thread, roles[thread], bursts, building) for thread, bursts in seen.bursts.items())
     actors = tuple(one for one in actors if len(one.ops))
     if not actors:
-        raise ScenarioError("the trace is too short to predict from", hint="record for a second or more")
+        raise ScenarioError("the trace is too short for a prediction", hint="record for at least a second")
     _look_for_limits(trace, seen, building)
     _look_for_changed(changed, building)
     _look_for_feedback(seen, building)
@@ -278,21 +278,21 @@ def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
         and (trace.threads[thread].end_ns or seen.until_ns) < seen.until_ns
     )
     if short > _MANY_SHORT_LIVED:
-        building.outside[f"{short} threads began and ended within the trace: they are replayed as if they went on"] = (
-            None
-        )
+        building.outside[
+            f"{short} threads started and ended within the trace: the model replays them as if they continued"
+        ] = None
     if not trace.process.has_stacks:
-        building.rests_on["the trace has no stacks: calls are told apart by how long they take"] = None
+        building.rests_on["the trace has no stacks: the model distinguishes calls by their length"] = None
     if len(trace.gils) > 1:
-        building.outside["other GILs than the main interpreter's are left out"] = None
+        building.outside["the model leaves out all GILs except the main interpreter's"] = None
 
 
 def _look_for_changed(changed: frozenset[str], building: _Building) -> None:
     """Note the files that were edited since the trace was made; files that are gone are not mentioned."""
     for one in sorted(one for one in changed if os.path.exists(one)):
-        building.rests_on[f"{printable(one)} was edited after the trace was made: its lines do not tell its calls"] = (
-            None
-        )
+        building.rests_on[
+            f"{printable(one)} was edited after the trace was recorded, so its lines do not identify its calls"
+        ] = None
 
 
 def _look_for_feedback(seen: Seen, building: _Building) -> None:
@@ -307,8 +307,8 @@ def _look_for_feedback(seen: Seen, building: _Building) -> None:
     shared = any(len(port.threads) > 1 for port in building.ports)
     if receives - sends and sends - receives and not shared:
         building.outside[
-            "requests come in at one thread and are answered by another: that a peer's next one comes sooner where it is "
-            "answered sooner is not in the model"
+            "one thread receives the requests and another answers them: the model does not make a peer's next request come "
+            "sooner after a sooner answer"
         ] = None
 
 

@@ -136,12 +136,14 @@ def find_peer(seen: Seen, thread: int, bursts: Bursts, kinds: Mapping[int, Call]
     early = late_ns < turnaround_ns(costs) / 2
     ready = away_ns < _READY * costs.median("receive_ready")
     if np.count_nonzero(early) >= _FEW and np.mean(ready[early]) > 0.5:
-        return Peer(always_there=True, assumed="requests wait already whenever they are received, as in the trace")
+        return Peer(
+            always_there=True, assumed="requests are always waiting when the program receives them, as in the trace"
+        )
     if np.count_nonzero(slept) < max(_FEW, _OBSERVED_SHARE * len(receives)):
         return Peer(
             simulated=True,
-            assumed="how soon peers send their next request is not in the trace, as it was always there already: "
-            "they are taken to be on this machine and to send at once",
+            assumed="the trace does not show how soon peers send their next request, because it was always waiting already: "
+            "the model assumes peers on this machine that send at once",
         )
     answer_ns = np.maximum(late_ns[slept] + away_ns[slept] - wake_ns(costs), 0.0)
     return _observed(answer_ns, _others_run(seen, thread, bursts)[receives[slept]], costs)
@@ -157,13 +159,15 @@ def _observed(answer_ns: NDArray[np.float64], busy: NDArray[np.bool_], costs: Co
         if least_ns < _TICKS * costs.tick_ns:
             return Peer(
                 simulated=True,
-                assumed="how soon peers send their next request does not show, as others had the core when it came: "
-                "they are taken to be on this machine and to send at once",
+                assumed="the trace does not show how soon peers send their next request, because others had the core when it came: "
+                "the model assumes peers on this machine that send at once",
             )
     if least_ns < _NEAR * turnaround_ns(costs):
-        return Peer(simulated=True, assumed="peers are on this machine and send their next request at once")
+        return Peer(
+            simulated=True, assumed="the model assumes peers on this machine that send their next request at once"
+        )
     quantiles = np.percentile(answer_ns, np.linspace(0, 100, _POINTS))
     return Peer(
         answers=tuple(float(one) for one in quantiles),
-        assumed="peers answer as soon as in the trace, however soon they are answered themselves",
+        assumed="the model assumes that peers answer as soon as in the trace, however soon they get their own answers",
     )

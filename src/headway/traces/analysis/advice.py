@@ -45,8 +45,9 @@ def by_policy(waiter: str) -> str:
     of their answers under the policy `fair` to that without it (docs/guides/schedule-a-program.md).
     """
     return (
-        f"as it is, under `headway run`, {waiter} has the GIL at once: servers beside a CPU-bound thread had a p99 of 0.006 to"
-        " 0.13 of what it was, and that thread kept about a tenth of its work while they were busy"
+        f"run the program unchanged under `headway run`, so that {waiter} acquires the GIL at once: measured servers beside a"
+        " CPU-bound thread had 0.006 to 0.13 of their former p99, and that thread kept about a tenth of its work while they"
+        " were busy"
     )
 
 
@@ -62,7 +63,7 @@ def shorter_interval(analysis: Analysis, gil: GilSummary, interval_ns: int) -> s
         cost_ns = gil.forced * factor * each_ns
         per_s = gil.forced * factor * _S_NS / analysis.wall_ns
         text += (
-            f", for about {per_s:,.0f} forced hand-overs a second"
-            f" (at {duration(each_ns)} each as measured here: {share(cost_ns, analysis.wall_ns)} of the time)"
+            f", at the cost of about {per_s:,.0f} forced hand-offs a second"
+            f" (each takes {duration(each_ns)} here: {share(cost_ns, analysis.wall_ns)} of the time)"
         )
     return text

@@ -94,13 +94,13 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
         kind="convoy",
         weight="problem",
         fact=(
-            f"{who} waited {number(count, 'time')} ({per_s:.3g}/s) behind {whom} for {gil.name}, "
-            f"{median} at the median where the switch interval is {duration(first.interval_ns)}: {duration(cost_ns)} in "
-            f"all, {share(cost_ns, all_waits_ns)} of {'their' if several else 'its'} waiting"
+            f"{who} waited {number(count, 'time')} ({per_s:.3g}/s) for {gil.name} behind {whom}: "
+            f"{median} at the median (switch interval: {duration(first.interval_ns)}), {duration(cost_ns)} in "
+            f"total, {share(cost_ns, all_waits_ns)} of {'their' if several else 'its'} waiting time"
         ),
         cause=(
-            f"a convoy: {first.holder} computes{work} and lets go only when asked, a switch interval after each return of "
-            f"{first.waiter} from a blocking call{_where(first.waiter_stack)}"
+            f"a convoy: {first.holder} computes{work} and releases the GIL only on request, one switch interval after each "
+            f"return of {first.waiter} from a blocking call{_where(first.waiter_stack)}"
         ),
         advice="; or ".join(filter(None, [move, shorter, by_policy(first.waiter)])),
         cost_ns=cost_ns,
@@ -129,16 +129,16 @@ def _long_hold(analysis: Analysis, one: Place) -> Finding:
         weight="problem",
         fact=(
             f"{listed(one.overrun_threads)} kept the GIL{where} for up to {duration(one.overrun_max_ns)} after another thread had "
-            f"asked for it (switch interval: {duration(analysis.interval_ns)}), "
-            f"{duration(one.overrun_ns)} in all; "
+            f"requested it (switch interval: {duration(analysis.interval_ns)}), "
+            f"{duration(one.overrun_ns)} in total; "
             f"holds there last {duration(one.times.p50_ns)} at the median and {duration(one.times.max_ns)} at most, and "
             f"threads waited {duration(one.blocked_ns)} during them"
         ),
-        cause="a call into C, on that line or just before it, that does not let go of the GIL: Python code would have "
-        "answered at once, nothing can interrupt such a call",
+        cause="a call into C, on that line or just before it, does not release the GIL: Python code would have "
+        "answered the request at once, but nothing can interrupt such a call",
         advice=(
-            f"let that call release the GIL (`Py_BEGIN_ALLOW_THREADS`, Cython's `nogil`), give it less to do at a time, or "
-            f"run it elsewhere: {another_gil(analysis.process)}, if little has to come back from there; the switch "
+            f"let that call release the GIL (`Py_BEGIN_ALLOW_THREADS`, Cython's `nogil`), give it less work at a time, or, if "
+            f"its result is small, run it elsewhere: {another_gil(analysis.process)}; a shorter switch "
             f"interval does not help here"
             if one.frame is not None
             else ""
@@ -162,11 +162,11 @@ def _saturated(analysis: Analysis) -> Iterator[Finding]:
             weight="problem",
             fact=(
                 f"{gil.name} was held {share(gil.holds.total_ns, gil.wall_ns)} of the time; "
-                f"{number(len(names), 'thread')} that compute ({listed(names)}) shared it, and waited "
+                f"{number(len(names), 'CPU-bound thread')} ({listed(names)}) shared it, and waited "
                 f"{duration(waited_ns)} for their next turn"
             ),
-            cause="one GIL lets one thread run Python code at a time: together these threads are as fast as one",
-            advice=f"more threads do not help; what does is {in_parallel(analysis.process)}",
+            cause="one GIL lets one thread run Python code at a time, so together these threads are as fast as one",
+            advice=f"more threads do not help; instead use {in_parallel(analysis.process)}",
             cost_ns=waited_ns,
             gil=gil.index,
             threads=tuple(names),
@@ -182,27 +182,27 @@ def _handovers(analysis: Analysis) -> Iterator[Finding]:
         per_s = gil.handovers * _S_NS / max(gil.wall_ns, 1)
         if short:
             cause = (
-                f"a switch interval of {duration(analysis.interval_ns)}: {number(gil.forced, 'release')} were forced"
+                f"the switch interval is {duration(analysis.interval_ns)}: {number(gil.forced, 'release')} were forced"
             )
             advice = (
-                f"a longer interval: `sys.setswitchinterval({DEFAULT_INTERVAL_NS / _S_NS:g})` is the default; "
-                "threads that block then wait longer for their turn"
+                f"set a longer interval: `sys.setswitchinterval({DEFAULT_INTERVAL_NS / _S_NS:g})` is the default; "
+                "I/O-bound threads then wait longer for their turn"
             )
         elif forced:
-            cause = f"{number(gil.forced, 'release')} were forced, and the next thread took long to wake up"
+            cause = f"{number(gil.forced, 'release')} were forced, and the next thread woke up late"
             advice = ""
         else:
             cause = (
                 f"many short turns: a hold lasts {duration(gil.holds.p50_ns)} at the median, and "
-                f"{share(gil.holds.count - gil.forced, gil.holds.count)} of them end with a blocking call"
+                f"{share(gil.holds.count - gil.forced, gil.holds.count)} of the holds end with a blocking call"
             )
             advice = _fewer_calls(analysis)
         yield Finding(
             kind="short-interval" if short else "hand-overs",
             weight="problem",
             fact=(
-                f"{gil.name} was handed to a waiting thread {number(gil.handovers, 'time')} ({per_s:,.0f}/s) and "
-                f"stood free for {duration(gil.handover_ns)} meanwhile, {share(gil.handover_ns, gil.wall_ns)} of the time"
+                f"{gil.name} was handed to a waiter {number(gil.handovers, 'time')} ({per_s:,.0f}/s) and "
+                f"was free for {duration(gil.handover_ns)} meanwhile, {share(gil.handover_ns, gil.wall_ns)} of the time"
             ),
             cause=cause,
             advice=advice,
@@ -218,7 +218,7 @@ def _fewer_calls(analysis: Analysis) -> str:
         return ""
     most = max(known, key=lambda one: one.times.count - one.forced)
     count = number(most.times.count - most.forced, "time")
-    return f"do more in each blocking call (buffers, batches), or with fewer threads; most often, {count}, it is{_where(most.stack)}"
+    return f"do more work per blocking call (buffers, batches), or use fewer threads; the most frequent call ({count}) is{_where(most.stack)}"
 
 
 def _late(analysis: Analysis) -> Iterator[Finding]:
@@ -231,11 +231,11 @@ def _late(analysis: Analysis) -> Iterator[Finding]:
                 weight="problem",
                 fact=(
                     f"threads waited {duration(gil.waits.total_ns)} for {gil.name}, "
-                    f"{share(gil.nobody_ns, gil.waits.total_ns)} of that while nobody held it; it was held "
+                    f"{share(gil.nobody_ns, gil.waits.total_ns)} of that while no thread held it; it was held "
                     f"{share(gil.holds.total_ns, gil.wall_ns)} of the time"
                 ),
-                cause="the system was late to run the threads that had their turn: the cores were busy, or too few",
-                advice="give the process more cores, or look what else runs on them (`headway doctor`, a container's CPU quota)",
+                cause="the system ran the next threads late: the cores were busy, or too few",
+                advice="give the process more cores, or check what else runs on them (`headway doctor`, a container's CPU quota)",
                 cost_ns=gil.nobody_ns,
                 gil=gil.index,
             )
@@ -250,12 +250,12 @@ def _off_core(analysis: Analysis) -> Iterator[Finding]:
             kind="off-core",
             weight="problem",
             fact=(
-                f"threads that held {gil.name} were not running for {duration(gil.off_core_ns)} meanwhile, "
+                f"threads held {gil.name} without running on a core for {duration(gil.off_core_ns)}, "
                 f"{share(gil.off_core_ns, gil.holds.total_ns)} of the time that it was held"
             ),
-            cause="the system ran something else on their cores, or a call into C slept without letting go of the GIL",
-            advice="look what else runs on these cores (`headway doctor`, a container's CPU quota); where one line is"
-            " behind it, let its call release the GIL",
+            cause="the system ran something else on their cores, or a call into C slept without releasing the GIL",
+            advice="check what else runs on these cores (`headway doctor`, a container's CPU quota); if one line causes"
+            " this, let its call release the GIL",
             cost_ns=gil.off_core_ns,
             gil=gil.index,
         )
@@ -275,19 +275,19 @@ def _behind_a_function(analysis: Analysis, told: list[Frame]) -> Iterator[Findin
         return
     name = f"`{printable(one.frame.function)}`"
     names = list(dict.fromkeys(map(role, one.threads)))
-    of_it = f"{duration(one.held_ns)} in {number(one.holds, 'hold')}, in {listed(names)}; most of the waiting was{_where(one.stack)}"
-    during = f"while {name} ran with it" if one.ran else f"in holds that ended in {name}"
+    of_it = f"it held for {duration(one.held_ns)} in {number(one.holds, 'hold')}, in {listed(names)}; most of the waiting happened{_where(one.stack)}"
+    during = f"while {name} ran with the GIL" if one.ran else f"in holds that ended in {name}"
     shared = f"{number(len(analysis.threads), 'thread')} shared it"
     yield Finding(
         kind="behind-a-function",
         weight="problem",
-        fact=f"{share(one.blocked_ns, analysis.wait_ns)} of all waiting for the GIL, {duration(one.blocked_ns)}, was {during}: {of_it}",
-        cause=f"whoever wants the GIL meanwhile waits: {shared}"
+        fact=f"{share(one.blocked_ns, analysis.wait_ns)} of all waiting for the GIL, {duration(one.blocked_ns)}, happened {during}; {of_it}",
+        cause=f"every thread that needs the GIL meanwhile waits: {shared}"
         if one.ran
-        else f"{shared}; what such a hold ran before is not recorded, as nobody asked for its end",
-        advice=f"make {name} shorter, let what it calls release the GIL, or run it elsewhere: {another_gil(analysis.process)}"
+        else f"{shared}; the trace does not show what such a hold ran before, because no thread requested its end",
+        advice=f"make {name} shorter, let its calls release the GIL, or run it elsewhere: {another_gil(analysis.process)}"
         if one.ran
-        else f"look at what runs before {name} lets go, and make that shorter, or run it elsewhere: {another_gil(analysis.process)}",
+        else f"check what runs before {name} releases the GIL, and make that shorter, or run it elsewhere: {another_gil(analysis.process)}",
         cost_ns=one.blocked_ns,
         threads=tuple(names),
         frame=one.frame,
@@ -302,7 +302,7 @@ def _nothing_to_improve(analysis: Analysis) -> Iterator[Finding]:
     busiest = analysis.gils[0]
     held = f"{busiest.name} was held {share(busiest.holds.total_ns, busiest.wall_ns)} of the time"
     if len(analysis.threads) == 1:
-        fact = f"only {most.label} held the GIL, so nothing could wait for it; {held}"
+        fact = f"only {most.label} held the GIL, so no thread could wait for it; {held}"
     elif most.waits.total_ns <= WORTH * analysis.wall_ns:
         if most.waits.count:
             longest = (
@@ -310,16 +310,18 @@ def _nothing_to_improve(analysis: Analysis) -> Iterator[Finding]:
             )
         else:
             longest = ""
-        fact = f"no thread waited more than {WORTH:.0%} of the time for the GIL{longest}; {held}".replace("1%", "1 %")
+        fact = f"no thread waited for the GIL for more than {WORTH:.0%} of the time{longest}; {held}".replace(
+            "1%", "1 %"
+        )
     else:
         yield Finding(
             kind="waits",
             weight="problem",
             fact=(
-                f"threads waited {duration(analysis.wait_ns)} for the GIL in all, {most.label} longest "
+                f"threads waited {duration(analysis.wait_ns)} for the GIL in total, {most.label} longest "
                 f"({duration(most.waits.total_ns)}, {duration(most.waits.p99_ns)} at p99); {held}"
             ),
-            cause="no single pattern: the blame matrix tells who held it meanwhile",
+            cause="no single pattern explains these waits; the blame matrix shows which threads held the GIL meanwhile",
             cost_ns=analysis.wait_ns,
             threads=(most.label,),
         )
@@ -328,7 +330,7 @@ def _nothing_to_improve(analysis: Analysis) -> Iterator[Finding]:
         kind="no-contention",
         weight="fine",
         fact=fact,
-        cause="the GIL is not what keeps this program: nothing to improve here",
+        cause="the GIL does not slow this program down: nothing to improve here",
         advice=_one_core(analysis, busiest),
     )
 
@@ -337,7 +339,7 @@ def _one_core(analysis: Analysis, gil: GilSummary) -> str:
     """Return the advice for a program that computes in one thread; "" for any other program."""
     if gil.holds.total_ns < SATURATED * gil.wall_ns:
         return ""
-    return f"it computes on one core all the time; to use more, divide the work: {in_parallel(analysis.process)}"
+    return f"the program computes on one core all the time; to use more cores, divide the work: {in_parallel(analysis.process)}"
 
 
 _Rule = Callable[[Analysis], Iterator[Finding]]

@@ -27,7 +27,7 @@ _LOCKS = {Park.OBJECT: "the lock of", Park.MUTEX: "an internal lock"}
 def _losses(analysis: Analysis) -> Iterator[Finding]:
     loss, lost = analysis.loss, []
     if loss.dropped_events:
-        lost.append(f"{number(loss.dropped_events, 'event')} not recorded for want of room")
+        lost.append(f"{number(loss.dropped_events, 'event')} not recorded because there was no room")
     if loss.overwritten_events:
         lost.append(f"{number(loss.overwritten_events, 'event')} overwritten by newer ones")
     if loss.lost_stacks:
@@ -35,16 +35,16 @@ def _losses(analysis: Analysis) -> Iterator[Finding]:
     if loss.damaged_bytes:
         lost.append(f"{number(loss.damaged_bytes, 'byte')} damaged")
     if analysis.unpaired and not loss.whole:
-        lost.append(f"{number(analysis.unpaired, 'event')} without the other end")
+        lost.append(f"{number(analysis.unpaired, 'event')} without a counterpart")
     if lost:
         yield Finding(
             kind="losses",
             weight="note",
-            fact="this trace is not whole: " + ", ".join(lost),
-            cause="the recording had less room than the program had events"
+            fact="this trace is incomplete: " + ", ".join(lost),
+            cause="the recording had too little room for the events of the program"
             if loss.dropped_events or loss.overwritten_events
             else "",
-            advice="read totals as lower bounds; record with more room, or a shorter part of the program"
+            advice="read totals as lower bounds; record with more room, or record a shorter part of the program"
             if loss.dropped_events or loss.overwritten_events
             else "",
         )
@@ -64,7 +64,7 @@ def _no_stacks(analysis: Analysis) -> Iterator[Finding]:
         yield Finding(
             kind="no-stacks",
             weight="note",
-            fact=f"no lines of code: this recording of Python {analysis.process.python} has no stacks",
+            fact=f"no lines of code are known: this recording of Python {analysis.process.python} has no stacks",
         )
 
 
@@ -73,14 +73,14 @@ def _slowed(analysis: Analysis) -> Iterator[Finding]:
     trips = max(0, sum(gil.holds.count for gil in analysis.gils) - waits)
     cost_ns = trips * ROUND_TRIP_NS + waits * HAND_OVER_NS
     if cost_ns >= FELT * analysis.wall_ns > 0:
-        each = [f"{number(trips, 'round trip')} at some {ROUND_TRIP_NS} ns"] * (trips > 0)
-        each += [f"{number(waits, 'wait')} at some {duration(HAND_OVER_NS)}"] * (waits > 0)
+        each = [f"{number(trips, 'round trip')} at about {ROUND_TRIP_NS} ns"] * (trips > 0)
+        each += [f"{number(waits, 'wait')} at about {duration(HAND_OVER_NS)}"] * (waits > 0)
         yield Finding(
             kind="slowed",
             weight="note",
             fact=f"recording itself took about {share(cost_ns, analysis.wall_ns)} of the time: {' and '.join(each)} each",
-            cause="this program lets go of the GIL so often that what each event costs adds up: without recording it is quicker by as much",
-            advice="compare rates without recording; who waits for whom is as it is here",
+            cause="this program releases the GIL so often that the cost of each event adds up: without recording, the program is faster by as much",
+            advice="compare rates without recording; which thread waits for which is as shown here",
         )
 
 
@@ -93,30 +93,30 @@ def _free_threaded(analysis: Analysis) -> Iterator[Finding]:
             yield Finding(
                 kind="gil-off",
                 weight="fine",
-                fact=f"Python {process.python} ran free-threaded with the GIL off: nothing waited for it",
+                fact=f"Python {process.python} ran free-threaded with the GIL off: no thread waited for it",
             )
     elif process.gil_enabled:
         yield Finding(
             kind="gil-on",
             weight="note",
             fact="this is a free-threaded build, but the GIL was on",
-            cause="`PYTHON_GIL=1`, `-X gil=1`, or an extension module that does not say that it works without",
-            advice="after a look at its modules, try `PYTHON_GIL=0`",
+            cause="`PYTHON_GIL=1`, `-X gil=1`, or an extension module that does not declare that it works without a GIL",
+            advice="check the extension modules, then try `PYTHON_GIL=0`",
         )
     elif _mattered(analysis):
         yield Finding(
             kind="gil-came-on",
             weight="problem",
             fact=f"the GIL was off when tracing began, and was switched on later: threads then waited {duration(analysis.wait_ns)} for it",
-            cause="the import of an extension module that does not say that it works without a GIL; Python warns of it by name",
-            advice="get a build of that module for free-threaded Python, or, if it is known to be safe, set `PYTHON_GIL=0`",
+            cause="the program imported an extension module that does not declare that it works without a GIL; Python's warning names it",
+            advice="get a build of that module for free-threaded Python, or, if the module is known to be safe, set `PYTHON_GIL=0`",
             cost_ns=analysis.wait_ns,
         )
     else:
         yield Finding(
             kind="gil-off",
             weight="fine",
-            fact=f"Python {process.python} ran free-threaded with the GIL off, but for the moments of importing extension modules",
+            fact=f"Python {process.python} ran free-threaded with the GIL off, except while it imported extension modules",
         )
 
 
@@ -140,8 +140,8 @@ def _locks(analysis: Analysis) -> Iterator[Finding]:
             kind="stop-the-world",
             weight="problem",
             fact=(
-                f"threads stood still for {duration(world.total_ns)} in all, {duration(world.max_ns)} at most, because one "
-                f"of them had stopped the world, or waited to ({number(world.count, 'time')})"
+                f"threads were stopped for {duration(world.total_ns)} in total, {duration(world.max_ns)} at most, because one "
+                f"of them had stopped the world, or was waiting to do so ({number(world.count, 'time')})"
             ),
             cause="the garbage collector and some changes of classes and modules stop all threads of a free-threaded build",
             cost_ns=world.total_ns,
@@ -151,10 +151,10 @@ def _locks(analysis: Analysis) -> Iterator[Finding]:
         yield Finding(
             kind="no-lock-contention",
             weight="fine",
-            fact=f"threads were blocked {duration(inner)} in all on locks of objects and of the interpreter, nowhere for more than {CONTENDED:.0%} of the time".replace(
+            fact=f"threads were blocked for {duration(inner)} in total on locks of objects and of the interpreter, and at no place for more than {CONTENDED:.0%} of the time".replace(
                 "%", " %"
             ),
-            cause="locks are not what keeps this program",
+            cause="locks do not slow this program down",
         )
 
 
@@ -171,13 +171,11 @@ def _lock(analysis: Analysis, one: ParkPlace) -> Finding:
         weight="problem",
         fact=(
             f"{number(one.threads, 'thread')} blocked {number(one.times.count, 'time')} on {name}{where}: "
-            f"{duration(one.times.total_ns)} in all ({share(one.times.total_ns, analysis.wall_ns)} of the wall time), "
+            f"{duration(one.times.total_ns)} in total ({share(one.times.total_ns, analysis.wall_ns)} of the wall time), "
             f"{duration(one.times.p99_ns)} at p99"
         ),
-        cause="without a GIL each object has a lock of its own, and these threads use the same object"
-        if shared
-        else "",
-        advice="give each thread an object of its own and merge at the end, or make fewer, larger changes to the shared one"
+        cause="without a GIL each object has its own lock, and these threads use the same object" if shared else "",
+        advice="give each thread its own object and merge at the end, or make fewer and larger changes to the shared object"
         if shared
         else "",
         cost_ns=one.times.total_ns,

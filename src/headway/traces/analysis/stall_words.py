@@ -15,7 +15,7 @@ _DEPTH: Final = 32
 _TOLD: Final = 0.05
 """Causes with a smaller share are left out of the line."""
 _NAMES: Final = {
-    StallKind.LOOP: "the event loop of {} stood still for {}",
+    StallKind.LOOP: "the event loop of {} stalled for {}",
     StallKind.REQUEST: "a request in {} took {}",
     StallKind.WAIT: "{} waited for the GIL for {}",
 }
@@ -33,7 +33,7 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
     if part.cause is Cause.GIL:
         return f"the GIL held by {other}{where}{', in one call of C' if part.kept is Kept.C else ''}"
     if part.cause is Cause.CORE:
-        return "it had no core" if itself else f"{other} held the GIL and had no core"
+        return "it waited for a core" if itself else f"{other} held the GIL and waited for a core"
     if part.cause is Cause.COLLECTION:
         return f"a garbage collection{'' if itself else f' in {other}'}{where}"
     if part.cause is Cause.BLOCKED:
@@ -62,21 +62,23 @@ def advice(kind: StallKind, cause: Cause, kept: Kept | None = None) -> str:
     """Return the advice for a cause."""
     if cause is Cause.OWN:
         if kind is StallKind.LOOP:
-            return "take it off the loop: `asyncio.to_thread()` if it lets the GIL go, else a process; or cut it into pieces"
-        return "make it quicker, or run it in a process"
+            return "move it off the loop: `asyncio.to_thread()` if it releases the GIL, else a process; or cut it into pieces"
+        return "make it faster, or run it in a process"
     if cause is Cause.GIL:
         if kept is Kept.C:
-            return "that call keeps the GIL until it is done, which no policy can change: run it in a process, or in pieces"
-        return "`headway run` gives the GIL to who waits for it at once; or run that thread's work in a process"
+            return "this call keeps the GIL until it ends, and no policy can change that: run it in a process, or in pieces"
+        return (
+            "use `headway run`, which gives the GIL to the waiter at once; or run the work of the holder in a process"
+        )
     if cause is Cause.CORE:
-        return "give the process more CPU (its quota, its cores), or run less beside it"
+        return "give the process more CPU (quota, cores), or run less beside it"
     if cause is Cause.COLLECTION:
-        return "`gc.freeze()` after start-up, a higher `gc.set_threshold()`, or `gc.collect()` when nothing waits"
+        return "call `gc.freeze()` after start-up, set a higher `gc.set_threshold()`, or call `gc.collect()` when nothing waits"
     if cause is Cause.BLOCKED:
         if kind is StallKind.LOOP:
-            return "await it, or call it by `asyncio.to_thread()`"
-        return "that call waits for something outside: look there, and give it a time-out"
-    return "record more: `headway trace` has every event"
+            return "await the call, or run it with `asyncio.to_thread()`"
+        return "the call waits for something outside the thread: check that, and set a time-out"
+    return "record more: `headway trace` records every event"
 
 
 def _frame(frame: Frame | None) -> dict[str, Any] | None:

@@ -256,10 +256,10 @@ class _Threads:
         self._names = {name: profile.strings.number(title) for name, (title, *_) in _MARKERS.items()}
         places = [profile.strings.number(location(frame)) for frame in trace.frames]
         self._location = np.array(places)[trace.stack_frame]
-        self._asked = profile.strings.number("another thread asked for it")
+        self._asked = profile.strings.number("requested by another thread")
         other = LOCK_KINDS[Park.OTHER]
         self._lock = np.array([profile.strings.number(LOCK_KINDS.get(kind, other)) for kind in range(16)])
-        self._type = np.array([profile.strings.number(one or "not told") for one in trace.types])
+        self._type = np.array([profile.strings.number(one or "not known") for one in trace.types])
         self._tids = Counter(one.tid for one in trace.threads)
         self._mine = {
             name: _by_thread(columns.thread, len(trace.threads))

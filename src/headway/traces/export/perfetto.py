@@ -8,8 +8,8 @@ Each process is a sequence of its own in the file, and its packets are in the or
   contended object's type.
 - Under each process, a track for each GIL, whose slices are named by the thread that held it, and counters of the
   threads that wait for it and of the switch interval.
-- An arrow from the first request during a hold ("asks for GIL", on the track where that thread waits) to the forced end
-  of the hold ("gives way").
+- An arrow from the first request during a hold ("requests GIL", on the track where that thread waits) to the
+  forced end of the hold ("releases GIL on request").
 
 Times are CLOCK_MONOTONIC, which is also the clock of the whole file, so that no conversion can move them. One snapshot
 pairs it with CLOCK_REALTIME, for the time of day. The snapshot leaves CLOCK_BOOTTIME out, because a trace does not
@@ -158,7 +158,10 @@ class _Process:
         trace, interned = self._trace, self._interned
         self._category = {name: interned.categories.number(name) for name in ("hold", "wait", "park", "gil")}
         self._thread_names = np.array([interned.names.number(one) for one in self._labels], dtype=np.uint32)
-        self._asks, self._gives_way = interned.names.number("asks for GIL"), interned.names.number("gives way")
+        self._asks, self._gives_way = (
+            interned.names.number("requests GIL"),
+            interned.names.number("releases GIL on request"),
+        )
         self._forced_note = interned.note_names.number("forced")
         self._lock_note, self._type_note = interned.note_names.number("lock"), interned.note_names.number("type")
         used = {
@@ -173,7 +176,7 @@ class _Process:
         values = interned.note_values
         other = LOCK_KINDS[Park.OTHER]
         self._lock_kinds = np.array([values.number(LOCK_KINDS.get(kind, other)) for kind in range(16)])
-        self._types = np.array([values.number(printable(name) or "not told") for name in trace.types])
+        self._types = np.array([values.number(printable(name) or "not known") for name in trace.types])
 
     def _describe(self, name: str, parent: int, *fields: bytes, rank: int | None = None) -> int:
         """Add a track's descriptor and return the track's uuid."""
