@@ -284,7 +284,7 @@ def test_nothing_is_held_against_a_session_that_measures_nothing(quick, options)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--headway-launches", "0"], "*--headway-launches 0: expected a number from 1*"),
+        (["--headway-launches", "0"], "*--headway-launches 0: expected a whole number of at least 1*"),
         (["--headway-compare-fail", "5%"], "*--headway-compare-fail needs a comparison, and none is given; add *"),
         (["--headway-against", "HEAD", "--headway-compare-fail", "5"], "*'5' is not a limit*"),
         (["--headway-against", "HEAD", "--headway-compare", "x"], "*exclude each other*"),
