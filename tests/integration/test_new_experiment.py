@@ -1,4 +1,4 @@
-"""An experiment is one new file: the one of docs/contributing/index.md, verbatim."""
+"""An experiment is one new file: the one of docs/contributing/where-do-i-change.md, verbatim."""
 
 import importlib
 import io
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 # The name `headway.lab.experiments` is bound to the function.
 experiments = importlib.import_module("headway.lab.experiments")
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "contributing" / "index.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "contributing" / "where-do-i-change.md"
 
 
 def test_the_walkthroughs_experiment_runs_and_is_shown(tmp_path, monkeypatch):
