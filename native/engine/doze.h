@@ -23,7 +23,7 @@ void hw__doze_prepare(struct hw__runner *runner);
 void hw__doze(struct hw__sched *sched, struct hw__runner *runner, int64_t spin_ns,
               int64_t longest_ns);
 
-/* Waits for a hand-off as CPython does, but not for ever: up to 3.10 the signal may never come
+/* Waits for a hand-off as CPython does, but for 5 ms at most: up to 3.10 the signal may never come
  * (gh-96387). The caller must hold the mutex of the hand-off, and not the GIL's. */
 void hw__doze_plainly(pthread_cond_t *cond, pthread_mutex_t *mutex);
 

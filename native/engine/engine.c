@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* DESIGN. In CPython a thread acquires the GIL when it finds it free; nothing else decides which
- * thread is next. The engine controls two things: the sleep of a thread that finds the GIL held
- * (pthread_cond_timedwait()), and the wake-up that a release makes (pthread_cond_signal()).
+ * thread is next. The engine controls three things: the sleep of a thread that finds the GIL held
+ * (pthread_cond_timedwait()), the wake-up that a release makes (pthread_cond_signal()), and the
+ * wait for the hand-off after a preemption (pthread_cond_wait()).
  * - Each waiter sleeps on a futex word of its own.
  * - A release chooses one waiter by the policy and wakes it.
  * - A waiter that must make a request returns ETIMEDOUT without having slept; CPython then makes
@@ -10,10 +11,10 @@
  * The decisions and their reasons are in schedule/decide.c, the state in schedule/ledger.c. This
  * file carries the decisions out, with mutexes, futexes and yields.
  *
- * The GIL's own mutex, with which CPython calls both functions, protects everything. No thread
- * sleeps, spins or makes a system call while it holds the mutex. A wake-up is done after the unlock
- * (hw__wake_unlocked()): on a core that both threads share, the woken thread would otherwise block
- * on the mutex.
+ * The GIL's own mutex, with which CPython calls the first two functions, protects everything. No
+ * thread sleeps, spins or makes a system call while it holds the mutex. A wake-up is done after the
+ * unlock (hw__wake_unlocked()): on a core that both threads share, the woken thread would otherwise
+ * block on the mutex.
  *
  * A wake-up can be lost: a woken thread ends, or a policy errs. Therefore every sleep has an end,
  * that of the first waiter in the queue a near one, and a thread that wakes looks at the GIL. */
@@ -45,7 +46,7 @@ static int returns(struct hw__runner *runner, const struct hw__turn *turn) {
 static int wakes(struct hw__gil *gil, pthread_mutex_t *mutex, struct hw__runner *runner, bool spun,
                  unsigned long switches) {
     struct hw__sched *sched = hw__sched_of(gil);
-    if (runner->waiter.place == 0) { /* it was called, or the policy is over */
+    if (runner->waiter.place == 0) { /* another thread has taken it out of the queue and woken it */
         hw__decide_called(&sched->ledger, &runner->waiter);
         hw__ledger_check(&sched->ledger);
         return 0;

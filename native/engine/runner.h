@@ -22,7 +22,7 @@ struct hw__sched;
 enum {
     HW__AWAKE,    /* the thread runs: it spins, or has not gone to sleep yet */
     HW__SLEEPING, /* the thread sleeps in futex(2) */
-    HW__CALLED    /* the thread was woken and must look at the GIL */
+    HW__CALLED    /* woken, called by the ledger or not: the thread must look at the GIL */
 };
 
 /* The mutex of the GIL that the thread waits for or holds protects the record, except the atomics

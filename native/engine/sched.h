@@ -88,8 +88,8 @@ struct hw__runner *hw__sched_runner(struct hw__sched *sched);
 /* Applies the calling thread's latest hint (hw_schedule_hint()). */
 void hw__sched_heed(struct hw__runner *runner);
 
-/* Lets the main GIL rest (gil/hooks.h) until a thread has to wait for it, because none has had to
- * for a while. The ledger does not know what happens until then. */
+/* Lets the main GIL rest (gil/hooks.h) until a thread has to wait for it, because for a while no
+ * thread has wanted it beside its holder. The ledger does not know what happens until then. */
 void hw__sched_rest(struct hw__gil *gil, struct hw__sched *sched);
 
 /* Lets the main GIL rest although threads wait for it, because the policy is idle. The rest ends
@@ -100,7 +100,8 @@ void hw__sched_stand_by(struct hw__gil *gil, struct hw__sched *sched);
  * reset. */
 extern atomic_bool hw__sched_any_urgent;
 
-/* Takes a waiter out of the queue, if it is there, and wakes it. */
+/* Takes a waiter out of the queue, if it is there, and wakes it. The ledger has not called this
+ * waiter (ledger.h): its stage becomes WANTS, and no other waiter leaves the GIL to it. */
 void hw__sched_call(struct hw__sched *sched, struct hw__runner *runner);
 
 #endif

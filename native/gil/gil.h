@@ -66,7 +66,7 @@ struct hw__gil {
 
     /* The fields from here to `meta` are guarded by memory->mutex, which CPython holds when it
      * calls a hook, and by `busy`. */
-    bool announced; /* the GIL's META_GIL event is written */
+    bool announced; /* the GIL's META_GIL record is written */
     /* A waiter has made a request to the holder. Relaxed. */
     _Atomic bool requested;
     /* A request to the present holder is recorded. Relaxed: a hook may read it with the mutex
@@ -82,18 +82,19 @@ struct hw__gil {
     int64_t last_ns;           /* the time of the GIL's last event; 0: none yet */
     struct hw__ticks ticks;    /* the clock of the GIL's events */
     struct hw__stacks *stacks; /* NULL: no stacks are read for this GIL */
-    struct hw__chunk *meta;    /* the chunk for META events, or NULL */
+    struct hw__chunk *meta;    /* the chunk for meta records, or NULL */
 
     /* The GIL that this record was last filled for; NULL: none. The thread that fills the record
      * writes this field, which is kept when the record is emptied. */
     _Atomic(struct hw__gil_memory *) former;
 };
 
-/* The registry's lock protects the filling and emptying of records while a session starts or ends,
- * and the list of threads. In the order of locks it comes before every GIL's mutex. Of the hooks
- * only that of destroy() waits for it; CPython calls destroy() without a GIL's mutex. A thread
- * takes the lock at its end. fork() takes it, so that it is free in the child. A thread may take
- * the lock again while it has it; the lock is free after as many unlocks. */
+/* The registry is the records of GILs and the recorder's records of threads. The registry's lock
+ * protects the filling and emptying of GILs' records, the start and end of sessions and policies,
+ * and the names and ends of threads. In the order of locks it comes before every GIL's mutex. Of
+ * the hooks only that of destroy() waits for it; CPython calls destroy() without a GIL's mutex. A
+ * thread takes the lock at its end. fork() takes it, so that it is free in the child. A thread may
+ * take the lock again while it has it; the lock is free after as many unlocks. */
 void hw__registry_lock(void);
 bool hw__registry_trylock(void);
 void hw__registry_unlock(void);

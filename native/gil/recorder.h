@@ -27,9 +27,9 @@ void hw__on_wait(struct hw__gil *gil);
  * other memory of the recorder. */
 bool hw__waits_already(const struct hw__gil *gil);
 
-/* The caller has waited a switch interval in vain, and makes a request. Only the first request of a
- * hold is recorded: the others change nothing for the holder, and thousands of waiters make them
- * every 5 ms. */
+/* The caller has waited in vain, for a switch interval or for as long as the policy says, and makes
+ * a request. Only the first request of a hold is recorded: the others change nothing for the
+ * holder, and thousands of waiters make them every 5 ms. */
 void hw__on_request(struct hw__gil *gil);
 
 /* The caller has acquired the GIL. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* The built-in policies, one file each. They are functions of their arguments alone, so that the
- * simulator can call them, too. */
+/* The built-in policies, one file each. Their functions read and change only their arguments, so
+ * that the simulator can call them, too. */
 #ifndef HEADWAY_POLICY_POLICIES_H
 #define HEADWAY_POLICY_POLICIES_H
 

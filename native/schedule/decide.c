@@ -20,7 +20,8 @@
 #define CROWD_SLEEP_NS (1000 * MS)
 
 /* The longest sleep of a CPU-bound waiter that goes next while the GIL may become free without a
- * wake-up: its first value and its largest (guard_ns of struct hw__waiter). */
+ * wake-up, since the policy may give grace: its first value and its largest (guard_ns of struct
+ * hw__waiter). */
 #define GUARD_NS (150 * US)
 #define GUARD_MOST_NS (2 * MS)
 
@@ -34,10 +35,11 @@
 /* The time that a called waiter has to look at the GIL before another waiter is called. */
 #define CALLED_NS (1 * MS)
 
-/* How long a thread waits at most before it makes a request to a holder that is not known. */
+/* How long a thread waits at most before it makes a request to a holder that is not known, unless
+ * the policy is plain. */
 #define STRANGER_NS (300 * US)
 
-/* A GIL rests after this many acquires in a row for which no thread had to wait. */
+/* A GIL rests after this many acquires in a row while no other thread wanted it. */
 #define REST_AFTER 4096
 
 /* The budget of grace: a GIL may be left free, while a thread wants it, for 1/2^BUDGET_SHIFT of the
@@ -47,6 +49,8 @@
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* Tells whether the policy has the flag HW_POLICY_PLAIN: the engine then leaves out what CPython
+ * does not do. Not every decision looks at it (docs/internals/scheduler.md, "Plain policies"). */
 static bool is_plain(const struct hw__ledger *ledger) {
     return (ledger->policy->flags & HW_POLICY_PLAIN) != 0;
 }
@@ -59,7 +63,8 @@ static void promise(struct hw__ledger *ledger, int64_t in_ns, int64_t now_ns) {
     }
 }
 
-/* The same as due(), for a holder that is not known. */
+/* The same as due(), for a holder that is not known: the time counts from the beginning of the
+ * waiter's wait, since nothing is known of the hold. */
 static int64_t stranger_due(struct hw__ledger *ledger, const struct hw__waiter *waiter,
                             int64_t now_ns) {
     int64_t most_ns = ledger->view.interval_ns;

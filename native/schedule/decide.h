@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* The decisions of the scheduler, as functions of the ledger and of what the caller sees. A
- * decision changes the ledger and nothing else. The caller, which is the engine with real threads
- * or the simulator with simulated ones, then carries it out. docs/internals/scheduler.md lists the
- * decisions in the same order.
+ * decision changes the ledger and its waiters, and nothing else. The caller, which is the engine
+ * with real threads or the simulator with simulated ones, then carries it out.
+ * docs/internals/scheduler.md lists the decisions.
  *
  * The calls, in the order in which they are made:
  * - A waiter finds the GIL held: hw__decide_wait(). If the answer is ASK, CPython makes the request
@@ -11,6 +11,8 @@
  *   hw__decide_woken().
  * - The holder releases the GIL: hw__decide_wait_at_once(), between hw__ledger_drop() and
  *   hw__ledger_dropped(), then hw__decide_hand_over().
+ * - A thread that is in the queue already is about to acquire the GIL: hw__decide_leaves_it(), and
+ *   if that returns true, hw__decide_queue().
  * - A thread acquires the GIL: hw__decide_rest() after hw__ledger_take_alone(),
  *   hw__decide_look_sooner() after hw__ledger_take(). */
 #ifndef HEADWAY_SCHEDULE_DECIDE_H
@@ -67,12 +69,15 @@ void hw__decide_spun(struct hw__waiter *waiter);
 int64_t hw__decide_doze_on(struct hw__ledger *ledger, struct hw__waiter *waiter,
                            const struct hw__moment *moment);
 
-/* Records that the waiter was woken because it was called; it is about to look at the GIL. */
+/* Records that another thread has taken the waiter out of the queue and woken it: it was called, it
+ * must look sooner (hw__decide_look_sooner()), or the GIL rests or has no policy any more. The
+ * waiter is about to look at the GIL. */
 void hw__decide_called(struct hw__ledger *ledger, struct hw__waiter *waiter);
 
 /* Decides whether a waiter that woke up by itself makes a request. The caller must have taken it
  * out of the queue. `spun`: it has spun instead of sleeping. `switched`: the GIL has been acquired
- * by another thread since the sleep began. Returns ASK or RETURN. */
+ * by another thread since the sleep began. Returns ASK or RETURN. After RETURN, a waiter that finds
+ * the GIL held comes back at once with hw__decide_wait(). */
 struct hw__turn hw__decide_woken(struct hw__ledger *ledger, struct hw__waiter *waiter,
                                  const struct hw__moment *moment, bool spun, bool switched);
 
@@ -97,7 +102,8 @@ struct hw__call hw__decide_hand_over(struct hw__ledger *ledger, struct hw__waite
                                      struct hw__waiter *next, const struct hw__moment *moment,
                                      bool next_spins);
 
-/* Tells whether the GIL may rest: no thread has had to wait for it for a while. */
+/* Tells whether the GIL may rest: for a while no thread has wanted it beside its holder. (A GIL may
+ * also rest because the policy is idle: hw__ledger_is_idle().) */
 bool hw__decide_rest(struct hw__ledger *ledger);
 
 /* Decides, after `holder` has acquired the GIL, whether the waiter that goes next must wake up

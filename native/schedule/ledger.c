@@ -46,7 +46,9 @@ int64_t hw__ledger_time(struct hw__ledger *ledger, int64_t clock_ns) {
     if (since_ns > 0) {
         ledger->view.now_ns = clock_ns;
     }
-    if (since_ns > STOPPED_NS) { /* or no thread waited, and then went_on_ns excuses nothing */
+    /* The process was stopped, or nothing happened at this GIL since no thread waited for it. In
+     * the second case no wait is older than went_on_ns, and the watchdog excuses none. */
+    if (since_ns > STOPPED_NS) {
         ledger->went_on_ns = clock_ns;
     }
     return ledger->view.now_ns;

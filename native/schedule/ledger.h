@@ -9,7 +9,8 @@
  *
  * Two words, used here and in decide.h:
  * - A waiter is *called* when it is chosen to acquire the GIL next: it leaves the queue, and the
- *   caller of hw__decide_hand_over() wakes it.
+ *   caller of hw__decide_hand_over() wakes it. (A waiter may also be woken without being called:
+ *   hw__decide_look_sooner(), and the end of a policy.)
  * - The GIL is *in grace* when it is free and nobody was called, because the thread that released
  *   it is expected back within microseconds. */
 #ifndef HEADWAY_SCHEDULE_LEDGER_H
@@ -76,7 +77,9 @@ struct hw__ledger {
     struct hw_policy_gil view; /* the part that the policy sees; view.now_ns never goes back */
     enum hw__phase phase;
     struct hw__waiter *holder; /* the holder in HELD and ALONE; else NULL */
-    int64_t stranger_ns; /* in STRANGE: since when the holder is known to hold; 0: not known */
+    /* In STRANGE: the time since which this holder has held the GIL at least, mostly when a waiter
+     * first found the GIL held; 0: not known. */
+    int64_t stranger_ns;
     struct hw__waiter *called; /* the waiter called last, until it looks at the GIL; else NULL */
     int64_t called_ns;         /* when a waiter was last called */
     bool passed_over;          /* another thread has acquired the GIL since `called` was called */
@@ -149,8 +152,8 @@ void hw__ledger_has_come(struct hw__ledger *ledger, struct hw__waiter *waiter);
  * time counts from the first such call. */
 void hw__ledger_notice(struct hw__ledger *ledger, int64_t now_ns);
 
-/* Returns in how many nanoseconds the policy wants the request for this waiter to be made. The
- * ledger must have a holder. */
+/* Returns in how many nanoseconds, from the ledger's time on, the policy wants the request for this
+ * waiter to be made. The ledger must have a holder. */
 int64_t hw__ledger_patience(struct hw__ledger *ledger, const struct hw__waiter *waiter);
 
 /* Returns for how many nanoseconds the policy lets `next` sleep on after `releaser` has released

@@ -25,19 +25,23 @@ enum hw__stage {
 struct hw__waiter {
     struct hw_policy_thread seen; /* the part that the policy sees */
     enum hw__stage stage;
-    uint32_t place;        /* position in the heap of its lane, from 1; 0: not queued */
-    uint32_t lane;         /* the lane in which the thread is queued */
-    uint64_t order;        /* number of its arrival; the lower one goes first among equal keys */
-    int32_t core;          /* the core on which it acquired the GIL last; -1: not known */
-    bool spun;             /* the thread has spun in this wait */
-    int64_t wake_at_ns;    /* when its sleep ends if nobody wakes it */
-    int64_t guard_ns;      /* its longest sleep while the GIL may become free without a wake-up */
+    uint32_t place;     /* position in the heap of its lane, from 1; 0: not queued */
+    uint32_t lane;      /* the lane in which the thread is queued */
+    uint64_t order;     /* number of its arrival; the lower one goes first among equal keys */
+    int32_t core;       /* the core on which it acquired the GIL last; -1: not known */
+    bool spun;          /* the thread has spun in this wait */
+    int64_t wake_at_ns; /* when its sleep ends if nobody wakes it */
+    /* Its longest sleep while the GIL may become free without a wake-up (grace), if it is CPU-bound
+     * and goes next. Doubles with each sleep that no thread ended (decide.c). */
+    int64_t guard_ns;
     uint64_t releases;     /* ledger.releases when the wait began */
     int64_t stuck_ns;      /* ledger.stuck_ns when the wait began */
     uint64_t called_after; /* ledger.releases when the thread was last called */
     int64_t left_ns;       /* when its wait for a hand-off ended; 0: none since it last waited */
-    uint8_t forced; /* 0 to 3; 2 or more: if preempted, it is expected to want the GIL at once */
-    uint8_t past;   /* how soon it wanted the GIL back after its last three releases, 2 bits each */
+    /* A prediction, not a count: a two-bit counter of whether the thread wanted the GIL back at
+     * once after it was preempted. 2 and 3: yes, it is expected to (habits.c). */
+    uint8_t forced;
+    uint8_t past; /* how soon it wanted the GIL back after its last three releases, 2 bits each */
     uint16_t away_ns[HW__PASTS]; /* for each value of `past`: how soon it usually is back */
 };
 

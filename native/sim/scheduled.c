@@ -13,7 +13,7 @@ enum { AWAKE, SLEEPING, CALLED };
 #define LOCK_TRIES 50
 #define TRY_NS 15
 
-/* The longest wait for a hand-off (engine/engine.c). */
+/* The longest wait for a hand-off (engine/doze.c). */
 #define HAND_OVER_NS 5000000
 
 /* engine/yield.c */

@@ -94,7 +94,10 @@ struct hw_collection {
     /* Offsets of the parts of the memory, as check() found them. */
     uint64_t slots_offset, claims_offset, chunks_offset;
     uint32_t slot_count, chunk_count;
-    bool shared; /* chunks are given back; false: the process reuses them in turn */
+    /* The process records while this collection copies, and chunks are given back. False: nobody
+     * collects the memory as it fills, and the process reuses its chunks in turn; such a memory is
+     * copied by the process itself (headway.trace()). */
+    bool shared;
     struct source *sources;
     struct turn *turns; /* room for all turns of a pass */
 

@@ -26,7 +26,8 @@ struct hw__control {
      * processes of a launch. Relaxed: an old value costs a few chunks. */
     _Atomic uint32_t limit;
     /* The number of forked children that are not recorded, as they could not make a memory or reach
-     * the collector. Relaxed: a mere count. */
+     * the collector. In a session with chunks and without a collector, no child is recorded, and
+     * none is counted. Relaxed: a mere count. */
     _Atomic uint32_t lost_children;
     /* Everything recorded before this time is in the file; INT64_MAX: everything is, and the
      * recording is over. The collector stores it with release; readers load it with acquire. */

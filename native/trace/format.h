@@ -12,10 +12,10 @@
  * chunks that are missing were never taken. Bytes that are zero were never written. control.h
  * describes the rest of the memory.
  *
- * A chunk belongs to one thread (event chunk) or to one GIL (meta chunk), and is filled from its
- * front. `used` is stored after the bytes that it counts. So the first `used` bytes are whole
- * records, at whatever moment the process dies. Of the bytes that are written only the last event
- * of a chunk can change, from ACQUIRE to HOLD, in one store.
+ * A chunk belongs to one thread (event chunk) or to one GIL (meta chunk: records that describe, not
+ * events), and is filled from its front. `used` is stored after the bytes that it counts. So the
+ * first `used` bytes are whole records, at whatever moment the process dies. Of the bytes that are
+ * written only the last event of a chunk can change, from ACQUIRE to HOLD, in one store.
  *
  * Chunks are reused as follows:
  *
@@ -91,9 +91,10 @@ struct hw__header {
 #define HW__SLOT_HOLDING 3u /* it holds a GIL */
 
 /* The counters of one live thread. With HW__SLOT_FREE and a serial, they are those of a thread that
- * has exited: they stay until another thread takes the slot, after some hundred other threads have
- * begun. The owner adds to them with the GIL's mutex held. A reader in another process may see one
- * counter newer than another. */
+ * has exited: they stay until another thread takes the slot. That is the next thread that begins at
+ * the earliest, and the 512th at the latest, as long as no more than 512 threads live at a time.
+ * The owner adds to them with the GIL's mutex held. A reader in another process may see one counter
+ * newer than another. */
 struct hw__slot {
     _Atomic uint32_t state;
     _Atomic uint32_t serial;  /* the thread's serial; changes when the slot gets another owner */
@@ -143,7 +144,7 @@ struct hw__chunk {
 #define HW__WAIT 1u     /* begins to wait for the GIL. value: where, as a stack node */
 #define HW__ACQUIRE 2u  /* has acquired the GIL */
 #define HW__RELEASE 3u  /* releases the GIL. value: where, as a stack node */
-#define HW__REQUEST 4u  /* requests the GIL after a switch interval, as the first in this hold */
+#define HW__REQUEST 4u  /* makes a request to the holder, as the first waiter in this hold */
 #define HW__EXIT 5u     /* the thread has ended */
 #define HW__PARK 6u     /* free-threaded: blocks on a lock of the interpreter. value: as of WAIT */
 #define HW__UNPARK 7u   /* goes on. value: TYPE id of the contended object's type, or 0 */
@@ -244,8 +245,10 @@ struct hw__meta_node {
     int32_t offset; /* bytes from the first instruction; below 0: before it */
 };
 
-/* The name that Python gives a thread, valid from `time_ns` on, if another thread set it. A thread
- * that sets its own name has it in its chunks. After the struct: the name in UTF-8. */
+/* The name that Python gives a thread, valid from `time_ns` on, if another thread set it. It is in
+ * a meta chunk of the main interpreter's GIL, or of HW__NO_GIL if there is none, whichever GIL the
+ * thread uses. A thread that sets its own name has it in its chunks. After the struct: the name in
+ * UTF-8. */
 struct hw__meta_name {
     struct hw__meta meta;
     int32_t tid;

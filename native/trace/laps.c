@@ -22,6 +22,7 @@
 #define TOLD 255 /* passed to the caller, or about to be, and not settled yet */
 #define UNSETTLED 0
 
+/* A thread's record here; engine/runner.h has records of another kind. */
 struct runner {
     uint32_t serial; /* 0: free */
     /* HW_HOME_*: where it is, or was before its lap; HW_HOME_NONE: never seen at a home; 0: it has

@@ -228,8 +228,8 @@ void hw__threads_forget(void) {
     atomic_store(&free_records, 0);
 }
 
-/* Frees records of threads whose end was not reported, as none is if the key is not usable.
- * Examines a few records at a time: a GIL's mutex may be held. */
+/* Frees records of threads whose end was not reported, as none is if the key is not usable. Writes
+ * no EXIT for them. Examines a few records at a time: a GIL's mutex may be held. */
 static void sweep(void) {
     static _Atomic int64_t next_ns; /* when to sweep again; relaxed */
     static _Atomic uint32_t place;  /* where to go on; relaxed */

@@ -7,8 +7,9 @@
  * build without a GIL) make an event of each report, with the number of the thread's stack
  * (stacks.c), and count it in the thread's slot (slots.h). thread.c keeps a record of each thread,
  * and writes the event into the thread's chunk. session.c makes the memory that has the chunks, and
- * hands it to the collector; format.h and control.h describe the memory. In the collector's
- * process, collect.c copies the chunks into the file, and laps.c derives laps from the events. */
+ * hands it to the collector; format.h and control.h describe the memory. In the collector (another
+ * process; for headway.trace() this process itself), collect.c copies the chunks into the file, and
+ * laps.c derives laps from the events. */
 #include "headway/trace.h"
 
 #include <errno.h>

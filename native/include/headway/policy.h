@@ -27,8 +27,8 @@
  *
  *  - always: `gil->now_ns` is the time of the call and never goes back.
  *  - ready(): gil->holder is the holder, or NULL. The thread is not queued, and its `ready_ns` is
- *    now. After a forced release, the thread is still the holder: it is queued before the next
- *    thread is chosen.
+ *    now. If a preempted thread joins the queue in its release, gil->holder is still this thread:
+ *    it is queued before the next thread is chosen.
  *  - acquired(): gil->holder is the thread. The thread is not queued. Its `acquired_ns` is now, or
  *    earlier if the engine learns only at the release which thread had the GIL.
  *  - released(): gil->holder is still the thread. Its `run_ns` and `used_ns` have grown by
@@ -95,8 +95,11 @@ struct hw_policy_option {
     const char *about; /* a description of one line */
 };
 
-/* Flag of a policy: the engine does exactly as CPython does. It does not spin, it gives no grace,
- * and a forced release waits until another thread has acquired the GIL. */
+/* Flag of a policy: the engine leaves out what CPython does not do, so that the policy can be a
+ * reference for others. No thread spins or yields its core; a waiter in the queue acquires the GIL
+ * if it finds it free; a preempted thread waits for the hand-off and not in the queue; and
+ * patience() alone says when a request is due. The policy should have no grace(): the flag does not
+ * keep the engine from giving grace. */
 #define HW_POLICY_PLAIN 1u
 
 struct hw_policy {

@@ -90,7 +90,7 @@ HW_API int64_t hw_trace_collected_ns(void);
 HW_API int hw_trace_memory(void);
 
 /* Sets the name that Python gives a thread, from now on. `name` is UTF-8. Does nothing without a
- * session.
+ * session, or while another thread forks: the name is then not recorded.
  *
  * The caller may hold the GIL of any interpreter. This function can't fail. */
 HW_API void hw_trace_name(int32_t tid, const char *name);

@@ -428,7 +428,7 @@ class Experiment:
         divides: The parameter over which a fixed amount of work is divided, or that a rate grows with ("threads").
             Plots then show the ideal course. "" where there is none.
         turns: The variants need no process of their own: those of a group take turns within a launch, in alternating
-            order. A slow moment of the machine then cancels out of each launch's ratios. There are no turns on
+            order. A slow moment of the machine then mostly cancels out of each launch's ratios. There are no turns on
             free-threaded interpreters, where code without threads takes a different time once threads have been
             started. Nor are there turns for variants with a server, files, libraries or C.
         quick_on: A function that selects, from the found interpreters, those for a run of quick size; not used where

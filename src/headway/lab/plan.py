@@ -4,10 +4,11 @@ Experiments run one after another, in the plan's order, so that each can be judg
 one launch of every cell of an experiment, or of some cells where the claims about the others are decided
 (`lab.launching.agenda`).
 
-A group is the cells that are compared with each other. Within a block, the groups come in random order. The cells of a
-group stand next to each other, in random order, too: a slow period of some seconds then slows a whole group, and
-cancels out of its ratios (docs/decisions/003). The order of a block depends on its number and the seed alone, so a run
-that was killed continues in the same order.
+A group is the cells that are compared with each other: at one placement, all variants on one interpreter, or, in an
+experiment that compares interpreters, one variant on all of them. Within a block, the groups come in random order. The
+cells of a group stand next to each other, in random order, too: a slow period of some seconds then slows a whole group,
+and cancels out of its ratios (docs/decisions/003). The order of a block depends on its number and the seed alone, so a
+run that was killed continues in the same order.
 """
 
 import random
@@ -34,7 +35,8 @@ __all__ = [
 ]
 
 DEFAULT_LAUNCHES: dict[Size, int] = {"quick": FIRST_LOOK, "standard": 5, "published": 5}
-"""Launches of each cell; in a run with a budget, launches before the first look."""
+"""Launches of each cell; with a budget, launches, before the first look, of each cell that a claim or a sweep is
+about."""
 
 LIMIT_S: dict[Size, float] = {"quick": 30.0, "standard": 300.0, "published": 1800.0}
 """Seconds after which a launch that still runs is killed and recorded as failed."""
@@ -58,7 +60,8 @@ class Plan:
 
     Attributes:
         size: "quick", "standard" or "published".
-        launches: Launches of every cell; in a run with a budget, launches before the first look.
+        launches: Launches of every cell; in a run with a budget, launches before the first look of each cell that a
+            claim or a sweep is about (the other cells have one).
         budget_s: The time for all launches; None where every cell has `launches`.
         seed: The seed of the order.
         limit_s: Seconds after which a launch is killed.
@@ -224,8 +227,8 @@ def make_plan(
         machine: The machine, with its cores.
         size: The size of the workloads.
         seed: The seed of the order.
-        launches: Launches per cell; None means the size's default, or, with a budget, the launches before the first
-            look.
+        launches: Launches per cell; None means the size's default, or, with a budget, `sequential.FIRST_LOOK` launches
+            before the first look.
         budget_s: The time for all launches; None means that every cell has `launches`.
         models: Only these models ("processes" means every start method); the baseline is always included.
         placement: Only this placement; experiments that do not have it are left out.

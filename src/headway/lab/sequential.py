@@ -16,7 +16,7 @@ from headway.lab import stats
 __all__ = ["FIRST_LOOK", "LOOK_CONFIDENCE", "MOST_LAUNCHES", "confidence_of"]
 
 FIRST_LOOK = 3
-"""Launches of every cell before the first look."""
+"""Launches, before the first look, of each cell that a claim or a sweep is about; the other cells have one."""
 
 MOST_LAUNCHES = 100
 """The most launches that a claim gets; the error is stated for this many looks."""

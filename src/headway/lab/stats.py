@@ -81,9 +81,10 @@ def launch_value(samples: Sequence[float]) -> float:
 
 
 def neighbour_ratios(top: Sequence[float], bottom: Sequence[float]) -> list[float]:
-    """Return the ratios of samples that were neighbours in time, of two cells that took turns in one process.
+    """Return the ratios of samples of the same turn, of two cells that took turns in one process.
 
-    A slow moment of the machine slows both samples of a pair. Raises ValueError if one side has more samples.
+    In a turn each cell that takes part has one sample, so the two samples of a pair are less than one turn of all cells
+    apart, and a slow moment of the machine mostly slows both. Raises ValueError if one side has more samples.
     """
     return [one / other for one, other in zip(top, bottom, strict=True)]
 

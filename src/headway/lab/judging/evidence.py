@@ -24,9 +24,9 @@ __all__ = [
 ]
 
 Outcome = Literal["supported", "refuted", "at the limit", "mixed", "inconclusive", "not measured"]
-"""The outcome that evidence gives a claim. "at the limit": the figure is known, and so near the claim's threshold that
-the side does not matter (`NEAR`). "mixed": the mean over interpreters supports the claim, and one of them by itself
-refutes it."""
+"""The outcome of a claim, or of one piece of evidence alone. "at the limit": the figure is known, and so near the
+claim's threshold that the side does not matter (`NEAR`). "mixed": the mean over interpreters supports the claim, and
+one of them by itself refutes it."""
 
 NEAR = 0.05
 """An interval that contains a threshold, and lies within this share of it, is at the limit."""

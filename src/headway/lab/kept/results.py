@@ -116,8 +116,7 @@ class CellResult:
     def ratios(self, other: "CellResult", metric: str) -> dict[int, float]:
         """Return {block: ratio to the other's} for the blocks in which both have positive values.
 
-        If the cells took turns in one process, the ratio is the median of the ratios of samples that were neighbours in
-        time.
+        If the cells took turns in one process, the ratio is the median of the ratios of samples of the same turn.
         """
         mine, others = ({one.block: one.launch for one in side.ok} for side in (self, other))
         found = {}

@@ -29,7 +29,8 @@ class Settings:
     Attributes:
         version: Headway's version.
         size: "quick", "standard", "published", `ADVICE` or `SESSION`.
-        launches: Launches of every cell; in a run with a budget, launches before the first look.
+        launches: Launches of every cell; in a run with a budget, launches before the first look of each cell that a
+            claim or a sweep is about (the other cells have one).
         budget_s: The time for all launches, spent where claims are not decided; None where every cell has `launches`.
         seed: The seed of the order of launches.
         limit_s: Seconds after which a launch is killed.

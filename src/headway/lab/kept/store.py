@@ -80,7 +80,8 @@ class RunHeader:
         id: The run's id.
         started_at, ended_at: UTC, ISO 8601; `ended_at` is None while the run goes on, or if it was cut short.
         settings: The settings of the run.
-        planned: Planned launches. In a run with a budget, those before the first look; claims may have needed more.
+        planned: Planned launches. In a run with a budget, the most that the first looks may need, as if a claim were
+            about every cell; open claims may have had further launches.
         done: Launches stored, failed ones included.
         failed: Failed launches among those.
     """

@@ -5,13 +5,17 @@ same stored launches therefore give the same agenda, and a run that was cut shor
 
 A run with a budget spends it in this order:
 
-1. First looks. An experiment has its first look: `sequential.FIRST_LOOK` launches of each cell that a claim is about,
-   and one launch of each other cell.
+1. First looks. An experiment has its first look: `sequential.FIRST_LOOK` launches of each cell that a claim or a sweep
+   is about, and one launch of each other cell.
 2. Further launches at once. The cells of the experiment's open claims get more launches, one block at a time, for up to
    half of the time that the first look took. The time that the first looks of the later experiments need is kept back.
 3. Open claims of all experiments, when every experiment has had its first look. The claim that is expected to need the
-   least time goes first. A claim that is expected to need more than the time left gets none.
+   least time goes first. A claim that has had `UNSURE` launches gets none if it is expected to need more than the time
+   left, or more than `MOST_LAUNCHES` in all. Before that its need is hardly known, and it gets another block if there
+   is time for one.
 4. The other cells, if there is time that no claim can use.
+
+A failed launch uses up its cell's place in the block, and is not repeated.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -62,7 +66,7 @@ class Agenda:
         plan: The plan.
         open_claims: A function that returns the open claims of an experiment, from the launches so far. It is not
             called without a budget.
-        telling: Keys of the cells that a claim or a finding is about. The other cells are only figures in tables.
+        telling: Keys of the cells that a claim or a sweep is about. The other cells are only figures in tables.
     """
 
     def __init__(self, plan: Plan, open_claims: Callable[[str], Sequence[OpenClaim]], telling: Collection[str]) -> None:
@@ -100,7 +104,7 @@ class Agenda:
         return self.expected_s(cells) + self.expected_s(several) * (self._plan.launches - 1)
 
     def first_look(self, experiment: str) -> Iterator[Step | Finished]:
-        """Yield the launches that every cell of one experiment gets, then a `Finished`."""
+        """Yield the launches that the cells of one experiment get regardless of results, then a `Finished`."""
         yield from self._first_blocks(experiment)
         yield Finished(experiment)
 
@@ -140,7 +144,7 @@ class Agenda:
             )
 
     def _rest(self, experiment: str) -> Iterator[Step]:
-        """Yield more launches of the cells that no claim is about, as far as there is time."""
+        """Yield more launches of the cells that no claim or sweep is about, as far as there is time."""
         for number in range(1, self._plan.launches):
             cells = [cell for cell in self._plan.of(experiment) if self.first_launches(cell) <= number]
             if cells and self.expected_s(cells) <= self._left_s():

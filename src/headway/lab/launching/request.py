@@ -32,8 +32,8 @@ class Request:
         placement: Only this placement; None means each variant's own.
         launches: Launches per cell; None means the size's default.
         budget_s: The time for all launches, spent where claims are not decided (see `lab.launching.agenda`). None means
-            a default: at quick size, without `launches`, 10 minutes for all experiments and less for fewer; otherwise
-            no budget.
+            a default: at quick size, without `launches`, 10 minutes for all experiments, in proportion less for fewer,
+            and one minute at least; otherwise no budget.
         seed: The seed of the order; None draws one.
         limit_s: The most seconds that a launch may take; None means the size's default.
         memory_limit_bytes: The limit of the address space of a launch's processes; None means no limit.

@@ -1,7 +1,10 @@
-"""The runner: carries out every planned launch, one at a time, each stored before the next one starts.
+"""The runner: takes a request to a stored run. It chooses, prepares, and has a session carry out the plan.
 
-The runner sleeps in `select` while a launch runs. On four physical cores or more, the runner keeps the last core to
-itself and launches run on the others, so that it never shares a core with a measured program.
+The loop over launches is in `launching/session.py`. This module gives it the launcher, and resumes a run that was cut
+short.
+
+The process sleeps in `select` while a launch runs. On four physical cores or more, it also keeps the last core to
+itself, and launches run on the others, so that it never shares a core with a measured program.
 """
 
 import os

@@ -40,7 +40,7 @@ class Progress:
     Attributes:
         run: The run's id.
         done: Launches stored so far, including those of earlier sessions of the run.
-        planned: Launches in all; with a budget, the launches that every cell gets.
+        planned: Launches in all; with a budget, the launches that the cells get regardless of results.
         budget_s: The time for all launches; None where their number is fixed.
         cell: The cell whose launch starts now; None otherwise.
         block: The number of that launch's block.
@@ -92,7 +92,8 @@ class Session:
             plan: The plan; it may have more cells than the plan before.
             launcher: Launches the cells.
             predict: Called once for the cells of an experiment with anchors, before the first of them is launched.
-            first_look_of: Carry out only this experiment, and only the launches that every cell gets.
+            first_look_of: Carry out only this experiment, and only the launches that its cells get regardless of
+                results.
 
         Raises:
             StoreError: The store cannot be written.
