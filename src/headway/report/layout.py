@@ -27,6 +27,8 @@ _FEW_PARTS = 2
 
 _NAME_SHARE = 0.6
 """The share of its length to which a row's name may be broken over lines, to make room for figures."""
+_NAME_COLUMNS = 34
+"""A row name that is longer may be broken to this width. Tables of one column each would be harder to read."""
 
 
 def bold(text: str) -> Text:
@@ -155,7 +157,7 @@ def _drawn(table: Table, *, folded: bool = False, less: int = 0) -> RichTable:
             justify: Literal["left", "right"] = "right" if position and _has_figures(table, position) else "left"
             shown.add_column(column, justify=justify, overflow=overflow)
         elif position < table.names:
-            least = math.ceil(widest * _NAME_SHARE)
+            least = min(math.ceil(widest * _NAME_SHARE), _NAME_COLUMNS)
             gives_way = less and position == names.index(max(names))
             width = max(least, widest - less) if gives_way else None
             shown.add_column(column, overflow="fold", min_width=least, width=width)
