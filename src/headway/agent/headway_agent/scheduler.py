@@ -106,13 +106,18 @@ def told(policy, counts, interval_s, gainer="", most=0):
     early = counts.get("early", 0)
     if not early:
         return "%s had nothing to do: no thread waited for a CPU-bound thread" % policy
-    mostly = ", most often for %s (%s)" % (gainer, format(most, ",")) if most else ""
-    wait_ms = counts["early_wait_ns"] / early / 1e6
+    # Only threads that live are known: the one with the most requests may have ended, and then no name is right.
+    mostly = ", most often for %s (%s)" % (gainer, format(most, ",")) if 2 * most >= early else ""
+    wait_s, worst_s = counts["early_wait_ns"] / early / 1e9, counts["worst_wait_ns"] / 1e9
     return (
-        "%s requested the GIL early %s times%s: these waits took %.3g ms on average, and would take %.3g ms or more without "
-        "it; no thread waited longer than %.3g ms"
-        % (policy, format(early, ","), mostly, wait_ms, interval_s * 1e3, counts["worst_wait_ns"] / 1e6)
+        "%s requested the GIL early %s times%s: these waits took %s on average, and would take %s or more without it; "
+        "no thread waited longer than %s"
+        % (policy, format(early, ","), mostly, _duration(wait_s), _duration(interval_s), _duration(worst_s))
     )
+
+
+def _duration(value_s):
+    return "%.3g s" % value_s if value_s >= 1 else "%.3g ms" % (value_s * 1e3)
 
 
 def _tell(scheduler, policy):

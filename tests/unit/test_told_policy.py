@@ -1,0 +1,24 @@
+"""The sentence of `headway run --why` about a policy, at the program's end."""
+
+import pytest
+from headway_agent.scheduler import told
+
+COUNTS = {"early": 1_525, "early_wait_ns": 1_525 * 237_000, "worst_wait_ns": 7_960_000}
+
+
+def test_the_thread_that_gained_most_is_named_if_it_had_most():
+    """A living thread is named only where half of the early requests were for its sake: others may have ended."""
+    assert "most often for io (1,000)" in told("fair", COUNTS, 0.005, "io", 1_000)
+    assert "most often" not in told("fair", COUNTS, 0.005, "MainThread", 1)
+    assert "most often" not in told("fair", COUNTS, 0.005)
+
+
+@pytest.mark.parametrize(("worst_ns", "said"), [(7_960_000, "7.96 ms"), (1_230_000_000, "1.23 s")])
+def test_waits_have_the_unit_that_fits(worst_ns, said):
+    """A wait of more than a second is told in seconds."""
+    assert told("fair", {**COUNTS, "worst_wait_ns": worst_ns}, 0.005).endswith(f"no thread waited longer than {said}")
+
+
+def test_a_policy_that_had_nothing_to_do_says_so():
+    """Without an early request there is one sentence and no figure."""
+    assert told("fair", {"early": 0}, 0.005) == "fair had nothing to do: no thread waited for a CPU-bound thread"
