@@ -21,6 +21,9 @@ MOST_COLUMNS = 140
 # Text that the project does not word itself: locks, built files, and the words of other projects.
 LEFT_OUT = ("requirements/", "web/node_modules/", "src/headway/lab/beside/locks/", "tests/data/", "CHANGELOG.md")
 
+UNTRACKED = {".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "__pycache__", "node_modules"}
+BUILT = {"build", "dist", "share", "site"}
+
 _OPENING = re.compile(r"^(?:Who|Whom|Whose|Whoever|What|Whatever)\b[^?]*$")
 # The end of a sentence that another one follows. The full stop of an abbreviation or of an initial does not count.
 _SENTENCE_END = re.compile(
@@ -108,23 +111,21 @@ def problems_of(path: Path, text: str) -> list[tuple[int, str]]:
     return sorted((line, problem) for line, comment in comments for problem in _wrong_openings(comment))
 
 
+def _listed(chosen: list[str]) -> list[str]:
+    """Return the files that the project has below the chosen ones, from git, or by a walk in an unpacked sdist."""
+    if not (ROOT / ".git").exists():
+        roots = [Path(name) for name in chosen] or [ROOT]
+        paths = [path for root in roots for path in ([root] if root.is_file() else root.rglob("*"))]
+        names = [path.relative_to(ROOT) for path in paths]
+        return [
+            name.as_posix() for name in names if not UNTRACKED.intersection(name.parts) and name.parts[0] not in BUILT
+        ]
+    git = [shutil.which("git") or "git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
+    return subprocess.run([*git, *chosen], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
 def _files(chosen: list[str]) -> Iterator[Path]:
-    listed = subprocess.run(
-        [
-            shutil.which("git") or "git",
-            "-C",
-            str(ROOT),
-            "ls-files",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-            *chosen,
-        ],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    for name in sorted(set(listed.stdout.splitlines())):
+    for name in sorted(set(_listed(chosen))):
         path = ROOT / name
         if path.suffix in {".md", ".py", ".c", ".h", ".ts"} and not name.startswith(LEFT_OUT) and path.is_file():
             yield path
