@@ -14,7 +14,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["main", "problems_of"]
+__all__ = ["listed", "main", "problems_of"]
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_COLUMNS = 140
@@ -111,7 +111,7 @@ def problems_of(path: Path, text: str) -> list[tuple[int, str]]:
     return sorted((line, problem) for line, comment in comments for problem in _wrong_openings(comment))
 
 
-def _listed(chosen: list[str]) -> list[str]:
+def listed(chosen: list[str]) -> list[str]:
     """Return the files that the project has below the chosen ones, from git, or by a walk in an unpacked sdist."""
     if not (ROOT / ".git").exists():
         roots = [Path(name) for name in chosen] or [ROOT]
@@ -125,7 +125,7 @@ def _listed(chosen: list[str]) -> list[str]:
 
 
 def _files(chosen: list[str]) -> Iterator[Path]:
-    for name in sorted(set(_listed(chosen))):
+    for name in sorted(set(listed(chosen))):
         path = ROOT / name
         if path.suffix in {".md", ".py", ".c", ".h", ".ts"} and not name.startswith(LEFT_OUT) and path.is_file():
             yield path
