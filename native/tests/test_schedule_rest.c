@@ -117,9 +117,11 @@ static void go_idle(void) {
         world_yield();
         pthread_mutex_lock(mutex);
         idle = sched->ledger.idle_at_ns != 0 && hw__hooks_resting() != NULL;
+        if (idle) {
+            check_hooks(false); /* a waiter rouses the GIL with the mutex held */
+        }
         pthread_mutex_unlock(mutex);
     }
-    check_hooks(false);
 }
 
 /* Where no thread is CPU-bound, CPython is left alone until a thread holds the GIL for an interval
@@ -130,13 +132,20 @@ static void test_is_idle_where_nobody_computes(void) {
     T_EQ(0, hw_schedule_start(&hw__policy_fair, "compute_us=1000000", problem, sizeof problem));
     atomic_bool stop = false;
     start_workers(fake_main_gil(), &stop);
-    go_idle();
-    int64_t acquires = counts().acquires;
-    for (int i = 0; i < WORKERS; i++) {
-        world_await(&workers[i].taken, 20);
+    /* A busy machine may keep a holder from its core for a second: then the GIL is roused, and the
+     * look at it begins again. */
+    for (bool rested = false; !rested;) {
+        go_idle();
+        struct hw_schedule_counts before = counts();
+        for (int i = 0; i < WORKERS; i++) {
+            world_await(&workers[i].taken, 20);
+        }
+        struct hw_schedule_counts after = counts();
+        rested = hw__hooks_resting() != NULL && after.rests == before.rests;
+        if (rested) {
+            T_EQ(before.acquires, after.acquires);
+        }
     }
-    T_EQ(acquires, counts().acquires);
-    T_TRUE(hw__hooks_resting() != NULL);
 
     int64_t begun_ns = hw_now_ns();
     while (hw__hooks_resting() != NULL) { /* while this thread holds the GIL */
