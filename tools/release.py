@@ -13,7 +13,7 @@ __all__ = ["KINDS", "checked", "gathered", "main"]
 
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = {"added": "Added", "changed": "Changed", "fixed": "Fixed", "removed": "Removed"}
-"""A fragment's kind, as its file name has it -> the heading of its section."""
+"""The kind of a fragment, as in its file name -> the heading of the kind's section."""
 _VERSION_LINE = re.compile(r'^__version__ = "(?P<version>[^"]+)"$', re.MULTILINE)
 # PEP 440 without epochs, local versions and post releases.
 _VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
@@ -21,7 +21,7 @@ _UNRELEASED = "## Unreleased\n\nSee `changelog.d/`.\n"
 
 
 def gathered(fragments: list[Path]) -> str:
-    """Return the sections of a release, made from its fragments: by kind, then by issue, as a list.
+    """Return the sections of a release: one list per kind, with the fragments in the order of issues.
 
     Raises:
         ValueError: A fragment's name has no issue or no kind.
@@ -42,19 +42,19 @@ def gathered(fragments: list[Path]) -> str:
 
 
 def _hung(text: str) -> str:
-    """Return a text whose later lines are indented like its first word, as an item of a list needs."""
+    """Return a text as the item of a list: all lines after the first are indented by two blanks."""
     return "\n".join(f"  {line}" if place and line else line for place, line in enumerate(text.splitlines()))
 
 
 def version() -> str:
-    """Return the version that the package has."""
+    """Return the version of the package."""
     match = _VERSION_LINE.search((ROOT / "src/headway/__init__.py").read_text("utf-8"))
     assert match is not None
     return match["version"]
 
 
 def checked(tag: str) -> list[str]:
-    """Return what does not agree with a tag: the version, the changelog, or fragments that are left."""
+    """Return the problems of a tag: another version, no section in the changelog, or fragments that are left."""
     problems = []
     if tag != f"v{version()}":
         problems.append(f"the tag is {tag}, the version is {version()}; expected the tag v{version()}")

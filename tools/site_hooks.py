@@ -11,7 +11,7 @@ __all__ = ["on_files", "on_page_markdown"]
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-# Files at the top of the repository that are pages, too.
+# Files in the repository's root that are also pages of the site.
 TOP = {"CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}
 LANGUAGES = {
     ".c": "c",

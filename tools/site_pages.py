@@ -1,4 +1,4 @@
-"""Make the reference pages from the code: command line, Python, metrics, trace files, the policy header."""
+"""Make the reference pages from the code: command line, Python interface, metrics, trace file, policy header."""
 
 import argparse
 import re
@@ -157,4 +157,4 @@ PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "reference/trace-file.md": trace_file,
     "reference/policy-header.md": policy_header,
 }
-"""Path below docs/ -> the lines of the page. docs/ itself has none of them."""
+"""Path below docs/ -> a function that yields the lines of the page. These pages are not files in docs/."""

@@ -21,7 +21,7 @@ BIN = Path(sys.executable).parent
 
 
 def configured() -> None:
-    """Have CMake write how each file is compiled.
+    """Let CMake write the compile commands of all files into `BUILD`.
 
     Raises:
         subprocess.CalledProcessError: CMake fails.

@@ -1,4 +1,4 @@
-"""Functions of all kinds, good and bad, that tests ask advice about; and the interpreters to ask on."""
+"""Functions of all kinds, good and bad, that tests ask advice about, and the interpreters for these tests."""
 
 from headway.host.interpreters import discover, select
 from headway.host.machine import this_machine

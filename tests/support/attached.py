@@ -1,4 +1,4 @@
-"""Attaches to a process as `headway attach` does: records it, and collects its events, until closed."""
+"""Attach to a process as `headway attach` does, and collect its events until `close`."""
 
 import contextlib
 

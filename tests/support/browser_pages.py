@@ -10,7 +10,7 @@ PATIENCE_S = 30
 def until(page: Page, condition: str) -> None:
     """Wait until a condition of the page is true.
 
-    Playwright's own way uses `eval`, which the page's policy forbids.
+    Playwright's own wait uses `eval`, which the page's content security policy forbids.
     """
     end_s = time.monotonic() + PATIENCE_S
     while not page.evaluate(condition):

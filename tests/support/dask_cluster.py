@@ -29,7 +29,7 @@ def wait_for(condition, what):
 
 
 class Cluster:
-    """A scheduler and workers w1, w2, ... at 127.0.0.2, 127.0.0.3, ...; all end with the stack."""
+    """A scheduler and workers w1, w2, ... at 127.0.0.2, 127.0.0.3, ...; their processes end when `stack` is closed."""
 
     def __init__(self, python, folder, stack, *, workers=2, nannies=False, **variables):
         self.python = str(python)

@@ -1,4 +1,4 @@
-"""Reads tables as the terminal shows them."""
+"""Read the headings of tables as the terminal shows them."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Finds processes, folders and semaphores of a test's labs on this machine, so that tests can check that none is left."""
+"""Find processes, folders and semaphores of a test's labs on this machine, so that tests can check that none is left."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""A made-up image of live counters: header and slots as the recorder keeps them in shared memory."""
+"""Make an image of live counters for a test: header and slots as the recorder keeps them in shared memory."""
 
 import os
 
@@ -12,7 +12,7 @@ STATES = {"exited": hwt.SLOT_FREE, "idle": hwt.SLOT_IDLE, "waiting": hwt.SLOT_WA
 
 
 def make_header(slot_count=8, **fields):
-    """Return a header of this process that says it is recording."""
+    """Return the header of a recording of this process."""
     header = np.zeros(1, hwt.HEADER_DTYPE)
     facts = {
         "magic": np.void(hwt.MAGIC),
@@ -49,7 +49,7 @@ def make_slots(*threads, slot_count=8):
 
 
 def make_snapshot(time_ns, *threads, **fields) -> Snapshot:
-    """Return the counters' snapshot at `time_ns`."""
+    """Return a snapshot of the counters at `time_ns`."""
     fields = {"thread_count": max((thread["serial"] for thread in threads), default=0)} | fields
     return decode(make_header(**fields)[0], make_slots(*threads), time_ns)
 

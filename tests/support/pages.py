@@ -1,4 +1,4 @@
-"""Runs the commands that a page of the documentation shows, and compares their output with the page.
+"""Run the commands that a page of the documentation shows, and compare their output with the page.
 
 docs/contributing/documentation.md has the convention.
 """
@@ -100,7 +100,7 @@ def blocks_of(text):
 
 
 def read_page(text):
-    """Return what a page has to write, to run and to compare.
+    """Return the files of a page, its commands with their outputs, and the links to examples.
 
     Raises:
         PageError: The page breaks the convention.
@@ -130,14 +130,14 @@ def read_page(text):
 
 
 def plain(text):
-    """Return a text in which figures, units of time, the length of rules and bars, and line breaks are alike."""
+    """Return a text with one form of all figures, units of time, rules, bars and line breaks."""
     for pattern, replacement in _REPLACED:
         text = pattern.sub(replacement, text)
     return text.strip()
 
 
 def first_missing(shown, output):
-    """Return the first part of a shown output that the real one lacks behind the parts before it; "" if it has all."""
+    """Return the first part of `shown` that `output` lacks after the parts before it, or "" if it has all parts."""
     rest = plain(output)
     for piece in map(plain, shown.split("...")):
         _, found, behind = rest.partition(piece) if piece else ("", " ", rest)
@@ -148,12 +148,12 @@ def first_missing(shown, output):
 
 
 def run_page(path, folder, environment):
-    """Do what a page says, in an empty folder; compare what it shows.
+    """Run a page's commands in an empty folder, and compare their output with the page.
 
     Args:
         path: The page.
-        folder: Where its files are written and its commands run.
-        environment: Variables beside those of this process.
+        folder: The folder for the page's files and commands.
+        environment: Variables in addition to those of this process.
 
     Raises:
         PageError: A command fails, or prints something else than the page shows.
@@ -210,7 +210,7 @@ def _output(process, terminal, step, limit_s):
     until = time.monotonic() + limit_s
     ended = False
     while True:
-        # Asked before the read: what an ended process has printed is then in the terminal.
+        # The process is polled before the read: if it has ended, the terminal already has all of its output.
         over = process.poll() is not None
         if over and not ended:
             ended, until = True, time.monotonic() + limit_s

@@ -1,4 +1,4 @@
-"""Interpreters, machines and cells that exist only on paper."""
+"""Make interpreters, machines, cells and settings that exist only in a test."""
 
 from headway.host.interpreters import Interpreter
 from headway.host.machine import Machine
@@ -17,7 +17,7 @@ MODELS = (
 
 
 def make_interpreter(version: str = "3.13.0", *, free_threaded: bool = False, **changes: object) -> Interpreter:
-    """Return an interpreter that exists only on paper."""
+    """Return a made-up interpreter of this version."""
     values = {
         "id": version + "t" * free_threaded,
         "executable": f"/nowhere/python{version}",
@@ -42,13 +42,13 @@ def make_interpreter(version: str = "3.13.0", *, free_threaded: bool = False, **
 
 
 def make_machine(cores: int = 2) -> Machine:
-    """Return a machine with that many cores."""
+    """Return a made-up machine with that many cores."""
     numbers = tuple(range(cores))
     return Machine("paper", numbers, cores, numbers[:2] if cores > 1 else (), 2**34, "6.0", "Paper OS")
 
 
 def make_cell(experiment: str, label: str, interpreter: str, placement: str = "free", **changes: object) -> Cell:
-    """Return a cell of an experiment; `changes` are of its variant, except `group`."""
+    """Return a cell of an experiment; `changes` apply to its variant, except `group`, which is the cell's."""
     group = changes.pop("group", f"{experiment}|{placement}|{interpreter}")
     if isinstance(changes.get("setting"), str):
         changes["setting"] = tuple(changes["setting"].split(", ")) if changes["setting"] else ()  # type: ignore[attr-defined]
@@ -57,7 +57,7 @@ def make_cell(experiment: str, label: str, interpreter: str, placement: str = "f
 
 
 def make_settings(**changes: object) -> Settings:
-    """Return the settings of a run that exists only on paper."""
+    """Return the settings of a made-up run."""
     values = {
         "version": "0",
         "size": "quick",

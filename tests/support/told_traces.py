@@ -1,4 +1,4 @@
-"""Traces written event by event, in milliseconds, for tests with exact figures."""
+"""Write traces event by event, with times in milliseconds, for tests with exact figures."""
 
 import numpy as np
 from made_traces import MS, START_NS, UNKNOWN_FRAME, made_process
@@ -62,7 +62,7 @@ class Script:
 
 
 def convoy(rounds=20, waiters=("reader",), work_ms=0.02, **process):
-    """Return a trace of a thread that computes, and of others that wait for it in turn, an interval each time."""
+    """Return a trace of a CPU-bound thread and of waiters that, in turn, wait one switch interval (5 ms) for it."""
     script, now = Script(), 0.0
     for number in range(rounds):
         waiter = 1 + number % len(waiters)

@@ -1,4 +1,4 @@
-"""Every C struct that Python code repeats, against the header by way of the C compiler."""
+"""Each ctypes struct of the Python code has the layout that the C compiler gives the struct of the header."""
 
 import ctypes
 import importlib
@@ -37,18 +37,18 @@ OURS = {
     "headway_agent.load.LoadResult": ("headway/load.h", "hw_load_result"),
     "headway_agent.load.Histogram": ("headway/histogram.h", "hw_histogram"),
 }
-# The system's own, of which the code uses the names on one machine: x86-64.
+# Structs of the system, not of Headway; the code uses them only on x86-64.
 SYSTEMS = {
     "headway.live.inject._Registers": ("sys/user.h", "user_regs_struct"),
     "headway.live.inject._IoVec": ("sys/uio.h", "iovec"),
     "headway.live.inject._Rseq": None,  # ptrace's struct, which older C libraries' headers lack
 }
-# The fields of these that Python has are the first ones: the rest is the library's own.
+# Structs of which Python declares only the first fields; the library alone uses the others.
 BEGINNINGS = {"headway.native._Policy"}
 
 
 def known() -> dict[str, type[ctypes.Structure]]:
-    """Return every ctypes struct of the package and the agent by its name, with the simulator's left out."""
+    """Return every ctypes struct of the package and the agent by its name, except those of the simulator."""
     found = {}
     names = [
         info.name for info in pkgutil.walk_packages(headway.__path__, "headway.") if "headway_agent" not in info.name
@@ -73,7 +73,7 @@ def test_every_struct_is_in_a_table():
 
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory):
-    """Return what the compiler says: {"hw_look": bytes, "hw_look.wait_ns": offset, ...}."""
+    """Return sizes and offsets from the compiler: {"hw_look": bytes, "hw_look.wait_ns": offset, ...}."""
     folder = tmp_path_factory.mktemp("structs")
     lines, headers = [], []
     for name, place in {**OURS, **SYSTEMS}.items():
@@ -97,7 +97,7 @@ def layout(tmp_path_factory):
 
 @pytest.mark.parametrize("name", [name for name, place in {**OURS, **SYSTEMS}.items() if place is not None])
 def test_a_struct_is_laid_out_as_the_compiler_does(layout, name):
-    """Size and offsets of all fields are those of the C struct, which has fields of these names."""
+    """The C struct has fields of the same names and offsets, and the same size."""
     struct = {**OURS, **SYSTEMS}[name][1]
     in_python = {f"{struct}.{field}": getattr(STRUCTS[name], field).offset for field, *_ in STRUCTS[name]._fields_}
 
@@ -124,7 +124,7 @@ def test_no_field_is_missing(place):
 
 
 def test_records_are_as_long_as_the_formats_structs(layout):
-    """A record that a reader unpacks by hand has the size of the struct in the trace format."""
+    """A record that a reader unpacks with `struct` has the size of the format's struct, apart from final padding."""
     pairs = [
         (records._META, hwt.META_DTYPE),
         (records._GIL, hwt.STRUCTS["meta_gil"]),

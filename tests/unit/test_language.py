@@ -1,4 +1,4 @@
-"""The check of the language finds what it is there to find, and leaves alone what is right."""
+"""The language check finds sentences that break its rules, and accepts correct ones."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ LONG = "word " * 30
     ],
 )
 def test_a_sentence_that_breaks_a_rule_is_found(name, text):
-    """Openings with Who or What, two sentences on a line and long lines are found in each language, once."""
+    """Openings with Who or What, two sentences on a line and long lines are found, in each language."""
     assert len(check_language.problems_of(Path(name), text)) in (1, 2)
 
 
@@ -43,11 +43,11 @@ def test_a_sentence_that_breaks_a_rule_is_found(name, text):
     ],
 )
 def test_what_is_right_is_left_alone(name, text):
-    """Questions, headings, tables, code, strings and links are no faults."""
+    """Questions, headings, tables, code, strings and links break no rule."""
     assert check_language.problems_of(Path(name), text) == []
 
 
 def test_a_place_is_told_with_its_line():
-    """The line of a fault is that of the comment or of the sentence."""
+    """A problem is reported at the line of the comment or of the sentence."""
     assert [line for line, _ in check_language.problems_of(Path("x.md"), "Good.\n\nWho waits sleeps.\n")] == [3]
     assert [line for line, _ in check_language.problems_of(Path("x.c"), "int x;\n/* Who waits. */\n")] == [2]

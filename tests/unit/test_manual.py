@@ -1,4 +1,4 @@
-"""The manual page, the completions and the site's reference have all of the command line and of the interfaces."""
+"""The manual page, the completions and the site's reference cover the whole command line and all interfaces."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ def page(name: str) -> str:
 
 
 def test_every_command_has_its_section():
-    """The page of the command line names every command, and every option of one of them."""
+    """The page of the command line has a section for every command, and rows for options."""
     text = page("reference/command-line.md")
 
     assert [name for name in _COMMANDS if f"\n## headway {name}\n" not in text] == []
@@ -29,7 +29,7 @@ def test_every_command_has_its_section():
 
 
 def test_every_public_name_has_its_entry():
-    """The page of the Python interface has what `headway` and `headway.lab` export."""
+    """The page of the Python interface has all names of `headway`, and only names that `headway` or `headway.lab` exports."""
     text = page("reference/python.md")
 
     members = {line.rpartition(".")[2] for line in text.splitlines() if line.startswith("::: ")}
@@ -38,7 +38,7 @@ def test_every_public_name_has_its_entry():
 
 
 def test_every_metric_has_its_row():
-    """The page of metrics has each name that a watcher serves."""
+    """The page of metrics has a row for each metric that a watcher serves."""
     names = re.findall(r"^# HELP (\S+)", "\n".join(exposition(Totals())), re.MULTILINE)
 
     text = page("reference/metrics.md")
@@ -48,7 +48,7 @@ def test_every_metric_has_its_row():
 
 
 def test_the_trace_files_page_has_structs_with_fields():
-    """Each struct of the format's header is a table, and each of its fields a row."""
+    """The page has a table for each struct of the format's header, with a row for each field."""
     text = page("reference/trace-file.md")
 
     assert text.count("\n## ") > 5
@@ -57,13 +57,13 @@ def test_the_trace_files_page_has_structs_with_fields():
 
 
 def test_the_policy_page_is_the_header():
-    """The header is shown whole, and each policy of ours is made with it."""
+    """The page shows the header, and the library has at least the four built-in policies."""
     assert "struct hw_policy {" in page("reference/policy-header.md")
     assert len(policies()[0]) >= 4
 
 
 def test_manual_and_completions_are_written(tmp_path):
-    """The manual page names every command; bash takes its completion, and completes a command's name with it."""
+    """The manual page names every command, and bash completes a command's name with the written completion."""
     written = manual.write(tmp_path)
 
     assert len(written) == 3
@@ -79,7 +79,7 @@ def test_manual_and_completions_are_written(tmp_path):
 
 
 def test_the_command_alone_shows_five_ways_in_80_columns(capsys):
-    """`headway` without words prints commands that exist, to stdout, and succeeds."""
+    """`headway` without arguments prints five existing commands to stdout, and succeeds."""
     assert main([]) == 0
 
     said = capsys.readouterr()
@@ -93,7 +93,7 @@ def test_the_command_alone_shows_five_ways_in_80_columns(capsys):
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
 def test_completion_is_printed(shell, capsys):
-    """Each shell gets a script that names the commands."""
+    """The completion script of each shell names the commands."""
     assert main(["completion", shell]) == 0
 
     assert "whatif" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""How pages of the documentation are read and compared; tests/integration/test_pages.py runs them."""
+"""The parser of documentation pages reads blocks and compares output; tests/integration/test_pages.py runs the pages."""
 
 from pathlib import Path
 
@@ -49,11 +49,11 @@ NOT_RUN = {
     "tutorials/first-lab.md": 2,
     "tutorials/first-what-if.md": 1,
 }
-"""Blocks of commands that no test runs, by page. Each has its reason on the page."""
+"""Page -> the number of command blocks that no test runs. The page gives the reason for each."""
 
 
 def test_a_page_has_files_steps_and_what_is_not_run():
-    """A title names a file; commands have the output behind them; a reason stands for a block that is not run."""
+    """A title names a file, a block of output belongs to the commands before it, and a block not run has a reason."""
     page = read_page(PAGE + "[the server](examples/server.py) [again](examples/server.py#L3)\n")
 
     assert page.files == {"app.py": "print(1)\n"}
@@ -65,12 +65,12 @@ def test_a_page_has_files_steps_and_what_is_not_run():
 
 
 def test_blocks_know_their_lines():
-    """An error can name the line at which a block begins."""
+    """Each block has the line at which it begins, for errors."""
     assert [(block.language, block.line) for block in blocks_of(PAGE)][:3] == [("python", 3), ("sh", 9), ("text", 13)]
 
 
 def test_output_that_is_shown_only_is_not_compared():
-    """The title says that the output is another one on other machines."""
+    """A block with the title `on a 2-core machine` is not compared, because other machines have other output."""
     page = read_page('```sh\nnproc\n```\n\n```text title="on a 2-core machine"\n2\n```\n')
 
     assert page.steps[0].outputs == []
@@ -90,7 +90,7 @@ def test_output_that_is_shown_only_is_not_compared():
     ],
 )
 def test_what_breaks_the_convention_is_refused(text, said):
-    """A block is never left out silently."""
+    """A block that breaks the convention is an error, so no block is left out silently."""
     with pytest.raises(PageError) as caught:
         read_page(text)
 
@@ -106,7 +106,7 @@ def test_what_breaks_the_convention_is_refused(text, said):
     ],
 )
 def test_figures_units_of_time_and_line_breaks_do_not_matter(output):
-    """Another run has other figures, and breaks its lines elsewhere."""
+    """Output with other figures, units of time and line breaks matches, because these differ from run to run."""
     assert first_missing("fetch waited 407 times (135/s), 5.11 ms at the median\n", output) == ""
 
 
@@ -120,24 +120,24 @@ def test_figures_units_of_time_and_line_breaks_do_not_matter(output):
     ],
 )
 def test_words_matter(output):
-    """Another word is another output."""
+    """Output with another word does not match."""
     assert first_missing("fetch waited 407 times (135/s), 5.11 ms at the median\n", output) != ""
 
 
 def test_dots_stand_for_anything_and_order_matters():
-    """The parts around `...` are in the output, in this order."""
+    """Output matches if it has the parts around `...` in their order."""
     assert first_missing("first\n...\nlast 1\n", "first\nsecond\nlast 22\n") == ""
     assert first_missing("recording into .../app.hwt\n", "recording into /home/me/app.hwt\n") == ""
     assert first_missing("last\n...\nfirst\n", "first\nsecond\nlast\n") == "first"
 
 
 def test_rules_and_bars_have_any_length():
-    """A table is as wide as its figures, and a bar as long as its value."""
+    """The lengths of rules and bars do not matter, because they depend on the figures."""
     assert plain("a  ──────\n▁▇███ 5") == plain("a ───\n█ 12")
 
 
 def test_every_block_that_is_not_run_is_counted():
-    """A block that a test leaves out is a decision: it changes this list."""
+    """`NOT_RUN` has the number of blocks that are not run, so that leaving one out is a decision."""
     pages = {str(path.relative_to(DOCS)): read_page(path.read_text()) for path in sorted(DOCS.glob("*/*.md"))}
 
     assert {name: len(page.not_run) for name, page in pages.items() if page.not_run} == NOT_RUN

@@ -1,4 +1,4 @@
-"""Interpreters are added from the first source that has them, and what cannot be had says why."""
+"""Interpreters are added from the first source that has them, and an error says why one cannot be added."""
 
 import pytest
 
@@ -12,14 +12,14 @@ SAID = []
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path, monkeypatch):
-    """Keep the cache, the prefix and uv's folder of this machine out of it."""
+    """Use a cache and a prefix of the test's own, not those of this machine."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HEADWAY_INTERPRETERS", str(tmp_path / "interpreters"))
     monkeypatch.delenv("HEADWAY_PROVISION", raising=False)
 
 
 def fake_uv(folder, *, status=0, said=""):
-    """Make a program that notes how it was called, says something on stderr, and ends with a status."""
+    """Make a program that logs its calls, prints `said` to stderr, and exits with `status`."""
     path = folder / "uv"
     path.write_text(f'#!/bin/sh\necho "$PWD $UV_HTTP_RETRIES $*" >> {folder}/calls\necho "{said}" >&2\nexit {status}\n')
     path.chmod(0o755)
@@ -27,7 +27,7 @@ def fake_uv(folder, *, status=0, said=""):
 
 
 def test_uvs_builds_come_first(tmp_path, monkeypatch):
-    """The distribution is not asked for a build that uv has; uv runs in no project of the user's and adds no command."""
+    """The distribution is not asked for a build that uv has; uv runs outside the user's projects and adds no command."""
     monkeypatch.setattr(door, "_from_distribution", lambda *_, **__: pytest.fail("asked the distribution"))
 
     failures = provision.add(["3.14t", "3.14"], source="auto", uv=fake_uv(tmp_path), tell=SAID.append)
@@ -39,7 +39,7 @@ def test_uvs_builds_come_first(tmp_path, monkeypatch):
 
 
 def test_the_distribution_is_asked_for_what_uv_has_not(tmp_path, monkeypatch):
-    """Only names that uv could not install go on, and their failure tells both reasons."""
+    """Only names that uv could not install go on to the distribution; if it fails too, the error has both reasons."""
     asked = []
 
     def provide(site, targets):
@@ -73,7 +73,7 @@ def test_one_source_alone_may_be_asked(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["--all", "3", "pypy3.10", "3.14 --reinstall", ""])
 def test_uv_gets_no_name_that_is_none(name, tmp_path):
-    """A name that is no CPython's is refused before uv is started."""
+    """A name that is not a CPython version is refused before uv starts."""
     with pytest.raises(HeadwayError, match="is no CPython's name") as caught:
         uv_builds.install(fake_uv(tmp_path), name)
 
@@ -82,7 +82,7 @@ def test_uv_gets_no_name_that_is_none(name, tmp_path):
 
 
 def test_a_machine_without_uv_says_so():
-    """The failure names what is missing, with a hint."""
+    """The failure says that uv is missing, and has a hint."""
     failures = provision.add(["3.14t"], source="uv", uv="", tell=SAID.append)
 
     assert "uv is not on this machine" in str(failures["3.14t"])
@@ -90,7 +90,7 @@ def test_a_machine_without_uv_says_so():
 
 
 def test_a_folder_that_a_build_cannot_use_is_refused(tmp_path, monkeypatch):
-    """A space in the prefix would end in make and rpath; it is told before anything is fetched."""
+    """A space in the prefix would break make and rpath, so it is refused before anything is downloaded."""
     monkeypatch.setenv("HEADWAY_INTERPRETERS", str(tmp_path / "with space"))
 
     with pytest.raises(HeadwayError, match="with space") as caught:
@@ -100,7 +100,7 @@ def test_a_folder_that_a_build_cannot_use_is_refused(tmp_path, monkeypatch):
 
 
 def test_provisioning_may_be_forbidden(monkeypatch, capsys):
-    """With HEADWAY_PROVISION=no the command refuses, and starts nothing."""
+    """With HEADWAY_PROVISION=no the command exits with 2 and adds nothing."""
     monkeypatch.setenv("HEADWAY_PROVISION", "no")
     monkeypatch.setattr(provision, "add", lambda *_, **__: pytest.fail("added something"))
 
@@ -110,14 +110,14 @@ def test_provisioning_may_be_forbidden(monkeypatch, capsys):
 
 
 def test_a_source_without_a_name_is_refused(capsys):
-    """`--from` and `--with-tests` alone would do nothing."""
+    """`--from` without `--add` would do nothing, so it is refused."""
     assert main(["interpreters", "--from", "uv"]) == 2
 
     assert "--add" in capsys.readouterr().err
 
 
 def test_a_failure_is_told_with_the_end_of_its_log(monkeypatch, capsys):
-    """The command names what could not be added, why, the last lines of the log, and ends with 3; the list follows."""
+    """The command prints the interpreter, the reason and the log's last lines, then the list, and exits with 3."""
     failure = provision.ProvisionError("`make` failed", hint="see the log", tail=("first", "last"))
     monkeypatch.setattr(provision, "add", lambda *_, **__: {"3.99": failure})
 

@@ -1,4 +1,4 @@
-"""A release has one version, and its changelog is what the fragments say."""
+"""The release tool writes one version everywhere, and makes the changelog from the fragments."""
 
 import pytest
 import release
@@ -13,7 +13,7 @@ LOG = "# Changelog\n\n## Unreleased\n\nSee `changelog.d/`.\n"
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """Return a small project with fragments, in which the tool works."""
+    """Return the folder of a small project with fragments, and let the tool work in it."""
     (tmp_path / "changelog.d").mkdir()
     (tmp_path / "changelog.d" / "README.md").write_text("One file per change.\n")
     for name, text in FRAGMENTS.items():
@@ -26,7 +26,7 @@ def project(tmp_path, monkeypatch):
 
 
 def test_fragments_are_gathered_by_kind_and_issue(project):
-    """Each kind is a section, its fragments stand in the order of issues, and prose becomes an item of the list."""
+    """Each kind has a section; its fragments are in the order of issues, and prose becomes an item of the list."""
     text = release.gathered(sorted((project / "changelog.d").glob("[0-9]*.md")))
 
     assert text == (
@@ -36,7 +36,7 @@ def test_fragments_are_gathered_by_kind_and_issue(project):
 
 
 def test_a_release_writes_version_and_changelog_and_empties_the_folder(project):
-    """After it the tag, the version and the changelog agree; before it they do not."""
+    """Tag, version and changelog agree after the release and not before it, and the fragments are gone."""
     assert release.checked("v0.2.0") != []
 
     assert release.main(["0.2.0"]) == 0
@@ -49,7 +49,7 @@ def test_a_release_writes_version_and_changelog_and_empties_the_folder(project):
 
 
 def test_a_tag_that_does_not_agree_is_refused(project, capsys):
-    """Another version, a missing section and fragments that are left are each named."""
+    """The check names the other version, the missing section and the fragments that are left."""
     assert release.main(["--check", "v0.3.0"]) == 1
 
     said = capsys.readouterr().err
@@ -60,7 +60,7 @@ def test_a_tag_that_does_not_agree_is_refused(project, capsys):
 
 @pytest.mark.parametrize("arguments", [[], ["0.2"], ["v0.2.0"], ["--check"], ["0.2.0", "0.3.0"]])
 def test_bad_arguments_are_refused_before_anything_is_written(project, arguments, capsys):
-    """Text that is no version ends with a hint, and all files stay."""
+    """Text that is not a version gives an error with a hint, and no file changes."""
     assert release.main(arguments) == 2
 
     assert "hint:" in capsys.readouterr().err
@@ -68,7 +68,7 @@ def test_bad_arguments_are_refused_before_anything_is_written(project, arguments
 
 
 def test_a_fragment_of_an_unknown_kind_is_refused(project, capsys):
-    """A misspelt name is told, and no version is written."""
+    """A fragment with a misspelt name gives an error, and the version does not change."""
     (project / "changelog.d" / "9.improved.md").write_text("x\n")
 
     assert release.main(["0.2.0"]) == 1
@@ -78,7 +78,7 @@ def test_a_fragment_of_an_unknown_kind_is_refused(project, capsys):
 
 
 def test_the_projects_own_fragments_can_be_gathered():
-    """Every fragment in the repository has an issue and a kind, and every section begins a list."""
+    """Every fragment in the repository has an issue and a kind, and every section is a list."""
     text = release.gathered(sorted((release.ROOT / "changelog.d").glob("[0-9]*.md")))
 
     assert text.count("### ") <= len(release.KINDS)

@@ -1,4 +1,4 @@
-"""docs/contributing/where-do-i-change.md names files that there are."""
+"""docs/contributing/where-do-i-change.md names files, sections and names that exist."""
 
 import re
 from pathlib import Path
@@ -9,18 +9,18 @@ WITHOUT_LISTINGS = re.sub(r"^```.*?^```$", "", PAGE, flags=re.DOTALL | re.MULTIL
 
 
 def paths_named(text):
-    """Return the words in backquotes that are paths of the repository: with a slash in them, and no space."""
+    """Return the words in backquotes that are paths of the repository: words with a slash and without spaces."""
     return [word for word in re.findall(r"`([^`\s]+)`", text) if re.fullmatch(r"[\w.<>-]+(/[\w.<>-]*)+", word)]
 
 
 def is_there(path):
-    """Return whether a path exists; of a path with a placeholder in angle brackets, the folder before it."""
+    """Return whether a path exists; for a path with a placeholder in angle brackets, whether its folder does."""
     fixed = path.partition("<")[0]
     return (ROOT / (fixed.rpartition("/")[0] if fixed != path else path)).exists()
 
 
 def test_paths_are_told_from_other_words():
-    """Commands, names and options are no paths; a path with a placeholder is one, and stands for its folder."""
+    """Commands, names and options are not paths; a path with a placeholder is one, and stands for its folder."""
     text = "`src/headway/cli/<name>_command.py`, `native/`, `make check`, `--json`, `RULES`, `lab/none/x.py`"
 
     assert paths_named(text) == ["src/headway/cli/<name>_command.py", "native/", "lab/none/x.py"]
@@ -29,7 +29,7 @@ def test_paths_are_told_from_other_words():
 
 
 def test_every_path_of_the_page_exists():
-    """A file that moves takes its name on the page with it."""
+    """Every path on the page exists, so a file that moves must be renamed on the page, too."""
     named = paths_named(WITHOUT_LISTINGS)
 
     assert len(named) > 60
@@ -37,7 +37,7 @@ def test_every_path_of_the_page_exists():
 
 
 def test_the_table_of_contents_has_every_section():
-    """The ten sections stand in the table, in their order, each with the anchor of its heading."""
+    """The table links to the ten sections in their order, each by the anchor of its heading."""
     headings = re.findall(r"^## (\d+\. .+)$", WITHOUT_LISTINGS, re.MULTILINE)
     anchors = re.findall(r"^\| \[\d+\. [^\]]+\]\(#([^)]+)\)", WITHOUT_LISTINGS, re.MULTILINE)
 

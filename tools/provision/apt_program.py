@@ -1,9 +1,9 @@
 """Add a program of the machine's own release to Headway's cache, with the libraries that the machine lacks.
 
-The other modules of this package add one program each by this one. They share these guarantees:
+The other modules of this package each add one program through this module. They share these guarantees:
   - `<cache>/<folder>` appears by a rename, after the program in it ran in an empty environment. Files of a killed run
     are in another folder: no run uses them, and the next one removes them.
-  - Two runs at once take turns (flock).
+  - Runs at the same time take turns (flock).
   - The exit status is 0 even if the program cannot be added, since Headway works without it; 2 is wrong usage.
   - A run prints one line on stderr if it added the program or could not, and none if there was nothing to do.
 
@@ -38,7 +38,7 @@ from headway.provision.archive import ProvisionError, find_release_archives, key
 from headway.provision.commands import find_one, run_logged, scratch_folder
 
 RUN_TIMEOUT_S = 20
-# The C library belongs to the machine's own release, for which the program was built.
+# The C library is not fetched: the machine has that of its own release, for which the program was built.
 C_LIBRARY = re.compile(r"libc\d[\d.]*(-.*)?")
 WRAPPER = """\
 #!/bin/sh
@@ -125,7 +125,7 @@ class ReleaseApt:
             run(["dpkg-deb", "-x", package, root], self._log, timeout_s=self._fetch_timeout_s)
 
     def _call(self, command: str, *arguments: str, cwd: Path | None = None) -> None:
-        # These limits are shorter than apt's own: `make lab` and `make test` wait for it.
+        # These limits are shorter than apt's own, because `make lab` and `make test` wait for apt.
         quick = ["-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=10", "-o", "Acquire::https::Timeout=10"]
         options = ["-q", "-y", "-c", str(self._root / "apt.conf"), *quick]
         run(["apt-get", command, *options, *arguments], self._log, cwd=cwd, timeout_s=self._fetch_timeout_s)
@@ -326,7 +326,7 @@ def provide(program: AptProgram, cache: Path, *, force: bool, etc_apt: Path) -> 
             return ""
         log.unlink(missing_ok=True)
         if home.exists() and not runs(program, ours):
-            # A program that does not run must not be found as one that does.
+            # A program that does not run must not stay at the path where others look for it.
             with scratch_folder(home.with_name(f"{home.name}.part")) as work:
                 home.rename(work / "old")
         return f"added {ours} from {make(program, home, state, log, etc_apt=etc_apt)}"

@@ -63,7 +63,7 @@ def environment(cc: Path, architecture: str) -> dict[str, str]:
         **kept,
         "CC": str(cc),
         "CMAKE_ARGS": f"-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR={architecture}",
-        # The build names the wheel by this.
+        # The build takes the platform in the wheel's name from this variable.
         "_PYTHON_HOST_PLATFORM": f"linux-{architecture}",
         # With the commit's time as time stamp, the same commit gives the same bytes.
         "SOURCE_DATE_EPOCH": commit_s or kept.get("SOURCE_DATE_EPOCH", "315532800"),

@@ -29,7 +29,7 @@ def install(interpreter: Interpreter, package: Path, folder: Path) -> None:
     subprocess.run(
         [*uv, "venv", "--no-python-downloads", "--python", interpreter.executable, str(folder)], env=env, check=True
     )
-    # The package is the one that was just built. Its dependencies are the index's newest, as a user would get them.
+    # The package is the one that was just built. Its dependencies are the newest of the index, as for a user.
     subprocess.run(
         [*uv, "pip", "install", "--python", str(folder / "bin/python"), str(package), "pytest"], env=env, check=True
     )

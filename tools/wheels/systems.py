@@ -27,7 +27,7 @@ from wheels.environments import TRIAL
 __all__ = ["main"]
 
 PACKAGES = "python3,python3-venv"
-# The commands that enter a system. It has its own /proc and the machine's devices, and nothing else of the machine.
+# The commands that enter a system. The system has its own /proc, the machine's devices, and nothing else of the machine.
 INSIDE = """
 set -e
 mount -t proc proc {root}/proc

@@ -1,4 +1,4 @@
-"""The command line: one file per subcommand, and the only place that prints and chooses exit codes."""
+"""The command line: one file per subcommand. Only this package prints and chooses exit codes."""
 
 from headway.cli.main import Command, main, parser
 

@@ -84,7 +84,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it."""
+    """Measure the models, and print the advice."""
     check_html(arguments)
     from headway.advice.course import advise
     from headway.advice.observing import observed

@@ -1,4 +1,4 @@
-"""A piece of advice for the terminal: the answer first, then what was measured, the reasons, and what to paste."""
+"""Render advice for the terminal: the answer first, then the measurements, the reasons, and the code to paste."""
 
 import math
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def render_advice(advice: Advice) -> RenderableType:
 
 
 def to_paste(advice: Advice) -> str:
-    """Return what to paste as it is: a line that is broken over two would be another program."""
+    """Return the code to paste. It must be printed unchanged, because a wrapped line would be another program."""
     text = f"\nCode to paste\n\n{advice.code.rstrip()}"
     if advice.test:
         text += f"\n\nA test that guards the result (pytest with Headway's plugin)\n\n{advice.test.rstrip()}"

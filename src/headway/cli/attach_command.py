@@ -56,7 +56,7 @@ __all__ = ["add_despite_filter", "add_patience", "prepare", "run"]
 _SIGNALLED = 128
 _LISTED = 10
 _PATIENCE_S = 3.0
-"""For each child process to run Python: one that does not is left out."""
+"""The longest wait until a child process runs Python; a child that does not is not recorded."""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +84,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def add_patience(parser: argparse.ArgumentParser) -> None:
-    """`--patience SECONDS`."""
+    """Add the option `--patience SECONDS`."""
     parser.add_argument(
         "--patience",
         metavar="SECONDS",
@@ -95,7 +95,7 @@ def add_patience(parser: argparse.ArgumentParser) -> None:
 
 
 def add_despite_filter(parser: argparse.ArgumentParser) -> None:
-    """`--despite-filter`."""
+    """Add the option `--despite-filter`."""
     parser.add_argument(
         "--despite-filter",
         action="store_true",
@@ -104,7 +104,7 @@ def add_despite_filter(parser: argparse.ArgumentParser) -> None:
 
 
 class _StoppedError(BaseException):
-    """A signal has come, and there is nothing to end in order, or the user does not want to wait for that."""
+    """A signal that ends the command at once: no attachment is held yet, or it is the second signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -112,7 +112,11 @@ class _StoppedError(BaseException):
 
 
 class _Signals:
-    """Ctrl-C, SIGTERM and SIGHUP. The first that comes while something is held is waited for; others are raised."""
+    """The handling of Ctrl-C, SIGTERM and SIGHUP.
+
+    The first signal after `wait_for` sets `came`, so that the command can end in order. All others raise
+    `_StoppedError`.
+    """
 
     def __init__(self) -> None:
         self._is_waited_for = False
@@ -122,7 +126,7 @@ class _Signals:
                 signal.signal(number, self._on_signal)
 
     def wait_for(self) -> None:
-        """From now on something is held."""
+        """Let the next signal set `came` instead of raising: the command now holds an attachment."""
         self._is_waited_for = True
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
@@ -134,7 +138,7 @@ class _Signals:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Attach, wait, detach, summarise."""
+    """Attach to the process, wait, detach, and print a summary; return the exit code."""
     from headway.live import attach
 
     signals = _Signals()
@@ -182,7 +186,7 @@ def _workers(
     signals: _Signals,
     held_ones: contextlib.ExitStack,
 ) -> "list[tuple[attach.Target, attach.Attachment]]":
-    """Have the Python processes below it recorded, too, as far as they can be; say which, and which not and why."""
+    """Attach to the Python processes below `target`; say which of them are recorded, and why the others are not."""
     from headway.errors import RecordingError
     from headway.live import attach
 
@@ -220,7 +224,7 @@ def _some(pids: list[int]) -> str:
 
 
 def _wait(pid: int, held: "attach.Attachment", signals: _Signals, duration_s: float | None) -> bool:
-    """Wait so long, or until a signal or the process's end, or that of what we asked it for; return whether it lives."""
+    """Wait for a signal, the end of the process or of the attachment, or `duration_s`; return if the process is alive."""
     deadline = time.monotonic() + (duration_s or float("inf"))
     alive = True
     while alive and not held.ended and not signals.came and time.monotonic() < deadline:
@@ -230,7 +234,7 @@ def _wait(pid: int, held: "attach.Attachment", signals: _Signals, duration_s: fl
 
 
 def _silence() -> None:
-    """The terminal is gone: what is still to be said goes nowhere, as writing to it is an error."""
+    """Redirect the terminal's streams to /dev/null: after a hang-up, writing to the terminal is an error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
@@ -240,7 +244,7 @@ def _silence() -> None:
 
 
 def _end(target: "attach.Target", held: "attach.Attachment", arguments: argparse.Namespace, *, policy: bool) -> int:
-    """Have the process go back to what it was; return the exit code that says whether it has."""
+    """Detach, so that the process is as it was before; return 0, or the exit code of a failure."""
     from headway.errors import RecordingError
     from headway.live import attach
     from headway.live.lease import SPAN_S, Ended
@@ -262,7 +266,7 @@ def _end(target: "attach.Target", held: "attach.Attachment", arguments: argparse
             despite_filter=arguments.despite_filter,
         )
     except RecordingError as error:
-        # What is recorded so far can be read all the same.
+        # The error is printed and not raised, because the events recorded so far stay readable.
         console.complain(error.message, error.hint)
         console.say(f"{what} ends by itself, at the latest {SPAN_S:g} s after process {target.pid} runs again")
         return RecordingError.exit_code
@@ -275,7 +279,7 @@ def _end(target: "attach.Target", held: "attach.Attachment", arguments: argparse
 
 
 def _schedule(target: "attach.Target", arguments: argparse.Namespace, signals: _Signals) -> int:
-    """Put the policy on, wait, take it off."""
+    """Apply the policy, wait, and remove the policy; return the exit code."""
     from headway.errors import SchedulingError
     from headway.live import attach
     from headway.live.schedule import check

@@ -46,7 +46,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it."""
+    """Measure the costs, write the calibration, and print it."""
     from headway.sim import calibration
 
     console.check_output(arguments.output, force=arguments.force)
@@ -92,7 +92,7 @@ def _costs(made: "Calibration") -> "Table":
 
 
 def _percent(share: float) -> str:
-    """Return how far from 1: beside other programs a round may be anywhere."""
+    """Return the deviation of a ratio from 1 as text; a round beside other programs may deviate by any amount."""
     return f"{(share - 1) * 100:+.0f} %" if share < _FAR else "far above"
 
 

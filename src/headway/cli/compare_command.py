@@ -21,7 +21,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it."""
+    """Compare two runs, and print or write the differences."""
     check_html(arguments)
     before = lab.load_run(arguments.before, store=arguments.store)
     after = lab.load_run(arguments.after, store=arguments.store)

@@ -20,7 +20,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it."""
+    """Print the completion script."""
     from headway.cli.main import parser
 
     console.print_plain(shtab.complete(parser(), shell=arguments.shell))

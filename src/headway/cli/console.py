@@ -1,4 +1,4 @@
-"""Printing: data to stdout, talk to stderr. rich is imported where a table is printed, never to start a lab."""
+"""Print data to stdout and messages to stderr. rich is imported only to print a table, never to start a lab."""
 
 import json
 import os
@@ -33,21 +33,22 @@ _TELL_S = 2.0
 
 
 def say(text: str) -> None:
-    """Tell the user something: stderr. What it quotes is shown, not obeyed.
+    """Print a message to stderr; control characters in it are made printable, so that the terminal does not obey them.
 
-    Where stderr is closed or full nobody listens, and what is to be done is done.
+    If stderr is closed or cannot be written to, the message is lost and the command goes on.
     """
     if sys.stderr is None:
         return
     try:
         print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
     except OSError:
-        # The descriptor stays as it is: it may be about to be a program's. Python would complain of the stream at exit.
+        # The descriptor stays open, because a program that this process becomes may need it. Without the stream,
+        # Python does not report another error at exit.
         sys.stderr = None
 
 
 def progress(noun: str) -> Callable[[int, int], None]:
-    """Return what is told how many are done, and of how many, and tells a terminal every two seconds."""
+    """Return a function of (done, total) that prints the progress, every two seconds and only to a terminal."""
     told_s = time.monotonic()
 
     def tell(done: int, total: int) -> None:
@@ -60,13 +61,13 @@ def progress(noun: str) -> Callable[[int, int], None]:
 
 
 def discard_output() -> None:
-    """Send what is still to go to stdout nowhere: Python would complain again at exit."""
+    """Redirect stdout to /dev/null: otherwise Python would flush it at exit, and report the error again."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def complain(message: str, hint: str = "") -> None:
-    """Print an error in our form."""
+    """Print an error and its hint in the form that all commands use."""
     say(f"error: {message}")
     if hint:
         say(f"\nhint: {hint}")
@@ -88,12 +89,12 @@ def print_rendered(what: "RenderableType") -> None:
 
 
 def say_rendered(what: "RenderableType") -> None:
-    """Tell the user something that has a form: stderr."""
+    """Print tables and text to stderr."""
     _render(what, sys.stderr)
 
 
 def _render(what: "RenderableType", stream: TextIO | None) -> None:
-    if stream is None:  # it was closed when we began
+    if stream is None:  # it was closed when the program began
         return
     from rich.console import Console
 
@@ -102,23 +103,25 @@ def _render(what: "RenderableType", stream: TextIO | None) -> None:
         width = int(columns)
     else:
         width = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else _PIPE_COLUMNS
-    # Narrower, figures would be cut off, and half a figure reads like another one: let the terminal wrap the lines.
+    # In fewer columns figures would be cut off, and a part of a figure looks like another figure. It is better that the
+    # terminal wraps the lines.
     width = max(width, _LEAST_COLUMNS)
     console = Console(width=width, highlight=False, soft_wrap=False, file=stream)
     with console.capture() as captured:
         console.print(what)
-    # rich fills lines up with blanks, which pipes and small terminals have no use for.
+    # rich pads lines with blanks. They are removed, because they are of no use in pipes and narrow terminals.
     for line in captured.get().splitlines():
         print(line.rstrip(), file=stream)
-    # Somebody may wait for it at the other end of a pipe.
+    # The reader at the other end of a pipe may wait for the output.
     stream.flush()
 
 
 def check_output(path: Path | None, *, force: bool) -> None:
-    """Make sure before any work that `path` can be written.
+    """Check, before any work, that `path` can be written; None is always fine.
 
     Raises:
-        UsageError: It is there already (without `force`), is a folder, or its folder is missing or not writable.
+        UsageError: The file exists (without `force`), is a folder or not writable, or its folder is missing or not
+            writable.
     """
     if path is None:
         return
@@ -133,6 +136,6 @@ def check_output(path: Path | None, *, force: bool) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON to a file checked by `check_output`."""
+    """Write JSON to a file that `check_output` has checked."""
     path.write_text(json.dumps(value, allow_nan=False) + "\n", encoding="utf-8")
     say(f"wrote {path}")

@@ -52,7 +52,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it."""
+    """Print a table for each interval, or fetch one recording."""
     from headway.dask.cluster import connected
     from headway.dask.figures import Looks
 

@@ -1,4 +1,4 @@
-"""The table of `headway dask`."""
+"""Render the tables of `headway dask`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ def _row(one: "WorkerFigures") -> tuple[str, ...]:
 
 
 def render_workers(found: Sequence["WorkerFigures"]) -> RenderableType:
-    """Return what is shown at a look."""
+    """Return the tables and lines of one interval."""
     columns = ("worker", "process", "loop waited", "GIL held", "knocked", "stalls", "policy", "longest hold by")
     parts: list[RenderableType] = [
         bold(number(len(found), "worker")),

@@ -30,7 +30,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Have the process end what is on."""
+    """End the recording and the policy of the process, and say which of them were active."""
     from headway.live import attach
 
     target = attach.look_at(arguments.pid)

@@ -18,7 +18,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it. Warnings are findings, not failures: exit code 0."""
+    """Print the checks of this machine; return 0 even with warnings, because a warning is not a failure."""
     checks = lab.examine()
     if arguments.json:
         console.print_json([check.to_json() for check in checks])
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _next_command() -> str:
-    """Return what is worth typing next, with the reason."""
+    """Return the command to run next, with the reason."""
     names = {one.name for one in lab.discover()[0]}
     if not any(name.endswith("t") for name in names):
         return "headway interpreters --add 3.14t    (adds a free-threaded Python to compare with)"

@@ -1,4 +1,4 @@
-"""`--html` and `--open`: the page of a run, a trace or a simulation as one file."""
+"""The options `--html` and `--open`: write the page of a run, a trace or a simulation as one file, and open it."""
 
 import argparse
 import webbrowser
@@ -21,7 +21,7 @@ __all__ = ["add_html", "check_html", "page_folder", "write_run_page", "write_sim
 
 
 def add_html(parser: argparse.ArgumentParser, *, default: str = "") -> None:
-    """`--html FILE` and `--open`; `default` says where the page goes without FILE, if anywhere."""
+    """Add `--html FILE` and `--open`; `default` describes where a page goes without FILE, and is "" if there is none."""
     also = f" (default: {default})" if default else ""
     text = f"write the report as one self-contained HTML file{also}"
     parser.add_argument("--html", type=Path, metavar="FILE", help=text)
@@ -30,10 +30,10 @@ def add_html(parser: argparse.ArgumentParser, *, default: str = "") -> None:
 
 
 def check_html(arguments: argparse.Namespace) -> None:
-    """Make sure before any work that the page can be written.
+    """Check, before any work, that the page can be written.
 
     Raises:
-        UsageError: It cannot, or there is none to open.
+        UsageError: The file cannot be written, or `--open` is given and no page is written.
     """
     if arguments.open and arguments.html is None and not arguments.html_default:
         raise UsageError("`--open` opens the page that `--html` writes", hint="add `--html FILE`")
@@ -41,7 +41,7 @@ def check_html(arguments: argparse.Namespace) -> None:
 
 
 def page_folder(store: Path) -> Path:
-    """Return where the lab leaves the pages of its runs: beside their store."""
+    """Return the folder for the pages of the lab's runs: `reports`, beside the store."""
     return store.parent / "reports"
 
 
@@ -52,13 +52,13 @@ def write_run_page(
     show: bool,
     compared: "Compared | None" = None,
 ) -> None:
-    """Write a run's page, or that of a run beside an earlier one.
+    """Write the page of a run, or of a run compared with an earlier one.
 
     Args:
         run: The run.
         path: The file.
-        show: Open it, too.
-        compared: It beside the earlier one.
+        show: Whether to open the page in the browser.
+        compared: The comparison with the earlier run, if there is one.
 
     Raises:
         HeadwayError: The file cannot be written.
@@ -71,12 +71,12 @@ def write_run_page(
 def write_trace_page(
     launches: "Sequence[tuple[str, Sequence[tuple[Trace, Analysis]]]]", path: Path, *, show: bool
 ) -> None:
-    """Write the page of a trace, or of several side by side.
+    """Write the page of one trace, or of several traces side by side.
 
     Args:
-        launches: By name, the processes of each.
+        launches: The name of each trace, and its processes.
         path: The file.
-        show: Open it, too.
+        show: Whether to open the page in the browser.
 
     Raises:
         HeadwayError: The file cannot be written.
@@ -93,12 +93,12 @@ def write_trace_page(
 
 
 def write_simulation_page(page: "tuple[Page, dict[str, bytes]]", path: Path, *, show: bool) -> None:
-    """Write the page of what was simulated.
+    """Write the page of a simulation.
 
     Args:
-        page: Its data, and its blocks.
+        page: The page's data, and its blocks.
         path: The file.
-        show: Open it, too.
+        show: Whether to open the page in the browser.
 
     Raises:
         HeadwayError: The file cannot be written.

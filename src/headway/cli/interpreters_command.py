@@ -53,13 +53,13 @@ def _lacks(one: lab.Interpreter) -> str:
 
 
 def _shortened(path: str) -> str:
-    """Return a path as a shell takes it, with ~ for the home folder."""
+    """Return a path in which `~` stands for the home folder, as in a shell."""
     home = os.path.expanduser("~")
     return f"~{path.removeprefix(home)}" if home != "/" and path.startswith(f"{home}/") else path
 
 
 def _add(arguments: argparse.Namespace) -> int:
-    """Add what is missing; return the exit code: 3 where one cannot be had."""
+    """Add the named interpreters that are missing; return the exit code of the worst failure (3), or 0."""
     if os.environ.get("HEADWAY_PROVISION") == "no":
         raise UsageError("HEADWAY_PROVISION=no forbids adding interpreters", hint="unset it")
     from headway import provision
@@ -86,7 +86,7 @@ def _add(arguments: argparse.Namespace) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it."""
+    """Add the named interpreters, and list all interpreters; return the exit code."""
     code = 0
     if arguments.add:
         code = _add(arguments)

@@ -113,7 +113,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it. Exit code 1 where launches failed."""
+    """Run the lab, list or explain experiments; return 1 if launches failed, and 130 if the run stopped early."""
     modes = [f"`--{name}`" for name in ("list", "explain", "resume") if getattr(arguments, name) not in (None, False)]
     if len(modes) > 1:
         raise UsageError(f"{' and '.join(modes)} exclude each other", hint="use one at a time")
@@ -167,7 +167,7 @@ def _store(arguments: argparse.Namespace) -> str:
 
 
 def _page(arguments: argparse.Namespace, results: lab.Run) -> Iterator[str]:
-    """Write the run's page where it is wanted, else beside the store, and yield a line that says where it is."""
+    """Write the run's page to `--html`, or beside the store; yield a line that names the file."""
     path = arguments.html or page_folder(arguments.store or default_store()) / f"{results.id}.html"
     try:
         if arguments.html is None:
@@ -182,7 +182,7 @@ def _page(arguments: argparse.Namespace, results: lab.Run) -> Iterator[str]:
 
 
 def _duration_s(text: str) -> float:
-    """Return `90s`, `10m` or `1h` in seconds. Raises argparse.ArgumentTypeError."""
+    """Return a time such as `90s`, `10m` or `1h` in seconds. Raises argparse.ArgumentTypeError."""
     factor = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
     try:
         value = float(text[:-1]) * factor if factor else math.nan
@@ -234,7 +234,7 @@ _WITH_RESUME = (
 
 
 def _refuse_with_resume(arguments: argparse.Namespace) -> None:
-    """Raise UsageError for options that a run has already."""
+    """Raise UsageError if an option is given that would change the settings of the run to resume."""
     given = [name for name in _WITH_RESUME if getattr(arguments, name) not in (None, [])]
     if given:
         raise UsageError(
@@ -244,7 +244,7 @@ def _refuse_with_resume(arguments: argparse.Namespace) -> None:
 
 
 def _measure(arguments: argparse.Namespace, shown: "_ProgressLine") -> lab.Run:
-    """Run or resume; after Ctrl-C return what is there. Raises HeadwayError."""
+    """Run or resume the lab and return the run; after Ctrl-C, return the part that is stored. Raises HeadwayError."""
     if arguments.resume is not None:
         _refuse_with_resume(arguments)
     try:
@@ -269,7 +269,7 @@ def _measure(arguments: argparse.Namespace, shown: "_ProgressLine") -> lab.Run:
 
 
 def _provide(command: str) -> None:
-    """Run a command of the user's; what it prints is talk. Where it fails, the lab goes on with what is there."""
+    """Run the command of `--provide`, with its output on stderr. If it fails, the lab goes on without its result."""
     console.say(f"running `{command}`; measurements pause until it ends")
     try:
         code = subprocess.run(shlex.split(command), check=False, stdin=subprocess.DEVNULL, stdout=2).returncode
@@ -284,10 +284,10 @@ def _provide(command: str) -> None:
 
 @contextlib.contextmanager
 def _interruptible(report: Callable[[lab.Progress], None]) -> Iterator[Callable[[lab.Progress], None]]:
-    """Treat SIGTERM and SIGHUP as Ctrl-C: no launch stays behind and what is there is shown.
+    """Treat SIGTERM and SIGHUP as Ctrl-C, so that no launch is left running and the stored results are shown.
 
-    Yields what to report to instead. Python swallows what a handler raises in a `__del__` or a callback; then the run is
-    stopped before its next launch.
+    Yields a function that takes the place of `report`. Python discards an exception that a handler raises during a
+    `__del__` or a callback. The function therefore raises KeyboardInterrupt again before the next launch.
     """
     interrupted = False
 
@@ -301,7 +301,7 @@ def _interruptible(report: Callable[[lab.Progress], None]) -> Iterator[Callable[
             raise KeyboardInterrupt
         report(progress)
 
-    # What is ignored stays ignored: `nohup headway lab` goes on after a hang-up.
+    # A signal that is ignored stays ignored, so that `nohup headway lab` goes on after a hang-up.
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     heard = [number for number in signals if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, interrupt) for number in heard}
@@ -313,7 +313,7 @@ def _interruptible(report: Callable[[lab.Progress], None]) -> Iterator[Callable[
 
 
 def _print_finished(progress: lab.Progress) -> None:
-    """Print what an experiment came to that has just had its launches."""
+    """Print the results of an experiment that has just had its launches."""
     from headway.report import render_decided, render_experiment
 
     results = progress.results
@@ -326,9 +326,9 @@ def _print_finished(progress: lab.Progress) -> None:
 
 
 class _ProgressLine:
-    """One line on stderr that says what runs, how much is left, and the time; rewritten on a terminal.
+    """One line on stderr with the current cell, the number of launches and the time; on a terminal it is rewritten.
 
-    Between such lines, on stdout, what each experiment came to as soon as it has had its launches.
+    If `brief`, the results of each experiment are printed to stdout as soon as it has had its launches.
     """
 
     _QUIET_S = 60.0
@@ -361,7 +361,7 @@ class _ProgressLine:
                 self._last_s = time.monotonic()
             return
         now_s = time.monotonic()
-        # Without a terminal a line after some silence is enough; the last one always comes.
+        # If stderr is not a terminal, one line per `_QUIET_S` is enough; the last line is always printed.
         if not self._rewrites and progress.cell is not None and now_s - self._last_s < self._QUIET_S:
             return
         self._last_s = now_s
@@ -376,7 +376,7 @@ class _ProgressLine:
             console.say(line)
 
     def print_unfinished(self, results: lab.Run) -> None:
-        """Print what there is of experiments that a run was stopped in."""
+        """Print the results of the experiments that had some launches when the run was stopped."""
         from headway.report import render_experiment
 
         for one in results.experiments():
@@ -384,7 +384,7 @@ class _ProgressLine:
                 console.print_rendered(render_experiment(results, one))
 
     def end(self) -> None:
-        """Leave the line."""
+        """End the line on the terminal, so that other output begins on a new one."""
         if self._open:
             print(file=sys.stderr, flush=True)
             self._open = False

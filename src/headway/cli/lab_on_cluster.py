@@ -1,4 +1,4 @@
-"""`headway lab --dask`: the lab on the machines of a Dask cluster."""
+"""Run the lab on the machines of a Dask cluster, for `headway lab --dask`."""
 
 import argparse
 import time
@@ -11,12 +11,15 @@ __all__ = ["measure"]
 
 
 def measure(arguments: argparse.Namespace, request: lab.Request | None, store: str) -> int:
-    """Measure on the machines of a Dask cluster; return 1 where launches failed or a machine was lost, else 0.
+    """Measure on the machines of a Dask cluster.
 
     Args:
-        arguments: Of `headway lab`.
-        request: What to run; None: the run of --resume goes on.
-        store: The option --store as it was given, with a blank before it.
+        arguments: The arguments of `headway lab`.
+        request: The request for a new run, or None to continue the run of --resume.
+        store: The option --store as the user gave it, with a blank before it; "" without the option.
+
+    Returns:
+        1 if launches failed, a run is not complete or a machine was lost, else 0.
     """
     from headway.dask.cluster import connected
     from headway.dask.lab_run import go_on, run_on
@@ -56,7 +59,7 @@ def measure(arguments: argparse.Namespace, request: lab.Request | None, store: s
 
 
 class _HostLines:
-    """A line on stderr when a machine has finished an experiment, and in between once a minute."""
+    """Progress on stderr: a line when a machine has finished an experiment or the run, and else one per minute."""
 
     _QUIET_S = 60.0
 

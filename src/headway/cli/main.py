@@ -1,8 +1,12 @@
-"""The parser, the list of commands, and the one handler of errors.
+"""The command line's parser, the list of commands, and the one handler of errors.
 
-stdout is data, stderr is talk. Exit codes: 0; 1 for failed launches or any other `HeadwayError`; 2 for bad arguments;
-3 to 8 for interpreters, stores, the native library, traces, recording and scheduling; 126 and 127 where `trace` and `run`
-find no program that can be executed, as shells have it, and else they become it; 130 after Ctrl-C.
+stdout has data, and stderr has messages. Exit codes:
+  0         success
+  1         failed launches, or any other `HeadwayError`
+  2         bad arguments
+  3 to 8    errors of interpreters, stores, the native library, traces, recording and scheduling
+  126, 127  `trace` and `run` found no program that can be executed, as in shells; otherwise they become the program
+  130       Ctrl-C
 """
 
 import argparse
@@ -20,7 +24,7 @@ __all__ = ["Command", "main", "parser"]
 
 
 class Command(Protocol):
-    """What a module of a subcommand offers; its docstring's first line is the help."""
+    """The interface of a subcommand's module. The first line of the module's docstring is the command's help."""
 
     __doc__: str | None
 
@@ -28,7 +32,7 @@ class Command(Protocol):
         """Add the command's arguments."""
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Do it and return the exit code. Raises HeadwayError."""
+        """Run the command and return its exit code. Raises HeadwayError."""
 
 
 _COMMANDS = (
@@ -75,11 +79,11 @@ Headway: what concurrency costs in Python, and what to do about it.
 `headway doctor` checks whether this machine is fit for measurements.
 `headway --help` lists all commands, `headway COMMAND --help` their options.
 """
-"""What a newcomer may want, in 80 columns."""
+"""The text of `headway` without arguments: commands for a new user, in at most 80 columns."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Errors in our form: one message, a hint, exit code 2."""
+    """A parser that reports errors in the form of all commands: one message, a hint, exit code 2."""
 
     def error(self, message: str) -> NoReturn:
         console.complain(message, f"see `{self.prog} --help`")
@@ -94,14 +98,14 @@ def parser(wanted: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of the whole command line.
 
     Args:
-        wanted: The only command that is prepared with its arguments, because to import all of them takes its time.
-            All are, where this names none.
+        wanted: The only command whose arguments are added, because the import of all commands takes time. If `wanted`
+            is not a command, the arguments of all commands are added.
     """
     return _parsers(wanted)[0]
 
 
 def _parsers(wanted: str | None) -> tuple[_Parser, dict[str, _Parser]]:
-    """Return the parser, and those of the commands by name."""
+    """Return the parser of the command line, and the parsers of the commands by name."""
     whole = _Parser(prog="headway", description=_DESCRIPTION)
     whole.add_argument("--version", action="version", version=f"headway {__version__}")
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -122,7 +126,7 @@ def _parsers(wanted: str | None) -> tuple[_Parser, dict[str, _Parser]]:
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the words of the command line; exit with 2 if they are wrong."""
     whole, commands = _parsers(words[0] if words else None)
     parsed, left = whole.parse_known_args(words)
     if left:  # argparse would have the parser of all commands say so, whose help does not list the command's options
@@ -135,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     wanted = words[0] if words else None
     if wanted in _BECOME and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # What a Ctrl-C would do to the program that this is about to be.
+        # This process is about to become the program, so Ctrl-C must do now what it would do to the program.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     code = 1
     try:
@@ -153,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.say("stopped")
         code = 130
     except BrokenPipeError:
-        # The reader of our output (`| head`) has left.
+        # The reader of the output (`| head`) has closed the pipe.
         console.discard_output()
         code = 0
     except OSError as error:

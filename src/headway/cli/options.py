@@ -9,12 +9,12 @@ __all__ = ["add_json", "add_run", "add_store", "count", "seconds", "whole"]
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """`--json`."""
+    """Add the option `--json`."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    """`--store FILE`."""
+    """Add the option `--store FILE`."""
     parser.add_argument(
         "--store",
         type=Path,
@@ -24,7 +24,7 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run(parser: argparse.ArgumentParser, name: str, *, default: str | None) -> None:
-    """A positional argument that names a run."""
+    """Add a positional argument that names a run; without `default` it is required."""
     text = "a run: its id, the beginning of its id, `last`, or `last~N`"
     if default is None:
         parser.add_argument(name, metavar=name.upper(), help=text)
@@ -33,14 +33,14 @@ def add_run(parser: argparse.ArgumentParser, name: str, *, default: str | None) 
 
 
 def count(text: str) -> int:
-    """Return the number of an argument that is 1 or more."""
+    """Return an argument as a whole number of at least 1. Raises argparse.ArgumentTypeError."""
     if text.isdecimal() and int(text) > 0:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
 
 
 def seconds(least: float = 0.0, *, above: bool = False, below: float = 1e7) -> Callable[[str], float]:
-    """Return the type of an argument that is a time in seconds: `least` or more, or with `above` more, and under `below`."""
+    """Return the type of an argument in seconds: at least `least` (with `above`: more than `least`), less than `below`."""
     expected = f"above {least:g}" if above else f"of at least {least:g}"
 
     def parse(text: str) -> float:
@@ -48,7 +48,7 @@ def seconds(least: float = 0.0, *, above: bool = False, below: float = 1e7) -> C
             value = float(text)
         except ValueError:
             value = math.nan
-        if not least <= value < below or (above and value == least):  # not so for NaN
+        if not least <= value < below or (above and value == least):  # also refuses NaN
             raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds {expected}")
         return value
 

@@ -22,7 +22,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it."""
+    """Print the policies, or the folder of the policy header."""
     from headway.native import headers_path, policies
 
     if arguments.include:

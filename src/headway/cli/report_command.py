@@ -31,12 +31,12 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it."""
+    """Show or export a stored run or a recorded trace."""
     check_html(arguments)
     if is_trace(arguments.run):
         return report_trace(arguments)
     trace_only(arguments)
-    if "/" in arguments.run:  # a path, and no run's name
+    if "/" in arguments.run:  # a path, because a run's name has no slash
         why = "it does not begin like one" if Path(arguments.run).is_file() else "there is no such file"
         raise UsageError(
             f"{arguments.run} is not a trace: {why}",

@@ -1,6 +1,7 @@
-"""What would help a traced program most, for the end of its report, and what the advice of findings would give it.
+"""Add predictions to a trace's report: the change that would help the program most, and the effect of each remedy.
 
-It is predicted only where that is inside the model, in at most two seconds, and it never makes a report fail.
+Only changes inside the model are predicted, and the predictions may take `_MOST_S` seconds. An error in a prediction
+never makes a report fail.
 """
 
 import shlex
@@ -27,24 +28,24 @@ _HELPS = {
     "behind-a-function": (_SHORTEN, _POLICY),
     "long-hold": (_SHORTEN,),
 }
-"""By the kind of a finding, the changes that are about it."""
+"""The kind of a finding -> the kinds of changes that are remedies for it."""
 
 
 def with_predictions(traces: "Sequence[Trace]", analyses: "Sequence[Analysis]", path: Path) -> "list[Analysis]":
-    """Return analyses in the same order, that of the process whose threads waited most with what would help it.
+    """Return the analyses in the same order, with predictions for the process whose threads waited most.
 
     Args:
-        traces: One per analysis.
-        analyses: Of whole traces.
-        path: What the first process's trace is called.
+        traces: One trace per analysis.
+        analyses: The analyses of whole traces.
+        path: The file of the first process's trace.
     """
     found = list(analyses)
     most = max(range(len(found)), key=lambda place: found[place].wait_ns, default=None)
     if most is None or not found[most].gils or all(one.weight != "problem" for one in found[most].findings):
-        return found  # the GIL is not what keeps it
+        return found  # the GIL does not slow the program down
     try:
         found[most] = _predicted(traces[most], found[most], path if most == 0 else None)
-    except Exception:  # noqa: BLE001 - whatever is wrong with a prediction, the report is there all the same
+    except Exception:  # noqa: BLE001 - no error of a prediction may prevent the report
         return list(analyses)
     return found
 
@@ -83,7 +84,7 @@ def _with_remedies(finding: "Finding", ranked: "Sequence[Ranked]", of_preset: st
 
 
 def _remedy(change: "Change") -> tuple[str, str]:
-    """Return what a change is, and how a user makes it."""
+    """Return the kind of a change, and how a user makes it."""
     if change.shorten:
         one = change.shorten[0]
         return _SHORTEN, f"{one.filename}:{one.line} holding the GIL for {one.factor:g} of its present time"

@@ -86,7 +86,7 @@ def _cpus(text: str) -> frozenset[int]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Become the program, scheduled."""
+    """Become the program under the policy."""
     from headway.live import files, launch
     from headway.live.collect import DEFAULT_MAX_BYTES
     from headway.live.schedule import check

@@ -18,7 +18,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it. An empty or missing store is no error: there are no runs yet."""
+    """List the stored runs. A store that is empty or missing is not an error: there are no runs yet."""
     path = arguments.store or lab.default_store()
     runs: list[lab.RunHeader] = []
     if arguments.store is not None or path.exists():
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _launches(run: lab.RunHeader) -> str:
-    """Return `40/60`; of a run that decides how many it needs, how many it had."""
+    """Return the launches done and planned, as `40/60`; for a run with a budget, only the launches done."""
     return f"{run.done}/{run.planned}" if run.settings.budget_s is None else str(run.done)
 
 

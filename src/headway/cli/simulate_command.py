@@ -40,9 +40,9 @@ _SEEDS = 5
 _MOST_SEEDS = 10_000
 _MOST_SEED = 2**63
 _MOST_EVENTS = 20_000_000
-"""Of a trace: 320 MB in its file."""
+"""The most events of a trace that `--trace` writes: 320 MB in the file."""
 _MOST_DRAWN = 1_000_000
-"""Of a page: some 4 MB."""
+"""The most events of a timeline on a page: some 4 MB."""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +112,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it."""
+    """Simulate the scenario at each point of the sweep, and print or write the results."""
     from headway.sim import library
 
     if arguments.list or arguments.show is not None:
@@ -166,7 +166,7 @@ def _check_outputs(arguments: argparse.Namespace) -> None:
 
 
 def _changed(scenario: "Scenario", arguments: argparse.Namespace) -> "Scenario":
-    """Return the scenario as the options change it."""
+    """Return the scenario with the changes of `--set`, `--policy` and `--duration`."""
     from headway.sim.parameters import change, split_setting
 
     for text in arguments.set:
@@ -180,12 +180,12 @@ def _changed(scenario: "Scenario", arguments: argparse.Namespace) -> "Scenario":
 
 
 def _path(name: str, value: str) -> str:
-    """Return a policy's path as seen from here, and other values as they are."""
+    """Return a value; if it is the path of a policy's library, make it absolute."""
     return str(Path(value).absolute()) if name == "policy" and "/" in value else value
 
 
 def _points(scenario: "Scenario", arguments: argparse.Namespace) -> "tuple[list[Axis], list[Point]]":
-    """Return the axes of the sweep, and every point with the options of its policy."""
+    """Return the axes of the sweep, and its points; `--option` applies to each point that has a policy."""
     from headway.sim.parameters import change, split_setting, with_options
     from headway.sim.scenario import STOCK
     from headway.sim.sweep import parse_axis, points
@@ -196,7 +196,7 @@ def _points(scenario: "Scenario", arguments: argparse.Namespace) -> "tuple[list[
     settings = [split_setting(f"option.{text}") for text in arguments.option]
     named = [any(process.policy != STOCK for process in point.scenario.processes) for point in found]
     if settings and not any(named):
-        with_options(scenario, ((settings[0][0].removeprefix("option."), 0),))  # says what is wrong
+        with_options(scenario, ((settings[0][0].removeprefix("option."), 0),))  # raises the error
     for place, point in enumerate(found):
         changed = point.scenario
         for name, value in settings if named[place] else ():
@@ -208,13 +208,16 @@ def _points(scenario: "Scenario", arguments: argparse.Namespace) -> "tuple[list[
 def _simulated(
     scenarios: "Sequence[Scenario]", costs: "Costs", arguments: argparse.Namespace, *, one: bool
 ) -> "tuple[list[Summary], Trace | None]":
-    """Return each scenario's summary over the seeds, and the first run's trace where it is drawn; say how fast that went.
+    """Simulate each scenario with all seeds, write the trace of `--trace`, and say how long the runs took.
 
     Args:
-        scenarios: Which.
-        costs: Of the machine.
-        arguments: Of the command.
-        one: It is one scenario and no sweep, whose first run a page draws.
+        scenarios: The scenarios.
+        costs: The costs of the machine.
+        arguments: The arguments of the command.
+        one: Whether there is one scenario and no sweep; a page then draws the timeline of the first run.
+
+    Returns:
+        Each scenario's summary over the seeds; the first run's trace if a page draws it, else None.
     """
     from headway.sim.run import Job, run_all
     from headway.sim.summary import summarise
@@ -251,7 +254,7 @@ def _write_html(
     swept: "Sequence[tuple[Point, Summary]]",
     trace: "Trace | None",
 ) -> None:
-    """Write the page of a sweep with its curves, or of one scenario with the timeline of its first run."""
+    """Write the page: for a sweep with its curves, for one scenario with the timeline of its first run."""
     from headway import __version__
     from headway.cli import simulate_view
     from headway.report.html import schema, simulation_page
@@ -263,7 +266,7 @@ def _write_html(
         tables = [simulate_view.sweep_table(scenario, costs, axes, swept)]
         lines = [f"swept: {', '.join(axis.name for axis in axes)}"]
     else:
-        # Turned, as on a terminal: there are more figures than roles.
+        # Rows and columns are swapped, as on a terminal, because there are more figures than roles.
         tables = [turned(table) for table in simulate_view.single_tables(costs, swept[0][1])]
         lines = [simulate_view.setting_of(scenario)]
     page = simulation_page(
@@ -293,7 +296,7 @@ def _write_csv(path: Path, axes: "Sequence[Axis]", swept: "Sequence[tuple[Point,
 def _json(
     scenario: "Scenario", costs: "Costs", axes: "Sequence[Axis]", swept: "Sequence[tuple[Point, Summary]]"
 ) -> dict[str, Any]:
-    """Return the result as JSON: the same for the same scenario, costs and seeds."""
+    """Return the result as JSON; the same scenario, costs and seeds give the same JSON."""
     return {
         "scenario": scenario.name,
         "title": scenario.title,

@@ -1,4 +1,4 @@
-"""What `headway simulate` prints: a table of one scenario, or a table and curves of a sweep."""
+"""Render the output of `headway simulate`: the tables of one scenario, or the table and the curves of a sweep."""
 
 import math
 from collections.abc import Sequence
@@ -42,12 +42,12 @@ _GIL_COLUMNS = (
 )
 _TIMES = ("p50_ms", "p90_ms", "p99_ms", "max_ms")
 _OF_ROLES = ("work_share", "held_share", "waited_share")
-"""What clients have not: they run no Python."""
+"""Figures that clients do not have, because they run no Python."""
 _CURVES = ("done_per_s", "p50_ms", "p99_ms", "work_share")
 _BAR = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LOG_FROM = 50
-"""A curve whose greatest value is so many times its least is drawn on a logarithmic scale."""
+"""A curve has a logarithmic scale if its greatest value is at least this many times its least."""
 
 
 def single(scenario: "Scenario", costs: "Costs", summary: "Summary") -> RenderableType:
@@ -60,12 +60,12 @@ def single(scenario: "Scenario", costs: "Costs", summary: "Summary") -> Renderab
 
 
 def heading(scenario: "Scenario") -> str:
-    """Return what a scenario is called."""
+    """Return the name and the title of a scenario."""
     return printable(f"{scenario.name}: {scenario.title}")
 
 
 def single_tables(costs: "Costs", summary: "Summary") -> list[Table]:
-    """Return the table of a scenario's roles and clients, and that of its GILs where it has some."""
+    """Return the table of a scenario's roles and clients, and the table of its GILs if it has any."""
     head = ("", "threads", *(title for _, title in _COLUMNS))
     rows = []
     for part in summary.outcomes[0].parts:
@@ -89,7 +89,7 @@ def single_tables(costs: "Costs", summary: "Summary") -> list[Table]:
 
 
 def setting_of(scenario: "Scenario") -> str:
-    """Return what the table holds for, in a line."""
+    """Return the setting in one line: cores and placement, and each process's GIL, policy and options."""
     said = [f"{scenario.cores} core{'s' * (scenario.cores > 1)}, {scenario.placement}"]
     for process in scenario.processes:
         name = f"{process.name}: " if len(scenario.processes) > 1 else ""
@@ -101,7 +101,7 @@ def setting_of(scenario: "Scenario") -> str:
 
 
 def _cell(key: str, spread: "Spread | None", *, done: "Spread | None") -> str:
-    """Return a figure; who does no pieces of work has neither a rate nor times."""
+    """Return a figure as text; a part that finishes no pieces of work has neither a rate nor latencies."""
     nothing = done is not None and done.high == 0
     return "" if nothing and key in (*_TIMES, "done_per_s") else figure(key, spread)
 
@@ -142,7 +142,7 @@ def _title(part: str, key: str) -> str:
 
 
 def _drawn(scenario: "Scenario", swept: "Sequence[tuple[Point, Summary]]") -> list[tuple[str, str]]:
-    """Return the figures that a sweep is told by: of which part, and which."""
+    """Return (part, figure) for each column and each curve of a sweep."""
     serving = {role.name for role in scenario.roles if any(step.word == "receive" for step in walk(role.program))}
     return [
         (part, key)
@@ -167,7 +167,10 @@ def sweep_table(
 def curves(
     scenario: "Scenario", axes: "Sequence[Axis]", swept: "Sequence[tuple[Point, Summary]]"
 ) -> list["schema.Curve"]:
-    """Return the curves of a sweep as a page's data: along the axis of most numbers, a line for each of the others' values."""
+    """Return the curves of a sweep as data of a page.
+
+    A curve runs along the axis that `_along` chooses, and has a line for each combination of the other axes' values.
+    """
     from headway.report.html import schema
 
     along = _along(axes)
@@ -175,7 +178,7 @@ def curves(
     others = [one.name for place, one in enumerate(axes) if place != along]
     found = []
     for part, key in _drawn(scenario, swept):
-        # Times are in ms here, and on a page in seconds, as everywhere.
+        # The summary has times in ms; a page has times in seconds.
         scale = 1e-3 if key.endswith("_ms") else 1.0
         groups: dict[str, list[schema.CurvePoint]] = {}
         for values, spread in _values(swept, part, key):
@@ -203,7 +206,7 @@ def curves(
 
 
 def _worth(summary: "Summary", part: str, key: str) -> bool:
-    """Whether a part has that figure: who is counted by pieces of work is not counted by the time it worked."""
+    """Return whether a sweep shows a part's figure: the time worked only for a part that finishes no pieces of work."""
     figures = summary.parts[part]
     done = figures["done_per_s"]
     counted = done is not None and done.high > 0
@@ -220,7 +223,7 @@ def _values(
 
 
 def _along(axes: "Sequence[Axis]") -> int:
-    """Return the axis that a curve goes along: that of most numbers, else the last one."""
+    """Return the index of the axis that curves run along: the one with the most numbers, or else the last one."""
     numbers = [len(axis.numbers or ()) for axis in axes]
     return numbers.index(max(numbers)) if any(numbers) else len(axes) - 1
 
@@ -228,7 +231,7 @@ def _along(axes: "Sequence[Axis]") -> int:
 def _curve(
     title: str, axes: "Sequence[Axis]", values: list[tuple[tuple[str, ...], "Spread | None"]], key: str
 ) -> RenderableType:
-    """Return a bar for each point, those that differ on one axis only below each other."""
+    """Return a bar for each point; bars of points that differ only on the axis of the curve stand below each other."""
     known = [spread.median for _, spread in values if spread is not None and spread.median > 0]
     most, least = max(known, default=0.0), min(known, default=0.0)
     logarithmic = least > 0 and most / least >= _LOG_FROM
@@ -255,7 +258,7 @@ def _part(spread: "Spread | None", least: float, most: float, *, logarithmic: bo
         return 0.0
     if not logarithmic:
         return spread.median / most
-    # The least one is to be seen, too.
+    # The least value has a bar of 5 %, so that it is visible.
     return 0.05 + 0.95 * math.log(spread.median / least) / math.log(most / least)
 
 

@@ -1,4 +1,4 @@
-"""Figures of a simulation as text, each in the unit that its name ends in."""
+"""Render the figures of a simulation as text; the end of a figure's name gives its unit."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 __all__ = ["figure", "shown"]
 
 _CLOSE = 0.005
-"""Ends of a range that are nearer to the median than this are not worth their place."""
+"""A range is left out if both ends are at most this share of the median away from it."""
 
 
 def _amount(key: str, value: float) -> str:
@@ -20,12 +20,12 @@ def _amount(key: str, value: float) -> str:
 
 
 def shown(key: str, spread: "Spread | None") -> str:
-    """Return the median alone; `-` where there is none."""
+    """Return the median alone, or `-` if there is none."""
     return words.EMPTY if spread is None else _amount(key, spread.median)
 
 
 def figure(key: str, spread: "Spread | None") -> str:
-    """Return the median with its range, `204/s [199/s - 210/s]`; `-` where there is none."""
+    """Return the median with its range, as `204/s [199/s - 210/s]`, or `-` if there is none."""
     if spread is None:
         return words.EMPTY
     said = _amount(key, spread.median)

@@ -1,4 +1,4 @@
-"""`--trace FILE.hwt` of commands that simulate: checked before the work, written after it."""
+"""The option `--trace FILE.hwt` of commands that simulate: check the file before the work, and write it afterwards."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ __all__ = ["check_trace", "write_trace"]
 
 
 def check_trace(path: Path | None, *, force: bool) -> None:
-    """Make sure before any work that a trace can be written to `path`. Raises UsageError."""
+    """Check, before any work, that a trace can be written to `path`. Raises UsageError."""
     console.check_output(path, force=force)
     if path is not None and path.suffix != ".hwt":
         raise UsageError(
@@ -22,7 +22,7 @@ def check_trace(path: Path | None, *, force: bool) -> None:
 
 
 def write_trace(trace: "Trace", path: Path, *, what: str) -> None:
-    """Write a simulated run's events, and say where `what` is and whether it ends early. Raises OSError."""
+    """Write a simulated run's events to `path`; say where `what` is, and if the trace ends early. Raises OSError."""
     from headway.traces.writer import write
 
     write(trace, path, short_holds=True)

@@ -32,7 +32,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def _logs(path: Path) -> list[Path]:
-    """Return the logs that a path stands for. Raises UsageError."""
+    """Return the logs of a folder, or the file itself. Raises UsageError."""
     if path.is_dir():
         found = sorted(path.glob("*.stalls.jsonl"))
         if not found and not sorted(path.glob("*.hwt")):
@@ -74,7 +74,7 @@ def _rows(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it."""
+    """Read the stalls of all files, and print them or their sums."""
     from headway.traces.analysis.stall_sums import sum_up
 
     rows: list[dict[str, Any]] = []

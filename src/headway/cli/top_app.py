@@ -1,4 +1,4 @@
-"""`headway top` in a terminal with textual: a table to sort, pause and quit. Imported only where textual is installed."""
+"""Show `headway top` in a terminal with textual: a table to sort and pause. Imported only if textual is installed."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ __all__ = ["TopApp"]
 
 
 class TopApp(App[None]):
-    """One screen: the heads, and a table of threads."""
+    """The one screen: the lines of `top_view.head`, and a table of threads."""
 
     CSS = "#head { height: auto; padding: 0 1; } DataTable { height: 1fr; }"
     ENABLE_COMMAND_PALETTE = False
@@ -28,39 +28,40 @@ class TopApp(App[None]):
     ]
 
     def __init__(self, monitor: Monitor, interval_s: float, count: int | None = None) -> None:
-        """Prepare.
+        """Create the screen.
 
         Args:
-            monitor: What to show.
-            interval_s: How often to look.
-            count: Quit after so many times.
+            monitor: The monitor of the processes to show.
+            interval_s: The time between two updates.
+            count: The number of updates after which the app quits; None: no limit.
         """
-        # With the terminal's own colours: then NO_COLOR leaves none; else it leaves greys.
+        # If NO_COLOR is set, the terminal's own colours are needed: with others, textual still shows greys.
         super().__init__(ansi_color=True if os.environ.get("NO_COLOR") else None)
         self._monitor = monitor
         self._interval_s = interval_s
         self._left = count
         self._paused = False
-        self._column: int | None = None  # None: who held and waited most
+        self._column: int | None = None  # None: sorted by hold and wait
         self._reversed = False
-        self._width = 0  # that the columns are made for
+        self._width = 0  # of the terminal when the columns were made
         self._rows: list[top_view.Row] = []
         self._lines = ["counting ..."]
 
     def compose(self) -> ComposeResult:
-        """Lay the screen out."""
+        """Yield the widgets of the screen."""
         yield Static("\n".join(self._lines), id="head", markup=False)
         yield DataTable(id="threads", cursor_type="row", cell_padding=0)
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Show the empty table, and start the updates."""
         self._show()
         self._monitor.sample()
         self.set_interval(self._interval_s, self.look)
 
     def _cells(self, cells: Sequence[str]) -> list[Text]:
-        # As text: a name may look like markup, which can bind actions to a click. The scroll bar takes two columns.
+        # Cells are Text, because a thread's name may look like markup, and markup can bind actions to a click. The
+        # scroll bar takes two columns.
         return [Text(f"{cell} ") for cell in top_view.fitted(cells, self.size.width - 2)]
 
     def look(self) -> None:
@@ -88,13 +89,13 @@ class TopApp(App[None]):
         rows = list(self._rows)
         if self._column is not None:
             column = self._column
-            # Names from A on, figures from the highest on.
+            # Names and states ascend, and figures descend.
             rows.sort(key=lambda row: row.order[column], reverse=column > 1)
         if self._reversed:
             rows.reverse()
         table = self.query_one(DataTable)
         cursor, top = table.cursor_row, table.scroll_y
-        # Made anew, too, where the terminal has become wider or narrower.
+        # If the width of the terminal has changed, the columns are made again.
         resized, self._width = self._width != self.size.width, self.size.width
         table.clear(columns=resized)
         if resized:
@@ -105,23 +106,23 @@ class TopApp(App[None]):
         table.scroll_to(y=top, animate=False)
 
     def action_pause(self) -> None:
-        """Hold the picture, or go on. The program runs on in any case."""
+        """Pause the display, or continue it; the watched program runs on."""
         self._paused = not self._paused
         self._show_head()
 
     def action_sort(self) -> None:
-        """Sort by the next column; after the last one by hold and wait again."""
+        """Sort by the next column; after the last column, sort by hold and wait again."""
         following = 0 if self._column is None else self._column + 1
         self._column = following if following < len(top_view.COLUMNS) else None
         self._show()
 
     def action_reverse(self) -> None:
-        """Turn the order round."""
+        """Reverse the order of the rows."""
         self._reversed = not self._reversed
         self._show()
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
-        """Sort by the column that was clicked."""
+        """Sort by the column that was clicked; a second click reverses the order."""
         self._reversed = self._column == event.column_index and not self._reversed
         self._column = event.column_index
         self._show()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["prepare", "run"]
 
-_LOOK_S = 0.05  # how soon the program's end is seen
+_LOOK_S = 0.05  # the time between two checks whether the program has ended
 _TAIL_LINES = 20
 _SIGNALLED = 128
 
@@ -92,14 +92,14 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 class _Options(argparse.ArgumentParser):
-    """The options once more, for those after the PID."""
+    """A second parser, for the options that follow the PID."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint="see `headway top --help`")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Watch until Ctrl-C, `--count`, or the end of what is watched."""
+    """Watch until Ctrl-C, the end of `--count`, or the end of the process; return the exit code."""
     words = arguments.module if arguments.module is not None else arguments.program
     dashed = words[:1] == ["--"]
     words = words[1:] if dashed else words
@@ -138,7 +138,7 @@ def _watch(pid: int, arguments: argparse.Namespace) -> int:
             ):
                 _show(monitor, arguments)
                 ended = not monitor.watched
-            # Another `top` had begun the counting, and has left: then the process stops it.
+            # If another `top` had begun the counting and has quit, the process stops counting: begin again.
             again = ended and joined and monitor.alive
             if not monitor.alive:
                 console.say(f"process {pid} has ended")
@@ -149,9 +149,9 @@ def _watch(pid: int, arguments: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _counted(pid: int, patience_s: float, *, despite_filter: bool) -> Iterator[bool]:
-    """Have a process count for the time; one that counts already just goes on: gives whether it is such a one.
+    """Let a process count while the block runs; yield whether it already counted for another `headway top`.
 
-    Of several that watch one process, the last one ends what the first one began.
+    If several commands watch one process, the last one ends the counting that the first one began.
     """
     from headway.live import attach, watch
 
@@ -169,7 +169,7 @@ def _counted(pid: int, patience_s: float, *, despite_filter: bool) -> Iterator[b
         yield joined and wanted is not None and wanted.counters_only
     finally:
         others = wanted is not None and wanted.leave()
-        # Unless it is gone, or someone has begun to record it to a file meanwhile.
+        # counts_only() is false if the process has ended, or if it is now recorded to a file.
         if ours and not others and watch.counts_only(pid):
             try:
                 attach.detach(target or attach.look_at(pid), patience_s=patience_s, despite_filter=despite_filter)
@@ -197,7 +197,7 @@ def _start(words: list[str], arguments: argparse.Namespace) -> int:
     with Beside(command, arguments.output) as program:
         monitor = Monitor(program.pid, children=arguments.children, window_s=arguments.window)
         code = None
-        # A second Ctrl-C, while the program ends, is a KeyboardInterrupt like any other.
+        # The first Ctrl-C ends the display. A second one, while the program ends, is not suppressed.
         with contextlib.closing(monitor), contextlib.suppress(KeyboardInterrupt):
             _wait_until_counted(monitor, program, name, arguments.patience)
             _show(monitor, arguments)
@@ -224,7 +224,7 @@ def _wait_until_counted(monitor: "Monitor", program: "Beside", name: str, patien
 
 
 def _show(monitor: "Monitor", arguments: argparse.Namespace) -> None:
-    """Show one picture after the other until the process is over, or there were as many as wanted."""
+    """Show the counters once per interval, until the process has ended or `--count` intervals are over."""
     on_screen = sys.stdout.isatty() and not arguments.json
     if on_screen and sys.stdin.isatty() and not arguments.plain and importlib.util.find_spec("textual"):
         from headway.cli.top_app import TopApp
@@ -272,7 +272,7 @@ def _print_block(samples: "list[Sample]") -> None:
 
 
 def _repaint(samples: "list[Sample]") -> None:
-    """Write over the last picture; bold names of columns unless NO_COLOR is set."""
+    """Overwrite the last output on the terminal; the columns' names are bold unless NO_COLOR is set."""
     from headway.cli.top_view import COLUMNS, block
 
     size = shutil.get_terminal_size()

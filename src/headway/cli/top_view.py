@@ -1,4 +1,4 @@
-"""What `headway top` shows, as text: one head and one row per thread for each process, and as JSON."""
+"""Render the output of `headway top`: for each process some lines and one row per thread, or JSON."""
 
 import time
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "Row", "block", "fitted", "head", "rows", "to_json"]
 
 COLUMNS = ("thread", "state", "hold %", "wait %", "waits/s", "p50 wait", "p99 wait", "worst", "forced/s")
-"""Of the window: from p50 to worst. Of the last interval: the others."""
+"""The columns of the table. Those from `p50 wait` to `worst` are of the window, the others of the last interval."""
 
 _WIDTHS = (28, 16, 7, 7, 9, 9, 9, 9, 9)
 _NARROW = (14, 7, 6, 6, 7, 8, 8, 7, 8)
-"""Fits 80 columns: a state then stands without its time."""
+"""The widths for 80 columns; a state is then shown without its time."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One thread, or those that ended: what stands in each column, and by what each sorts."""
+    """One row: a thread, or all threads that ended, with the text and the sort key of each column."""
 
     key: str
     cells: tuple[str, ...]
@@ -41,7 +41,7 @@ def _rate(per_s: float) -> str:
 
 
 def rows(samples: "Sequence[Sample]") -> list[Row]:
-    """Return a row per thread; those of one process follow each other, who held and waited most comes first."""
+    """Return a row per thread, process by process; within a process, the thread that held and waited most is first."""
     found = []
     for sample in samples:
         over = {one.now.serial: one for one in sample.window.threads}
@@ -55,7 +55,7 @@ def rows(samples: "Sequence[Sample]") -> list[Row]:
 
 
 def _ended_row(sample: "Sample", *, alone: bool) -> Row:
-    """Return the row of the threads that ended in the last interval: many may have lived for less than that."""
+    """Return the row of the threads that ended in the last interval; many may have lived for less than an interval."""
     ended = sample.interval.ended
     threads = f"{ended.count} thread{'s' * (ended.count > 1)}"
     name = threads if alone else f"{sample.pid} {threads}"
@@ -98,7 +98,7 @@ def _row(pid: int, one: "ThreadRates", over: "ThreadRates", *, alone: bool) -> R
 
 
 def head(sample: "Sample") -> list[str]:
-    """Return the lines above one process's table: who holds its GILs, and the worst wait of the window."""
+    """Return the lines above one process's table: the holders of its GILs, and the worst wait of the window."""
     who = f"{printable(sample.program)} (pid {sample.pid})"
     if not sample.has_gil:
         return [f"{who}: this Python runs without a GIL, so no thread waits for one"]
@@ -123,9 +123,9 @@ def head(sample: "Sample") -> list[str]:
 
 
 def fitted(cells: Sequence[str], columns: int | None = None) -> list[str]:
-    """Return a row's cells, or `COLUMNS`, as wide as their columns are on a terminal of so many columns; None: on any.
+    """Return the cells of a row, or of `COLUMNS`, padded to the widths for a terminal of `columns` columns (None: any).
 
-    Names are cut where they must, and in few columns the time of a state goes; figures never.
+    Names that are too long are cut. On a narrow terminal, states lose their time. Figures are never cut.
     """
     widths = list(_WIDTHS)
     if columns is not None and columns < sum(_WIDTHS) + len(_WIDTHS):
@@ -138,7 +138,7 @@ def fitted(cells: Sequence[str], columns: int | None = None) -> list[str]:
 
 
 def block(samples: "Sequence[Sample]", columns: int | None = None) -> list[str]:
-    """Return all of it as lines: the heads, the names of the columns, the rows; for a terminal of so many columns."""
+    """Return all lines for a terminal of `columns` columns: the lines of `head`, the columns' names, the rows."""
     lines = [f"{time.strftime('%H:%M:%S')}  {line}" if i == 0 else line for i, line in enumerate(_heads(samples))]
     return [*lines, *(" ".join(fitted(cells, columns)) for cells in (COLUMNS, *(row.cells for row in rows(samples))))]
 

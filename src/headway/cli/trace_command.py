@@ -53,7 +53,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what all commands that record from the start take."""
+    """Add the arguments of all commands that record a program from its start."""
     parser.add_argument(
         "--record-arguments",
         action="store_true",
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
-    """Add what all commands that run a program take."""
+    """Add the arguments of all commands that run a program."""
     parser.add_argument(
         "--python", metavar="INTERPRETER", help="interpreter for the script or module, such as `python3.13` or a path"
     )
@@ -71,7 +71,7 @@ def add_program(parser: argparse.ArgumentParser) -> None:
 
 
 def program(arguments: argparse.Namespace) -> tuple[list[str], str]:
-    """Return the command line of the program that is to run, and what a user calls it. Raises UsageError."""
+    """Return the command line of the program to run, and the program's name for messages. Raises UsageError."""
     from headway.live import launch
 
     module = arguments.module is not None
@@ -82,7 +82,7 @@ def program(arguments: argparse.Namespace) -> tuple[list[str], str]:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add what all commands that record take."""
+    """Add the arguments of all commands that record."""
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="file for the trace (default: named after the program)"
     )
@@ -107,7 +107,7 @@ def _size(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Become the program, recorded."""
+    """Become the program under the recorder."""
     from headway.live import files, launch
 
     command, name = program(arguments)
@@ -121,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _new_file(name: str) -> tuple[Path, int | None]:
-    """Return a trace named after the program, and its lock: another launch may take a name at the same time."""
+    """Return an unused path named after the program, and its lock; try again if another command takes the path first."""
     from headway.live import files
 
     while True:
@@ -133,11 +133,11 @@ def _new_file(name: str) -> tuple[Path, int | None]:
 
 
 class Recorded(NamedTuple):
-    """What a launch is recorded into."""
+    """The trace file of a program, and the limits of the recording."""
 
     file: Path
     lock: int | None
-    """What files.lock() gave."""
+    """The result of files.lock()."""
     max_bytes: int
     has_arguments: bool
 
@@ -151,7 +151,7 @@ def become_traced(
     brief: bool = False,
     cpus: frozenset[int] | None = None,
 ) -> NoReturn:
-    """Start the collector, and become the program. Raises ProgramMissingError, ProgramUnfitError, RecordingError."""
+    """Start the collector and become the program. Raises ProgramMissingError, ProgramUnfitError, RecordingError."""
     from headway.live import files, launch
     from headway.live.collector import DetachedCollector
     from headway.live.door import Door
@@ -203,7 +203,7 @@ def _interpreter(python: str | None) -> str | None:
 
 
 def summarise(file: Path, *, brief: bool = False) -> None:
-    """Say on stderr what a finished trace shows, and where it is."""
+    """Print the path of a finished trace to stderr, and, unless `brief`, a summary."""
     from headway.errors import TraceError
 
     console.say(f"the trace is in {file}; look at it with `headway report {file}`")

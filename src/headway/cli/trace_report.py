@@ -1,4 +1,4 @@
-"""`headway report FILE.hwt`: a recorded trace on the terminal, as JSON, or exported for another program."""
+"""Report a recorded trace, for `headway report FILE.hwt`: on the terminal, as JSON, or exported for other programs."""
 
 import argparse
 import math
@@ -26,7 +26,7 @@ _EXPORTS = ("perfetto", "gecko", "collapsed", "parquet")
 
 
 def add_trace_options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that only a trace has."""
+    """Add the arguments that are only for traces."""
     group = parser.add_argument_group("for a trace (FILE.hwt)")
     group.add_argument("--all", action="store_true", help="print all rows of each table")
     group.add_argument(
@@ -57,12 +57,12 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
 
 
 def is_trace(name: str) -> bool:
-    """Return if a report's argument names a trace: by its ending, or by the first bytes of the file."""
+    """Return whether a report's argument names a trace: by its suffix, or by the first bytes of the file."""
     return name.endswith(_SUFFIX) or _begins_like_one(name)
 
 
 def _begins_like_one(name: str | Path) -> bool:
-    """Return if a file has the first bytes of a trace."""
+    """Return whether a file begins with the magic number of a trace."""
     try:
         with Path(name).open("rb") as file:
             first = file.read(8)
@@ -74,10 +74,10 @@ def _begins_like_one(name: str | Path) -> bool:
 
 
 def trace_only(arguments: argparse.Namespace) -> None:
-    """Make sure that no argument of a trace is given for a run.
+    """Check that no argument for traces is given for a run.
 
     Raises:
-        UsageError: One is.
+        UsageError: Such an argument is given.
     """
     for name in ("all", "thread", "since", "until", "beside", *_EXPORTS, "of"):
         if getattr(arguments, name) not in (None, False):
@@ -119,7 +119,7 @@ def report_trace(arguments: argparse.Namespace) -> int:
 
 
 def _write_page(arguments: argparse.Namespace, traces: "Sequence[Trace]", beside: "Sequence[Trace]") -> None:
-    """Write the page of a trace, with the one beside it."""
+    """Write the page of a trace, and of the trace of `--beside`."""
     from headway.traces.analysis import analyse
 
     launches: list[tuple[str, Sequence[tuple[Trace, Analysis]]]] = []
@@ -156,7 +156,7 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
         if path.exists() and Path(arguments.run).exists() and path.samefile(arguments.run):
             raise UsageError(f"{path} is the trace itself", hint="use another name")
         if _begins_like_one(path):
-            # Of a child, of the one beside it, or any other: nobody replaces a trace by what is made of one.
+            # No trace is ever overwritten by an export: neither that of a child, nor that of `--beside`, nor another.
             raise UsageError(f"{path} is a trace", hint="use another name")
         if path.resolve() in {one.resolve() for one in outputs.values()}:
             raise UsageError(f"two formats name the same file {path}", hint="use another name for one of them")
@@ -165,7 +165,7 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
 
 
 def _threads(traces: "Sequence[Trace]", name: str | None) -> list[set[int] | None]:
-    """Return per trace the threads that are asked for; None: all."""
+    """Return for each trace the threads that `--thread` names; None: all threads."""
     if name is None:
         return [None] * len(traces)
     from headway.traces.analysis.words import labels
@@ -190,7 +190,7 @@ def _threads(traces: "Sequence[Trace]", name: str | None) -> list[set[int] | Non
 
 
 def _window(arguments: argparse.Namespace, traces: "Sequence[Trace]") -> tuple[int | None, int | None]:
-    """Return the window that is asked for, in the traces' times."""
+    """Return the window of `--since` and `--until`, in the traces' times; None: no limit."""
     begin_ns = min(trace.start_ns for trace in traces)
     since_ns, until_ns = (
         None if seconds is None else begin_ns + round(seconds * _S_NS) for seconds in (arguments.since, arguments.until)
@@ -199,10 +199,10 @@ def _window(arguments: argparse.Namespace, traces: "Sequence[Trace]") -> tuple[i
 
 
 def _in_window(traces: "Sequence[Trace]", since_ns: int | None, until_ns: int | None) -> "list[Trace]":
-    """Return the traces that have something in a window.
+    """Return the traces that overlap a window.
 
     Raises:
-        UsageError: None has.
+        UsageError: No trace does.
     """
     chosen = [
         trace
@@ -220,12 +220,12 @@ def _show(arguments: argparse.Namespace, traces: "Sequence[Trace]", threads: Seq
 
     since_ns, until_ns = _window(arguments, traces)
     of = dict(zip(map(id, traces), threads, strict=True))
-    # Threads of one process only, and processes of one window only, are what is asked for.
+    # Processes without a thread that `--thread` names are left out, and so are processes outside the window.
     wanted = [trace for trace in traces if of[id(trace)] is None or of[id(trace)]]
     chosen = [(trace, of[id(trace)]) for trace in _in_window(wanted, since_ns, until_ns)]
     analyses = [analyse(trace, since_ns=since_ns, until_ns=until_ns, threads=mine) for trace, mine in chosen]
     if arguments.thread is None and since_ns is None and until_ns is None:
-        # Of a part of a trace nothing is predicted: a change is one of the whole program.
+        # There are no predictions for a part of a trace, because a change affects the whole program.
         analyses = with_predictions([trace for trace, _ in chosen], analyses, Path(arguments.run))
     from headway.report.trace.terminal import render_traces, worst_first
 

@@ -81,7 +81,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def add_lengths(parser: argparse.ArgumentParser, *, preset: bool = True) -> None:
-    """Add from which lengths on something is a stall; without `preset` the default is None."""
+    """Add the options for the least lengths of stalls; without `preset` their default is None."""
 
     def add(option: str, what: str, default: str) -> None:
         words = f"(default {default})" if preset else f"(default: all stalls of a log; {default} for a trace)"
@@ -94,7 +94,7 @@ def add_lengths(parser: argparse.ArgumentParser, *, preset: bool = True) -> None
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Become the program, watched."""
+    """Start the watcher, and become the program."""
     from headway.errors import UsageError
     from headway.live import launch
     from headway.live.ring import Limits

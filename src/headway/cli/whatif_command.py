@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["prepare", "run"]
 
 _MOST_SHOWN_NS = 10_000_000_000
-"""Of a trace, beside what is predicted."""
+"""The most of a trace, in nanoseconds, that a page shows beside the predicted run."""
 _EPILOG = """examples:
   headway whatif app.hwt                          rank changes, best first
   headway whatif app.hwt --policy fair
@@ -91,7 +91,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it."""
+    """Predict the effect of the change, or rank changes if none is given."""
     change = _change(arguments)
     if arguments.seeds < 1 or arguments.seeds > 1000:
         raise UsageError(f"--seeds is {arguments.seeds}, expected 1 to 1000")
@@ -148,10 +148,10 @@ def _change(arguments: argparse.Namespace) -> "Change":
 
 
 def _check_outputs(arguments: argparse.Namespace, change: "Change") -> None:
-    """Make sure before any work that what is to be written can be.
+    """Check, before any work, that the outputs can be written.
 
     Raises:
-        UsageError: It cannot, or there is no single run to write.
+        UsageError: An output cannot be written, or there is no predicted run for it.
     """
     from headway.sim.replay.change import NOTHING
 
@@ -173,13 +173,14 @@ def _check_outputs(arguments: argparse.Namespace, change: "Change") -> None:
 def _write_outputs(
     arguments: argparse.Namespace, model: "Model", prediction: "Prediction", costs: "Costs", cores: int
 ) -> None:
-    """Write the predicted run as a trace, and the page that has it below the one that was recorded."""
+    """Write the predicted run as a trace, and the page that shows it below the recorded one."""
     if arguments.html is None and arguments.trace_out is None:
         return
     from headway.sim.replay.trace import predicted_trace
 
     real = model.trace
-    # A long trace is shown from where the model is made of it, and as long as is worth looking at.
+    # A page shows a trace of more than 10 s only in part: from the beginning of the window that the model was made
+    # from, for 10 s.
     whole = real.end_ns - real.start_ns <= _MOST_SHOWN_NS
     since_ns = real.start_ns if whole else model.seen.since_ns
     until_ns = real.end_ns if whole else min(real.end_ns, since_ns + _MOST_SHOWN_NS)

@@ -1,4 +1,4 @@
-"""What `headway whatif` prints: a table of one change, or the changes that would help, best first."""
+"""Render the output of `headway whatif`: a table of one change, or the ranked changes, best first."""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -22,10 +22,10 @@ __all__ = ["headline", "one_change", "page", "ranking"]
 _Note = tuple[Literal["rests on", "outside the model", "note"], str]
 
 _LEAST_TURNS = 10
-"""Of a role with fewer turns in the trace no rate is told."""
+"""For a role with fewer turns in the trace, no rate and no percentile is shown."""
 _LEAST_RUNS = 0.05
 _TELLS = 3
-"""How many roles are told of in one line."""
+"""The most roles in a headline."""
 _HEAD = ("role", "", "in the trace", "predicted", "80 % interval")
 _PREDICTED = "predicted"
 _ONE_RUN = (
@@ -78,7 +78,7 @@ def _notes(prediction: "Prediction") -> "list[_Note]":
 
 
 def one_change(prediction: "Prediction") -> RenderableType:
-    """Return a change's figures beside those of the trace."""
+    """Return the predicted figures of a change, beside those of the trace."""
     return Group(
         Text(printable(f"what if: {prediction.change}"), style="bold"),
         Text(""),
@@ -93,10 +93,10 @@ def page(
     """Return a change's page: its table, and the timeline of the trace above that of one predicted run.
 
     Args:
-        prediction: Of the change.
-        real: The trace.
-        window: What of it is shown, in its times; None: from its beginning, to its end.
-        predicted: The run.
+        prediction: The prediction of the change.
+        real: The recorded trace.
+        window: The part of the recorded trace that is shown, in its times; None: from its beginning, to its end.
+        predicted: The trace of the predicted run.
     """
     from headway import __version__
     from headway.report.html import schema, simulation_page
@@ -123,7 +123,7 @@ def page(
 
 
 def headline(prediction: "Prediction") -> str:
-    """Return the figures that a change moves most, in a row."""
+    """Return the figures that a change affects most, in one line."""
     told: list[tuple[float, str]] = []
     for one in prediction.roles:
         measured = one.measured
@@ -139,7 +139,7 @@ def headline(prediction: "Prediction") -> str:
 
 
 def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
-    """Return the changes, best first, and how to see one in full."""
+    """Return the changes, best first, and the command that shows the best one in full."""
     lines: list[RenderableType] = [Text("changes that would help, best first", style="bold"), Text("")]
     for place, one in enumerate(ranked, 1):
         verdict = "" if one.worth > WORTH else " (no gain)" if one.worth > -WORTH else " (a loss)"

@@ -64,5 +64,5 @@ def build(site: Site, target: Target, tree: Path, part: Path) -> None:
         for entry in (part / "destdir" / home.relative_to("/")).iterdir():
             shutil.move(entry, part / entry.name)
         shutil.rmtree(part / "destdir")
-    # A second name of the same binary, which would count as an ordinary 3.13 wherever this bin is on PATH.
+    # The binary's second name, `python3.13`, would pass for a 3.13 with a GIL if this bin folder is on PATH.
     (part / "bin" / target.binary.rstrip("t")).unlink(missing_ok=True)

@@ -71,8 +71,7 @@ def run_logged(
 
     Raises:
         ProvisionError: The command could not be started, failed or ran out of time. If it was started, the error has
-        the
-            log's path; if it failed, also its last lines.
+            the log's path; if it failed, also the log's last lines.
     """
     words = [str(word) for word in command]
     shown = " ".join([Path(words[0]).name, *words[1:2]])
@@ -124,7 +123,7 @@ def find_one(folder: Path, pattern: str) -> Path:
 
 @contextlib.contextmanager
 def scratch_folder(folder: Path) -> Iterator[Path]:
-    """Yield an empty `folder`, cleared of a killed run, and remove it at the end. The caller must hold the lock."""
+    """Yield an empty `folder` without the files of a killed run, and remove it at the end. The caller must hold the lock."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:

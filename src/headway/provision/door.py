@@ -4,7 +4,7 @@ Guarantees:
   - Root and an ordinary user can add interpreters. Files are written only to the prefix, the cache and uv's own folder.
   - A folder of the prefix is an interpreter only if it holds `.headway-complete`, which is written last, after the
     interpreter passed its self-check. An incomplete folder of Headway is removed and made again; other folders stay.
-  - A complete interpreter is not made again. Two runs at once take turns (flock).
+  - A complete interpreter is not made again. Runs at the same time take turns (flock).
   - An interpreter that is not available does not prevent the others.
 
 Assumptions, for the distribution's packages: Linux, apt and dpkg-deb, a Debian archive in the machine's own apt
@@ -39,7 +39,7 @@ DISTRIBUTED = tuple(target.name for target in TARGETS)
 """The names that the distribution's archive has."""
 
 BUILT = tuple(target.name for target in TARGETS if target.from_source)
-"""Those of them that are built from source, which takes a minute or two."""
+"""The names in `DISTRIBUTED` that are built from source, which takes a minute or two."""
 
 
 def add(

@@ -139,8 +139,8 @@ def lay_out_prefix(target: Target, usr: Path, part: Path) -> None:
     (part / "bin").mkdir()
     shutil.move(usr / "bin" / target.binary, part / "bin" / target.binary)
     shutil.move(usr / "lib", part / "lib")
-    # EXTERNALLY-MANAGED keeps pip from changing Debian's own copy, which this one is not. sitecustomize is a link into
-    # the system's /etc.
+    # EXTERNALLY-MANAGED keeps pip from changing Debian's own installation, and this is another one. sitecustomize.py is
+    # a link into the system's /etc.
     for name in ("EXTERNALLY-MANAGED", "sitecustomize.py"):
         (part / "lib" / target.binary / name).unlink(missing_ok=True)
     # The C library and systemd look for these folders only below /usr, so the private ones would never be read.

@@ -1,4 +1,4 @@
-"""The private prefix: the interpreters that it may hold, which are complete, and how one is added."""
+"""The private prefix: the interpreters that it may hold, the markers of complete ones, and the locks for changes."""
 
 import contextlib
 import datetime as dt
@@ -32,7 +32,7 @@ MARKER = ".headway-complete"
 
 @dataclass(frozen=True)
 class Target:
-    """An interpreter that Headway can provide; `name` is its folder and the end of its binary's name."""
+    """An interpreter that Headway can provide; `name` is its folder, and the binary is `python` and the name."""
 
     name: str
     from_source: bool
@@ -90,7 +90,7 @@ def read_marker(home: Path) -> dict[str, Any] | None:
 
 
 def is_complete(site: Site, target: Target) -> bool:
-    """Return whether `target` is there with everything that was asked for; only packaged ones have test modules."""
+    """Return whether `target` exists, with CPython's test modules if the user wants them and the target has them."""
     marker = read_marker(site.home(target))
     return marker is not None and (target.from_source or not site.with_tests or bool(marker.get("tests")))
 
