@@ -290,6 +290,7 @@ static sem_t crowd_begins[2], crowd_ends, crowd_done;
 
 static void *be_of_crowd(void *argument) {
     struct fake_state *me = fake_state_new(fake_main_gil()); /* while there still is memory */
+    sem_post(&crowd_done);
     for (int i = 0; i < 2; i++) {
         sem_wait(&crowd_begins[i]);
         for (int n = 0; n < (i == 0 ? 2 : 1200); n++) {
@@ -323,6 +324,9 @@ static void limited_later(void) {
     world_start("");
     for (int i = 0; i < CROWD; i++) {
         T_EQ(0, pthread_create(&threads[i], NULL, be_of_crowd, NULL));
+    }
+    for (int i = 0; i < CROWD; i++) {
+        sem_wait(&crowd_done);
     }
     if (WORLD_CAN_LIMIT) {
         world_limit_address_space(32 << 20);
