@@ -29,7 +29,9 @@ def configured() -> None:
     command = [str(BIN / "cmake"), "-S", str(NATIVE), "-B", str(BUILD), "-G", "Ninja", "--log-level=WARNING"]
     command += [f"-DCMAKE_MAKE_PROGRAM={BIN / 'ninja'}", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", "-DSKBUILD=ON"]
     subprocess.run(
-        [*command, "-DSKBUILD_SCRIPTS_DIR=bin", "-DSKBUILD_DATA_DIR=data", "-Wno-dev"], check=True, stdout=subprocess.DEVNULL
+        [*command, "-DSKBUILD_SCRIPTS_DIR=bin", "-DSKBUILD_DATA_DIR=data", "-Wno-dev"],
+        check=True,
+        stdout=subprocess.DEVNULL,
     )
 
 
