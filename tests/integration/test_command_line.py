@@ -220,7 +220,6 @@ BAD = [
     (["trace", "--wrong", "x"], 2, "unrecognized arguments: --wrong", "`headway trace --help`"),
     (["top", "--wrong", "1"], 2, "unrecognized arguments: --wrong", "`headway top --help`"),
     (["dance"], 2, "invalid choice: 'dance'", "--help"),
-    ([], 2, "COMMAND", "--help"),
 ]
 
 
