@@ -571,7 +571,7 @@ def test_children_that_do_the_work_are_recorded(tmp_path, arguments):
         done = run("attach", parent.pid, "-o", tmp_path / "trace.hwt", "--duration", "0.5", "--no-summary")
         assert done.returncode == 0, done.stderr
         some = f"{len(children)} child process{'es' * (len(children) > 1)}"
-        assert f"and {some} of it: {', '.join(map(str, children))}" in done.stderr
+        assert f"and its {some}: {', '.join(map(str, children))}" in done.stderr
         traces = read_family(tmp_path / "trace.hwt")
         assert sorted(one.process.pid for one in traces) == sorted([parent.pid, *children])
         for trace in traces:

@@ -102,7 +102,7 @@ def test_what_ended_children_have_counts(collector, tmp_path):
     assert collector.files[0] == tmp_path / "x.hwt"
     assert len(paths) == 3  # the first one, and the last ones that there is room for
     assert all(path.stat().st_blocks * 512 >= 20 * hwt.CHUNK_BYTES for path in paths)
-    assert [int(re.search(r"traces of (\d+) children", one)[1]) for one in collector.problems] == [37]
+    assert [int(re.search(r"traces of (\d+) ended children", one)[1]) for one in collector.problems] == [37]
 
 
 def test_who_lives_makes_room_by_its_oldest_events_first(collector, alive):
