@@ -176,7 +176,7 @@ def test_the_number_of_processes_at_a_time_is_bounded(collector, tmp_path, monke
     for _ in range(4):
         begin(collector, alive())
     assert len(collector._sessions) == len(list(tmp_path.glob("*.hwt"))) == 2
-    assert re.match("2 processes are not recorded: a launch may have 2 at a time", collector.problems[0])
+    assert re.match("2 processes are not recorded: a launch may have at most 2 at a time", collector.problems[0])
 
     collector._sessions[0].gone = True
     begin(collector, alive())
