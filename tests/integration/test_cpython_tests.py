@@ -262,7 +262,7 @@ def test_the_environment_holds_nothing_of_the_users(tmp_path, monkeypatch):
 def test_an_absent_policy_is_named(capsys):
     """A policy that does not exist is reported before anything is run."""
     assert cpython_tests.main(["--policy", "none", "nonesuch"]) == 2
-    assert capsys.readouterr().err.startswith("error: there is no policy 'nonesuch'\nhint: there are ")
+    assert capsys.readouterr().err.startswith("error: there is no policy 'nonesuch'\nhint: the policies are ")
 
 
 def test_an_absent_interpreter_is_named():
