@@ -17,8 +17,8 @@ from headway.cli import top_view
 from headway.cli.top_app import TopApp
 from headway.host.interpreters import discover
 from headway.live import watch
-from headway.live.beside import Beside
 from headway.live.collect import collecting
+from headway.live.counted_run import Beside
 from headway.live.launch import environment
 from headway.live.watch import Monitor, Watch
 
@@ -306,7 +306,7 @@ def test_the_app_shows_sorts_and_pauses():
 
 def test_a_program_that_will_not_end_is_killed(monkeypatch):
     """A program that ignores Ctrl-C and SIGTERM is killed in the end."""
-    monkeypatch.setattr("headway.live.beside._PATIENCE_S", 0.2)
+    monkeypatch.setattr("headway.live.counted_run._PATIENCE_S", 0.2)
     stubborn = "import signal, time\nfor n in (2, 15): signal.signal(n, signal.SIG_IGN)\nprint('up', flush=True)\nwhile 1: time.sleep(1)"
     with Beside([sys.executable, "-c", stubborn]) as program:
         wait_for(lambda: program.tail(1) == ["up"], "it never starts")

@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from typing import Any
 
 from headway.advice import cores, holds
-from headway.advice.beside import break_evens, lags
 from headway.advice.code import code_for, guard_for
 from headway.advice.elsewhere import places
 from headway.advice.examined import CALL_LIMIT_S, Examined, Function, Place, examine, refuse
 from headway.advice.measured import contender
 from headway.advice.models import sizes_of
+from headway.advice.pays_from import break_evens, lags
 from headway.advice.racing import METRIC, Race
 from headway.advice.request import AdviceRequest, own_interpreter
 from headway.advice.session import Say, Session

@@ -34,7 +34,7 @@ from headway.cli.attach_command import add_despite_filter
 from headway.errors import RecordingError, UsageError
 
 if TYPE_CHECKING:
-    from headway.live.beside import Beside
+    from headway.live.counted_run import Beside
     from headway.live.watch import Monitor, Sample
 
 __all__ = ["prepare", "run"]
@@ -183,7 +183,7 @@ def _counted(pid: int, patience_s: float, *, despite_filter: bool) -> Iterator[b
 
 
 def _start(words: list[str], arguments: argparse.Namespace) -> int:
-    from headway.live.beside import Beside
+    from headway.live.counted_run import Beside
     from headway.live.launch import command_line
     from headway.live.watch import Monitor
 

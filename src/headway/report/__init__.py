@@ -4,11 +4,11 @@ The package may import `headway.lab` except `lab.launching` and `lab.beside`, an
 measures, or prints by itself.
 """
 
-from headway.report.lab.beside import published_tables
 from headway.report.lab.brief import render_decided, render_end, render_experiment
 from headway.report.lab.comparison import render_comparison
 from headway.report.lab.export import comparison_to_json, run_to_json, run_to_pyperf
 from headway.report.lab.machines import machines_to_json, render_machines
+from headway.report.lab.published_tables import published_tables
 from headway.report.lab.tables import Table, costs_table, experiment_tables, seconds
 from headway.report.lab.terminal import render_run
 from headway.report.layout import render_table

@@ -5,9 +5,9 @@ from headway.lab.judging.assessed import assess
 from headway.lab.kept.results import Run
 from headway.report.html import schema
 from headway.report.html.plots import cells_of, plots_of
-from headway.report.lab.beside import published_tables
 from headway.report.lab.claimed import claimed, counted, failed, heading, legend, letters, warnings
 from headway.report.lab.notes import experiment_notes, left_out
+from headway.report.lab.published_tables import published_tables
 from headway.report.lab.tables import costs_table, experiment_tables
 
 __all__ = ["lab_page"]

@@ -13,10 +13,10 @@ from headway.lab.design import Experiment
 from headway.lab.judging.assessed import assess
 from headway.lab.judging.verdicts import Verdict
 from headway.lab.kept.results import Run
-from headway.report.lab.beside import published_tables
 from headway.report.lab.claimed import failed, heading, legend, warnings
 from headway.report.lab.claims import render_claims, render_counts, render_findings, render_sources
 from headway.report.lab.notes import experiment_notes, left_out
+from headway.report.lab.published_tables import published_tables
 from headway.report.lab.tables import costs_table, experiment_tables
 from headway.report.layout import bold, indented, render_table
 

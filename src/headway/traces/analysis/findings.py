@@ -9,7 +9,7 @@ from headway.printable import printable
 from headway.traces.analysis.advice import another_gil, by_policy, in_parallel, shorter_interval
 from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.hotspots import LATE_INTERVALS, Place, own_frame
-from headway.traces.analysis.notes import NOTES
+from headway.traces.analysis.remarks import NOTES
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.words import duration, listed, number, place, role, share
 from headway.traces.model import Frame
