@@ -30,13 +30,17 @@ def runnable(folder):
 
 @pytest.fixture
 def environment(tmp_path):
-    """Variables that give a page a cache of its own, which has a calibration: measuring one takes half a minute."""
+    """Variables that give a page a cache of its own, and `python3.13t` on PATH.
+
+    The cache has a calibration, since measuring one takes half a minute.
+    """
     cache = tmp_path / "cache" / "headway"
     cache.mkdir(parents=True)
     now = dt.datetime.now(dt.UTC).isoformat()
     ours = dataclasses.replace(calibration.PRESET, machine=calibration._facts(this_machine()), taken_at=now)
     calibration.save(ours, cache / "calibration.json")
-    return {"XDG_CACHE_HOME": str(cache.parent)}
+    free_threaded = Path(os.environ["HEADWAY_INTERPRETERS"]) / "3.13t" / "bin"
+    return {"XDG_CACHE_HOME": str(cache.parent), "PATH": f"{os.environ['PATH']}{os.pathsep}{free_threaded}"}
 
 
 @pytest.fixture

@@ -39,10 +39,12 @@ this is the output of what is not run
 NOT_RUN = {
     "guides/a-dask-cluster.md": 3,
     "guides/benchmark-in-tests.md": 2,
+    "guides/is-free-threading-for-me.md": 2,
     "guides/live.md": 2,
     "guides/look-at-it.md": 1,
     "guides/my-service-stalls.md": 2,
     "guides/schedule-real-programs.md": 5,
+    "guides/threads-gave-nothing.md": 1,
     "guides/trace-a-dask-worker.md": 2,
     "guides/trace-a-server.md": 4,
     "guides/which-model.md": 2,
