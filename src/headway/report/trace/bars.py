@@ -53,7 +53,7 @@ def bars(
     most = float(timeline.waiting.max())
     rows = [
         ("held", timeline.held, 1.0, f"mean {share(timeline.held.mean(), 1)}"),
-        ("waiting", timeline.waiting, most, f"max {most:.1f}" if most else "nobody"),
+        ("waiting", timeline.waiting, most, f"max {most:.1f}" if most else "no waiter"),
     ]
     chosen = [at for at, thread in enumerate(timeline.threads) if threads is None or int(thread) in threads]
     for at in chosen if every else chosen[:_THREADS]:
