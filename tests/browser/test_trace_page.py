@@ -191,7 +191,7 @@ def test_the_picture_of_the_readme_is_made_by_the_guides_commands(open_page, tmp
     """Real traces of the guide's example show that `fair` answers the server's requests more often than no policy."""
     example = ROOT / "docs" / "guides" / "examples" / "convoy.py"
     guide = (ROOT / "docs" / "guides" / "look-at-it.md").read_text(encoding="utf-8")
-    commands = [line.split()[1:] for line in guide.splitlines() if line.startswith("    headway") and ".hwt" in line]
+    commands = [line.split()[1:] for line in guide.splitlines() if line.startswith("headway ") and ".hwt" in line]
     assert len(commands) == 3
     for command in commands:
         arguments = [{"convoy.py": str(example)}.get(one, one) for one in command if one != "--open"]
