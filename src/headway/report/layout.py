@@ -157,10 +157,10 @@ def _drawn(table: Table, *, folded: bool = False, less: int = 0) -> RichTable:
             justify: Literal["left", "right"] = "right" if position and _has_figures(table, position) else "left"
             shown.add_column(column, justify=justify, overflow=overflow)
         elif position < table.names:
-            # Only the widest names are broken: where two columns name a row, one of them is a word.
-            is_widest = position == names.index(max(names))
-            least = min(math.ceil(widest * _NAME_SHARE), _NAME_COLUMNS) if is_widest else widest
-            gives_way = less and is_widest
+            least = math.ceil(widest * _NAME_SHARE)
+            if table.names == 1:
+                least = min(least, _NAME_COLUMNS)
+            gives_way = less and position == names.index(max(names))
             width = max(least, widest - less) if gives_way else None
             shown.add_column(column, overflow="fold", min_width=least, width=width)
         else:
