@@ -39,11 +39,6 @@ def _table(found: list[Claimed], why: dict[str, str]) -> Iterator[str]:
         yield f"| {_cell(one.text)} | {_cell(published)} | {_figures(one)} | {_cell(why.get(one.id, ''))} |"
 
 
-def _shown(run: lab.Run) -> list[str]:
-    """Return the lines of a whole run's heading, without its folders: machine, interpreters, Redis, launches."""
-    return [line for line in heading(run) if not line.startswith("files: ")]
-
-
 def page(run: lab.Run) -> Iterator[str]:
     """Yield the lines of the page of a run."""
     verdicts = judge(run)
@@ -58,10 +53,11 @@ def page(run: lab.Run) -> Iterator[str]:
     yield f"This page is made by `tools/claims_page.py` from one run of `headway lab`, of {run.header.started_at[:10]}:"
     yield ""
     # The folders are one machine's own, and say nothing to a reader.
-    yield "| the run | |"
-    yield "|---|---|"
-    for name, line in zip(("machine", "interpreters", "Redis", "launches"), _shown(run), strict=True):
-        yield f"| {name} | {_cell(line)} |"
+    yield "| the run |"
+    yield "|---|"
+    for line in heading(run):
+        if not line.startswith("files: "):
+            yield f"| {_cell(line)} |"
     yield ""
     yield f"Of {counted(run, verdicts).summary}."
     yield "`headway lab` makes the same page's figures for your machine, and `headway report last` shows them."

@@ -35,15 +35,11 @@ def _page_of(path: Path) -> str:
     return f"source/{name}.md"
 
 
-def _targets(text: str, page: Path) -> dict[str, Path]:
-    """Return the files of the repository that a page links to, by link target."""
-    found = {}
-    for match in _LINK.finditer(text):
-        path = (page.parent / match["target"]).resolve()
-        is_shown = path.is_file() and path.is_relative_to(ROOT) and path.suffix not in {".png", ".svg", ".css"}
-        if is_shown and (path.suffix != ".md" or not path.is_relative_to(DOCS)):
-            found[match["target"]] = path
-    return found
+def _shown(folder: Path, target: str) -> Path | None:
+    """Return the file of the repository that a link in a document of `folder` leads to, if a page can show it."""
+    path = (folder / target).resolve()
+    is_text = path.is_file() and path.suffix not in {".png", ".svg", ".css"}
+    return path if is_text and path.is_relative_to(ROOT) else None
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -52,10 +48,12 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, name, content="\n".join(lines()) + "\n"))
     for name, page in TOP.items():
         files.append(File.generated(config, page, content=(ROOT / name).read_text("utf-8")))
+    documents = {*DOCS.rglob("*.md"), *(ROOT / name for name in TOP)}
     linked: set[Path] = set()
-    for document in [*DOCS.rglob("*.md"), *(ROOT / name for name in TOP)]:
-        linked |= set(_targets(document.read_text("utf-8"), document).values())
-    for path in sorted(linked - {ROOT / name for name in TOP}):
+    for document in documents:
+        found = {_shown(document.parent, match["target"]) for match in _LINK.finditer(document.read_text("utf-8"))}
+        linked |= {path for path in found if path is not None}
+    for path in sorted(linked - documents):
         text = path.read_text("utf-8")
         fence = f"````{LANGUAGES.get(path.suffix, 'text')}"
         shown = (
@@ -75,10 +73,10 @@ def on_page_markdown(markdown: str, page: Any, **_more: Any) -> str:
         origin = ROOT / uri.removeprefix("source/").removesuffix(".md") if uri.startswith("source/") else DOCS / uri
 
     def replaced(match: re.Match[str]) -> str:
-        path = (origin.parent / match["target"]).resolve()
-        if not path.is_file() or not path.is_relative_to(ROOT) or path.suffix in {".png", ".svg", ".css"}:
+        path = _shown(origin.parent, match["target"])
+        if path is None:
             return match[0]
         up = "../" * uri.count("/")
-        return f"]({up}{_page_of(path)}{match['anchor'] or ''})" if path.suffix else match[0]
+        return f"]({up}{_page_of(path)}{match['anchor'] or ''})"
 
     return _LINK.sub(replaced, markdown)

@@ -4,11 +4,11 @@ import ctypes
 import importlib
 import pkgutil
 import re
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from c_layout import c_layout
 
 import headway
 from headway import native_sim
@@ -17,7 +17,6 @@ from headway.traces import codes, records
 from headway.traces import format as hwt
 
 ROOT = Path(__file__).resolve().parents[2]
-INCLUDES = [f"-I{ROOT / 'native'}", f"-I{ROOT / 'native' / 'include'}"]
 
 # Python class -> (header, C struct). native_sim's are compared in test_sim_native.py, the trace file's in
 # test_trace_format.py.
@@ -74,25 +73,16 @@ def test_every_struct_is_in_a_table():
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory):
     """Return sizes and offsets from the compiler: {"hw_look": bytes, "hw_look.wait_ns": offset, ...}."""
-    folder = tmp_path_factory.mktemp("structs")
-    lines, headers = [], []
-    for name, place in {**OURS, **SYSTEMS}.items():
-        if place is not None:
-            header, struct = place
-            headers.append(header)
-            lines.append(f'printf("{struct} %zu\\n", sizeof(struct {struct}));')
-            for field, *_ in STRUCTS[name]._fields_:
-                lines.append(f'printf("{struct}.{field} %zu\\n", offsetof(struct {struct}, {field}));')
-    lines.append('printf("hw__slot %zu\\n", sizeof(struct hw__slot));')
-    source = folder / "layout.c"
-    head = "#include <stddef.h>\n#include <stdio.h>\n" + "".join(
-        f"#include <{name}>\n" for name in sorted(set(headers))
+    places = {name: place for name, place in {**OURS, **SYSTEMS}.items() if place is not None}
+    structs = {
+        struct: (struct, [field for field, *_ in STRUCTS[name]._fields_]) for name, (_, struct) in places.items()
+    }
+    headers = sorted({header for header, _ in places.values()})
+    return c_layout(
+        tmp_path_factory.mktemp("structs"),
+        [*headers, "trace/format.h"],
+        {**structs, "hw__slot": ("hw__slot", [])},
     )
-    source.write_text(head + '#include "trace/format.h"\nint main(void) {\n' + "\n".join(lines) + "\nreturn 0;\n}\n")
-    command = ["cc", "-std=gnu11", *INCLUDES, str(source), "-o", str(folder / "layout")]
-    subprocess.run(command, check=True)
-    out = subprocess.run([str(folder / "layout")], capture_output=True, text=True, check=True).stdout
-    return {name: int(value) for name, value in map(str.split, out.splitlines())}
 
 
 @pytest.mark.parametrize("name", [name for name, place in {**OURS, **SYSTEMS}.items() if place is not None])

@@ -2,10 +2,10 @@
 
 import ctypes
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from c_layout import c_layout
 from live_image import make_slots
 from told_traces import convoy
 
@@ -130,20 +130,17 @@ def test_stacks_are_read_as_the_reader_does(tmp_path):
 
 def test_the_layout_is_where_the_recorder_leaves_it(tmp_path):
     """The recorder's layout and the sizes of laps are where the C compiler puts them."""
-    lines = [
-        'printf("%zu\\n", HW__CONTROL_OFFSET + offsetof(struct hw__control, layout));',
-        'printf("%zu\\n", sizeof(struct hw_stack_layout));',
-        'printf("%zu\\n", sizeof(struct hw_laps));',
-        'printf("%d %d %d\\n", HW_HOME_NONE, HW_HOME_LOOP, HW_HOME_POOL);',
-    ]
-    source = tmp_path / "layout.c"
-    head = '#include <stddef.h>\n#include <stdio.h>\n#include "headway/collect.h"\n#include "trace/control.h"\n'
-    source.write_text(head + "int main(void) {\n" + "\n".join(lines) + "\nreturn 0;\n}\n")
-    folders = [f"-I{ROOT / 'native'}", f"-I{ROOT / 'native' / 'include'}"]
-    subprocess.run(["cc", "-std=c11", *folders, str(source), "-o", str(tmp_path / "layout")], check=True)
-    out = subprocess.run([str(tmp_path / "layout")], capture_output=True, text=True, check=True).stdout.split()
+    wanted = {
+        "layout": "HW__CONTROL_OFFSET + offsetof(struct hw__control, layout)",
+        "stack_layout": "sizeof(struct hw_stack_layout)",
+        "laps": "sizeof(struct hw_laps)",
+        "none": "HW_HOME_NONE",
+        "loop": "HW_HOME_LOOP",
+        "pool": "HW_HOME_POOL",
+    }
+    in_c = c_layout(tmp_path, ["headway/collect.h", "trace/control.h"], {}, wanted)
 
-    assert [int(one) for one in out] == [
+    assert list(in_c.values()) == [
         sampling.LAYOUT_OFFSET,
         sampling._LAYOUT.size,
         ctypes.sizeof(native._Laps),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_layout import c_layout
 
 from headway import native_sim
 from headway.errors import ScenarioError
@@ -44,18 +45,7 @@ def test_structs_are_laid_out_as_the_compiler_does(tmp_path):
     """The sizes, names and offsets of all fields are those of the C structs, also for the event's numpy type."""
     structs = native_sim.c_structs()
     names = [*structs, "event"]
-    lines = [f'printf("{name} %zu\\n", sizeof(struct hw_sim_{name}));' for name in names]
-    lines += [
-        f'printf("{name}.{field} %zu\\n", offsetof(struct hw_sim_{name}, {field}));'
-        for name in names
-        for field in fields_in_c(name)
-    ]
-    source = tmp_path / "layout.c"
-    head = '#include <stddef.h>\n#include <stdio.h>\n#include "headway/simulate.h"\n'
-    source.write_text(head + "int main(void) {\n" + "\n".join(lines) + "\nreturn 0;\n}\n")
-    subprocess.run(["cc", "-std=c11", "-I", str(INCLUDE), str(source), "-o", str(tmp_path / "layout")], check=True)
-    out = subprocess.run([str(tmp_path / "layout")], capture_output=True, text=True, check=True).stdout
-    in_c = {name: int(value) for name, value in map(str.split, out.splitlines())}
+    in_c = c_layout(tmp_path, ["headway/simulate.h"], {name: (f"hw_sim_{name}", fields_in_c(name)) for name in names})
 
     in_python = {name: ctypes.sizeof(struct) for name, struct in structs.items()}
     for name, struct in structs.items():

@@ -1,10 +1,10 @@
 """The numpy side of the trace format, checked against the C header with the C compiler."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+from c_layout import c_layout
 
 from headway.traces import format as hwt
 from headway.traces.model import Flag, Kind, Park
@@ -24,21 +24,12 @@ def fields_in_c(struct: str) -> list[str]:
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory):
     """Return the compiler's values: {"chunk": bytes, "chunk.used": offset, ..., "WAIT": number, ...}."""
-    folder = tmp_path_factory.mktemp("format")
-    lines = []
-    for struct in hwt.STRUCTS:
-        lines.append(f'printf("{struct} %zu\\n", sizeof(struct hw__{struct}));')
-        for field in fields_in_c(struct):
-            name = f"struct hw__{struct}, {field}"
-            lines.append(f'printf("{struct}.{field} %zu\\n", offsetof({name}));')
-    lines += [f'printf("{name} %llu\\n", (unsigned long long)HW__{name});' for name in DEFINES if name != "MAGIC"]
-    source = folder / "layout.c"
-    head = '#include <stddef.h>\n#include <stdio.h>\n#include "trace/format.h"\n'
-    source.write_text(head + "int main(void) {\n" + "\n".join(lines) + "\nreturn 0;\n}\n")
-    program = folder / "layout"
-    subprocess.run(["cc", "-std=c11", "-I", str(ROOT / "native"), str(source), "-o", str(program)], check=True)
-    out = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
-    return {name: int(value) for name, value in map(str.split, out.splitlines())}
+    return c_layout(
+        tmp_path_factory.mktemp("format"),
+        ["trace/format.h"],
+        {struct: (f"hw__{struct}", fields_in_c(struct)) for struct in hwt.STRUCTS},
+        {name: f"HW__{name}" for name in DEFINES if name != "MAGIC"},
+    )
 
 
 @pytest.mark.parametrize("struct", hwt.STRUCTS)
