@@ -1,5 +1,6 @@
 """The results store."""
 
+import dataclasses
 import os
 import sqlite3
 
@@ -56,6 +57,19 @@ def test_a_run_is_complete_when_every_planned_launch_is_there(store):
 
     assert (before.planned, before.done, before.complete) == (2, 1, False)
     assert (after.done, after.failed, after.complete) == (2, 1, True)
+    assert (before.launches, after.launches) == ("1 of 2 launches", "2 of 2 launches")
+
+
+def test_a_run_with_a_budget_is_complete_when_it_has_ended(store):
+    """Its claims decide how many launches it has, so no number is planned."""
+    cell = make_cell("sleep", "serial", "3.13.0")
+    run_id = store.new_run(dataclasses.replace(SETTINGS, budget_s=60.0), [cell])
+    store.add_launch(run_id, cell.key, 0, Launch("ok"))
+    before = store.find_run(run_id)
+    store.end_run(run_id)
+
+    assert (before.planned, before.launches, before.complete) == (None, "1 launches", False)
+    assert store.find_run(run_id).complete
 
 
 def test_runs_are_found_by_id_beginning_and_age(store):

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _launches(run: lab.RunHeader) -> str:
     """Return the launches done and planned, as `40/60`; for a run with a budget, only the launches done."""
-    return f"{run.done}/{run.planned}" if run.settings.budget_s is None else str(run.done)
+    return str(run.done) if run.planned is None else f"{run.done}/{run.planned}"
 
 
 def _to_json(run: lab.RunHeader) -> dict[str, Any]:

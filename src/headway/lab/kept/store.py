@@ -80,8 +80,7 @@ class RunHeader:
         id: The run's id.
         started_at, ended_at: UTC, ISO 8601; `ended_at` is None while the run goes on, or if it was cut short.
         settings: The settings of the run.
-        planned: Planned launches. In a run with a budget, the most that the first looks may need, as if a claim were
-            about every cell; open claims may have had further launches.
+        planned: Planned launches. None in a run with a budget, whose claims decide how many launches there are.
         done: Launches stored, failed ones included.
         failed: Failed launches among those.
     """
@@ -90,16 +89,21 @@ class RunHeader:
     started_at: str
     ended_at: str | None
     settings: Settings
-    planned: int
+    planned: int | None
     done: int
     failed: int
 
     @property
     def complete(self) -> bool:
         """Whether every planned launch is stored, or, with a budget, whether the run has ended."""
-        if self.settings.budget_s is not None:
+        if self.planned is None:
             return self.ended_at is not None
         return self.done >= self.planned
+
+    @property
+    def launches(self) -> str:
+        """The launches that are there, and the planned ones if their number is known: `40 of 60 launches`."""
+        return f"{self.done} launches" if self.planned is None else f"{self.done} of {self.planned} launches"
 
 
 @final
@@ -363,7 +367,7 @@ class Store:
             headers = []
             for run_id, started_at, ended_at, text, cells, done, failed in rows:
                 settings = Settings.from_json(json.loads(text))
-                planned = cells * settings.launches
+                planned = cells * settings.launches if settings.budget_s is None else None
                 if not (isinstance(run_id, str) and isinstance(started_at, str) and isinstance(ended_at, str | None)):
                     raise TypeError(f"run {run_id!r} of {started_at!r}")
                 headers.append(RunHeader(run_id, started_at, ended_at, settings, planned, done, failed))

@@ -105,7 +105,7 @@ def heading(run: Run) -> tuple[str, ...]:
         lines.append("files: " + ", ".join(places))
     if settings.redis:
         lines.append(f"Redis: {settings.redis['server']}, {settings.redis['whose']}")
-    state = "" if run.header.complete else f", INCOMPLETE: {run.header.done} of {run.header.planned} launches"
+    state = "" if run.header.complete else f", INCOMPLETE: {run.header.launches}"
     if settings.declared:
         lines.append(f"benchmarks of pytest, {settings.launches} launches of each{state}")
         return tuple(lines)
@@ -206,7 +206,7 @@ def counted(run: Run, verdicts: Sequence[Verdict]) -> Counted:
     if run.header.complete and not_begun:
         doubts.insert(0, f"the time was up before {', '.join(not_begun)} began; a longer `--budget` helps")
     if not run.header.complete:
-        doubts.insert(0, f"INCOMPLETE: {run.header.done} of {run.header.planned} launches")
+        doubts.insert(0, f"INCOMPLETE: {run.header.launches}")
     named = [
         Outcome(outcome, ", ".join(names), "")
         for outcome in ("refuted", "mixed", "at the limit", "inconclusive")
