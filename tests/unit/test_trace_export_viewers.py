@@ -9,6 +9,7 @@ from made_traces import START_NS, made_process, made_trace
 from headway.errors import HeadwayError
 from headway.printable import printable
 from headway.traces.export import FORMATS, gecko
+from headway.traces.export.perfetto import LOCK_KINDS
 from headway.traces.export.protobuf import field, varint
 from headway.traces.model import Frame, Kind, Loss, Park, Thread
 
@@ -31,6 +32,11 @@ def test_varints(number, encoded):
     """Numbers are varints as the Protocol Buffers documentation gives them."""
     assert varint(number) == encoded
     assert field(1, number) == b"\x08" + encoded
+
+
+def test_each_kind_of_lock_has_a_name():
+    """Both viewers name each kind of lock at which a thread may be blocked."""
+    assert set(LOCK_KINDS) == set(Park)
 
 
 def test_perfetto_clock_is_monotonic(tmp_path):

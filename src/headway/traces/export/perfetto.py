@@ -70,6 +70,7 @@ LOCK_KINDS: dict[int, str] = {
     Park.OBJECT: "an object",
     Park.WORLD: "stop the world",
     Park.LOCK: "a lock of the program",
+    Park.EVENT: "an event, such as the end of a thread",
 }
 """The names of the kinds of `Park`."""
 
