@@ -21,7 +21,7 @@ from headway.sim.replay.change import NOTHING, Change, Shorten
 from headway.sim.replay.learn import learn
 from headway.sim.replay.trace import predicted_trace
 from headway.sim.run import Job, run
-from headway.sim.whatif import predict, rank
+from headway.sim.whatif import WORTH, predict, rank
 from headway.traces.writer import write
 
 COSTS = load("preset")
@@ -180,7 +180,12 @@ def test_the_ranking_begins_with_what_helps():
     """The policy fair comes before a shorter switch interval beside two threads that compute, and both are gains."""
     scenario = scenario_of("convoy", {"threads": "2"})
     ranked = rank(model_of(scenario), COSTS, cores=1, seeds=2)
-    assert [one.worth for one in ranked] == sorted((one.worth for one in ranked), reverse=True)
+    inside = [one.worth for one in ranked if not one.outside]
+    outside = [one.worth for one in ranked if one.outside]
+    assert inside == sorted(inside, reverse=True)
+    assert outside == sorted(outside, reverse=True)
+    # A gain that is outside the model comes after those inside it, and before what gives nothing.
+    assert [bool(one.outside) for one in ranked if one.worth > WORTH] == [False] * 2 + [True] * 2
     worths = {str(one.prediction.change): one.worth for one in ranked}
     assert worths["--policy fair"] > worths["--switch-interval 0.0005"] > 0
 

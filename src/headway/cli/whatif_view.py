@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from headway.printable import printable
@@ -138,16 +139,24 @@ def headline(prediction: "Prediction") -> str:
     return "; ".join(text for _, text in sorted(told, reverse=True)[:_TELLS])
 
 
+def _indented(text: str) -> RenderableType:
+    return Padding(Text(printable(text)), (0, 0, 0, 3))
+
+
 def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
     """Return the changes, best first, and the command that shows the best one in full."""
-    lines: list[RenderableType] = [Text("changes that would help, best first", style="bold"), Text("")]
+    first = "changes that would help, best first"
+    if any(one.outside for one in ranked):
+        first += "; those outside the model come last, since their figures are less sure"
+    lines: list[RenderableType] = [Text(first, style="bold"), Text("")]
     for place, one in enumerate(ranked, 1):
         verdict = "" if one.worth > WORTH else " (no gain)" if one.worth > -WORTH else " (a loss)"
         lines.append(Text(printable(f"{place}. {one.prediction.change}{verdict}"), style="bold"))
-        lines.append(Text(printable(f"   {headline(one.prediction)}")))
-        lines += [Text(printable(f"   outside the model: {text}")) for text in one.prediction.outside]
+        lines.append(_indented(headline(one.prediction)))
+        lines += [_indented(f"outside the model: {text}") for text in one.outside]
     if ranked:
         lines.append(Text(""))
+        lines += [Text(printable(f"outside the model, all of them: {text}")) for text in ranked[0].outside_all]
         lines += [Text(printable(f"rests on: {text}")) for text in ranked[0].prediction.rests_on]
         lines.append(
             Text(printable(f"with intervals: headway whatif {shlex.quote(name)} {ranked[0].prediction.change}"))

@@ -9,7 +9,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -105,10 +105,19 @@ class Prediction:
 @final
 @dataclass(frozen=True)
 class Ranked:
-    """A change and its worth; a worth above 0 means that the change makes the program better."""
+    """A change and its worth; a worth above 0 means that the change makes the program better.
+
+    Attributes:
+        prediction: The prediction.
+        worth: Gains and losses together, as a sum of logarithms.
+        outside: The reasons of `prediction.outside` that are this change's own.
+        outside_all: The reasons that are those of every change, such as an error of the replay itself.
+    """
 
     prediction: Prediction
     worth: float
+    outside: tuple[str, ...]
+    outside_all: tuple[str, ...]
 
 
 _ByRole = dict[str, dict[str, float]]
@@ -329,11 +338,25 @@ def rank(
     seeds: int = 3,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Ranked]:
-    """Return predictions for the changes that a user could make, the best one first."""
+    """Return predictions for the changes that a user could make, the best one first.
+
+    A change that helps comes before those with more of their own outside the model, whose predictions are less sure.
+    """
     predictions = predict(
         model, _candidates(model), costs, cores=cores, slow_down=slow_down, seeds=seeds, progress=progress
     )
-    return sorted((Ranked(one, _worth(one)) for one in predictions), key=lambda one: -one.worth)
+    return sorted(_ranked(predictions), key=_place)
+
+
+def _ranked(predictions: Sequence[Prediction]) -> Iterator[Ranked]:
+    of_all = tuple(text for text in predictions[0].outside if all(text in one.outside for one in predictions))
+    for one in predictions:
+        yield Ranked(one, _worth(one), tuple(text for text in one.outside if text not in of_all), of_all)
+
+
+def _place(one: Ranked) -> tuple[int, float]:
+    group = 2 if one.worth <= WORTH else bool(one.outside)
+    return group, -one.worth
 
 
 # ---------------------------------------------------------------------------- for a report
@@ -385,5 +408,5 @@ def remedies(trace: Trace, costs: Costs, *, cores: int, most_s: float) -> list[R
         )
     except (_OutOfTimeError, HeadwayError):
         return []
-    ranked = [Ranked(one, _worth(one)) for one in predictions if not one.outside]
-    return sorted((one for one in ranked if one.worth > WORTH), key=lambda one: -one.worth)
+    inside = [one for one in predictions if not one.outside]
+    return sorted((one for one in _ranked(inside) if one.worth > WORTH), key=_place) if inside else []
