@@ -79,6 +79,9 @@ $(VENV)/.locked: requirements/dev.lock | $(UV)
 $(VENV)/.installed: $(VENV)/.locked pyproject.toml $(NATIVE_SOURCES)
 	@echo "setup: building the native library and installing headway" >&2
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --reinstall-package headway --editable .
+	@# Without a compiler headway installs without its library, as users want it; here its build must not fail unseen.
+	@$(BIN)/python -c 'from headway.native import library_path; library_path()' 2>/dev/null || { export PATH="$(CURDIR)/$(BIN):$$PATH"; \
+		echo "setup: the native library was not built:" >&2; cd native && cmake --preset dev >&2 && cmake --build --preset dev >&2; exit 1; }
 	@touch $@
 
 .PHONY: interpreters
@@ -150,7 +153,7 @@ test-web: web/node_modules/.installed ## Check the page's types, its unit tests,
 .PHONY: test-native
 test-native: | setup ## Build and test the C code: under the address and undefined-behaviour sanitizers, the thread sanitizer, then as users get it (PRESETS="dev" for another)
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd native && for preset in $(PRESETS); do \
-		echo "== native, $$preset" && cmake --preset $$preset --log-level=WARNING >/dev/null && cmake --build --preset $$preset >/dev/null \
+		echo "== native, $$preset" && cmake --preset $$preset --log-level=WARNING >/dev/null && env -u MAKEFLAGS cmake --build --preset $$preset --parallel >/dev/null \
 		&& ctest --preset $$preset --parallel 3 || exit 1; done
 
 .PHONY: test-sanitized

@@ -8,9 +8,7 @@
 #include "engine/wake.h"
 #include "engine/yield.h"
 #include "gil/recorder.h"
-
-/* The longest wait for a hand-off. */
-#define HAND_OVER_NS 5000000
+#include "schedule/carry_out.h"
 
 struct hw__moment hw__doze_moment(struct hw__sched *sched) {
     return (struct hw__moment){.now_ns = hw__sched_time(sched),
@@ -37,6 +35,8 @@ void hw__doze(struct hw__sched *sched, struct hw__runner *runner, int64_t spin_n
         bool gives_way = atomic_load_explicit(&runner->gives_way, memory_order_relaxed);
         int64_t yield_ns = gives_way ? hw__yield(runner) : 0;
         hw__wake_lock(mutex);
+        /* No release since this thread was called: the thread to which it yielded has not run, or
+         * has not acquired and released the GIL. */
         if (sched->ledger.releases == runner->waiter.called_after) {
             hw__yield_in_vain(runner, yield_ns);
         }
@@ -58,7 +58,7 @@ void hw__doze_prepare(struct hw__runner *runner) {
 void hw__doze_plainly(pthread_cond_t *cond, pthread_mutex_t *mutex) {
     struct timespec deadline;
     clock_gettime(CLOCK_MONOTONIC, &deadline);
-    deadline.tv_nsec += HAND_OVER_NS;
+    deadline.tv_nsec += HW__HAND_OVER_NS;
     if (deadline.tv_nsec >= 1000000000) {
         deadline.tv_nsec -= 1000000000;
         deadline.tv_sec++;

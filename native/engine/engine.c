@@ -5,19 +5,21 @@
  * wait for the hand-off after a preemption (pthread_cond_wait()).
  * - Each waiter sleeps on a futex word of its own.
  * - A release chooses one waiter by the policy and wakes it.
- * - A waiter that must make a request returns ETIMEDOUT without having slept; CPython then makes
- *   the request.
+ * - A waiter that must make a request returns ETIMEDOUT, before or after a sleep; CPython then
+ *   makes the request.
  *
  * The decisions and their reasons are in schedule/decide.c, the state in schedule/ledger.c. This
  * file carries the decisions out, with mutexes, futexes and yields.
  *
- * The GIL's own mutex, with which CPython calls the first two functions, protects everything. No
- * thread sleeps, spins or makes a system call while it holds the mutex. A wake-up is done after the
- * unlock (hw__wake_unlocked()): on a core that both threads share, the woken thread would otherwise
- * block on the mutex.
+ * The GIL's own mutex, with which CPython calls the first two functions, protects the ledger and
+ * most of a thread's record (runner.h). No thread waits in the queue while it holds the mutex, and
+ * system calls are rare then: for a thread's first record, at the begin and end of a policy, and at
+ * an idle policy's rest. Other wake-ups are done after the unlock if it is hooked
+ * (hw__wake_unlocked()): on a core that both threads share, the woken thread would otherwise block
+ * on the mutex.
  *
  * A wake-up can be lost: a woken thread ends, or a policy errs. Therefore every sleep has an end,
- * that of the first waiter in the queue a near one, and a thread that wakes looks at the GIL. */
+ * within 50 ms or, in a crowd, within 1 s (decide.c), and a thread that wakes looks at the GIL. */
 #include <errno.h>
 #include <sched.h>
 
@@ -67,8 +69,8 @@ static int wakes(struct hw__gil *gil, pthread_mutex_t *mutex, struct hw__runner 
     return returns(runner, &turn);
 }
 
-/* Kept apart from the hook (HW__APART): a hook that only records runs past this code, and should
- * fill few cache lines. */
+/* This code is out of line (HW__APART): a hook that only records does not load it into the cache.
+ */
 HW__APART int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
                                   const struct timespec *deadline) {
     struct hw__sched *sched = hw__sched_of(gil);
@@ -144,7 +146,9 @@ int hw__sched_wait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *m
     struct hw__sched *sched = hw__sched_of(gil);
     struct hw__runner *runner = hw__runner_known();
     const struct hw_policy *policy = hw__sched_policy();
-    if (policy == NULL || (policy->flags & HW_POLICY_PLAIN) != 0 || runner == NULL ||
+    /* Only at the main GIL can the release have put the thread into the queue
+     * (hw__sched_release()). */
+    if (policy == NULL || (policy->flags & HW_POLICY_PLAIN) != 0 || !gil->main || runner == NULL ||
         runner->sched != sched || !hw__habits_waits_on(&runner->waiter)) {
         hw__doze_plainly(cond, mutex);
         if (runner != NULL) {
@@ -156,7 +160,8 @@ int hw__sched_wait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *m
     struct hw__gil_memory *memory = hw__gil_of_switch_cond(cond);
     pthread_mutex_unlock(mutex);
     hw__wake_lock(&memory->mutex);
-    if (runner->waiter.place != 0 && hw__sched_is_on(gil, sched)) { /* else it was called */
+    /* Without a place, another thread has woken it, or the ledger knew of no request. */
+    if (runner->waiter.place != 0 && hw__sched_is_on(gil, sched)) {
         wait_in_queue(gil, sched, runner);
     }
     runner->waiter.left_ns = hw_now_ns();

@@ -10,8 +10,8 @@
 
 #include "engine/sched.h"
 
-/* A thread is of a kind when SURE more of its waits were of that kind than of the other. The
- * balance goes no further. In between, the thread keeps the help that it has. */
+/* Each wait moves a balance by 1, from -SURE (CPU-bound) to SURE. A thread is of a kind only at an
+ * end of that range. In between, it keeps the help that it has. */
 #define SURE 8
 
 /* The values of `helped` of a runner. SHORT: a short time slice. BATCH: SCHED_BATCH. LEFT: the

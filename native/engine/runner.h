@@ -26,7 +26,8 @@ enum {
 };
 
 /* The mutex of the GIL that the thread waits for or holds protects the record, except the atomics
- * and the fields that say otherwise. */
+ * and the fields that only the thread itself uses, also without the mutex: `sched`, `lean`,
+ * `no_yield_until_ns`, `waiter.forced`, `waiter.left_ns`, and those that say so. */
 struct hw__runner {
     /* The futex word on which the thread sleeps. Written by the thread and by the thread that wakes
      * it. */

@@ -20,7 +20,7 @@
  * as the process. The GIL's mutex protects it. */
 struct hw__sched {
     struct hw__ledger ledger;
-    uint32_t generation; /* number of policy starts and stops when the policy began here */
+    uint32_t generation; /* value of `generation` in sched.c when the policy began at this GIL */
     struct hw__gil_memory *memory; /* the GIL in the interpreter's memory */
     struct hw__ticks ticks;        /* the clock of this GIL */
 };

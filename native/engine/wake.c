@@ -13,9 +13,7 @@
 #include "base/pause.h"
 #include "engine/yield.h"
 #include "headway/clock.h"
-
-/* How often a thread tries to lock a mutex before it goes to sleep. */
-#define LOCK_TRIES 50
+#include "schedule/carry_out.h"
 
 static atomic_bool unlock_hooked;
 static atomic_int spinners;
@@ -113,7 +111,7 @@ void hw__wake(struct hw__runner *runner, pthread_mutex_t *mutex) {
 void hw__wake_then_yield(struct hw__runner *self) { yields = to_wake[0] != NULL ? self : NULL; }
 
 void hw__wake_lock(pthread_mutex_t *mutex) {
-    for (int i = 0; i < LOCK_TRIES && cores > 1; i++) {
+    for (int i = 0; i < HW__LOCK_TRIES && cores > 1; i++) {
         if (pthread_mutex_trylock(mutex) == 0) {
             return;
         }

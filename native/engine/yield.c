@@ -5,13 +5,7 @@
 
 #include "base/allowed.h"
 #include "headway/clock.h"
-
-#define US 1000
-
-/* Yields in vain that are longer than LONG_YIELD_NS may cost one part in LONG_YIELD_SHARE of the
- * time. */
-#define LONG_YIELD_NS (300 * US)
-#define LONG_YIELD_SHARE 8
+#include "schedule/carry_out.h"
 
 int64_t hw__yield(struct hw__runner *self) {
     int64_t before_ns = hw_now_ns();
@@ -23,7 +17,7 @@ int64_t hw__yield(struct hw__runner *self) {
 }
 
 void hw__yield_in_vain(struct hw__runner *self, int64_t yield_ns) {
-    if (yield_ns > LONG_YIELD_NS) {
-        self->no_yield_until_ns = hw_now_ns() + LONG_YIELD_SHARE * yield_ns;
+    if (yield_ns > HW__LONG_YIELD_NS) {
+        self->no_yield_until_ns = hw_now_ns() + HW__LONG_YIELD_SHARE * yield_ns;
     }
 }

@@ -9,26 +9,26 @@
 /* The longest time between two requests to the same holder. The time doubles with each request. */
 #define ASK_AGAIN_MOST_NS (5 * MS)
 
-/* The longest sleep of the waiter that goes next, and of each of the others. */
+/* The longest sleep of the waiter that goes next, and of each of the others. The limit is chosen
+ * when a sleep begins: a waiter that becomes the next one meanwhile keeps its longer sleep. */
 #define NEXT_SLEEP_NS (5 * MS)
 #define OTHERS_SLEEP_NS (50 * MS)
 
 /* In a crowd the others sleep longer, so that together they wake at most once in OTHERS_EACH_NS:
  * thousands of waiters would otherwise keep all cores busy. No sleep is longer than CROWD_SLEEP_NS,
- * which is well within what the watchdog allows. */
+ * which is well within what the watchdog allows. So more than 10,000 waiters wake more often. */
 #define OTHERS_EACH_NS (100 * US)
 #define CROWD_SLEEP_NS (1000 * MS)
 
-/* The longest sleep of a CPU-bound waiter that goes next while the GIL may become free without a
- * wake-up, since the policy may give grace: its first value and its largest (guard_ns of struct
- * hw__waiter). */
-#define GUARD_NS (150 * US)
+/* A release in grace wakes no waiter. So while the next release may give grace, the waiter that
+ * goes next, if it is CPU-bound, sleeps for `guard_ns` of struct hw__waiter at most. `guard_ns`
+ * begins at HW__GUARD_NS and grows up to this. */
 #define GUARD_MOST_NS (2 * MS)
 
 /* A request that is due within this time is made now: Linux adds 50 us to a sleep. */
 #define SOON_NS (15 * US)
 
-/* A thread that is expected back within this time gets grace although the budget is used up, until
+/* A thread that is expected back within this time may overdraw the budget. It gets no grace once
  * the budget is overdrawn by BUDGET_MOST_NS. */
 #define CHEAP_NS (2 * US)
 
@@ -49,26 +49,20 @@
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Tells whether the policy has the flag HW_POLICY_PLAIN: the engine then leaves out what CPython
- * does not do. Not every decision looks at it (docs/internals/scheduler.md, "Plain policies"). */
-static bool is_plain(const struct hw__ledger *ledger) {
-    return (ledger->policy->flags & HW_POLICY_PLAIN) != 0;
-}
-
 /* ---------------------------------------------------------------- when is a request made? */
-/* Keeps the policy's first answer about this hold for the watchdog. */
+/* Keeps the first answer about this hold for the watchdog: the policy's, or stranger_due()'s. */
 static void promise(struct hw__ledger *ledger, int64_t in_ns, int64_t now_ns) {
     if (ledger->request.by_ns == 0) {
         ledger->request.by_ns = in_ns > HW_NEVER / 2 ? HW_NEVER : now_ns + (in_ns < 0 ? 0 : in_ns);
     }
 }
 
-/* The same as due(), for a holder that is not known: the time counts from the beginning of the
- * waiter's wait, since nothing is known of the hold. */
+/* Returns the same as due() for a holder that is not known. The time counts from the beginning of
+ * the waiter's wait, since nothing is known of the hold. */
 static int64_t stranger_due(struct hw__ledger *ledger, const struct hw__waiter *waiter,
                             int64_t now_ns) {
     int64_t most_ns = ledger->view.interval_ns;
-    if (!is_plain(ledger)) {
+    if (!hw__ledger_is_plain(ledger)) {
         most_ns = least(most_ns, STRANGER_NS);
     }
     int64_t left_ns = waiter->seen.ready_ns + most_ns - now_ns;
@@ -89,7 +83,7 @@ static int64_t due(struct hw__ledger *ledger, const struct hw__waiter *waiter, i
     promise(ledger, patience_ns, now_ns);
     /* A policy may return any number. */
     patience_ns = patience_ns < 0 ? 0 : least(patience_ns, OTHERS_SLEEP_NS);
-    if (is_plain(ledger)) {
+    if (hw__ledger_is_plain(ledger)) {
         return patience_ns;
     }
     int64_t held_ns = now_ns - holder->seen.acquired_ns;
@@ -110,20 +104,21 @@ static int64_t sleep_ns(struct hw__ledger *ledger, const struct hw__waiter *wait
     }
     int64_t most_ns = NEXT_SLEEP_NS;
     bool any_moment = ledger->holder == NULL || hw__habits_short(ledger, ledger->holder);
-    if (any_moment && ledger->policy->grace != NULL && hw__habits_computes(waiter)) {
+    if (any_moment && hw__ledger_may_give_grace(ledger) && hw__habits_computes(waiter)) {
         most_ns = waiter->guard_ns; /* the release may give grace, and then wakes nobody */
     }
     return least(due_ns, most_ns);
 }
 
-/* Returns how long the waiter may spin; 0: not at all. A waiter spins once in a wait, and only if
- * the GIL is about to come from a thread that now runs on another core. The waiter or that thread
- * must be CPU-bound. Threads that release the GIL often must not spin: they would take the GIL from
- * each other at each call, while the other one holds a lock that the spinner wants next (four
- * threads that print had half of their throughput). */
+/* Returns how long the waiter may spin; 0: not at all. A waiter spins once in a wait, and again
+ * after another thread has woken it. It spins only if the GIL is about to come from a thread whose
+ * last acquire was on another core. The waiter or that thread must be CPU-bound. Threads that
+ * release the GIL often must not spin: they would take the GIL from each other at each call, while
+ * the other one holds a lock that the spinner wants next (four threads that print had half of their
+ * throughput). */
 static int64_t spin_ns(const struct hw__ledger *ledger, const struct hw__waiter *waiter,
                        int32_t core) {
-    if (is_plain(ledger) || waiter->spun) {
+    if (hw__ledger_is_plain(ledger) || waiter->spun) {
         return 0;
     }
     const struct hw__waiter *other = ledger->holder != NULL ? ledger->holder : ledger->called;
@@ -217,7 +212,7 @@ int64_t hw__decide_doze_on(struct hw__ledger *ledger, struct hw__waiter *waiter,
 
 void hw__decide_called(struct hw__ledger *ledger, struct hw__waiter *waiter) {
     ledger->missed = 0;
-    waiter->guard_ns = GUARD_NS;
+    waiter->guard_ns = HW__GUARD_NS;
     waiter->spun = false;
 }
 
@@ -226,7 +221,7 @@ struct hw__turn hw__decide_woken(struct hw__ledger *ledger, struct hw__waiter *w
     if (!moment->locked) {
         return (struct hw__turn){.what = HW__DO_RETURN};
     }
-    waiter->guard_ns = spun ? GUARD_NS : least(2 * waiter->guard_ns, GUARD_MOST_NS);
+    waiter->guard_ns = spun ? HW__GUARD_NS : least(2 * waiter->guard_ns, GUARD_MOST_NS);
     /* After a switch CPython starts the switch interval again, and so does the scheduler. */
     if (switched || due(ledger, waiter, moment->now_ns) > 0) {
         return (struct hw__turn){.what = HW__DO_RETURN};
@@ -237,19 +232,21 @@ struct hw__turn hw__decide_woken(struct hw__ledger *ledger, struct hw__waiter *w
 struct hw__turn hw__decide_queue(struct hw__ledger *ledger, struct hw__waiter *waiter,
                                  const struct hw__moment *moment) {
     int64_t due_ns = ledger->holder == NULL ? NEXT_SLEEP_NS : due(ledger, waiter, moment->now_ns);
-    due_ns = due_ns < GUARD_NS ? GUARD_NS : due_ns;
+    due_ns = due_ns < HW__GUARD_NS ? HW__GUARD_NS : due_ns;
     return sleep_until(ledger, waiter, sleep_ns(ledger, waiter, due_ns), moment);
 }
 
 bool hw__decide_leaves_it(const struct hw__ledger *ledger, const struct hw__waiter *waiter,
                           const struct hw__moment *moment) {
-    return !is_plain(ledger) && !moment->locked && other_comes(ledger, waiter, moment->now_ns);
+    return !hw__ledger_is_plain(ledger) && !moment->locked &&
+           other_comes(ledger, waiter, moment->now_ns);
 }
 
 /* ---------------------------------------------------------------- which one does a release wake?
  */
 /* A CPU-bound thread that is preempted wants the GIL back at once. It joins the queue before the
- * release chooses, or the release could call a waiter that comes after it in the queue. */
+ * release chooses a waiter: the release may then call the thread itself, and calls no waiter that
+ * comes after it in the queue. */
 bool hw__decide_wait_at_once(struct hw__ledger *ledger, struct hw__waiter *releaser,
                              int64_t now_ns) {
     if (!ledger->request.made || !hw__habits_waits_on(releaser)) {
@@ -261,8 +258,9 @@ bool hw__decide_wait_at_once(struct hw__ledger *ledger, struct hw__waiter *relea
     return true;
 }
 
-/* Tells whether a release calls one more waiter although one is on its way. It does if the called
- * waiter was passed over and neither thread is CPU-bound, as CPython would.
+/* Tells whether a release calls one more waiter although one is on its way, as each release of
+ * CPython does. It does if the called waiter was passed over, and neither the releaser nor the next
+ * waiter is CPU-bound.
  *
  * A thread that returns from a system call acquires a free GIL without having been in the queue. If
  * cores are short, the operating system runs the threads that are ready in turn. A single called
@@ -289,7 +287,7 @@ static bool give_grace(struct hw__ledger *ledger, const struct hw__waiter *relea
     }
     int64_t grace_ns = hw__ledger_grace(ledger, next, releaser);
     /* The waiter that goes next must look by itself soon after the grace is over. */
-    bool guarded = next->wake_at_ns - now_ns <= (next_spins ? MS : GUARD_NS + grace_ns);
+    bool guarded = next->wake_at_ns - now_ns <= (next_spins ? MS : HW__GUARD_NS + grace_ns);
     return grace_ns > 0 && guarded;
 }
 
@@ -306,7 +304,8 @@ static struct hw__call call_next(struct hw__ledger *ledger, struct hw__waiter *r
     hw__ledger_dequeue(ledger, next);
     next->stage = HW__STAGE_CALLED;
     ledger->called = next;
-    bool may_yield = !is_plain(ledger) && ledger->settings.yields && next->core == moment->core;
+    bool may_yield =
+        !hw__ledger_is_plain(ledger) && ledger->settings.yields && next->core == moment->core;
     bool caller_computes = releaser != NULL && (releaser->seen.flags & HW_THREAD_FORCED) != 0 &&
                            hw__habits_computes(releaser);
     return (struct hw__call){.next = next,
@@ -343,7 +342,7 @@ struct hw__waiter *hw__decide_look_sooner(struct hw__ledger *ledger,
         return NULL;
     }
     int64_t ask_at_ns = now_ns + due(ledger, next, now_ns);
-    if (ask_at_ns + (next->wake_at_ns - now_ns) / 4 + GUARD_NS >= next->wake_at_ns) {
+    if (ask_at_ns + (next->wake_at_ns - now_ns) / 4 + HW__GUARD_NS >= next->wake_at_ns) {
         return NULL;
     }
     hw__ledger_dequeue(ledger, next);

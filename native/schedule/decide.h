@@ -7,12 +7,13 @@
  * The calls, in the order in which they are made:
  * - A waiter finds the GIL held: hw__decide_wait(). If the answer is ASK, CPython makes the request
  *   and the waiter comes back with hw__decide_wait_on(). The waiter then sleeps or spins.
- * - The waiter wakes up: hw__decide_doze_on(), and if that returns 0, hw__decide_called() or
- *   hw__decide_woken().
+ * - That waiter wakes up: hw__decide_doze_on(), until it returns 0. Then hw__decide_called() if
+ *   another thread has taken the waiter out of the queue, else hw__decide_woken().
  * - The holder releases the GIL: hw__decide_wait_at_once(), between hw__ledger_drop() and
  *   hw__ledger_dropped(), then hw__decide_hand_over().
- * - A thread that is in the queue already is about to acquire the GIL: hw__decide_leaves_it(), and
- *   if that returns true, hw__decide_queue().
+ * - A thread that is in the queue already is about to acquire the GIL: hw__decide_leaves_it(). If
+ *   that returns true, or if the thread must wait for a hand-off, hw__decide_queue(). When this
+ *   thread wakes up, only hw__decide_doze_on() is called.
  * - A thread acquires the GIL: hw__decide_rest() after hw__ledger_take_alone(),
  *   hw__decide_look_sooner() after hw__ledger_take(). */
 #ifndef HEADWAY_SCHEDULE_DECIDE_H
@@ -81,8 +82,8 @@ void hw__decide_called(struct hw__ledger *ledger, struct hw__waiter *waiter);
 struct hw__turn hw__decide_woken(struct hw__ledger *ledger, struct hw__waiter *waiter,
                                  const struct hw__moment *moment, bool spun, bool switched);
 
-/* Decides how long a waiter sleeps that is in the queue without having found the GIL held. Returns
- * SLEEP. */
+/* Decides how long a queued waiter sleeps that waits for a hand-off, or that leaves a free GIL to
+ * another waiter. Returns SLEEP. */
 struct hw__turn hw__decide_queue(struct hw__ledger *ledger, struct hw__waiter *waiter,
                                  const struct hw__moment *moment);
 

@@ -3,15 +3,17 @@
 
 #define US 1000
 
-/* A thread that usually holds the GIL for less than this time has short holds: it is expected to
- * release the GIL at any moment. */
+/* A thread that usually holds the GIL for less than this time, from one yield to the next, has
+ * short holds: it is expected to release the GIL at any moment. */
 #define SHORT_NS (60 * US)
 
-/* A holder that usually releases the GIL by itself within this time is given the time to do so. */
+/* A holder that usually holds the GIL for no longer than this, from one yield to the next, is given
+ * the time to release it by itself. */
 #define MODERATE_NS (300 * US)
 
-/* A thread that holds the GIL for longer than this is CPU-bound. The value is CPython's default
- * switch interval, after which CPython preempts. A request of a web server takes less. */
+/* A thread that holds the GIL for longer than this from one yield to the next is CPU-bound. The
+ * value is CPython's default switch interval, after which CPython preempts. A request of a web
+ * server takes less. */
 #define COMPUTES_NS (5000 * US)
 
 /* The longest time away that is told apart: whatever is longer counts as this. */

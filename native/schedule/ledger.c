@@ -11,9 +11,6 @@
  * stopped (SIGSTOP, a paused container). */
 #define STOPPED_NS 500000000
 
-/* The first value of guard_ns of a waiter; decide.c has the largest. */
-#define GUARD_NS 150000
-
 /* A grace that ends within this time is no loss, since two hand-offs would take longer. */
 #define FREE_OF_CHARGE_NS 1500
 
@@ -46,8 +43,8 @@ int64_t hw__ledger_time(struct hw__ledger *ledger, int64_t clock_ns) {
     if (since_ns > 0) {
         ledger->view.now_ns = clock_ns;
     }
-    /* The process was stopped, or nothing happened at this GIL since no thread waited for it. In
-     * the second case no wait is older than went_on_ns, and the watchdog excuses none. */
+    /* A gap has two causes: the process was stopped, or no thread waited for this GIL. In the
+     * second case all waits began later than went_on_ns, so the watchdog excuses none. */
     if (since_ns > STOPPED_NS) {
         ledger->went_on_ns = clock_ns;
     }
@@ -109,7 +106,7 @@ void hw__ledger_want(struct hw__ledger *ledger, struct hw__waiter *waiter, int64
     waiter->order = ++ledger->arrivals;
     waiter->releases = ledger->releases;
     waiter->stuck_ns = ledger->stuck_ns;
-    waiter->guard_ns = GUARD_NS;
+    waiter->guard_ns = HW__GUARD_NS;
     waiter->seen.ready_ns = now_ns;
     hw__watchdog_crowd(ledger, hw__ledger_waiting(ledger) + 1, now_ns);
     ledger->policy->ready(&ledger->view, &waiter->seen);
@@ -141,11 +138,19 @@ int64_t hw__ledger_patience(struct hw__ledger *ledger, const struct hw__waiter *
     return patience_ns;
 }
 
+bool hw__ledger_is_plain(const struct hw__ledger *ledger) {
+    return (ledger->policy->flags & HW_POLICY_PLAIN) != 0;
+}
+
+bool hw__ledger_may_give_grace(const struct hw__ledger *ledger) {
+    return ledger->policy->grace != NULL && !hw__ledger_is_plain(ledger);
+}
+
 int64_t hw__ledger_grace(struct hw__ledger *ledger, const struct hw__waiter *next,
                          const struct hw__waiter *releaser) {
-    return ledger->policy->grace == NULL
-               ? 0
-               : ledger->policy->grace(&ledger->view, &next->seen, &releaser->seen);
+    return hw__ledger_may_give_grace(ledger)
+               ? ledger->policy->grace(&ledger->view, &next->seen, &releaser->seen)
+               : 0;
 }
 
 bool hw__ledger_is_idle(struct hw__ledger *ledger, int64_t now_ns) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* The ledger: the state of one GIL under a policy. The ledger knows the holder and since when it
  * holds, the waiters and their order, the GIL time that each thread has used, and the request that
- * was made. It has no clock (each call passes the time), no lock, no system call and no global
- * variable. The engine keeps one ledger for each real GIL and calls it with the GIL's mutex held;
- * the simulator keeps one for each simulated GIL.
+ * was made. It has no clock: most calls pass the time, the others use the last time that was passed
+ * or none. It has no lock, no system call and no global variable. The engine keeps one ledger for
+ * each real GIL and calls it with the GIL's mutex held; the simulator keeps one for each simulated
+ * GIL.
  *
  * Only the ledger calls the policy. The decisions that follow from the state are in decide.h.
  *
@@ -42,7 +43,8 @@ enum hw__phase {
     /* Held by `holder`. */
     HW__PHASE_HELD,
     /* The holder is not known: a thread without a record, or one that acquired the GIL while it
-     * rested or before the policy began. */
+     * rested or before the policy began. After a rest or the begin of a policy the GIL may also be
+     * free. */
     HW__PHASE_STRANGE,
     HW__PHASES
 };
@@ -62,8 +64,9 @@ struct hw__request {
     bool made;        /* the holder has been requested to release the GIL */
     int64_t at_ns;    /* when the request was last made */
     int64_t again_ns; /* the time from `at_ns` until the request is repeated */
-    /* When the request was due by the first answer of the policy about this hold. The watchdog
-     * compares it with the time. HW_NEVER: never; 0: the policy has not been asked yet. */
+    /* When the request was due by the first answer about this hold, which is the policy's if the
+     * holder is known. The watchdog compares it with the time. HW_NEVER: never; 0: no answer yet.
+     */
     int64_t by_ns;
     /* The waiter for which the request was made sooner than CPython would have made it; NULL: none.
      */
@@ -77,22 +80,26 @@ struct hw__ledger {
     struct hw_policy_gil view; /* the part that the policy sees; view.now_ns never goes back */
     enum hw__phase phase;
     struct hw__waiter *holder; /* the holder in HELD and ALONE; else NULL */
-    /* In STRANGE: the time since which this holder has held the GIL at least, mostly when a waiter
-     * first found the GIL held; 0: not known. */
+    /* In STRANGE: a time at which this holder already held the GIL, mostly when a waiter first
+     * found the GIL held; 0: not known. */
     int64_t stranger_ns;
-    struct hw__waiter *called; /* the waiter called last, until it looks at the GIL; else NULL */
-    int64_t called_ns;         /* when a waiter was last called */
-    bool passed_over;          /* another thread has acquired the GIL since `called` was called */
+    /* The waiter called last, until it acquires the GIL, waits for it again or leaves; else NULL.
+     */
+    struct hw__waiter *called;
+    int64_t called_ns; /* when a waiter was last called */
+    bool passed_over;  /* another thread has acquired the GIL since `called` was called */
     struct hw__request request;
     int64_t free_ns;             /* since when the GIL is free; 0: not known */
     int64_t budget_ns;           /* how much longer the GIL may stay free in grace */
     int64_t budget_at_ns;        /* when `budget_ns` was last increased */
     uint64_t releases, arrivals; /* releases and begun waits since the policy began */
-    int64_t stuck_ns;   /* total time of holds so long that no policy is to blame for them */
+    int64_t stuck_ns;            /* the sum of holds over 100 ms, for which no policy is to blame */
     int64_t went_on_ns; /* when the process last ran again after it was stopped; 0: never */
     int64_t idle_at_ns; /* the earliest time at which the policy is asked again if it is idle */
     int alone;          /* acquires in a row while no other thread wanted the GIL */
-    int missed; /* times in a row that a waiter woke by itself to a free GIL, with nobody called */
+    /* How many times a waiter woke by itself to a free GIL, with nobody called, since another
+     * thread last woke a waiter. */
+    int missed;
     struct hw_schedule_counts counts;
     struct hw__crowd crowd;
 };
@@ -144,7 +151,7 @@ void hw__ledger_dequeue(struct hw__ledger *ledger, struct hw__waiter *waiter);
  * into the queue. */
 void hw__ledger_want(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t now_ns);
 
-/* Records that a called thread has arrived: it has looked at the GIL, or leaves. */
+/* Records that a called thread has arrived: it acquires the GIL, waits for it again, or leaves. */
 void hw__ledger_has_come(struct hw__ledger *ledger, struct hw__waiter *waiter);
 
 /* Records that a waiter found the GIL held. A holder in ALONE becomes known to the policy, with a
@@ -155,6 +162,13 @@ void hw__ledger_notice(struct hw__ledger *ledger, int64_t now_ns);
 /* Returns in how many nanoseconds, from the ledger's time on, the policy wants the request for this
  * waiter to be made. The ledger must have a holder. */
 int64_t hw__ledger_patience(struct hw__ledger *ledger, const struct hw__waiter *waiter);
+
+/* Tells whether the policy has the flag HW_POLICY_PLAIN: the engine then leaves out what CPython
+ * does not do. Not every decision looks at it (docs/internals/scheduler.md, "Plain policies"). */
+bool hw__ledger_is_plain(const struct hw__ledger *ledger);
+
+/* Tells whether the policy can give grace at all: it has the function, and is not plain. */
+bool hw__ledger_may_give_grace(const struct hw__ledger *ledger);
 
 /* Returns for how many nanoseconds the policy lets `next` sleep on after `releaser` has released
  * the GIL; 0 if the policy gives no grace. */

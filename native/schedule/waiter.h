@@ -13,31 +13,39 @@
 /* Where a thread is on its way to the GIL. */
 enum hw__stage {
     HW__STAGE_AWAY,   /* holds the GIL, or does not want it */
-    HW__STAGE_WANTS,  /* wants the GIL and is awake: about to try again, or to go to sleep */
+    HW__STAGE_WANTS,  /* wants the GIL and is awake, or is being woken without having been called */
     HW__STAGE_QUEUED, /* stands in a lane of the queue */
     HW__STAGE_ASKING, /* makes CPython send a request to the holder, then waits again at once */
-    HW__STAGE_CALLED  /* was chosen to go next and is being woken, but has not looked at the GIL */
+    HW__STAGE_CALLED  /* was chosen to go next: is being woken, or is about to look at the GIL */
 };
 
 /* Number of histories of three releases: two bits for each release (habits.c). */
 #define HW__PASTS 64
 
+/* The first value of `guard_ns`. In decide.c it is also the shortest sleep by hw__decide_queue(),
+ * the time after a grace within which the next waiter must wake up, and the least time by which
+ * hw__decide_look_sooner() must shorten a sleep. */
+#define HW__GUARD_NS 150000
+
 struct hw__waiter {
     struct hw_policy_thread seen; /* the part that the policy sees */
     enum hw__stage stage;
-    uint32_t place;     /* position in the heap of its lane, from 1; 0: not queued */
-    uint32_t lane;      /* the lane in which the thread is queued */
-    uint64_t order;     /* number of its arrival; the lower one goes first among equal keys */
-    int32_t core;       /* the core on which it acquired the GIL last; -1: not known */
-    bool spun;          /* the thread has spun in this wait */
+    uint32_t place; /* position in the heap of its lane, from 1; 0: not queued */
+    uint32_t lane;  /* the lane in which the thread is queued */
+    uint64_t order; /* number of its arrival; the lower one goes first among equal keys */
+    int32_t core;   /* the core on which it acquired the GIL last; -1: not known */
+    bool spun;      /* the thread has spun since its wait began or another thread last woke it */
     int64_t wake_at_ns; /* when its sleep ends if nobody wakes it */
     /* Its longest sleep while the GIL may become free without a wake-up (grace), if it is CPU-bound
-     * and goes next. Doubles with each sleep that no thread ended (decide.c). */
+     * and goes next. It doubles with each sleep that no thread ended if the GIL is held then
+     * (decide.c). */
     int64_t guard_ns;
     uint64_t releases;     /* ledger.releases when the wait began */
     int64_t stuck_ns;      /* ledger.stuck_ns when the wait began */
     uint64_t called_after; /* ledger.releases when the thread was last called */
-    int64_t left_ns;       /* when its wait for a hand-off ended; 0: none since it last waited */
+    /* The end of its last wait for a hand-off; 0: it has waited for the GIL, or acquired it, since.
+     */
+    int64_t left_ns;
     /* A prediction, not a count: a two-bit counter of whether the thread wanted the GIL back at
      * once after it was preempted. 2 and 3: yes, it is expected to (habits.c). */
     uint8_t forced;

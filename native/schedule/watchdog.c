@@ -4,7 +4,7 @@
 #define MS INT64_C(1000000)
 
 /* A policy is at fault if waiters wake up by themselves and find the GIL free, with nobody called,
- * more than this many times in a row. */
+ * more than this many times before another thread wakes a waiter. */
 #define MISSED_MOST 200
 
 /* A thread starves if, while it waits, the GIL is released more than this many times for each
@@ -22,17 +22,19 @@ static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
  * another one rightly waits longer, in proportion to their weights. */
 static int64_t starves_after(const struct hw__ledger *ledger, const struct hw__waiter *waiter,
                              int64_t limit_ns) {
-    int32_t least = 0; /* threads of priority 0 may come and go without being seen here */
-    if (ledger->holder != NULL && ledger->holder->seen.priority < least) {
-        least = ledger->holder->seen.priority;
+    /* Threads of priority 0 count as present: they may have left before the watchdog looks. */
+    int32_t most_favoured = 0;
+    if (ledger->holder != NULL && ledger->holder->seen.priority < most_favoured) {
+        most_favoured = ledger->holder->seen.priority;
     }
     for (int lane = 0; lane < HW_POLICY_LANES; lane++) {
         for (uint32_t i = 0; i < ledger->lanes[lane].count; i++) {
             int32_t priority = ledger->lanes[lane].members[i]->seen.priority;
-            least = priority < least ? priority : least;
+            most_favoured = priority < most_favoured ? priority : most_favoured;
         }
     }
-    int64_t others = hw_policy_weight(least), own = hw_policy_weight(waiter->seen.priority);
+    int64_t others = hw_policy_weight(most_favoured);
+    int64_t own = hw_policy_weight(waiter->seen.priority);
     return others > own ? limit_ns * others / own : limit_ns;
 }
 

@@ -16,8 +16,8 @@ int64_t hw__watchdog_stuck_ns(int64_t held_ns);
 /* Begins `span` in the ledger's record of crowds. Called by hw__watchdog_crowd() only. */
 void hw__watchdog_next_span(struct hw__ledger *ledger, int64_t span);
 
-/* Records that `waiting` threads now wait or want to. A waiter that had to wait for all of them may
- * find few left when it looks; the record tells it how many there were. */
+/* Records that `waiting` threads now wait or want to. Waiters may leave before the watchdog looks,
+ * so the largest number is kept for each span. */
 static inline void hw__watchdog_crowd(struct hw__ledger *ledger, uint32_t waiting, int64_t now_ns) {
     struct hw__crowd *crowd = &ledger->crowd;
     int64_t span = now_ns >> HW__CROWD_SHIFT;
@@ -30,8 +30,9 @@ static inline void hw__watchdog_crowd(struct hw__ledger *ledger, uint32_t waitin
     }
 }
 
-/* Looks for a fault of the policy. The caller is a waiter that has slept and was not called;
- * `locked`: a thread holds the GIL. Returns the fault as a text, or NULL if there is none. */
+/* Looks for a fault of the policy, and counts in `missed` that the waiter woke by itself to a free
+ * GIL. The caller is a waiter that has slept and was not called; `locked`: a thread holds the GIL.
+ * Returns the fault as a text, or NULL if there is none. */
 const char *hw__watchdog_finds(struct hw__ledger *ledger, const struct hw__waiter *waiter,
                                int64_t now_ns, bool locked);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* A GIL under a policy on the simulated machine: does what engine/ does with real threads. It uses
  * the same ledger and the same decisions, and carries them out with simulated futexes and cores. */
+#include "schedule/carry_out.h"
 #include "schedule/decide.h"
 #include "schedule/habits.h"
 #include "sim/gil.h"
@@ -8,17 +9,8 @@
 
 enum { AWAKE, SLEEPING, CALLED };
 
-/* The number of times that a mutex is tried before the thread sleeps, and the time of one try
- * (engine/wake.c). */
-#define LOCK_TRIES 50
+/* The time of one try to lock a mutex. */
 #define TRY_NS 15
-
-/* The longest wait for a hand-off (engine/doze.c). */
-#define HAND_OVER_NS 5000000
-
-/* engine/yield.c */
-#define LONG_YIELD_NS 300000
-#define LONG_YIELD_SHARE 8
 
 static struct hw__worker *worker_of(struct hw__waiter *waiter) {
     return (struct hw__worker *)((char *)waiter - offsetof(struct hw__worker, waiter));
@@ -80,7 +72,7 @@ void hw__scheduled_unlocked(struct hw__worker *worker) {
 
 void hw__scheduled_lock(struct hw__worker *worker) {
     struct hw__sim_mutex *mutex = &worker->gil->mutex;
-    for (int i = 0; i < LOCK_TRIES && worker->task->machine->core_count > 1; i++) {
+    for (int i = 0; i < HW__LOCK_TRIES && worker->task->machine->core_count > 1; i++) {
         if (hw__sim_mutex_try(worker->task, mutex)) {
             return;
         }
@@ -138,8 +130,8 @@ static void doze(struct hw__worker *worker, int64_t spin_ns, int64_t longest_ns)
         sleep_on_word(worker, spin_ns, longest_ns);
         int64_t yield_ns = worker->gives_way ? yield(worker) : 0;
         hw__scheduled_lock(worker);
-        if (gil->ledger.releases == worker->waiter.called_after && yield_ns > LONG_YIELD_NS) {
-            worker->no_yield_until_ns = hw__now(worker) + LONG_YIELD_SHARE * yield_ns;
+        if (gil->ledger.releases == worker->waiter.called_after && yield_ns > HW__LONG_YIELD_NS) {
+            worker->no_yield_until_ns = hw__now(worker) + HW__LONG_YIELD_SHARE * yield_ns;
         }
         look_awake(worker);
         spin_ns = longest_ns = 0;
@@ -274,7 +266,7 @@ void hw__scheduled_wait_switch(struct hw__worker *worker) {
     if ((gil->ledger.policy->flags & HW_POLICY_PLAIN) != 0 ||
         !hw__habits_waits_on(&worker->waiter)) {
         hw__sim_cond_wait(worker->task, &gil->switch_cond, &gil->switch_mutex,
-                          hw__now(worker) + HAND_OVER_NS);
+                          hw__now(worker) + HW__HAND_OVER_NS);
         worker->waiter.left_ns = ledger_time(worker);
         return;
     }

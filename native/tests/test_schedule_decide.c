@@ -472,6 +472,22 @@ static void test_when_the_gil_is_left_free(void) {
     }
 }
 
+/* A plain policy is not asked for grace. */
+static void test_a_plain_policy_gives_no_grace(void) {
+    struct hw_policy gives = told;
+    gives.flags = HW_POLICY_PLAIN;
+    begin(&gives);
+    queue(&waiter, 0, NOW - MS, 100 * US);
+    said_grace = 10 * US;
+    ledger.budget_ns = 100 * US;
+    ledger.budget_at_ns = NOW;
+    struct hw__call call = hw__decide_hand_over(&ledger, &holder, &waiter, &is_free, false);
+    T_TRUE(call.next == &waiter);
+    T_EQ(HW__PHASE_FREE, ledger.phase);
+    T_EQ(0, ledger.counts.graced);
+    hw__ledger_check(&ledger);
+}
+
 /* A sixteenth of the time is saved up as the budget of grace, 0.5 ms at most. The time for which
  * the GIL was left free is taken from the budget, less 1.5 us, and 2 ms at most. */
 static void test_the_budget_of_grace(void) {
@@ -638,6 +654,7 @@ int main(void) {
     T_RUN(test_how_long_one_in_the_queue_sleeps);
     T_RUN(test_who_waits_at_once);
     T_RUN(test_when_the_gil_is_left_free);
+    T_RUN(test_a_plain_policy_gives_no_grace);
     T_RUN(test_the_budget_of_grace);
     T_RUN(test_whether_another_one_is_called);
     T_RUN(test_who_yields);

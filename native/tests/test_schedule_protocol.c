@@ -9,6 +9,8 @@
 #include "headway/clock.h"
 #include "headway/schedule.h"
 #include "policy/policies.h"
+#include "schedule/carry_out.h"
+#include "schedule/habits.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -150,6 +152,29 @@ static void test_wait_while_the_record_is_emptied(void) {
     T_EQ(0, hw_schedule_stop());
 }
 
+/* At a sub-interpreter's own GIL, a preempted thread is in no queue. It must wait for the hand-off
+ * as without us, or it would acquire the GIL before the waiter that it has called. */
+static void test_a_preempted_thread_waits_at_an_own_gil(void) {
+    schedule(0);
+    struct fake_state *me = fake_state_new(&own);
+    void *here = PyEval_SaveThread();
+    PyEval_RestoreThread(me);
+    PyEval_SaveThread();
+    struct hw__gil *gil = world_record(&own);
+    T_TRUE(gil != NULL && !gil->main);
+    struct hw__runner *runner = hw__sched_runner(hw__sched_of(gil));
+    runner->waiter.forced = 3;
+    T_TRUE(hw__habits_waits_on(&runner->waiter));
+    pthread_mutex_lock(&own.memory.switch_mutex);
+    int64_t before_ns = hw_now_ns();
+    T_EQ(0, hw__sched_wait(gil, &own.memory.switch_cond, &own.memory.switch_mutex));
+    T_TRUE(hw_now_ns() - before_ns >= HW__HAND_OVER_NS); /* nobody signals */
+    pthread_mutex_unlock(&own.memory.switch_mutex);
+    PyEval_RestoreThread(here);
+    fake_state_free(me);
+    T_EQ(0, hw_schedule_stop());
+}
+
 /* ------------------------------------------------------------ handshake.pml */
 static void test_a_hook_that_has_nothing_to_do_marks_nothing(void) {
     struct hw__gil *gil = main_gil();
@@ -247,6 +272,7 @@ int main(void) {
     T_RUN(test_a_watchdog_removes_no_other_policy);
     T_RUN(test_a_fork_revives_no_policy);
     T_RUN(test_nothing_is_adopted_while_somebody_starts_or_stops);
+    T_RUN(test_a_preempted_thread_waits_at_an_own_gil);
     fake_gil_destroy(&own);
     T_RUN(test_a_record_becomes_another_gils_last_of_all);
     world_leave();

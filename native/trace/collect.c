@@ -5,7 +5,8 @@
  * copied; when there are as many places as allowed, the place of the oldest closed event chunk is
  * reused.
  *
- * Nothing that the memory says is used unchecked, and each value is read once. */
+ * Nothing that the memory says is used unchecked. A value that is checked is read once, and its
+ * copy is used. */
 #include "headway/collect.h"
 
 #include <errno.h>
@@ -49,8 +50,8 @@
 #define MOST_COLLECTED_BYTES (2 * HW_COLLECT_MOST_BYTES)
 #define NO_PLACE (-1)
 
-/* A thread reads its processor's counter a little before it writes the event. When a pass begins,
- * all events that are older than this have been written. */
+/* An event is written within this time after its time was read (assumed). So when a pass begins,
+ * all older events are in the memory. */
 #define MARGIN_NS 1000000
 
 /* How far a chunk of the memory is copied. */
@@ -407,8 +408,8 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
     }
     memcpy(content, (char *)chunk + HW__CHUNK_HEADER_BYTES, used);
     if (!to->shared) {
-        /* The process may have reused the chunk while it was copied; then the next pass copies
-         * it. */
+        /* The process may have reused the chunk while it was copied. Then this pass leaves it out,
+         * and the next one copies it; headway.trace() makes only one pass a file. */
         atomic_thread_fence(memory_order_acquire);
         if (chunk->sequence != head.sequence ||
             atomic_load_explicit(&chunk->used, memory_order_relaxed) < used) {
@@ -498,6 +499,9 @@ static void copy_header(struct hw_collection *to, bool last) {
         header->end_ns = 0;
     }
     header->known_until_ns = last ? 0 : to->known_until_ns;
+    if (!last) {
+        header->left_ns = 0;
+    }
     write_all(to, page, sizeof page, 0);
 }
 

@@ -23,11 +23,12 @@ struct hw__control {
      * magic. */
     uint64_t claims_offset;
     /* Only the first `limit` chunks may be taken: the collector divides its memory among the
-     * processes of a launch. Relaxed: an old value costs a few chunks. */
+     * processes of a launch. 0: the collector has refused the process, which gets no file. Relaxed:
+     * an old value costs a few chunks. */
     _Atomic uint32_t limit;
     /* The number of forked children that are not recorded, as they could not make a memory or reach
-     * the collector. In a session with chunks and without a collector, no child is recorded, and
-     * none is counted. Relaxed: a mere count. */
+     * the collector. A session with chunks and without a collector (headway.trace()) records no
+     * children, and does not count them here. Relaxed: a mere count. */
     _Atomic uint32_t lost_children;
     /* Everything recorded before this time is in the file; INT64_MAX: everything is, and the
      * recording is over. The collector stores it with release; readers load it with acquire. */
@@ -36,9 +37,10 @@ struct hw__control {
     /* Where frames are, for a process that looks from outside (src/headway/live/sampling.py); all
      * zero: there are no stacks. Written before the header's magic. */
     struct hw_stack_layout layout;
-    /* Not 0: the process need not read its CPU times, which takes a system call for most hand-offs.
-     * Either the collector asks the operating system for them, or the process only counts and has
-     * no place for them. Both processes may write it. Relaxed: an old value costs some readings. */
+    /* Not 0: the process does not read its threads' CPU times, which would take a system call for
+     * most hand-offs. Either the collector asks the operating system for them, or the process only
+     * counts and has no place for them. Both processes may write it. Relaxed: an old value costs
+     * some readings. */
     _Atomic uint32_t no_cpu_times;
 };
 

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT
 /* DESIGN: each hook is called with the GIL's mutex held. The mutex orders the events of that GIL
- * and guards its record. The data of a thread are touched by that thread only. So nothing here
- * locks, and nothing waits for another thread.
+ * and guards its record. A thread's data are touched by that thread only (thread.h names the
+ * exceptions). So an event takes no lock and waits for no other thread. Three rare calls differ:
+ * - hw__on_new_gil() tries the registry's lock.
+ * - hw__on_gil_end(), which is called without the mutex, takes the registry's lock and waits for
+ *   hooks.
+ * - A forked child's first event makes the child's memory, and waits for that
+ *   (hw__session_adopt()).
  *
  * Times are read with the mutex held: the acquire that follows a release has a later time. */
 #include "trace/events.h"
@@ -24,10 +29,10 @@
 /* For a hold of this length or longer, the share in which the thread ran is recorded. */
 #define LONG_HOLD_NS 1000000
 
-/* Which of the times between a thread's holds are measured: one in AWAY_EVERY_NS to twice that; and
- * after a pause as many as would have been due in AWAY_BURST_NS, so that all are measured of a
- * thread that seldom yields the GIL. That is two system calls a millisecond at most, 0.05 % of it.
- */
+/* Of the times between a thread's holds, one is measured in AWAY_EVERY_NS to twice that. A pause
+ * saves up the measurements that would have been due in AWAY_BURST_NS. So all times of a thread
+ * that seldom yields the GIL are measured. That is two system calls a millisecond at most, 0.05 %
+ * of it. */
 #define AWAY_EVERY_NS 1000000
 #define AWAY_BURST_NS 16000000
 
@@ -131,10 +136,10 @@ bool hw__is_finalizing(void) { return is_finalizing == NULL || is_finalizing(); 
  *
  * When the interpreter ends, a daemon thread that waits for the GIL acquires it, sees that it must
  * not go on, and releases it again; take_gil() says of its state: "could be a dangling pointer".
- * The thread that ends the interpreter frees that state with the GIL held, and after
- * Py_IsFinalizing() has become true. Hence a thread that acquired the GIL before that moment has a
- * valid state. So the thread that ends the interpreter is the one that released last before the
- * first acquire after that moment. */
+ * The thread that ends the interpreter holds the GIL when Py_IsFinalizing() becomes true, and frees
+ * that state later, again with the GIL held. So a thread that acquired the GIL before that moment
+ * has a valid state. The first acquire after that moment shows which thread ends the interpreter:
+ * the one that released last. */
 static bool stateless(struct hw__gil *gil, const struct hw__thread *thread) {
     if (is_finalizing == NULL) {
         return true;

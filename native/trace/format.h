@@ -14,14 +14,15 @@
  *
  * A chunk belongs to one thread (event chunk) or to one GIL (meta chunk: records that describe, not
  * events), and is filled from its front. `used` is stored after the bytes that it counts. So the
- * first `used` bytes are whole records, at whatever moment the process dies. Of the bytes that are
- * written only the last event of a chunk can change, from ACQUIRE to HOLD, in one store.
+ * first `used` bytes are whole records, at whatever moment the process dies. Of these bytes only
+ * the last event of a chunk can change, from ACQUIRE to HOLD, in one store. Of the header, `state`,
+ * `used`, `name` and `named` can change.
  *
  * Chunks are reused as follows:
  *
- * - In a file, and in a memory that nobody collects: when all chunks are taken, the oldest closed
- *   event chunk is reused. Its events are gone, and counted in `overwritten_events`. Meta chunks
- *   are never reused.
+ * - In a file, and in a memory that nobody collects: when all chunks are taken, a closed event
+ *   chunk is reused: in a file the oldest one, in a memory the next one of the ring. Its events are
+ *   gone, and counted in `overwritten_events`. Meta chunks are never reused.
  * - In a memory that is collected: a chunk is reused when it has been copied. If no chunk is free,
  *   events are dropped and counted. */
 #ifndef HEADWAY_TRACE_FORMAT_H
@@ -64,7 +65,8 @@ struct hw__header {
     uint32_t chunk_bytes; /* HW__CHUNK_BYTES */
     uint32_t chunk_count;
     uint64_t chunks_offset;
-    /* How often a chunk was taken; above chunk_count if chunks were reused. */
+    /* How often a chunk was taken; above chunk_count if chunks were reused. In a memory that nobody
+     * collects, open chunks that were passed over count, too. */
     _Atomic uint64_t chunks_taken;
     _Atomic uint64_t dropped_events;     /* for want of a chunk; a HOLD always counts as two */
     _Atomic uint64_t overwritten_events; /* in chunks that were reused */
@@ -82,6 +84,9 @@ struct hw__header {
     char program[HW__PATH_BYTES]; /* the user's name for it: a script, a module; NUL-terminated */
     /* In a file that still grows, events after this time may be missing. 0: none is missing. */
     int64_t known_until_ns;
+    /* When a thread last called _exit(); 0: none did. If end_ns is 0 and no event follows, the
+     * session ended then. In a file that still grows: 0. */
+    _Atomic int64_t left_ns;
 };
 
 /* slot.state */
@@ -91,10 +96,10 @@ struct hw__header {
 #define HW__SLOT_HOLDING 3u /* it holds a GIL */
 
 /* The counters of one live thread. With HW__SLOT_FREE and a serial, they are those of a thread that
- * has exited: they stay until another thread takes the slot. That is the next thread that begins at
- * the earliest, and the 512th at the latest, as long as no more than 512 threads live at a time.
- * The owner adds to them with the GIL's mutex held. A reader in another process may see one counter
- * newer than another. */
+ * has exited: they stay until another thread takes the slot. The slot is taken after 1 to 512
+ * further threads have begun, as long as no more than 512 threads live at a time. The owner adds to
+ * the counters, with the GIL's mutex held unless it waits for a lock. A reader in another process
+ * may see one counter newer than another. */
 struct hw__slot {
     _Atomic uint32_t state;
     _Atomic uint32_t serial;  /* the thread's serial; changes when the slot gets another owner */
@@ -154,8 +159,8 @@ struct hw__chunk {
  * not requested by another thread. */
 #define HW__HOLD 9u
 /* A garbage collection by this thread. value: 0 at its beginning; at its end, its length in
- * microseconds. flags: the generation. Short collections are not recorded, nor are the beginnings
- * of those of young generations. */
+ * microseconds. flags: the generation. Short collections are not recorded. The beginning of a young
+ * generation's collection is not recorded either. */
 #define HW__COLLECTED 10u
 
 /* event.flags */
@@ -167,9 +172,9 @@ struct hw__chunk {
  *
  * - RELEASE: the share of its hold. In the rest of the hold the operating system ran other threads
  *   on the core, or the thread slept with the GIL held. Short holds are not measured.
- * - WAIT, and an ACQUIRE without one: the share of the time since the thread released the GIL, in
- *   which it computed or was blocked. Only some of these times are measured: see AWAY_EVERY_NS in
- *   events.c. */
+ * - WAIT, and an ACQUIRE that no WAIT precedes: the share of the time since the thread released the
+ *   GIL, in which it computed or was blocked. Only some of these times are measured: see
+ *   AWAY_EVERY_NS in events.c. */
 #define HW__RAN_SHIFT 8
 #define HW__RAN_ALL 254u
 
@@ -245,10 +250,10 @@ struct hw__meta_node {
     int32_t offset; /* bytes from the first instruction; below 0: before it */
 };
 
-/* The name that Python gives a thread, valid from `time_ns` on, if another thread set it. It is in
- * a meta chunk of the main interpreter's GIL, or of HW__NO_GIL if there is none, whichever GIL the
- * thread uses. A thread that sets its own name has it in its chunks. After the struct: the name in
- * UTF-8. */
+/* A thread's name from Python that holds from `time_ns` on, if another thread set it or the thread
+ * has no event yet. The record is always in a meta chunk of the main interpreter's GIL, or of
+ * HW__NO_GIL if there is none. A name that a thread sets itself is in the thread's chunks. After
+ * the struct: the name in UTF-8. */
 struct hw__meta_name {
     struct hw__meta meta;
     int32_t tid;

@@ -16,8 +16,8 @@
 #define PROBES 16
 #define PENDING 8 /* stacks of a thread that are not settled yet */
 
-/* The kinds of stacks in hw__laps.kinds, besides HW_HOME_*; home_of() returns UNSETTLED for
- * both. */
+/* The kinds of stacks in hw__laps.kinds, besides HW_HOME_*. home_of() returns UNSETTLED for UNSEEN
+ * and for TOLD. */
 #define UNSEEN 0
 #define TOLD 255 /* passed to the caller, or about to be, and not settled yet */
 #define UNSETTLED 0
@@ -225,7 +225,8 @@ void hw__laps_settle(struct hw__laps *laps, uint32_t stack, int home) {
                 runner->home = (uint8_t)home;
                 runner->away = runner->pending[k].left_ns != 0;
                 runner->begun_ns = runner->pending[k].left_ns;
-                /* Only stacks to which the thread has come since stay pending. */
+                /* The thread came to the stacks in pending[0] to pending[k - 1] later: only these
+                 * stay. */
                 memset(runner->pending + k, 0, (size_t)(PENDING - k) * sizeof *runner->pending);
                 break;
             }

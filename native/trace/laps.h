@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Laps of event loops and of pools' threads, derived from events as they are copied. A thread's
  * home is the place where it waits for its next task (HW_HOME_* of headway/collect.h). A lap lasts
- * from when a thread leaves its home until it is back there.
+ * from when a thread leaves a home until it is at a home again.
  *
  * Which places are homes depends on frames, which the caller knows. Each stack at which a thread
  * has yielded the GIL is passed to the caller once, and the caller says what it is. Until then the

@@ -26,8 +26,9 @@ int64_t hw__parks_same_spin_ns = 150;
 
 /* The number of threads that are recording a park. Without a GIL's mutex, this count keeps the
  * session from ending under them: hw__parks_stop() first clears `door_open`, then waits until the
- * count is 0. A thread that is counted never blocks. Sequentially consistent, as each side writes
- * one of the two and reads the other. */
+ * count is 0. A thread that is counted never blocks, except in a forked child's first event
+ * (hw__adopt()). Sequentially consistent, as each side writes one of the two and reads the other.
+ */
 static _Atomic int telling;
 static _Atomic bool door_open;
 

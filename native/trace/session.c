@@ -355,11 +355,11 @@ static uint32_t index_of(const struct hw__chunk *chunk) {
 }
 #endif
 
-/* Maps the chunks from `begin` on, if none of them is mapped. The process has no descriptor any
- * more. So it makes a mapping of the last mapped page by mremap(2) with an old length of 0, and a
- * larger new length: the mapping goes on in the same memory. The C library's realloc() calls
- * mremap(), too. Several threads may do so at the same time; one of their mappings stays. Returns
- * whether there is one. */
+/* Maps the part that begins with chunk `begin`, if it is not mapped. The process has no descriptor
+ * any more. So mremap(2), with an old length of 0, maps the last mapped page once more and with a
+ * larger length: the mapping goes on in the same memory. The C library's realloc() calls mremap(),
+ * too. Several threads may do so at the same time; one of their mappings stays. Returns whether
+ * there is one. */
 HW__RARE static bool map_more(uint32_t begin) {
     struct hw__mapped *mapped = &hw__session.mapped;
     if (begin >= mapped->all_chunks || !hw__allowed(HW__CALL_MREMAP)) {
@@ -409,8 +409,8 @@ static struct hw__chunk *take_free(uint64_t *sequence) {
     return NULL;
 }
 
-/* Takes the next chunk in turn: one that was never taken, or the oldest that is closed. Returns
- * NULL if there is none. */
+/* Takes the next chunk of the ring that was never taken or is closed. A chunk that is open when its
+ * turn comes is passed over, and has its next turn a round later. Returns NULL if there is none. */
 static struct hw__chunk *take_oldest(uint64_t *sequence) {
     struct hw__header *header = hw__session.header;
     /* Two rounds are enough to find a closed chunk, if there is one. */

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* A session: a recording from its start to its end, into a memory of the process's own (format.h,
  * control.h). No function here touches a file system, and none waits, as hooks must do neither.
+ * hw__session_adopt() is an exception, once in a child: it waits for a process that tries system
+ * calls (base/allowed.h), and connects to the collector's socket by its path.
  *
  * There are three kinds of sessions:
  *
@@ -31,7 +33,8 @@
 #include "trace/control.h"
 #include "trace/format.h"
 
-/* Threads alive at a time. Further ones are not recorded; their events count as dropped. */
+/* Threads alive at a time. Further ones are not recorded. Their events of GILs count as dropped;
+ * their parks are not counted. */
 #define HW__MAX_THREADS 32768
 #define HW__DOOR_BYTES 108 /* of a Unix socket's path: sizeof sun_path */
 

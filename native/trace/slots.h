@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* Updates the counters of a live thread (struct hw__slot of format.h). Only the thread itself
- * writes them, so an addition is a load and a store. Relaxed: a reader in another process may see
- * one counter newer than another. */
+/* Updates the counters of a live thread (struct hw__slot of format.h). Only one thread at a time
+ * writes them: the thread itself, or hw__parks_stop() when no thread records. So an addition is a
+ * load and a store. Relaxed: a reader in another process may see one counter newer than another. */
 #ifndef HEADWAY_TRACE_SLOTS_H
 #define HEADWAY_TRACE_SLOTS_H
 

@@ -104,9 +104,9 @@ void hw__meta_commit(struct hw__gil *gil, void *record) {
 /* Returns the address of a str's text, and sets `bytes` to its length (at most MAX_STRING_BYTES)
  * and `kind` to the bytes of a character.
  *
- * Instances of a subclass, and strings that the old C interface has made, have their text elsewhere
- * (PyUnicodeObject: PyCompactUnicodeObject, whose size is where compact text begins, and a
- * pointer). A string that is not ready yet (up to 3.11: kind 0) has none. */
+ * Instances of a subclass, and strings that the old C interface has made, have their text
+ * elsewhere: such a PyUnicodeObject keeps a pointer to it, where compact text would begin. A string
+ * that is not ready yet (up to 3.11: kind 0) has none. */
 static const char *text(uintptr_t string, uint32_t *bytes, uint8_t *kind) {
     size_t length = pointer_at(string, layout.object_bytes);
     uint32_t state;
@@ -412,9 +412,10 @@ static uint32_t number(struct hw__gil *gil, struct hw__thread *thread, uint32_t 
     return node;
 }
 
-/* Returns whether the thread is in the same calls as last time. If so, all of its frames have their
- * present offsets afterwards, and *from is the outermost frame whose offset has changed, or the
- * depth if none has. If not, the frames from *from on must not be used.
+/* Returns whether the thread is in the same calls as last time. True: all of its frames have their
+ * present offsets, and *from is the first frame with a new offset, or the depth if there is none.
+ * False: the frames from *from on are partly overwritten and must not be used; those below may be
+ * as last time.
  *
  * A frame at the same address as last time, with the same code object at the same offset, counts as
  * the same frame without a look at the code object's names. And an object that was a code object a
@@ -428,8 +429,8 @@ static bool same_calls(struct hw__thread *thread, uintptr_t frame, uint32_t *fro
             (python_frame(&layout, &frame) == 0 || frame != at)) {
             return false;
         }
-        /* From here on the known address is used, and not the one that must be read first: so the
-         * processor reads all frames at the same time. */
+        /* From here on the loop uses the address of last time. So the processor need not wait for
+         * the load of `previous`, and reads all frames at the same time. */
         __asm__("" : "+r"(at));
         if (code_at(&layout, at) != then->code) {
             return false;

@@ -8,9 +8,10 @@
  * since it is not known how long it lives. A code object at the address of a dead one is told apart
  * by its names, its line table and its first line.
  *
- * Equal stacks get the same number: a stack is its innermost code object and offset, and the stack
- * that called it. The tables are mapped per GIL, and more of them when they are full. If no more
- * can be mapped, new stacks are recorded as unknown and counted in `lost_stacks`. */
+ * Equal stacks get the same number. A stack is a pair: its innermost frame (code object and
+ * offset), and the number of the caller's stack. The tables are mapped per GIL, and more of them
+ * when they are full. If no more can be mapped, new stacks are recorded as unknown and counted in
+ * `lost_stacks`. */
 #ifndef HEADWAY_TRACE_STACKS_H
 #define HEADWAY_TRACE_STACKS_H
 
@@ -32,7 +33,7 @@ uint32_t hw__stacks_take(struct hw__gil *gil, struct hw__thread *thread, const v
  * thread without a GIL needs the lock that guards the tables only for the second one. */
 struct hw__look {
     uint32_t node; /* the stack's number */
-    /* The outermost frame that is not as last time, counted from the outermost, 0. */
+    /* Index of the first frame that is not as last time. The outermost frame has index 0. */
     uint32_t from;
 };
 
@@ -50,16 +51,17 @@ uint32_t hw__stacks_number(struct hw__gil *gil, struct hw__thread *thread,
 /* Forgets the frames that hw__stacks_look() has read. */
 void hw__stacks_unnumbered(struct hw__thread *thread);
 
-/* Unmaps the tables of a GIL. Its mutex must be held, or no other thread may be able to use it any
- * more. */
+/* Unmaps the tables of a GIL. No other thread may be using them: none may be between
+ * hw__gil_enter() and hw__gil_leave() for this GIL, or be recording a park. */
 void hw__stacks_drop(struct hw__gil *gil);
 
 /* Begins a meta record of `bytes` (rounded up to 8) in the GIL's meta chunk: zeroed, with its
- * header. The GIL's mutex must be held. Returns NULL if there is no room; otherwise the caller
+ * header. The GIL's mutex must be held (for HW__NO_GIL: the lock of parks.c), or the GIL must no
+ * longer be recorded (hw__gil_unrecord()). Returns NULL if there is no room; otherwise the caller
  * fills the record in, then commits it. */
 void *hw__meta_begin(struct hw__gil *gil, uint32_t type, size_t bytes);
 
-/* Makes the record visible to readers. The GIL's mutex must be held. */
+/* Makes the record visible to readers. The same must hold as for hw__meta_begin(). */
 void hw__meta_commit(struct hw__gil *gil, void *record);
 
 #endif

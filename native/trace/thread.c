@@ -50,13 +50,14 @@ static struct hw__parts deep = {.item_bytes = (HW__MAX_DEPTH - HW__NEAR) * sizeo
 /* No record at or above this index was used in this session. */
 static _Atomic uint32_t high_water;
 /* Where the search among the RECENT records begins; any value will do. It begins at 0 in each
- * session, so that no slot is used above as many as threads have begun. Relaxed. */
+ * session. So the index of a used slot is below the number of threads that have begun, and the
+ * collector copies only these slots. Relaxed. */
 static _Atomic uint32_t turn;
 /* The first record above RECENT that was never used in this session. Relaxed. */
 static _Atomic uint32_t fresh;
 /* Free records above RECENT: a stack, linked by `next_free`. The lower half is the index plus 1 of
- * the topmost record, or 0. The upper half changes with each push, so that a pop that was overtaken
- * fails (ABA). Release and acquire. */
+ * the topmost record, or 0. Each push changes the upper half, so that a pop fails if the stack has
+ * changed meanwhile (ABA). Release and acquire. */
 static _Atomic uint64_t free_records;
 
 /* The name of the thread that began the first session: further threads inherit it. */
@@ -122,7 +123,8 @@ static void close_chunk(struct hw__thread *thread) {
 
 static void ask_os_name(struct hw__thread *thread) {
     thread->asked = true;
-    if (thread->named || thread != self || !hw__allowed(HW__CALL_NAME)) {
+    if (atomic_load_explicit(&thread->named, memory_order_relaxed) || thread != self ||
+        !hw__allowed(HW__CALL_NAME)) {
         return;
     }
     int saved = errno;
@@ -146,7 +148,7 @@ static void end(struct hw__thread *thread) {
     hw__thread_emit(thread, HW__EXIT, 0, 0, 0, hw__thread_now(thread));
     close_chunk(thread);
     atomic_store_explicit(&thread->slot->state, HW__SLOT_FREE, memory_order_relaxed);
-    release(thread); /* no sweep runs in a process in which this function is called */
+    release(thread); /* the key is usable here, so sweep() never runs */
 }
 
 static bool has_session(void) { return hw__session.active && !atomic_load(&hw__session.inherited); }
@@ -337,7 +339,8 @@ HW__RARE static struct hw__thread *begin(void) {
     thread->serial = 1 + atomic_fetch_add(&header->thread_count, 1);
     thread->tid = (int32_t)syscall(SYS_gettid);
     thread->start_ns = hw_now_ns();
-    thread->named = thread->asked = false;
+    atomic_store_explicit(&thread->named, false, memory_order_relaxed);
+    thread->asked = false;
     thread->held_since_ns = thread->waiting_since_ns = 0;
     thread->hold_ns = thread->wait_ns = 0;
     thread->was_forced = thread->stateless = false;
@@ -427,7 +430,7 @@ HW__RARE static bool make_room(struct hw__thread *thread) {
     }
     chunk->thread_start_ns = thread->start_ns;
     memcpy(chunk->name, thread->slot->name, sizeof chunk->name);
-    chunk->named = thread->named;
+    chunk->named = atomic_load_explicit(&thread->named, memory_order_relaxed);
     thread->chunk = chunk;
     thread->fill = 0;
     thread->room = thread->asked ? CAPACITY : UNNAMED_EVENTS * sizeof(struct hw__event);
@@ -513,7 +516,7 @@ bool hw__thread_name(int32_t tid, const char *name) {
     char text[HW__NAME_BYTES] = "";
     memcpy(text, name, strnlen(name, sizeof text - 1));
     memcpy(thread->slot->name, text, sizeof text);
-    thread->named = true;
+    atomic_store_explicit(&thread->named, true, memory_order_relaxed);
     if (thread != hw__thread_known()) {
         return false;
     }

@@ -7,8 +7,11 @@
  * then. If other destructors run later and use Python, they make a new record, and the destructor
  * runs once more.
  *
- * Only its own thread uses a record, except for `used` and `next_free`, and after the thread's end.
- */
+ * Only its own thread uses a record, with these exceptions:
+ * - the atomics, and `tid` and `index`, which do not change while the thread lives;
+ * - hw__thread_name() sets `named` and the name in the slot of any live thread;
+ * - hw__parks_stop() writes the waits that are kept back, when no thread records one any more;
+ * - after the thread's end, another thread may end the record. */
 #ifndef HEADWAY_TRACE_THREAD_H
 #define HEADWAY_TRACE_THREAD_H
 
@@ -57,7 +60,7 @@ struct hw__thread {
     /* The fields that nearly every event needs come first, in one cache line. */
     _Alignas(64) struct hw__slot *slot;
     struct hw__chunk *chunk; /* the chunk that it writes to; NULL: none yet */
-    /* Its last event if that is an ACQUIRE, which may become a HOLD; else NULL. */
+    /* Its last event if that is an ACQUIRE without flags, which may become a HOLD; else NULL. */
     struct hw__event *open;
     uint32_t fill;            /* bytes in `chunk` */
     uint32_t room;            /* bytes that `chunk` may have before make_room(); 0: no chunk */
@@ -69,9 +72,10 @@ struct hw__thread {
     uint16_t node_gil;        /* the index of the GIL that `node` belongs to */
     uint16_t depth;           /* the number of frames of that stack */
     bool was_forced;          /* another thread had requested its last release */
-    bool named;               /* the name in its slot comes from Python */
-    bool asked;               /* the operating system was asked for its name */
-    bool stateless;           /* its PyThreadState may have been freed: see events.c */
+    /* The name in its slot comes from Python. Another thread may set it; relaxed. */
+    atomic_bool named;
+    bool asked;     /* the operating system was asked for its name */
+    bool stateless; /* its PyThreadState may have been freed: see events.c */
 
     int64_t cpu_at_acquire_ns; /* its CPU time when its hold began; 0: not measured */
     int64_t cpu_at_release_ns; /* its CPU time when it last released a GIL; 0: not measured */
@@ -82,7 +86,8 @@ struct hw__thread {
     uint64_t longest_hold_ns, longest_wait_ns;
     int64_t longest_since_ns; /* when hw_gil_longest() was last called; 0: never */
     int64_t start_ns;
-    /* 0: free; 1: being made or examined; 2: in use. Claimed by compare-and-swap. */
+    /* 0: free; 1: being made or examined; 2: in use. One of the first 512 records is claimed by
+     * compare-and-swap. A further one has an owner as soon as it is taken from the free records. */
     _Atomic uint32_t used;
     /* The index plus 1 of the next record on the stack of free records, or 0. Relaxed. */
     _Atomic uint32_t next_free;
@@ -119,7 +124,7 @@ struct hw__thread *hw__thread_self(void);
 /* Returns the calling thread's record if it has one in the present session, else NULL. */
 struct hw__thread *hw__thread_known(void);
 
-/* Drops the records of all threads: a session begins, or a child was forked. */
+/* Drops the records of all threads: a session begins, or a forked child has its first event. */
 void hw__threads_forget(void);
 
 /* Ends the records of threads that have ended while another one forked. The registry's lock must be
@@ -130,10 +135,9 @@ void hw__threads_end_left(void);
  * the thread's last event. */
 int64_t hw__thread_now(const struct hw__thread *thread);
 
-/* Notes that the calling thread has been waiting since `since_ns`: if it has no event yet, it began
- * no later. Returns the time for an event of that moment. That time is not before the session
- * began, which another thread or a fork may have done meanwhile, and not before the thread's last
- * event. */
+/* Notes that the calling thread has been waiting since `since_ns`. A thread without events then
+ * counts as begun at that time. Returns the time for an event of that moment: not before the
+ * session's start, which may be later than `since_ns`, nor before the thread's last event. */
 int64_t hw__thread_was_there(struct hw__thread *thread, int64_t since_ns);
 
 /* Writes one event of the calling thread. `now_ns` must not be before the thread's last event. This

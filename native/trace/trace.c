@@ -27,6 +27,7 @@
 #include "gil/probe.h"
 #include "headway/clock.h"
 #include "trace/events.h"
+#include "trace/leave.h"
 #include "trace/parks.h"
 #include "trace/stacks.h"
 #include "trace/thread.h"
@@ -70,8 +71,8 @@ static void await_collector(void) {
     }
 }
 
-/* Called by exit(): the interpreter has ended, though daemon threads may still run. os._exit(), a
- * signal and exec() do not get here. */
+/* Called by exit(): the interpreter has ended, though daemon threads may still run. A
+ * signal and exec() do not get here, and os._exit() not either (leave.h). */
 __attribute__((destructor)) static void at_exit(void) {
     if (hw__session.active && !atomic_load(&hw__session.inherited)) {
         hw__parks_flush_own();
@@ -194,6 +195,7 @@ int hw_trace_start(const struct hw_trace_options *options) {
     hw__registry_unlock();
     hw__hooks_repair();
     hw__parking_repair();
+    hw__leave_watch(runtime);
     return 0;
 }
 
@@ -209,6 +211,7 @@ int hw_trace_stop(void) {
     hw__lease_end(&hw__leases[HW__LEASE_TRACE]);
     hw__hooks_remove(HW__FOR_TRACE);
     hw__parking_remove();
+    hw__leave_unwatch();
     if (atomic_exchange(&hw__session.inherited, 0) != 0) {
         hw__session_abandon();
     } else {

@@ -103,9 +103,6 @@ def alone(cell, interpreter, machine, keeper, neighbours):
         return found
 
 
-THIRDS = 3
-
-
 def one_of_each_kind(cells):
     """Leave out slow cells that differ from an earlier one only in sizes and counts."""
     cheap = {"cpu-bound", "countdown", "sigma", "sha256", "race", "refcount", "sleep", "context-switch"}
@@ -141,9 +138,8 @@ def test_every_variant_runs_on_every_interpreter(interpreter, request):
 
     Without `--full` an interpreter has a third of the kinds, another third than its neighbours.
     """
-    third = (
-        None if request.config.getoption("--matrix") == "full" else list(BY_NAME.values()).index(interpreter) % THIRDS
-    )
+    every = request.config.getoption("--matrix") == "full"
+    third = list(BY_NAME.values()).index(interpreter) % 3
     machine = this_machine()
     surroundings = prepare(needed(experiments(), [interpreter], size="quick"))
     plan = make_plan(
@@ -155,7 +151,7 @@ def test_every_variant_runs_on_every_interpreter(interpreter, request):
             (cell, alone(changed(cell, samples=1, warmups=0), interpreter, machine, keeper, neighbours))
             for cell in one_of_each_kind(plan.cells)
             if cell.interpreter != "native"
-            and third in (None, zlib.crc32(f"{cell.experiment} {cell.variant.label}".encode()) % THIRDS)
+            and (every or zlib.crc32(f"{cell.experiment} {cell.variant.label}".encode()) % 3 == third)
         ]
     assert launches
     for cell, done in launches:

@@ -59,7 +59,7 @@ def test_a_program_is_as_without_the_recorder(interpreter, case, tmp_path):
             assert len(traces) == PROCESSES.get(case, 1)
         assert traces[0].threads[0].name == "MainThread"
         # Only if the process had the time to write its end.
-        ended = case not in ("os_exit", "killed", "terminated", "execute")
+        ended = case not in ("killed", "terminated", "execute")
         assert traces[0].process.ended is ended
 
 
@@ -127,6 +127,43 @@ def test_stacks_name_file_line_and_function(interpreter, tmp_path):
     # A very deep stack has the innermost frames, and a mark that there were more.
     cut = (Path(CUT.filename).name, CUT.line, CUT.function)
     assert any(len(stack) == 129 and stack[0] == ("stacks.py", 5, "deep") and stack[-1] == cut for stack in stacks)
+
+
+LEAVES = """import os, subprocess, time
+pid = os.fork()
+begun = time.process_time()
+while pid == 0 and time.process_time() - begun < 0.1:
+    pass
+if pid == 0:
+    os._exit(0)
+os.waitpid(pid, 0)
+try:
+    subprocess.Popen(["/nothing/there"], close_fds=False)
+except FileNotFoundError:
+    pass
+time.sleep(0.001)
+"""
+
+
+@pytest.mark.matrix("interpreter")
+@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
+def test_a_child_that_computes_alone_is_recorded_until_it_leaves(interpreter, tmp_path):
+    """A child that ends by os._exit() held the GIL until then, though nothing happened at its GIL any more.
+
+    A program that cannot be started ends in a child of vfork(), which is no end of its parent.
+    """
+    program, file = tmp_path / "leaves.py", tmp_path / "x.hwt"
+    program.write_text(LEAVES)
+    with collecting(file) as door:
+        subprocess.run([interpreter.executable, program], env=environment(door.environment()), check=True, timeout=60)
+
+    parent, child = read_family(file)
+
+    assert parent.process.ended
+    assert child.process.ended
+    assert violations(parent) == violations(child) == []
+    assert child.end_ns - int(child.events["time_ns"][-1]) >= 100_000_000
+    assert child.end_ns <= parent.end_ns
 
 
 def test_what_cannot_be_recorded_runs_and_says_why(tmp_path):

@@ -98,6 +98,32 @@ def test_a_killed_process_leaves_a_trace(tmp_path):
     assert rows(found) == [(0, A, 1), (5, R, 1), (7, W, 2)]
 
 
+@pytest.mark.parametrize(
+    ("left", "end", "ended"),
+    [
+        (9, 9, True),
+        (7, 7, True),
+        # Another thread has written a little later.
+        (6, 7, True),
+        # A child of vfork() has failed, and its parent has gone on.
+        (7 - 200_000_000, 7, False),
+        (-START_NS, 7, False),
+        (2**62, 7, False),
+    ],
+)
+def test_a_process_that_calls_exit_itself_ended_then(tmp_path, left, end, ended):
+    """The time of `_exit()` is the end of a trace without another end, if no event follows."""
+    path = write(small([(0, A, 0), (5, R, 0), (7, A, 1)], ended=False, end=7), tmp_path / "x.hwt")
+    header = np.frombuffer(path.read_bytes()[: hwt.HEADER_DTYPE.itemsize], hwt.HEADER_DTYPE).copy()
+    header["left_ns"] = max(0, START_NS + left)
+    with path.open("r+b") as file:
+        file.write(header.tobytes())
+
+    found = read(path)
+
+    assert (found.end_ns - START_NS, found.process.ended) == (end, ended)
+
+
 def test_a_file_system_without_holes_is_read_as_well(tmp_path):
     """Chunks that are there, but were never taken, are ignored."""
     path = write(small([(0, A, 0), (5, R, 0)]), tmp_path / "x.hwt", room=100)

@@ -48,7 +48,8 @@ HW_API uint64_t hw_collect_family(const struct hw_collection *collection);
  * ones. If the file already has more chunks, the next pass removes some. */
 HW_API void hw_collect_limit(struct hw_collection *collection, int64_t chunks);
 
-/* Limits the process to `chunks` chunks in memory. */
+/* Limits the process to `chunks` chunks in memory. 0: refuses the process, which then says that it
+ * is not recorded. */
 HW_API void hw_collect_share(struct hw_collection *collection, uint32_t chunks);
 
 /* Copies the new events to the file and fills `state`. `last`: the process or the session has
@@ -67,7 +68,7 @@ HW_API void hw_collect_pass(struct hw_collection *collection, int last,
 #define HW_LAP_BUCKETS 40
 #define HW_LAP_LOOPS 32
 
-/* Laps of threads. A lap begins when a thread leaves its home and ends when it is back. `late`,
+/* Laps of threads. A lap begins when a thread leaves a home and ends when it is at a home. `late`,
  * `lengths` and `lengths_ns` are totals since hw_collect_watch(). */
 struct hw_laps {
     uint64_t late[HW_HOMES];          /* laps that took too long, by the home where they began */
@@ -86,7 +87,9 @@ struct hw_laps {
 HW_API int hw_collect_watch(struct hw_collection *collection, const int64_t least_ns[HW_HOMES]);
 
 /* Fills `stacks` with stacks at which threads have yielded the main GIL and which no earlier call
- * has returned. A stack is given by its number in the file, and is already in the file.
+ * has returned. A stack is given by its number in the file. The stack itself may come into the file
+ * later: a pass copies each closed chunk, but open ones, such as that of the newest stacks, less
+ * often.
  *
  * Returns the number of stacks, at most `max`. */
 HW_API int hw_collect_fresh(struct hw_collection *collection, uint32_t *stacks, int max);

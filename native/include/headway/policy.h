@@ -27,8 +27,8 @@
  *
  *  - always: `gil->now_ns` is the time of the call and never goes back.
  *  - ready(): gil->holder is the holder, or NULL. The thread is not queued, and its `ready_ns` is
- *    now. If a preempted thread joins the queue in its release, gil->holder is still this thread:
- *    it is queued before the next thread is chosen.
+ *    now. ready() may also be called within the release of a preempted thread that wants the GIL
+ *    back at once; gil->holder is then that thread.
  *  - acquired(): gil->holder is the thread. The thread is not queued. Its `acquired_ns` is now, or
  *    earlier if the engine learns only at the release which thread had the GIL.
  *  - released(): gil->holder is still the thread. Its `run_ns` and `used_ns` have grown by
@@ -97,9 +97,8 @@ struct hw_policy_option {
 
 /* Flag of a policy: the engine leaves out what CPython does not do, so that the policy can be a
  * reference for others. No thread spins or yields its core; a waiter in the queue acquires the GIL
- * if it finds it free; a preempted thread waits for the hand-off and not in the queue; and
- * patience() alone says when a request is due. The policy should have no grace(): the flag does not
- * keep the engine from giving grace. */
+ * if it finds it free; a preempted thread waits for the hand-off and not in the queue; patience()
+ * alone says when a request is due; and grace() is not called. */
 #define HW_POLICY_PLAIN 1u
 
 struct hw_policy {
@@ -122,8 +121,8 @@ struct hw_policy {
     void (*released)(struct hw_policy_gil *gil, struct hw_policy_thread *thread, int64_t held_ns);
 
     /* Returns how long from now on `waiter` must wait before `holder` gets a request to release the
-     * GIL; 0 or less: the request is due now. The engine calls this again when the GIL is acquired
-     * by another thread. */
+     * GIL; 0 or less: the request is due now. The engine calls this when the waiter begins to wait,
+     * waits again or wakes up by itself, and for the next waiter at an acquire. */
     int64_t (*patience)(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
                         const struct hw_policy_thread *holder);
 

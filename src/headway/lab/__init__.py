@@ -3,8 +3,8 @@
 A run goes through these parts:
 
 - `design` and `experiments`: experiments declare variants of a workload, and claims about their figures.
-- `plan` and `launching`: a plan multiplies the variants by interpreters and placements into cells; each launch of a
-  cell is one fresh process.
+- `plan` and `launching`: a plan multiplies the variants by interpreters and placements into cells; each launch is one
+  fresh process, of one cell or of several that take turns.
 - `beside`: libraries, servers and volumes that a launch needs.
 - `kept`: the results store.
 - `predicting`: predictions by the simulator, stored before the launches that test them.

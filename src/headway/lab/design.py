@@ -49,7 +49,8 @@ Placement = Literal["free", "split", "same"]
 PLACEMENTS: tuple[Placement, ...] = ("free", "split", "same")
 
 ONE_WORKER = "native"
-"""The interpreter id of cells in C, which run no Python in the timed part. They are measured once per run."""
+"""The interpreter id of cells in C, which run no Python in the timed part and so belong to no interpreter. A run has
+such a cell once, with as many launches as other cells."""
 
 
 def _always(_interpreter: Interpreter) -> str:
@@ -105,7 +106,7 @@ class Variant:
         samples: Timed repetitions within a launch.
         warmups: Repetitions before the timed ones; their times are not kept.
         placements: The placements at which the variant runs. It runs at each of them unless the user chooses one.
-        native: The variant runs in C, once per run instead of once per interpreter.
+        native: The variant runs in C: a run has one cell of it, instead of one for each interpreter.
         unfit: A function that returns why an interpreter cannot run the variant, or "". The model's own requirements
             are checked in addition.
         paths: Folders to put before the measured interpreter's `sys.path`.
@@ -147,7 +148,7 @@ class Variant:
 @final
 @dataclass(frozen=True)
 class Cell:
-    """The thing that one launch measures: a variant of an experiment, on one interpreter, at one placement.
+    """A variant of an experiment, on one interpreter, at one placement: what a launch measures.
 
     Attributes:
         experiment: The experiment's name.
@@ -184,7 +185,7 @@ class Cell:
 
     @property
     def native(self) -> bool:
-        """Whether the cell runs in C, once per run."""
+        """Whether the cell runs in C, and so belongs to no interpreter."""
         return self.interpreter == ONE_WORKER
 
     @property
@@ -344,8 +345,8 @@ class Published:
 
     Attributes:
         source: The key of the source.
-        top, bottom: Keys of the source's values. Without `bottom`, the value of `top` is itself a ratio. "0.005/cpu_1"
-            names a value of a table: the first value of the row, then the key.
+        top, bottom: Keys of the source's values. If `bottom` is "", the value of `top` is itself a ratio. A key
+            "ROW/COLUMN" such as "0.005/cpu_1" names a value of a table; ROW is the first value of the row.
         setting: Words that the result's setting contains, where one source has several results.
         bottom_setting: The same for `bottom`, where it belongs to another result.
         bottom_source: The source of `bottom`, where it is another one.
@@ -417,16 +418,16 @@ class Experiment:
             interpreter, or "interpreters" on one variant.
         shows: The content of tables: "ratios" to the baseline, "levels" of the metric itself, or "counts", the mean of
             a count by variant and interpreter.
-        out_of: For counts: a function that returns the largest possible count for a variant's parameters; None where
-            none is shown.
+        out_of: For counts: a function that returns the largest possible count for a variant's parameters. None: the
+            table shows no largest count.
         parts: Metrics that the experiment's own is computed from, shown as ratios beside it where interpreters are
             compared.
         besides: Further metrics, each with its words, that get a table of levels of their own. Several metrics in one
             string, with spaces between, stand together in the table's cells.
         sweep: The parameter whose growth may reverse the order of the series ("size_bytes"); the report then says where
             the order reverses. "" where there is none.
-        divides: The parameter over which a fixed amount of work is divided, or that a rate grows with ("threads").
-            Plots then show the ideal course. "" where there is none.
+        divides: The parameter of the ideal line in plots ("threads"): ideally a time falls with it, or a rate rises
+            with it, in proportion. "" where there is none.
         turns: The variants need no process of their own: those of a group take turns within a launch, in alternating
             order. A slow moment of the machine then mostly cancels out of each launch's ratios. There are no turns on
             free-threaded interpreters, where code without threads takes a different time once threads have been

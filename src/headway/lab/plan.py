@@ -1,8 +1,8 @@
 """The planner: from experiments to an ordered list of launches.
 
-Experiments run one after another, in the plan's order, so that each can be judged as soon as it is done. One block is
-one launch of every cell of an experiment, or of some cells where the claims about the others are decided
-(`lab.launching.agenda`).
+Experiments run one after another, in the plan's order, so that each can be judged as soon as it is done. A block has at
+most one launch of each cell of an experiment; the agenda (`lab.launching.agenda`) chooses the cells. A cell is telling
+if a claim or a sweep is about it. The other cells are only figures in tables.
 
 A group is the cells that are compared with each other: at one placement, all variants on one interpreter, or, in an
 experiment that compares interpreters, one variant on all of them. Within a block, the groups come in random order. The
@@ -35,11 +35,11 @@ __all__ = [
 ]
 
 DEFAULT_LAUNCHES: dict[Size, int] = {"quick": FIRST_LOOK, "standard": 5, "published": 5}
-"""Launches of each cell; with a budget, launches, before the first look, of each cell that a claim or a sweep is
-about."""
+"""Launches of each cell in a run without a budget. With a budget, each telling cell has `sequential.FIRST_LOOK`
+launches before the first look."""
 
 LIMIT_S: dict[Size, float] = {"quick": 30.0, "standard": 300.0, "published": 1800.0}
-"""Seconds after which a launch that still runs is killed and recorded as failed."""
+"""Seconds for each cell of a launch, after which a launch that still runs is killed and recorded as failed."""
 
 
 @final
@@ -60,11 +60,12 @@ class Plan:
 
     Attributes:
         size: "quick", "standard" or "published".
-        launches: Launches of every cell; in a run with a budget, launches before the first look of each cell that a
-            claim or a sweep is about (the other cells have one).
-        budget_s: The time for all launches; None where every cell has `launches`.
+        launches: Without a budget, launches of each cell. With a budget, launches of each telling cell before the first
+            look; the other cells have one.
+        budget_s: The time for all launches; None where every cell has `launches`. A first look that has begun runs to
+            its end. A shared launch that failed, whose cells are then launched alone, is not counted.
         seed: The seed of the order.
-        limit_s: Seconds after which a launch is killed.
+        limit_s: Seconds for each cell of a launch, after which the launch is killed.
         memory_limit_bytes: The limit of the address space of each process of a launch; None means no limit.
         cells: The cells that are measured.
         skipped: Requested cells that cannot run.
@@ -102,13 +103,14 @@ class Plan:
         launches: list[tuple[Cell, ...]] = []
         for group in shuffler.sample(list(groups.values()), len(groups)):
             shuffled = shuffler.sample(group, len(group))
+            # These share a process, so a group with turns must be of one interpreter.
             together = tuple(cell for cell in shuffled if cell.turns)
             launches += [together] if together else []
             launches += [(cell,) for cell in shuffled if not cell.turns]
         return launches
 
     def order(self) -> list[tuple[int, Cell]]:
-        """Return every (block, cell) of the launches that do not depend on results, in the order of launching."""
+        """Return every (block, cell) of the launches of a run without a budget, in the order of launching."""
         return [
             (number, cell)
             for experiment in self.experiments
@@ -232,7 +234,7 @@ def make_plan(
         budget_s: The time for all launches; None means that every cell has `launches`.
         models: Only these models ("processes" means every start method); the baseline is always included.
         placement: Only this placement; experiments that do not have it are left out.
-        limit_s: The most seconds that a launch may take; None means the size's default.
+        limit_s: The most seconds that a launch may take for each of its cells; None means the size's default.
         memory_limit_bytes: The limit of the address space of a launch's processes.
         native_missing: The reason why the native library cannot be used, or "".
         narrowed: At quick size, give an experiment only the interpreters that its `quick_on` selects.

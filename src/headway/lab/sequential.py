@@ -5,9 +5,9 @@ decided. A 95 % interval that is looked at again and again misses the truth in m
 looks. Each look therefore takes an interval of `LOOK_CONFIDENCE`. That is Pocock's rule (1977, Biometrika 64) with
 Student's t: the same confidence at every look.
 
-A claim is decided falsely if an interval lies beyond the truth on one side, past the claim's threshold. For a truth
-exactly at the threshold, the chance that any look does so is 5 % with normal noise, and less with heavier tails. (Both
-sides together miss in 10 %.) The confidence was found by simulation (`bench/sequential_rule.py`), and checked against
+A decision is false if the whole interval is on one side of the claim's threshold and the truth is not. The worst case is
+a truth exactly at the threshold. There the chance that any look decides for a given side is 5 % with normal noise, and
+less with heavier tails. (It is 10 % for both sides together.) The confidence was found by simulation (`bench/sequential_rule.py`), and checked against
 whole labs with known truth (`bench/simulated_labs.py`).
 """
 
@@ -16,7 +16,7 @@ from headway.lab import stats
 __all__ = ["FIRST_LOOK", "LOOK_CONFIDENCE", "MOST_LAUNCHES", "confidence_of"]
 
 FIRST_LOOK = 3
-"""Launches, before the first look, of each cell that a claim or a sweep is about; the other cells have one."""
+"""Launches of each telling cell (`lab.plan`) before the first look; the other cells have one."""
 
 MOST_LAUNCHES = 100
 """The most launches that a claim gets; the error is stated for this many looks."""

@@ -217,7 +217,10 @@ _STEADY_TOLERANCE = 0.02
 
 
 def _clipped(values: Sequence[float], place: int) -> float:
-    """Return the value at `place`, clipped to 1.5 interquartile ranges from the quartiles of its nine neighbours."""
+    """Return the value at `place`, clipped to 1.5 interquartile ranges from the quartiles of the nine values around it.
+
+    It is one of the nine; at the ends there are fewer.
+    """
     near = values[max(0, place - 4) : place + 5]
     low, _, high = statistics.quantiles(near, n=4, method="inclusive")
     reach = 1.5 * (high - low)

@@ -44,7 +44,7 @@ class Homes:
         self._collection = collection
         self._stacks = stacks
         self._unknown: list[int] = []
-        """Stacks whose frames are not in the file yet: a pass may copy an event before the new chunk with its stack."""
+        """Stacks whose frames are not in the file yet: a pass may copy an event before the open chunk with its stack."""
 
     def settle(self) -> None:
         """Set the kind of all stacks that have come with the last pass."""

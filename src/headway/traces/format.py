@@ -163,6 +163,7 @@ HEADER_DTYPE = np.dtype(
         ("executable", f"V{PATH_BYTES}"),
         ("program", f"V{PATH_BYTES}"),
         ("known_until_ns", "<i8"),
+        ("left_ns", "<i8"),
     ],
     align=True,
 )

@@ -10,13 +10,15 @@ all events of the next thread. "By time": the order of `Trace.events`.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.traces.model import Flag, Kind
+from headway.traces.model import Flag, Gil, Kind
 
-__all__ = ["NEVER_NS", "by_time", "contradictions", "cut_front", "going_back", "taken_twice"]
+__all__ = ["NEVER_NS", "by_time", "contradictions", "cut_front", "ended_gils", "going_back", "taken_twice"]
 
 NEVER_NS = np.iinfo(np.int64).max
 """The end of a GIL that does not end."""
@@ -34,6 +36,7 @@ def _kinds(*kinds: Kind) -> Mask:
 _TURNS = _kinds(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT)
 _OWNS = _kinds(Kind.ACQUIRE, Kind.RELEASE)
 _HOLDS = _kinds(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE)
+_OF_A_GIL = _kinds(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.REQUEST)
 
 
 def going_back(times: NDArray[np.int64]) -> Mask:
@@ -213,3 +216,16 @@ def cut_front(events: NDArray[np.void], start_ns: int) -> Mask:
     events["flags"][assumed] |= np.uint16(Flag.ASSUMED)
     events["time_ns"][spanning] = start_ns
     return early
+
+
+def ended_gils(gils: Sequence[Gil], events: NDArray[np.void]) -> list[Gil]:
+    """Remove the end of a GIL that comes before one of its events or before its start: such an end is damage."""
+    if all(one.end_ns is None for one in gils):
+        return list(gils)
+    last_ns = np.full(len(gils), -1)
+    mine = np.flatnonzero(_OF_A_GIL[events["kind"]])
+    np.maximum.at(last_ns, events["gil"][mine], events["time_ns"][mine])
+    return [
+        one if one.end_ns is None or one.end_ns >= max(last_ns[one.index], one.start_ns) else replace(one, end_ns=None)
+        for one in gils
+    ]

@@ -23,7 +23,7 @@ from headway.traces import format as hwt
 from headway.traces import mending
 from headway.traces.chunks import chunk_headers, opened, pread, read_header
 from headway.traces.frames import text
-from headway.traces.model import EVENT_DTYPE, Collected, Gil, Kind, Loss, Process, Thread, Trace, known_flags
+from headway.traces.model import EVENT_DTYPE, Collected, Kind, Loss, Process, Thread, Trace, known_flags
 from headway.traces.notes import evidence_of
 from headway.traces.records import Name, Records, Tables
 
@@ -36,6 +36,8 @@ _LONGEST_NS = 366 * 24 * 3600 * 10**9
 """No trace is longer; a time beyond it is damage."""
 _LATE_NS = 10 * 10**9
 """The longest time by which a thread that was writing an event when tracing ended may have finished it later."""
+_LEFT_NS = 100_000_000
+"""The longest time by which another thread may write an event after a thread has called `_exit()`."""
 _LEVELS = {0xA: "a", 0xB: "b", 0xC: "rc"}
 
 
@@ -237,7 +239,7 @@ class _Reading:
         if known_until_ns:
             events = _without(events, events["time_ns"] > known_until_ns)
         events = self._without_overwritten(events, seen)
-        gils = _ended_gils(gils, events)
+        gils = mending.ended_gils(gils, events)
         ends_ns = np.array([mending.NEVER_NS if one.end_ns is None else one.end_ns for one in gils], dtype=np.int64)
         events = self._without_contradictory(events, mending.contradictions(events, ends_ns))
         events = events[mending.by_time(events)]
@@ -245,11 +247,12 @@ class _Reading:
         self._place_values(events, tables)
 
         last_ns = int(events["time_ns"][-1]) if len(events) else self._start_ns
-        end_ns = max(self._end_ns, last_ns, known_until_ns)
+        left_ns = self._left_ns(last_ns)
+        end_ns = max(self._end_ns, last_ns, known_until_ns, left_ns)
         evidence, damaged_bytes = evidence_of(self._records.notes)
         self._damaged_bytes += damaged_bytes
         return Trace(
-            process=self._process,
+            process=replace(self._process, ended=bool(self._end_ns or left_ns)),
             start_ns=self._start_ns,
             end_ns=end_ns,
             events=events,
@@ -267,6 +270,16 @@ class _Reading:
             ),
             evidence=replace(evidence, collections=_collections(collections, end_ns)),
         )
+
+    def _left_ns(self, last_ns: int) -> int:
+        """Return when the process ended itself by `_exit()`; 0 if it did not, or if its end is known otherwise.
+
+        A child of vfork() that fails calls `_exit()`, too, with its parent's memory. The parent then goes on, and has
+        later events.
+        """
+        left_ns = int(self._header["left_ns"])
+        ended = not self._end_ns and last_ns - _LEFT_NS <= left_ns <= self._start_ns + _LONGEST_NS
+        return max(left_ns, last_ns) if left_ns and ended else 0
 
     def _snapshot(self) -> tuple[NDArray[np.void], int]:
         """Read the chunks' headers. If the file grows, also return the time until which no event is missing; else 0."""
@@ -435,19 +448,6 @@ class _Reading:
 
 def _without(events: NDArray[np.void], bad: NDArray[np.bool_]) -> NDArray[np.void]:
     return events[~bad] if bad.any() else events
-
-
-def _ended_gils(gils: list[Gil], events: NDArray[np.void]) -> list[Gil]:
-    """Remove the end of a GIL that comes before one of its events or before its start: such an end is damage."""
-    if all(one.end_ns is None for one in gils):
-        return gils
-    last_ns = np.full(_MOST_GILS, -1)
-    mine = np.flatnonzero(_OF_A_GIL[events["kind"]])
-    np.maximum.at(last_ns, events["gil"][mine], events["time_ns"][mine])
-    return [
-        one if one.end_ns is None or one.end_ns >= max(last_ns[one.index], one.start_ns) else replace(one, end_ns=None)
-        for one in gils
-    ]
 
 
 def _threads(seen: Sequence[_Seen], events: NDArray[np.void], names: Sequence[Name], end_ns: int) -> tuple[Thread, ...]:

@@ -121,8 +121,8 @@ def _row(cell: Cell) -> tuple[str, str, str]:
 def _besides_size(cell: Cell, sweep: str) -> tuple[str, str]:
     """Return the coordinates of a curve: its cells' setting without the size, or else all other parameters.
 
-    A setting that names the size ("1 MiB, disk") names everything else that matters. The curve then continues where
-    another parameter had to change with the size, such as fewer of the largest files, for series and baseline alike.
+    A setting that names the size ("1 MiB, disk") names everything else that matters. Other parameters may then differ
+    between the sizes of one curve (there are fewer of the largest files); series and baseline change alike.
     """
     size, parts = sized(cell.variant.params[sweep], sweep), cell.variant.setting
     if size in parts:

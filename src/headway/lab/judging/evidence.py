@@ -32,7 +32,7 @@ NEAR = 0.05
 """An interval that contains a threshold, and lies within this share of it, is at the limit."""
 
 TOO_MANY = 1_000
-"""A number of launches too large to recommend: the truth then lies at the threshold."""
+"""The estimate of the launches that are needed stops here. A claim that needs more is too close to its threshold."""
 
 
 @final
@@ -64,7 +64,7 @@ class Evidence:
 
 
 def _launches_to_decide(relation: Relation, interval: stats.Interval, launches: int) -> int | None:
-    """Return the number of launches at which the interval would end at the nearest threshold, or lie close around it.
+    """Return the number of launches after which the interval excludes the nearest threshold, or is within `NEAR` of it.
 
     The interval's half-width (in logs) falls with 1/sqrt(launches) and with the quantile of Student's t.
     """
@@ -217,7 +217,10 @@ def combined(evidence: Sequence[Evidence]) -> Outcome:
 
 
 def decisive_first(evidence: Sequence[Evidence], outcome: Outcome) -> tuple[Evidence, ...]:
-    """Return the evidence with the deciding piece first: of the pieces with this outcome, the least certain one."""
+    """Return the evidence with the deciding piece first: the one with this outcome whose interval is widest.
+
+    If no piece has this outcome, a piece that was not measured comes first.
+    """
 
     def rank(one: Evidence) -> tuple[bool, bool, float]:
         width = one.interval.half_width if one.interval is not None else 0.0

@@ -87,8 +87,8 @@ def _cells(run: Run, experiment: Experiment, labels: tuple[str, ...], interprete
 def errors(run: Run, experiment: Experiment, piece: Errors, interpreter: str) -> Iterator[Evidence]:
     """Yield the evidence of the median error; nothing if the run has no such cell.
 
-    The ends of its interval are the medians of the ends of the cells' intervals. If every cell's interval contains the
-    cell's true error, this interval contains the median of the true errors.
+    The lower end of its interval is the median of the lower ends of the cells' intervals, and the upper end likewise. If
+    every cell's interval contains the cell's true error, this interval contains the median of the true errors.
     """
     results = [
         one for one in _cells(run, experiment, piece.labels, interpreter) if piece.placement in {"", one.cell.placement}

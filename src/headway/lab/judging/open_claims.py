@@ -1,4 +1,4 @@
-"""Claims that are not decided, and the cells whose launches may decide them."""
+"""Open claims, whose outcome is inconclusive, and the cells whose launches may decide them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,14 +12,13 @@ from headway.lab.sequential import MOST_LAUNCHES
 __all__ = ["UNSURE", "OpenClaim", "open_claims", "telling_cells"]
 
 UNSURE = 6
-"""Launches below which the spread, and so an open claim's need, is hardly known: the claim then gets launches all the
-same."""
+"""With fewer launches than this, an open claim's need cannot be estimated. The claim gets a block anyway."""
 
 
 @final
 @dataclass(frozen=True)
 class OpenClaim:
-    """A claim that is not decided.
+    """A claim whose outcome is inconclusive.
 
     Attributes:
         id: The claim's id.
@@ -43,13 +42,13 @@ class OpenClaim:
 
 
 def open_claims(verdicts: Iterable[Verdict]) -> list[OpenClaim]:
-    """Return the claims that are not decided, each with the cells whose launches may decide it."""
+    """Return the inconclusive claims, each with the cells whose launches may decide it."""
     found = []
     for name, group in by_claim(verdicts).items():
         whole = speaking(group)
         if whole.outcome != "inconclusive":
             continue
-        # If no mean speaks for the claim, every undecided interpreter keeps it open.
+        # If no mean speaks for the claim, every undecided interpreter keeps it open. (One that refutes it decides it.)
         telling = [whole] if whole.interpreter in {"all", "any"} else group
         pieces = [one for verdict in telling for one in verdict.evidence if _is_open(verdict, one)]
         if pieces:
@@ -66,7 +65,7 @@ def open_claims(verdicts: Iterable[Verdict]) -> list[OpenClaim]:
 
 
 def telling_cells(run: Run) -> frozenset[str]:
-    """Return the keys of the cells that a claim or a sweep is about, launched or not."""
+    """Return the keys of the telling cells, which a claim or a sweep is about, launched or not."""
     claimed = {key for verdict in judge(run) for one in verdict.evidence for key in one.cells}
     swept = {one.name for one in run.experiments() if one.sweep}
     return frozenset(claimed | {key for key, result in run.results.items() if result.cell.experiment in swept})

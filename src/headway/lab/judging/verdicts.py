@@ -1,13 +1,14 @@
 """The verdicts of a run: each claim's outcome, with its evidence.
 
-A verdict follows from intervals alone:
+A verdict on a ratio, a level or an error of predictions follows from its interval alone (counts and orders have none):
 
 - supported: the whole interval is on the claim's side of its threshold;
 - refuted: the whole interval is on the other side;
 - at the limit: the interval lies close around the threshold;
 - inconclusive: the interval crosses the threshold and is wider.
 
-A claim of several comparisons is as good as its worst. A refuted claim is a finding about this machine, not an error.
+If a claim has several comparisons, one that is refuted refutes the claim, and one that is inconclusive leaves it open. A
+refuted claim is a finding about this machine, not an error.
 
 A claim about each of several interpreters is also judged by its mean over them, which shows more from few launches than
 any one interpreter can. A claim is mixed if the mean supports it and a single interpreter refutes it: the interpreters

@@ -9,7 +9,7 @@ __all__ = ["Launch"]
 @final
 @dataclass
 class Launch:
-    """The results of one launch.
+    """The results of one launch for one of its cells.
 
     Attributes:
         status: "ok" or "failed".
@@ -20,7 +20,8 @@ class Launch:
             `involuntary_switches`, `max_rss_bytes`. Launches that took turns in one process also have `turns`, their
             number, and `shared`, which identifies the process.
         stderr: The last 64 KiB of the process's standard error.
-        wall_s: Seconds from before the start of the process to after its end.
+        wall_s: Seconds from before the start of the process to after its end, divided by the number of cells that share
+            the process.
     """
 
     status: str = "failed"

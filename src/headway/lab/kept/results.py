@@ -86,7 +86,8 @@ class CellResult:
     def ratio_to(self, other: "CellResult", metric: str) -> stats.Interval | None:
         """Return this cell's level over `other`'s with its interval; None without launches or with a value of 0.
 
-        The ratio is taken block by block if the cells were launched next to each other, else over all launches of each.
+        The ratio is taken block by block if the cells are of one group and have two blocks or more in common, else over
+        all launches of each (Welch).
         """
         key = (metric, other.cell.key)
         if key not in self.memo:

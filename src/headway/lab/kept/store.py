@@ -1,4 +1,4 @@
-"""The results store: one SQLite file (WAL) with a row per launch, committed before the next launch starts.
+"""The results store: one SQLite file (WAL) with a row per launch and cell, committed before the next launch starts.
 
 The store keeps raw samples; every statistic is computed from them later. A killed run loses at most the launch in
 progress. Several processes may read while one writes.
@@ -44,7 +44,7 @@ CREATE TABLE launches (
     id INTEGER PRIMARY KEY,
     cell INTEGER NOT NULL REFERENCES cells (id) ON DELETE CASCADE,
     block INTEGER NOT NULL,            -- which repetition, of its experiment
-    started_at TEXT NOT NULL,
+    started_at TEXT NOT NULL,          -- when it was stored, after its end: UTC, ISO 8601
     status TEXT NOT NULL CHECK (status IN ('ok', 'failed')),
     reason TEXT NOT NULL,              -- why it failed, or ''
     wall_s REAL NOT NULL,
@@ -335,7 +335,7 @@ class Store:
             )
 
     def predictions(self, run_id: str) -> dict[str, Prediction]:
-        """Return a run's predictions by cell key, without any that is younger than a launch of its cell."""
+        """Return a run's predictions by cell key; leave out those that were stored after a launch of their cell."""
         with self.reading():
             if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'predictions'").fetchone():
                 return {}  # A store of an older version, opened for reading.

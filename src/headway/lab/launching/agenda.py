@@ -1,19 +1,20 @@
 """The agenda: which launch comes next in a run.
 
-The agenda is pure: the session tells it how long launches took and which claims are open, and it reads no clock. The
-same stored launches therefore give the same agenda, and a run that was cut short continues where it stopped.
+The agenda reads no clock and no store: the session tells it how long launches took, and it asks a function of the
+session which claims are open. The same stored launches therefore give the same steps, and a run that was cut short
+continues where it stopped.
 
 A run with a budget spends it in this order:
 
-1. First looks. An experiment has its first look: `sequential.FIRST_LOOK` launches of each cell that a claim or a sweep
-   is about, and one launch of each other cell.
+1. First looks. An experiment has its first look: `sequential.FIRST_LOOK` launches of each telling cell (`lab.plan`),
+   and one launch of each other cell.
 2. Further launches at once. The cells of the experiment's open claims get more launches, one block at a time, for up to
    half of the time that the first look took. The time that the first looks of the later experiments need is kept back.
 3. Open claims of all experiments, when every experiment has had its first look. The claim that is expected to need the
-   least time goes first. A claim that has had `UNSURE` launches gets none if it is expected to need more than the time
-   left, or more than `MOST_LAUNCHES` in all. Before that its need is hardly known, and it gets another block if there
-   is time for one.
-4. The other cells, if there is time that no claim can use.
+   least time goes first. From `UNSURE` launches on, a claim's need can be estimated. The claim gets a block only if the
+   time left is enough for the whole need, and the need is no more than `MOST_LAUNCHES` in all. Before that, it gets a
+   block if there is time for one.
+4. The cells that are not telling, in the time that is left.
 
 A failed launch uses up its cell's place in the block, and is not repeated.
 """
@@ -34,8 +35,7 @@ _AT_ONCE = 0.5
 
 _GUESSED_S: dict[Size, float] = {"quick": 0.2, "standard": 3.0, "published": 15.0}
 _GUESSES = 200
-"""The guessed time of a launch while few cells have been launched, and the number of cells as which the guess
-counts."""
+"""The guessed time of a launch. The guess has the weight of 200 measured cells."""
 
 
 @final
@@ -66,7 +66,7 @@ class Agenda:
         plan: The plan.
         open_claims: A function that returns the open claims of an experiment, from the launches so far. It is not
             called without a budget.
-        telling: Keys of the cells that a claim or a sweep is about. The other cells are only figures in tables.
+        telling: Keys of the telling cells.
     """
 
     def __init__(self, plan: Plan, open_claims: Callable[[str], Sequence[OpenClaim]], telling: Collection[str]) -> None:
@@ -144,7 +144,7 @@ class Agenda:
             )
 
     def _rest(self, experiment: str) -> Iterator[Step]:
-        """Yield more launches of the cells that no claim or sweep is about, as far as there is time."""
+        """Yield more launches of the cells that are not telling, as far as there is time."""
         for number in range(1, self._plan.launches):
             cells = [cell for cell in self._plan.of(experiment) if self.first_launches(cell) <= number]
             if cells and self.expected_s(cells) <= self._left_s():
@@ -167,7 +167,8 @@ class Agenda:
         """Return a block for the open claim that is expected to need the least time.
 
         The block also covers open claims of the same experiment that need at most twice as many launches, if there is
-        time for them. Returns an empty list if no claim can be expected to be decided in the time that is left.
+        time for them. Returns an empty list if no claim can be expected to be decided in the time that is left. For a
+        claim with fewer than `UNSURE` launches, time for one block is enough.
         """
         if self._plan.budget_s is None:
             return []

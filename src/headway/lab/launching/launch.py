@@ -1,8 +1,9 @@
 """One launch: a fresh process of the measured interpreter, watched from outside.
 
-The process leads a Unix session of its own, so that everything it starts can be killed with it. The kernel kills the
-process when the lab dies (PR_SET_PDEATHSIG); the run's keeper (`host.keeper`) then ends the process's descendants. A
-problem in the launch becomes a failed launch with its stderr; only a bug in the lab raises.
+The process leads a Unix session and a process group of its own, so that the processes it starts can be killed with it.
+A process that leaves the group (setsid, setpgid) is not killed. The kernel kills the first process when the lab dies
+(PR_SET_PDEATHSIG); the run's keeper (`host.keeper`) then ends the rest of the group. A problem in the launch becomes a
+failed launch with its stderr; only a bug in the lab raises.
 """
 
 import contextlib
@@ -137,7 +138,7 @@ def agent_process(
     keeper: Keeper | None = None,
     folders: Collection[str] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start one of the agent's programs, and end every process of its session when the block is left.
+    """Start one of the agent's programs, and end every process of its process group when the block is left.
 
     Args:
         executable: The interpreter.
@@ -166,7 +167,7 @@ def agent_process(
             keeper.watch(process.pid, folders)
         yield process
     finally:
-        # Members of the session (pool workers, a fork server) may outlive its leader.
+        # Members of the group (pool workers, a fork server) may outlive its leader.
         end_group(process.pid)
         process.wait()
         if keeper is not None:
@@ -254,7 +255,7 @@ def run_launch(
         seed: The seed for a workload's random choices; it differs in each launch of a cell.
 
     A launch that cannot be started, crashes, hangs or ends early is returned with status "failed", for all its cells.
-    KeyboardInterrupt passes through, after the process and all its descendants have ended.
+    KeyboardInterrupt passes through, after all processes of the launch's process group have ended.
     """
     reader, writer = os.pipe()
     limit_s *= len(cells)

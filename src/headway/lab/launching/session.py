@@ -99,6 +99,8 @@ class Session:
             StoreError: The store cannot be written.
         """
         header = self._store.find_run(self.run_id)
+        # `stored` is all that the store has, `so_far` what the agenda has come to. Verdicts use `so_far` alone, so that a
+        # resumed run takes the same decisions as the first time.
         stored = {(one.key, one.block): one for one in self._store.launches(self.run_id)}
         so_far: dict[str, list[StoredLaunch]] = {}
         predictions = self._store.predictions(self.run_id)

@@ -194,7 +194,7 @@ def _simulated(text: str, costs: Any, seeds: int) -> list[dict[str, Any]]:
 
 
 def _rate(anchors: Sequence[tuple[Cell, Sequence[Launch]]], cell: Cell, metric: str) -> float | None:
-    """Return the mean over the launches of the anchor that has this metric, on the cell's interpreter.
+    """Return the geometric mean over the launches of the anchor that has this metric, on the cell's interpreter.
 
     The server alone has no `work_per_s`, and the CPU-bound thread alone has no `requests_per_s`.
     """

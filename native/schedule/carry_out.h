@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+/* How decisions are carried out: the same by the engine with real threads and by the simulator. */
+#ifndef HEADWAY_SCHEDULE_CARRY_OUT_H
+#define HEADWAY_SCHEDULE_CARRY_OUT_H
+
+/* The number of times that a thread tries to lock the GIL's mutex before it sleeps. */
+#define HW__LOCK_TRIES 50
+
+/* The longest wait for a hand-off. */
+#define HW__HAND_OVER_NS 5000000
+
+/* Yields in vain that are longer than HW__LONG_YIELD_NS may cost one part in HW__LONG_YIELD_SHARE
+ * of the time. */
+#define HW__LONG_YIELD_NS 300000
+#define HW__LONG_YIELD_SHARE 8
+
+#endif
