@@ -23,6 +23,7 @@ from headway.lab.beside.surroundings import prepare
 from headway.lab.judging.verdicts import ORDER
 from headway.lab.kept.store import Store
 from headway.lab.launching import runner
+from headway.lab.launching.launch import run_launch
 from headway.lab.launching.session import Session
 from headway.lab.plan import Plan
 from headway.lab.sequential import FIRST_LOOK
@@ -233,8 +234,8 @@ def test_a_budget_is_kept_and_spent_where_claims_are_open(store_path):
     assert again.results.keys() == run.results.keys()
 
 
-def test_cells_that_take_turns_are_launched_alone_where_their_launch_fails():
-    """A cell that always fails takes none of the others with it."""
+def test_cells_that_take_turns_are_launched_alone_where_their_launch_fails(monkeypatch):
+    """A cell that always fails takes none of the others with it, and the budget pays for each process."""
     cells = [
         replace(
             make_cell("sleep", name, "i", workload=f"faulty_workloads:{name}", paths=(HERE,), samples=1), turns=True
@@ -244,10 +245,20 @@ def test_cells_that_take_turns_are_launched_alone_where_their_launch_fails():
     plan = Plan("quick", 1, None, 1, 20.0, None, tuple(cells), ())
     executable = select(discover()[0], ["3.13"])[0].executable
 
+    took_s = []
+
+    def timed(cells, *arguments, **options):
+        launches = run_launch(cells, *arguments, **options)
+        took_s.extend(one.wall_s for one in launches)
+        return launches
+
+    monkeypatch.setattr(runner, "run_launch", timed)
     with runner._Processes(plan, this_machine(), {"i": executable}, None, prepare([])) as launcher:
         good, bad = launcher(cells, 0)
 
     assert (good.status, bad.status) == ("ok", "failed")
+    assert len(took_s) == 4
+    assert good.wall_s + bad.wall_s == pytest.approx(sum(took_s))
 
 
 def test_a_run_that_was_stopped_while_something_was_provided_is_completed(store_path):

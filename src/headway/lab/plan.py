@@ -63,7 +63,7 @@ class Plan:
         launches: Without a budget, launches of each cell. With a budget, launches of each telling cell before the first
             look; the other cells have one.
         budget_s: The time for all launches; None where every cell has `launches`. A first look that has begun runs to
-            its end. A shared launch that failed, whose cells are then launched alone, is not counted.
+            its end.
         seed: The seed of the order.
         limit_s: Seconds for each cell of a launch, after which the launch is killed.
         memory_limit_bytes: The limit of the address space of each process of a launch; None means no limit.

@@ -111,8 +111,12 @@ class _Processes:
         except (HeadwayError, OSError) as error:
             return [Launch(reason=f"its requirements could not be prepared: {error}") for _ in cells]
         if launches[0].status == "failed" and len(cells) > 1:
-            # One cell may be at fault, so each cell is launched alone: the others then still give results.
-            return [self([one], block)[0] for one in cells]
+            # One cell may be at fault, so each cell is launched alone: the others then still give results. The budget
+            # pays for both launches.
+            alone = [self([one], block)[0] for one in cells]
+            for shared, one in zip(launches, alone, strict=True):
+                one.wall_s += shared.wall_s
+            return alone
         if launches[0].status == "failed":
             died = self._neighbours.autopsy(cell)
             for launch in launches:
