@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 /* Threads begin, have names, and end. */
 #include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "gil_world.h"
+#include "trace/names.h"
 #include "trace/thread.h"
 #include "trace_file.h"
 
@@ -149,6 +152,48 @@ static void test_names_by_the_os(void) {
     T_EQ(0, strcmp("by-the-os", trace.slots[2].name));
     T_EQ(0, chunk_of(&trace, 3)->named);
     trace_close(&trace);
+}
+
+/* A thread that Python names before its first event has that name in its slot and in its chunks,
+ * whichever thread gives it. The last name counts. */
+static void *take_named(void *argument) {
+    struct fake_state *me = fake_state_new(fake_main_gil());
+    hw_trace_name(gettid(), "first");
+    hw_trace_name(gettid(), argument);
+    PyEval_RestoreThread(me);
+    PyEval_SaveThread();
+    fake_state_free(me);
+    return NULL;
+}
+
+static void test_named_before_its_first_event(void) {
+    world_start("before.hwt");
+    run_thread(take_named, "last");
+    T_EQ(0, strcmp("last", hw__session.slots[1].name));
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("before.hwt"));
+    T_EQ(0, strcmp("last", chunk_of(&trace, 2)->name));
+    T_EQ(1, chunk_of(&trace, 2)->named);
+    trace_close(&trace);
+}
+
+/* The names of as many threads as there is room for are kept; a further one takes the place of the
+ * first. */
+static void test_names_are_kept_and_taken_once(void) {
+    enum { PLACES = 1024 };
+    char text[HW__NAME_BYTES] = "";
+    hw__names_forget();
+    T_TRUE(!hw__names_take(1, text));
+    for (int32_t tid = 1; tid <= PLACES + 1; tid++) {
+        snprintf(text, sizeof text, "%d", (int)tid);
+        hw__names_keep(tid, text);
+    }
+    T_TRUE(!hw__names_take(1, text));
+    for (int32_t tid = 2; tid <= PLACES + 1; tid++) {
+        T_TRUE(hw__names_take(tid, text));
+        T_EQ(tid, atoi(text));
+        T_TRUE(!hw__names_take(tid, text));
+    }
 }
 
 static struct meeting {
@@ -359,6 +404,8 @@ int main(void) {
     T_RUN(test_all_are_told);
     T_RUN(test_names);
     T_RUN(test_names_by_the_os);
+    T_RUN(test_named_before_its_first_event);
+    T_RUN(test_names_are_kept_and_taken_once);
     T_RUN(test_named_by_another);
     T_RUN(test_ends_in_another_session);
     T_RUN(test_destructors_that_use_python);

@@ -13,6 +13,7 @@
 #include "base/say.h"
 #include "gil/gil.h"
 #include "headway/clock.h"
+#include "trace/names.h"
 #include "trace/parks.h"
 
 /* glibc keeps the values of the first keys in the thread itself; setting the value of a later key
@@ -228,6 +229,7 @@ void hw__threads_forget(void) {
     atomic_store(&turn, 0);
     atomic_store(&fresh, RECENT);
     atomic_store(&free_records, 0);
+    hw__names_forget();
 }
 
 /* Frees records of threads whose end was not reported, as none is if the key is not usable. Writes
@@ -363,7 +365,11 @@ HW__RARE static struct hw__thread *begin(void) {
     if (key_usable) {
         pthread_setspecific(key, thread);
     }
-    atomic_store(&thread->used, 2); /* sweep() may examine it from now on */
+    /* sweep() and hw__thread_name() may look at it from now on. */
+    atomic_store(&thread->used, 2);
+    if (hw__names_take(thread->tid, slot->name)) {
+        atomic_store_explicit(&thread->named, true, memory_order_relaxed);
+    }
     errno = saved;
     return thread;
 }
@@ -508,13 +514,23 @@ static struct hw__thread *of_tid(int32_t tid) {
     return NULL;
 }
 
+void hw__thread_name_later(int32_t tid, const char *name) {
+    char text[HW__NAME_BYTES] = "";
+    memcpy(text, name, strnlen(name, sizeof text - 1));
+    hw__names_keep(tid, text);
+}
+
 bool hw__thread_name(int32_t tid, const char *name) {
     struct hw__thread *thread = of_tid(tid);
     if (thread == NULL) {
-        return false;
+        hw__thread_name_later(tid, name);
+        thread = of_tid(tid); /* it may have got its record meanwhile */
     }
     char text[HW__NAME_BYTES] = "";
     memcpy(text, name, strnlen(name, sizeof text - 1));
+    if (thread == NULL) {
+        return false;
+    }
     memcpy(thread->slot->name, text, sizeof text);
     atomic_store_explicit(&thread->named, true, memory_order_relaxed);
     if (thread != hw__thread_known()) {

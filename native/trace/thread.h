@@ -157,12 +157,15 @@ void hw__threads_each(void (*function)(struct hw__thread *));
  * negative errno. */
 int hw__threads_init(void);
 
-/* Gives the live thread with that native id a name, in its slot and its further chunks. The
- * registry's lock must be held.
+/* Gives the live thread with that native id a name, in its slot and its further chunks. A thread
+ * without a record has it as soon as it gets one (names.h). The registry's lock must be held.
  *
  * Returns whether the name is thereby complete: the thread is the caller itself, and its present
  * chunk has the name, too. */
 bool hw__thread_name(int32_t tid, const char *name);
+
+/* The same without the registry's lock, but only for a thread that has no record yet. */
+void hw__thread_name_later(int32_t tid, const char *name);
 
 /* Returns how long the thread, which must hold a GIL, has held it since hw_gil_longest() was last
  * called. */

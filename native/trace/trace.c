@@ -253,6 +253,7 @@ int hw_trace_memory(void) { return hw__session.active ? hw__session.fd : -1; }
 
 void hw_trace_name(int32_t tid, const char *name) {
     if (!hw__registry_lock_beside_forks()) {
+        hw__thread_name_later(tid, name);
         return;
     }
     if (hw__session.active && !atomic_load(&hw__session.inherited)) {

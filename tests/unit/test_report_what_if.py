@@ -2,6 +2,7 @@
 
 import json
 import re
+import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 from made_runs import ALONE, SLEEPERS, traced
 from told_traces import convoy
 
-from headway.cli import report_what_if
+from headway.cli import report_what_if, whatif_view
 from headway.cli.main import main
 from headway.sim import calibration, machine, whatif
-from headway.traces.analysis import analyse
+from headway.sim.replay.change import Change, Shorten
+from headway.traces.analysis import Finding, analyse
+from headway.traces.model import Frame
 from headway.traces.writer import write
 
 RULES = Path(__file__).resolve().parents[2] / "src/headway/traces/analysis/findings.py"
@@ -61,6 +64,23 @@ def test_findings_say_what_their_advice_would_give(path, capsys):
     assert "predicted: `sys.setswitchinterval(0.0005)`: sleeper * " in out
     assert "--processes" not in out
     assert "--no-gil" not in out
+
+
+def test_a_shorter_hold_is_a_remedy_of_its_own_line_only(monkeypatch):
+    """A finding about another line, or about none, has no prediction of it; the line's path is short."""
+    monkeypatch.setattr(whatif_view, "headline", lambda prediction: "half")
+    change = Change(shorten=(Shorten("/a/long/way/to/app.py", 7, 0.5),))
+    ranked = [types.SimpleNamespace(prediction=types.SimpleNamespace(change=change))]
+
+    def predicted(*line):
+        frame = Frame(*line, "f", 1) if line else None
+        finding = Finding(kind="long-hold", weight="problem", fact="", frame=frame)
+        return report_what_if._with_remedies(finding, ranked, "").predicted
+
+    assert predicted("/a/long/way/to/app.py", 7) == (
+        ".../way/to/app.py:7 holding the GIL for 0.5 of its present time: half",
+    )
+    assert predicted("/a/long/way/to/app.py", 8) == predicted("/another/app.py", 7) == predicted() == ()
 
 
 def test_json_has_it(path, capsys):

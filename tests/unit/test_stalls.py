@@ -1,12 +1,15 @@
 """Stalls and their causes, from traces whose truth is known; the homes of loops and pools; sums and messages."""
 
 import dataclasses
+import io
 
 import numpy as np
 import pytest
 from made_traces import MS, START_NS
+from rich.console import Console
 from told_traces import AT_COMPUTE, Script
 
+from headway.report.stalls import render_stalls
 from headway.traces.analysis.stall_model import Cause, Kept, StallKind, Thresholds
 from headway.traces.analysis.stall_sums import sum_up, told_rows
 from headway.traces.analysis.stall_words import stall_json, stall_line
@@ -261,6 +264,27 @@ def test_json_and_sums():
         [{"began": "2026-01-01T00:00:00+00:00", "length_s": 1, "parts": []}],
         1,
     )
+
+
+def test_lines_in_deep_folders_have_short_paths():
+    """The table has the last folders of a path; two files that differ in their outer folders only stay apart."""
+    trace = with_stacks(
+        loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 212, stack=AT_POLL).trace(300, "MainThread")
+    )
+    row = stall_json(trace, only(trace))
+    rows = [
+        {**row, "pid": pid, "parts": [{**row["parts"][0], "place": {"file": file, "line": 50, "function": "nap"}}]}
+        for pid, file in enumerate(
+            ("/srv/one/app/views/naps.py", "/srv/one/app/views/naps.py", "/srv/two/app/views/naps.py")
+        )
+    ]
+    console = Console(width=120, file=io.StringIO())
+    console.print(render_stalls(sum_up(rows)))
+    told = console.file.getvalue()
+
+    assert ".../app/views/naps.py:50 nap" in told
+    assert "/srv/two/app/views/naps.py:50 nap" in told
+    assert "/srv/one" not in told
 
 
 def test_a_call_that_computes_without_the_gil_by_the_systems_account():

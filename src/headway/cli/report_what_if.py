@@ -78,16 +78,24 @@ def _with_remedies(finding: "Finding", ranked: "Sequence[Ranked]", of_preset: st
         printable(f"{words}: {headline(one.prediction)}{of_preset}")
         for one in ranked
         for kind, words in (_remedy(one.prediction.change),)
-        if kind in wanted
+        if kind in wanted and _is_about(one.prediction.change, finding)
     ]
     return replace(finding, predicted=tuple(told))
 
 
+def _is_about(change: "Change", finding: "Finding") -> bool:
+    """Tell whether a change of a line is one of the finding's own line; other changes concern all lines."""
+    frame = finding.frame
+    return all(frame is not None and (one.filename, one.line) == (frame.filename, frame.line) for one in change.shorten)
+
+
 def _remedy(change: "Change") -> tuple[str, str]:
     """Return the kind of a change, and how a user makes it."""
+    from headway.traces.analysis.words import short_path
+
     if change.shorten:
         one = change.shorten[0]
-        return _SHORTEN, f"{one.filename}:{one.line} holding the GIL for {one.factor:g} of its present time"
+        return _SHORTEN, f"{short_path(one.filename)}:{one.line} holding the GIL for {one.factor:g} of its present time"
     if change.interval_ns:
         return _INTERVAL, f"`sys.setswitchinterval({change.interval_ns / 1e9:g})`"
     return _POLICY, f"`headway run`, policy {change.policy}"

@@ -10,7 +10,7 @@ from headway.printable import printable
 from headway.report.figures import Table
 from headway.report.layout import bold, render_table
 from headway.traces.analysis.stall_sums import StallSums, Sum
-from headway.traces.analysis.words import duration, number, share
+from headway.traces.analysis.words import duration, number, share, short_path
 
 __all__ = ["render_stalls"]
 
@@ -49,7 +49,12 @@ def render_stalls(found: StallSums, *, every: bool = False) -> RenderableType:
         f"{cause}: {one.advice}" for (_, cause), one in found.by_cause.items() if one.advice and cause != "unexplained"
     ]
     parts += [Text(f"  {line}") for line in dict.fromkeys(advice)]
-    parts += _table("By line", ("cause", "line"), found.by_line, all_s, "the program's own line, if there is one", few)
+    lines: dict[tuple[str, str], Sum] = {}
+    for (cause, line), one in found.by_line.items():
+        # Of files that differ in their outer folders only, the one that has cost most keeps the short name.
+        short = (cause, short_path(line))
+        lines[(cause, line) if short in lines else short] = one
+    parts += _table("By line", ("cause", "line"), lines, all_s, "the program's own line, if there is one", few)
     over_time = {(begin,): one for begin, one in found.over_time.items()}
     parts += _table("Over time (UTC)", ("since",), over_time, all_s, f"intervals of {duration(found.bin_s * 1e9)}", few)
     parts += _table("By process", ("program", "process"), found.by_process, all_s, "", few)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headway.printable import printable
 from headway.traces.model import Frame, Thread
 
-__all__ = ["POOL", "duration", "labels", "listed", "number", "place", "role", "roles", "share"]
+__all__ = ["POOL", "duration", "labels", "listed", "number", "place", "role", "roles", "share", "short_path"]
 
 POOL = 8
 """More threads than this whose names differ only in numbers are one role: a pool."""
@@ -84,6 +84,10 @@ def place(frame: Frame | None) -> str:
     """
     if frame is None or not frame.filename:
         return "?" if frame is None else printable(frame.function) or "?"
-    parts = frame.filename.rsplit("/", _PATH_PARTS)
-    short = "/".join(["...", *parts[1:]]) if len(parts) > _PATH_PARTS else frame.filename
-    return printable(f"{short}:{frame.line or '?'} {frame.function}")
+    return printable(f"{short_path(frame.filename)}:{frame.line or '?'} {frame.function}")
+
+
+def short_path(path: str) -> str:
+    """Return the last folders and the name of a path, after `.../` if there are more; the path may have a line behind."""
+    parts = path.rsplit("/", _PATH_PARTS)
+    return "/".join(["...", *parts[1:]]) if len(parts) > _PATH_PARTS else path
