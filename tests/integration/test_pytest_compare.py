@@ -114,6 +114,34 @@ def test_another_revision_takes_turns_with_this_tree(repository):
     assert len(listed.splitlines()) == 1
 
 
+COMPARED = """
+from package.inner import work
+
+def test_two(headway):
+    one, other = headway.options(rounds=8)(work), headway.options(rounds=8)(lambda: (work(), work(), work()))
+    assert one.faster_than(other)
+
+def test_alternatives(headway):
+    found = headway.options(rounds=8).compare({"one": work, "three": lambda: (work(), work(), work())})
+    assert found["one"].faster_than(found["three"])
+"""
+
+
+def test_results_of_a_test_are_compared_as_without_another_revision(repository):
+    """Alternatives take turns within each tree, and each of them with the other tree; both ratios are shown."""
+    (repository.path / "tests" / "test_work.py").write_text(COMPARED)
+    result = repository.runpytest_subprocess(
+        "-q", "--headway-against", "HEAD", "--headway-launches", "2", "--headway-json", "out.json"
+    )
+
+    result.assert_outcomes(passed=2)
+    groups = json.loads((repository.path / "out.json").read_text())["groups"]
+    ratios = [one["ratio_to_before"]["value"] for group in groups.values() for one in group]
+    assert len(ratios) == 6
+    assert min(ratios) > 2
+    assert not any("not measured" in line for line in result.outlines)
+
+
 def test_a_revision_that_lacks_what_is_measured_is_told(repository):
     """A revision that lacks the measured module is reported, and nothing is claimed."""
     inner = repository.path / "src" / "package" / "newer.py"

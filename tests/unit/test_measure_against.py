@@ -120,10 +120,12 @@ def test_a_test_comes_along_with_its_conftests(tmp_path):
 def test_only_rounds_that_both_have_had_took_turns():
     """Rounds that one process ran alone do not count."""
     sides = Sides()
-    mine, other = (Measured(values_s=(1.0,) * rounds, calls=1) for rounds in (5, 7))
+    mine, other = (Measured(values_s=(1.0,) * rounds, calls=1, turns=str(rounds)) for rounds in (5, 7))
     against._keep(sides, Launched({"a": (mine,), "b": (mine,)}), Launched({"a": (other,)}, ["exit code 3"]), "turns")
 
     (one,), (two,) = sides.here.measured["a"], sides.there.measured["a"]
     assert len(one.values_s) == len(two.values_s) == 5
-    assert one.turns == two.turns != sides.here.measured["b"][0].turns
+    assert one.beside == two.beside != sides.here.measured["b"][0].beside
+    # Alternatives that took turns within a process still have.
+    assert sides.here.measured["a"][0].turns == sides.here.measured["b"][0].turns == "5"
     assert sides.there.failures == ["exit code 3"]

@@ -129,6 +129,10 @@ def trial(system: System, *, quick: bool) -> None:
 def main(arguments: list[str]) -> int:
     """Try every system, or the named ones; return 1 if one was not available or failed."""
     named = [one for one in arguments if not one.startswith("-")]
+    known = [one.name for one in SYSTEMS]
+    if unknown := [one for one in named if one not in known]:
+        print(f"error: {unknown[0]!r} is no system; hint: the systems are {', '.join(known)}", file=sys.stderr)
+        return 2
     failed = 0
     for system in SYSTEMS:
         if named and system.name not in named:

@@ -204,7 +204,7 @@ class Revision:
     def ratio(self, group: str, label: str, now: Result) -> stats.Interval | None:
         """Return a benchmark's time per call in this tree over that in the other one, from launches that took turns."""
         other = self.results.get((group, label))
-        found = now.ratio_with_basis(other) if other is not None and other.measured else None
+        found = now.ratio_beside(other) if other is not None else None
         return found[0] if found is not None else None
 
 
@@ -282,7 +282,7 @@ def _keep(found: Sides, mine: Launched, other: Launched, name: str) -> None:
                     one,
                     values_s=one.values_s[:common],
                     reference_s=one.reference_s[:common],
-                    turns=f"{name} {benchmark}",
+                    beside=f"{name} {benchmark}",
                 )
                 for one in measured
             )

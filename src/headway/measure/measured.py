@@ -21,6 +21,7 @@ class Measured:
         calls: The number of calls in a round.
         turns: The name of the turns that its rounds took with others' rounds. Benchmarks with the same name have
             equally many rounds, neighbours in time. "" if the benchmark was measured alone.
+        beside: The same for rounds in another process, of the same benchmark in another tree; "" without one.
         reference_s: The time of the reference workload that took turns with the benchmark (see `baseline`), by round;
             () without one.
         latencies_s: The duration of each call, for loads; for an open load, from the time when the call should have
@@ -37,6 +38,7 @@ class Measured:
     values_s: tuple[float, ...]
     calls: int
     turns: str = ""
+    beside: str = ""
     reference_s: tuple[float, ...] = ()
     latencies_s: tuple[float, ...] = ()
     lags_s: tuple[float, ...] = ()
@@ -78,7 +80,7 @@ class Measured:
             raise ValueError("a round took no time")
         if not isinstance(result.calls, int) or result.calls < 1:
             raise ValueError(f"a launch of {result.calls!r} calls")
-        for text in (result.note, result.tools, result.turns):
+        for text in (result.note, result.tools, result.turns, result.beside):
             if not isinstance(text, str):
                 raise ValueError(f"{text!r} is not a text")  # noqa: TRY004  (as of any other value)
         return result

@@ -222,18 +222,32 @@ class Result:
 
     def ratio_with_basis(self, other: "Result") -> tuple[stats.Interval, Basis] | None:
         """Return the ratio to another result and its basis; None if no ratio can be given (see `ratio_to`)."""
-        theirs = {one.turns: one for one in other.launches if one.turns}
-        both = [(one, theirs[one.turns]) for one in self.launches if one.turns in theirs]
-        if both:
-            ratio = intervals.ratio_in_turns([(one.values_s, two.values_s) for one, two in both])
-            count = len(both) if len(both) > 1 else len(intervals.blocks(both[0][0].values_s))
-            return ratio, Basis(count, len(both) > 1, provisional=self.provisional)
+        found = self._ratio(other, lambda one: one.turns)
+        if found is not None:
+            return found
         if self._again is None or not self.measured or not other.measured:
             return None
         if not self._again.can(other.name) or self._again.must_wait(other.name):
             return None
         mine, others = self._again.measure(other.name).values()
         return mine.ratio_with_basis(others) if mine.launches and others.launches else None
+
+    def ratio_beside(self, other: "Result") -> tuple[stats.Interval, Basis] | None:
+        """Return the ratio to the same benchmark's result in another tree and its basis; None if no launches took turns."""
+        return self._ratio(other, lambda one: one.beside)
+
+    def _ratio(self, other: "Result", turns_of: Callable[[Measured], str]) -> tuple[stats.Interval, Basis] | None:
+        theirs = {turns_of(one): one for one in other.launches if turns_of(one)}
+        both = [(one, theirs[turns_of(one)]) for one in self.launches if turns_of(one) in theirs]
+        if not both:
+            return None
+        # Rounds that one of them ran alone come last.
+        rounds = [min(len(one.values_s), len(two.values_s)) for one, two in both]
+        ratio = intervals.ratio_in_turns(
+            [(one.values_s[:n], two.values_s[:n]) for (one, two), n in zip(both, rounds, strict=True)]
+        )
+        count = len(both) if len(both) > 1 else len(intervals.blocks(both[0][0].values_s))
+        return ratio, Basis(count, len(both) > 1, provisional=self.provisional)
 
     def faster_than(self, other: "Result", by: float = 1.0) -> Decision:
         """Return whether this one takes less than 1/`by` of the other's time per call."""
