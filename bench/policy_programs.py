@@ -426,10 +426,17 @@ def measure(arguments: argparse.Namespace, cores: tuple[int, int] | None) -> tup
     return said, failures
 
 
+def from_anywhere(python: str) -> str:
+    """Return a command for launches in other folders: a path becomes absolute, and keeps an environment's link."""
+    return os.path.abspath(python) if os.sep in python else python
+
+
 def main() -> int:
     """Print a table for each program; return 1 if a launch failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", required=True, help=f"of an environment that has the libraries: {INSTALL}")
+    parser.add_argument(
+        "--python", type=from_anywhere, required=True, help=f"of an environment that has the libraries: {INSTALL}"
+    )
     parser.add_argument(
         "--programs", type=names, default=list(PROGRAMS), help=f"of {','.join(PROGRAMS)} (default: all)"
     )

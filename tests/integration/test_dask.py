@@ -3,6 +3,7 @@
 import contextlib
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,12 @@ def test_the_tasks_that_starve_the_loops_are_named(cluster, tmp_path):
             text=True,
             check=True,
         ).stdout
+    )
+
+    threading.Thread(target=do, args=("keeps 60",), daemon=True).start()
+    wait_for(
+        lambda: all((one["loop_wait_share"] or 0) > 0.1 for one in cluster.look()["workers"]),
+        "it was not told that the loops waited",
     )
 
 

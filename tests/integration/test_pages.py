@@ -9,14 +9,18 @@ import os
 from pathlib import Path
 
 import pytest
-from pages import PageError, read_page, run_page, run_step
+from page_runner import SecondTerminal, run_page, run_step, with_free_ports
+from pages import PageError, read_page
+from provision.locked_environment import locked_python
+from real_programs import BY_NAME
 
 from headway.host.machine import this_machine
 from headway.sim import calibration
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 
 
 def runnable(folder):
@@ -40,7 +44,15 @@ def environment(tmp_path):
     ours = dataclasses.replace(calibration.PRESET, machine=calibration._facts(this_machine()), taken_at=now)
     calibration.save(ours, cache / "calibration.json")
     free_threaded = Path(os.environ["HEADWAY_INTERPRETERS"]) / "3.13t" / "bin"
-    return {"XDG_CACHE_HOME": str(cache.parent), "PATH": f"{os.environ['PATH']}{os.pathsep}{free_threaded}"}
+    # A reader's python3.13 comes first, since the one of a version manager may refuse to start.
+    places = [str(Path(BY_NAME["3.13"].executable).parent), os.environ["PATH"], str(free_threaded)]
+    return {"XDG_CACHE_HOME": str(cache.parent), "PATH": os.pathsep.join(places)}
+
+
+@pytest.fixture
+def slow(request):
+    """True if everything is to be tested, blocks of minutes included."""
+    return request.config.getoption("--matrix") == "full"
 
 
 @pytest.fixture
@@ -51,16 +63,25 @@ def folder(tmp_path):
     return path
 
 
+@pytest.fixture
+def apps(folder, slow):
+    """The environment `apps` of a reader's own programs, unless the page's commands make it themselves."""
+    if not slow:
+        python = locked_python(BY_NAME["3.13"], ROOT / "requirements" / "watched.lock", "watched")
+        (folder / "apps").symlink_to(Path(python).parents[1])
+
+
 @pytest.mark.parametrize("path", runnable("tutorials"))
-def test_a_tutorial_shows_what_its_commands_print(path, folder, environment):
+def test_a_tutorial_shows_what_its_commands_print(path, folder, environment, slow):
     """Each command of a tutorial succeeds, in order, in one folder; its output has the words that the page shows."""
-    run_page(path, folder, environment)
+    run_page(path, folder, environment, slow=slow)
 
 
+@pytest.mark.usefixtures("apps")
 @pytest.mark.parametrize("path", runnable("guides"))
-def test_a_guide_shows_what_its_commands_print(path, folder, environment):
+def test_a_guide_shows_what_its_commands_print(path, folder, environment, slow):
     """Each command of a guide that can be run here succeeds, and prints what the guide shows."""
-    run_page(path, folder, environment)
+    run_page(path, folder, environment, slow=slow)
 
 
 def step(commands, shown=""):
@@ -90,3 +111,42 @@ echo early"""
     output = run_step(step(commands, "early\nlate"), folder, dict(os.environ))
 
     assert output.split() == ["early", "late"]
+
+
+@pytest.fixture
+def second(folder):
+    """A second terminal of a reader, without commands."""
+    with SecondTerminal(folder, dict(os.environ)) as terminal:
+        yield terminal
+
+
+def beside(commands, shown=""):
+    """Return a step of a second terminal as a page has it."""
+    text = f'```sh title="in a second terminal"\n{commands}\n```\n\n```text\n{shown}\n```\n'
+    return read_page(text).steps[0]
+
+
+def test_commands_of_a_second_terminal_go_on_until_ctrl_c(folder, second):
+    """They run beside the steps that follow, and Ctrl-C ends them, background jobs of their shell included."""
+    second.begin(beside("tail -f /dev/null & echo $! > pid; echo ready; wait", "ready"))
+    run_step(step("kill -0 $(cat pid)"), folder, dict(os.environ))
+    second.end()
+
+    assert second.told() == ""
+    assert not Path("/proc", (folder / "pid").read_text().strip()).exists()
+
+
+def test_a_second_terminal_that_fails_is_a_failure(second):
+    """A page that waits for the output of a failed command says so, with what was printed."""
+    with pytest.raises(PageError, match="lacks 'ready': its commands failed with 3"):
+        second.begin(beside("echo not yet; exit 3", "ready"))
+
+
+def test_ports_of_a_page_are_free_ones():
+    """Pages are tested beside each other, so a port of a page is another one in its test, the same at each place."""
+    text = with_free_ports("serve 127.0.0.1:8092; serve 127.0.0.1:8093; client 8092; 80920")
+    first, second, third, rest = (int(one.rpartition(":")[2].split()[-1]) for one in text.split(";"))
+
+    assert first == third != second
+    assert 8092 not in (first, second)
+    assert rest == 80920

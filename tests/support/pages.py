@@ -1,30 +1,20 @@
-"""Run the commands that a page of the documentation shows, and compare their output with the page.
+"""Read a page of the documentation: its files, its commands, and the output that it shows; page_runner.py runs them.
 
 docs/contributing/documentation.md has the convention.
 """
 
-import contextlib
-import fcntl
-import os
-import pty
 import re
-import select
-import shutil
-import signal
-import struct
-import subprocess
-import sys
-import termios
 import textwrap
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 NOT_RUN = "not run here: "
+SLOW = "takes "
+SECOND_TERMINAL = "in a second terminal"
+FROM_SECOND_TERMINAL = "from the second terminal"
 SHOWN_ONLY = "on a 2-core machine"
-COLUMNS = 80
-LIMIT_S = 90
-"""The longest that a block may take, and the longest wait for output that comes after a block's end."""
+CTRL_C = "<!-- Ctrl-C -->"
+"""The line of a page at which a reader ends the commands of the second terminal."""
 
 _FENCE = re.compile(r'(?P<indent> *)```(?P<language>\w*)(?: title="(?P<title>[^"]+)")? *')
 _EXAMPLE = re.compile(r"\]\((examples/[^)#]+)\)")
@@ -32,9 +22,9 @@ _REPLACED = (
     (re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r"), ""),
     (re.compile(r"[─━]+"), "─"),
     (re.compile(r"[▁-▏]+"), "█"),
-    (re.compile(r"(?:[<>~] ?)?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?"), "#"),
-    (re.compile(r"# (?:ns|us|ms|s|min)\b"), "# s"),
+    (re.compile(r"(?:[<>~] ?)?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e[+-]?\d+)?"), "#"),
     (re.compile(r"\s+"), " "),
+    (re.compile(r"# (?:ns|us|ms|s|min)\b"), "# s"),
 )
 
 
@@ -59,13 +49,35 @@ class Step:
     commands: Block
     outputs: list[Block] = field(default_factory=list)
 
+    @property
+    def beside(self):
+        """True if the commands go on in a second terminal."""
+        return self.commands.title.endswith(SECOND_TERMINAL)
+
+    @property
+    def slow(self):
+        """True if only a test of everything runs the commands."""
+        return self.commands.title.startswith(SLOW)
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """Output of the second terminal that comes while other commands run, or after them."""
+
+    output: Block
+
+
+@dataclass(frozen=True)
+class CtrlC:
+    """The end of the commands in the second terminal."""
+
 
 @dataclass(frozen=True)
 class Page:
     """The parts of a page that concern its test."""
 
     files: dict[str, str]
-    steps: list[Step]
+    steps: list[Step | Awaited | CtrlC]
     not_run: list[str]
     """Reasons, one for each block that is not run."""
     examples: list[str]
@@ -73,7 +85,7 @@ class Page:
 
 
 def blocks_of(text):
-    """Return the fenced blocks of a page.
+    """Return the fenced blocks of a page; a line `CTRL_C` is a block of the language of that name.
 
     Raises:
         PageError: A fence has no end, or an info string other than a language and a title.
@@ -81,7 +93,9 @@ def blocks_of(text):
     found, opened, lines = [], None, []
     for number, line in enumerate(text.splitlines(), 1):
         if opened is None:
-            if line.lstrip().startswith("```"):
+            if line.strip() == CTRL_C:
+                found.append(Block(CTRL_C, "", "", number))
+            elif line.lstrip().startswith("```"):
                 opened = _FENCE.fullmatch(line)
                 if opened is None:
                     raise PageError(f'line {number}: {line.strip()!r}, expected a language and perhaps title="..."')
@@ -108,25 +122,36 @@ def read_page(text):
     page = Page({}, [], [], _EXAMPLE.findall(text))
     last = None
     for block in blocks_of(text):
-        if block.language == "sh":
+        if block.language == CTRL_C:
             last = None
-            if not block.title:
-                last = Step(block)
-                page.steps.append(last)
-            elif block.title.startswith(NOT_RUN) and block.title != NOT_RUN:
-                page.not_run.append(block.title.removeprefix(NOT_RUN))
-            else:
-                raise PageError(f"line {block.line}: the title is {block.title!r}, expected `{NOT_RUN}` and a reason")
+            page.steps.append(CtrlC())
+        elif block.language == "sh":
+            last = _commands(page, block)
         elif block.language == "text":
-            if block.title not in {"", SHOWN_ONLY}:
-                raise PageError(f"line {block.line}: the title is {block.title!r}, expected `{SHOWN_ONLY}` or none")
-            if last is not None and not block.title:
+            if block.title == FROM_SECOND_TERMINAL:
+                page.steps.append(Awaited(block))
+            elif block.title not in {"", SHOWN_ONLY}:
+                expected = f"`{SHOWN_ONLY}`, `{FROM_SECOND_TERMINAL}` or none"
+                raise PageError(f"line {block.line}: the title is {block.title!r}, expected {expected}")
+            elif last is not None and not block.title:
                 last.outputs.append(block)
         elif block.title:
             if block.title in page.files or Path(block.title).name != block.title:
                 raise PageError(f"line {block.line}: {block.title!r} is no name of a new file")
             page.files[block.title] = block.text
     return page
+
+
+def _commands(page, block):
+    """Add a block of commands to a page; return its step, or None if no test runs it."""
+    if block.title.startswith(NOT_RUN) and block.title != NOT_RUN:
+        page.not_run.append(block.title.removeprefix(NOT_RUN))
+        return None
+    if block.title not in {"", SECOND_TERMINAL} and not block.title.startswith(SLOW):
+        expected = f"`{SECOND_TERMINAL}`, `{SLOW}` and a time, or `{NOT_RUN}` and a reason"
+        raise PageError(f"line {block.line}: the title is {block.title!r}, expected {expected}")
+    page.steps.append(Step(block))
+    return page.steps[-1]
 
 
 def plain(text):
@@ -145,89 +170,3 @@ def first_missing(shown, output):
             return piece
         rest = behind
     return ""
-
-
-def run_page(path, folder, environment):
-    """Run a page's commands in an empty folder, and compare their output with the page.
-
-    Args:
-        path: The page.
-        folder: The folder for the page's files and commands.
-        environment: Variables in addition to those of this process.
-
-    Raises:
-        PageError: A command fails, or prints something else than the page shows.
-    """
-    page = read_page(path.read_text(encoding="utf-8"))
-    for example in page.examples:
-        shutil.copy(path.parent / example, folder)
-    for name, text in page.files.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("HEADWAY_P", "PYTHON"))}
-    for name in ("VIRTUAL_ENV", "COLUMNS", "LINES"):
-        variables.pop(name, None)
-    variables |= {"TERM": "dumb", "BROWSER": "true", "LC_ALL": "C.UTF-8", **environment}
-    variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{variables['PATH']}"
-    for step in page.steps:
-        try:
-            run_step(step, folder, variables)
-        except PageError as error:
-            raise PageError(f"{path.name}:{step.commands.line}: {error}") from None
-
-
-def run_step(step, folder, variables, limit_s=LIMIT_S):
-    """Run one block on a terminal of its own; return its output.
-
-    A detached process may write after the block's end (the summary of `headway trace`), so the block is over as soon as
-    everything that the page shows is there.
-
-    Raises:
-        PageError: The block fails, prints something else, or takes longer than the limit.
-    """
-    ours, theirs = pty.openpty()
-    with contextlib.ExitStack() as stack:
-        stack.callback(os.close, ours)
-        # A process that opens the terminal by its name finds it as long as this descriptor is open.
-        stack.callback(os.close, theirs)
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
-        process = stack.enter_context(
-            subprocess.Popen(
-                ["bash", "-euo", "pipefail", "-c", step.commands.text],
-                cwd=folder,
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=theirs,
-                stderr=theirs,
-                start_new_session=True,
-            )
-        )
-        stack.callback(_kill_group, process.pid)
-        return _output(process, ours, step, limit_s)
-
-
-def _output(process, terminal, step, limit_s):
-    data = b""
-    until = time.monotonic() + limit_s
-    ended = False
-    while True:
-        # The process is polled before the read: if it has ended, the terminal already has all of its output.
-        over = process.poll() is not None
-        if over and not ended:
-            ended, until = True, time.monotonic() + limit_s
-        if select.select([terminal], [], [], 0.05)[0]:
-            data += os.read(terminal, 65536)
-            continue
-        output = data.decode(errors="replace")
-        missing = next((one for one in (first_missing(out.text, output) for out in step.outputs) if one), "")
-        if over and process.returncode:
-            raise PageError(f"exit code {process.returncode}:\n{step.commands.text}\n{output}")
-        if over and not missing:
-            return output
-        if time.monotonic() > until:
-            why = f"the output lacks {missing!r}" if over else f"it takes longer than {limit_s} s"
-            raise PageError(f"{why}:\n{step.commands.text}\n{output}")
-
-
-def _kill_group(group):
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)

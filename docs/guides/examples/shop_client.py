@@ -10,8 +10,17 @@ PORT, SECONDS = int(sys.argv[1]), float((sys.argv + ["10"])[2])
 took, waited = {"price": [], "search": []}, []
 
 
+def has_feed(connection):
+    connection.request("GET", "/price/A0")
+    response = connection.getresponse()
+    response.read()
+    return response.status == 200
+
+
 def customer(number):
     connection = http.client.HTTPConnection("127.0.0.1", PORT)
+    while not has_feed(connection):
+        time.sleep(0.1)
     start = time.perf_counter() + number * 0.0125
     for turn in range(int(SECONDS / 0.05)):
         time.sleep(max(0, start + turn * 0.05 - time.perf_counter()))

@@ -24,4 +24,5 @@ while True:
     with open("feed.new", "wb") as file:
         file.write(feed)
     os.replace("feed.new", "feed.json")
+    print("feed.json has new prices", flush=True)
     time.sleep(1)
