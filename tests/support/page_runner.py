@@ -26,8 +26,15 @@ COLUMNS = 80
 LIMIT_S = 90
 """The longest that a block may take, and the longest wait for output that comes after a block's end."""
 SLOW_LIMIT_S = 1800
-END_S = 20
-"""How long commands of the second terminal may take to end after Ctrl-C."""
+END_S = 90
+"""How long commands of the second terminal may take to end after Ctrl-C.
+
+A threaded worker of gunicorn 27.0 that gets a second signal within its handler of the first one waits for its own lock,
+in one of some hundred ends. gunicorn kills it after 30 s.
+"""
+
+LEFT_S = 1
+"""How long background jobs may go on after their shell, before they are asked again."""
 
 _PORT = re.compile(r"127\.0\.0\.1:(\d+)\b")
 
@@ -170,14 +177,16 @@ class SecondTerminal:
 
 def _ends(process):
     """Have a process and its group end; return whether they did so before they were killed."""
-    # A shell lets its background jobs ignore Ctrl-C, so what is left is asked in another way.
     for number in (signal.SIGINT, signal.SIGTERM):
         _signal_group(process.pid, number)
         until = time.monotonic() + END_S / 2
         while time.monotonic() < until:
-            process.poll()
+            over = process.poll() is not None
             if not _is_there(process.pid):
                 return True
+            # A shell lets its background jobs ignore Ctrl-C: what is left after the shell is asked in another way.
+            if over and number == signal.SIGINT:
+                until = min(until, time.monotonic() + LEFT_S)
             time.sleep(0.02)
     _signal_group(process.pid, signal.SIGKILL)
     process.wait()
