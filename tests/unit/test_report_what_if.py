@@ -72,8 +72,8 @@ def test_a_shorter_hold_is_a_remedy_of_its_own_line_only(monkeypatch):
     change = Change(shorten=(Shorten("/a/long/way/to/app.py", 7, 0.5),))
     ranked = [types.SimpleNamespace(prediction=types.SimpleNamespace(change=change))]
 
-    def predicted(*line):
-        frame = Frame(*line, "f", 1) if line else None
+    def predicted(file="", line=0):
+        frame = Frame(file, line, "f", 1) if file else None
         finding = Finding(kind="long-hold", weight="problem", fact="", frame=frame)
         return report_what_if._with_remedies(finding, ranked, "").predicted
 

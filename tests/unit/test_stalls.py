@@ -278,9 +278,9 @@ def test_lines_in_deep_folders_have_short_paths():
             ("/srv/one/app/views/naps.py", "/srv/one/app/views/naps.py", "/srv/two/app/views/naps.py")
         )
     ]
-    console = Console(width=120, file=io.StringIO())
-    console.print(render_stalls(sum_up(rows)))
-    told = console.file.getvalue()
+    output = io.StringIO()
+    Console(width=120, file=output).print(render_stalls(sum_up(rows)))
+    told = output.getvalue()
 
     assert ".../app/views/naps.py:50 nap" in told
     assert "/srv/two/app/views/naps.py:50 nap" in told
