@@ -119,11 +119,11 @@ from package.inner import work
 
 def test_two(headway):
     one, other = headway.options(rounds=8)(work), headway.options(rounds=8)(lambda: (work(), work(), work()))
-    assert one.faster_than(other)
+    assert one.ratio_to(other) is not None
 
 def test_alternatives(headway):
     found = headway.options(rounds=8).compare({"one": work, "three": lambda: (work(), work(), work())})
-    assert found["one"].faster_than(found["three"])
+    assert found.ratio("one", "three") is not None
 """
 
 
