@@ -141,6 +141,16 @@ def test_private_interpreters_count_only_when_complete(bare_machine, monkeypatch
     assert (before, [one.origin for one in after]) == ([], ["private"])
 
 
+def test_a_command_on_the_path_is_an_interpreter(tmp_path, monkeypatch):
+    """`python3.13` means the one on PATH, as `--python` of other commands does; a name that is not there is an error."""
+    (tmp_path / "python-of-mine").symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert probe("python-of-mine").executable == str(tmp_path / "python-of-mine")
+    with pytest.raises(InterpreterError, match="no executable at python-of-nobody"):
+        probe("python-of-nobody")
+
+
 def test_probe_tells_what_this_interpreter_is():
     """The probe of our own interpreter agrees with what the interpreter itself reports."""
     found = probe(sys.executable)

@@ -50,9 +50,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     inputs.add_argument("--observe", metavar="COMMAND", help="run this command and record the arguments of its calls")
     parser.add_argument(
         "--python",
-        metavar="PATH",
+        metavar="INTERPRETER",
         default="",
-        help="your own Python (default: that of the active virtual environment, else the one that runs Headway)",
+        help="your own Python, such as `python3.13` or a path (default: that of the active virtual environment, else the one that runs Headway)",
     )
     parser.add_argument(
         "--interpreter",

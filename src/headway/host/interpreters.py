@@ -9,6 +9,7 @@ import concurrent.futures
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -324,12 +325,13 @@ def _expanded(path: str) -> Path:
 
 
 def probe(executable: str) -> Interpreter:
-    """Return the interpreter at `executable`. Raises InterpreterError if it cannot be measured."""
-    path = _expanded(executable)
+    """Return the interpreter at a path, or of a command on PATH. Raises InterpreterError if it cannot be measured."""
+    command = shutil.which(executable) if os.sep not in executable else None
+    path = Path(command) if command else _expanded(executable)
     if not path.is_file() or not os.access(path, os.X_OK):
         raise InterpreterError(
             f"there is no executable at {executable}",
-            hint="`headway interpreters` lists the interpreters found; a path must name the python executable itself",
+            hint="`headway interpreters` lists the interpreters found; a path, or a command on PATH, must name the python executable itself",
         )
     cache = _ProbeCache()
     answer = cache.get(path.absolute())
