@@ -89,11 +89,11 @@ def test_the_trace_agrees_with_what_the_client_measured(name, cpu, tmp_path):
     if cpu == 1:
         # Some of them find the core free when they have the GIL, however busy the machine is.
         assert np.percentile(wait_ns, 5) < 8 * MS
-    # That is the client's time, except for a request that is under way at its end. When the server does not wait for
-    # the GIL, it waits for the core, which the system may give to a CPU-bound thread for long: then waits are half of
-    # the time.
-    span_ns = last_ns - mine["time_ns"][0]
-    assert measured["requests"] / measured["requests_per_s"] * 1e9 == pytest.approx(span_ns, rel=0.4)
+    # That is the client's time, but for a request that is under way at its end: the server's thread ends after that one.
+    # When the server does not wait for the GIL, it waits for the core, which the system may give to a CPU-bound thread
+    # for long: then waits are half of the time.
+    span_ns, ended_ns = last_ns - mine["time_ns"][0], mine["time_ns"][-1] - mine["time_ns"][0]
+    assert 0.6 * span_ns <= measured["requests"] / measured["requests_per_s"] * 1e9 <= 1.4 * ended_ns
     assert 0.25 * span_ns < wait_ns.sum() <= span_ns
 
     hog = analysis.held[0]
