@@ -147,7 +147,7 @@ def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
     """Return the changes, best first, and the command that shows the best one in full."""
     first = "changes that would help, best first"
     if any(one.outside for one in ranked):
-        first += "; those outside the model come last, since their figures are less sure"
+        first += "; those outside the model come later, since their figures are less sure"
     lines: list[RenderableType] = [Text(first, style="bold"), Text("")]
     for place, one in enumerate(ranked, 1):
         verdict = "" if one.worth > WORTH else " (no gain)" if one.worth > -WORTH else " (a loss)"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from headway.traces.model import Flag, Gil, Kind
 
-__all__ = ["NEVER_NS", "by_time", "contradictions", "cut_front", "ended_gils", "going_back", "taken_twice"]
+__all__ = ["NEVER_NS", "OF_A_GIL", "by_time", "contradictions", "cut_front", "ended_gils", "going_back", "taken_twice"]
 
 NEVER_NS = np.iinfo(np.int64).max
 """The end of a GIL that does not end."""
@@ -36,7 +36,8 @@ def _kinds(*kinds: Kind) -> Mask:
 _TURNS = _kinds(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT)
 _OWNS = _kinds(Kind.ACQUIRE, Kind.RELEASE)
 _HOLDS = _kinds(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE)
-_OF_A_GIL = _kinds(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.REQUEST)
+OF_A_GIL = _kinds(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.REQUEST)
+"""Whether an event of each kind is one of a GIL, by the kind's number."""
 
 
 def going_back(times: NDArray[np.int64]) -> Mask:
@@ -223,7 +224,7 @@ def ended_gils(gils: Sequence[Gil], events: NDArray[np.void]) -> list[Gil]:
     if all(one.end_ns is None for one in gils):
         return list(gils)
     last_ns = np.full(len(gils), -1)
-    mine = np.flatnonzero(_OF_A_GIL[events["kind"]])
+    mine = np.flatnonzero(OF_A_GIL[events["kind"]])
     np.maximum.at(last_ns, events["gil"][mine], events["time_ns"][mine])
     return [
         one if one.end_ns is None or one.end_ns >= max(last_ns[one.index], one.start_ns) else replace(one, end_ns=None)

@@ -49,7 +49,6 @@ def _kinds(*kinds: Kind) -> NDArray[np.bool_]:
 
 
 _KNOWN = _kinds(*Kind)
-_OF_A_GIL = _kinds(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.REQUEST)
 _OF_A_STACK = _kinds(Kind.WAIT, Kind.RELEASE, Kind.PARK)
 
 
@@ -371,7 +370,7 @@ class _Reading:
         """Remove events that no recorder writes, and events that are out of order within their thread."""
         kind, time = events["kind"], events["time_ns"]
         bad = ~_KNOWN[kind] | ~known_flags(events)
-        bad |= (events["gil"] >= gils) & _OF_A_GIL[kind]
+        bad |= (events["gil"] >= gils) & mending.OF_A_GIL[kind]
         latest_ns = self._end_ns + _LATE_NS if self._end_ns else self._start_ns + _LONGEST_NS
         bad |= (time < self._start_ns) | (time > latest_ns)
         events = self._counted(events, bad)
