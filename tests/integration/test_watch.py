@@ -253,6 +253,29 @@ def test_in_process(here):
     wait_for(lambda: not Path(f"/proc/{watcher}").exists(), "the watcher is still there")
 
 
+BRIEF = """
+import os, signal
+import headway
+from headway.live import watching
+
+def start_stopped(options):
+    variables, watcher = start(options)
+    os.kill(watcher, signal.SIGSTOP)
+    return variables, watcher
+
+start, watching.start_watcher = watching.start_watcher, start_stopped
+watch = headway.watch("stalls")
+watch.stop()
+os.kill(watch.watcher, signal.SIGCONT)
+assert watch.finish()
+"""
+
+
+def test_a_watch_may_be_over_before_the_watcher_looks(here):
+    """The watcher ends, although the process was gone at its first look, and lives on."""
+    subprocess.run([sys.executable, "-c", BRIEF], check=True, timeout=LIMIT_S)
+
+
 def test_stalls_are_summed_up(here):
     """A folder, a log and a recording are summed up as tables, lines and JSON."""
     program = watch("nap")

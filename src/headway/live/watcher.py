@@ -138,6 +138,8 @@ class Watcher:
         self._options = options
         self._folder = Path(options.folder)
         self._rings: list[_Watched] = []
+        self._has_watched = False
+        """Whether a process has ever called. A process may call, and be gone before the first look at it."""
         self._reports: list[_Report] = []
         self._kept: deque[Path] = deque()
         self._reception = Reception(door, self._begin, self._say)
@@ -169,11 +171,9 @@ class Watcher:
     def run(self, program: Program) -> None:
         """Watch until the program has ended, and its last stalls are reported."""
         ended_s = 0.0
-        has_watched = False
         while True:
             self._step()
-            has_watched = has_watched or bool(self._rings)
-            is_left = self._options.own and has_watched and not self._rings
+            is_left = self._options.own and self._has_watched and not self._rings
             if not is_left and not program.ended():
                 ended_s = 0.0  # another process may have come
                 continue
@@ -204,6 +204,7 @@ class Watcher:
         if ring.blind:
             self._say(f"process {pid}: {ring.blind}")
         self._rings.append(_Watched(ring))
+        self._has_watched = True
 
     def _step(self) -> None:
         self._wait()
