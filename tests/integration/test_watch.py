@@ -8,12 +8,17 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from headway.lab import discover
+from headway.live.detached import Program
+from headway.live.door import Door
+from headway.live.ring import Limits, Ring
+from headway.live.watcher import Options, Watcher
 from headway.native import library_path
 from headway.traces.invariants import violations
 from headway.traces.reader import read
@@ -274,6 +279,55 @@ assert watch.finish()
 def test_a_watch_may_be_over_before_the_watcher_looks(here):
     """The watcher ends, although the process was gone at its first look, and lives on."""
     subprocess.run([sys.executable, "-c", BRIEF], check=True, timeout=LIMIT_S)
+
+
+HELD_UP = """
+import asyncio, os, sys
+from headway.live.watching import join
+
+async def main():
+    await asyncio.sleep(0.3)
+    os.read(0, 1)  # the loop stands still
+    await asyncio.to_thread(os.read, 0, 1)
+
+assert join(sys.argv[1])
+asyncio.run(main())
+"""
+
+
+def test_a_stall_that_ends_while_it_is_recorded_is_closed(here, monkeypatch):
+    """A stall that is over a moment before the ring is saved is told as one that goes on, and later as one that is over.
+
+    The last millisecond of a recording is not complete, so the end is not in it.
+    """
+    door = Door()
+    names = ("HEADWAY_TRACE_FAMILY", "HEADWAY_TRACE_BYTES", "HEADWAY_TRACE_DOOR")
+    address = " ".join([*(door.environment()[name] for name in names), str(os.getpid())])
+    env = os.environ | {"HEADWAY_NATIVE": str(library_path())}
+    with subprocess.Popen([sys.executable, "-c", HELD_UP, address], stdin=subprocess.PIPE, env=env) as program:
+        to_come = [b"x", b"x"]
+        copy = Ring.copy
+
+        def go_on():
+            os.write(program.stdin.fileno(), to_come.pop())
+
+        def copy_late(ring, now_ns, *, hurry=False):
+            if hurry and len(to_come) == 2:
+                go_on()
+            copy(ring, now_ns, hurry=hurry)
+            while hurry and not ring.laps.late_loops:
+                copy(ring, now_ns, hurry=True)
+
+        monkeypatch.setattr(Ring, "copy", copy_late)
+        options = Options(str(here), "it", program.pid, Limits(), quiet=True)
+        thread = threading.Thread(target=Watcher(door, options).run, args=[Program(program.pid)])
+        thread.start()
+        try:
+            wait_for(lambda: parts("blocking call", here), "the stall is not closed")
+        finally:
+            while to_come:
+                go_on()
+            thread.join()
 
 
 def test_stalls_are_summed_up(here):

@@ -117,6 +117,18 @@ class _Watched:
     """The reported stalls, and whether each was over at its report."""
     told_ns: deque[int] = field(default_factory=lambda: deque(maxlen=_MANY))
 
+    def copy(self, now_ns: int, *, hurry: bool = False) -> None:
+        """Copy new events, and note which stalls they end and begin."""
+        before = self.ring.laps
+        self.ring.copy(now_ns, hurry=hurry)
+        after = self.ring.laps
+        if after.late_loops != before.late_loops:
+            self.over_ns = self.over_ns or now_ns
+        if after.late_pools != before.late_pools or after.open_pools > before.open_pools:
+            self.doubtful_ns = self.doubtful_ns or now_ns
+        self.open_ns = (self.open_ns or now_ns) if after.open_loops else 0
+        self.is_told = self.is_told and after.open_loops > 0
+
 
 @final
 @dataclass
@@ -259,15 +271,7 @@ class Watcher:
             one.doubtful_ns = one.doubtful_ns or now_ns
         if now_ns - one.copied_ns >= _COPY_NS or one.ring.gone or one.asked:
             one.copied_ns = now_ns
-            before = one.ring.laps
-            one.ring.copy(now_ns)
-            after = one.ring.laps
-            if after.late_loops != before.late_loops:
-                one.over_ns = one.over_ns or now_ns
-            if after.late_pools != before.late_pools or after.open_pools > before.open_pools:
-                one.doubtful_ns = one.doubtful_ns or now_ns
-            one.open_ns = (one.open_ns or now_ns) if after.open_loops else 0
-            one.is_told = one.is_told and after.open_loops > 0
+            one.copy(now_ns)
         if self._is_told_of(one):
             return
         sure = one.over_ns and now_ns - one.over_ns >= _GATHER_NS
@@ -289,7 +293,9 @@ class Watcher:
         one.is_told = one.open_ns > 0
         one.over_ns = one.doubtful_ns = 0
         asked, one.asked = one.asked, False
-        one.ring.copy(now_ns, hurry=True)
+        # A stall that is over only now may go on in the recording, whose last millisecond is incomplete. It will be
+        # reported again.
+        one.copy(now_ns, hurry=True)
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f".{time.time_ns() // 1_000_000 % 1000:03}Z"
         path = self._folder / f"{self._options.name}-{stamp}-{one.ring.pid}.hwt"
         told = {
