@@ -18,7 +18,17 @@ from numpy.typing import NDArray
 
 from headway.traces.model import Flag, Gil, Kind
 
-__all__ = ["NEVER_NS", "OF_A_GIL", "by_time", "contradictions", "cut_front", "ended_gils", "going_back", "taken_twice"]
+__all__ = [
+    "NEVER_NS",
+    "OF_A_GIL",
+    "by_time",
+    "contradictions",
+    "cut_front",
+    "ended_gils",
+    "going_back",
+    "kind_table",
+    "taken_twice",
+]
 
 NEVER_NS = np.iinfo(np.int64).max
 """The end of a GIL that does not end."""
@@ -26,17 +36,17 @@ NEVER_NS = np.iinfo(np.int64).max
 Mask = NDArray[np.bool_]
 
 
-def _kinds(*kinds: Kind) -> Mask:
+def kind_table(*kinds: Kind) -> Mask:
     """Return a table that tells for each number whether it is one of these kinds."""
     table = np.zeros(256, dtype=np.bool_)
     table[list(kinds)] = True
     return table
 
 
-_TURNS = _kinds(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT)
-_OWNS = _kinds(Kind.ACQUIRE, Kind.RELEASE)
-_HOLDS = _kinds(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE)
-OF_A_GIL = _kinds(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.REQUEST)
+_TURNS = kind_table(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT)
+_OWNS = kind_table(Kind.ACQUIRE, Kind.RELEASE)
+_HOLDS = kind_table(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE)
+OF_A_GIL = kind_table(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.REQUEST)
 """Whether an event of each kind is one of a GIL, by the kind's number."""
 
 

@@ -39,17 +39,8 @@ _LATE_NS = 10 * 10**9
 _LEFT_NS = 100_000_000
 """The longest time by which another thread may write an event after a thread has called `_exit()`."""
 _LEVELS = {0xA: "a", 0xB: "b", 0xC: "rc"}
-
-
-def _kinds(*kinds: Kind) -> NDArray[np.bool_]:
-    """Return a table that tells for each number whether it is one of these kinds."""
-    table = np.zeros(256, dtype=np.bool_)
-    table[list(kinds)] = True
-    return table
-
-
-_KNOWN = _kinds(*Kind)
-_OF_A_STACK = _kinds(Kind.WAIT, Kind.RELEASE, Kind.PARK)
+_KNOWN = mending.kind_table(*Kind)
+_OF_A_STACK = mending.kind_table(Kind.WAIT, Kind.RELEASE, Kind.PARK)
 
 
 def read(path: Path | str) -> Trace:
@@ -434,7 +425,7 @@ class _Reading:
 
     def _place_values(self, events: NDArray[np.void], tables: Tables) -> None:
         """Turn the GILs' ids in `value` into indices. An unknown id becomes 0 (unknown) and counts as damage."""
-        for kinds, look_up in ((_OF_A_STACK, tables.stacks), (_kinds(Kind.UNPARK), tables.type_ids)):
+        for kinds, look_up in ((_OF_A_STACK, tables.stacks), (mending.kind_table(Kind.UNPARK), tables.type_ids)):
             places = np.flatnonzero(kinds[events["kind"]])
             for gil in np.flatnonzero(np.bincount(events["gil"][places], minlength=1)).tolist():
                 mine = places[events["gil"][places] == gil]
