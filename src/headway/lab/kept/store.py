@@ -103,7 +103,9 @@ class RunHeader:
     @property
     def launches(self) -> str:
         """The launches that are there, and the planned ones if their number is known: `40 of 60 launches`."""
-        return f"{self.done} launches" if self.planned is None else f"{self.done} of {self.planned} launches"
+        if self.planned is not None:
+            return f"{self.done} of {self.planned} launches"
+        return "1 launch" if self.done == 1 else f"{self.done} launches"
 
 
 @final
