@@ -68,7 +68,7 @@ def test_a_run_with_a_budget_is_complete_when_it_has_ended(store):
     before = store.find_run(run_id)
     store.end_run(run_id)
 
-    assert (before.planned, before.launches, before.complete) == (None, "1 launches", False)
+    assert (before.planned, before.launches, before.complete) == (None, "1 launch", False)
     assert store.find_run(run_id).complete
 
 
