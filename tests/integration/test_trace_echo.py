@@ -82,21 +82,25 @@ def test_the_trace_agrees_with_what_the_client_measured(name, cpu, tmp_path):
     # A request waits for the GIL, unless the machine keeps the threads that compute from their core: then hundreds are
     # answered while no other thread wants the GIL.
     turns = mine[np.isin(mine["kind"], [Kind.WAIT, Kind.ACQUIRE])]
-    last_ns = releases["time_ns"][np.flatnonzero(["sendall(" in line for line in called])[measured["requests"] - 1]]
+    sent_ns = releases["time_ns"][["sendall(" in line for line in called]][: measured["requests"]]
+    last_ns = sent_ns[-1]
     begun = np.flatnonzero((turns["kind"][:-1] == Kind.WAIT) & (turns["time_ns"][:-1] < last_ns))
     wait_ns = turns["time_ns"][begun + 1] - turns["time_ns"][begun]
     assert np.percentile(wait_ns, 25) > 4.5 * MS  # a switch interval, by default 5 ms
     if cpu == 1:
         # Some of them find the core free when they have the GIL, however busy the machine is.
         assert np.percentile(wait_ns, 5) < 8 * MS
-    # That is the client's time, but for a request that is under way at its end: the server's thread ends after that one.
+    # The client counts from its first request to its last answer, all within the life of the server's thread and of the
+    # process. On a busy machine that thread may be late at the begin, and in the middle of one more request at the end.
+    counted_ns = measured["requests"] / measured["requests_per_s"] * 1e9
+    assert last_ns - sent_ns[0] <= counted_ns <= mine["time_ns"][-1] - trace.start_ns
     # When the server does not wait for the GIL, it waits for the core, which the system may give to a CPU-bound thread
     # for long: then waits are half of the time.
-    span_ns, ended_ns = last_ns - mine["time_ns"][0], mine["time_ns"][-1] - mine["time_ns"][0]
-    assert 0.6 * span_ns <= measured["requests"] / measured["requests_per_s"] * 1e9 <= 1.4 * ended_ns
+    span_ns = last_ns - mine["time_ns"][0]
     assert 0.25 * span_ns < wait_ns.sum() <= span_ns
 
-    hog = analysis.held[0]
+    # The main thread only starts the others, but on a busy machine it may have no core while it imports with the GIL.
+    hog = next(one for one in analysis.held if any("burn" in thread or "_echo" in thread for thread in one.threads))
     assert hog.frame.filename == str(UNITS)
     assert hog.frame.function == "count"
     line = UNITS.read_text(encoding="utf-8").splitlines()[hog.frame.line - 1].strip()
