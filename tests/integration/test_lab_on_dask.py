@@ -130,7 +130,10 @@ def test_a_run_that_was_cut_short_goes_on(cluster, tmp_path):
         def count():
             return len(so_far(store, "SELECT id FROM launches"))
 
-        wait_for(lambda: count() >= 3, "nothing was launched")
+        def machines():
+            return len(so_far(store, "SELECT DISTINCT cells.run FROM launches JOIN cells ON cells.id = launches.cell"))
+
+        wait_for(lambda: count() >= 3 and machines() == len(HOSTS), "a machine has launched nothing")
         lab.kill()
     before = count()
     done = cluster.headway("lab", "--dask", cluster.address, "--resume", name, "--store", str(store), "--json")
