@@ -277,7 +277,7 @@ assert watch.finish()
 
 
 def test_a_watch_may_be_over_before_the_watcher_looks(here):
-    """The watcher ends, although the process was gone at its first look, and lives on."""
+    """The watcher ends, and not only with the process, if the recorder had stopped before the watcher's first look."""
     subprocess.run([sys.executable, "-c", BRIEF], check=True, timeout=LIMIT_S)
 
 
