@@ -362,6 +362,30 @@ def p_writes_4(program):
 
 
 @program("calls")
+def p_stat_2(program):
+    """Two threads look at a file: after each call the GIL is wanted again within a microsecond."""
+    calling(program, lambda: os.stat("/"), 2)
+
+
+@program("calls")
+def p_stat_8(program):
+    """Eight threads look at a file."""
+    calling(program, lambda: os.stat("/"), 8)
+
+
+@program("calls")
+def p_stat_32(program):
+    """Thirty-two threads look at a file."""
+    calling(program, lambda: os.stat("/"), 32)
+
+
+@program("calls")
+def p_yields_16(program):
+    """Sixteen threads yield the GIL after each step, without waiting for anything else."""
+    calling(program, lambda: time.sleep(0), 16)
+
+
+@program("calls")
 def p_reads_beside_1(program):
     """One thread makes short reads beside a CPU-bound thread."""
     calling(program, lambda: os.read(ZEROES, 64), 1)

@@ -50,6 +50,7 @@ INTERVALS_S = (0.005, 0.0005, 0.00001)
 REAL = (
     "waitress-4", "waitress-4-beside-1", "gunicorn-16", "gunicorn-4-beside-1", "django-4", "uvicorn-to-thread-4-beside-1", "tornado-4-beside-1",
     "aiohttp-4", "http.server-4", "map", "pipeline", "sqlite", "sqlite-4", "dask-threads", "jupyter-beside-1", "writes",
+    "stat-2", "stat-8", "stat-32", "yields-16",
 )  # fmt: skip
 
 

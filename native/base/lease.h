@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "headway/clock.h"
+
 /* The purpose of a lease. */
 enum { HW__LEASE_TRACE, HW__LEASE_SCHEDULE, HW__LEASES };
 
@@ -46,6 +48,13 @@ static inline bool hw__lease_over(const struct hw__lease *lease, int64_t now_ns)
     struct hw__lease_page *page = atomic_load_explicit(&lease->page, memory_order_relaxed);
     int64_t until_ns = atomic_load_explicit(&page->until_ns, memory_order_relaxed);
     return until_ns != 0 && now_ns >= until_ns;
+}
+
+/* Returns whether a lease is over now. Reads the clock only if there is a lease. */
+static inline bool hw__lease_over_now(const struct hw__lease *lease) {
+    struct hw__lease_page *page = atomic_load_explicit(&lease->page, memory_order_relaxed);
+    int64_t until_ns = atomic_load_explicit(&page->until_ns, memory_order_relaxed);
+    return until_ns != 0 && hw_now_ns() >= until_ns;
 }
 
 /* Begins a lease that lasts `span_ns` unless the other side renews it, in place of the present

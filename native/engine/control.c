@@ -115,9 +115,7 @@ const struct hw_policy_option *hw_policy_engine_options(void) { return engine_op
 /* ---------------------------------------------------------------- start and stop */
 /* Tells whether the lease of the policy is over: the process that started it from outside is gone.
  * A policy may still be on, if no hook has run since. */
-static bool is_abandoned(void) {
-    return hw__lease_over(&hw__leases[HW__LEASE_SCHEDULE], hw_now_ns());
-}
+static bool is_abandoned(void) { return hw__lease_over_now(&hw__leases[HW__LEASE_SCHEDULE]); }
 
 /* Prepares the process for the hooks of a policy: records of threads, handlers of fork(), clock.
  * Returns 0, or a negative errno with the reason in `problem` for -EMFILE. */

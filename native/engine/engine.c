@@ -177,7 +177,7 @@ bool hw__sched_stays_idle(const struct hw__gil *gil) {
     int64_t interval_ns = (int64_t)HW__READ(sched->memory->interval_us) * 1000;
     return sched->ledger.policy != NULL && interval_ns == sched->ledger.view.interval_ns &&
            !atomic_load_explicit(&hw__sched_any_urgent, memory_order_relaxed) &&
-           !hw__lease_over(&hw__leases[HW__LEASE_SCHEDULE], hw_now_ns());
+           !hw__lease_over_now(&hw__leases[HW__LEASE_SCHEDULE]);
 }
 
 void hw__sched_is_asked(struct hw__gil *gil) {

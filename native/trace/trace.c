@@ -123,7 +123,7 @@ static void record_gils(bool recorded) {
 }
 
 /* Returns whether there is a session, but the process that wanted it is gone. */
-static bool is_abandoned(void) { return hw__lease_over(&hw__leases[HW__LEASE_TRACE], hw_now_ns()); }
+static bool is_abandoned(void) { return hw__lease_over_now(&hw__leases[HW__LEASE_TRACE]); }
 
 int hw_trace_start(const struct hw_trace_options *options) {
     if (hw__session.active && is_abandoned()) {
