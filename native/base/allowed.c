@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "base/allowed.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gnu/lib-names.h>
 #include <link.h>
 #include <linux/membarrier.h>
 #include <linux/version.h>
@@ -167,6 +169,24 @@ bool hw__trial_may_share(const void *vdso) {
     return false;
 }
 
+typedef int (*clone_function)(int (*)(void *), void *, int, void *, ...);
+
+/* The C library's clone(), past that of the thread sanitizer (GCC 13 and later), which takes each
+ * clone() for a fork() and ends the process at a second thread of its own. A Python built with that
+ * sanitizer has it, too. Written by hw__allowed_look(): a forked child must not call the loader. */
+static _Atomic(clone_function) real_clone;
+
+static void find_clone(void) {
+    void *library = dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
+    if (library != NULL) {
+        atomic_store(&real_clone, (clone_function)(uintptr_t)dlsym(library, "clone"));
+        dlclose(library);
+    }
+    if (atomic_load(&real_clone) == NULL) {
+        atomic_store(&real_clone, clone);
+    }
+}
+
 /* Continues the trial in a new process. As vfork(), but without SIGCHLD: the program must neither
  * learn of the process nor wait for it. Returns whether the process could be made. */
 static bool try_in_child(struct trial *trial, char *stack_end, int flags) {
@@ -176,7 +196,10 @@ static bool try_in_child(struct trial *trial, char *stack_end, int flags) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int pid = clone(try_all, stack_end, CLONE_VFORK | flags, trial);
+    if (atomic_load(&real_clone) == NULL) {
+        find_clone();
+    }
+    int pid = atomic_load(&real_clone)(try_all, stack_end, CLONE_VFORK | flags, trial);
     if (pid >= 0) {
         int status;
         while (waitpid(pid, &status, (int)__WCLONE) < 0 && errno == EINTR) {
@@ -222,6 +245,7 @@ void hw__allowed_look(void) {
         return;
     }
     int saved = errno;
+    find_clone();
     bool filtered = is_filtered();
     errno = saved;
     if (filtered) {

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #define ROUNDS 20
+#define MOST_TIMES 20
 
 static char problem[300];
 
@@ -63,22 +64,30 @@ static void *go_over(void *argument) {
     return argument;
 }
 
+static void go_to_another_gil(int policy) {
+    fake_gil_init(&own);
+    schedule(policy);
+    atomic_store(&stop, false);
+    pthread_t beside[2], traveller;
+    T_EQ(0, pthread_create(&beside[0], NULL, compute, fake_main_gil()));
+    T_EQ(0, pthread_create(&beside[1], NULL, compute, &own));
+    T_EQ(0, pthread_create(&traveller, NULL, go_over, NULL));
+    world_join(traveller);
+    atomic_store(&stop, true);
+    world_join(beside[0]);
+    world_join(beside[1]);
+    T_TRUE(strcmp(hw_policy_at(policy)->name, hw_schedule_active()) == 0);
+    T_EQ(0, hw_schedule_stop());
+    fake_gil_destroy(&own);
+}
+
+/* Whether a thread is in the main queue when it goes over depends on the system's scheduler: on a
+ * busy machine it may be in none of all rounds. So there are further rounds until it was. */
 static void test_goes_to_another_gil(void) {
-    for (int policy = 0; hw_policy_at(policy) != NULL; policy++) {
-        fake_gil_init(&own);
-        schedule(policy);
-        atomic_store(&stop, false);
-        pthread_t beside[2], traveller;
-        T_EQ(0, pthread_create(&beside[0], NULL, compute, fake_main_gil()));
-        T_EQ(0, pthread_create(&beside[1], NULL, compute, &own));
-        T_EQ(0, pthread_create(&traveller, NULL, go_over, NULL));
-        world_join(traveller);
-        atomic_store(&stop, true);
-        world_join(beside[0]);
-        world_join(beside[1]);
-        T_TRUE(strcmp(hw_policy_at(policy)->name, hw_schedule_active()) == 0);
-        T_EQ(0, hw_schedule_stop());
-        fake_gil_destroy(&own);
+    for (int times = 0; times < MOST_TIMES && atomic_load(&elsewhere) == 0; times++) {
+        for (int policy = 0; hw_policy_at(policy) != NULL; policy++) {
+            go_to_another_gil(policy);
+        }
     }
     T_TRUE(atomic_load(&elsewhere) > 0); /* otherwise the test tried nothing */
 }
