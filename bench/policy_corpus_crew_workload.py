@@ -88,3 +88,14 @@ def program(group):
         return function
 
     return named
+
+
+def calling(program, call, threads):
+    """Start threads that repeat a call."""
+
+    def body(counter):
+        while True:
+            call()
+            counter[0] += 1
+
+    program.add(body, times=threads)

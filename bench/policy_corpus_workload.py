@@ -2,10 +2,10 @@
 
     policy_corpus_workload.py NAME SECONDS [--switch-interval S]
 
-The module is one file because it is a list: a program has a dozen lines, and readers look for all of them here. It
-prints a line of JSON: the pieces of work a second (`rate`), the CPU time for each piece (`cpu_s`), p50 and p99 of the
-pieces that are timed (`p50_s`, `p99_s`), the work of CPU-bound threads beside them (`computed`), and the work of the
-least thread over a fair share (`least`).
+The module is one file because it is a list: a program has a dozen lines, and readers look for them here; those that
+repeat a short call are in policy_corpus_calls_workload.py. It prints a line of JSON: the pieces of work a second
+(`rate`), the CPU time for each piece (`cpu_s`), p50 and p99 of the pieces that are timed (`p50_s`, `p99_s`), the work
+of CPU-bound threads beside them (`computed`), and the work of the least thread over a fair share (`least`).
 """
 
 import asyncio
@@ -25,10 +25,9 @@ import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor, wait
 
-from policy_corpus_crew_workload import PROGRAMS, Program, program, work
+import policy_corpus_calls_workload  # noqa: F401  (its programs are added to PROGRAMS)
+from policy_corpus_crew_workload import PROGRAMS, Program, calling, program, work
 
-NOWHERE = os.open(os.devnull, os.O_RDWR)
-ZEROES = os.open("/dev/zero", os.O_RDONLY)
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"]
 
 
@@ -335,68 +334,7 @@ def p_lock_of_a_computing_thread(program):
     program.compute(2)
 
 
-# ---------------------------------------------------------------- calls that release the GIL
-
-
-def calling(program, call, threads):
-    """Start threads that repeat a call."""
-
-    def body(counter):
-        while True:
-            call()
-            counter[0] += 1
-
-    program.add(body, times=threads)
-
-
-@program("calls")
-def p_writes(program):
-    """One thread makes tiny writes."""
-    calling(program, lambda: os.write(NOWHERE, b"x"), 1)
-
-
-@program("calls")
-def p_writes_4(program):
-    """Four threads make tiny writes."""
-    calling(program, lambda: os.write(NOWHERE, b"x"), 4)
-
-
-@program("calls")
-def p_stat_2(program):
-    """Two threads look at a file: after each call the GIL is wanted again within a microsecond."""
-    calling(program, lambda: os.stat("/"), 2)
-
-
-@program("calls")
-def p_stat_8(program):
-    """Eight threads look at a file."""
-    calling(program, lambda: os.stat("/"), 8)
-
-
-@program("calls")
-def p_stat_32(program):
-    """Thirty-two threads look at a file."""
-    calling(program, lambda: os.stat("/"), 32)
-
-
-@program("calls")
-def p_yields_16(program):
-    """Sixteen threads yield the GIL after each step, without waiting for anything else."""
-    calling(program, lambda: time.sleep(0), 16)
-
-
-@program("calls")
-def p_reads_beside_1(program):
-    """One thread makes short reads beside a CPU-bound thread."""
-    calling(program, lambda: os.read(ZEROES, 64), 1)
-    program.compute()
-
-
-@program("calls")
-def p_writes_beside_4(program):
-    """One thread makes tiny writes beside four CPU-bound threads."""
-    calling(program, lambda: os.write(NOWHERE, b"x"), 1)
-    program.compute(4)
+# ---------------------------------------------------------------- calls of libraries
 
 
 def database():
