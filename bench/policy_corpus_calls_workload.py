@@ -1,4 +1,4 @@
-"""The programs of `policy_corpus.py` that repeat a short call which releases the GIL; in the measured interpreter."""
+"""The group "calls" of `policy_corpus.py`: short system calls, each of which releases the GIL; in the measured interpreter."""
 
 import os
 import time

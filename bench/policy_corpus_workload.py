@@ -2,8 +2,8 @@
 
     policy_corpus_workload.py NAME SECONDS [--switch-interval S]
 
-The module is one file because it is a list: a program has a dozen lines, and readers look for them here; those that
-repeat a short call are in policy_corpus_calls_workload.py. It prints a line of JSON: the pieces of work a second
+The module is one file because it is a list: a program has a dozen lines, and readers look for them here; those of
+the group "calls" are in policy_corpus_calls_workload.py. It prints a line of JSON: the pieces of work a second
 (`rate`), the CPU time for each piece (`cpu_s`), p50 and p99 of the pieces that are timed (`p50_s`, `p99_s`), the work
 of CPU-bound threads beside them (`computed`), and the work of the least thread over a fair share (`least`).
 """

@@ -171,9 +171,10 @@ bool hw__trial_may_share(const void *vdso) {
 
 typedef int (*clone_function)(int (*)(void *), void *, int, void *, ...);
 
-/* The C library's clone(), past that of the thread sanitizer (GCC 13 and later), which takes each
- * clone() for a fork() and ends the process at a second thread of its own. A Python built with that
- * sanitizer has it, too. Written by hw__allowed_look(): a forked child must not call the loader. */
+/* The C library's clone(); NULL: not looked up yet. The thread sanitizer of GCC 13 and later has a
+ * clone() of its own, which takes each call for a fork() and aborts. Our own sanitized build has
+ * that function, and so does a Python that is built with the sanitizer. hw__allowed_look() looks
+ * the C library's function up, because a forked child must not call the loader. */
 static _Atomic(clone_function) real_clone;
 
 static void find_clone(void) {

@@ -43,17 +43,21 @@ struct hw__lease {
 
 extern struct hw__lease hw__leases[HW__LEASES];
 
+/* Returns the end of a lease in CLOCK_MONOTONIC; 0: there is no lease, or it has no end. */
+static inline int64_t hw__lease_until_ns(const struct hw__lease *lease) {
+    struct hw__lease_page *page = atomic_load_explicit(&lease->page, memory_order_relaxed);
+    return atomic_load_explicit(&page->until_ns, memory_order_relaxed);
+}
+
 /* Returns whether a lease is over at that time. Async-signal-safe; can't fail. */
 static inline bool hw__lease_over(const struct hw__lease *lease, int64_t now_ns) {
-    struct hw__lease_page *page = atomic_load_explicit(&lease->page, memory_order_relaxed);
-    int64_t until_ns = atomic_load_explicit(&page->until_ns, memory_order_relaxed);
+    int64_t until_ns = hw__lease_until_ns(lease);
     return until_ns != 0 && now_ns >= until_ns;
 }
 
 /* Returns whether a lease is over now. Reads the clock only if there is a lease. */
 static inline bool hw__lease_over_now(const struct hw__lease *lease) {
-    struct hw__lease_page *page = atomic_load_explicit(&lease->page, memory_order_relaxed);
-    int64_t until_ns = atomic_load_explicit(&page->until_ns, memory_order_relaxed);
+    int64_t until_ns = hw__lease_until_ns(lease);
     return until_ns != 0 && hw_now_ns() >= until_ns;
 }
 

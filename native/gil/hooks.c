@@ -134,8 +134,7 @@ static bool is_wanted_too(const struct hw__gil *gil, const pthread_cond_t *cond,
 }
 
 /* Tells whether the calling thread may wait in the C library for the GIL that rests, because its
- * policy is idle. A thread that wants the GIL comes here with the GIL's mutex held, and another one
- * may be about to release the GIL: see wait_at_rest(). */
+ * policy is idle. The main interpreter's GIL has index 0, and no other GIL rests. */
 static bool may_wait_at_rest(const struct hw__gil_memory *at_rest, const pthread_cond_t *cond,
                              const pthread_mutex_t *mutex) {
     return at_rest != NULL && cond == &at_rest->cond && mutex == &at_rest->mutex &&

@@ -46,9 +46,14 @@ static void check_hooks(bool all) {
     T_TRUE(world_hooks("pthread_cond_wait"));
 }
 
-static void go_to_rest(void) {
-    while (!hw__hooks_rouse()) { /* in case the GIL rests already */
+/* Rouses the GIL if it rests: only a GIL that does not rest can be seen to go to rest. */
+static void rouse(void) {
+    while (!hw__hooks_rouse()) { /* another thread changes the hooks */
     }
+}
+
+static void go_to_rest(void) {
+    rouse();
     int64_t before = counts().rests;
     for (int i = 0; i < ALONE; i++) {
         world_yield();
@@ -110,8 +115,7 @@ static void test_rests_and_is_roused(void) {
 static void go_idle(void) {
     struct hw__sched *sched = hw__sched_of(world_record(fake_main_gil()));
     pthread_mutex_t *mutex = &fake_main_gil()->memory.mutex;
-    while (!hw__hooks_rouse()) { /* a GIL that rests already is not looked at again */
-    }
+    rouse();
     pthread_mutex_lock(mutex);
     sched->ledger.idle_at_ns = 0;
     pthread_mutex_unlock(mutex);

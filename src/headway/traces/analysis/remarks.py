@@ -16,9 +16,9 @@ MOST_PLACES = 3
 
 ROUND_TRIP_NS = 60
 """The cost of recording when a thread releases a GIL and acquires it without a wait (docs/internals/recorder.md)."""
-HAND_OVER_NS = 1_000
+HAND_OFF_NS = 1_000
 """The cost if the thread must wait: the code of the hooks is cold then (bench/trace_shift.py, the convoys at 10 us)."""
-HAND_OVERS_PER_S = 10_000
+HAND_OFFS_PER_S = 10_000
 """From this rate of waits on, a microsecond more in each also changes how many there are (bench/trace_shift.py)."""
 FELT = 0.02
 """A share of the wall time: a smaller slowdown is within the differences between launches."""
@@ -73,13 +73,13 @@ def _no_stacks(analysis: Analysis) -> Iterator[Finding]:
 def _slowed(analysis: Analysis) -> Iterator[Finding]:
     waits = sum(gil.waits.count for gil in analysis.gils)
     trips = max(0, sum(gil.holds.count for gil in analysis.gils) - waits)
-    cost_ns = trips * ROUND_TRIP_NS + waits * HAND_OVER_NS
+    cost_ns = trips * ROUND_TRIP_NS + waits * HAND_OFF_NS
     if cost_ns >= FELT * analysis.wall_ns > 0:
         cause = "this program releases the GIL so often that the cost of each event adds up: without recording, the program is faster by as much"
-        if waits * 1_000_000_000 >= HAND_OVERS_PER_S * analysis.wall_ns:
-            cause += ", and more: where threads wait so often, each hand-over that takes longer makes others wait, too; such programs ran at 0.7 to 1 of their rate"
+        if waits * 1_000_000_000 >= HAND_OFFS_PER_S * analysis.wall_ns:
+            cause += ", and more: where threads wait so often, each hand-off that takes longer makes others wait, too; such programs ran at 0.7 to 1 of their rate"
         each = [f"{number(trips, 'round trip')} at about {ROUND_TRIP_NS} ns"] * (trips > 0)
-        each += [f"{number(waits, 'wait')} at about {duration(HAND_OVER_NS)}"] * (waits > 0)
+        each += [f"{number(waits, 'wait')} at about {duration(HAND_OFF_NS)}"] * (waits > 0)
         yield Finding(
             kind="slowed",
             weight="note",
