@@ -49,9 +49,10 @@ enum { FIRST_LANE, TURN_LANE };
 #define CLOCK own[3]         /* the virtual time that CPU-bound threads have reached; only grows */
 #define OWED own[4]          /* GIL time owed to CPU-bound threads */
 #define OWED_AT own[5]       /* when OWED was last updated */
-#define COMPUTED_AT own[6]   /* when a CPU-bound thread was last seen */
+#define COMPUTED_AT own[6]   /* when a CPU-bound thread was last seen; 0: never */
 
-/* The policy is idle if no CPU-bound thread was seen for this time. */
+/* The policy is idle if no CPU-bound thread was seen for this time. It begins idle: otherwise a
+ * program would pay for nothing until the policy is asked for the second time. */
 #define IDLE_NS 100000000
 
 /* The time that must be owed to CPU-bound threads before they get it. */
@@ -122,12 +123,20 @@ static int64_t turn_end(const struct hw_policy_gil *gil, const struct hw_policy_
     return slice < thread->SLICE ? thread->TURN_END - thread->SLICE + slice : thread->TURN_END;
 }
 
+static bool computes(const struct hw_policy_gil *gil, const struct hw_policy_thread *thread,
+                     int64_t held_ns) {
+    int64_t limit_ns = option_ns(gil, COMPUTE);
+    return thread->run_ns + held_ns >= limit_ns || thread->burst_ns >= limit_ns;
+}
+
 /* Updates OWED. The time owed to CPU-bound threads grows while they wait and none of them holds the
  * GIL; it shrinks while one of them holds the GIL and a thread of the first lane waits. `holder`:
  * the thread that has held the GIL since the last update. */
 static void account(struct hw_policy_gil *gil, const struct hw_policy_thread *holder) {
     int64_t passed_ns = gil->now_ns - gil->OWED_AT;
-    if ((holder != NULL && has(holder, COMPUTES)) || gil->in_lane[TURN_LANE] > 0) {
+    /* A holder that is preempted after its first long hold is marked only when it waits again. */
+    bool computing = holder != NULL && (has(holder, COMPUTES) || computes(gil, holder, 0));
+    if (computing || gil->in_lane[TURN_LANE] > 0) {
         gil->COMPUTED_AT = gil->now_ns;
     }
     gil->OWED_AT = gil->now_ns;
@@ -147,12 +156,6 @@ static void arrive(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     thread->VIRTUAL = most(thread->VIRTUAL, gil->CLOCK - credit_ns);
     thread->VIRTUAL = least(thread->VIRTUAL, gil->CLOCK + debt_ns);
     set(thread, KNOWN, true);
-}
-
-static bool computes(const struct hw_policy_gil *gil, const struct hw_policy_thread *thread,
-                     int64_t held_ns) {
-    int64_t limit_ns = option_ns(gil, COMPUTE);
-    return thread->run_ns + held_ns >= limit_ns || thread->burst_ns >= limit_ns;
 }
 
 /* Tells whether the thread has used more than its share while CPU-bound threads want the GIL, too.
@@ -260,7 +263,8 @@ static int32_t lane(struct hw_policy_gil *gil) {
  * switch interval while another one waited. That finds the first CPU-bound thread in time only if
  * the switch interval is not longer than `compute_us`. */
 static bool idle(struct hw_policy_gil *gil) {
-    return gil->interval_ns <= option_ns(gil, COMPUTE) && gil->now_ns - gil->COMPUTED_AT > IDLE_NS;
+    bool seen = gil->COMPUTED_AT != 0 && gil->now_ns - gil->COMPUTED_AT <= IDLE_NS;
+    return gil->interval_ns <= option_ns(gil, COMPUTE) && !seen;
 }
 
 /* Gives grace only if all waiters are in turn, and the thread that released the GIL is not. */

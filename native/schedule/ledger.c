@@ -30,7 +30,7 @@ void hw__ledger_begin(struct hw__ledger *ledger, const struct hw_policy *policy,
     memcpy(ledger->view.options, options, sizeof ledger->view.options);
     ledger->view.interval_ns = interval_ns;
     ledger->budget_at_ns = hw__ledger_time(ledger, clock_ns);
-    ledger->idle_at_ns = ledger->budget_at_ns + HW__IDLE_EVERY_NS;
+    ledger->idle_at_ns = ledger->budget_at_ns; /* a policy may begin idle */
 }
 
 void hw__ledger_end(struct hw__ledger *ledger) {

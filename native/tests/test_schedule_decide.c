@@ -638,6 +638,29 @@ static void test_when_a_gil_rests(void) {
     T_TRUE(!hw__decide_rest(&ledger));
 }
 
+static bool said_idle;
+
+static bool idle(struct hw_policy_gil *gil) {
+    (void)gil;
+    return said_idle;
+}
+
+/* A policy is asked whether it is idle as soon as it begins, and then at most once in 100 ms. */
+static void test_when_a_policy_is_idle(void) {
+    static const struct hw_policy idler = {.ready = ready, .patience = patience, .idle = idle};
+    begin(&idler); /* 100 ms before NOW */
+    said_idle = true;
+    T_TRUE(hw__ledger_is_idle(&ledger, NOW - 100 * MS));
+    T_TRUE(!hw__ledger_is_idle(&ledger, NOW - 1));
+    said_idle = false;
+    T_TRUE(!hw__ledger_is_idle(&ledger, NOW));
+    said_idle = true;
+    T_TRUE(!hw__ledger_is_idle(&ledger, NOW + 100 * MS - 1));
+    T_TRUE(hw__ledger_is_idle(&ledger, NOW + 100 * MS));
+    begin(&told);
+    T_TRUE(!hw__ledger_is_idle(&ledger, NOW));
+}
+
 int main(void) {
     t_start();
     T_RUN(test_when_a_known_holder_is_asked);
@@ -660,5 +683,6 @@ int main(void) {
     T_RUN(test_who_yields);
     T_RUN(test_who_is_to_look_sooner);
     T_RUN(test_when_a_gil_rests);
+    T_RUN(test_when_a_policy_is_idle);
     return 0;
 }

@@ -177,6 +177,28 @@ static void test_many_fakes(void) {
     }
 }
 
+/* `fair` is idle from its begin on, until a CPU-bound thread is seen. */
+static void test_fair_begins_idle(void) {
+    struct hw_policy_gil gil = {.now_ns = 1, .interval_ns = 5 * MS};
+    for (int i = 0; hw__policy_fair.options[i].name != NULL; i++) {
+        gil.options[i] = hw__policy_fair.options[i].preset;
+    }
+    T_TRUE(hw__policy_fair.idle(&gil));
+    struct hw_policy_thread light = {.burst_ns = MS}, computing = {.burst_ns = 10 * MS};
+    hw__policy_fair.acquired(&gil, &light);
+    hw__policy_fair.released(&gil, &light, MS);
+    T_TRUE(hw__policy_fair.idle(&gil));
+    hw__policy_fair.acquired(&gil, &computing);
+    hw__policy_fair.released(&gil, &computing, 10 * MS);
+    T_TRUE(!hw__policy_fair.idle(&gil));
+    gil.now_ns += 100 * MS;
+    T_TRUE(!hw__policy_fair.idle(&gil));
+    gil.now_ns++;
+    T_TRUE(hw__policy_fair.idle(&gil));
+    gil.interval_ns = 6 * MS; /* longer than compute_us */
+    T_TRUE(!hw__policy_fair.idle(&gil));
+}
+
 /* A thread that slept for long, or that is new, has no right to all of the time that it missed. */
 static void test_bounded_credit(void) {
     for (int known = 0; known < 2; known++) {
@@ -310,6 +332,7 @@ int main(void) {
     T_RUN(test_prompt);
     T_RUN(test_cpued);
     T_RUN(test_many_fakes);
+    T_RUN(test_fair_begins_idle);
     T_RUN(test_bounded_credit);
     T_RUN(test_bounded_debt);
     T_RUN(test_bounded_debt_in_a_crowd);
