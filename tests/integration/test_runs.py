@@ -163,7 +163,7 @@ def test_a_worker_killed_in_mid_launch_is_one_failed_launch(store_path):
         "killed by SIGKILL, perhaps by the kernel because memory ran out"
     ]
     assert process.returncode == 1
-    assert "1 launches failed" in err
+    assert "1 launch failed" in err
 
 
 def test_a_run_goes_on_past_failing_cells(store_path):

@@ -254,3 +254,39 @@ def test_ray(here, python):
     with started([str(python), "actors.py"], RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled", TMPDIR="/tmp"):
         row = told("event loop", "blocking call", "nap", again=lambda: time.sleep(0.2))
     assert row["thread"].startswith("AsyncIO Thread")
+
+
+REFUSED = """
+import os, select
+import headway
+from headway.errors import RecordingError
+from headway.live import watching
+
+def refuse(_recorder, _door):
+    raise RecordingError("not this one")
+
+def started(options):
+    variables, pid = start(options)
+    watchers.append(os.pidfd_open(pid))
+    doors.append(variables["HEADWAY_TRACE_DOOR"])
+    return variables, pid
+
+watchers, doors, start = [], [], watching.start_watcher
+watching.start_watcher, watching._enter = started, refuse
+try:
+    headway.watch("mine")
+except RecordingError as error:
+    print(error.message)
+print(bool(select.select(watchers, [], [], 30)[0]), os.path.exists(os.path.dirname(*doors)))
+"""
+
+
+def test_a_process_that_cannot_be_watched_leaves_no_watcher(tmp_path, monkeypatch):
+    """Where recording is refused, the watcher that was started for it ends at once."""
+    monkeypatch.chdir(tmp_path)
+    env = os.environ | {"HEADWAY_NATIVE": str(library_path())}
+    out = subprocess.run(
+        [sys.executable, "-c", REFUSED], capture_output=True, text=True, check=True, timeout=LIMIT_S, env=env
+    ).stdout
+
+    assert out == "not this one\nTrue False\n"

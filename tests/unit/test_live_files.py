@@ -33,6 +33,20 @@ def test_only_traces_of_the_same_launch_belong_together(tmp_path):
     assert list(tmp_path.iterdir()) == [kept]
 
 
+def test_a_new_trace_waits_for_the_collector_of_one_that_was_removed(tmp_path, monkeypatch):
+    """The program has ended and its trace was removed, but its collector still has the lock."""
+    path = tmp_path / "app.hwt"
+    collector = files.lock(path)
+    files.lock_path(path).write_text("0 0\n", encoding="ascii")  # no process with this id runs
+    with pytest.raises(UsageError, match="already being recorded"):
+        files.lock(path)
+
+    monkeypatch.setattr(files.time, "sleep", lambda _: files.unlock(path, collector))
+    check_new(path)
+
+    files.unlock(path, files.lock(path))
+
+
 def test_what_is_read_of_a_header_is_there():
     """The header's first bytes, which are read without numpy, agree with traces.format."""
     header = np.zeros(1, fmt.HEADER_DTYPE)

@@ -154,7 +154,8 @@ def run(arguments: argparse.Namespace) -> int:
 
         console.print_rendered(render_end(results, where))
     if results.failures:
-        console.say(f"{len(results.failures)} launches failed; `headway report {results.id}` shows the causes")
+        count = len(results.failures)
+        console.say(f"{count} launch{'es' * (count != 1)} failed; `headway report {results.id}` shows the causes")
     if not complete:
         url = " --redis-url URL" if results.settings.redis.get("url") else ""
         console.say(f"stopped early; `headway lab --resume {results.id}{_store(arguments)}{url}` completes the run")

@@ -95,10 +95,15 @@ class Door:
     def close(self) -> None:
         """Close the socket, and remove it with its folder."""
         self.socket.close()
+        self.remove(self.path)
+
+    @staticmethod
+    def remove(path: Path) -> None:
+        """Remove a door's socket with its folder."""
         with contextlib.suppress(OSError):
-            self.path.unlink()
+            path.unlink()
         with contextlib.suppress(OSError):
-            self.folder.rmdir()
+            path.parent.rmdir()
 
 
 @final

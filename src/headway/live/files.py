@@ -36,7 +36,9 @@ _LOOK_S = 0.02
 
 
 def check_new(path: Path, *, force: bool = False) -> Path:
-    """Return the absolute path of a trace file that can be written; with `force`, finish and remove an existing trace.
+    """Return the absolute path of a trace file that can be written; with `force`, remove an existing trace.
+
+    The function waits for the collector of a program that has ended.
 
     Raises:
         UsageError: The file exists, or its folder does not exist or cannot be written to.
@@ -53,10 +55,10 @@ def check_new(path: Path, *, force: bool = False) -> Path:
         )
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise UsageError(f"the folder {path.parent} cannot be written to", hint="name another file with -o")
-    if os.path.lexists(path):
-        if not force or not path.is_file():
-            raise UsageError(f"{path} exists", hint="name another file with -o, or overwrite it with --force")
-        wait_until_finished(path)  # the program may have ended while its collector still writes
+    if os.path.lexists(path) and not (force and path.is_file()):
+        raise UsageError(f"{path} exists", hint="name another file with -o, or overwrite it with --force")
+    wait_until_finished(path)  # the program may have ended while its collector still writes, if only its lock is left
+    if force:
         for old in family_files(path):
             old.unlink()
     return path

@@ -181,7 +181,13 @@ def watch(
         options = Options(str(where), script, os.getpid(), limits, keep, quiet, listen, own=True, sparing=sparing)
         variables, watcher = start_watcher(options)
         door = " ".join([*(variables[name] for name in _DOOR), str(watcher)])
-        _enter(recorder, door)
+        try:
+            _enter(recorder, door)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(watcher, signal.SIGKILL)  # it has nothing to watch, and ignores SIGTERM
+            Door.remove(Path(variables["HEADWAY_TRACE_DOOR"]))
+            raise
         _watch = Watch(where, watcher, door)
         return _watch
 

@@ -185,7 +185,8 @@ def render_end(run: Run, where: Sequence[str]) -> RenderableType:
 
 def _failed(run: Run) -> Iterator[RenderableType]:
     if run.failures:
-        yield Text(f"  ! {len(run.failures)} launches failed, see the report", style="red")
+        count = len(run.failures)
+        yield Text(f"  ! {count} launch{'es' * (count != 1)} failed, see the report", style="red")
     if run.settings.skipped:
         yield Text(f"  {len(run.settings.skipped)} cells could not run here, the report has the reasons", style="dim")
 
