@@ -132,10 +132,11 @@ static void test_long_texts(void) {
  * that is too small is an error, and never the signal. The test runs in a child, because not
  * everyone can raise a limit again. */
 static void with_small_limit(void) {
-    struct rlimit limit = {16 << 20, 16 << 20};
+    const uint64_t bytes = TRACE_SLOTS_BYTES + (2 << 20);
+    struct rlimit limit = {bytes, bytes};
     T_EQ(0, setrlimit(RLIMIT_FSIZE, &limit));
     T_EQ(0, start("limit.hwt"));
-    T_TRUE(hw__session.bytes <= 16 << 20);
+    T_TRUE(hw__session.bytes <= bytes);
     for (int i = 0; i < 100; i++) {
         world_yield();
     }

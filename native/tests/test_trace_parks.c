@@ -4,6 +4,7 @@
 #include "gil/spinning.h"
 #include "gil_world.h"
 #include "trace/parks.h"
+#include "trace/slots.h"
 #include "trace_file.h"
 
 #define SPINS 40
@@ -105,6 +106,54 @@ static void test_a_yield_of_the_programs_own(void) {
     trace_close(&trace);
 }
 
+/* Waits for stop-the-world, and no others, are counted for themselves. */
+static void test_stop_the_world_is_counted(void) {
+    static const enum hw__lock_kind kinds[] = {HW__LOCK_WORLD, HW__LOCK_MUTEX, HW__LOCK_WORLD};
+    begin("world.hwt");
+    void *me = PyEval_SaveThread();
+    for (int i = 0; i < 3; i++) {
+        struct hw__park park = {.kind = kinds[i], .lock = 0x1000};
+        T_TRUE(hw__on_park(&park, hw_now_ns()));
+        hw__on_unpark(&park);
+    }
+    PyEval_RestoreThread(me);
+    struct trace trace = end("world.hwt");
+    int64_t world_ns = 0;
+    for (size_t i = 0; i < trace.event_count; i++) {
+        const struct hw__event *event = &trace.events[i].event;
+        int sign = event->kind == HW__UNPARK ? 1 : event->kind == HW__PARK ? -1 : 0;
+        world_ns += event->flags == HW__PARK_WORLD ? sign * event->time_ns : 0;
+    }
+    uint32_t count = 0;
+    for (int i = 0; i < HW__WORLD_BUCKETS; i++) {
+        count += trace.slots[0].world_buckets[i];
+    }
+    T_EQ(3, trace.kinds[HW__PARK]);
+    T_EQ(2, count);
+    T_EQ(world_ns, (int64_t)trace.slots[0].world_ns);
+    trace_close(&trace);
+}
+
+static void test_the_bounds_of_stop_the_world(void) {
+    static const struct {
+        uint64_t wait_ns;
+        int bucket;
+    } cases[] = {{0, 0},
+                 {1023, 0},
+                 {1024, 1},
+                 {4095, 1},
+                 {4096, 2},
+                 {(UINT64_C(1) << 38) - 1, 14},
+                 {UINT64_C(1) << 38, 15},
+                 {UINT64_MAX, 15}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hw__slot slot = {0};
+        hw__slot_count_world(&slot, cases[i].wait_ns);
+        T_EQ(1, slot.world_buckets[cases[i].bucket]);
+        T_EQ(cases[i].wait_ns, slot.world_ns);
+    }
+}
+
 /* One park teaches which register has the lock; another park that contradicts it makes the recorder
  * forget this for good. */
 #ifdef __x86_64__
@@ -181,6 +230,8 @@ int main(void) {
     T_RUN(test_a_spin_before_the_threads_end);
     T_RUN(test_a_spin_is_one_wait);
     T_RUN(test_a_yield_of_the_programs_own);
+    T_RUN(test_stop_the_world_is_counted);
+    T_RUN(test_the_bounds_of_stop_the_world);
 #ifdef __x86_64__
     T_RUN(test_the_lock_is_learnt);
 #endif

@@ -26,6 +26,9 @@ struct trace_meta {
     const struct hw__meta *record;
 };
 
+/* The bytes before the chunks of a memory, but for the header. */
+#define TRACE_SLOTS_BYTES (HW__MAX_THREADS * sizeof(struct hw__slot))
+
 /* The counts of one thread, or of all threads, by the events. */
 struct trace_sums {
     uint64_t holds, hold_ns, waits, wait_ns, forced, worst_hold_ns, worst_wait_ns;

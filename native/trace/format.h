@@ -38,6 +38,7 @@
 #define HW__CHUNK_HEADER_BYTES 128
 #define HW__NAME_BYTES 64
 #define HW__BUCKETS 36
+#define HW__WORLD_BUCKETS 16
 #define HW__COMMAND_BYTES 1024
 #define HW__PATH_BYTES 512
 
@@ -113,13 +114,17 @@ struct hw__slot {
     _Atomic uint64_t forced;  /* releases that another thread had requested */
     _Atomic uint64_t worst_wait_ns;
     _Atomic uint64_t worst_hold_ns;
-    uint64_t reserved[2];
+    _Atomic uint64_t world_ns; /* total of the waits for stop-the-world that have ended */
+    uint64_t reserved;
     char name[HW__NAME_BYTES]; /* from Python, else from the operating system; NUL-terminated */
     /* [i] counts the waits whose length in ns has i bits: 2^(i-1) <= length < 2^i. The last bucket
      * also counts all longer waits. */
     _Atomic uint32_t wait_buckets[HW__BUCKETS];
     /* [i] counts the holds whose length in ns has i bits, as wait_buckets does for waits. */
     _Atomic uint32_t hold_buckets[HW__BUCKETS];
+    /* Counts the waits for stop-the-world, with fewer bounds: the length of those in [i] is below
+     * 4^(i+5) ns and in no earlier bucket. The last bucket also counts all longer waits. */
+    _Atomic uint32_t world_buckets[HW__WORLD_BUCKETS];
 };
 
 /* chunk.kind */
@@ -277,7 +282,7 @@ struct hw__meta_note {
 };
 
 _Static_assert(sizeof(struct hw__header) <= HW__HEADER_BYTES, "the header fits its page");
-_Static_assert(sizeof(struct hw__slot) == 448, "a slot is whole cache lines");
+_Static_assert(sizeof(struct hw__slot) == 512, "a slot is whole cache lines");
 _Static_assert(sizeof(struct hw__chunk) == HW__CHUNK_HEADER_BYTES,
                "a chunk's header is whole lines");
 _Static_assert(sizeof(struct hw__event) == 16, "events are packed");

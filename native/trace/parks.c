@@ -198,6 +198,9 @@ static void end_wait(struct hw__thread *thread, const struct hw__park *park, int
     if (contention(park)) {
         thread->wait_ns += wait_ns;
         hw__slot_count_wait(thread->slot, wait_ns);
+        if (park->kind == HW__LOCK_WORLD) {
+            hw__slot_count_world(thread->slot, wait_ns);
+        }
         hw__slot_change(thread, HW__SLOT_IDLE, at_ns);
     }
 }

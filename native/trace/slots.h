@@ -32,4 +32,12 @@ static inline void hw__slot_count_wait(struct hw__slot *slot, uint64_t wait_ns) 
     HW__ADD(slot->wait_buckets[hw__bucket_of(wait_ns)], 1);
 }
 
+/* Counts a wait for stop-the-world. */
+static inline void hw__slot_count_world(struct hw__slot *slot, uint64_t wait_ns) {
+    unsigned bits = wait_ns == 0 ? 0 : 64 - (unsigned)__builtin_clzll(wait_ns);
+    unsigned bucket = bits <= 10 ? 0 : (bits - 9) / 2;
+    HW__ADD(slot->world_ns, wait_ns);
+    HW__ADD(slot->world_buckets[bucket < HW__WORLD_BUCKETS ? bucket : HW__WORLD_BUCKETS - 1], 1);
+}
+
 #endif

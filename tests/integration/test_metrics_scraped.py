@@ -1,4 +1,4 @@
-"""Metrics with their real consumers: Prometheus, Grafana's dashboard, and OpenTelemetry's OTLP exporter."""
+"""Metrics with their real consumers (Prometheus, Grafana's dashboard, OpenTelemetry's OTLP exporter); stopped worlds."""
 
 import contextlib
 import json
@@ -16,6 +16,10 @@ from provision.locked_environment import locked_python
 from provision.prometheus import find_prometheus
 
 from headway.lab import discover, select
+from headway.live.collect import collecting
+from headway.live.launch import environment
+from headway.live.roles import Roles, series
+from headway.live.watch import Watch
 from headway.native import library_path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -157,6 +161,7 @@ def test_prometheus_scrapes_a_watched_service_and_the_dashboard_s_questions_have
             "asyncio_eventloop_delay_seconds": "histogram",
             "cpython_gil_wait_duration_seconds": "histogram",
             "cpython_gil_hold_duration_seconds": "histogram",
+            "cpython_stop_the_world_duration_seconds": "histogram",
             "cpython_gil_handoffs_total": "counter",
         }
 
@@ -196,3 +201,44 @@ def test_the_otlp_exporter_sends_the_histograms():
         assert main["sum"] > 0
         counts.append((int(main["count"]), main["sum"]))
     assert counts[0] < counts[1]
+
+
+STOPS_THE_WORLD = """
+import gc, threading
+
+def turns():
+    while True:
+        sum(range(100))
+
+for _ in range(2):
+    threading.Thread(target=turns, name="turns", daemon=True).start()
+print("ready", flush=True)
+while True:
+    gc.collect()
+"""
+
+
+def test_stopped_worlds_are_counted(tmp_path):
+    """A free-threaded process has a histogram of stop-the-world pauses, as its threads saw them."""
+    (free,) = select(discover()[0], ["3.13t"])
+    with collecting(tmp_path / "app.hwt", max_bytes=1 << 20) as door:
+        command = [free.executable, "-c", STOPS_THE_WORLD]
+        env = environment(door.environment())
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as child:
+            try:
+                assert child.stdout.readline() == "ready\n"
+                roles = Roles()
+                with Watch(child.pid) as one:
+
+                    def counted():
+                        snapshot = one.snapshot()
+                        roles.add(snapshot.start_ns, (*snapshot.exited, *snapshot.threads))
+                        return {each.role: each for each in series("world", roles.totals.items())}.get("turns")
+
+                    found = wait_for(counted, "no thread was stopped")
+            finally:
+                child.kill()
+
+    totals = roles.totals[0, "turns"]
+    assert 0 < found.sum_s <= totals.ended_wait_ns / 1e9
+    assert 0 < sum(found.buckets) <= sum(totals.wait_buckets)

@@ -15,7 +15,7 @@ from headway.live.watch import Monitor, Watch
 from headway.traces import format as hwt
 
 u32, u64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
-edges = st.sampled_from([0, 1, 2, 7, 8, 9, 448, SLOTS_OFFSET, 2**16, 2**31, 2**32 - 1])
+edges = st.sampled_from([0, 1, 2, 7, 8, 9, 512, SLOTS_OFFSET, 2**16, 2**31, 2**32 - 1])
 header_fields = st.fixed_dictionaries(
     {},
     optional={

@@ -33,12 +33,12 @@ def make_header(slot_count=8, **fields):
 def make_slots(*threads, slot_count=8):
     """Return slots for `threads`, each of which is a dict of a slot's fields.
 
-    The name is a text, the state a word, and `waits_of` and `holds_of` are {bucket: n}.
+    The name is a text, the state a word, and `waits_of`, `holds_of` and `worlds_of` are {bucket: n}.
     """
     slots = np.zeros(slot_count, hwt.SLOT_DTYPE)
     for slot, thread in zip(slots, threads, strict=False):
         facts = {"tid": 100 + thread["serial"], "state": "idle"} | thread
-        for which in ("wait", "hold"):
+        for which in ("wait", "hold", "world"):
             for bucket, count in facts.pop(f"{which}s_of", {}).items():
                 slot[f"{which}_buckets"][bucket] = count
         facts["state"] = STATES[facts["state"]]

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from headway.live import metrics
 from headway.live.exposition import ServiceTotals, Totals, exposition
-from headway.live.roles import OTHER, Roles, cumulative, normalised
+from headway.live.roles import OTHER, Roles, cumulative, normalised, series
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,20 @@ def test_the_histograms_are_cumulative():
     assert dict(cumulative(one.hold_buckets))[17.179869184] == 3
 
 
+def test_stopped_worlds_have_coarser_bounds():
+    """The buckets of stop-the-world are those between the histogram's bounds; roles without a pause have no series."""
+    roles = Roles(normalised, 20)
+    stopped = {"world_ns": 3000, "worlds_of": {0: 2, 1: 1, 12: 3, 13: 4, 15: 5}}
+    add(roles, make_snapshot(1000, {"serial": 1, "name": "w", **stopped}, {"serial": 2, "name": "other"}))
+    (found,) = series("world", roles.totals.items())
+    bounds = dict(cumulative(found.buckets))
+
+    assert (found.gil, found.role, found.sum_s) == (0, "w", 3e-06)
+    assert (bounds[1.024e-06], bounds[4.096e-06], bounds[16.384e-06]) == (2, 3, 3)
+    assert (bounds[4.294967296], bounds[17.179869184], sum(found.buckets)) == (3, 6, 15)
+    assert {one.role for one in series("wait", roles.totals.items())} == {"w", "other"}
+
+
 def test_gils_are_told_apart():
     """The threads of one pool in two interpreters with own GILs are two series."""
     roles = Roles()
@@ -180,6 +194,7 @@ def test_old_names_stay_for_one_release():
     assert new == {
         "cpython_gil_wait_duration_seconds",
         "cpython_gil_hold_duration_seconds",
+        "cpython_stop_the_world_duration_seconds",
         "cpython_gil_handoffs",
         "cpython_gil_enabled",
     }

@@ -91,10 +91,12 @@ def test_the_watcher_s_numbers_are_the_format_s():
     assert slots.SLOT_HEAD.size == slot.fields["worst_hold_ns"][1]
     states = (slots.FREE, slots.IDLE, slots.WAITING, slots.HOLDING)
     assert states == (hwt.SLOT_FREE, hwt.SLOT_IDLE, hwt.SLOT_WAITING, hwt.SLOT_HOLDING)
-    assert slots.BUCKETS == hwt.BUCKETS
+    assert (slots.BUCKETS, slots.WORLD_BUCKETS) == (hwt.BUCKETS, hwt.WORLD_BUCKETS)
     made = make_slots({"serial": 3, "name": "w", "worst_hold_ns": 9, "waits_of": {2: 5}, "holds_of": {35: 7}})
+    made["world_ns"][0], made["world_buckets"][0][15] = 11, 6
     one = thread_counters(made.tobytes(), 0, 10)
     assert (one.name, one.worst_hold_ns, one.wait_buckets[2], one.hold_buckets[35]) == ("w", 9, 5, 7)
+    assert (one.world_ns, one.world_buckets) == (11, (0,) * 15 + (6,))
     assert header.fields["slot_count"][1] == ring._SLOTS_AT
     assert (
         header.fields["flags"][1],

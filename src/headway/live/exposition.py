@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from headway.live.ring import Ring
-from headway.live.roles import HANDOFFS, HISTOGRAMS, OTHER, REASONS, Roles, RoleTotals, cumulative
+from headway.live.roles import HANDOFFS, HISTOGRAMS, OTHER, REASONS, Roles, RoleTotals, cumulative, series
 
 __all__ = ["ServiceTotals", "Totals", "exposition"]
 
@@ -128,12 +128,11 @@ def exposition(totals: Totals) -> Iterator[str]:
     laps = [(2**power / 1e9, sum(totals.laps[: power + 1])) for power in _LAP_POWERS]
     yield from _histogram(name, "", laps, sum(totals.laps), totals.laps_ns / 1e9)
     roles = sorted(totals.roles.items())
-    for which, what in HISTOGRAMS.items():
-        name = f"cpython_gil_{which}_duration_seconds"
-        yield from _head(name, "histogram", what)
-        for (gil, role), one in roles:
-            buckets, sum_s = one.lengths(which)
-            yield from _histogram(name, _labels(gil=gil, role=role), cumulative(buckets), sum(buckets), sum_s)
+    for shown in HISTOGRAMS:
+        yield from _head(shown.prometheus_name, "histogram", shown.what)
+        for each in series(shown.which, roles):
+            labels, below = _labels(gil=each.gil, role=each.role), cumulative(each.buckets)
+            yield from _histogram(shown.prometheus_name, labels, below, sum(each.buckets), each.sum_s)
     name = "cpython_gil_handoffs_total"
     yield from _head(name, "counter", HANDOFFS)
     for (gil, role), one in roles:

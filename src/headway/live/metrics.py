@@ -27,10 +27,12 @@ from headway.live.roles import (
     HISTOGRAMS,
     MAX_ROLES,
     REASONS,
+    Histogram,
     Roles,
     RoleTotals,
     cumulative,
     normalised,
+    series,
 )
 from headway.live.watch import Watch, WatchEndedError
 
@@ -144,8 +146,8 @@ class GilCollector:
     def _families(self, totals: dict[tuple[int, str], RoleTotals]) -> "Iterator[Metric]":
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        for which in HISTOGRAMS:
-            yield _histogram(which, totals)
+        for shown in HISTOGRAMS:
+            yield _histogram(shown, totals)
         handoffs = CounterMetricFamily("cpython_gil_handoffs", HANDOFFS, labels=["gil", "role", "reason"])
         for (gil, role), one in totals.items():
             for reason in REASONS:
@@ -159,13 +161,12 @@ class GilCollector:
             yield from _old_families(_by_role(totals))
 
 
-def _histogram(which: str, totals: dict[tuple[int, str], RoleTotals]) -> "Metric":
+def _histogram(shown: Histogram, totals: dict[tuple[int, str], RoleTotals]) -> "Metric":
     from prometheus_client.core import HistogramMetricFamily
 
-    family = HistogramMetricFamily(f"cpython_gil_{which}_duration_seconds", HISTOGRAMS[which], labels=["gil", "role"])
-    for (gil, role), one in totals.items():
-        buckets, sum_s = one.lengths(which)
-        family.add_metric([str(gil), role], _prometheus(buckets), sum_value=sum_s)
+    family = HistogramMetricFamily(shown.prometheus_name, shown.what, labels=["gil", "role"])
+    for one in series(shown.which, totals.items()):
+        family.add_metric([str(one.gil), one.role], _prometheus(one.buckets), sum_value=one.sum_s)
     return family
 
 
@@ -208,7 +209,7 @@ def instrument(
 ) -> None:
     """Make the OpenTelemetry instruments cpython.gil.handoffs and cpython.gil.enabled.
 
-    OpenTelemetry has no observable histogram, so the histograms of waits and holds are no instruments: see
+    OpenTelemetry has no observable histogram, so the histograms are no instruments: see
     `headway.live.otel_exporter`.
 
     Args:

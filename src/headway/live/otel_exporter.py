@@ -1,4 +1,4 @@
-"""Adds OpenTelemetry histograms of waits for the GIL and of holds to the metrics that a program exports.
+"""Adds OpenTelemetry histograms of waits, of holds and of stopped worlds to the metrics that a program exports.
 
     PeriodicExportingMetricReader(GilExporter(OTLPMetricExporter()))
 
@@ -25,7 +25,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from headway import __version__
 from headway.live.metrics import Counting
-from headway.live.roles import BOUNDS_S, HISTOGRAMS, MAX_ROLES, cumulative
+from headway.live.roles import BOUNDS_S, HISTOGRAMS, MAX_ROLES, cumulative, series
 
 __all__ = ["GilExporter"]
 
@@ -48,9 +48,9 @@ def _point(buckets: Sequence[int], sum_s: float, attributes: dict[str, Any], sin
 
 
 class GilExporter(MetricExporter):
-    """Adds cpython.gil.wait.duration and cpython.gil.hold.duration to the metrics that another exporter sends.
+    """Adds our histograms (`headway.live.roles.HISTOGRAMS`) to the metrics that another exporter sends.
 
-    Both are in s, cumulative, with the attributes `cpython.gil` (0 is the main interpreter's) and `thread.role`.
+    They are in s, cumulative, with the attributes `cpython.gil` (0 is the main interpreter's) and `thread.role`.
     """
 
     def __init__(
@@ -90,15 +90,14 @@ class GilExporter(MetricExporter):
 
         def points(which: str) -> list[HistogramDataPoint]:
             return [
-                _point(*one.lengths(which), {"cpython.gil": gil, "thread.role": role}, since_ns)
-                for (gil, role), one in totals.items()
+                _point(one.buckets, one.sum_s, {"cpython.gil": one.gil, "thread.role": one.role}, since_ns)
+                for one in series(which, totals.items())
             ]
 
         return [
-            Metric(
-                f"cpython.gil.{which}.duration", what, "s", Histogram(points(which), AggregationTemporality.CUMULATIVE)
-            )
-            for which, what in HISTOGRAMS.items()
+            Metric(one.name, one.what, "s", Histogram(found, AggregationTemporality.CUMULATIVE))
+            for one in HISTOGRAMS
+            if (found := points(one.which))
         ]
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:

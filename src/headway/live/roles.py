@@ -10,11 +10,11 @@ Needs no numpy, because the watcher adds up roles, too.
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
-from headway.live.slots import BUCKETS, ThreadCounters
+from headway.live.slots import BUCKETS, WORLD_BUCKETS, ThreadCounters
 
 __all__ = [
     "BOUNDS_S",
@@ -23,21 +23,44 @@ __all__ = [
     "MAX_ROLES",
     "OTHER",
     "REASONS",
+    "Histogram",
     "RoleTotals",
     "Roles",
+    "Series",
     "cumulative",
     "normalised",
+    "series",
 ]
 
 OTHER: Final = "other"
 """The role of threads whose own role would exceed the limit."""
 MAX_ROLES: Final = 20
 
-HISTOGRAMS: Final = {
-    "wait": "Single waits for the GIL that ended.",
-    "hold": "Single holds of the GIL that ended.",
-}
-"""The histograms of all kinds of metrics, and their descriptions: see `RoleTotals.lengths`."""
+
+class Histogram(NamedTuple):
+    """A histogram of all kinds of metrics."""
+
+    which: str
+    """Its buckets are `RoleTotals.{which}_buckets`."""
+    name: str
+    """OpenTelemetry's name of it."""
+    what: str
+
+    @property
+    def prometheus_name(self) -> str:
+        """Prometheus' name of it."""
+        return f"{self.name.replace('.', '_')}_seconds"
+
+
+HISTOGRAMS: Final = (
+    Histogram("wait", "cpython.gil.wait.duration", "Single waits for the GIL that ended."),
+    Histogram("hold", "cpython.gil.hold.duration", "Single holds of the GIL that ended."),
+    Histogram(
+        "world",
+        "cpython.stop_the_world.duration",
+        "Single waits of a thread that a free-threaded interpreter had stopped, or that waited for others to stop.",
+    ),
+)
 REASONS: Final = ("voluntary", "forced")
 """The reasons of a release; RoleTotals counts each."""
 HANDOFFS: Final = "Releases of the GIL: voluntary, or forced on another thread's request."
@@ -46,7 +69,8 @@ _POWERS: Final = range(10, 35, 2)
 BOUNDS_S: Final = tuple(2**power / 1e9 for power in _POWERS)
 """The histograms' bounds in seconds: 1 us to 17 s, by powers of four, because holds of seconds are of most interest."""
 _BUCKET_MASK: Final = 0xFFFFFFFF  # buckets are 32-bit counters, which wrap around
-_SUMS: Final = ("hold_ns", "wait_ns", "voluntary", "forced", "ended_hold_ns", "ended_wait_ns")
+_SUMS: Final = ("hold_ns", "wait_ns", "voluntary", "forced", "ended_hold_ns", "ended_wait_ns", "world_ns")
+_BUCKETS: Final = tuple(f"{one.which}_buckets" for one in HISTOGRAMS)
 
 
 def normalised(name: str) -> str:
@@ -82,23 +106,22 @@ class RoleTotals:
     """The total time of the waits in `wait_buckets`."""
     hold_buckets: list[int] = field(default_factory=lambda: [0] * BUCKETS)
     wait_buckets: list[int] = field(default_factory=lambda: [0] * BUCKETS)
-
-    def lengths(self, which: str) -> tuple[list[int], float]:
-        """Return one of HISTOGRAMS: buckets, of which [i] counts lengths with bit length i in ns, and the sum in s."""
-        if which == "wait":
-            return self.wait_buckets, self.ended_wait_ns / 1e9
-        return self.hold_buckets, self.ended_hold_ns / 1e9
+    world_ns: int = 0
+    """The total time of the waits for stop-the-world in `world_buckets`."""
+    world_buckets: list[int] = field(default_factory=lambda: [0] * WORLD_BUCKETS)
 
     def copy(self) -> "RoleTotals":
         """Return an independent copy."""
-        return replace(self, hold_buckets=self.hold_buckets.copy(), wait_buckets=self.wait_buckets.copy())
+        found = RoleTotals()
+        found.add(self)
+        return found
 
     def add(self, other: "RoleTotals") -> None:
         """Add another role's totals."""
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for mine, more in ((self.hold_buckets, other.hold_buckets), (self.wait_buckets, other.wait_buckets)):
-            mine[:] = [a + b for a, b in zip(mine, more, strict=True)]
+        for name in _BUCKETS:
+            setattr(self, name, [a + b for a, b in zip(getattr(self, name), getattr(other, name), strict=True)])
 
 
 def _of(thread: ThreadCounters) -> dict[str, int]:
@@ -110,6 +133,7 @@ def _of(thread: ThreadCounters) -> dict[str, int]:
         "forced": thread.forced,
         "ended_hold_ns": thread.hold_ns - (thread.state_ns if thread.state == "holding" else 0),
         "ended_wait_ns": thread.wait_ns - (thread.state_ns if thread.state == "waiting" else 0),
+        "world_ns": thread.world_ns,
     }
 
 
@@ -118,8 +142,7 @@ class _Seen:
     """The highest counters of one thread that were ever read."""
 
     sums: dict[str, int] = field(default_factory=dict)
-    hold_buckets: Sequence[int] = (0,) * BUCKETS
-    wait_buckets: Sequence[int] = (0,) * BUCKETS
+    buckets: dict[str, Sequence[int]] = field(default_factory=dict)
 
 
 class Roles:
@@ -164,13 +187,12 @@ class Roles:
             if more > 0:
                 setattr(totals, name, getattr(totals, name) + more)
                 seen.sums[name] = value
-        for sums, old, new in (
-            (totals.hold_buckets, seen.hold_buckets, thread.hold_buckets),
-            (totals.wait_buckets, seen.wait_buckets, thread.wait_buckets),
-        ):
+        for name in _BUCKETS:
+            sums, new = getattr(totals, name), getattr(thread, name)
+            old = seen.buckets.get(name) or (0,) * len(new)
             if new != old:  # most threads of a large pool have not changed
                 sums[:] = [count + ((b - a) & _BUCKET_MASK) for count, a, b in zip(sums, old, new, strict=True)]
-        seen.hold_buckets, seen.wait_buckets = thread.hold_buckets, thread.wait_buckets
+            seen.buckets[name] = new
 
     def _totals_of(self, thread: ThreadCounters) -> RoleTotals:
         role = self._role(thread.name)
@@ -178,6 +200,31 @@ class Roles:
             role = OTHER
         self._names.add(role)
         return self.totals.setdefault((thread.gil, role), RoleTotals())
+
+
+class Series(NamedTuple):
+    """One histogram of one role at one GIL."""
+
+    gil: int
+    role: str
+    buckets: list[int]
+    """[i] counts lengths with bit length i in ns."""
+    sum_s: float
+    """The total of all lengths."""
+
+
+def series(which: str, totals: Iterable[tuple[tuple[int, str], RoleTotals]]) -> Iterator[Series]:
+    """Yield one of HISTOGRAMS for each role; that of stop-the-world only for roles that were ever stopped."""
+    for (gil, role), one in totals:
+        if which == "wait":
+            yield Series(gil, role, one.wait_buckets, one.ended_wait_ns / 1e9)
+        elif which == "hold":
+            yield Series(gil, role, one.hold_buckets, one.ended_hold_ns / 1e9)
+        elif any(one.world_buckets):
+            wide = [0] * BUCKETS
+            for i, count in enumerate(one.world_buckets):
+                wide[min(_POWERS.start + i * _POWERS.step, BUCKETS - 1)] += count
+            yield Series(gil, role, wide, one.world_ns / 1e9)
 
 
 def cumulative(buckets: Sequence[int]) -> list[tuple[float, int]]:

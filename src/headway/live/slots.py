@@ -17,6 +17,7 @@ __all__ = [
     "SLOT_BYTES",
     "SLOT_HEAD",
     "WAITING",
+    "WORLD_BUCKETS",
     "Slot",
     "ThreadCounters",
     "thread_counters",
@@ -25,10 +26,11 @@ __all__ = [
 # native/trace/format.h; a test holds them against traces/format.py.
 FREE, IDLE, WAITING, HOLDING = 0, 1, 2, 3
 BUCKETS: Final = 36
-SLOT_BYTES: Final = 448
+WORLD_BUCKETS: Final = 16
+SLOT_BYTES: Final = 512
 SLOT_HEAD: Final = struct.Struct("<IIiIqQQQQQQ")
-SLOT: Final = struct.Struct(f"<IIiIqQQQQQQQ16x64s{BUCKETS}I{BUCKETS}I")
-_HEAD_FIELDS: Final = 12
+SLOT: Final = struct.Struct(f"<IIiIqQQQQQQQQ8x64s{BUCKETS}I{BUCKETS}I{WORLD_BUCKETS}I")
+_HEAD_FIELDS: Final = 13
 _STATES: Final = {FREE: "exited", IDLE: "idle", WAITING: "waiting", HOLDING: "holding"}
 
 
@@ -80,6 +82,10 @@ class ThreadCounters:
     """[i] counts waits from 2^(i-1) to below 2^i ns; the last one also counts all longer waits."""
     hold_buckets: tuple[int, ...]
     """The same counts for ended holds."""
+    world_ns: int
+    """The time of all ended waits for stop-the-world, which are among the waits, too."""
+    world_buckets: tuple[int, ...]
+    """[i] counts ended waits for stop-the-world below 4^(i+5) ns that no earlier bucket counts."""
 
 
 def thread_counters(data: "bytes | mmap", at: int, time_ns: int) -> ThreadCounters:
@@ -91,9 +97,8 @@ def thread_counters(data: "bytes | mmap", at: int, time_ns: int) -> ThreadCounte
         time_ns: CLOCK_MONOTONIC, from before the slot was read.
     """
     fields = SLOT.unpack_from(data, at)
-    state, serial, tid, gil, since_ns, holds, hold_ns, waits, wait_ns, forced, worst_wait_ns, worst_hold_ns = fields[
-        :_HEAD_FIELDS
-    ]
+    state, serial, tid, gil, since_ns, holds, hold_ns, waits, wait_ns, forced = fields[:10]
+    worst_wait_ns, worst_hold_ns, world_ns = fields[10:_HEAD_FIELDS]
     name = fields[_HEAD_FIELDS].split(b"\0", 1)[0].decode("utf-8", "replace")
     buckets = fields[_HEAD_FIELDS + 1 :]
     word = _STATES.get(state, "idle")
@@ -113,5 +118,7 @@ def thread_counters(data: "bytes | mmap", at: int, time_ns: int) -> ThreadCounte
         worst_wait_ns=worst_wait_ns,
         worst_hold_ns=worst_hold_ns,
         wait_buckets=buckets[:BUCKETS],
-        hold_buckets=buckets[BUCKETS:],
+        hold_buckets=buckets[BUCKETS : 2 * BUCKETS],
+        world_ns=world_ns,
+        world_buckets=buckets[2 * BUCKETS :],
     )

@@ -77,6 +77,7 @@ CHUNK_BYTES = 16384
 CHUNK_HEADER_BYTES = 128
 NAME_BYTES = 64
 BUCKETS = 36
+WORLD_BUCKETS = 16
 COMMAND_BYTES = 1024
 PATH_BYTES = 512
 
@@ -181,10 +182,12 @@ SLOT_DTYPE = np.dtype(
         ("forced", "<u8"),
         ("worst_wait_ns", "<u8"),
         ("worst_hold_ns", "<u8"),
-        ("reserved", "<u8", 2),
+        ("world_ns", "<u8"),
+        ("reserved", "<u8"),
         ("name", f"V{NAME_BYTES}"),
         ("wait_buckets", "<u4", BUCKETS),
         ("hold_buckets", "<u4", BUCKETS),
+        ("world_buckets", "<u4", WORLD_BUCKETS),
     ],
     align=True,
 )
