@@ -5,9 +5,10 @@
 #include "trace/laps.h"
 
 #define MS 1000000
-#define POLL 7  /* the stack of a loop that polls */
-#define QUEUE 8 /* the stack of a pool's thread at its queue */
-#define SEND 9  /* neither */
+#define POLL 7   /* the stack of a loop that polls */
+#define QUEUE 8  /* the stack of a pool's thread at its queue */
+#define SEND 9   /* neither */
+#define OTHER 10 /* outside of any loop */
 
 static struct hw__laps *laps;
 static struct hw__event events[64];
@@ -136,6 +137,32 @@ static void test_settled_late(void) {
     }
 }
 
+/* A thread that runs a loop for each of its jobs is in no lap between two of them, whether or not
+ * the stack at which it waits is settled by then. */
+static void test_a_loop_that_has_ended(void) {
+    for (int late = 0; late < 2; late++) {
+        begin();
+        if (!late) {
+            event(1, HW__RELEASE, OTHER, 0);
+            told_at(2);
+            hw__laps_settle(laps, OTHER, HW_HOME_OUTSIDE);
+        }
+        event(10, HW__RELEASE, POLL, 0);
+        event(20, HW__ACQUIRE, 0, 0);
+        event(21, HW__RELEASE, OTHER, 0);
+        T_EQ(late, told_at(25).loop_count);
+        hw__laps_settle(laps, OTHER, HW_HOME_OUTSIDE);
+        T_EQ(0, told_at(200).open[HW_HOME_LOOP]);
+        event(320, HW__ACQUIRE, 0, 0);
+        event(321, HW__RELEASE, POLL, 0);
+        struct hw_laps found = told_at(322);
+        T_EQ(0, found.late[HW_HOME_LOOP]);
+        T_EQ(0, found.lengths_ns);
+        T_EQ(1, found.loop_count);
+        hw__laps_free(laps);
+    }
+}
+
 /* A pool's thread was at its queue when the recording began: its first work counts. */
 static void test_a_pool(void) {
     begin();
@@ -202,6 +229,7 @@ int main(void) {
     test_an_open_lap();
     test_what_is_no_way_home();
     test_settled_late();
+    test_a_loop_that_has_ended();
     test_a_pool();
     test_made_up_numbers();
     test_who_loops();

@@ -136,6 +136,14 @@ static void leaves(struct runner *runner, int64_t time_ns) {
     }
 }
 
+/* The thread is outside of any event loop. If it was in one, the loop has ended. */
+static void leaves_its_loop(struct runner *runner) {
+    if (runner->home == HW_HOME_LOOP) {
+        runner->home = HW_HOME_NONE;
+        runner->away = false;
+    }
+}
+
 /* The thread is at a home. If it was in a lap, the lap has ended, and is counted. */
 static void comes_home(struct hw__laps *laps, struct runner *runner, int home, int64_t time_ns) {
     int64_t length_ns = time_ns - runner->begun_ns;
@@ -177,6 +185,8 @@ void hw__laps_see(struct hw__laps *laps, uint32_t serial, const char *events, ui
             memmove(runner->pending + 1, runner->pending,
                     sizeof runner->pending - sizeof runner->pending[0]);
             runner->pending[0] = (struct pending){.stack = event.value};
+        } else if (home == HW_HOME_OUTSIDE) {
+            leaves_its_loop(runner);
         } else if (home != HW_HOME_NONE) {
             comes_home(laps, runner, home,
                        event.time_ns + (event.kind == HW__HOLD ? event.flags : 0));
@@ -214,13 +224,17 @@ int hw__laps_fresh(struct hw__laps *laps, uint32_t *stacks, int max) {
 }
 
 void hw__laps_settle(struct hw__laps *laps, uint32_t stack, int home) {
-    if (stack >= laps->kind_room || home < HW_HOME_NONE || home >= HW_HOMES) {
+    if (stack >= laps->kind_room || home < HW_HOME_NONE || home > HW_HOME_OUTSIDE) {
         return;
     }
     laps->kinds[stack] = (uint8_t)home;
     for (uint32_t i = 0; home != HW_HOME_NONE && i < THREADS; i++) {
         struct runner *runner = &laps->runners[i];
         for (int k = 0; k < PENDING; k++) {
+            if (runner->pending[k].stack == stack && home == HW_HOME_OUTSIDE) {
+                leaves_its_loop(runner); /* it has been at no home since */
+                break;
+            }
             if (runner->pending[k].stack == stack) {
                 runner->home = (uint8_t)home;
                 runner->away = runner->pending[k].left_ns != 0;

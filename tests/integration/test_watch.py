@@ -1,4 +1,7 @@
-"""`headway watch`, `headway.watch()` and `headway stalls`: stalls are named, whatever the process does meanwhile."""
+"""`headway watch`, `headway.watch()` and `headway stalls`: stalls are named, whatever the process does meanwhile.
+
+The tests are in one file because they share the program and the ways to read what was told.
+"""
 
 import contextlib
 import http.client
@@ -171,6 +174,50 @@ def test_children_are_watched(here):
     assert program.returncode == 7
     found = wait_for(lambda: parts("blocking call"), said)
     assert found[0][0]["pid"] not in (program.pid, os.getpid())
+
+
+def test_closed_standard_streams(here):
+    """A service that was started without standard streams is watched."""
+    command = [HEADWAY, "watch", "--quiet", "--python", sys.executable, "app.py", "nap"]
+    subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command], check=False, timeout=LIMIT_S)
+
+    assert wait_for(lambda: parts("blocking call"), "nothing was told")[0][1]["place"]["function"] == "nap"
+
+
+JOBS = """
+import asyncio, threading, time
+
+def jobs():
+    for _ in range(4):
+        asyncio.run(asyncio.sleep(0.05))
+        time.sleep(0.3)
+    asyncio.run(asyncio.to_thread(time.sleep, 0))
+
+def nap():
+    time.sleep(0.4)
+
+async def stalled():
+    await asyncio.sleep(0.1)
+    nap()
+    await asyncio.sleep(0.1)
+
+thread = threading.Thread(target=jobs)
+thread.start()
+thread.join()
+asyncio.run(stalled())
+"""
+
+
+def test_a_thread_is_idle_between_its_loops(here):
+    """A worker that runs a loop for each job does not stall while it waits for the next job."""
+    Path("app.py").write_text(JOBS)
+    with watch() as program:
+        said = program.communicate(timeout=LIMIT_S)[1]
+
+    wait_for(lambda: parts("blocking call"), said)
+    assert {
+        part["place"]["function"] for row in rows() for part in row["parts"] if part["cause"] == "blocking call"
+    } == {"nap"}
 
 
 def test_without_a_gil_it_says_so(here):

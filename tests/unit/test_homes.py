@@ -1,7 +1,7 @@
 """The stacks at which an event loop or a pool's thread waits."""
 
 from headway.live.homes import Homes
-from headway.native import HOME_LOOP, HOME_NONE
+from headway.native import HOME_LOOP, HOME_NONE, HOME_OUTSIDE
 from headway.traces.frames import Frame
 
 POLL = (
@@ -45,12 +45,28 @@ def test_a_stack_whose_frames_come_later_is_settled_then():
     told.fresh_ones = [1, 2]
     told.in_the_file = {2: ELSEWHERE}
     homes.settle()
-    assert told.settled == [(2, HOME_NONE)]
+    assert told.settled == [(2, HOME_OUTSIDE)]
 
     told.in_the_file[1] = POLL
     homes.settle()
     homes.settle()
-    assert told.settled == [(2, HOME_NONE), (1, HOME_LOOP)]
+    assert told.settled == [(2, HOME_OUTSIDE), (1, HOME_LOOP)]
+
+
+def test_stacks_outside_of_any_loop():
+    """A stack without a loop's frame is outside of any loop; one that is cut may be inside, and so may a target in C."""
+    thread = Frame("/usr/lib/python3.13/threading.py", 1012, "Thread.run", 1000)
+    told = Told()
+    homes = Homes(told, told)
+    told.fresh_ones = [1, 2, 3]
+    told.in_the_file = {1: (*ELSEWHERE, *POLL[1:]), 2: (*ELSEWHERE, thread), 3: ELSEWHERE * 128}
+    homes.settle()
+    assert told.settled == [(1, HOME_NONE), (2, HOME_OUTSIDE), (3, HOME_NONE)]
+
+    told.fresh_ones = [4, 5]
+    told.in_the_file |= {4: (thread,), 5: (*ELSEWHERE, thread)}
+    homes.settle()
+    assert told.settled[3:] == [(4, HOME_LOOP), (5, HOME_NONE)]
 
 
 def test_stacks_that_never_come_are_bounded():

@@ -13,7 +13,7 @@ from headway import native
 from headway.live import ring, sampling, slots, stacks
 from headway.live.slots import thread_counters
 from headway.traces import format as hwt
-from headway.traces.frames import CoreTime, Evidence, Frame, Sample
+from headway.traces.frames import MAX_DEPTH, CoreTime, Evidence, Frame, Sample
 from headway.traces.notes import append_notes, evidence_of
 from headway.traces.reader import read
 from headway.traces.writer import write
@@ -91,7 +91,7 @@ def test_the_watcher_s_numbers_are_the_format_s():
     assert slots.SLOT_HEAD.size == slot.fields["worst_hold_ns"][1]
     states = (slots.FREE, slots.IDLE, slots.WAITING, slots.HOLDING)
     assert states == (hwt.SLOT_FREE, hwt.SLOT_IDLE, hwt.SLOT_WAITING, hwt.SLOT_HOLDING)
-    assert (slots.BUCKETS, slots.WORLD_BUCKETS) == (hwt.BUCKETS, hwt.WORLD_BUCKETS)
+    assert (slots.BUCKETS, slots.WORLD_BUCKETS, MAX_DEPTH) == (hwt.BUCKETS, hwt.WORLD_BUCKETS, hwt.MAX_DEPTH)
     made = make_slots({"serial": 3, "name": "w", "worst_hold_ns": 9, "waits_of": {2: 5}, "holds_of": {35: 7}})
     made["world_ns"][0], made["world_buckets"][0][15] = 11, 6
     one = thread_counters(made.tobytes(), 0, 10)

@@ -14,8 +14,8 @@ from headway.traces.analysis.stall_model import Cause, Kept, StallKind, Threshol
 from headway.traces.analysis.stall_sums import sum_up, told_rows
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
-from headway.traces.frames import Collected, CoreTime, Evidence, Frame, Sample
-from headway.traces.loops import Home, home_at, is_within, serves_requests
+from headway.traces.frames import CUT, Collected, CoreTime, Evidence, Frame, Sample
+from headway.traces.loops import Home, home_at, is_in_a_loop, serves_requests
 from headway.traces.model import Kind
 
 LIB = "/usr/lib/python3.13"
@@ -28,6 +28,8 @@ WAIT = Frame(f"{LIB}/threading.py", 359, "Condition.wait", 320)
 WORKER = Frame(f"{LIB}/concurrent/futures/thread.py", 89, "_worker", 70)
 GUNICORN = Frame("/v/lib/python3.13/site-packages/gunicorn/workers/gthread.py", 300, "ThreadWorker.handle", 290)
 COMPUTE = Frame("/app/app.py", 12, "compute", 10)
+THREAD = Frame(f"{LIB}/threading.py", 1012, "Thread.run", 1000)
+POOL = Frame(f"{LIB}/multiprocessing/pool.py", 114, "worker", 97)
 
 STACKS = [
     (),
@@ -37,8 +39,12 @@ STACKS = [
     (WORKER,),
     (HANDLER, GUNICORN, WORKER),
     (WAIT, HANDLER, RUN_ONCE, FOREVER),
+    (SLEEP, THREAD),
+    (SLEEP,) * 128 + (CUT,),
+    (THREAD,),
+    (SLEEP, POOL),
 ]
-AT_POLL, AT_SLEEP, AT_QUEUE, AT_REQUEST, AT_LOCK = 2, 3, 4, 5, 6
+AT_POLL, AT_SLEEP, AT_QUEUE, AT_REQUEST, AT_LOCK, AT_IDLE, AT_DEEP, AT_TARGET, AT_JOB = 2, 3, 4, 5, 6, 7, 8, 9, 10
 
 
 def with_stacks(trace, **evidence):
@@ -96,6 +102,23 @@ def test_a_blocking_call_in_the_loop():
     assert parts(stall) == [(Cause.BLOCKED, 200, SLEEP), (Cause.OWN, 2, None)]
 
 
+@pytest.mark.parametrize(("poll", "stack"), [(AT_POLL, AT_IDLE), (AT_POLL, AT_JOB), (AT_TARGET, AT_QUEUE)])
+def test_a_thread_that_has_left_its_loop_does_not_stall(poll, stack):
+    """A thread, or a pool's worker, that runs a loop for each job is idle between two of them."""
+    script = Script().hold(0, 0, 1, stack=poll).hold(0, 10, 11, stack=stack).hold(0, 211, 212, stack=poll)
+
+    assert find_stalls(with_stacks(script.trace(300, "worker"))) == []
+
+
+@pytest.mark.parametrize(("poll", "stack"), [(AT_POLL, AT_DEEP), (AT_TARGET, AT_IDLE)])
+def test_a_stack_that_may_be_in_the_loop_stalls_it(poll, stack):
+    """A stack that is too deep to be recorded whole, or the code that a target in C calls, may be in the loop."""
+    script = Script().hold(0, 0, 1, stack=poll).hold(0, 10, 11, stack=stack).hold(0, 211, 212, stack=poll)
+    stall = only(with_stacks(script.trace(300, "worker")))
+
+    assert (stall.kind, stall.cause, stall.parts[0].place) == (StallKind.LOOP, Cause.BLOCKED, SLEEP)
+
+
 def test_own_code_is_where_it_was_seen():
     """The release of a long hold tells no line; samples do, and each function has its share."""
     script = loop(Script()).hold(0, 10, 210, stack=AT_POLL)
@@ -141,6 +164,18 @@ def test_a_garbage_collection():
     stall = only(with_stacks(script.trace(300, "MainThread", "cruncher"), collections=(collection,)))
 
     assert (stall.cause, stall.parts[0].thread, stall.parts[0].time_ns) == (Cause.COLLECTION, 1, 180 * MS)
+
+
+def test_a_garbage_collection_without_a_core():
+    """A collection that waited for a core for most of its time is not the cause of that time."""
+    script = loop(Script()).hold(0, 10, 210, stack=AT_POLL)
+    evidence = {
+        "collections": (Collected(101, at(20), at(200), 2),),
+        "core_times": (CoreTime(at(10), 101, 0, 0), CoreTime(at(210), 101, 50 * MS, 150 * MS)),
+    }
+    stall = only(with_stacks(script.trace(300, "MainThread"), **evidence))
+
+    assert parts(stall) == [(Cause.CORE, 150, None), (Cause.COLLECTION, 45, None), (Cause.OWN, 5, None)]
 
 
 def test_no_core():
@@ -241,8 +276,8 @@ def test_a_line_that_runs_a_loop(tmp_path):
     assert home_at((Frame(str(file), 2, "<module>"),)) is Home.LOOP
     assert home_at((Frame(str(file), 3, "<module>"),)) is None
     assert home_at((Frame(str(file), 99, "<module>"),)) is None
-    assert is_within((HANDLER, Frame(str(file), 2, "<module>")))
-    assert not is_within((HANDLER,))
+    assert is_in_a_loop((HANDLER, Frame(str(file), 2, "<module>")))
+    assert not is_in_a_loop((HANDLER,))
     assert serves_requests((HANDLER, GUNICORN))
 
 

@@ -15,10 +15,10 @@ from told_traces import Script
 from headway.errors import TraceError
 from headway.traces import format as hwt
 from headway.traces import mending, reader
+from headway.traces.frames import CUT
 from headway.traces.invariants import violations
 from headway.traces.model import Flag, Frame, Gil, Kind, Loss, Thread, Trace
 from headway.traces.reader import read, read_family
-from headway.traces.records import CUT
 from headway.traces.writer import CHUNKS_OFFSET, record, write
 
 W, A, R, EXIT = Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT

@@ -6,6 +6,7 @@ memory to our socket, and keeps nothing open. From then on the reception's owner
 
 import contextlib
 import errno
+import fcntl
 import os
 import selectors
 import socket
@@ -57,7 +58,7 @@ class Door:
             self.folder = _new_folder()
             self.path = self.folder / DOOR
             # All users may connect: root's process may drop its rights before it calls. Callers must know the family.
-            self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            self.socket = _beyond_the_streams(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
             self.socket.bind(str(self.path))
             self.path.chmod(0o666)
             self.socket.listen(_BACKLOG)
@@ -104,6 +105,17 @@ class Door:
             path.unlink()
         with contextlib.suppress(OSError):
             path.parent.rmdir()
+
+
+def _beyond_the_streams(one: socket.socket) -> socket.socket:
+    """Return the socket with a number above those of the standard streams, which a process that inherits it may replace.
+
+    A service may be started with its standard streams closed: the next descriptors have their numbers then.
+    """
+    if one.fileno() > 2:
+        return one
+    with one:
+        return socket.socket(fileno=fcntl.fcntl(one.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
 
 
 @final

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import Final, Protocol, final
 
-from headway.native import HOME_LOOP, HOME_NONE, HOME_POOL
-from headway.traces.frames import Frame
-from headway.traces.loops import Home, home_at
+from headway.native import HOME_LOOP, HOME_NONE, HOME_OUTSIDE, HOME_POOL
+from headway.traces.frames import MAX_DEPTH, Frame
+from headway.traces.loops import Home, home_at, is_in_a_loop, may_be_a_target_in_c
 
 __all__ = ["Homes"]
 
 _FRAMES: Final = 4
 """The number of innermost frames that suffice to tell a home."""
 _MOST_UNKNOWN: Final = 1024
-_NUMBERS: Final = {None: HOME_NONE, Home.LOOP: HOME_LOOP, Home.POOL: HOME_POOL}
+_NUMBERS: Final = {Home.LOOP: HOME_LOOP, Home.POOL: HOME_POOL}
 
 
 class _Stacks(Protocol):
@@ -45,6 +45,8 @@ class Homes:
         self._stacks = stacks
         self._unknown: list[int] = []
         """Stacks whose frames are not in the file yet: a pass may copy an event before the open chunk with its stack."""
+        self._in_c = False
+        """A thread's target that is written in C may be an event loop."""
 
     def settle(self) -> None:
         """Set the kind of all stacks that have come with the last pass."""
@@ -55,6 +57,15 @@ class Homes:
         for stack in waiting:
             frames = self._stacks.frames(stack, _FRAMES)
             if frames or len(self._unknown) == _MOST_UNKNOWN:
-                self._collection.settle(stack, _NUMBERS[home_at(frames)])
+                self._collection.settle(stack, self._number(stack, frames))
             else:
                 self._unknown.append(stack)
+
+    def _number(self, stack: int, frames: Sequence[Frame]) -> int:
+        home = home_at(frames)
+        self._in_c = self._in_c or may_be_a_target_in_c(frames)
+        if home is not None or not frames:
+            return _NUMBERS[home] if home is not None else HOME_NONE
+        whole = self._stacks.frames(stack, MAX_DEPTH)
+        cut = len(whole) >= MAX_DEPTH
+        return HOME_NONE if cut or is_in_a_loop(whole, in_c=self._in_c) else HOME_OUTSIDE

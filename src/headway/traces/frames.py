@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Collected", "CoreTime", "Evidence", "Frame", "Sample", "packed", "text"]
+__all__ = ["CUT", "MAX_DEPTH", "Collected", "CoreTime", "Evidence", "Frame", "Sample", "packed", "text"]
 
 
 def text(data: bytes, encoding: str = "utf-8") -> str:
@@ -34,6 +34,12 @@ class Frame:
 
     def __str__(self) -> str:
         return f"{self.filename}:{self.line} {self.function}"
+
+
+MAX_DEPTH: Final = 128
+"""The most frames of a stack that are recorded; a test holds the number against traces/format.py."""
+CUT: Final = Frame("", 0, f"(what calls these {MAX_DEPTH} frames is not recorded)")
+"""The outermost frame of a stack that is deeper than what is recorded."""
 
 
 @dataclass(frozen=True)

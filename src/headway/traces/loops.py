@@ -13,9 +13,20 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
-from headway.traces.frames import Frame
+from headway.traces.frames import CUT, Frame
 
-__all__ = ["Home", "home_at", "is_library", "is_standard", "is_within", "serves_requests", "waits_for_a_lock"]
+__all__ = [
+    "Home",
+    "home_at",
+    "is_in_a_loop",
+    "is_in_a_pool",
+    "is_library",
+    "is_machinery",
+    "is_standard",
+    "may_be_a_target_in_c",
+    "serves_requests",
+    "waits_for_a_lock",
+]
 
 
 class Home(Enum):
@@ -123,15 +134,33 @@ def home_at(frames: Sequence[Frame]) -> Home | None:
     return None
 
 
-def is_within(frames: Sequence[Frame]) -> bool:
-    """Tell whether a stack is that of a running event loop, or of a pool's thread that has work."""
-    return any(
-        frame.function.endswith(("._run_once", "unrolled_run"))
-        or _at(frame) in _POOLS
-        or _runs_a_loop(frame)
-        or _runs_a_target_in_c(frame)
-        for frame in frames
-    )
+def _is_a_loop(frame: Frame) -> bool:
+    return frame.function.endswith(("._run_once", "unrolled_run")) or _runs_a_loop(frame)
+
+
+def is_machinery(frame: Frame) -> bool:
+    """Tell whether a frame is that of a loop, a pool or a thread: what it calls is the work."""
+    return _is_a_loop(frame) or _at(frame) in _POOLS or _runs_a_target_in_c(frame)
+
+
+def may_be_a_target_in_c(frames: Sequence[Frame]) -> bool:
+    """Tell whether a stack, at which a thread yields the GIL, may be that of a thread's target that is written in C."""
+    return bool(frames) and _runs_a_target_in_c(frames[0])
+
+
+def is_in_a_loop(frames: Sequence[Frame], *, in_c: bool = False) -> bool:
+    """Tell whether a stack may be that of a running event loop: also a stack that is cut, whose callers are not known.
+
+    Args:
+        frames: The stack.
+        in_c: The loop may be a thread's target that is written in C. Each thread's stack is such a loop's then.
+    """
+    return frames[-1:] == (CUT,) or any(_is_a_loop(frame) or (in_c and _runs_a_target_in_c(frame)) for frame in frames)
+
+
+def is_in_a_pool(frames: Sequence[Frame]) -> bool:
+    """Tell whether a stack may be that of a pool's thread that has work."""
+    return frames[-1:] == (CUT,) or any(_at(frame) in _POOLS for frame in frames)
 
 
 def serves_requests(frames: Sequence[Frame]) -> bool:

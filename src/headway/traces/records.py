@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from headway.traces import format as hwt
 from headway.traces.codes import CODE, Code, code_of
-from headway.traces.frames import Frame, text
+from headway.traces.frames import CUT, Frame, text
 from headway.traces.linetable import lines
 from headway.traces.model import Gil
 
-__all__ = ["CUT", "Name", "Records", "Tables"]
+__all__ = ["Name", "Records", "Tables"]
 
 _MOST_GILS = 256
 """The limit follows from the events, in which `gil` is one byte."""
@@ -40,10 +40,6 @@ _LEAST_BYTES = {
     hwt.META_TYPE: _TYPE.size,
     hwt.META_NOTE: _NOTE.size,
 }
-
-
-CUT = Frame("", 0, f"(what calls these {hwt.MAX_DEPTH} frames is not recorded)")
-"""The outermost frame of a stack that is deeper than what is recorded."""
 
 
 def _cut_roots(parent: NDArray[np.int64]) -> NDArray[np.int64]:

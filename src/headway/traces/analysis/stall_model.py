@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final, final
 
 from headway.traces.frames import Frame
-from headway.traces.loops import is_library, is_standard, is_within
+from headway.traces.loops import is_library, is_machinery, is_standard
 
 __all__ = ["Cause", "Kept", "Part", "Stall", "StallKind", "Thresholds"]
 
@@ -79,7 +79,7 @@ class Part:
 
         None if the stack is not known.
         """
-        called = list(itertools.takewhile(lambda one: not is_within([one]), self.frames))
+        called = list(itertools.takewhile(lambda one: not is_machinery(one), self.frames))
         for is_other in (is_library, is_standard):
             for one in called:
                 if not is_other(one):

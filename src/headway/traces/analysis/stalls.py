@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 
 from headway.traces.analysis.intervals import Holds, recorded
 from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind, Thresholds
-from headway.traces.loops import Home, home_at, is_within, serves_requests, waits_for_a_lock
+from headway.traces.loops import (
+    Home,
+    home_at,
+    is_in_a_loop,
+    is_in_a_pool,
+    may_be_a_target_in_c,
+    serves_requests,
+    waits_for_a_lock,
+)
 from headway.traces.model import RAN_ALL, RAN_SHIFT, CoreTime, Flag, Frame, Kind, Sample, Trace
 
 __all__ = ["find_stalls"]
@@ -136,7 +144,7 @@ class _Finder:
         long = (ends_ns - own.time_ns[begins] >= least_ns) & (ends_ns >= self._over_since_ns)
         for place in np.flatnonzero(long).tolist():
             begin, end = int(begins[place]), int(ends[place])
-            kind = self._kind(own, begin, end, self._home(int(own.stack[begin - 1 if begin else end])))
+            kind = self._kind(own, begin, end, int(own.stack[begin - 1 if begin else end]))
             length_ns = int(ends_ns[place] - own.time_ns[begin])
             if kind is None or length_ns < (thresholds.loop_ns if kind is StallKind.LOOP else thresholds.request_ns):
                 continue
@@ -144,17 +152,18 @@ class _Finder:
                 kind, thread, begin, len(own) - 1 if end < 0 else end, int(ends_ns[place]), goes_on=end < 0
             )
 
-    def _kind(self, own: _Own, begin: int, end: int, home: Home | None) -> StallKind | None:
-        """Return the kind of a lap; None if the thread has left its loop, or if a pool's thread runs a job."""
+    def _kind(self, own: _Own, begin: int, end: int, home: int) -> StallKind | None:
+        """Return the kind of a lap from a stack; None if the thread has left its loop, or if a pool's thread runs a job."""
         inside = slice(begin, end if end >= 0 else len(own))
         if np.any(own.kind[inside] == Kind.EXIT) or (end < 0 and self._trace.process.ended):
             return None
         stacks = {int(stack) for stack in own.stack[inside][own.kind[inside] == Kind.RELEASE]} - {0}
         frames = [self._stack(stack) for stack in stacks]
-        if not all(is_within(one) for one in frames):
+        if self._home(home) is Home.LOOP:
+            in_c = may_be_a_target_in_c(self._stack(home))
+            return StallKind.LOOP if all(is_in_a_loop(one, in_c=in_c) for one in frames) else None
+        if not all(is_in_a_pool(one) for one in frames):
             return None
-        if home is Home.LOOP:
-            return StallKind.LOOP
         return StallKind.REQUEST if any(serves_requests(one) for one in frames) else None
 
     def late_wake_ups(self, thread: int, least_ns: int, known: Sequence[Stall]) -> list[Stall]:
@@ -231,16 +240,18 @@ class _Finder:
     ) -> list[Part]:
         """Return how a thread spent a time in which it held the GIL."""
         tid = self._trace.threads[thread].tid
+        length_ns = over_ns - begun_ns
         collected_ns = self._collected_ns(tid, begun_ns, over_ns)
-        rest_ns = over_ns - begun_ns - collected_ns
-        found = self._placed(Cause.COLLECTION, collected_ns, thread, begun_ns, over_ns, stack)
         queued_ns = self._queued_ns(tid, begun_ns, over_ns)
         if share is not None:
-            off_ns = round(rest_ns * (1 - share))
+            off_ns = round(length_ns * (1 - share))
         else:
-            off_ns = min(rest_ns, max(queued_ns or 0, self._off_core_ns(tid, begun_ns, over_ns)))
+            off_ns = min(length_ns, max(queued_ns or 0, self._off_core_ns(tid, begun_ns, over_ns)))
+        # A garbage collection waits for a core as often as the thread's other work.
+        collected_ns = collected_ns * (length_ns - off_ns) // length_ns
+        found = self._placed(Cause.COLLECTION, collected_ns, thread, begun_ns, over_ns, stack)
         found += self._off_core(thread, off_ns, queued_ns, stack)
-        return found + self._placed(Cause.OWN, rest_ns - off_ns, thread, begun_ns, over_ns, stack)
+        return found + self._placed(Cause.OWN, length_ns - off_ns - collected_ns, thread, begun_ns, over_ns, stack)
 
     def _let_go_at(self, stack: int, length_ns: int, *, forced: bool) -> tuple[Frame, ...]:
         """Return the stack at which a hold ended if it shows where the whole hold was; else ().
