@@ -218,6 +218,7 @@ def test_the_command_line(tmp_path, capsys):
         (["--shorten", "app.py:1=0.5"], "no thread of the trace was seen at app.py:1"),
         (["--shorten", "app.py=0.5"], "expected FILE:LINE=FACTOR"),
         (["--policy", "fairr"], "fairr"),
+        (["--option", "latency_us=9000"], "--option needs a policy"),
         (["--cores", "0"], "--cores is 0"),
         (["--switch-interval", "0"], "--switch-interval is 0"),
         (["--seeds", "0"], "--seeds is 0"),
@@ -234,6 +235,30 @@ def test_what_cannot_be_is_told(tmp_path, capsys, words, told):
     assert captured.out == ""
     assert told in captured.err
     assert "Traceback" not in captured.err
+
+
+def test_a_change_of_nothing_changes_nothing():
+    """The switch interval that a program has anyway gives the trace's own figures, however far off the replay is."""
+    model = model_of(scenario_of("convoy", {"threads": "1"}))
+    far = {
+        role: replace(one, turns_per_s=5 * one.turns_per_s, p50_ns=one.p50_ns and one.p50_ns / 3)
+        for role, one in model.measured.items()
+    }
+    (found,) = predict(replace(model, measured=far), [Change(interval_ns=model.seen.interval_ns)], COSTS, cores=2)
+    for one in found.roles:
+        for name in ("turns_per_s", "p50_ns", "p99_ns", "run_share"):
+            span, seen = getattr(one, name), getattr(one.measured, name)
+            assert span is None or span.value == pytest.approx(seen)
+
+
+def test_a_trace_that_is_too_short_is_told(tmp_path, capsys):
+    """A script of some milliseconds shows no program at work, and gives no prediction."""
+    trace = trace_of(scenario_of("convoy", {"threads": "1"}), 1)
+    path = tmp_path / "short.hwt"
+    end_ns = trace.start_ns + 100_000_000
+    write(replace(trace, events=trace.events[trace.events["time_ns"] < end_ns], end_ns=end_ns), path)
+    assert main(["whatif", str(path), "--calibration", "preset"]) == 2
+    assert "too short for a prediction" in capsys.readouterr().err
 
 
 def test_the_same_trace_gives_the_same_prediction(tmp_path, capsys):

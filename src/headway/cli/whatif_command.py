@@ -134,6 +134,8 @@ def _change(arguments: argparse.Namespace) -> "Change":
         raise UsageError(f"--switch-interval is {interval_s:g}, expected 0.000001 to 100 seconds")
     if arguments.cores is not None and not 1 <= arguments.cores <= 64:
         raise UsageError(f"--cores is {arguments.cores}, expected 1 to 64")
+    if arguments.option and arguments.policy == "none":
+        raise UsageError("--option needs a policy, and none is given", hint="name one with --policy")
     return Change(
         policy=arguments.policy,
         options=tuple(_pair(one, "--option", "=") for one in arguments.option),

@@ -58,6 +58,8 @@ _FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 
 def _rows(prediction: "Prediction") -> Iterator[tuple[str, ...]]:
     for one in prediction.roles:
+        if one.role in prediction.change.without:
+            continue
         for name, word, say in _FIGURES:
             seen, span = getattr(one.measured, name), getattr(one, name)
             if seen is None or (name != "run_share" and one.measured.turns < _LEAST_TURNS):
@@ -145,8 +147,11 @@ def _indented(text: str) -> RenderableType:
 
 def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
     """Return the changes, best first, and the command that shows the best one in full."""
-    first = "changes that would help, best first"
-    if any(one.outside for one in ranked):
+    helps = any(one.worth > WORTH for one in ranked)
+    first = (
+        "changes that would help, best first" if helps else "no change is predicted to help; the least harmful first"
+    )
+    if helps and any(one.outside for one in ranked):
         first += "; those outside the model come later, since their figures are less sure"
     lines: list[RenderableType] = [Text(first, style="bold"), Text("")]
     for place, one in enumerate(ranked, 1):

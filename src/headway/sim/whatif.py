@@ -15,7 +15,7 @@ from typing import final
 
 import numpy as np
 
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, ScenarioError
 from headway.native_sim import Simulation
 from headway.sim.machine import Costs
 from headway.sim.replay.change import NOTHING, Change, Shorten, computes, specify
@@ -29,6 +29,8 @@ __all__ = ["WORTH", "Prediction", "Ranked", "RolePrediction", "Span", "cores_of"
 WORTH = 0.05
 """The least worth of a useful change; a change with a worth below the negative of this does harm."""
 
+_LEAST_NS = 100_000_000
+"""The least length of the part of a trace that is replayed, in nanoseconds: twenty switch intervals."""
 _SPAN_NS = 1_000_000_000
 """The virtual time that is replayed."""
 _MOST_STEPS = 3_000_000
@@ -165,10 +167,10 @@ def _span(measured: float | None, before: Sequence[float], after: Sequence[float
     The interval covers the differences between seeds, how far the change moves the program, the error of the replay
     without the change, and `spread`, the trace's own standard error as a share.
 
-    If the replay comes near the trace, its error is subtracted, and the less so the further the change moves the
-    program. A change of nothing therefore gives the trace's own figure, and a change that turns a convoy into a server
-    gives a simulated one. If the replay does not come near the trace, as for the median of times that are either short
-    or long, the simulated figure stands.
+    The replay's error is subtracted, and the less so the further the change moves the program. A change of nothing
+    therefore gives the trace's own figure, and a change that turns a convoy into a server gives a simulated one. If the
+    replay does not come near the trace, as for the median of times that are either short or long, the simulated figure
+    stands as soon as the change moves the program further than the replay is off.
     """
     if not measured or not before or not after or min(before) <= 0:
         return None
@@ -176,7 +178,8 @@ def _span(measured: float | None, before: Sequence[float], after: Sequence[float
     error = math.log(base / measured)
     far = statistics.median(after)
     moved = abs(math.log(far / base)) if far > 0 else _MOVED
-    scale = math.exp(-error / (1 + moved)) if abs(error) < _NEAR else 1.0
+    part = 1 / (1 + moved) if abs(error) < _NEAR else max(0.0, 1 - moved / abs(error))
+    scale = math.exp(-error * part)
     values = [value * scale for value in after]
     wider = max(_SLACK, _Z_80 * spread) + _SLACK_MOVED * min(1.0, moved / _MOVED) + _SLACK_OFF * min(1.0, abs(error))
     return Span(statistics.median(values), min(values) / math.exp(wider), max(values) * math.exp(wider))
@@ -259,8 +262,15 @@ def predict(
         most_steps: The number of simulator steps after which a run is long enough.
 
     Raises:
-        ScenarioError: A change names something that the trace does not have, or the replay comes to a stop.
+        ScenarioError: A change names something that the trace does not have, the trace is too short, or the replay comes
+            to a stop.
     """
+    length_ns = model.seen.until_ns - model.seen.since_ns
+    if length_ns < _LEAST_NS:
+        raise ScenarioError(
+            f"the trace is too short for a prediction: {length_ns / 1e6:.3g} ms of it show the program at work",
+            hint="record for at least a second",
+        )
     done = 0
     total = seeds * (1 + sum(change != NOTHING for change in changes))
 

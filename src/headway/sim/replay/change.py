@@ -253,7 +253,8 @@ def _check_lines(model: Model, shorten: tuple[Shorten, ...]) -> None:
         if not any(_line_shares(model, actor, one).any() for actor in model.actors):
             raise ScenarioError(
                 f"no thread of the trace was seen at {one.filename}:{one.line} holding the GIL between two calls",
-                hint="name a line that `headway report` shows",
+                hint="name the line of a thread that also makes blocking calls; one that only computes is seen to hold the GIL, but"
+                " not what it does between two calls",
             )
 
 
