@@ -10,6 +10,7 @@ import pytest
 from headway.advice import break_even
 from headway.advice.break_even import find_size, find_tasks
 from headway.advice.code import code_for, guard_for
+from headway.advice.cores import predict
 from headway.advice.examined import Function, Refusal
 from headway.advice.holds import Holds, Spot, released_of
 from headway.advice.models import sizes_of
@@ -201,6 +202,34 @@ def test_what_no_code_can_be_given_for_is_told_and_not_advised():
     )
     assert found.model == "processes-forkserver"
     assert any(line.startswith("2 interpreters: 1.90") and "it came with 3.14" in line for line in found.lines)
+
+
+def test_one_launch_decides_nothing():
+    """A model that was measured once may be faster; one launch on a busy machine is off by a half."""
+    once = replace(contender("processes-forkserver", 0.68), speed_up=Interval(0.68, 0.0, math.inf, "one launch"))
+    found = verdict(contender("serial", 1), once)
+    assert (found.outcome, found.model) == ("unsure", "serial")
+    assert "2 processes may be faster" in found.sentence
+    far = replace(once, speed_up=Interval(0.3, 0.0, math.inf, "one launch"))
+    assert verdict(contender("serial", 1), far).outcome == "no difference"
+
+
+def test_fewer_processes_than_threads_prove_nothing_where_calls_wait():
+    """A server that serves 8 calls at a time is no reason for processes, if threads were measured with 28 at a time."""
+    pools = contender("threads", 1.2, workers=28), contender("processes-forkserver", 5, workers=8)
+    found = verdict(contender("serial", 1), *pools, function=replace(FUNCTION, cpu_share=0.05), holds=None)
+    assert found.outcome == "unsure"
+    assert found.sentence.endswith("compare with --workers 8")
+    assert verdict(contender("serial", 1), *pools, holds=None).outcome == "faster"
+
+
+def test_processes_do_not_scale_beyond_the_one_that_gives_them_their_calls():
+    """A call of 10 ms whose arguments and result take 2 ms of pickling is at most 5 times as fast, on any machine."""
+    (*_, free) = predict(HOLDS, [contender("processes-forkserver", 1.8)], 2, 0.0)
+    (*_, bound) = predict(HOLDS, [contender("processes-forkserver", 1.8)], 2, 0.002)
+    assert free.speed_up > 10
+    assert bound.speed_up == pytest.approx(5)
+    assert bound.high == pytest.approx(5)
 
 
 def test_a_wide_interval_is_no_nothing():

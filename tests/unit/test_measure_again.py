@@ -175,6 +175,16 @@ def test_an_async_generator_is_refused():
         bench()(count)
 
 
+def test_a_plain_generator_is_refused():
+    """A plain generator is refused for the same reason."""
+
+    def count():
+        yield 1
+
+    with pytest.raises(UsageError, match="count is a generator"):
+        bench()(count)
+
+
 def test_what_the_function_returned_is_kept():
     """The value of the first call, which is the test's, is kept."""
     numbers = itertools.count()

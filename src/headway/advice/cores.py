@@ -65,13 +65,15 @@ program = {_program(holds)}
     return next(one.done_per_s for one in ran.outcome.parts if one.name == "work")
 
 
-def predict(holds: Holds, contenders: Sequence[Contender], cores: int) -> tuple[Cores, ...]:
+def predict(holds: Holds, contenders: Sequence[Contender], cores: int, pickle_s: float) -> tuple[Cores, ...]:
     """Return the speed-ups of the measured models on more cores, with as many workers per core as here.
 
     Args:
         holds: The function's time with and without the GIL.
         contenders: The models, as measured here on the user's interpreter.
         cores: The number of cores here.
+        pickle_s: The time that pickling and unpickling take for a call. The one process that has the calls spends about
+            as much on each call that it gives to a worker: it also copies the bytes.
     """
     found: list[Cores] = []
     if holds.waits > _MOST_WAITING:
@@ -92,13 +94,14 @@ def predict(holds: Holds, contenders: Sequence[Contender], cores: int) -> tuple[
                 there = _done_per_s(holds, workers, other, own_gil=own_gil) / alone
                 scale = one.speed_up.value / here
                 slack = math.exp(_SLACK * math.log2(other / cores))
+                most = max(holds.call_s / pickle_s, one.speed_up.value) if own_gil and pickle_s > 0 else math.inf
                 found.append(
                     Cores(
                         other,
                         one.model,
-                        there * scale,
-                        there * one.speed_up.low / here / slack,
-                        there * one.speed_up.high / here * slack,
+                        min(most, there * scale),
+                        min(most, there * one.speed_up.low / here / slack),
+                        min(max(most, one.speed_up.high), there * one.speed_up.high / here * slack),
                     )
                 )
         except (HeadwayError, ZeroDivisionError, StopIteration):

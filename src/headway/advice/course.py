@@ -156,7 +156,7 @@ def _advise(session: Session) -> Advice:
     predicted: tuple[Any, ...] = ()
     server: tuple[str, ...] = ()
     if seen is not None:
-        predicted = cores.predict(seen, at_home, len(machine.cores))
+        predicted = cores.predict(seen, at_home, len(machine.cores), function.pickle_s)
         server = cores.beside_a_server(seen, sizes.workers["threads"], len(machine.cores)) if home.place.gil else ()
     workers = sizes.workers[verdict.model]
     return Advice(

@@ -266,7 +266,11 @@ def refuse(examined: Examined, target: Target) -> HeadwayError:
     said = examined.detail.strip().splitlines()
     tail = "\n".join(said[-12:])
     hint = "make the function run by itself first" + (f"; the end of its output:\n{tail}" if tail else "")
-    if examined.error.startswith((_WORDS["function"], _WORDS["inputs"])):
+    if examined.error.startswith(_WORDS["inputs"]) and "signature" in examined.error:
+        hint = (
+            "give each call's arguments as a list or a dict; for a method of a class, the object is the first of them"
+        )
+    elif examined.error.startswith((_WORDS["function"], _WORDS["inputs"])):
         hint = "use names that the module defines"
     if "takes arguments" in examined.error:
         hint = "give inputs: --args '[...]', --inputs module:list, or --observe COMMAND"

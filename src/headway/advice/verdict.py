@@ -6,7 +6,7 @@ from typing import Literal
 
 from headway.advice.examined import Function, Refusal
 from headway.advice.holds import ALWAYS, Holds
-from headway.advice.models import SHORT, SIMPLICITY
+from headway.advice.models import POOLS, SHORT, SIMPLICITY
 from headway.advice.racing import MARGIN
 from headway.advice.values import BreakEven, Contender, Verdict
 from headway.lab import stats
@@ -17,10 +17,16 @@ __all__ = ["decide", "interval"]
 _PERHAPS = 0.8
 """A speed-up whose most likely value is below this counts as none, however wide its interval."""
 
+_PERHAPS_ONCE = 0.5
+"""The same for a speed-up that was measured in one launch only."""
+
 _MORE = "more time (--budget) or a quieter machine"
 
 _TELLING = 50
 """An interval whose ends are further apart than this factor is shown only by its middle."""
+
+_WAITS = 0.5
+"""A share of the time: a function that computes for less of it mostly waits."""
 
 _SURE_OF_NOTHING = 1 + MARGIN
 """A speed-up whose whole interval is below this counts as none."""
@@ -87,13 +93,19 @@ def decide(
             if one.model not in without
             and one.speed_up is not None
             and one.speed_up.high > _SURE_OF_NOTHING
-            and one.speed_up.value > _PERHAPS
+            and one.speed_up.value > (_PERHAPS_ONCE if math.isinf(one.speed_up.high) else _PERHAPS)
             and not _takes_turns(one, holds)
         ]
         outcome = "unsure" if doubtful and len(home) > 1 else "no difference"
         sentence = "serial calls: no model is faster here"
         if outcome == "unsure":
             sentence = f"serial calls, as far as measured: {doubtful[0].words} may be faster; {_MORE} would decide"
+    elif (crowd := _a_crowd(best, home, function)) is not None:
+        outcome = "unsure"
+        sentence = (
+            f"perhaps {best.words}: {interval(best.speed_up)} times as fast as serial calls; but threads were measured with "
+            f"{crowd.workers} calls at a time, which what the calls wait for may not serve: compare with --workers {best.workers}"
+        )
     elif best.speed_up.low > 1:
         outcome = "faster"
         sentence = f"{best.words}: {interval(best.speed_up)} times as fast as serial calls"
@@ -117,6 +129,16 @@ def decide(
     lines += _flips(best, pays, function, refusals, interpreter)
     runner_up = worthy[0].words if worthy else ""
     return Verdict(outcome, best.model, best.words, best.speed_up, runner_up, sentence, tuple(filter(None, lines)))
+
+
+def _a_crowd(best: Contender, home: Sequence[Contender], function: Function) -> Contender | None:
+    """Return the threads, if processes win only because there are fewer of them than threads, for calls that wait.
+
+    A server with a short queue, a pool of connections or a disk serves only so many calls at a time.
+    """
+    if best.model not in POOLS or best.model == "threads" or function.cpu_share >= _WAITS:
+        return None
+    return next((one for one in home if one.model == "threads" and one.workers > best.workers), None)
 
 
 def _takes_turns(one: Contender, holds: Holds | None) -> bool:

@@ -156,6 +156,12 @@ class Target:
                 hint="give a function that consumes it: `async def use_up(): [one async for one in generator()]`",
             )
 
+        if inspect.isgeneratorfunction(self.function):
+            raise UsageError(
+                f"{self.name} is a generator: only its creation would be measured, and not its iteration",
+                hint="give a function that consumes it: `lambda: list(generator())`",
+            )
+
     @property
     def name(self) -> str:
         """The function's name."""
