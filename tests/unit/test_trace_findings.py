@@ -2,7 +2,7 @@
 
 import pytest
 from made_traces import MS
-from told_traces import AT_COMPUTE, AT_RECV, COMPUTE, SERVE, Script, convoy
+from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, SERVE, Script, convoy
 
 from headway.traces.analysis import analyse
 from headway.traces.model import Kind, Loss, Park
@@ -194,6 +194,46 @@ def test_one_thread_that_computes_is_told_to_divide_its_work():
         "the program computes on one core all the time; to use more cores, divide the work: `ProcessPoolExecutor`"
     )
     assert idle.advice == ""
+
+
+def in_turn(threads=3, turns=60, turn_ms=4.0, beside_ms=0.0, stack=AT_SERVE):
+    """Return a trace of threads that run one after the other, each `beside_ms` before the one before it has ended."""
+    script, now = Script(), 0.0
+    for turn in range(turns):
+        if beside_ms and turn:
+            script.wait(turn % threads, now - beside_ms, stack=stack)
+        script.hold(turn % threads, now, now + turn_ms, stack=stack)
+        now += turn_ms
+    return script.trace(now, *(f"work-{number}" for number in range(threads)))
+
+
+def test_threads_that_take_turns_are_told():
+    """Threads of which one runs while the others are blocked at one line share a lock, and more cores do not help."""
+    found = told(in_turn())
+    one = found["turns"]
+
+    assert one.fact == (
+        "work-0, work-1 and work-2 take turns at app.py:30 serve: one at a time runs, and the others are blocked there, "
+        "without the GIL, for 456 ms in total (63 % of their time)"
+    )
+    assert (one.weight, one.threads) == ("problem", ("work-0", "work-1", "work-2"))
+    assert "no-contention" not in found
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        in_turn(beside_ms=1.0),
+        in_turn(stack=AT_RECV),
+        in_turn(stack=0),
+        in_turn(turns=9),
+        Script().hold(0, 0, 4, stack=AT_SERVE).trace(10, "only"),
+    ],
+    ids=["beside each other", "in a library", "unknown", "too few", "one thread"],
+)
+def test_other_threads_take_no_turns(trace):
+    """Threads that also want to run beside each other, wait in a library, or came to the line seldom, take no turns."""
+    assert "turns" not in told(trace)
 
 
 def test_a_short_switch_interval_is_told_with_its_cost():

@@ -342,6 +342,29 @@ def _one_core(analysis: Analysis, gil: GilSummary) -> str:
     return f"the program computes on one core all the time; to use more cores, divide the work: {in_parallel(analysis.process)}"
 
 
+def _turns(analysis: Analysis) -> Iterator[Finding]:
+    """Yield findings about threads of which one at a time runs, while the others block at one line without the GIL."""
+    for one in analysis.turns[:MOST_PLACES]:
+        names = [analysis.labels[thread] for thread in one.threads]
+        total_ns = len(names) * analysis.wall_ns
+        yield Finding(
+            kind="turns",
+            weight="problem",
+            fact=(
+                f"{listed(names)} take turns at {place(one.frame)}: one at a time runs, and the others are blocked there, without "
+                f"the GIL, for {duration(one.blocked_ns)} in total ({share(one.blocked_ns, total_ns)} of their time)"
+            ),
+            cause=(
+                "a lock that they share would do this, or work that comes in one piece at a time; more cores, processes or a "
+                "free-threaded build do not help threads that take turns"
+            ),
+            advice="hold the lock for less time, or give each thread its own data",
+            cost_ns=one.blocked_ns,
+            threads=tuple(names),
+            frame=one.frame,
+        )
+
+
 _Rule = Callable[[Analysis], Iterator[Finding]]
 
-RULES: tuple[_Rule, ...] = (_convoys, _long_holds, _saturated, _handovers, _late, _off_core)
+RULES: tuple[_Rule, ...] = (_convoys, _long_holds, _turns, _saturated, _handovers, _late, _off_core)

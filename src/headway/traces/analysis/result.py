@@ -8,6 +8,7 @@ from headway.traces.analysis.contention import Contention
 from headway.traces.analysis.convoys import Convoy
 from headway.traces.analysis.hotspots import Behind, LongHold, Place
 from headway.traces.analysis.threads import Distribution, ThreadSummary
+from headway.traces.analysis.turns import Turns
 from headway.traces.analysis.utilisation import Timeline
 from headway.traces.model import Frame, Loss, Process
 
@@ -129,6 +130,7 @@ class Analysis:
         longest: The longest single holds.
         behind: The functions for which threads waited most: one by what holds ran, one by where holds ended.
         contention: Waits for locks, on a free-threaded build.
+        turns: The lines at which threads take turns without the GIL, most blocked time first.
         loss: The data that is missing from the trace.
         unpaired: The number of events whose other end was lost.
         findings: Problems, the costliest first; then the rest.
@@ -151,6 +153,7 @@ class Analysis:
     longest: tuple[LongHold, ...]
     behind: tuple[Behind, ...]
     contention: Contention
+    turns: tuple[Turns, ...]
     loss: Loss
     unpaired: int
     findings: tuple[Finding, ...] = ()

@@ -14,6 +14,7 @@ from headway.traces.analysis.hotspots import blocking_functions, held_places, lo
 from headway.traces.analysis.intervals import Holds, Intervals, Recorded, recorded
 from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.threads import distribution, role_summaries, thread_summaries
+from headway.traces.analysis.turns import turns
 from headway.traces.analysis.utilisation import timeline
 from headway.traces.analysis.words import labels
 from headway.traces.model import Gil, Trace
@@ -61,6 +62,7 @@ def analyse(
         longest=longest_holds(trace, holds, names),
         behind=blocking_functions(trace, holds, blocked_ns, names),
         contention=contention(trace, start_ns, end_ns),
+        turns=turns(trace, found, start_ns, end_ns),
         loss=trace.loss,
         unpaired=found.unpaired,
     )

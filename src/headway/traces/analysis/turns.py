@@ -1,0 +1,142 @@
+"""Finds threads that take turns without the GIL: one of them runs while the others block at one line of the program.
+
+A lock that threads share does this. The trace has no events of such a lock, but it shows which threads have released
+the GIL, where, and until when they want it back.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.traces.analysis.hotspots import own_frame
+from headway.traces.analysis.intervals import Recorded
+from headway.traces.loops import home_at
+from headway.traces.model import Frame, Trace
+
+__all__ = ["Turns", "turns"]
+
+_NEVER = np.iinfo(np.int64).max
+_LEAST_TIMES = 5
+"""A thread that blocked at a line less often is not counted there."""
+_LEAST_BLOCKED = 0.1
+"""The least share of the wall time for which a thread of the group is blocked at the line."""
+_LEAST_SHARE = 0.1
+"""The least share of the group's work that a thread has: one that hardly ever runs takes no turns."""
+_LEAST_BUSY = 0.5
+"""The least share of the wall time in which one of the group runs."""
+_MOST_BESIDE = 0.05
+"""The largest share of that time in which two of the group run beside each other, or wait for the GIL."""
+
+
+@final
+@dataclass(frozen=True)
+class Turns:
+    """Threads of which one at a time runs, while the others block at one line.
+
+    Attributes:
+        frame: The line.
+        threads: The indices of the threads.
+        blocked_ns: The sum of the times for which they were blocked at the line.
+        busy_share: The share of the wall time in which one of them was not blocked.
+    """
+
+    frame: Frame
+    threads: tuple[int, ...]
+    blocked_ns: int
+    busy_share: float
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Away:
+    """Columns of times from a release that no other thread had requested until the thread wanted a GIL again."""
+
+    thread: NDArray[np.int64]
+    frame: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+
+
+def turns(trace: Trace, found: Recorded, start_ns: int, end_ns: int) -> tuple[Turns, ...]:
+    """Return the lines at which threads take turns in a window, those with most blocked time first.
+
+    Left out are lines of libraries, which include those where an idle thread of a pool waits for work.
+    """
+    away = _away(trace, found)
+    wall_ns = end_ns - start_ns
+    groups = []
+    for frame in np.unique(away.frame).tolist():
+        place = trace.frames[frame]
+        if own_frame((place,)) is None or home_at((place,)) is not None:
+            continue
+        at = np.flatnonzero(away.frame == frame)
+        groups.append(_group(place, [away.thread[at], away.start_ns[at], away.end_ns[at]], wall_ns))
+    return tuple(sorted((one for one in groups if one is not None), key=lambda one: -one.blocked_ns))
+
+
+def _away(trace: Trace, found: Recorded) -> _Away:
+    holds, waits = found.holds, found.waits
+    of_holds, of_waits = _by_thread(holds.thread), _by_thread(waits.thread)
+    parts: list[list[NDArray[np.int64]]] = [[], [], [], []]
+    for thread, held in of_holds.items():
+        holds_ns = np.append(holds.start_ns[held], _NEVER)
+        waits_ns = np.append(waits.start_ns[of_waits.get(thread, held[:0])], _NEVER)
+        chosen = np.flatnonzero(~holds.open[held] & ~holds.forced[held] & (holds.stack[held] > 0))
+        mine = held[chosen]
+        wants_ns = np.minimum(holds_ns[chosen + 1], waits_ns[np.searchsorted(waits_ns, holds.end_ns[mine])])
+        back = wants_ns < _NEVER
+        parts[0].append(np.full(np.count_nonzero(back), thread, np.int64))
+        parts[1].append(trace.stack_frame[holds.stack[mine[back]]].astype(np.int64))
+        parts[2].append(holds.end_ns[mine[back]])
+        parts[3].append(wants_ns[back])
+    return _Away(*(np.concatenate(part) if part else np.zeros(0, np.int64) for part in parts))
+
+
+def _by_thread(threads: NDArray[np.uint32]) -> dict[int, NDArray[np.int64]]:
+    """Return the indices of each thread's intervals."""
+    order = np.argsort(threads, kind="stable")
+    found, first = np.unique(threads[order], return_index=True)
+    return dict(zip(found.tolist(), np.split(order, first[1:]), strict=True)) if len(found) else {}
+
+
+def _group(place: Frame, columns: Sequence[NDArray[np.int64]], wall_ns: int) -> Turns | None:
+    """Return the threads that take turns at a line; None if they do not."""
+    thread, start_ns, end_ns = columns
+    indices, which, times = np.unique(thread, return_inverse=True, return_counts=True)
+    blocked_ns = np.bincount(which, weights=end_ns - start_ns)
+    chosen = (times >= _LEAST_TIMES) & (blocked_ns >= _LEAST_BLOCKED * wall_ns)
+    if np.count_nonzero(chosen) < 2:
+        return None
+    inside = chosen[which]
+    start_ns, end_ns, which = start_ns[inside], end_ns[inside], which[inside]
+    # Before its first time at the line, and after its last, a thread does something else.
+    members = np.flatnonzero(chosen)
+    since_ns = max(int(start_ns[which == one].min()) for one in members)
+    until_ns = min(int(end_ns[which == one].max()) for one in members)
+    if until_ns - since_ns < wall_ns / 2:
+        return None
+    edges_ns = np.clip(np.concatenate([start_ns, end_ns]), since_ns, until_ns)
+    steps = np.repeat([1, -1], len(start_ns))
+    order = np.argsort(edges_ns, kind="stable")
+    lengths_ns = np.diff(edges_ns[order])
+    running = len(members) - np.cumsum(steps[order])[:-1]
+    alone_ns, beside_ns = int(lengths_ns[running == 1].sum()), int(lengths_ns[running > 1].sum())
+    busy_ns = alone_ns + beside_ns
+    own_ns = (until_ns - since_ns) - np.array(
+        [
+            (
+                np.clip(end_ns[which == one], since_ns, until_ns) - np.clip(start_ns[which == one], since_ns, until_ns)
+            ).sum()
+            for one in members
+        ]
+    )
+    if (
+        busy_ns < _LEAST_BUSY * wall_ns
+        or beside_ns > _MOST_BESIDE * busy_ns
+        or np.count_nonzero(own_ns >= _LEAST_SHARE * busy_ns) < 2
+    ):
+        return None
+    return Turns(place, tuple(indices[chosen].tolist()), int(blocked_ns[chosen].sum()), busy_ns / wall_ns)
