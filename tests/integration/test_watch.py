@@ -398,7 +398,7 @@ def test_stalls_are_summed_up(here):
     with log.open("a") as file:
         file.write('{"began": "20')
     each = subprocess.run([HEADWAY, "stalls", "--each", str(log)], capture_output=True, text=True, check=True)
-    assert "1 lines are not valid entries" in each.stderr
+    assert "left out, since not a valid entry: 1 line" in each.stderr
     assert each.stdout.count("\n") == len(rows())
 
 

@@ -289,7 +289,7 @@ def call_of_a_coroutine():
         (lambda one: one.options(loop="twisted"), "loop='twisted' is not a loop"),
         (lambda one: one.options(setup=nothing)(add, 1), "a set-up or tear-down is async"),
         (lambda one: one.options(setup=lambda: 7)(add, 1), "the set-up returned 7"),
-        (lambda one: one.compare({"one": add}, 1), "no functions are given to compare"),
+        (lambda one: one.compare({"one": add}, 1), "1 function given to compare, expected two or more"),
         (lambda one: one.concurrent(add, 1, model="fibres"), "no model is called 'fibres'"),
         (lambda one: one.concurrent(add, 1, tasks=0), "tasks=0 is not a count"),
         (lambda one: one.concurrent(nothing, model="threads"), "cannot run under the model 'threads'"),

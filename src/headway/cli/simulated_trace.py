@@ -1,5 +1,6 @@
 """The option `--trace FILE.hwt` of commands that simulate: check the file before the work, and write it afterwards."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,6 @@ def write_trace(trace: "Trace", path: Path, *, what: str) -> None:
     from headway.traces.writer import write
 
     write(trace, path, short_holds=True)
-    console.say(f"{what} is in {path}; look at it with `headway report {path}`")
+    console.say(f"{what} is in {path}; look at it with `headway report {shlex.quote(str(path))}`")
     if trace.loss.dropped_events:
         console.say(f"the trace ends early: {trace.loss.dropped_events:,} later events had no room")

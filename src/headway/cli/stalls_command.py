@@ -69,7 +69,7 @@ def _rows(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     least_s = {"request": (arguments.requests_over or 0) / 1e9}
     found = [row for row in found if row["length_s"] >= least_s.get(str(row.get("kind")), (arguments.over or 0) / 1e9)]
     if bad:
-        console.say(f"{path}: {bad} lines are not valid entries, and are left out")
+        console.say(f"{path}: left out, since not a valid entry: {bad} line{'s' * (bad != 1)}")
     return found
 
 

@@ -24,6 +24,7 @@ Examples:
 
 import argparse
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -185,7 +186,7 @@ def become_traced(
         collector, env = None, launch.unrecorded(env)
         console.say(f"{name} will not be traced: the collector cannot start: {error.strerror}")
     else:
-        console.say(f"recording into {file}; look at it with `headway report {file}`")
+        console.say(f"recording into {file}; look at it with `headway report {shlex.quote(str(file))}`")
     launch.become(command, env, cpus=cpus, collector=collector)
 
 
@@ -206,7 +207,7 @@ def summarise(file: Path, *, brief: bool = False) -> None:
     """Print the path of a finished trace to stderr, and, unless `brief`, a summary."""
     from headway.errors import TraceError
 
-    console.say(f"the trace is in {file}; look at it with `headway report {file}`")
+    console.say(f"the trace is in {file}; look at it with `headway report {shlex.quote(str(file))}`")
     if brief:
         return
     from headway.report.trace.terminal import short_summary

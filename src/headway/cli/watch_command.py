@@ -114,6 +114,6 @@ def run(arguments: argparse.Namespace) -> int:
     if why is not None:
         console.say(f"{name} is not watched: {why}")
     variables, watcher = start_watcher(options)
-    if not arguments.quiet:
+    if not arguments.quiet and why is None:
         console.say(f"watching {name}; recordings go to {folder}; `kill -USR2 {watcher}` writes one now")
     launch.become(command, launch.environment(variables, base=launch.original_environment()))

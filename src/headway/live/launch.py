@@ -124,7 +124,7 @@ def command_line(arguments: Sequence[str], *, module: bool = False, python: str 
         ProgramUnfitError: The program exists and cannot be executed.
     """
     if not arguments:
-        raise UsageError("no program is given", hint="name a script, as in `headway trace app.py`, or `-m MODULE`")
+        raise UsageError("no program is given", hint="name a script, such as app.py, or `-m MODULE`")
     first = arguments[0]
     if module:
         return [python or _default_python(), "-m", *arguments], first

@@ -134,6 +134,8 @@ class Ring:
             self.blind = (
                 "its Python has no stacks for Headway (before 3.11): only waits for the GIL are reported, without lines"
             )
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # the process has ended already
         except OSError as error:
             self.blind = f"its memory may not be read ({error.strerror or error}): lines of long calls are not reported"
         return None

@@ -235,7 +235,10 @@ class Bench:
         lag: bool,
     ) -> Comparison:
         if len(alternatives) < 2:
-            raise UsageError("no functions are given to compare", hint='headway.compare({"one": f, "other": g})')
+            raise UsageError(
+                f"{len(alternatives)} function{'s' * (len(alternatives) != 1)} given to compare, expected two or more",
+                hint='headway.compare({"one": f, "other": g})',
+            )
         stem = self.journal.stem(self._options.name or self.journal.test)
         plans = []
         for name, function in alternatives.items():

@@ -36,6 +36,8 @@ LOW_USE = 0.5
 """A share of the time: a GIL that is held for less should be free when a thread wants it."""
 BEHIND = 0.25
 """A share of all waiting: a function with less of it is not the one to begin with."""
+LEAST_NS = _S_NS
+"""A program that runs for less time has no work worth dividing; most of it is the interpreter's start."""
 LATE_SHARE = 0.5
 """A share of the waiting in which no thread held the GIL: beyond it, the GIL is not the cause."""
 
@@ -337,7 +339,7 @@ def _nothing_to_improve(analysis: Analysis) -> Iterator[Finding]:
 
 def _one_core(analysis: Analysis, gil: GilSummary) -> str:
     """Return the advice for a program that computes in one thread; "" for any other program."""
-    if gil.holds.total_ns < SATURATED * gil.wall_ns:
+    if gil.holds.total_ns < SATURATED * gil.wall_ns or analysis.wall_ns < LEAST_NS:
         return ""
     return f"the program computes on one core all the time; to use more cores, divide the work: {in_parallel(analysis.process)}"
 
