@@ -517,6 +517,17 @@ def test_a_table_of_many_columns_and_few_rows_is_turned():
     assert ["10", "MiB,", "disk", "3.0", *["0.00", "[0.90-1.10]"] * 8] in whole
 
 
+@pytest.mark.parametrize("width", range(96, 134, 3))
+def test_headings_are_broken_between_words(width):
+    """Where the figures need all room, headings and row names are broken between words, and no figure is cut."""
+    heads = ("held", "of the time", "waited", "of the time", "holds", "forced", "waits", "hold p99", "hold max")
+    figures = ("7.15 ms", "95 %", "-", "0 %", "18", "-", "-", "6.41 ms", "6.44 ms")
+    table = Table("", ("", *heads, *heads[3:7]), (("MainThread [32505]", *figures, *figures[3:7]),), names=1)
+    words = text_of(render_table(table), width).split()
+
+    assert {*" ".join((*heads, *figures)).split(), "MainThread", "[32505]"} <= {one.strip(",") for one in words}
+
+
 def test_the_parts_of_a_split_table_have_no_empty_rows():
     """A row without figures in a part's columns is left out there, and stays in a whole table."""
     full, half = ["1.00 [0.90-1.10]"] * 8, ["1.00 [0.90-1.10]"] * 4 + ["-"] * 4

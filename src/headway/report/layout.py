@@ -68,8 +68,8 @@ class _Fitted:
         self._table = table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        def measured(table: Table, *, folded: bool = False) -> Measurement:
-            return Measurement.get(console, options.update(width=10_000), _drawn(table, folded=folded))
+        def measured(table: Table, *, folded: bool = False, tight: bool = False) -> Measurement:
+            return Measurement.get(console, options.update(width=10_000), _drawn(table, folded=folded, tight=tight))
 
         def fits(table: Table, *, folded: bool = False) -> bool:
             return measured(table, folded=folded).minimum <= options.max_width
@@ -77,7 +77,10 @@ class _Fitted:
         def drawn(table: Table, *, folded: bool = False) -> RichTable:
             # By default rich takes width from the widest column, which is one of figures; here the names must give way.
             excess = measured(table, folded=folded).maximum - options.max_width
-            return _drawn(table, folded=folded, less=max(0, excess))
+            tight = excess > _spare(table)
+            if tight:  # then the headings, too
+                excess = measured(table, folded=folded, tight=True).maximum - options.max_width
+            return _drawn(table, folded=folded, tight=tight, less=max(0, excess))
 
         if fits(self._table):
             yield drawn(self._table)
@@ -138,12 +141,26 @@ def turned(table: Table) -> Table:
     return replace(table, columns=columns, rows=tuple(figures), names=1)
 
 
-def _drawn(table: Table, *, folded: bool = False, less: int = 0) -> RichTable:
+def _name_width(table: Table, position: int) -> tuple[int, int]:
+    """Return the least and the full width of a column of row names."""
+    widest = max((len(row[position]) for row in table.rows), default=0)
+    least = math.ceil(widest * _NAME_SHARE)
+    return (min(least, _NAME_COLUMNS) if table.names == 1 else least), widest
+
+
+def _spare(table: Table) -> int:
+    """Return the number of characters by which the widest row names can be broken."""
+    least, widest = max((_name_width(table, position) for position in range(table.names)), key=lambda one: one[1])
+    return widest - least
+
+
+def _drawn(table: Table, *, folded: bool = False, tight: bool = False, less: int = 0) -> RichTable:
     """Return the table as rich draws it.
 
     Args:
         table: The table.
         folded: Allow a figure to have its interval on a line of its own.
+        tight: Break headings between all words that the figures below do not need.
         less: The number of characters of the widest row names to break over lines.
     """
     names = [max((len(row[position]) for row in table.rows), default=0) for position in range(table.names)]
@@ -157,14 +174,13 @@ def _drawn(table: Table, *, folded: bool = False, less: int = 0) -> RichTable:
             justify: Literal["left", "right"] = "right" if position and _has_figures(table, position) else "left"
             shown.add_column(column, justify=justify, overflow=overflow)
         elif position < table.names:
-            least = math.ceil(widest * _NAME_SHARE)
-            if table.names == 1:
-                least = min(least, _NAME_COLUMNS)
+            least, _ = _name_width(table, position)
             gives_way = less and position == names.index(max(names))
             width = max(least, widest - less) if gives_way else None
             shown.add_column(column, overflow="fold", min_width=least, width=width)
         else:
-            heading = "\n".join(textwrap.wrap(column, max(widest, _HEADING), break_long_words=False))
+            width = max(widest, 1 if tight else _HEADING)
+            heading = "\n".join(textwrap.wrap(column, width, break_long_words=False))
             justify = "right" if _has_figures(table, position) else "left"
             shown.add_column(heading, justify=justify, overflow="fold", min_width=None if folded else widest)
     above: tuple[str, ...] = ()
