@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 _FIXTURE = "headway"
+_FILES = ("json", "pyperf", "benchmark_json", "save", "add")
+"""The options that name a file to write."""
 
 
 @final
@@ -265,6 +267,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         except HeadwayError as error:
             ours.complaints.append(f"the end of the run is not stored: {error.message}")
     if not any(entry.result.measured for entry in ours.entries):
+        asked = [f"--headway-{name.replace('_', '-')}" for name in _FILES if ours.option(name)]
+        if asked:
+            ours.complaints.append(f"{' and '.join(asked)}: nothing was measured, so nothing is written")
         return
     from headway.report import benchmarks
 
@@ -326,11 +331,14 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.section("benchmarks (Headway)")
         terminalreporter.write_line(f"{unmeasured} not measured: {UNDER_XDIST}")
     if not ours.entries:
+        for line in ours.complaints:
+            terminalreporter.write_line(f"Headway: {line}")
         return
     terminalreporter.section("benchmarks (Headway)")
     if not any(entry.result.measured or entry.result.failed for entry in ours.entries):
         why = ours.entries[0].result.why_not
-        terminalreporter.write_line(f"{len(ours.entries)} not measured: {why}")
+        for line in (f"{len(ours.entries)} not measured: {why}", *ours.complaints):
+            terminalreporter.write_line(line)
         return
     _show(terminalreporter, ours)
 

@@ -146,6 +146,16 @@ def test_under_xdist_it_refuses_to_time_and_says_so(quick):
     assert "time per call" in headings(tables(alone))
 
 
+@pytest.mark.parametrize("how", [("--headway-disable",), ("-k", "nobody"), ("-n", "2")])
+def test_files_that_are_not_written_are_told(quick, how):
+    """Where nothing is measured, the next job that compares would find no file: the session says so."""
+    quick.makepyfile(TWO)
+    result = quick.runpytest_subprocess("-q", "--headway-save", "base", "--headway-json", "out.json", *how)
+
+    result.stdout.fnmatch_lines(["*--headway-json and --headway-save: nothing was measured, so nothing is written*"])
+    assert not (quick.path / "out.json").exists()
+
+
 def test_without_the_plugin_there_is_no_fixture(quick):
     """The option `-p no:headway` removes the fixture."""
     quick.makepyfile(TWO)
