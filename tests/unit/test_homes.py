@@ -19,6 +19,7 @@ class Told:
         self.in_the_file = {}
         self.read = {}
         self.settled = []
+        self.partly_known = set()
 
     def fresh(self):
         found, self.fresh_ones = self.fresh_ones, []
@@ -29,6 +30,9 @@ class Told:
 
     def update(self):
         self.read = dict(self.in_the_file)
+
+    def is_whole(self, number):
+        return number not in self.partly_known
 
     def frames(self, number, most):
         return self.read.get(number, ())[:most]
@@ -63,10 +67,11 @@ def test_stacks_outside_of_any_loop():
     homes.settle()
     assert told.settled == [(1, HOME_NONE), (2, HOME_OUTSIDE), (3, HOME_NONE)]
 
-    told.fresh_ones = [4, 5]
-    told.in_the_file |= {4: (thread,), 5: (*ELSEWHERE, thread)}
+    told.fresh_ones = [4, 5, 6]
+    told.in_the_file |= {4: ELSEWHERE, 5: (thread,), 6: (*ELSEWHERE, thread)}
+    told.partly_known = {4}
     homes.settle()
-    assert told.settled[3:] == [(4, HOME_LOOP), (5, HOME_NONE)]
+    assert told.settled[3:] == [(4, HOME_NONE), (5, HOME_LOOP), (6, HOME_NONE)]
 
 
 def test_stacks_that_never_come_are_bounded():

@@ -122,6 +122,11 @@ def test_stacks_are_read_as_the_reader_does(tmp_path):
         found = stacks.Stacks(file)
         found.update()
         told = {found.frames(number) for number in range(1, 8)} - {()}
+        whole = {found.is_whole(number) for number in range(1, 8) if found.frames(number)}
+        assert (whole, found.is_whole(1000)) == ({True}, False)
+        code = found._nodes[2][1]
+        del found._codes[code]  # as if it had not come in yet
+        assert [found.is_whole(number) for number in range(1, 4) if found._nodes[number][1] == code][:1] == [False]
     finally:
         os.close(file)
     used = {int(value) for value in trace.events["value"][trace.events["kind"] == 3]} - {0}
@@ -139,6 +144,7 @@ def test_the_layout_is_where_the_recorder_leaves_it(tmp_path):
         "none": "HW_HOME_NONE",
         "loop": "HW_HOME_LOOP",
         "pool": "HW_HOME_POOL",
+        "outside": "HW_HOME_OUTSIDE",
     }
     in_c = c_layout(tmp_path, ["headway/collect.h", "trace/control.h"], {}, wanted)
 
@@ -149,4 +155,5 @@ def test_the_layout_is_where_the_recorder_leaves_it(tmp_path):
         native.HOME_NONE,
         native.HOME_LOOP,
         native.HOME_POOL,
+        native.HOME_OUTSIDE,
     ]

@@ -21,6 +21,9 @@ class _Stacks(Protocol):
     def update(self) -> None:
         """Read the stacks that have come in."""
 
+    def is_whole(self, number: int) -> bool:
+        """Tell whether all frames of a stack are known."""
+
     def frames(self, number: int, most: int) -> tuple[Frame, ...]:
         """Return a stack's innermost frames; () if the stack is not known."""
 
@@ -66,6 +69,8 @@ class Homes:
         self._in_c = self._in_c or may_be_a_target_in_c(frames)
         if home is not None or not frames:
             return _NUMBERS[home] if home is not None else HOME_NONE
+        if not self._stacks.is_whole(stack):
+            return HOME_NONE
         whole = self._stacks.frames(stack, MAX_DEPTH)
-        cut = len(whole) >= MAX_DEPTH
+        cut = len(whole) == MAX_DEPTH
         return HOME_NONE if cut or is_in_a_loop(whole, in_c=self._in_c) else HOME_OUTSIDE

@@ -79,6 +79,17 @@ class Stacks:
                 self.gil = _GIL.unpack_from(data, at)[2]
             at += size
 
+    def is_whole(self, number: int) -> bool:
+        """Tell whether all frames of a stack are known, as far as they are recorded."""
+        for _ in range(_DEPTH):
+            if not number:
+                break
+            parent, code, _where = self._nodes.get(number, (0, 0, 0))
+            if code not in self._codes:
+                return False
+            number = parent if parent < number else 0
+        return True
+
     def frames(self, number: int, most: int = _DEPTH) -> tuple[Frame, ...]:
         """Return the innermost `most` frames of a stack, the innermost first; () if the stack is not known."""
         found: list[Frame] = []
