@@ -48,13 +48,17 @@ def check_address(text: str) -> str:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise UsageError(
-            f"{text!r} is not an address, expected HOST:PORT", hint="name an address such as 127.0.0.1:9464"
+            f"{text!r} is not an address, expected HOST:PORT with a port from 1 to 65535",
+            hint="name an address such as 127.0.0.1:9464",
         )
     try:
         with socket.create_server((host.strip("[]"), int(port))):
             return text
     except OSError as error:
-        raise UsageError(f"the address {text} cannot be served: {error.strerror}", hint="name another port") from error
+        raise UsageError(
+            f"the address {text} cannot be served: {error.strerror}",
+            hint="name an address of this machine, and a free port",
+        ) from error
 
 
 def start_watcher(options: Options) -> tuple[dict[str, str], int]:
