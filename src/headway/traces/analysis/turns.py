@@ -6,7 +6,7 @@ the GIL, where, and until when they want it back.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,13 +40,11 @@ class Turns:
         frame: The line.
         threads: The indices of the threads.
         blocked_ns: The sum of the times for which they were blocked at the line.
-        busy_share: The share of the wall time in which one of them was not blocked.
     """
 
     frame: Frame
     threads: tuple[int, ...]
     blocked_ns: int
-    busy_share: float
 
 
 @final
@@ -68,18 +66,17 @@ def turns(trace: Trace, found: Recorded, start_ns: int, end_ns: int) -> tuple[Tu
     away = _away(trace, found)
     wall_ns = end_ns - start_ns
     groups = []
-    for frame in np.unique(away.frame).tolist():
+    for frame, at in _grouped(away.frame).items():
         place = trace.frames[frame]
         if own_frame((place,)) is None or home_at((place,)) is not None:
             continue
-        at = np.flatnonzero(away.frame == frame)
         groups.append(_group(place, [away.thread[at], away.start_ns[at], away.end_ns[at]], wall_ns))
     return tuple(sorted((one for one in groups if one is not None), key=lambda one: -one.blocked_ns))
 
 
 def _away(trace: Trace, found: Recorded) -> _Away:
     holds, waits = found.holds, found.waits
-    of_holds, of_waits = _by_thread(holds.thread), _by_thread(waits.thread)
+    of_holds, of_waits = _grouped(holds.thread), _grouped(waits.thread)
     parts: list[list[NDArray[np.int64]]] = [[], [], [], []]
     for thread, held in of_holds.items():
         holds_ns = np.append(holds.start_ns[held], _NEVER)
@@ -95,10 +92,10 @@ def _away(trace: Trace, found: Recorded) -> _Away:
     return _Away(*(np.concatenate(part) if part else np.zeros(0, np.int64) for part in parts))
 
 
-def _by_thread(threads: NDArray[np.uint32]) -> dict[int, NDArray[np.int64]]:
-    """Return the indices of each thread's intervals."""
-    order = np.argsort(threads, kind="stable")
-    found, first = np.unique(threads[order], return_index=True)
+def _grouped(values: NDArray[Any]) -> dict[int, NDArray[np.int64]]:
+    """Return the indices of each value, in their order."""
+    order = np.argsort(values, kind="stable")
+    found, first = np.unique(values[order], return_index=True)
     return dict(zip(found.tolist(), np.split(order, first[1:]), strict=True)) if len(found) else {}
 
 
@@ -139,4 +136,4 @@ def _group(place: Frame, columns: Sequence[NDArray[np.int64]], wall_ns: int) -> 
         or np.count_nonzero(own_ns >= _LEAST_SHARE * busy_ns) < 2
     ):
         return None
-    return Turns(place, tuple(indices[chosen].tolist()), int(blocked_ns[chosen].sum()), busy_ns / wall_ns)
+    return Turns(place, tuple(indices[chosen].tolist()), int(blocked_ns[chosen].sum()))
