@@ -74,7 +74,10 @@ def test_the_trace_agrees_with_what_the_client_measured(name, cpu, tmp_path):
     # counts until its time is over, so a slow server may be in the middle of one more.
     answered = sum("sendall(" in line for line in called) - measured["requests"]
     assert answered in ((0,) if cpu == 0 else (0, 1))
-    assert sum("recv(" in line for line in called) - measured["requests"] - answered in ((1,) if cpu == 0 else (1, 2))
+    received = sum("recv(" in line for line in called) - measured["requests"] - answered
+    # After its last answer, a slow server may wait for the GIL until the program ends.
+    starved = cpu > 0 and "sendall(" in called[-1]
+    assert received in ((1,) if cpu == 0 else (1, 2)) or (starved and received == 0)
 
     if cpu == 0:
         assert server.waits.total_ns < 0.05 * analysis.wall_ns
