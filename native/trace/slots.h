@@ -18,8 +18,12 @@ static inline void hw__slot_change(struct hw__thread *thread, uint32_t state, in
     HW__SET(thread->slot->state, state);
 }
 
+static inline unsigned hw__bits_of(uint64_t length_ns) {
+    return length_ns == 0 ? 0 : 64 - (unsigned)__builtin_clzll(length_ns);
+}
+
 static inline unsigned hw__bucket_of(uint64_t length_ns) {
-    unsigned bits = length_ns == 0 ? 0 : 64 - (unsigned)__builtin_clzll(length_ns);
+    unsigned bits = hw__bits_of(length_ns);
     return bits < HW__BUCKETS ? bits : HW__BUCKETS - 1;
 }
 
@@ -34,7 +38,7 @@ static inline void hw__slot_count_wait(struct hw__slot *slot, uint64_t wait_ns) 
 
 /* Counts a wait for stop-the-world. */
 static inline void hw__slot_count_world(struct hw__slot *slot, uint64_t wait_ns) {
-    unsigned bits = wait_ns == 0 ? 0 : 64 - (unsigned)__builtin_clzll(wait_ns);
+    unsigned bits = hw__bits_of(wait_ns);
     unsigned bucket = bits <= 10 ? 0 : (bits - 9) / 2;
     HW__ADD(slot->world_ns, wait_ns);
     HW__ADD(slot->world_buckets[bucket < HW__WORLD_BUCKETS ? bucket : HW__WORLD_BUCKETS - 1], 1);

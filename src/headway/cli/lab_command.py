@@ -154,8 +154,10 @@ def run(arguments: argparse.Namespace) -> int:
 
         console.print_rendered(render_end(results, where))
     if results.failures:
-        count = len(results.failures)
-        console.say(f"{count} launch{'es' * (count != 1)} failed; `headway report {results.id}` shows the causes")
+        from headway.traces.analysis.words import number
+
+        failed = number(len(results.failures), "launch", "launches")
+        console.say(f"{failed} failed; `headway report {results.id}` shows the causes")
     if not complete:
         url = " --redis-url URL" if results.settings.redis.get("url") else ""
         console.say(f"stopped early; `headway lab --resume {results.id}{_store(arguments)}{url}` completes the run")

@@ -50,7 +50,7 @@ def _point(buckets: Sequence[int], sum_s: float, attributes: dict[str, Any], sin
 class GilExporter(MetricExporter):
     """Adds our histograms (`headway.live.roles.HISTOGRAMS`) to the metrics that another exporter sends.
 
-    They are in s, cumulative, with the attributes `cpython.gil` (0 is the main interpreter's) and `thread.role`.
+    All are in seconds, cumulative, with the attributes `cpython.gil` (0 is the main interpreter's) and `thread.role`.
     """
 
     def __init__(

@@ -26,6 +26,7 @@ from headway.report.figures import amount, metric_words, number, unit_of_experim
 from headway.report.lab.claimed import counted
 from headway.report.lab.claims import STYLES
 from headway.report.layout import bold
+from headway.traces.analysis import words
 
 __all__ = ["render_decided", "render_end", "render_experiment"]
 
@@ -185,8 +186,8 @@ def render_end(run: Run, where: Sequence[str]) -> RenderableType:
 
 def _failed(run: Run) -> Iterator[RenderableType]:
     if run.failures:
-        count = len(run.failures)
-        yield Text(f"  ! {count} launch{'es' * (count != 1)} failed, see the report", style="red")
+        failed = words.number(len(run.failures), "launch", "launches")
+        yield Text(f"  ! {failed} failed, see the report", style="red")
     if run.settings.skipped:
         yield Text(f"  {len(run.settings.skipped)} cells could not run here, the report has the reasons", style="dim")
 

@@ -152,15 +152,15 @@ class _Finder:
                 kind, thread, begin, len(own) - 1 if end < 0 else end, int(ends_ns[place]), goes_on=end < 0
             )
 
-    def _kind(self, own: _Own, begin: int, end: int, home: int) -> StallKind | None:
-        """Return the kind of a lap from a stack; None if the thread has left its loop, or if a pool's thread runs a job."""
+    def _kind(self, own: _Own, begin: int, end: int, home_stack: int) -> StallKind | None:
+        """Return the kind of a lap that began at a home; None if the thread has left its loop, or if a pool runs a job."""
         inside = slice(begin, end if end >= 0 else len(own))
         if np.any(own.kind[inside] == Kind.EXIT) or (end < 0 and self._trace.process.ended):
             return None
         stacks = {int(stack) for stack in own.stack[inside][own.kind[inside] == Kind.RELEASE]} - {0}
         frames = [self._stack(stack) for stack in stacks]
-        if self._home(home) is Home.LOOP:
-            in_c = may_be_a_target_in_c(self._stack(home))
+        if self._home(home_stack) is Home.LOOP:
+            in_c = may_be_a_target_in_c(self._stack(home_stack))
             return StallKind.LOOP if all(is_in_a_loop(one, in_c=in_c) for one in frames) else None
         if not all(is_in_a_pool(one) for one in frames):
             return None
