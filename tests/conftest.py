@@ -78,6 +78,8 @@ def _sampled(items: list[pytest.Item]) -> set[pytest.Item]:
         if mark is None or not isinstance(item, pytest.Function):
             kept.add(item)
             continue
+        if not mark.args:
+            raise pytest.UsageError(f"{item.nodeid}: the marker `matrix` names no parameter")
         values = [item.callspec.params[name] for name in mark.args]
         left_out = {str(getattr(value, "id", value)) for value in values}
         name, _, ids = item.nodeid.removesuffix("]").partition("[")

@@ -124,11 +124,11 @@ static void wait_in_queue(struct hw__gil *gil, struct hw__sched *sched, struct h
 
 void hw__sched_locked(struct hw__gil *gil) {
     struct hw__runner *runner = hw__runner_known();
-    if (runner == NULL || runner->waiter.place == 0) {
-        return;
-    }
     struct hw__sched *sched = hw__sched_of(gil);
-    if (runner->sched != sched || !hw__sched_is_on(gil, sched)) {
+    /* The place is under the mutex of the GIL in whose queue the thread is, so the thread first
+     * makes sure that it is this GIL's. */
+    if (runner == NULL || runner->sched != sched || runner->waiter.place == 0 ||
+        !hw__sched_is_on(gil, sched)) {
         return;
     }
     struct hw__moment moment = hw__doze_moment(sched);

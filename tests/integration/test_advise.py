@@ -40,7 +40,7 @@ def asked(name, *, on="3.13", limit_s=30.0):
 
 
 @pytest.mark.parametrize("name", [one.name for one in select(FOUND)])
-@pytest.mark.matrix
+@pytest.mark.matrix("name")
 def test_a_function_is_examined(app, name):
     """A function's kind, its cost and its side effects are found from 3.8 to 3.15, with and without a GIL."""
     seen = asked("app:changes", on=name)
@@ -172,7 +172,7 @@ def test_the_module_that_switches_the_gil_on_is_named(app):
 
 
 @pytest.mark.parametrize("name", WITH_GIL)
-@pytest.mark.matrix
+@pytest.mark.matrix("name")
 def test_calls_of_c_that_let_go_of_the_gil_and_those_that_do_not(app, name):
     """Each C call has its line, whether it releases the GIL, and how long it kept it."""
     target = parse_target("app:both")

@@ -177,6 +177,7 @@ def read_until(stream, words):
 
 
 # ---------------------------------------------------------------- the end of a recording
+@pytest.mark.matrix("name")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 @pytest.mark.parametrize("name", ["3.12", *ASKED])
 def test_a_signal_detaches_in_order(tmp_path, name, number):
@@ -193,6 +194,7 @@ def test_a_signal_detaches_in_order(tmp_path, name, number):
     assert file.exists()
 
 
+@pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_killed_attach_ends_the_recording(tmp_path, name):
     """A process whose attach was killed stops counting by itself within seconds, and can be attached to again."""
@@ -210,6 +212,7 @@ def test_a_killed_attach_ends_the_recording(tmp_path, name):
         assert program.finish() == ""
 
 
+@pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", ASKED)
 def test_a_killed_attach_ends_the_policy(name):
     """A policy whose attach was killed ends within seconds."""
@@ -225,6 +228,7 @@ def test_a_killed_attach_ends_the_policy(name):
         assert program.finish() == ""
 
 
+@pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", ["3.12", "3.14"])
 def test_it_goes_on_as_long_as_attach_does(tmp_path, name):
     """A process is recorded for longer than a lease lasts, because attach renews the lease."""
@@ -240,6 +244,7 @@ def test_it_goes_on_as_long_as_attach_does(tmp_path, name):
         assert detach(look_at(program.pid)) == ""
 
 
+@pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", ["3.12", "3.14"])
 def test_a_process_stopped_when_it_is_to_be_told(tmp_path, name):
     """A stopped process cannot be told to detach, which the exit code says; when it goes on, it detaches by itself."""
@@ -522,6 +527,7 @@ def test_another_mount_namespace(tmp_path, name):
         assert program.finish() == ""
 
 
+@pytest.mark.matrix("name")
 @only_root
 @pytest.mark.parametrize("name", ["3.12", "3.14"])
 @pytest.mark.parametrize("kind", ["pid", "time"])

@@ -35,6 +35,7 @@ SCOPES = ("function", "class", "module", "package", "session")
 NUMBER = r"[\d.]+(?:e[-+]\d+)?"
 
 
+@pytest.mark.matrix("scope")
 @pytest.mark.parametrize("scope", SCOPES)
 def test_every_kind_of_test_with_asyncio_of_each_scope(quick, scope):
     """The loop is the runner's own, whatever its scope, and failures and skips are unchanged."""
@@ -48,6 +49,7 @@ def test_every_kind_of_test_with_asyncio_of_each_scope(quick, scope):
     assert "test_skipped" not in text
 
 
+@pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_kind_of_test_on_other_interpreters(quick, name):
     """Every kind of test also runs in sub-interpreters from 3.12 on, and on a build without a GIL."""

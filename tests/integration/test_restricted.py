@@ -285,6 +285,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("kind", ["traced", "scheduled"])
 @pytest.mark.parametrize("interpreter", [BY_NAME["3.13"], BY_NAME["3.14"]], ids=lambda one: one.id)
 def test_130_interpreters(interpreter, kind, tmp_path):

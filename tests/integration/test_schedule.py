@@ -54,6 +54,7 @@ def test_a_program_is_as_without_a_policy(interpreter, policy, case, tmp_path):
     )
 
 
+@pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_a_trace_of_a_scheduled_program_keeps_the_laws(interpreter, tmp_path):
     """The trace keeps its invariants, also where the waits are a policy's."""
@@ -111,6 +112,7 @@ print(json.dumps(answers))
 """
 
 
+@pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_who_wants_little_is_prompt(interpreter):
     """A sleeper's delay beside threads that compute is a fraction of that without a policy, or under `stock`."""
@@ -305,6 +307,7 @@ for thread in threads: thread.join()
 """
 
 
+@pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_it_says_what_it_did(interpreter, tmp_path):
     """The option --why tells for which threads CPU-bound ones were preempted and the gain, or that there were none."""

@@ -39,6 +39,7 @@ def test_ctrl_c_beside_sixteen_threads_that_compute(policy):
         assert process.wait(LIMIT_S) == 0
 
 
+@pytest.mark.matrix("policy")
 @pytest.mark.parametrize("threads", [2, 16])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_process_that_is_stopped_for_long(policy, threads):
@@ -150,6 +151,7 @@ print("on", flush=True)
 """
 
 
+@pytest.mark.matrix("policy")
 @pytest.mark.parametrize("threads", [2, 60])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_who_keeps_the_gil_is_no_fault_of_the_policy(policy, threads):

@@ -55,6 +55,7 @@ def line_of(trace, index):
     return TEXT[frame.line - 1].strip() if frame and frame.filename == str(CONVOY) else ""
 
 
+@pytest.mark.matrix("name")
 @pytest.mark.parametrize("cpu", [0, 1, 4])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_trace_agrees_with_what_the_client_measured(name, cpu, tmp_path):
