@@ -62,6 +62,8 @@ async def main(kind):
         thread.start()
         while thread.is_alive():
             await asyncio.sleep(0.005)
+    elif kind == "held":
+        os.read(0, 1)
     elif kind == "collect":
         gc.disable()
         for _ in range(700000):
@@ -375,6 +377,20 @@ def test_a_stall_that_ends_while_it_is_recorded_is_closed(here, monkeypatch):
             while to_come:
                 go_on()
             thread.join()
+
+
+def test_a_stall_that_the_process_s_end_cuts_off_is_closed(here):
+    """A stall that was told while it went on is told once more if the process is killed in it, and counts."""
+    program = watch("held", stdin=subprocess.PIPE)
+    wait_for(lambda: any(row["goes_on"] for row in rows()), "the stall is not told")
+    program.kill()
+    _, said = program.communicate(timeout=LIMIT_S)
+    wait_for(lambda: any(row["cut_off"] for row in rows()), said)
+    first, last = rows()
+    assert (first["goes_on"], last["goes_on"], last["cut_off"]) == (True, False, True)
+    assert last["length_s"] >= first["length_s"]
+    assert "until the process ended" in last["line"]
+    assert "a blocking call" in last["line"]
 
 
 def test_stalls_are_summed_up(here):

@@ -356,6 +356,19 @@ def test_a_failed_launch_of_the_stand_in_is_its_reason():
     assert (size, why) == (None, "killed")
 
 
+@pytest.mark.parametrize("fails_from", [0, 1])
+def test_a_launch_that_the_budget_s_end_cuts_off_is_told_as_that(fails_from):
+    """A launch gets the time that is left, so its failure after that says nothing of the stand-in."""
+    answer = pooled(100e-6)
+
+    def launch(variant, block):
+        return answer(variant, block) if block < fails_from else Launch(reason="killed after its limit of 2 s")
+
+    left = iter([True] * fails_from + [False] * 9)
+    size, why = find_size("threads", sized, FUNCTION, launch, time_left=lambda: next(left))
+    assert (size, why) == (None, "not known, because the time was up")
+
+
 def result(model, work_s, start_s, first_s):
     cell = Cell("advise", Variant(series=model, workload="x", model=model), "free", "3.13", "advise")
     samples = {"work_s": [work_s], "pool_start_s": [start_s], "first_work_s": [first_s]}

@@ -1,6 +1,8 @@
 """The trace files that belong together, and what is done to them."""
 
+import errno
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,6 +47,18 @@ def test_a_new_trace_waits_for_the_collector_of_one_that_was_removed(tmp_path, m
     check_new(path)
 
     files.unlock(path, files.lock(path))
+
+
+def test_a_folder_that_takes_no_files_is_refused(tmp_path, monkeypatch):
+    """Permissions do not tell it all: root may write to /proc, but it takes no files. A full disk takes a trace later."""
+    with pytest.raises(UsageError, match="no file can be created in the folder /proc"):
+        check_new(Path("/proc/app.hwt"))
+
+    def full(**_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.tempfile, "mkstemp", full)
+    assert check_new(tmp_path / "app.hwt") == tmp_path / "app.hwt"
 
 
 def test_what_is_read_of_a_header_is_there():

@@ -31,6 +31,7 @@ _FINE = (0.5, 0.65, 0.8, 1.0, 1.25, 1.55, 2.0)
 _LAUNCHES = 3
 _NOISE = 0.1
 _LEAST_WAITING = 0.05
+_NO_TIME = "not known, because the time was up"
 _MOST_S = 0.05
 """A task that takes longer is not small: if a pool does not pay at this size, the size is not the reason."""
 
@@ -108,7 +109,7 @@ def find_size(
         measured: The ratio of the function's time in the pool to one after the other, at its own size. If the
             stand-in's ratio at that size is lower (the function needs memory or a lock that the stand-in does not), the
             difference is added at all sizes. None: not known.
-        time_left: Called before each launch but the first.
+        time_left: Called before each launch but the first, and after one that failed: its limit may be the time left.
     """
     if function.call_s > _MOST_S:
         measured = None  # its own size is far from the crossing, and takes long to measure
@@ -120,7 +121,7 @@ def find_size(
         asked_s = sorted({*sizes_s, function.call_s}) if measured is not None else sizes_s
         first = launch(variant(asked_s), next(blocks))
         if first.status != "ok":
-            return None, first.reason
+            return None, first.reason if time_left() else _NO_TIME
         points = _points(asked_s, first.samples)
         if measured is not None:
             excess = _excess(measured, points[asked_s.index(function.call_s)][1])
@@ -131,14 +132,16 @@ def find_size(
     if about_s is None:
         return None, f"tasks of {asked_s[-1] * 1e3:.3g} ms gain nothing from {model}"
     if not time_left():
-        return None, "not known, because the time was up"
+        return None, _NO_TIME
     fine_s = [about_s * step for step in _FINE]
     asked_s = [*fine_s, function.call_s] if measured is not None else fine_s
     launches = [launch(variant(asked_s), next(blocks)) for place in range(_LAUNCHES) if place == 0 or time_left()]
     by_launch = [_points(asked_s, one.samples) for one in launches if one.status == "ok"]
+    if not by_launch:
+        return None, launches[0].reason if time_left() else _NO_TIME
     if measured is not None:
         # The excess is from all launches together, because one says little.
-        excess = _excess(measured, statistics.median([points.pop()[1] for points in by_launch] or [measured]))
+        excess = _excess(measured, statistics.median([points.pop()[1] for points in by_launch]))
     found = [at_s for points in by_launch if (at_s := _crossing(points, excess)) is not None]
     return (stats.level_interval(found), "") if found else (None, "two measurements gave different results")
 

@@ -21,6 +21,8 @@ __all__ = ["break_evens", "lags"]
 
 _STAND_IN = "headway_agent.strangers.stand_in:StandIn"
 _LAG_LAUNCHES = 2
+_LEAST_S = 1.0
+"""The least limit of a launch, in seconds."""
 _PAYS_UNTIL, _LAGS_UNTIL = 0.85, 0.95
 """The shares of the budget up to which a further pool, or a further way to run beside a loop, is measured."""
 
@@ -66,7 +68,8 @@ def break_evens(
 
             def launch(variant: Variant, block: int) -> Launch:
                 cell = Cell(name, variant, "free", home.interpreter.id, name)
-                launch = session.launch(cell, block)
+                # A stand-in of long tasks may take far longer than the function itself.
+                launch = session.launch(cell, block, max(_LEAST_S, budget_s - session.spent_s))
                 if launch.status == "ok":
                     at_s = break_even.crossing(variant.params["sizes_s"], launch.samples)
                     launch.samples |= {break_even.METRIC: [at_s]} if at_s is not None else {}
@@ -114,7 +117,7 @@ def lags(session: Session, home: Place, function: Function, sizes: Sizes, budget
         cell = Cell(name, variant, "free", home.interpreter.id, name)
         values = []
         for block in range(_LAG_LAUNCHES):
-            launch = session.launch(cell, block)
+            launch = session.launch(cell, block, max(_LEAST_S, budget_s - session.spent_s))
             if launch.status == "ok":
                 p99_s = percentile(launch.samples["loop_lag_s"], 0.99)
                 launch.samples["loop_lag_p99_s"] = [p99_s]

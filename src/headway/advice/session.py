@@ -59,13 +59,13 @@ class Session:
         """The time since the session began."""
         return time.monotonic() - self._begun_s
 
-    def launch(self, cell: Cell, block: int) -> Launch:
-        """Launch a cell."""
+    def launch(self, cell: Cell, block: int, limit_s: float | None = None) -> Launch:
+        """Launch a cell; kill it after `limit_s`, or after the session's limit, which may be sooner."""
         (launch,) = run_launch(
             [cell],
             self._executables[cell.interpreter],
             self.machine,
-            limit_s=self.limit_s,
+            limit_s=self.limit_s if limit_s is None else min(limit_s, self.limit_s),
             keeper=self.keeper,
             seed=(self.seed + block) % 2**63,
         )

@@ -1,10 +1,12 @@
 """Trace files on disk: their names, locks and completion; and the processes of a launch."""
 
 import contextlib
+import errno
 import fcntl
 import glob
 import os
 import struct
+import tempfile
 import time
 from pathlib import Path
 
@@ -57,11 +59,30 @@ def check_new(path: Path, *, force: bool = False) -> Path:
         raise UsageError(f"the folder {path.parent} cannot be written to", hint="name another file with -o")
     if os.path.lexists(path) and not (force and path.is_file()):
         raise UsageError(f"{path} exists", hint="name another file with -o, or overwrite it with --force")
+    _check_takes_files(path.parent)
     wait_until_finished(path)  # the program may have ended while its collector still writes, if only its lock is left
     if force:
         for old in family_files(path):
             old.unlink()
     return path
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""The program runs on a full disk too, and the recorder says what is lost."""
+
+
+def _check_takes_files(folder: Path) -> None:
+    """Raise UsageError if no file can be made in a folder, as in /proc, whatever its permissions say."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=".headway-", dir=folder)
+    except OSError as error:
+        if error.errno in _FULL:
+            return
+        raise UsageError(
+            f"no file can be created in the folder {folder}: {error.strerror}", hint="name another file with -o"
+        ) from error
+    os.close(descriptor)
+    os.unlink(name)
 
 
 def unused_name(folder: Path, program: str) -> Path:

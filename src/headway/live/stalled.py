@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,10 @@ def main(path: Path) -> int:
         os.close(file)
     _turn_over(Path(told["log"]))
     limits = told["limits"]
-    trace = read(path)
+    trace, gone_ns = read(path), told["gone_ns"]
+    if gone_ns:
+        # A stall that was reported while it went on lasted until the process's end, of which there is no event.
+        trace = replace(trace, end_ns=max(trace.end_ns, gone_ns), process=replace(trace.process, ended=False))
     thresholds = Thresholds(limits["loop_ns"], limits["wait_ns"], limits["request_ns"])
     stalls = find_stalls(trace, thresholds, since_ns=told["since_ns"])
     found = []
@@ -48,6 +52,10 @@ def main(path: Path) -> int:
     rows = []
     for stall in stalls:
         key = f"{trace.threads[stall.thread].serial}:{stall.since_ns}"
+        if gone_ns and stall.goes_on:
+            if key not in told["keys"]:
+                continue  # it is none: a process's last lap has no end
+            stall = replace(stall, goes_on=False, cut_off=True)
         if told["keys"].get(key) or (key in told["keys"] and stall.goes_on):
             continue  # the stall was reported, and nothing new is known of it
         keys[key] = not stall.goes_on

@@ -302,6 +302,7 @@ class Watcher:
             "evidence": one.ring.evidence(now_ns),
             "limits": dataclasses.asdict(self._options.limits),
             "keys": one.keys,
+            "gone_ns": now_ns if one.ring.gone else 0,
             "since_ns": reported_ns - _OVERLAP_NS,
             "log": str(self.log),
             "asked": asked,
@@ -368,7 +369,8 @@ class Watcher:
 
     def _over(self, one: _Watched) -> None:
         """Report the last stalls of a process that is gone, and stop watching it."""
-        if one.over_ns or one.doubtful_ns or one.asked:
+        has_unended = not all(one.keys.values())
+        if one.over_ns or one.doubtful_ns or one.asked or has_unended:
             self._report(one, time.monotonic_ns())
         self._service.end(one.ring, time.monotonic_ns())
         self._rings.remove(one)

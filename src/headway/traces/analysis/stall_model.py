@@ -98,6 +98,7 @@ class Stall:
         since_ns, until_ns: Its begin and end; `until_ns` is the trace's end if the stall goes on.
         goes_on: The stall had not ended when the trace did.
         parts: The reasons, the longest part first; together the parts are the whole stall.
+        cut_off: The process's end ended the stall.
     """
 
     kind: StallKind
@@ -106,6 +107,7 @@ class Stall:
     until_ns: int
     goes_on: bool
     parts: tuple[Part, ...]
+    cut_off: bool = False
 
     @property
     def length_ns(self) -> int:

@@ -44,8 +44,8 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
 def stall_line(trace: Trace, stall: Stall) -> str:
     """Return a stall in one line: the thing that made no progress, for how long, and why."""
     names = labels(trace.threads)
-    so_far = " so far" if stall.goes_on else ""
-    what = _NAMES[stall.kind].format(names[stall.thread], f"{duration(stall.length_ns)}{so_far}")
+    until = " so far" if stall.goes_on else " until the process ended" if stall.cut_off else ""
+    what = _NAMES[stall.kind].format(names[stall.thread], f"{duration(stall.length_ns)}{until}")
     causes = []
     for cause in dict.fromkeys(part.cause for part in stall.parts):
         parts = [part for part in stall.parts if part.cause is cause]
@@ -100,6 +100,7 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
         "since_ns": stall.since_ns,
         "length_s": stall.length_ns / 1e9,
         "goes_on": stall.goes_on,
+        "cut_off": stall.cut_off,
         "cause": stall.cause.value,
         "parts": [
             {
