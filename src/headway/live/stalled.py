@@ -46,17 +46,16 @@ def main(path: Path) -> int:
         # A stall that was reported while it went on lasted until the process's end, of which there is no event.
         trace = replace(trace, end_ns=max(trace.end_ns, gone_ns), process=replace(trace.process, ended=False))
     thresholds = Thresholds(limits["loop_ns"], limits["wait_ns"], limits["request_ns"])
-    stalls = find_stalls(trace, thresholds, since_ns=told["since_ns"])
     found = []
     keys = {}
     rows = []
-    for stall in stalls:
-        key = f"{trace.threads[stall.thread].serial}:{stall.since_ns}"
-        if gone_ns and stall.goes_on:
-            if key not in told["keys"]:
-                continue  # it is none: a process's last lap has no end
-            stall = replace(stall, goes_on=False, cut_off=True)
-        if told["keys"].get(key) or (key in told["keys"] and stall.goes_on):
+    for each in find_stalls(trace, thresholds, since_ns=told["since_ns"]):
+        key = f"{trace.threads[each.thread].serial}:{each.since_ns}"
+        is_known, is_over = key in told["keys"], told["keys"].get(key, False)
+        if gone_ns and each.goes_on and not is_known:
+            continue  # it is none: a process's last lap has no end
+        stall = replace(each, goes_on=False, cut_off=True) if gone_ns and each.goes_on else each
+        if is_over or (is_known and stall.goes_on):
             continue  # the stall was reported, and nothing new is known of it
         keys[key] = not stall.goes_on
         row = stall_json(trace, stall) | {"recording": path.name}
