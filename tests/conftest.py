@@ -36,6 +36,7 @@ os.environ.pop("REDIS_URL", None)
 pytest_plugins = ["pytester"]
 # Tests check what is right, not how long it takes on a busy machine.
 settings.register_profile("headway", deadline=None)
+settings.register_profile("sample", deadline=None, max_examples=30)
 settings.load_profile("headway")
 _CACHE = tempfile.mkdtemp(prefix="headway-tests-")
 _probes = cache_folder() / "probes.json"
@@ -54,6 +55,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="full",
         help="a test with the mark `matrix`: with each value of its parameters, or with one, another one for each test",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Try fewer examples of a property in a sample than hypothesis does by default."""
+    if config.getoption("--matrix") == "sample":
+        settings.load_profile("sample")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
