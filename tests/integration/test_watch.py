@@ -76,6 +76,14 @@ async def main(kind):
     await asyncio.sleep(0.1)
     print("done", flush=True)
 
+class Slow:
+    def __del__(self, thread_time=time.thread_time):
+        until = thread_time() + 1
+        while thread_time() < until:
+            pass
+
+if sys.argv[1] == "slow_end":
+    main, kept = (lambda kind: asyncio.sleep(0.3)), Slow()
 if sys.argv[1] == "forked":
     pid = os.fork()
     if pid:
@@ -391,6 +399,14 @@ def test_a_stall_that_the_process_s_end_cuts_off_is_closed(here):
     assert last["length_s"] >= first["length_s"]
     assert "until the process ended" in last["line"]
     assert "a blocking call" in last["line"]
+
+
+@pytest.mark.matrix("name")
+@pytest.mark.parametrize("name", WITH_STACKS)
+def test_the_interpreter_s_end_is_no_stall(here, name):
+    """An interpreter that frees its objects for a second, after its loop has ended, stalls no loop."""
+    _, said = watch("slow_end", python=BY_NAME[name].executable).communicate(timeout=LIMIT_S)
+    assert rows() == [], said
 
 
 def test_stalls_are_summed_up(here):

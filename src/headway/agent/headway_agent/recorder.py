@@ -312,16 +312,29 @@ _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 
 
 def let_watch(recorder, watcher):
-    """Record garbage collections, and let the watcher's process read where threads are: `headway watch` needs both."""
+    """Record garbage collections and the end of the main thread's loop, and let the watcher read where threads are."""
+    import atexit
     import gc
 
     library = recorder._library
     gc.callbacks[:] = [one for one in gc.callbacks if not isinstance(one, _Collections)]
     gc.callbacks.append(_Collections(library.collection))
+    atexit.unregister(_leave_the_loop)
+    atexit.register(_leave_the_loop)
     # Called only if Yama needs it: a seccomp filter of the program's own may end the process for this call.
     if os.path.exists(_YAMA):
         library.let_trace(watcher)
         os.register_at_fork(after_in_child=lambda: library.let_trace(watcher))
+
+
+def _leave_the_loop():
+    """Release the GIL outside of any event loop: else the interpreter's end may look like a long lap of the last loop.
+
+    The interpreter frees all objects then, which may take seconds, and it need not release the GIL meanwhile.
+    """
+    from time import sleep
+
+    sleep(0)
 
 
 _attached = ""
