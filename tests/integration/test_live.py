@@ -482,3 +482,13 @@ def test_a_process_without_a_gil_is_said_to_have_none():
         monitor.close()
 
     assert top_view.head(samples[0])[0].endswith("this Python runs without a GIL, so no thread waits for one")
+
+
+def test_code_is_started_and_counted():
+    """`-c CODE` and `--python` start a program as Python does; the code's own options stay its own."""
+    code = "import sys, time; sys.exit(sys.argv != ['-c', '--count', '7'] and time.sleep(60))"
+    wrong = run_top("--python", sys.executable, "--count", "1", "--interval", "0.1", "-c", code)
+    assert (wrong.returncode, "pid" in wrong.stdout) == (0, True), wrong.stderr
+    right = run_top("--python", sys.executable, "-c", code, "--count", "7")
+    assert right.returncode == 0, right.stderr
+    assert "code has ended" in right.stderr

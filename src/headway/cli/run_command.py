@@ -31,7 +31,7 @@ __all__ = ["prepare", "run"]
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.usage = "headway run [--policy NAME] [options] [--] SCRIPT|PROGRAM [ARGUMENT ...]\n       headway run [--policy NAME] [options] -m MODULE [ARGUMENT ...]"
+    parser.usage = "headway run [--policy NAME] [options] [--] SCRIPT|PROGRAM [ARGUMENT ...]\n       headway run [--policy NAME] [options] -m MODULE|-c CODE [ARGUMENT ...]"
     parser.add_argument(
         "--policy",
         metavar="NAME",

@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from headway.cli import console, options
 from headway.cli.attach_command import add_despite_filter
+from headway.cli.trace_command import add_program
+from headway.cli.trace_command import program as program_of
 from headway.errors import RecordingError, UsageError
 
 if TYPE_CHECKING:
@@ -48,16 +50,10 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.usage = (
         "headway top [options] PID\n       headway top [options] -- SCRIPT|PROGRAM [ARGUMENT ...]\n"
-        "       headway top [options] -m MODULE [ARGUMENT ...]"
+        "       headway top [options] -m MODULE|-c CODE [ARGUMENT ...]"
     )
     _add_options(parser)
-    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE ...", help="start a module")
-    parser.add_argument(
-        "program",
-        nargs=argparse.REMAINDER,
-        metavar="PID | SCRIPT ...",
-        help="the id of a process, or a program to start",
-    )
+    add_program(parser, "PID | SCRIPT ...", "the id of a process, or a program to start")
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -100,19 +96,17 @@ class _Options(argparse.ArgumentParser):
 
 def run(arguments: argparse.Namespace) -> int:
     """Watch until Ctrl-C, the end of `--count`, or the end of the process; return the exit code."""
-    words = arguments.module if arguments.module is not None else arguments.program
-    dashed = words[:1] == ["--"]
-    words = words[1:] if dashed else words
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
-    if arguments.module is None and not dashed and words and words[0].isdecimal():
+    words = arguments.program
+    if words and words[0].isdecimal():
         more = _Options(add_help=False)
         _add_options(more)
         more.parse_args(words[1:], namespace=arguments)
         if arguments.output is not None:
             raise UsageError("--output needs a program to start", hint="leave it out, or name a program after --")
         return _watch(int(words[0]), arguments)
-    return _start(words, arguments)
+    return _start(arguments)
 
 
 def _stop(number: int, _: FrameType | None) -> NoReturn:
@@ -182,17 +176,16 @@ def _counted(pid: int, patience_s: float, *, despite_filter: bool) -> Iterator[b
             held.close()
 
 
-def _start(words: list[str], arguments: argparse.Namespace) -> int:
+def _start(arguments: argparse.Namespace) -> int:
     from headway.live.counted_run import Beside
-    from headway.live.launch import command_line
     from headway.live.watch import Monitor
 
-    if not words:
+    if not any((arguments.program, arguments.module, arguments.code)):
         raise UsageError(
             "no process and no program is given",
             hint="name the id of a process, or a script, as in `headway top -- app.py`",
         )
-    command, name = command_line(words, module=arguments.module is not None)
+    command, name = program_of(arguments)
     console.check_output(arguments.output, force=arguments.force)
     with Beside(command, arguments.output) as program:
         monitor = Monitor(program.pid, children=arguments.children, window_s=arguments.window)

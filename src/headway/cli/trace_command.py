@@ -47,7 +47,7 @@ __all__ = [
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.usage = "headway trace [-o FILE] [options] [--] SCRIPT|PROGRAM [ARGUMENT ...]\n       headway trace [-o FILE] [options] -m MODULE [ARGUMENT ...]"
+    parser.usage = "headway trace [-o FILE] [options] [--] SCRIPT|PROGRAM [ARGUMENT ...]\n       headway trace [-o FILE] [options] -m MODULE|-c CODE [ARGUMENT ...]"
     add_output(parser)
     add_arguments(parser)
     add_program(parser)
@@ -62,24 +62,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_program(parser: argparse.ArgumentParser) -> None:
+def add_program(
+    parser: argparse.ArgumentParser, metavar: str = "SCRIPT ...", words: str = "run a script or a program"
+) -> None:
     """Add the arguments of all commands that run a program."""
     parser.add_argument(
         "--python", metavar="INTERPRETER", help="interpreter for the script or module, such as `python3.13` or a path"
     )
+    parser.add_argument("-c", dest="code", nargs=argparse.REMAINDER, metavar="CODE ...", help="run a piece of code")
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE ...", help="run a module")
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="SCRIPT ...", help="run a script or a program")
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar=metavar, help=words)
 
 
 def program(arguments: argparse.Namespace) -> tuple[list[str], str]:
     """Return the command line of the program to run, and the program's name for messages. Raises UsageError."""
     from headway.live import launch
 
-    module = arguments.module is not None
-    words = arguments.module if module else arguments.program
+    given = {"-m": arguments.module, "-c": arguments.code, "": arguments.program}
+    option, words = next((option, words) for option, words in given.items() if words is not None)
     if words[:1] == ["--"]:
         words = words[1:]
-    return launch.command_line(words, module=module, python=_interpreter(arguments.python))
+    return launch.command_line(words, option=option, python=_interpreter(arguments.python))
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

@@ -107,16 +107,16 @@ def _lead_to_startup(found: dict[str, str]) -> None:
     found["HEADWAY_NATIVE"] = str(library_path())
 
 
-def command_line(arguments: Sequence[str], *, module: bool = False, python: str | None = None) -> tuple[list[str], str]:
+def command_line(arguments: Sequence[str], *, option: str = "", python: str | None = None) -> tuple[list[str], str]:
     """Return the command to execute, and the program's name for users.
 
-    A script that is executable and has a `#!` line is executed itself. For another script, and for a module, the
+    A script that is executable and has a `#!` line is executed itself. For another script, a module and code, the
     interpreter is `python`, else that of the active virtual environment, else python3 on the PATH, else our own.
 
     Args:
-        arguments: A script, a module (with `module`) or a program on the PATH, and its arguments.
-        module: The first argument is a module's name.
-        python: The interpreter for a script or module.
+        arguments: A script, a module, code or a program on the PATH, and its arguments.
+        option: The interpreter's option for the first argument: "-m" for a module, "-c" for code, else "".
+        python: The interpreter for a script, a module or code.
 
     Raises:
         UsageError: There are no arguments.
@@ -124,10 +124,10 @@ def command_line(arguments: Sequence[str], *, module: bool = False, python: str 
         ProgramUnfitError: The program exists and cannot be executed.
     """
     if not arguments:
-        raise UsageError("no program is given", hint="name a script, such as app.py, or `-m MODULE`")
+        raise UsageError("no program is given", hint="name a script, such as app.py, `-m MODULE` or `-c CODE`")
     first = arguments[0]
-    if module:
-        return [python or _default_python(), "-m", *arguments], first
+    if option:
+        return [python or _default_python(), option, *arguments], "code" if option == "-c" else first
     path = Path(first)
     runs = os.access(path, os.X_OK)
     if path.is_dir() or (path.is_file() and (path.suffix in _SCRIPT_SUFFIXES or not runs)):
