@@ -164,7 +164,11 @@ static bool describe(struct hw__gil *gil, const struct code *code) {
     return true;
 }
 
-static size_t mix(uint64_t value) { return (size_t)((value * UINT64_C(0x9E3779B97F4A7C15)) >> 32); }
+/* Returns a hash. A product's bit depends only on the factor's bits up to it, so the upper half is
+ * folded in before: a stack's parent is there. */
+static size_t mix(uint64_t value) {
+    return (size_t)(((value ^ value >> 32) * UINT64_C(0x9E3779B97F4A7C15)) >> 32);
+}
 
 /* Reads the fields that tell a code object from another one that was at its address before; `id` is
  * left 0. */
