@@ -216,7 +216,10 @@ def test_the_launcher_becomes_the_program(tmp_path):
     done = launched("c", "--", str(tmp_path / "echo.py"), "--flag", "-m", input="in")
     assert done.stdout == f"{[str(tmp_path / 'echo.py'), '--flag', '-m']} in __main__\n"
     assert launched("d", "-m", "json.tool", input="{}").stdout == "{}\n"
-    assert launched("e", "-c", "import sys; print(sys.argv, input())", "--flag", input="in").stdout == "['-c', '--flag'] in\n"
+    assert (
+        launched("e", "-c", "import sys; print(sys.argv, input())", "--flag", input="in").stdout
+        == "['-c', '--flag'] in\n"
+    )
     again = launched("a", PROGRAM, "plain")
     assert again.returncode == 2
     assert "exists" in again.stderr

@@ -10,6 +10,7 @@ descriptors that are closed if they are not wanted; the kernel tells who sent it
 """
 
 import contextlib
+import errno
 import hmac
 import os
 import secrets
@@ -31,8 +32,8 @@ _MOST_DESCRIPTORS = 4
 _MOST_STRANGERS = 1000
 _LOOK_S = 0.1
 _LONGEST_PATH = 107  # sockaddr_un.sun_path, without its NUL
-_FORGOTTEN_S = 24 * 3600.0
-"""The age from which files of a killed attach or collector are removed: probably no process needs them any more."""
+_YOUNG_S = 60.0
+"""The age, in seconds, below which a folder stays although nobody listens there: its owner may be about to."""
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -222,7 +223,7 @@ def _base() -> tuple[Path, int]:
         except OSError as error:
             why.append(f"{path.parent}: {error.strerror}")
             continue
-        _remove_forgotten(folder)
+        _remove_deserted(real, folder)
         return real, folder
     raise RecordingError(
         f"there is no folder for the code of the process that others cannot change ({'; '.join(why)})",
@@ -283,12 +284,24 @@ def _remove(base: int, name: str) -> None:
         os.rmdir(name, dir_fd=base)
 
 
-def _remove_forgotten(base: int) -> None:
+def _remove_deserted(path: Path, base: int) -> None:
+    """Remove the folders whose owners were killed; `base` is a descriptor of `path`.
+
+    Age alone tells nothing: a service may be watched for months, and its new workers need the folder.
+    """
     with contextlib.suppress(OSError):
         for name in os.listdir(base):
             with contextlib.suppress(OSError):
-                if time.time() - os.stat(name, dir_fd=base, follow_symlinks=False).st_mtime > _FORGOTTEN_S:
+                age_s = time.time() - os.stat(name, dir_fd=base, follow_symlinks=False).st_mtime
+                if age_s > _YOUNG_S and not any(_is_listened_at(path / name / one) for one in (_SOCKET, DOOR)):
                     _remove(base, name)
+
+
+def _is_listened_at(path: Path) -> bool:
+    """Tell whether a process listens at a socket; the process takes the call for one that was given up."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as caller:
+        # A socket of another type that is listened at gives EPROTOTYPE, a full queue EAGAIN.
+        return caller.connect_ex(str(path)) not in (errno.ECONNREFUSED, errno.ENOENT)
 
 
 def is_seen(pid: int, path: Path) -> bool:

@@ -410,8 +410,6 @@ class Collector:
                 session.rest = max(1, _occupied(os.fstat(session.file)) - session.state.chunks)
             used = sum(one.chunks for one in self._sessions) + self._kept + self._ended_chunks
             self._room = min(self._max_chunks, used + _free_chunks(self._sessions[0].file))
-            with contextlib.suppress(OSError):
-                os.utime(self._door.folder)  # a folder without recent use would be removed as forgotten
         memory = max(_LEAST_SHARE, self._memory_chunks // len(self._sessions))
         for session in self._sessions:
             session.collection.share(memory)

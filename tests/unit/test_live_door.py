@@ -1,0 +1,54 @@
+"""The folders of sockets: what is left of owners that were killed is removed, and nothing else."""
+
+import os
+import socket
+
+import pytest
+
+from headway.live import channel
+
+DAYS_S = 3 * 24 * 3600
+
+
+@pytest.fixture
+def a_folder(tmp_path):
+    """Return a function that makes a folder of some age, whose owner has bound sockets there and may listen."""
+    made = []
+
+    def make(name, *files, age_s=DAYS_S, kind=socket.SOCK_STREAM, state="killed"):
+        folder = tmp_path / name
+        folder.mkdir()
+        for file in files:
+            one = socket.socket(socket.AF_UNIX, kind)
+            made.append(one)
+            one.bind(str(folder / file))
+            if state == "listens":
+                one.listen()
+            elif state == "killed":
+                one.close()
+        then_s = folder.stat().st_mtime - age_s
+        os.utime(folder, (then_s, then_s))
+        return folder
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_only_deserted_folders_are_removed(tmp_path, a_folder):
+    """A watcher or an attach that has listened for days keeps its folder, and so does one that is about to listen."""
+    (a_folder("killed attach", "s", kind=socket.SOCK_SEQPACKET) / "script.py").write_text("pass\n")
+    a_folder("killed watcher", "door")
+    a_folder("killed at once")
+    a_folder("watcher", "door", state="listens")
+    a_folder("attach", "s", kind=socket.SOCK_SEQPACKET, state="listens")
+    a_folder("young", "door", age_s=5, state="bound")
+    (a_folder("other") / "of somebody").write_text("")
+    base = os.open(tmp_path, os.O_RDONLY)
+
+    os.utime(tmp_path / "killed attach", (0, 0))
+    os.utime(tmp_path / "other", (0, 0))
+    channel._remove_deserted(tmp_path, base)
+
+    os.close(base)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["attach", "other", "watcher", "young"]
