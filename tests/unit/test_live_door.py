@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 
 import pytest
 
@@ -38,6 +39,7 @@ def a_folder(tmp_path):
 def test_only_deserted_folders_are_removed(tmp_path, a_folder):
     """A watcher or an attach that has listened for days keeps its folder, and so does one that is about to listen."""
     (a_folder("killed attach", "s", kind=socket.SOCK_SEQPACKET) / "script.py").write_text("pass\n")
+    (a_folder("killed an hour ago", "s", kind=socket.SOCK_SEQPACKET) / "script.py").write_text("pass\n")
     a_folder("killed watcher", "door")
     a_folder("killed at once")
     a_folder("watcher", "door", state="listens")
@@ -46,9 +48,15 @@ def test_only_deserted_folders_are_removed(tmp_path, a_folder):
     (a_folder("other") / "of somebody").write_text("")
     base = os.open(tmp_path, os.O_RDONLY)
 
-    os.utime(tmp_path / "killed attach", (0, 0))
-    os.utime(tmp_path / "other", (0, 0))
+    for name, age_s in (("killed attach", DAYS_S), ("killed an hour ago", 3600), ("other", DAYS_S)):
+        os.utime(tmp_path / name, (time.time() - age_s,) * 2)
     channel._remove_deserted(tmp_path, base)
 
     os.close(base)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["attach", "other", "watcher", "young"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "attach",
+        "killed an hour ago",
+        "other",
+        "watcher",
+        "young",
+    ]

@@ -34,6 +34,8 @@ _LOOK_S = 0.1
 _LONGEST_PATH = 107  # sockaddr_un.sun_path, without its NUL
 _YOUNG_S = 60.0
 """The age, in seconds, below which a folder stays although nobody listens there: its owner may be about to."""
+_LATE_S = 24 * 3600.0
+"""The same for a script: its process may come to it late, and an interpreter complains of a script that is missing."""
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -293,7 +295,8 @@ def _remove_deserted(path: Path, base: int) -> None:
         for name in os.listdir(base):
             with contextlib.suppress(OSError):
                 age_s = time.time() - os.stat(name, dir_fd=base, follow_symlinks=False).st_mtime
-                if age_s > _YOUNG_S and not any(_is_listened_at(path / name / one) for one in (_SOCKET, DOOR)):
+                least_s = _LATE_S if (path / name / _SCRIPT).exists() else _YOUNG_S
+                if age_s > least_s and not any(_is_listened_at(path / name / one) for one in (_SOCKET, DOOR)):
                     _remove(base, name)
 
 
