@@ -409,6 +409,22 @@ def test_the_interpreter_s_end_is_no_stall(here, name):
     assert rows() == [], said
 
 
+def test_recordings_of_earlier_runs_count(here):
+    """A service that is started again and again keeps no more recordings than asked for; other files stay."""
+    folder = here / "stalls"
+    folder.mkdir()
+    old = [f"app-2026010{day}T000000.000Z-{day}.hwt" for day in range(1, 6)]
+    others = ["app.hwt", "app-before.hwt", "apple-20260101T000000.000Z-1.hwt", "notes.txt"]
+    for name in old + others:
+        (folder / name).write_text("")
+    program = watch("nap", options=["--keep", "3"])
+    _, said = program.communicate(timeout=LIMIT_S)
+    wait_for(lambda: parts("blocking call"), said)
+
+    wait_for(lambda: len([one for one in folder.iterdir() if one.name.startswith("app-2026")]) == 3, said)
+    assert {one.name for one in folder.iterdir()} >= {*old[-2:], *others}
+
+
 def test_stalls_are_summed_up(here):
     """A folder, a log and a recording are summed up as tables, lines and JSON."""
     program = watch("nap")

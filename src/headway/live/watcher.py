@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -153,7 +154,8 @@ class Watcher:
         self._has_watched = False
         """Whether a process has ever called. A process may call, and be gone before the first look at it."""
         self._reports: list[_Report] = []
-        self._kept: deque[Path] = deque()
+        self._kept = deque(self._earlier())
+        """The recordings, oldest first; those of earlier runs count, so that a service that starts often fills no disk."""
         self._reception = Reception(door, self._begin, self._say)
         self._dump = False
         self._attentive = False
@@ -175,6 +177,14 @@ class Watcher:
         found = self._service.now([one.ring for one in self._rings], time.monotonic_ns())
         found.stalls = dict(self._counts)
         return found
+
+    def _earlier(self) -> list[Path]:
+        """Return the recordings of this program that are in the folder, oldest first."""
+        name = re.compile(rf"{re.escape(self._options.name)}-\d{{8}}T\d{{6}}\.\d{{3}}Z-\d+\.hwt")
+        try:
+            return sorted(one for one in self._folder.iterdir() if name.fullmatch(one.name))
+        except OSError:
+            return []  # the folder may be written to, and not be read
 
     def ask(self, *_: object) -> None:
         """Request a recording of each process, as soon as possible."""
