@@ -407,7 +407,7 @@ def test_a_stall_that_the_process_s_end_cuts_off_is_closed(here):
 def test_the_interpreter_s_end_is_no_stall(here, name):
     """An interpreter that frees its objects for a second, after its loop has ended, stalls no loop."""
     _, said = watch("slow_end", python=BY_NAME[name].executable).communicate(timeout=LIMIT_S)
-    assert all(row["cause"] == "no core" for row in rows()), said  # on a busy machine
+    assert not any(row["cut_off"] for row in rows()), said  # on a busy machine, the loop itself may have stalled before
 
 
 def test_recordings_of_earlier_runs_count(here):
