@@ -68,8 +68,7 @@ def break_evens(
 
             def launch(variant: Variant, block: int) -> Launch:
                 cell = Cell(name, variant, "free", home.interpreter.id, name)
-                # A stand-in of long tasks may take far longer than the function itself.
-                launch = session.launch(cell, block, max(_LEAST_S, budget_s - session.spent_s))
+                launch = session.launch(cell, block, _left_s(session, budget_s))
                 if launch.status == "ok":
                     at_s = break_even.crossing(variant.params["sizes_s"], launch.samples)
                     launch.samples |= {break_even.METRIC: [at_s]} if at_s is not None else {}
@@ -88,6 +87,11 @@ def break_evens(
         tasks, no_tasks = break_even.find_tasks(results[cell.key], results[cells[0].key], sizes.tasks)
         found.append(BreakEven(model, size, tasks, why or no_tasks))
     return found
+
+
+def _left_s(session: Session, budget_s: float) -> float:
+    """Return the limit of a launch: a stand-in of long tasks may take far longer than the function itself."""
+    return max(_LEAST_S, budget_s - session.spent_s)
 
 
 def lags(session: Session, home: Place, function: Function, sizes: Sizes, budget_s: float) -> list[Lag]:
@@ -117,7 +121,7 @@ def lags(session: Session, home: Place, function: Function, sizes: Sizes, budget
         cell = Cell(name, variant, "free", home.interpreter.id, name)
         values = []
         for block in range(_LAG_LAUNCHES):
-            launch = session.launch(cell, block, max(_LEAST_S, budget_s - session.spent_s))
+            launch = session.launch(cell, block, _left_s(session, budget_s))
             if launch.status == "ok":
                 p99_s = percentile(launch.samples["loop_lag_s"], 0.99)
                 launch.samples["loop_lag_p99_s"] = [p99_s]

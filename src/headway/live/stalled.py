@@ -52,9 +52,10 @@ def main(path: Path) -> int:
     for each in find_stalls(trace, thresholds, since_ns=told["since_ns"]):
         key = f"{trace.threads[each.thread].serial}:{each.since_ns}"
         is_known, is_over = key in told["keys"], told["keys"].get(key, False)
-        if gone_ns and each.goes_on and not is_known:
+        cut_off = gone_ns > 0 and each.goes_on
+        if cut_off and not is_known:
             continue  # it is none: a process's last lap has no end
-        stall = replace(each, goes_on=False, cut_off=True) if gone_ns and each.goes_on else each
+        stall = replace(each, goes_on=False, cut_off=True) if cut_off else each
         if is_over or (is_known and stall.goes_on):
             continue  # the stall was reported, and nothing new is known of it
         keys[key] = not stall.goes_on

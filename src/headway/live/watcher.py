@@ -179,7 +179,7 @@ class Watcher:
         return found
 
     def _earlier(self) -> list[Path]:
-        """Return the recordings of this program that are in the folder, oldest first."""
+        """Return the recordings of this program that are in the folder, oldest first, by the names that `_report` gives."""
         name = re.compile(rf"{re.escape(self._options.name)}-\d{{8}}T\d{{6}}\.\d{{3}}Z-\d+\.hwt")
         try:
             return sorted(one for one in self._folder.iterdir() if name.fullmatch(one.name))
