@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_traces import traces
+from made_traces import in_order, traces
 
 from headway.errors import TraceError
 from headway.traces import format as hwt
@@ -28,12 +28,6 @@ def written(trace: Trace, **options):
     """Write a trace to a temporary file, and yield its path."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         yield write(trace, Path(folder) / "x.hwt", **options)
-
-
-def in_order(trace: Trace) -> np.ndarray:
-    """Return the events in that one of their valid orders that the reader gives."""
-    by_thread = trace.events[np.argsort(trace.events["thread"], kind="stable")]
-    return by_thread[mending.by_time(by_thread)]
 
 
 def assert_same(found: Trace, expected: Trace) -> None:

@@ -7,6 +7,7 @@ that ends in an acquire, in the thread's end or in the trace's end, and the orde
 import numpy as np
 from hypothesis import strategies as st
 
+from headway.traces import mending
 from headway.traces.model import EVENT_DTYPE, Flag, Frame, Gil, Kind, Loss, Park, Process, Thread, Trace
 
 START_NS = 1_000_000_000_000
@@ -14,6 +15,12 @@ MS = 1_000_000
 US = 1_000
 
 UNKNOWN_FRAME = Frame("", 0, "?")
+
+
+def in_order(trace: Trace) -> np.ndarray:
+    """Return a trace's events in that one of their valid orders that the reader gives."""
+    by_thread = trace.events[np.argsort(trace.events["thread"], kind="stable")]
+    return by_thread[mending.by_time(by_thread)]
 
 
 def made_process(**changes) -> Process:
