@@ -59,11 +59,19 @@ static void end_hold(struct hw__worker *worker) {
 }
 
 /* ---------------------------------------------------------------- asking */
+/* Returns the time until the holder's code looks for a request. */
+static int64_t answer_ns(const struct hw__worker *holder) {
+    struct hw__machine *machine = holder->task->machine;
+    int32_t answers = holder->role->answers;
+    return answers == 0 ? hw__cost(machine, HW_SIM_COST_CHECK)
+                        : hw__random_of(&machine->random, &holder->world->spec.dists[answers - 1]);
+}
+
 void hw__gil_ask(struct hw__gil_sim *gil, const struct hw__worker *from) {
     struct hw__worker *holder = gil->last;
     if (!holder->drop) {
         holder->drop = true;
-        int64_t delay_ns = hw__cost(holder->task->machine, HW_SIM_COST_CHECK);
+        int64_t delay_ns = answer_ns(holder);
         if (holder->task->core != from->task->core) {
             delay_ns += hw__cost(holder->task->machine, HW_SIM_COST_CACHE_LINE);
         }

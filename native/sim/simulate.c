@@ -142,6 +142,10 @@ static bool check_role(const struct hw_sim_spec *spec, int32_t index, char *prob
             return complain(problem, room, "role %d has a port that is not there", index);
         }
     }
+    if (role->answers < 0 || role->answers > spec->dist_count) {
+        return complain(problem, room, "role %d answers by a distribution that is not there",
+                        index);
+    }
     return depth == 0 || complain(problem, room, "a loop of role %d does not end", index);
 }
 

@@ -305,6 +305,8 @@ static void test_what_is_refused(void) {
     REFUSED(roles[1].begin_ns, -1, "role 1");
     REFUSED(roles[1].cores, UINT64_C(1) << 60, "no core");
     REFUSED(roles[0].port_step, -1, "port");
+    REFUSED(roles[0].answers, -1, "role 0");
+    REFUSED(roles[0].answers, sim_world.spec.dist_count + 1, "role 0");
     REFUSED(ops[0][0].index, 7, "port");
     REFUSED(ops[0][2].index, 7, "operation of role 0");
     REFUSED(ops[0][1].kind, HW_SIM_OPS, "operation of role 0");
@@ -385,6 +387,30 @@ static void test_a_call_of_two_parts(void) {
         T_EQ(300 * MS, result.computed_ns - result.ran_ns);
         T_EQ(200 * MS, result.ran_ns);
         T_EQ(300 * MS, result.held_ns);
+        sim_end();
+    }
+}
+
+/* A thread that answers requests late, as in calls of C, keeps a waiter for so much longer,
+ * whatever the policy and the switch interval are. An operation that ends earlier ends the call. */
+static void test_late_answers(void) {
+    static const double answer_ns[] = {3 * MS};
+    for (int64_t computes_ns = 0; computes_ns <= 2 * MS; computes_ns += 2 * MS) {
+        sim_begin(NULL, 2, 1000 * MS);
+        sim_world.spec.max_events = 1 << 20;
+        sim_world.dists[0] = (struct hw_sim_dist){.quantiles = answer_ns, .count = 1};
+        sim_world.spec.dist_count = 1;
+        struct hw_sim_op computes = SIM_OP(COMPUTE, 0);
+        if (computes_ns > 0) {
+            computes = SIM_OP(HOLD, computes_ns);
+        }
+        SIM_ADD(computes)->answers = 1;
+        SIM_ADD(SIM_OP(SLEEP, 20 * MS), SIM_OP(HOLD, 1 * US));
+        T_EQ(0, sim_run(1000 * MS));
+        struct sim_waits waits = sim_waits(1, 100 * MS, 5 * MS);
+        T_TRUE(waits.count >= 30);
+        T_TRUE(computes_ns > 0 ? waits.worst_ns <= 7 * MS : waits.worst_ns == 8 * MS);
+        T_EQ(waits.count, waits.longer);
         sim_end();
     }
 }
@@ -504,6 +530,7 @@ int main(void) {
     T_RUN(test_open_arrivals);
     T_RUN(test_free_threaded);
     T_RUN(test_a_call_of_two_parts);
+    T_RUN(test_late_answers);
     T_RUN(test_answers_of_other_threads);
     T_RUN(test_an_answer_that_is_early);
     T_RUN(test_cold);

@@ -15,6 +15,7 @@ from headway.cli.main import main
 from headway.sim import library, parameters
 from headway.sim.compile import compile_scenario
 from headway.sim.machine import load
+from headway.sim.parse import parse
 from headway.sim.replay import fit
 from headway.sim.replay.calls import Call
 from headway.sim.replay.change import NOTHING, Change, Shorten
@@ -36,6 +37,20 @@ CALLS = {
     "put": Call.LOCK,
     "get": Call.LOCK,
 }
+MATCHER = parse(
+    """
+cores = 2
+placement = "free"
+duration_ms = 3000
+[role.matcher]
+threads = 1
+program = [{call_us = {uniform = [1000, 1800]}}, {hold_us = 5}]
+[role.sleeper]
+threads = 1
+program = [{sleep_ms = 2}, {hold_us = 20}]
+""",
+    name="matcher",
+)
 CONVOYS = [{"threads": "1"}, {"threads": "2"}, {"threads": "4"}]
 PROGRAMS = [
     *(("convoy", changes) for changes in CONVOYS),
@@ -112,6 +127,30 @@ def test_a_change_does_what_it_does(name, changes, change, settings):
         told = truth.get(one.role)  # a role that starves is not in the trace
         if told is not None and told.turns >= 200 and one.turns_per_s is not None:
             assert off(one.turns_per_s.value, told.turns_per_s) < 0.20, one.role
+
+
+@pytest.mark.parametrize(
+    ("change", "settings"),
+    [
+        (Change(policy="fair"), {"policy": "fair"}),
+        (Change(policy="priority"), {"policy": "priority"}),
+        (Change(interval_ns=500_000), {"switch_interval_s": "0.0005"}),
+    ],
+    ids=["fair", "priority", "0.5 ms"],
+)
+def test_a_call_of_c_is_not_preempted_by_any_policy(change, settings):
+    """Beside calls of C of 1.0 to 1.8 ms, a thread's p50 is that of the scenario with the change, within 25 %."""
+    model = model_of(MATCHER)
+    (prediction,) = predict(model, [change], COSTS, cores=2, seeds=3)
+    scenario = MATCHER
+    for key, value in settings.items():
+        scenario = parameters.change(scenario, key, value)
+    truth = model_of(scenario, seed=2).measured["sleeper"]
+    sleeper = next(one for one in prediction.roles if one.role == "sleeper")
+    assert truth.p50_ns > 500_000
+    assert off(sleeper.p50_ns.value, truth.p50_ns) < 0.25
+    assert off(sleeper.turns_per_s.value, truth.turns_per_s) < 0.10
+    assert any("matcher releases the GIL" in one for one in prediction.rests_on)
 
 
 def test_hand_overs_take_as_long_as_in_the_trace():

@@ -84,8 +84,9 @@ struct hw_sim *hw_sim_new(const struct hw_sim_spec *s, char *problem, int room) 
             (long long)s->gils[i].interval_ns, s->gils[i].slow_down);
     for (int i = 0; i < s->role_count; i++) {
         const struct hw_sim_role *r = &s->roles[i];
-        SAY("role %d %d %d %llu %d %d %d %d %lld %lld\n", r->repeats, r->threads, r->gil, (unsigned long long)r->cores,
-            r->priority, r->urgent, r->port_step, r->start_at, (long long)r->begin_ns, (long long)r->stagger_ns);
+        SAY("role %d %d %d %llu %d %d %d %d %lld %lld %d %d\n", r->repeats, r->threads, r->gil, (unsigned long long)r->cores,
+            r->priority, r->urgent, r->port_step, r->start_at, (long long)r->begin_ns, (long long)r->stagger_ns,
+            r->turns, r->answers);
         for (int j = 0; j < r->op_count; j++)
             SAY("op %d %d %u %u %lld\n", r->ops[j].kind, r->ops[j].flags, r->ops[j].index, r->ops[j].where,
                 (long long)r->ops[j].value);
@@ -165,7 +166,7 @@ SPEC = Spec(
     gils=(Gil(policy=0x10, options=(3,), spin_ns=20, yields=True), Gil(enabled=False, interval_ns=9, slow_down=0.5)),
     roles=(
         Role((Op(OpKind.HOLD, 1, 8, 7, OF_DIST), Op(OpKind.EXIT)), 1, 2, repeats=False, cores=1 << 63, priority=-4),
-        Role((Op(OpKind.SLEEP, 2**40),), -1, urgent=True, port_step=1, start_at=2, begin_ns=3, stagger_ns=4),
+        Role((Op(OpKind.SLEEP, 2**40),), -1, urgent=True, port_step=1, start_at=2, begin_ns=3, stagger_ns=4, turns=True, answers=2),
     ),
     clients=(Client(3, 4, 5, 6, 0.5, 7, 8),),
     port_count=6,
@@ -190,10 +191,10 @@ def test_the_library_is_told_all(stand_in):
         "semaphore 0",
         "gil 1 3 0 20 1 1 5000000 0",
         "gil 0 0 0 0 0 0 9 0.5",
-        f"role 0 2 1 {1 << 63} -4 0 0 0 0 0",
+        f"role 0 2 1 {1 << 63} -4 0 0 0 0 0 0 0",
         "op 0 1 8 7 1",
         f"op {OpKind.EXIT} 0 0 0 0",
-        "role 1 1 -1 0 0 1 1 2 3 4",
+        "role 1 1 -1 0 0 1 1 2 3 4 1 2",
         f"op 4 0 0 0 {2**40}",
         "client 3 4 5 6 0.5 7 8",
     ]

@@ -149,7 +149,10 @@ struct hw_sim_role {
     /* 1: a piece of work is a turn, from when the thread wants the GIL until it yields;
      * HW_SIM_BEGIN and HW_SIM_DONE are not needed then. */
     int32_t turns;
-    int32_t reserved;
+    /* 1 + the index of the distribution of the time from a request until a thread of the role
+     * releases the GIL, for roles that keep it in calls of C; 0: the machine's cost. An operation
+     * that ends earlier ends that call, too. */
+    int32_t answers;
 };
 
 /* One GIL: that of a process or of a sub-interpreter. */

@@ -143,6 +143,8 @@ class Role:
     stagger_ns: int = 0
     turns: bool = False
     """If true, a piece of work is a turn: from when a thread wants the GIL until it yields."""
+    answers: int = 0
+    """1 + the index of the distribution of the time from a request until a release; 0: the machine's cost."""
 
 
 @final

@@ -58,7 +58,7 @@ class _Role(ctypes.Structure):
         ("begin_ns", ctypes.c_int64),
         ("stagger_ns", ctypes.c_int64),
         ("turns", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
+        ("answers", ctypes.c_int32),
     )
 
 
@@ -176,6 +176,7 @@ def _role(role: Role) -> _Role:
         begin_ns=role.begin_ns,
         stagger_ns=role.stagger_ns,
         turns=role.turns,
+        answers=role.answers,
     )
 
 

@@ -167,7 +167,14 @@ def specify(
                 ops["index"][(ops["flags"] & OF_PORT) != 0] = clients[key].port
             mask = (1 << wanted_cores) - 1
             roles.append(
-                Role(ops=ops, gil=len(gils) - 1 if apart else 0, turns=True, cores=mask, begin_ns=actor.begin_ns)
+                Role(
+                    ops=ops,
+                    gil=len(gils) - 1 if apart else 0,
+                    turns=True,
+                    cores=mask,
+                    begin_ns=actor.begin_ns,
+                    answers=actor.answers,
+                )
             )
             names.append(role)
     if not roles:

@@ -13,15 +13,17 @@ from headway.errors import ScenarioError
 from headway.native_sim import GOES_ON, OF_DIST, OF_PORT, OP_DTYPE, OpKind
 from headway.printable import printable
 from headway.sim.machine import Costs
+from headway.sim.replay.answers import Answers, find_answers
 from headway.sim.replay.bursts import Bursts, Seen, see
 from headway.sim.replay.calls import Call, call_at, changed_since, sleep_ns_at
-from headway.sim.replay.cold import Cooling, quantiles
+from headway.sim.replay.cold import Cooling
 from headway.sim.replay.computing import Computing, computing
 from headway.sim.replay.outside import AT_ONCE_NS, Peer, asked_sleeps, find_peer, wake_ns
 from headway.sim.replay.ports import Part, Port, find_ports
 from headway.sim.replay.wakes import Wakes, find_wakes
 from headway.sim.replay.window import window
 from headway.sim.result import percentile
+from headway.traces.analysis.words import duration
 from headway.traces.analysis.words import role as role_of
 from headway.traces.model import Frame, Trace
 
@@ -31,11 +33,6 @@ _Row = tuple[int, int, int, int, int, int]
 """An operation: kind, flags, index, where, reserved, value."""
 
 _FEW = 5
-_FEW_SAMPLES = 30
-_LATE_NS = 200_000
-"""A holder that takes longer than this to release the GIL is in a call of C."""
-_FAR_OFF = 2.0
-"""The machine's figure for how soon holders release the GIL stands unless the trace's is this many times as long."""
 _MANY_SHORT_LIVED = 20
 _DATED_NS = 10**18
 """A trace with an earlier time (before 2001) is from a simulation, and has no date."""
@@ -77,6 +74,7 @@ class Actor:
             its burst + 1.
         port: The index of the port whose requests it takes or answers; -1: none.
         begin_ns: When it first wants the GIL, counted from the beginning of the window.
+        answers: 1 + the index of the distribution of its answers to requests for the GIL; 0: the machine's.
     """
 
     thread: int
@@ -84,6 +82,7 @@ class Actor:
     ops: NDArray[np.void]
     port: int
     begin_ns: int
+    answers: int = 0
 
 
 @final
@@ -138,6 +137,7 @@ class _Building:
     computing: Computing
     peers: Mapping[int, Peer]
     ports: tuple[Port, ...]
+    answers: Answers
     dists: list[tuple[float, ...]] = field(default_factory=list)
     rests_on: dict[str, None] = field(default_factory=dict)
     outside: dict[str, None] = field(default_factory=dict)
@@ -179,7 +179,10 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     peers = {thread: find_peer(seen, thread, bursts, kinds, costs) for thread, bursts in seen.bursts.items()}
     ports = find_ports(seen, kinds, trace.stack_frame, peers, costs)
     cooling = Cooling(costs, trace.process.core_count)
-    building = _Building(seen, costs, cooling, kinds, wakes, _literals(frames, changed), computes, peers, ports)
+    answers = find_answers(seen, costs, trace.process.core_count)
+    building = _Building(
+        seen, costs, cooling, kinds, wakes, _literals(frames, changed), computes, peers, ports, answers
+    )
     actors = tuple(_actor(thread, roles[thread], bursts, building) for thread, bursts in seen.bursts.items())
     actors = tuple(one for one in actors if len(one.ops))
     if not actors:
@@ -187,6 +190,7 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     _look_for_limits(trace, seen, building)
     _look_for_changed(changed, building)
     _look_for_feedback(seen, building)
+    _tell_late_answers(roles, building)
     return Model(
         trace=trace,
         seen=seen,
@@ -195,7 +199,7 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
         kinds=kinds,
         semaphores=wakes.count,
         dists=tuple(building.dists),
-        own_costs=_own_costs(trace, seen, building),
+        own_costs={**building.answers.own_costs, **cooling.own_costs()},
         measured={
             role: _measured(seen, [t for t in seen.bursts if roles[t] == role])
             for role in dict.fromkeys(roles.values())
@@ -222,26 +226,6 @@ def _frames(trace: Trace, seen: Seen) -> dict[int, Frame | None]:
     """Return, for the stacks of the window, the frame that releases the GIL there; None: not known."""
     stacks = {int(one) for bursts in seen.bursts.values() for one in np.unique(bursts.stack)}
     return {stack: trace.frames[trace.stack_frame[stack]] if stack else None for stack in stacks}
-
-
-def _own_costs(trace: Trace, seen: Seen, building: _Building) -> dict[str, tuple[float, ...]]:
-    found: dict[str, tuple[float, ...]] = {}
-    # On one core, the holder runs on while the requester sleeps, so the trace does not tell how soon it releases the
-    # GIL.
-    if trace.process.core_count != 1 and len(answer := _answer_ns(seen)) >= _FEW_SAMPLES:
-        usual_ns = (
-            building.costs.median("check") + building.costs.median("pending") + building.costs.median("cold_pending")
-        )
-        if np.median(answer) > _FAR_OFF * usual_ns:
-            found |= {"pending": quantiles(answer), "cold_pending": (0.0,)}
-    return found | building.cooling.own_costs()
-
-
-def _answer_ns(seen: Seen) -> NDArray[np.int64]:
-    """Return the times from requests to releases, without holders in a call of C, which cannot release the GIL."""
-    asked = seen.holds.forced & (seen.holds.asked_ns < seen.holds.end_ns)
-    answer_ns: NDArray[np.int64] = (seen.holds.end_ns - seen.holds.asked_ns)[asked]
-    return answer_ns[answer_ns < _LATE_NS]
 
 
 def _literals(frames: Mapping[int, Frame | None], changed: frozenset[str]) -> dict[int, int]:
@@ -295,6 +279,17 @@ def _look_for_changed(changed: frozenset[str], building: _Building) -> None:
         ] = None
 
 
+def _tell_late_answers(roles: Mapping[int, str], building: _Building) -> None:
+    late = defaultdict(list)
+    for thread, answers_ns in building.answers.late.items():
+        late[roles[thread]].append(float(np.median(answers_ns)))
+    for role, answers_ns in late.items():
+        building.rests_on[
+            f"{role} releases the GIL {duration(float(np.median(answers_ns)))} after a request, as in the trace, since it is "
+            "in calls of C that keep the GIL: no policy and no switch interval makes that sooner"
+        ] = None
+
+
 def _look_for_feedback(seen: Seen, building: _Building) -> None:
     """Note if one thread takes requests and another one answers them: a peer's next request waits for that answer."""
     receives, sends = set(), set()
@@ -317,7 +312,7 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
     rows: list[_Row] = []
     if not len(bursts):
         rows = [(OpKind.COMPUTE, 0, 0, 0, 0, 0)] if bursts.goes_on else []
-        return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), -1, 0)
+        return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), -1, 0, _late(thread, building))
     seen, costs, kinds, wakes = building.seen, building.costs, building.kinds, building.wakes
     posts = [wakes.posts.get((thread, index), ()) for index in range(len(bursts))]
     hot_ns = building.cooling.hot_ns(bursts, [len(one) for one in posts], kinds)
@@ -367,7 +362,15 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
     if bursts.goes_on and bursts.unfinished_ns > bursts.run_ns.max():
         rows.append((OpKind.HOLD, 0, 0, 0, 0, bursts.unfinished_ns))
     begin_ns = max(0, int(bursts.want_ns[0]) - seen.since_ns)
-    return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), port, begin_ns)
+    return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), port, begin_ns, _late(thread, building))
+
+
+def _late(thread: int, building: _Building) -> int:
+    """Return 1 + the index of a new distribution of the thread's late answers; 0 if it answers as Python code does."""
+    if thread not in building.answers.late:
+        return 0
+    building.dists.append(building.answers.late[thread])
+    return len(building.dists)
 
 
 def _away(

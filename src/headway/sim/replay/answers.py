@@ -1,0 +1,71 @@
+"""Finds how soon holders release the GIL after a request, as the trace shows it.
+
+The evaluation loop looks for requests once in each round of a loop and at each call, so Python code answers in
+microseconds. A thread in a call of C that keeps the GIL answers when the call ends. Under another policy it is asked
+more often, and still answers no sooner.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.sim.machine import Costs
+from headway.sim.replay.bursts import Seen
+from headway.sim.replay.cold import quantiles
+
+__all__ = ["Answers", "find_answers"]
+
+_FEW = 10
+_FEW_SAMPLES = 30
+_LATE_NS = 200_000
+"""A holder that takes longer than this to release the GIL is in a call of C."""
+_POINTS = 21
+_LATE_SHARE = 0.1
+"""A thread answers late if this share of its answers is late; fewer may have waited for something else."""
+_FAR_OFF = 2.0
+"""The machine's figure for how soon holders release the GIL stands unless the trace's is this many times as long."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The times from requests to releases.
+
+    Attributes:
+        late: For each thread that keeps the GIL in calls of C, quantiles in ns of all its answers.
+        own_costs: The costs of the other threads' answers, by name, as quantiles in ns; empty if the machine's stand.
+    """
+
+    late: Mapping[int, tuple[float, ...]]
+    own_costs: Mapping[str, tuple[float, ...]]
+
+
+def find_answers(seen: Seen, costs: Costs, cores: int) -> Answers:
+    """Return how soon the threads of a window answer.
+
+    Args:
+        seen: The contents of the trace.
+        costs: The costs of the machine that it was recorded on.
+        cores: The number of cores on which the program might run; 0: not known.
+    """
+    holds = seen.holds
+    asked = holds.forced & (holds.asked_ns < holds.end_ns)
+    thread, answer_ns = holds.thread[asked], holds.overrun_ns[asked]
+    late = {}
+    for one in np.unique(thread).tolist():
+        mine = answer_ns[thread == one]
+        if len(mine) >= _FEW and np.mean(mine >= _LATE_NS) >= _LATE_SHARE:
+            late[one] = tuple(np.percentile(mine, np.linspace(0, 100, _POINTS)).tolist())
+    usual_ns = answer_ns[(answer_ns < _LATE_NS) & ~np.isin(thread, list(late))]
+    return Answers(late, {} if cores == 1 else _own_costs(usual_ns, costs))
+
+
+def _own_costs(usual_ns: NDArray[np.int64], costs: Costs) -> dict[str, tuple[float, ...]]:
+    """Return the costs of an answer; none on one core, where the holder runs on while the requester sleeps."""
+    machine_ns = costs.median("check") + costs.median("pending") + costs.median("cold_pending")
+    if len(usual_ns) < _FEW_SAMPLES or np.median(usual_ns) <= _FAR_OFF * machine_ns:
+        return {}
+    return {"pending": quantiles(usual_ns), "cold_pending": (0.0,)}
