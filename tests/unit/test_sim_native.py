@@ -166,7 +166,17 @@ SPEC = Spec(
     gils=(Gil(policy=0x10, options=(3,), spin_ns=20, yields=True), Gil(enabled=False, interval_ns=9, slow_down=0.5)),
     roles=(
         Role((Op(OpKind.HOLD, 1, 8, 7, OF_DIST), Op(OpKind.EXIT)), 1, 2, repeats=False, cores=1 << 63, priority=-4),
-        Role((Op(OpKind.SLEEP, 2**40),), -1, urgent=True, port_step=1, start_at=2, begin_ns=3, stagger_ns=4, turns=True, answers=2),
+        Role(
+            (Op(OpKind.SLEEP, 2**40),),
+            -1,
+            urgent=True,
+            port_step=1,
+            start_at=2,
+            begin_ns=3,
+            stagger_ns=4,
+            turns=True,
+            answers=2,
+        ),
     ),
     clients=(Client(3, 4, 5, 6, 0.5, 7, 8),),
     port_count=6,
