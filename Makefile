@@ -57,7 +57,7 @@ step-quick:
 
 .PHONY: test-all
 test-all: ## Everything that `make test` runs, on every interpreter and with every policy; then sanitizers in real programs, CPython's long tests
-	@$(MAKE) --no-print-directory test ARGS="--full $(ARGS)"
+	@HEADWAY_TEST_FULL=1 $(MAKE) --no-print-directory test ARGS="--full $(ARGS)"
 	@tools/step.sh "real programs under sanitizers" $(MAKE) --no-print-directory test-sanitized
 	@tools/step.sh "CPython's own thread tests, traced and under each policy" $(BIN)/python tools/cpython_tests.py \
 		--policy none fair priority bfs stock

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #define T_TIMEOUT_S 300
@@ -36,17 +37,26 @@
         }                                                                                          \
     } while (0)
 
-/* Runs one test function. Its name is printed first, so that a hang or crash tells where it was. */
+/* Runs one test function. Its name is printed first, so that a hang or crash tells where it was,
+ * and its CPU time after it. */
 #define T_RUN(test)                                                                                \
     do {                                                                                           \
+        clock_t t_began = clock();                                                                 \
         fprintf(stderr, "%s\n", #test);                                                            \
         test();                                                                                    \
+        fprintf(stderr, "    %.2f s\n", (double)(clock() - t_began) / CLOCKS_PER_SEC);             \
     } while (0)
 
 /* Starts the time limit of the whole program; main() calls it first. */
 static inline void t_start(void) {
     const char *multiplier = getenv("HEADWAY_TEST_TIMEOUT_MULTIPLIER");
     alarm(T_TIMEOUT_S * (multiplier == NULL ? 1 : (unsigned)atoi(multiplier)));
+}
+
+/* Returns how often to repeat what goes wrong only in rare cases: `full` times if HEADWAY_TEST_FULL
+ * is in the environment, as `make test-all` has it, else a quarter of that. */
+static inline int t_rounds(int full) {
+    return getenv("HEADWAY_TEST_FULL") != NULL || full < 4 ? full : full / 4;
 }
 
 /* A small repeatable random generator (xorshift64); the state must not start at 0. */

@@ -85,7 +85,7 @@ static void run_sessions(struct fake_gil **gils, int gil_count, const char *name
 
 static void test_sessions_while_threads_run(void) {
     struct fake_gil *gils[] = {fake_main_gil()};
-    run_sessions(gils, 1, "run.hwt", SESSIONS);
+    run_sessions(gils, 1, "run.hwt", t_rounds(SESSIONS));
 }
 
 /* The same where some threads have a GIL that the session does not know yet. Nothing but their own
@@ -95,7 +95,7 @@ static void test_sessions_while_other_interpreters_run(void) {
     fake_gil_init(&own[0]);
     fake_gil_init(&own[1]);
     struct fake_gil *gils[] = {fake_main_gil(), &own[0], &own[1]};
-    run_sessions(gils, 3, "others.hwt", SESSIONS);
+    run_sessions(gils, 3, "others.hwt", t_rounds(SESSIONS));
     fake_gil_destroy(&own[0]);
     fake_gil_destroy(&own[1]);
 }

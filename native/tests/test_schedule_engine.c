@@ -65,14 +65,15 @@ static void test_all_come_through(void) {
         schedule(hw_policy_at(i), "");
         T_TRUE(strcmp(hw_policy_at(i)->name, hw_schedule_active()) == 0);
         struct hw_schedule_counts before = counts();
-        start_workers(fake_main_gil(), ROUNDS, LONG, NULL);
+        int rounds = t_rounds(ROUNDS);
+        start_workers(fake_main_gil(), rounds, LONG, NULL);
         join_workers();
         struct hw_schedule_counts after = counts();
         long taken = 0, forced = 0;
         for (int j = 0; j < WORKERS; j++) {
             taken += atomic_load(&workers[j].taken);
             forced += atomic_load(&workers[j].forced);
-            T_TRUE(atomic_load(&workers[j].taken) >= ROUNDS);
+            T_TRUE(atomic_load(&workers[j].taken) >= rounds);
         }
         /* This includes the main thread's acquires after each join, if there was one. */
         T_TRUE(after.acquires - before.acquires >= taken);

@@ -41,7 +41,7 @@ static void *compute(void *gil) {
 static void *go_over(void *argument) {
     struct fake_state *here = fake_state_new(fake_main_gil()), *there = fake_state_new(&own);
     PyEval_RestoreThread(here);
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < t_rounds(ROUNDS); i++) {
         for (int forced = 0; forced < 6;) {
             forced += fake_check();
         }

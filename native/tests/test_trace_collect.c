@@ -336,7 +336,8 @@ static void test_memory_that_claims_too_much(void) {
  * and the file is touched (the address sanitizer checks that), and the collector finishes. */
 static void test_hostile_memory(void) {
     uint64_t random = 1234567890123456789ULL;
-    for (int i = 0; i < 300; i++) {
+    int rounds = t_rounds(300);
+    for (int i = 0; i < rounds; i++) {
         collect_forget();
         unlink(world_path("hostile.hwt"));
         T_EQ(0, world_try_collect("hostile.hwt", 16 * HW__CHUNK_BYTES));
