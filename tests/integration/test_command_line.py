@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyperf
 import pytest
+from synthetic import make_settings
 
 from headway import lab
 
@@ -139,6 +140,32 @@ def test_runs_are_listed(stored):
     assert run["run"] in headway("runs", "--store", path).stdout
     assert json.loads(headway("runs", "--store", path, "--json").stdout)[0]["complete"]
     assert json.loads(headway("runs", "--json").stdout) == []
+
+
+def test_runs_are_deleted(tmp_path):
+    """`runs` deletes named runs, or all but the newest, and lists those that are left; a wrong name deletes nothing."""
+    path = tmp_path / "results.sqlite"
+    with lab.Store(path, create=True) as store:
+        first, second, third, fourth = (store.new_run(make_settings(), []) for _ in range(4))
+
+    def refused(*options):
+        done = headway("runs", "--store", path, *options)
+        assert done.returncode != 0
+        assert done.stdout == ""
+        return done.stderr
+
+    assert "no run is called `nothing`" in refused("--delete", first, "nothing")
+    some = headway("runs", "--store", path, "--delete", first, "last", "--json")
+    assert [run["id"] for run in json.loads(some.stdout)] == [second, third]
+    assert some.stderr.startswith("deleted 2 runs; the store is ")
+    one = headway("runs", "--store", path, "--keep", "1")
+    assert third in one.stdout
+    assert second not in one.stdout
+    assert "deleted 1 run;" in one.stderr
+    assert fourth not in one.stdout
+    assert "not a whole number" in refused("--keep", "0")
+    with lab.only_lab():
+        assert "is measuring" in refused("--keep", "1")
 
 
 def test_a_run_compared_with_itself_has_no_difference(stored):

@@ -85,6 +85,24 @@ def test_runs_are_found_by_id_beginning_and_age(store):
         assert "headway runs" in caught.value.hint
 
 
+def test_deleted_runs_are_gone_with_all_that_they_had(store):
+    """The other runs keep all that they have, and the file becomes smaller."""
+    cell = make_cell("sleep", "serial", "3.13.0")
+    runs = [store.new_run(SETTINGS, [cell]) for _ in range(3)]
+    for run_id in runs:
+        store.add_launch(run_id, cell.key, 0, Launch("ok", samples={"work_s": [0.5] * 20_000}))
+
+    freed_bytes = store.delete_runs([runs[0], runs[2]])
+
+    assert freed_bytes > 100_000
+    assert [one.id for one in store.runs()] == [runs[1]]
+    (kept,) = store.launches(runs[1])
+    assert len(kept.launch.samples["work_s"]) == 20_000
+    with sqlite3.connect(store.path) as db:
+        assert db.execute("SELECT COUNT(*) FROM samples").fetchone() == (20_000,)
+        assert db.execute("SELECT COUNT(*) FROM cells").fetchone() == (1,)
+
+
 def test_one_lab_at_a_time():
     """A second lab is refused, with the id of the one that measures, and is allowed afterwards."""
     with only_lab(), pytest.raises(HeadwayError, match=f"another lab \\(process {os.getpid()}\\)"), only_lab():

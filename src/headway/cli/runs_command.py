@@ -1,12 +1,13 @@
-"""List the stored runs."""
+"""List the stored runs, or delete some of them."""
 
 import argparse
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from headway import lab
 from headway.cli import console
-from headway.cli.options import add_json, add_store
+from headway.cli.options import add_json, add_store, count
 
 __all__ = ["prepare", "run"]
 
@@ -15,11 +16,21 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `headway runs`."""
     add_store(parser)
     add_json(parser)
+    fewer = parser.add_mutually_exclusive_group()
+    fewer.add_argument(
+        "--delete",
+        nargs="+",
+        metavar="RUN",
+        help="delete these runs for good: an id, the beginning of an id, `last`, or `last~N`",
+    )
+    fewer.add_argument("--keep", type=count, metavar="N", help="delete all runs except the newest N for good")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """List the stored runs. A store that is empty or missing is not an error: there are no runs yet."""
     path = arguments.store or lab.default_store()
+    if arguments.delete or arguments.keep:
+        _delete(path, arguments.delete, arguments.keep)
     runs: list[lab.RunHeader] = []
     if arguments.store is not None or path.exists():
         with lab.Store(path) as store:
@@ -48,6 +59,18 @@ def run(arguments: argparse.Namespace) -> int:
     columns = ("run", "size", "launches", "", "experiments", "CPython")
     console.print_rendered(render_table(Table(f"in {path}", columns, tuple(rows))))
     return 0
+
+
+def _delete(path: Path, names: list[str] | None, keep: int | None) -> None:
+    """Delete the runs with these names, or all but the newest. A lab that measures must have ended: it may own one."""
+    with lab.only_lab(), lab.Store(path, write=True) as store:
+        runs = [store.find_run(name) for name in names] if names else store.runs()[: -(keep or 0)]
+        ids = list(dict.fromkeys(one.id for one in runs))
+        freed_bytes = store.delete_runs(ids)
+    from headway.report.figures import amount
+
+    what = "1 run" if len(ids) == 1 else f"{len(ids)} runs"
+    console.say(f"deleted {what}; the store is {amount(max(0, freed_bytes), 'bytes')} smaller")
 
 
 def _launches(run: lab.RunHeader) -> str:

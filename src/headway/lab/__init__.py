@@ -30,6 +30,7 @@ from headway.lab.judging.verdicts import Verdict, judge
 from headway.lab.kept.results import CellResult, Run, load_run
 from headway.lab.kept.settings import Settings
 from headway.lab.kept.store import RunHeader, Store
+from headway.lab.launching.lock import only_lab
 from headway.lab.launching.request import Request
 from headway.lab.launching.runner import resume, run
 from headway.lab.launching.session import Progress
@@ -66,6 +67,7 @@ __all__ = [
     "experiments",
     "judge",
     "load_run",
+    "only_lab",
     "probe",
     "resume",
     "run",

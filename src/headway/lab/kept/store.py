@@ -392,6 +392,19 @@ class Store:
             raise StoreError(f"{what} `{name}` in {self.path}", hint="`headway runs` lists them")
         return fitting[0]
 
+    def delete_runs(self, run_ids: Sequence[str]) -> int:
+        """Delete runs with their launches, and return the number of bytes by which the file becomes smaller."""
+        with self._errors():
+            # What was written last is beside the file (WAL) until a checkpoint, so one comes before each look at its size.
+            checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
+            self._db.execute(checkpoint)
+            before = self.path.stat().st_size
+            with self._transaction():
+                self._db.executemany("DELETE FROM runs WHERE id = ?", [(one,) for one in run_ids])
+            self._db.execute("VACUUM")
+            self._db.execute(checkpoint)
+            return before - self.path.stat().st_size
+
     def cells(self, run_id: str) -> list[Cell]:
         """Return a run's cells, in the order of its plan."""
         with self.reading():
