@@ -280,12 +280,12 @@ def _look_for_changed(changed: frozenset[str], building: _Building) -> None:
 
 
 def _tell_late_answers(roles: Mapping[int, str], building: _Building) -> None:
-    late = defaultdict(list)
+    medians_ns = defaultdict(list)
     for thread, answers_ns in building.answers.late.items():
-        late[roles[thread]].append(float(np.median(answers_ns)))
-    for role, answers_ns in late.items():
+        medians_ns[roles[thread]].append(float(np.median(answers_ns)))
+    for role, some_ns in medians_ns.items():
         building.rests_on[
-            f"{role} releases the GIL {duration(float(np.median(answers_ns)))} after a request, as in the trace, since it is "
+            f"{role} releases the GIL {duration(float(np.median(some_ns)))} after a request, as in the trace, since it is "
             "in calls of C that keep the GIL: no policy and no switch interval makes that sooner"
         ] = None
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headway.traces.analysis.threads import Distribution, distribution
 from headway.traces.model import Frame, Kind, Park, Trace
@@ -11,6 +12,8 @@ from headway.traces.model import Frame, Kind, Park, Trace
 __all__ = ["Contention", "ParkPlace", "contention"]
 
 _PLACES = 40
+_AWAITING = frozenset({"threading.py", "queue.py", "_base.py", "thread.py", "synchronize.py"})
+"""Modules of the standard library whose own frames block only to await another thread, by a lock of the program."""
 _KIND_SHIFT = 8
 _KIND_MASK = 0xF
 
@@ -27,6 +30,10 @@ class ParkPlace:
         stack: The stack with most of the time, innermost frame first.
         times: How long threads were blocked.
         threads: The number of threads.
+        at_once: The threads, or the only one, were blocked all at once for most of the time in which any of them was. None
+            of them had what they waited for, then.
+        awaits: The place is in a module of the standard library that blocks to await another thread, as
+            `Condition.wait` does. Such a wait may be idle time.
     """
 
     kind: Park
@@ -35,6 +42,8 @@ class ParkPlace:
     stack: tuple[Frame, ...]
     times: Distribution
     threads: int
+    at_once: bool = False
+    awaits: bool = False
 
 
 @final
@@ -81,6 +90,8 @@ def contention(trace: Trace, since_ns: int, until_ns: int) -> Contention:
     kind[kind > max(Park)] = Park.OTHER
     type_of = np.where(ended, events["value"][following], 0).astype(np.int64)
     stack = events["value"][parks].astype(np.int64)
+    awaits = _awaits(trace)[trace.stack_frame[stack]]
+    kind, type_of = _named(kind, type_of, trace.stack_frame[stack], awaits)
     by_kind = {Park(one): distribution(length_ns[kind == one]) for one in np.unique(kind).tolist()}
 
     frame = trace.stack_frame[stack]
@@ -100,6 +111,45 @@ def contention(trace: Trace, since_ns: int, until_ns: int) -> Contention:
                 stack=trace.stack(heaviest),
                 times=distribution(length_ns[mine]),
                 threads=len(np.unique(thread[parks[mine]])),
+                at_once=_at_once(start_ns[kept][mine], length_ns[mine], thread[parks[mine]]),
+                awaits=bool(awaits[mine[0]]),
             )
         )
     return Contention(dict(sorted(by_kind.items(), key=lambda item: -item[1].total_ns)), tuple(places), unpaired)
+
+
+def _awaits(trace: Trace) -> NDArray[np.bool_]:
+    """Return a mask of the frames in which a thread blocks to await another one."""
+    return np.array(
+        [one.filename.rpartition("/")[2] in _AWAITING and not one.filename.startswith("<") for one in trace.frames],
+        dtype=bool,
+    )
+
+
+def _named(
+    kind: NDArray[np.int64], type_of: NDArray[np.int64], frame: NDArray[np.int64], awaits: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return kinds and types of locks, with spins for a lock that the recorder could not tell named by their place.
+
+    `sched_yield()` does not tell for which lock a thread spins. A spin is for a lock of the program if the thread awaits
+    another one there, or if threads park for such a lock at the same line.
+    """
+    parks = np.flatnonzero((kind == Park.LOCK) & (frame != 0))
+    parked, first = np.unique(frame[parks], return_index=True)
+    place = np.minimum(np.searchsorted(parked, frame), max(0, len(parked) - 1))
+    same = parked[place] == frame if len(parked) else np.zeros(len(frame), dtype=bool)
+    own = (kind == Park.MUTEX) & (awaits | same)
+    type_of = np.where(own, 0, type_of)
+    if len(parked):
+        type_of = np.where(own & same, type_of[parks[first]][place], type_of)
+    return np.where(own, int(Park.LOCK), kind), type_of
+
+
+def _at_once(start_ns: NDArray[np.int64], length_ns: NDArray[np.int64], thread: NDArray[np.integer]) -> bool:
+    """Tell whether the threads of a place were blocked all at once for most of the time in which any of them was."""
+    times = np.concatenate([start_ns, start_ns + length_ns])
+    steps = np.repeat(np.array([1, -1]), len(start_ns))
+    order = np.lexsort((steps, times))
+    lengths_ns, blocked = np.diff(times[order]), np.cumsum(steps[order])[:-1]
+    any_ns, all_ns = lengths_ns[blocked > 0].sum(), lengths_ns[blocked == len(np.unique(thread))].sum()
+    return bool(2 * all_ns > any_ns)

@@ -135,12 +135,14 @@ def _locks(analysis: Analysis) -> Iterator[Finding]:
     contended = [
         one
         for one in analysis.contention.places
-        if one.kind in _LOCKS and one.times.total_ns >= CONTENDED * analysis.wall_ns
+        if one.times.total_ns >= CONTENDED * analysis.wall_ns
+        and (one.kind in _LOCKS or (one.kind == Park.LOCK and not one.awaits and not analysis.gils))
     ]
     for one in contended[:MOST_PLACES]:
-        yield _lock(analysis, one)
+        yield _own_lock(analysis, one) if one.kind == Park.LOCK else _lock(analysis, one)
     world = analysis.contention.kinds.get(Park.WORLD)
-    if world is not None and world.total_ns >= CONTENDED * analysis.wall_ns:
+    stopped = world is not None and world.total_ns >= CONTENDED * analysis.wall_ns
+    if world is not None and stopped:
         yield Finding(
             kind="stop-the-world",
             weight="problem",
@@ -151,38 +153,91 @@ def _locks(analysis: Analysis) -> Iterator[Finding]:
             cause="the garbage collector and some changes of classes and modules stop all threads of a free-threaded build",
             cost_ns=world.total_ns,
         )
-    if analysis.contention.kinds and not contended and not analysis.gils:
-        inner = sum(times.total_ns for kind, times in analysis.contention.kinds.items() if kind in _LOCKS)
-        yield Finding(
-            kind="no-lock-contention",
-            weight="fine",
-            fact=f"threads were blocked for {duration(inner)} in total on locks of objects and of the interpreter, and at no place for more than {CONTENDED:.0%} of the time".replace(
-                "%", " %"
-            ),
-            cause="locks do not slow this program down",
-        )
+    if analysis.contention.kinds and not contended and not stopped and not analysis.gils:
+        yield _no_locks(analysis)
+
+
+def _no_locks(analysis: Analysis) -> Finding:
+    """Return the finding that no lock slows the program down, as far as the waits tell."""
+    kinds = analysis.contention.kinds
+    inner_ns = sum(times.total_ns for kind, times in kinds.items() if kind in _LOCKS)
+    own_ns = kinds[Park.LOCK].total_ns if Park.LOCK in kinds else 0
+    awaited = own_ns >= CONTENDED * analysis.wall_ns
+    return Finding(
+        kind="no-lock-contention",
+        weight="fine",
+        fact=f"threads were blocked for {duration(inner_ns)} in total on locks of objects and of the interpreter, and at no place for more than {CONTENDED:.0%} of the time".replace(
+            "%", " %"
+        ),
+        cause=(
+            "these locks do not slow this program down; threads also awaited each other for "
+            f"{duration(own_ns)}, in conditions, semaphores and queues: that is idle time, or a resource that is too small"
+            if awaited
+            else "locks do not slow this program down"
+        ),
+    )
+
+
+def _own_lock(analysis: Analysis, one: ParkPlace) -> Finding:
+    """Return the finding about a lock of the program, or of a module's import, for which threads wait at one line."""
+    imports = one.frame is not None and one.frame.filename.startswith("<frozen importlib")
+    cause = "these threads take turns at that lock: one at a time has it, and the others are blocked"
+    advice = "hold the lock for less time, wait and compute outside of it, or divide what it protects; more threads do not help"
+    if imports:
+        cause = "another thread was importing the same module"
+        advice = "import it before the threads start"
+    elif one.at_once:
+        cause, advice = "another thread had the lock meanwhile, or this is where it is awaited", ""
+    return Finding(
+        kind="contended-lock",
+        weight="note" if one.at_once and not imports else "problem",
+        fact=(
+            f"{number(one.threads, 'thread')} blocked {number(one.times.count, 'time')} on a lock of "
+            f"{'an import' if imports else 'the program'}{_at(one)}: {_cost(analysis, one)}"
+        ),
+        cause=cause,
+        advice=advice,
+        cost_ns=one.times.total_ns,
+        frame=one.frame,
+    )
+
+
+def _at(one: ParkPlace) -> str:
+    own = own_frame(one.stack)
+    where = f" at {place(one.frame)}" if one.frame is not None else ""
+    return where + (f", called from {place(own)}" if own is not None and own != one.frame else "")
+
+
+def _cost(analysis: Analysis, one: ParkPlace) -> str:
+    return (
+        f"{duration(one.times.total_ns)} in total ({share(one.times.total_ns, analysis.wall_ns)} of the wall time), "
+        f"{duration(one.times.p99_ns)} at p99"
+    )
 
 
 def _lock(analysis: Analysis, one: ParkPlace) -> Finding:
-    own = own_frame(one.stack)
-    where = f" at {place(one.frame)}" if one.frame is not None else ""
-    if own is not None and own != one.frame:
-        where += f", called from {place(own)}"
     name = f"{_LOCKS[one.kind]} a `{one.type_name}`" if one.type_name and one.kind == Park.OBJECT else ""
     name = name or ("the lock of an object" if one.kind == Park.OBJECT else _LOCKS[one.kind])
-    shared = one.kind == Park.OBJECT and one.threads > 1
+    cause = advice = ""
+    awaits = one.kind == Park.MUTEX and one.at_once
+    if awaits:
+        cause = "at most of that time no thread that was blocked there had the lock: this may be where another thread is awaited"
+    elif one.kind == Park.OBJECT:
+        users = "these threads use" if one.threads > 1 else "another thread used"
+        cause = f"without a GIL each object has its own lock, and {users} the same object"
+        advice = "give each thread its own object and merge at the end, or make fewer and larger changes to the shared object"
+        if one.type_name.startswith("_io."):
+            cause += "; or it was read from a file: Python 3.13 locks the file twice in one call, and the thread waits for itself"
+            advice += "; read more of a file at a time"
     return Finding(
         kind="contended-lock",
-        weight="problem",
+        weight="note" if awaits else "problem",
         fact=(
-            f"{number(one.threads, 'thread')} blocked {number(one.times.count, 'time')} on {name}{where}: "
-            f"{duration(one.times.total_ns)} in total ({share(one.times.total_ns, analysis.wall_ns)} of the wall time), "
-            f"{duration(one.times.p99_ns)} at p99"
+            f"{number(one.threads, 'thread')} blocked {number(one.times.count, 'time')} on {name}{_at(one)}: "
+            f"{_cost(analysis, one)}"
         ),
-        cause="without a GIL each object has its own lock, and these threads use the same object" if shared else "",
-        advice="give each thread its own object and merge at the end, or make fewer and larger changes to the shared object"
-        if shared
-        else "",
+        cause=cause,
+        advice=advice,
         cost_ns=one.times.total_ns,
         frame=one.frame,
     )
