@@ -46,13 +46,15 @@ static void stay_warm(struct hw__worker *worker) {
 }
 
 /* Returns `ns` as lengthened by other threads that run Python code at the same time, with the GIL
- * off. */
+ * off. No more threads run at the same time than there are cores. */
 static int64_t slowed(const struct hw__worker *worker, int64_t ns) {
     const struct hw__gil_sim *gil = worker->gil;
     if (gil == NULL || gil->enabled || gil->slow_down == 0) {
         return ns;
     }
-    return (int64_t)((double)ns * (1 + gil->slow_down * (gil->in_python - 1)));
+    int32_t cores = worker->world->spec.core_count;
+    int32_t at_once = gil->in_python < cores ? gil->in_python : cores;
+    return (int64_t)((double)ns * (1 + gil->slow_down * (at_once - 1)));
 }
 
 static void begin_computing(struct hw__worker *worker) { worker->user_at = worker->task->user_ns; }
@@ -252,6 +254,7 @@ static bool compute_op(struct hw__worker *worker, const struct hw_sim_op *op) {
     case HW_SIM_CALL:
         compute(worker, slowed(worker, value_of(worker, op)));
         stay_warm(worker);
+        hw__gil_check(worker); /* as the evaluation loop does after a call */
         return true;
     case HW_SIM_COMPUTE:
         hold(worker, INT64_MAX / 8);

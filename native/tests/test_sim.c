@@ -352,6 +352,20 @@ static void test_open_arrivals(void) {
     }
 }
 
+/* Threads that wait for a core slow down nobody. */
+static void test_slowed_by_those_that_run(void) {
+    for (int cores = 1; cores <= 2; cores++) {
+        sim_begin(NULL, cores, 1000 * MS);
+        sim_world.gils[0].enabled = 0;
+        sim_world.gils[0].slow_down = 0.25;
+        SIM_ADD(SIM_OP(HOLD, 1 * MS), SIM_OP(DONE, 0))->threads = 8;
+        T_EQ(0, sim_run(1000 * MS));
+        int64_t done = sim_result(0).done;
+        T_TRUE(cores == 1 ? done >= 990 && done <= 1000 : done >= 1580 && done <= 1600);
+        sim_end();
+    }
+}
+
 /* Threads of a free-threaded process run in parallel, as far as there are cores. */
 static void test_free_threaded(void) {
     static const struct {
@@ -413,6 +427,19 @@ static void test_late_answers(void) {
         T_EQ(waits.count, waits.longer);
         sim_end();
     }
+}
+
+/* A thread that makes one call of C after the other sees a request after the call that it is in. */
+static void test_calls_in_a_row(void) {
+    sim_begin(NULL, 2, 1000 * MS);
+    sim_world.spec.max_events = 1 << 20;
+    SIM_ADD(SIM_OP(CALL, 30 * MS));
+    SIM_ADD(SIM_OP(SLEEP, 10 * MS), SIM_OP(HOLD, 1 * US));
+    T_EQ(0, sim_run(1000 * MS));
+    struct sim_waits waits = sim_waits(1, 0, 30 * MS);
+    T_TRUE(waits.count >= 20);
+    T_EQ(0, waits.longer);
+    sim_end();
 }
 
 #define SIM_OF_PORT(op, at)                                                                        \
@@ -529,8 +556,10 @@ int main(void) {
     T_RUN(test_what_is_refused);
     T_RUN(test_open_arrivals);
     T_RUN(test_free_threaded);
+    T_RUN(test_slowed_by_those_that_run);
     T_RUN(test_a_call_of_two_parts);
     T_RUN(test_late_answers);
+    T_RUN(test_calls_in_a_row);
     T_RUN(test_answers_of_other_threads);
     T_RUN(test_an_answer_that_is_early);
     T_RUN(test_cold);

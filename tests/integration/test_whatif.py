@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from headway.cli.main import main
+from headway.errors import ScenarioError
 from headway.sim import library, parameters
 from headway.sim.compile import compile_scenario
 from headway.sim.machine import load
@@ -51,6 +52,21 @@ program = [{sleep_ms = 2}, {hold_us = 20}]
 """,
     name="matcher",
 )
+FED_BESIDE = """
+cores = 2
+duration_ms = 1000
+[queue.q]
+[role.producer]
+threads = 1
+program = [{sleep_ms = 1}, {hold_us = 20}, {put = "q"}]
+[role.consumer]
+threads = 3
+program = [{get = "q"}, {hold_us = 300}]
+[role.ticker]
+threads = 1
+program = [{sleep_ms = 5}, {hold_us = 20}]
+"""
+FED = parse(FED_BESIDE.partition("[role.ticker]")[0], name="fed")
 CONVOYS = [{"threads": "1"}, {"threads": "2"}, {"threads": "4"}]
 PROGRAMS = [
     *(("convoy", changes) for changes in CONVOYS),
@@ -151,6 +167,42 @@ def test_a_call_of_c_is_not_preempted_by_any_policy(change, settings):
     assert off(sleeper.p50_ns.value, truth.p50_ns) < 0.25
     assert off(sleeper.turns_per_s.value, truth.turns_per_s) < 0.10
     assert any("matcher releases the GIL" in one for one in prediction.rests_on)
+
+
+def test_threads_that_are_fed_by_a_role_that_is_left_out_are_outside_the_model():
+    """If the model does not know what the consumers wait for, a prediction without the producer says so."""
+    model = learn(trace_of(FED, 1), COSTS, {})
+    changes = [Change(without=("producer",)), Change(policy="fair"), Change(without=("consumer",))]
+    less, fair, alone = predict(model, changes, COSTS, cores=2, seeds=1)
+    assert less.outside[-1].startswith("the model does not know what consumer * wait for outside the GIL")
+    for one in (fair, alone):
+        assert not any("consumer" in text for text in one.outside)
+
+
+def test_threads_that_are_fed_by_a_role_that_is_left_out_cannot_go_on():
+    """If all the threads that are left wait for the role that is left out, the error says so."""
+    with pytest.raises(ScenarioError, match=r"^--without 'producer': the threads that are left cannot go on") as caught:
+        predict(model_of(FED), [Change(without=("producer",))], COSTS, cores=2, seeds=1)
+    assert "leaves out" in caught.value.hint
+
+
+def test_some_threads_that_are_fed_by_a_role_that_is_left_out_are_told():
+    """If a thread that waits for nobody is left, the prediction names those that waited for the role that is left out."""
+    scenario = parse(FED_BESIDE, name="fed")
+    (less,) = predict(model_of(scenario), [Change(without=("producer",))], COSTS, cores=2, seeds=1)
+    assert "consumer * waited for producer in the trace: without it, they may have nothing to do" in less.outside
+
+
+def test_no_interval_is_beyond_what_can_be():
+    """Threads that sleep 2 ms between turns have at most 500 turns a second each, and run on at most one core each."""
+    model = model_of(MATCHER)
+    changes = [Change(threads=(("sleeper", 3),)), Change(gil=False), Change(gil=False, threads=(("matcher", 8),))]
+    for change, sleepers, matchers in zip(changes, (3, 1, 1), (1, 1, 2), strict=True):
+        (found,) = predict(model, [change], COSTS, cores=2, seeds=1)
+        roles = {one.role: one for one in found.roles}
+        assert roles["sleeper"].turns_per_s.high <= 510 * sleepers
+        assert roles["matcher"].run_share.high <= matchers
+        assert roles["matcher"].run_share.high > 0.9 * matchers
 
 
 def test_hand_overs_take_as_long_as_in_the_trace():

@@ -70,7 +70,7 @@ struct hw_sim_dist {
 enum hw_sim_op_kind {
     /* Runs Python code for `value`, with the GIL. The thread sees requests to release the GIL. */
     HW_SIM_HOLD,
-    /* Runs C code for `value` that keeps the GIL and sees no request. */
+    /* Runs C code for `value` that keeps the GIL. The thread sees requests at its end. */
     HW_SIM_CALL,
     /* Runs Python code for ever. */
     HW_SIM_COMPUTE,

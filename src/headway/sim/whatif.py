@@ -16,12 +16,13 @@ from typing import final
 import numpy as np
 
 from headway.errors import HeadwayError, ScenarioError
-from headway.native_sim import Simulation
+from headway.native_sim import OpKind, Simulation
 from headway.sim.machine import Costs
-from headway.sim.replay.change import NOTHING, Change, Shorten, computes, specify
+from headway.sim.replay.change import NOTHING, Change, Shorten, computes, members, role_named, specify
 from headway.sim.replay.fit import model_of
-from headway.sim.replay.learn import Measured, Model
+from headway.sim.replay.learn import Actor, Measured, Model
 from headway.sim.result import percentile
+from headway.traces.analysis.words import listed
 from headway.traces.model import Trace
 
 __all__ = ["WORTH", "Prediction", "Ranked", "RolePrediction", "Span", "cores_of", "predict", "rank", "remedies"]
@@ -125,6 +126,9 @@ class Ranked:
 _ByRole = dict[str, dict[str, float]]
 """The figures of one run, by role and then by name."""
 
+_WITH_THE_GIL = (OpKind.HOLD, OpKind.POST, OpKind.COMPUTE)
+"""The operations that do not end a turn. (A part of a call that goes on counts as a turn here: a bound may be higher.)"""
+
 _FIGURES = ("turns_per_s", "p50_ns", "p99_ns", "run_share")
 
 
@@ -198,8 +202,22 @@ def _identity(measured: Measured, runs: Sequence[_ByRole], role: str) -> dict[st
     return found
 
 
+def _at_most(span: Span | None, most: float) -> Span | None:
+    return None if span is None else Span(*(min(most, one) for one in (span.value, span.low, span.high)))
+
+
+def _most_turns_per_s(actors: Sequence[Actor]) -> float:
+    """Return how many turns threads can have, since they sleep between these."""
+    most = 0.0
+    for actor in actors:
+        kinds = actor.ops["kind"]
+        asleep_ns = int(actor.ops["value"][kinds == OpKind.SLEEP].sum())
+        most += int(np.count_nonzero(~np.isin(kinds, _WITH_THE_GIL))) * 1e9 / asleep_ns if asleep_ns else math.inf
+    return most
+
+
 def _role(
-    model: Model, change: Change, role: str, before: Sequence[_ByRole], after: Sequence[_ByRole]
+    model: Model, change: Change, role: str, before: Sequence[_ByRole], after: Sequence[_ByRole], cores: int
 ) -> RolePrediction:
     measured = model.measured[role]
     spans = {
@@ -211,9 +229,10 @@ def _role(
     p50, p99 = spans["p50_ns"], spans["p99_ns"]
     if p50 is not None and p99 is not None and p99.value < p50.value:
         spans["p99_ns"] = Span(p50.value, min(p50.value, p99.low), max(p50.value, p99.high))
-    runs = spans["run_share"]
-    if runs is not None and change.gil and not change.processes:  # no role can have more than all of a GIL
-        spans["run_share"] = Span(min(1.0, runs.value), min(1.0, runs.low), min(1.0, runs.high))
+    actors = members(model, change, role)
+    one_gil = change.gil and not change.processes  # no role can have more than all of a GIL
+    spans["run_share"] = _at_most(spans["run_share"], min(len(actors), 1 if one_gil else change.cores or cores))
+    spans["turns_per_s"] = _at_most(spans["turns_per_s"], _most_turns_per_s(actors))
     return RolePrediction(role=role, measured=measured, identity=_identity(measured, before, role), **spans)
 
 
@@ -233,9 +252,37 @@ def _limits(model: Model, change: Change, roles: Sequence[RolePrediction]) -> tu
         found.append("the model does not include the cost of passing arguments and results between processes")
     if not change.gil:
         found.append("the cost of shared objects without a GIL comes from the calibration, not from this program")
-    if change.threads and model.semaphores:
-        found.append("the model assumes that more or fewer threads share the work as in the trace")
+    found += _limits_of_waiting(model, change)
     return tuple(found)
+
+
+def _limits_of_waiting(model: Model, change: Change) -> Iterator[str]:
+    """Yield what the model does not know of threads that wait for each other, where a change matters to that."""
+    changed = {role_named(model, name) for name, _ in change.threads}
+    without = {role_named(model, name) for name in change.without}
+    kinds = {role: _kinds_of(model, role) for role in model.roles}
+    unknown = [role for role in model.roles if OpKind.BLOCK in kinds[role] and role not in without]
+    if changed and (model.semaphores or any(OpKind.BLOCK in kinds[role] for role in changed)):
+        yield "the model assumes that more or fewer threads share the work as in the trace"
+    for role in without:
+        posted = _semaphores(model, role, OpKind.POST)
+        fed = [one for one in model.roles if one not in without and posted & _semaphores(model, one, OpKind.TAKE)]
+        if fed:
+            yield f"{listed(fed)} waited for {role} in the trace: without it, they may have nothing to do"
+    if unknown and (without or not change.gil):
+        yield (
+            f"the model does not know what {listed(unknown)} wait for outside the GIL, and keeps these waits as they were: if "
+            "they wait for other threads of the program, their turns are those of these threads"
+        )
+
+
+def _kinds_of(model: Model, role: str) -> set[int]:
+    return {int(kind) for one in model.actors if one.role == role for kind in np.unique(one.ops["kind"])}
+
+
+def _semaphores(model: Model, role: str, kind: OpKind) -> set[int]:
+    ops = [one.ops for one in model.actors if one.role == role]
+    return {int(index) for one in ops for index in np.unique(one["index"][one["kind"] == kind])}
 
 
 def predict(
@@ -278,7 +325,15 @@ def predict(
         nonlocal done
         found = []
         for seed in range(1, seeds + 1):
-            found.append(_run(model, change, costs, seed, cores, slow_down, most_steps))
+            try:
+                found.append(_run(model, change, costs, seed, cores, slow_down, most_steps))
+            except ScenarioError as error:
+                if not change.without:
+                    raise
+                raise ScenarioError(
+                    f"{change}: the threads that are left cannot go on: {error}",
+                    hint="they wait for a role that the change leaves out; leave them out, too, or keep that role",
+                ) from error
             done += 1
             progress(done, total)
         return found
@@ -287,7 +342,7 @@ def predict(
     predictions = []
     for change in changes:
         after = before if change == NOTHING else runs(change)
-        roles = tuple(_role(model, change, role, before, after) for role in model.roles)
+        roles = tuple(_role(model, change, role, before, after, cores) for role in model.roles)
         predictions.append(Prediction(change, roles, model.rests_on, _limits(model, change, roles)))
     return predictions
 

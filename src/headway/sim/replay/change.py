@@ -15,7 +15,7 @@ from headway.sim.replay.learn import Actor, Model
 from headway.sim.scenario import STOCK, Process
 from headway.sim.table import nearest
 
-__all__ = ["NOTHING", "Change", "Shorten", "parse_shorten", "role_named", "specify"]
+__all__ = ["NOTHING", "Change", "Shorten", "members", "parse_shorten", "role_named", "specify"]
 
 _MOST_CORES = 64
 _COMPUTES_SHARE = 0.3
@@ -115,6 +115,15 @@ def computes(model: Model, role: str) -> bool:
     return measured.run_share >= max(_COMPUTES_SHARE, _COMPUTES_S * measured.turns_per_s)
 
 
+def members(model: Model, change: Change, role: str) -> list[Actor]:
+    """Return the thread that each thread of a role replays after a change: those of the trace in turns."""
+    actors = [one for one in model.actors if one.role == role]
+    if role in {role_named(model, one) for one in change.without}:
+        return []
+    count = {role_named(model, name): count for name, count in change.threads}.get(role, len(actors))
+    return [actors[nth % len(actors)] for nth in range(count)]
+
+
 def specify(
     model: Model, change: Change, costs: Costs, seed: int, end_ns: int, *, cores: int, slow_down: float
 ) -> tuple[Spec, tuple[str, ...]]:
@@ -132,8 +141,7 @@ def specify(
     Raises:
         ScenarioError: A role or line is not in the trace, or the policy does not exist.
     """
-    without = {role_named(model, one) for one in change.without}
-    wanted = {role_named(model, name): count for name, count in change.threads}
+    _check_names(model, change)
     _check_lines(model, change.shorten)
     policy = choose(Process(name="main", policy=change.policy, options=change.options))
     interval_ns = change.interval_ns or model.seen.interval_ns
@@ -150,17 +158,15 @@ def specify(
     # The key is a port of the model and the number of its copy: added threads have clients of their own.
     clients: dict[tuple[int, int], Client] = {}
     for role in model.roles:
-        members = [one for one in model.actors if one.role == role]
-        count = 0 if role in without else wanted.get(role, len(members))
+        first = sum(one.role == role for one in model.actors)
         apart = change.processes and computes(model, role)
-        for nth in range(count):
-            actor = members[nth % len(members)]
+        for nth, actor in enumerate(members(model, change, role)):
             ops = _shortened(model, actor, change.shorten)
             if apart:
                 gils.append(main)
             if actor.port >= 0:
                 port = model.ports[actor.port]
-                key = (actor.port, 0 if len(port.threads) > 1 else nth // len(members))
+                key = (actor.port, 0 if len(port.threads) > 1 else nth // first)
                 if key not in clients:
                     clients[key] = Client(connections=port.connections, port=len(clients), cores=_beside(wanted_cores))
                 ops = ops.copy()
@@ -196,6 +202,11 @@ def specify(
         dists=model.dists,
     )
     return spec, tuple(names)
+
+
+def _check_names(model: Model, change: Change) -> None:
+    for name in (*change.without, *(name for name, _ in change.threads)):
+        role_named(model, name)
 
 
 def _beside(cores: int) -> int:
