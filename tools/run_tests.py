@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from default_signals import restore_for_children
 
@@ -22,9 +23,25 @@ PARTS = (
 )
 
 
+_BYTECODE = Path(__file__).resolve().parent.parent / "tests" / "unit" / "__pycache__"
+
+
+def _compile_once() -> None:
+    """Let pytest compile the tests of a fresh clone once. Otherwise each of its processes would do so, all at the same time.
+
+    PYTHONDONTWRITEBYTECODE is for a user's programs, not for this clone: with it, each process that a test starts would
+    compile Headway anew.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if not _BYTECODE.exists():
+        collect = [sys.executable, "-m", "pytest", "--collect-only", "-qq"]
+        subprocess.run(collect, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 def main(arguments: list[str]) -> int:
     """Run both parts, the second even if the first fails; return the first exit code that is not 0."""
     restore_for_children()
+    _compile_once()
     full = "--full" in arguments
     arguments = [*(one for one in arguments if one != "--full"), "--matrix", "full" if full else "sample"]
     if any(one.startswith("-m") and not one.startswith("--") for one in arguments):

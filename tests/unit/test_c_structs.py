@@ -1,6 +1,7 @@
 """Each ctypes struct of the Python code has the layout that the C compiler gives the struct of the header."""
 
 import ctypes
+import functools
 import importlib
 import pkgutil
 import re
@@ -46,6 +47,7 @@ SYSTEMS = {
 BEGINNINGS = {"headway.native._Policy"}
 
 
+@functools.cache
 def known() -> dict[str, type[ctypes.Structure]]:
     """Return every ctypes struct of the package and the agent by its name, except those of the simulator."""
     found = {}
@@ -61,12 +63,9 @@ def known() -> dict[str, type[ctypes.Structure]]:
     return found
 
 
-STRUCTS = known()
-
-
 def test_every_struct_is_in_a_table():
     """No ctypes struct of the code escapes the comparison."""
-    assert set(STRUCTS) == {*OURS, *SYSTEMS}
+    assert set(known()) == {*OURS, *SYSTEMS}
     assert len(native_sim.c_structs()) == 8
 
 
@@ -75,7 +74,7 @@ def layout(tmp_path_factory):
     """Return sizes and offsets from the compiler: {"hw_look": bytes, "hw_look.wait_ns": offset, ...}."""
     places = {name: place for name, place in {**OURS, **SYSTEMS}.items() if place is not None}
     structs = {
-        struct: (struct, [field for field, *_ in STRUCTS[name]._fields_]) for name, (_, struct) in places.items()
+        struct: (struct, [field for field, *_ in known()[name]._fields_]) for name, (_, struct) in places.items()
     }
     headers = sorted({header for header, _ in places.values()})
     return c_layout(
@@ -89,13 +88,13 @@ def layout(tmp_path_factory):
 def test_a_struct_is_laid_out_as_the_compiler_does(layout, name):
     """The C struct has fields of the same names and offsets, and the same size."""
     struct = {**OURS, **SYSTEMS}[name][1]
-    in_python = {f"{struct}.{field}": getattr(STRUCTS[name], field).offset for field, *_ in STRUCTS[name]._fields_}
+    in_python = {f"{struct}.{field}": getattr(known()[name], field).offset for field, *_ in known()[name]._fields_}
 
     assert in_python == {field: layout[field] for field in in_python}
     if name in BEGINNINGS:
-        assert ctypes.sizeof(STRUCTS[name]) <= layout[struct]
+        assert ctypes.sizeof(known()[name]) <= layout[struct]
     else:
-        assert ctypes.sizeof(STRUCTS[name]) == layout[struct]
+        assert ctypes.sizeof(known()[name]) == layout[struct]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +109,7 @@ def test_no_field_is_missing(place):
     declared = [len(line.split(",")) for line in body.split(";") if line.strip()]
     name = next(name for name, at in OURS.items() if at == place)
 
-    assert len(STRUCTS[name]._fields_) == sum(declared)
+    assert len(known()[name]._fields_) == sum(declared)
 
 
 def test_records_are_as_long_as_the_formats_structs(layout):

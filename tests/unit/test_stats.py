@@ -4,9 +4,16 @@ import math
 import random
 
 import pytest
-from scipy import stats as reference
 
 from headway.lab import stats
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """Return scipy.stats, which takes seconds to load: not when the tests are collected."""
+    from scipy import stats as scipy_stats
+
+    return scipy_stats
 
 
 def noisy(level, spread, count, seed):
@@ -14,7 +21,7 @@ def noisy(level, spread, count, seed):
     return [level * math.exp(source.gauss(0, spread)) for _ in range(count)]
 
 
-def test_few_launches_give_welch_on_logs():
+def test_few_launches_give_welch_on_logs(reference):
     """An interval of fewer than ten launches is scipy's Welch interval of the log means."""
     top, bottom = noisy(2, 0.1, 5, 1), noisy(1, 0.2, 6, 2)
 
@@ -27,7 +34,7 @@ def test_few_launches_give_welch_on_logs():
     assert found.high == pytest.approx(math.exp(interval.high))
 
 
-def test_pairs_give_students_t_on_log_ratios():
+def test_pairs_give_students_t_on_log_ratios(reference):
     """Paired launches give scipy's one-sample t interval of the log ratios."""
     pairs = list(zip(noisy(2, 0.3, 5, 3), noisy(1, 0.3, 5, 4), strict=True))
 
