@@ -205,6 +205,22 @@ def test_no_interval_is_beyond_what_can_be():
         assert roles["matcher"].run_share.high > 0.9 * matchers
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (Change(cores=4), True),
+        (Change(gil=False), False),
+        (Change(without=("match",)), False),
+        (Change(threads=(("matcher", 0),)), False),
+    ],
+    ids=str,
+)
+def test_assumptions_about_what_a_change_removes_are_not_told(change, told):
+    """Without a GIL, or without its role, it does not matter how soon a role releases the GIL."""
+    (prediction,) = predict(model_of(MATCHER), [change], COSTS, cores=2, seeds=1)
+    assert any("matcher releases the GIL" in one for one in prediction.rests_on) == told
+
+
 def test_hand_overs_take_as_long_as_in_the_trace():
     """Hand-offs last as long as in the trace, even if the calibration has a third of its costs of waking and sleeping."""
     scenario = scenario_of("t6", {})
@@ -221,7 +237,7 @@ def test_hand_overs_take_as_long_as_in_the_trace():
     assert off(median_ns(learn(trace, COSTS, calls)), truth_ns) > 0.5
     fitted = fit.model_of(trace, COSTS, cores=2, calls=calls)
     assert off(median_ns(fitted), truth_ns) < 0.15
-    assert any("as the hand-offs in the trace show" in one for one in fitted.rests_on)
+    assert any("as the hand-offs in the trace show" in one.text for one in fitted.rests_on)
     assert fit.model_of(trace, COSTS, cores=1, calls=calls).own_costs == learn(trace, COSTS, calls).own_costs
 
 
@@ -298,6 +314,8 @@ def test_the_command_line(tmp_path, capsys):
     table = capsys.readouterr().out
     assert "in the" in table
     assert "80 % interval" in table
+    assert main(["whatif", str(path), "--calibration", "preset", "--seeds", "1", "--policy", "none"]) == 0
+    assert "what if: no change\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -310,6 +328,12 @@ def test_the_command_line(tmp_path, capsys):
         (["--shorten", "app.py=0.5"], "expected FILE:LINE=FACTOR"),
         (["--policy", "fairr"], "fairr"),
         (["--option", "latency_us=9000"], "--option needs a policy"),
+        (["--no-gil", "--policy", "fair"], "--policy is fair, which is about the GIL, but --no-gil removes the GIL"),
+        (["--no-gil", "--switch-interval", "0.001"], "--switch-interval is 0.001, which is about the GIL"),
+        (["--threads", "cpu:3", "--threads", "cp:4"], "--threads 'cp:4' contradicts --threads 'cpu:3'"),
+        (["--threads", "cpu:3", "--without", "cpu"], "--without 'cpu' contradicts --threads 'cpu:3'"),
+        (["--threads", "cpu:10001"], "--threads is 'cpu:10001', expected 0 to 10000 threads"),
+        (["--threads", "cpu:--1"], "--threads is 'cpu:--1', expected NAME:NUMBER"),
         (["--cores", "0"], "--cores is 0"),
         (["--switch-interval", "0"], "--switch-interval is 0"),
         (["--seeds", "0"], "--seeds is 0"),

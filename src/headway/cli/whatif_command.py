@@ -6,6 +6,7 @@ ranks the changes that would help. `headway trace app.py` records a trace.
 """
 
 import argparse
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ __all__ = ["prepare", "run"]
 
 _MOST_SHOWN_NS = 10_000_000_000
 """The most of a trace, in nanoseconds, that a page shows beside the predicted run."""
+_MOST_THREADS = 10_000
+"""The most threads that a change may give a role."""
 _EPILOG = """examples:
   headway whatif app.hwt                          rank changes, best first
   headway whatif app.hwt --policy fair
@@ -42,9 +45,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", type=Path, help="a trace file of `headway trace` or `headway attach`")
     parser.add_argument(
         "--policy",
-        default="none",
         metavar="NAME",
-        help="a policy of `headway policies`, or the path of your own policy",
+        help="a policy of `headway policies`, the path of your own policy, or none: the GIL of CPython",
     )
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the policy; may be repeated"
@@ -108,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     cores = cores_of(trace)
     model = model_of(trace, costs, cores=cores)
     tell = console.progress("runs")
-    if change == NOTHING:
+    if change == NOTHING and arguments.policy is None:
         ranked = rank(model, costs, cores=cores, slow_down=costs.slow_down, seeds=arguments.seeds, progress=tell)
         if arguments.json:
             console.print_json({"ranked": [{"worth": one.worth, **_json(one.prediction)} for one in ranked]})
@@ -128,19 +130,29 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _change(arguments: argparse.Namespace) -> "Change":
     from headway.sim.replay.change import Change, parse_shorten
+    from headway.sim.scenario import STOCK
 
     interval_s = arguments.switch_interval
     if interval_s is not None and not 1e-6 <= interval_s <= 100:
         raise UsageError(f"--switch-interval is {interval_s:g}, expected 0.000001 to 100 seconds")
     if arguments.cores is not None and not 1 <= arguments.cores <= 64:
         raise UsageError(f"--cores is {arguments.cores}, expected 1 to 64")
-    if arguments.option and arguments.policy == "none":
+    policy = STOCK if arguments.policy is None else arguments.policy
+    if arguments.option and policy == STOCK:
         raise UsageError("--option needs a policy, and none is given", hint="name one with --policy")
+    for given, what in (
+        (policy != STOCK, f"--policy is {policy}"),
+        (interval_s, f"--switch-interval is {interval_s or 0:g}"),
+    ):
+        if given and arguments.no_gil:
+            raise UsageError(
+                f"{what}, which is about the GIL, but --no-gil removes the GIL", hint="leave out one of the two options"
+            )
     return Change(
-        policy=arguments.policy,
+        policy=policy,
         options=tuple(_pair(one, "--option", "=") for one in arguments.option),
         interval_ns=None if interval_s is None else round(interval_s * 1e9),
-        threads=tuple(_pair(one, "--threads", ":") for one in arguments.threads),
+        threads=tuple(map(_threads, arguments.threads)),
         cores=arguments.cores,
         processes=arguments.processes,
         gil=not arguments.no_gil,
@@ -162,7 +174,7 @@ def _check_outputs(arguments: argparse.Namespace, change: "Change") -> None:
     for option, path in (("--html", arguments.html), ("--trace", arguments.trace_out)):
         if path is None:
             continue
-        if change == NOTHING:
+        if change == NOTHING and arguments.policy is None:
             raise UsageError(
                 f"`{option}` needs one change, and none is given", hint="name a change, such as `--policy fair`"
             )
@@ -205,15 +217,19 @@ def _write_outputs(
 
 def _pair(text: str, option: str, mark: str) -> tuple[str, int]:
     name, found, value = text.rpartition(mark)
-    if (
-        not found
-        or not name
-        or not value.lstrip("-").isdigit()
-        or (option == "--threads" and not 0 <= int(value) <= 10_000)
-    ):
+    if not found or not name or re.fullmatch(r"-?\d+", value) is None:
         example = "cpu:8" if option == "--threads" else "latency_us=20000"
         raise UsageError(f"{option} is '{text}', expected NAME{mark}NUMBER", hint=f"as in `{option} {example}`")
     return name, int(value)
+
+
+def _threads(text: str) -> tuple[str, int]:
+    role, count = _pair(text, "--threads", ":")
+    if not 0 <= count <= _MOST_THREADS:
+        raise UsageError(
+            f"--threads is '{text}', expected 0 to {_MOST_THREADS} threads", hint=f"as in `--threads '{role}:8'`"
+        )
+    return role, count
 
 
 def _json(prediction: "Prediction") -> dict[str, object]:

@@ -162,7 +162,9 @@ def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
     if ranked:
         lines.append(Text(""))
         lines += [Text(printable(f"outside the model, all of them: {text}")) for text in ranked[0].outside_all]
-        lines += [Text(printable(f"rests on: {text}")) for text in ranked[0].prediction.rests_on]
+        # Not every assumption matters for every change, as without a GIL.
+        rests_on = dict.fromkeys(text for one in ranked for text in one.prediction.rests_on)
+        lines += [Text(printable(f"rests on: {text}")) for text in rests_on]
         lines.append(
             Text(printable(f"with intervals: headway whatif {shlex.quote(name)} {ranked[0].prediction.change}"))
         )

@@ -18,7 +18,7 @@ import numpy as np
 from headway.errors import HeadwayError, ScenarioError
 from headway.native_sim import OpKind, Simulation
 from headway.sim.machine import Costs
-from headway.sim.replay.change import NOTHING, Change, Shorten, computes, members, role_named, specify
+from headway.sim.replay.change import NOTHING, Change, Shorten, computes, left_out, members, role_named, specify
 from headway.sim.replay.fit import model_of
 from headway.sim.replay.learn import Actor, Measured, Model
 from headway.sim.result import percentile
@@ -95,7 +95,7 @@ class Prediction:
     Attributes:
         change: The change.
         roles: The predictions for each role.
-        rests_on: The assumptions of the model.
+        rests_on: The assumptions of the model that matter with the change, a sentence each.
         outside: The reasons why the prediction may be wrong beyond its intervals; empty if none is known.
     """
 
@@ -236,6 +236,13 @@ def _role(
     return RolePrediction(role=role, measured=measured, identity=_identity(measured, before, role), **spans)
 
 
+def _rests_on(model: Model, change: Change) -> tuple[str, ...]:
+    """Return the model's assumptions, without those about roles that are left out, or about a GIL that is removed."""
+    absent = left_out(model, change)
+    held = (one for one in model.rests_on if one.role not in absent and (change.gil or not one.of_gil))
+    return tuple(dict.fromkeys(one.text for one in held))
+
+
 def _limits(model: Model, change: Change, roles: Sequence[RolePrediction]) -> tuple[str, ...]:
     found = list(model.outside)
     for one in roles:
@@ -259,7 +266,7 @@ def _limits(model: Model, change: Change, roles: Sequence[RolePrediction]) -> tu
 def _limits_of_waiting(model: Model, change: Change) -> Iterator[str]:
     """Yield what the model does not know of threads that wait for each other, where a change matters to that."""
     changed = {role_named(model, name) for name, _ in change.threads}
-    without = {role_named(model, name) for name in change.without}
+    without = left_out(model, change)
     kinds = {role: _kinds_of(model, role) for role in model.roles}
     unknown = [role for role in model.roles if OpKind.BLOCK in kinds[role] and role not in without]
     if changed and (model.semaphores or any(OpKind.BLOCK in kinds[role] for role in changed)):
@@ -343,7 +350,7 @@ def predict(
     for change in changes:
         after = before if change == NOTHING else runs(change)
         roles = tuple(_role(model, change, role, before, after, cores) for role in model.roles)
-        predictions.append(Prediction(change, roles, model.rests_on, _limits(model, change, roles)))
+        predictions.append(Prediction(change, roles, _rests_on(model, change), _limits(model, change, roles)))
     return predictions
 
 

@@ -15,7 +15,7 @@ from headway.sim.replay.learn import Actor, Model
 from headway.sim.scenario import STOCK, Process
 from headway.sim.table import nearest
 
-__all__ = ["NOTHING", "Change", "Shorten", "members", "parse_shorten", "role_named", "specify"]
+__all__ = ["NOTHING", "Change", "Shorten", "left_out", "members", "parse_shorten", "role_named", "specify"]
 
 _MOST_CORES = 64
 _COMPUTES_SHARE = 0.3
@@ -118,10 +118,39 @@ def computes(model: Model, role: str) -> bool:
 def members(model: Model, change: Change, role: str) -> list[Actor]:
     """Return the thread that each thread of a role replays after a change: those of the trace in turns."""
     actors = [one for one in model.actors if one.role == role]
-    if role in {role_named(model, one) for one in change.without}:
-        return []
-    count = {role_named(model, name): count for name, count in change.threads}.get(role, len(actors))
-    return [actors[nth % len(actors)] for nth in range(count)]
+    return [actors[nth % len(actors)] for nth in range(_counts(model, change).get(role, len(actors)))]
+
+
+def left_out(model: Model, change: Change) -> set[str]:
+    """Return the roles that have no threads with a change. Raises ScenarioError."""
+    return {role for role, count in _counts(model, change).items() if count == 0}
+
+
+def _counts(model: Model, change: Change) -> dict[str, int]:
+    """Return the number of threads of each role whose number a change sets.
+
+    Raises:
+        ScenarioError: A role is not in the trace, or the change sets its number of threads twice.
+    """
+    found: dict[str, int] = {}
+    said: dict[str, str] = {}
+    for name, count in change.threads:
+        role, words = role_named(model, name), f"--threads '{name}:{count}'"
+        if role in said:
+            raise ScenarioError(
+                f"{words} contradicts {said[role]}, expected one number of threads for a role",
+                hint="leave out one of the two options",
+            )
+        found[role], said[role] = count, words
+    for name in change.without:
+        role, words = role_named(model, name), f"--without '{name}'"
+        if found.get(role):
+            raise ScenarioError(
+                f"{words} contradicts {said[role]}, expected a role that is left out or has threads",
+                hint="leave out one of the two options",
+            )
+        found[role] = 0
+    return found
 
 
 def specify(
@@ -139,9 +168,9 @@ def specify(
         slow_down: Without a GIL, the share by which Python code takes longer for each further thread that runs it.
 
     Raises:
-        ScenarioError: A role or line is not in the trace, or the policy does not exist.
+        ScenarioError: A role or line is not in the trace, the change contradicts itself, or the policy does not exist.
     """
-    _check_names(model, change)
+    left_out(model, change)  # refuses roles that are not there, before anything else
     _check_lines(model, change.shorten)
     policy = choose(Process(name="main", policy=change.policy, options=change.options))
     interval_ns = change.interval_ns or model.seen.interval_ns
@@ -202,11 +231,6 @@ def specify(
         dists=model.dists,
     )
     return spec, tuple(names)
-
-
-def _check_names(model: Model, change: Change) -> None:
-    for name in (*change.without, *(name for name, _ in change.threads)):
-        role_named(model, name)
 
 
 def _beside(cores: int) -> int:

@@ -18,7 +18,7 @@ from headway.errors import HeadwayError
 from headway.sim.machine import Costs
 from headway.sim.replay.calls import Call
 from headway.sim.replay.change import NOTHING
-from headway.sim.replay.learn import Model, learn
+from headway.sim.replay.learn import Assumption, Model, learn
 from headway.sim.replay.trace import predicted_trace
 from headway.traces.model import Flag, Kind, Trace
 
@@ -106,7 +106,9 @@ def model_of(trace: Trace, costs: Costs, *, cores: int, calls: Mapping[int, Call
         waking, sleeping = (float(np.clip(one, _LEAST, _MOST)) for one in (waking, sleeping))
     if all(1 / _NEAR < one < _NEAR for one in (waking, sleeping)):
         return model
-    told = f"waking takes {waking:.2g} and sleeping {sleeping:.2g} times as long as in the calibration, as the hand-offs in the trace show"
+    told = Assumption(
+        f"waking takes {waking:.2g} and sleeping {sleeping:.2g} times as long as in the calibration, as the hand-offs in the trace show"
+    )
     return dataclasses.replace(_scaled(model, costs, waking, sleeping), rests_on=(*model.rests_on, told))
 
 

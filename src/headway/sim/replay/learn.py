@@ -27,7 +27,7 @@ from headway.traces.analysis.words import duration
 from headway.traces.analysis.words import role as role_of
 from headway.traces.model import Frame, Trace
 
-__all__ = ["Actor", "Measured", "Model", "learn"]
+__all__ = ["Actor", "Assumption", "Measured", "Model", "learn"]
 
 _Row = tuple[int, int, int, int, int, int]
 """An operation: kind, flags, index, where, reserved, value."""
@@ -86,6 +86,22 @@ class Actor:
 
 
 @final
+@dataclass(frozen=True)
+class Assumption:
+    """An assumption of a model.
+
+    Attributes:
+        text: The assumption, in a sentence.
+        role: The role that the assumption is about; "": the program, or the machine.
+        of_gil: The assumption is about the GIL.
+    """
+
+    text: str
+    role: str = ""
+    of_gil: bool = False
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class Model:
     """A program, as its trace shows it.
@@ -102,7 +118,7 @@ class Model:
             GIL, and how much longer cold code takes, depend on what the program leaves in the caches. Other costs are
             the machine's.
         measured: For each role, its figures in the trace.
-        rests_on: The model's assumptions, a sentence each.
+        rests_on: The model's assumptions.
         outside: The reasons why predictions may be wrong beyond their intervals, a sentence each.
     """
 
@@ -115,7 +131,7 @@ class Model:
     dists: tuple[tuple[float, ...], ...]
     own_costs: Mapping[str, tuple[float, ...]]
     measured: dict[str, Measured]
-    rests_on: tuple[str, ...]
+    rests_on: tuple[Assumption, ...]
     outside: tuple[str, ...]
 
     @property
@@ -139,7 +155,7 @@ class _Building:
     ports: tuple[Port, ...]
     answers: Answers
     dists: list[tuple[float, ...]] = field(default_factory=list)
-    rests_on: dict[str, None] = field(default_factory=dict)
+    rests_on: dict[Assumption, None] = field(default_factory=dict)
     outside: dict[str, None] = field(default_factory=dict)
 
 
@@ -266,7 +282,7 @@ def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
             f"{short} threads started and ended within the trace: the model replays them as if they continued"
         ] = None
     if not trace.process.has_stacks:
-        building.rests_on["the trace has no stacks: the model distinguishes calls by their length"] = None
+        building.rests_on[Assumption("the trace has no stacks: the model distinguishes calls by their length")] = None
     if len(trace.gils) > 1:
         building.outside["the model leaves out all GILs except the main interpreter's"] = None
 
@@ -274,9 +290,8 @@ def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
 def _look_for_changed(changed: frozenset[str], building: _Building) -> None:
     """Note the files that were edited since the trace was made; files that are gone are not mentioned."""
     for one in sorted(one for one in changed if os.path.exists(one)):
-        building.rests_on[
-            f"{printable(one)} was edited after the trace was recorded, so its lines do not identify its calls"
-        ] = None
+        text = f"{printable(one)} was edited after the trace was recorded, so its lines do not identify its calls"
+        building.rests_on[Assumption(text)] = None
 
 
 def _tell_late_answers(roles: Mapping[int, str], building: _Building) -> None:
@@ -284,10 +299,11 @@ def _tell_late_answers(roles: Mapping[int, str], building: _Building) -> None:
     for thread, answers_ns in building.answers.late.items():
         medians_ns[roles[thread]].append(float(np.median(answers_ns)))
     for role, some_ns in medians_ns.items():
-        building.rests_on[
+        text = (
             f"{role} releases the GIL {duration(float(np.median(some_ns)))} after a request, as in the trace, since it is "
             "in calls of C that keep the GIL: no policy and no switch interval makes that sooner"
-        ] = None
+        )
+        building.rests_on[Assumption(text, role=role, of_gil=True)] = None
 
 
 def _look_for_feedback(seen: Seen, building: _Building) -> None:
@@ -322,7 +338,7 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
     port = next((index for index, one in enumerate(building.ports) if thread in one.threads), -1)
     parts = building.ports[port].parts if port >= 0 else {}
     if peer.assumed:
-        building.rests_on[peer.assumed] = None
+        building.rests_on[Assumption(peer.assumed, role=role)] = None
     answers = -1
     if peer.answers:
         answers = len(building.dists)
