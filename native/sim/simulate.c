@@ -12,6 +12,7 @@
 #define MOST_CORES 64
 #define MOST_THREADS 20000
 #define MOST_LOOPS 8
+#define MOST_GILS 255 /* an event names its GIL by a byte, and 255 means no GIL */
 #define MOST_COST_NS 1e12
 
 struct hw_sim {
@@ -173,7 +174,7 @@ static bool check(const struct hw_sim_spec *spec, char *problem, int room) {
     }
     if (spec->end_ns < 1 || spec->warm_ns < 0 || spec->warm_ns >= spec->end_ns ||
         spec->end_ns > INT64_MAX / 16 || spec->tick_ns < 10000 || spec->slice_ns < 1000 ||
-        spec->migration_ns < 0 || spec->gil_count < 0 || spec->gil_count > 254) {
+        spec->migration_ns < 0 || spec->gil_count < 0 || spec->gil_count > MOST_GILS) {
         return complain(problem, room, "a time or number of the machine is out of its range", 0);
     }
     for (int32_t i = 0; i < spec->gil_count; i++) {

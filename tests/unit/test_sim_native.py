@@ -14,6 +14,7 @@ from headway import native_sim
 from headway.errors import ScenarioError
 from headway.native import ABI_VERSION
 from headway.native_sim import COSTS, EVENT_DTYPE, OF_DIST, Client, Gil, Op, OpKind, Role, Simulation, Spec, simulation
+from headway.sim import check, program
 
 ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "native" / "include"
@@ -29,6 +30,16 @@ def test_costs_and_operations_are_those_of_the_header():
     assert tuple(name.lower() for name in costs) == COSTS
     assert kinds == [*(kind.name for kind in OpKind), "OPS"]
     assert [kind.value for kind in OpKind] == list(range(len(OpKind)))
+
+
+def test_limits_are_those_of_the_simulator():
+    """A scenario beyond a limit is refused by the scenario's own check, which names the role."""
+    source = (ROOT / "native" / "sim" / "simulate.c").read_text()
+    limits = dict(re.findall(r"#define MOST_(\w+) (\d+)", source))
+
+    assert int(limits["THREADS"]) == check.MOST_THREADS
+    assert int(limits["GILS"]) == check.MOST_GILS
+    assert int(limits["LOOPS"]) == program.MOST_DEPTH
 
 
 def fields_in_c(struct):

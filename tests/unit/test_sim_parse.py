@@ -136,7 +136,7 @@ work_ns = 80
         ("[role.a]\n", "role.a.program is missing, expected a list of steps", ""),
         ("[role.a]\nprogram = []\n", "role.a.program is [], expected a list of steps", ""),
         (ROLE + "treads = 2\n", "role.a.treads is not a known key", "did you mean `threads`?"),
-        (ROLE + "threads = -1\n", "role.a.threads is -1, expected a whole number from 0 to 100000", ""),
+        (ROLE + "threads = -1\n", "role.a.threads is -1, expected a whole number from 0 to 20000", ""),
         (ROLE + "process = 'x'\n", "role.a.process is 'x', but no process has that name", "known are main"),
         (ROLE + "process = 'none'\nprocesses = true\n", "role.a.processes is true, but its process is 'none'", ""),
         (ROLE + "cores = [2]\n", "role.a.cores is [2], expected a list of cores from 0 to 1", ""),
@@ -211,6 +211,12 @@ work_ns = 80
         ("[queue.q]\n[role.a]\nprogram = [{get = 'q'}]\n", "a step has get = 'q', but no step puts anything into", ""),
         ("[queue.q]\ncapacity = -1\n" + ROLE, "queue.q.capacity is -1, expected a whole number from 0 to", ""),
         ("[semaphore.s]\n[role.a]\nprogram = [{take = 's'}]\n", "a step has take = 's', but no step posts to that", ""),
+        (ROLE + "threads = 20001\n", "role.a.threads is 20001, expected a whole number from 0 to 20000", ""),
+        (
+            "switch_interval_ns = 999\n" + ROLE,
+            "the switch interval of process 'main' is 999 ns, expected 1 us or more",
+            "switch_interval_ms = 5",
+        ),
         (ROLE + "threads = 300\nprocesses = true\n", "there are 301 processes, expected 255 at most", ""),
     ],
 )

@@ -105,7 +105,7 @@ def test_parameters(setting, look, expected):
     ("scenario", "setting", "message", "hint"),
     [
         ("convoy", "thread=1", "there is no parameter 'thread'", "did you mean `threads`?"),
-        ("convoy", "threads=x", "threads is 'x', expected a whole number from 0 to 100000", ""),
+        ("convoy", "threads=x", "threads is 'x', expected a whole number from 0 to 20000", ""),
         ("convoy", "connections=0", "connections is '0', expected a whole number from 1", ""),
         ("convoy", "gil=maybe", "gil is 'maybe', expected on or off", ""),
         ("convoy", "switch-interval=0", "switch_interval_s is '0', expected a number above 0", ""),

@@ -226,6 +226,15 @@ def test_bad_numbers(option, value, capsys):
     assert value in capsys.readouterr().err
 
 
+def test_a_duration_that_is_too_long_is_told(capsys):
+    """The message has the limit."""
+    with pytest.raises(SystemExit) as caught:
+        main(["simulate", "convoy", "--duration", "1e9"])
+
+    assert caught.value.code == 2
+    assert "'1e9' is not a number of seconds above 0 and below 1,000,000" in capsys.readouterr().err
+
+
 def test_files_are_not_overwritten(app, capsys, tmp_path):
     """A file is overwritten only with --force."""
     path = tmp_path / "there.hwt"

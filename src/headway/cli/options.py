@@ -42,6 +42,8 @@ def count(text: str) -> int:
 def seconds(least: float = 0.0, *, above: bool = False, below: float = 1e7) -> Callable[[str], float]:
     """Return the type of an argument in seconds: at least `least` (with `above`: more than `least`), less than `below`."""
     expected = f"above {least:g}" if above else f"of at least {least:g}"
+    if below < math.inf:
+        expected += f" and below {below:,.0f}"
 
     def parse(text: str) -> float:
         try:

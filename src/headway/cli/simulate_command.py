@@ -39,6 +39,8 @@ __all__ = ["prepare", "run"]
 _SEEDS = 5
 _MOST_SEEDS = 10_000
 _MOST_SEED = 2**63
+_LONGER_S = 1e6
+"""A simulation is shorter than this, in virtual seconds (sim/parameters.py)."""
 _MOST_EVENTS = 20_000_000
 """The most events of a trace that `--trace` writes: 320 MB in the file."""
 _MOST_DRAWN = 1_000_000
@@ -90,7 +92,10 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="number of seeds (default: %(default)s)",
     )
     parser.add_argument(
-        "--duration", type=options.seconds(above=True), metavar="S", help="virtual seconds after the warm-up"
+        "--duration",
+        type=options.seconds(above=True, below=_LONGER_S),
+        metavar="S",
+        help="virtual seconds after the warm-up",
     )
     parser.add_argument(
         "--calibration",

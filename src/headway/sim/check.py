@@ -6,11 +6,15 @@ from headway.errors import ScenarioError
 from headway.sim.scenario import NO_PROCESS, TIMED, Role, Scenario, Step, walk
 from headway.sim.table import nearest
 
-__all__ = ["MOST_GILS", "check"]
+__all__ = ["MOST_GILS", "MOST_THREADS", "check"]
 
 MOST_GILS = 255
 """An event names its GIL by a byte, and one of the 256 values means no GIL."""
 
+MOST_THREADS = 20_000
+"""The most threads of a role, and connections of a client: the same number as in native/sim/simulate.c."""
+_LEAST_INTERVAL_NS = 1_000
+"""The least switch interval, as in native/sim/simulate.c."""
 _MOST_TOTAL = 1_000_000
 _ENDLESS = ("compute", "exit")
 
@@ -30,6 +34,12 @@ def check(scenario: Scenario) -> None:
     if scenario.busy:
         _known("busy", scenario.busy, [role.name for role in scenario.roles], "role")
     _check_cores(scenario)
+    for process in scenario.processes:
+        if process.switch_interval_ns < _LEAST_INTERVAL_NS:
+            raise ScenarioError(
+                f"the switch interval of process {process.name!r} is {process.switch_interval_ns} ns, expected 1 us or more",
+                hint="CPython's own is 5 ms: switch_interval_ms = 5",
+            )
     for role in scenario.roles:
         _check_role(scenario, role)
     _check_ports(scenario)

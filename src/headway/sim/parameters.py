@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from headway.errors import ScenarioError
-from headway.sim.check import check
+from headway.sim.check import MOST_THREADS, check
 from headway.sim.scenario import PLACEMENTS, STOCK, Client, Process, Role, Scenario, busy_role
 from headway.sim.table import nearest
 
@@ -28,7 +28,6 @@ PARAMETERS = (
 """The names that may stand before the `=`. `threads` and `processes` may be of a role (`ROLE.threads`), `connections`
 and `rate_per_s` of a client."""
 
-_MOST_THREADS = 100_000
 _MOST_CORES = 64
 _MOST_S = 1e6
 _S_NS = 1_000_000_000
@@ -148,7 +147,7 @@ def _client(scenario: Scenario, name: str, part: str) -> Client:
 
 
 def _threads(role: Role, name: str, value: str) -> Role:
-    return replace(role, threads=_whole(name, value, 0, _MOST_THREADS))
+    return replace(role, threads=_whole(name, value, 0, MOST_THREADS))
 
 
 def _processes(role: Role, name: str, value: str) -> Role:
@@ -156,7 +155,7 @@ def _processes(role: Role, name: str, value: str) -> Role:
 
 
 def _connections(client: Client, name: str, value: str) -> Client:
-    return replace(client, connections=_whole(name, value, 1, _MOST_THREADS))
+    return replace(client, connections=_whole(name, value, 1, MOST_THREADS))
 
 
 def _rate(client: Client, name: str, value: str) -> Client:

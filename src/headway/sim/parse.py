@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from headway.errors import ScenarioError
-from headway.sim.check import check
+from headway.sim.check import MOST_THREADS, check
 from headway.sim.lines import numbered
 from headway.sim.program import steps
 from headway.sim.scenario import (
@@ -26,7 +26,6 @@ from headway.sim.table import Table
 
 __all__ = ["parse", "read"]
 
-_MOST_THREADS = 100_000
 _MOST_CORES = 64
 _MOST_COUNT = 2**31 - 1
 
@@ -143,7 +142,7 @@ def _role(table: Table, name: str, cores: int) -> Role:
     found = Role(
         name=name,
         program=steps(table.array("program"), f"role.{name}.program"),
-        threads=table.whole("threads", 1, 0, _MOST_THREADS),
+        threads=table.whole("threads", 1, 0, MOST_THREADS),
         process=table.text("process", MAIN),
         processes=table.flag("processes", preset=False),
         repeats=table.flag("repeats", preset=True),
@@ -163,7 +162,7 @@ def _client(table: Table, name: str, cores: int) -> Client:
     found = Client(
         name=name,
         port=table.text("port"),
-        connections=table.whole("connections", 1, 1, _MOST_THREADS),
+        connections=table.whole("connections", 1, 1, MOST_THREADS),
         thread_per_connection=table.flag("thread_per_connection", preset=False),
         think=table.times("think"),
         rate_per_s=table.real("rate_per_s", 0.0, 1e9),

@@ -7,7 +7,7 @@ from headway.errors import ScenarioError
 from headway.sim.scenario import TIMED, Step, Word
 from headway.sim.table import nearest, times
 
-__all__ = ["WORDS", "steps"]
+__all__ = ["MOST_DEPTH", "WORDS", "steps"]
 
 _UNITS = ("ns", "us", "ms", "s")
 _NAMED: tuple[Word, ...] = ("receive", "lock", "unlock", "take", "post", "put", "get")
@@ -16,7 +16,8 @@ _PLAIN: tuple[Word, ...] = ("compute", "reply", "send", "begin", "done", "exit")
 """Steps that are written as `word = true`."""
 _TIMED_KEYS: dict[str, tuple[Word, str]] = {f"{word}_{unit}": (word, unit) for word in TIMED for unit in _UNITS}
 _MOST_REPEATS = 10**12
-_MOST_DEPTH = 16
+MOST_DEPTH = 8
+"""The most loops in loops: the same number as in native/sim/simulate.c."""
 
 WORDS = (*(f"{word}_us" for word in TIMED), *_NAMED, *_PLAIN, "loop")
 """The keys of steps; for steps with a duration, those in microseconds."""
@@ -24,8 +25,8 @@ WORDS = (*(f"{word}_us" for word in TIMED), *_NAMED, *_PLAIN, "loop")
 
 def steps(values: list[Any], where: str, depth: int = 0) -> tuple[Step, ...]:
     """Return a program. Raises ScenarioError; `where` names the program in errors."""
-    if depth > _MOST_DEPTH:
-        raise ScenarioError(f"{where} has loops in loops, more than {_MOST_DEPTH} deep")
+    if depth > MOST_DEPTH:
+        raise ScenarioError(f"{where} has loops in loops, more than {MOST_DEPTH} deep")
     return tuple(_step(value, f"{where}[{place}]", depth) for place, value in enumerate(values))
 
 
