@@ -197,9 +197,12 @@ static void watch_time(struct hw__machine *machine) {
 
 int hw__machine_run(struct hw__machine *machine, int64_t until_ns) {
     machine->stop_ns = until_ns;
-    while (machine->error == 0 && happen_next(machine, until_ns)) {
+    while (machine->error == 0 && !machine->stops && happen_next(machine, until_ns)) {
         machine->steps++;
         watch_time(machine);
+    }
+    if (machine->error == 0 && machine->stops) {
+        return 0; /* now_ns stays the time of the end */
     }
     if (machine->error == 0 && machine->events.count == 0 && hw__core_first_step(machine) == NULL) {
         return -EDEADLK;

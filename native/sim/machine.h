@@ -121,7 +121,8 @@ struct hw__machine {
     int64_t steps;
     /* Time last passed at `moved_ns`, when `moved_at` steps had been made. */
     int64_t moved_ns, moved_at;
-    int error; /* 0, or the error that ended the run: -ENOMEM, -EPROTO */
+    bool stops; /* all threads have ended, and so has the run */
+    int error;  /* 0, or the error that ended the run: -ENOMEM, -EPROTO */
 };
 
 /* A place in memory that tasks sleep on. */

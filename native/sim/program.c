@@ -211,7 +211,9 @@ static void answer(struct hw__worker *worker, int64_t after_ns) {
 static void take(struct hw__worker *worker, struct hw__sim_semaphore *semaphore) {
     if (!hw__sim_semaphore_try(worker->task, semaphore)) {
         hw__gil_drop(worker); /* never after HW_SIM_GOES_ON (check_goes_on()) */
+        worker->taking_since = hw__now(worker);
         hw__sim_semaphore_wait(worker->task, semaphore);
+        worker->taking_since = -1;
         hw__gil_take(worker);
     }
 }
@@ -357,5 +359,9 @@ void hw__program_run(void *argument) {
     }
     hw__gil_drop(worker);
     hw__world_tell(worker, HW_SIM_EVENT_EXIT, 0, 0);
+    if (--worker->world->left == 0) {
+        worker->world->ended_ns = hw__now(worker);
+        worker->world->machine.stops = true;
+    }
     hw__task_end(task);
 }

@@ -323,6 +323,7 @@ static bool make_worker(struct hw__world *world, struct hw__worker *worker, int3
     worker->request.client = -1;
     worker->user_at = -1;
     worker->moved_ns = -1;
+    worker->taking_since = -1;
     worker->at =
         role->op_count == 0 ? 0 : (int32_t)((int64_t)nth * role->start_at % role->op_count);
     hw__ledger_forget(&worker->waiter);
@@ -352,7 +353,8 @@ static bool make(struct hw__world *world, const struct hw_sim_spec *given) {
     if (!ok) {
         return false;
     }
-    world->worker_count = thread_count(spec);
+    world->worker_count = world->left = thread_count(spec);
+    world->ended_ns = -1;
     int32_t connections = connection_count(spec);
     ZEROED(world->gils, spec->gil_count, &ok);
     ZEROED(world->workers, world->worker_count, &ok);
@@ -470,7 +472,7 @@ int hw_sim_run(struct hw_sim *sim, int64_t until_ns) {
     until_ns = until_ns < world->spec.end_ns ? until_ns : world->spec.end_ns;
     if (!world->is_warm && until_ns >= world->spec.warm_ns) {
         int error = hw__machine_run(&world->machine, world->spec.warm_ns);
-        if (error != 0) {
+        if (error != 0 || world->machine.stops) {
             return error;
         }
         end_warm_up(world);
@@ -485,6 +487,11 @@ static void add_worker(const struct hw__world *world, const struct hw__worker *w
     result->cpu_ns += hw__task_cpu_ns(worker->task) - world->cpu_before[nth];
     result->computed_ns += computed_ns(worker) - world->computed_before[nth];
     result->ran_ns += ran_ns(worker) - world->ran_before[nth];
+    int64_t middle_ns = (world->spec.warm_ns + world->machine.now_ns) / 2;
+    if (worker->taking_since >= 0 && worker->taking_since < middle_ns) {
+        result->stuck++;
+        result->stuck_at = worker->where;
+    }
     if (worker->gil == NULL || !worker->gil->enabled) {
         return;
     }
@@ -531,5 +538,7 @@ const struct hw_sim_event *hw_sim_events(const struct hw_sim *sim, int64_t *coun
     *dropped = sim->world.dropped;
     return sim->world.events;
 }
+
+int64_t hw_sim_ended_ns(const struct hw_sim *sim) { return sim->world.ended_ns; }
 
 int64_t hw_sim_steps(const struct hw_sim *sim) { return sim->world.machine.steps; }

@@ -53,6 +53,8 @@ struct hw__world {
     struct hw__gil_sim *gils;
     struct hw__worker *workers;
     int32_t worker_count;
+    int32_t left;     /* the number of workers that have not ended */
+    int64_t ended_ns; /* when the last worker ended; -1: some have not */
     struct hw__client *clients;
     struct hw__port *ports;
     struct hw__sim_semaphore *semaphores;

@@ -206,6 +206,40 @@ static void test_semaphores_balance(void) {
     }
 }
 
+/* A run ends with its last thread, and its totals are those until then. */
+static void test_a_program_that_ends(void) {
+    for (int cores = 1; cores <= 2; cores++) {
+        sim_begin(NULL, cores, 1000 * MS);
+        SIM_ADD(SIM_OP(SLEEP, 30 * MS), SIM_OP(HOLD, MS), SIM_OP(EXIT, 0));
+        SIM_ADD(SIM_OP(HOLD, 10 * MS), SIM_OP(DONE, 0))->repeats = 0;
+        T_EQ(0, sim_run(5 * MS));
+        T_EQ(-1, hw_sim_ended_ns(sim_world.sim));
+        T_EQ(0, sim_run(500 * MS));
+        T_EQ(31 * MS, hw_sim_ended_ns(sim_world.sim));
+        T_EQ(0, sim_run(1000 * MS));
+        T_EQ(31 * MS, hw_sim_ended_ns(sim_world.sim));
+        T_EQ(1, sim_result(1).done);
+        T_EQ(10 * MS, sim_result(1).held_ns);
+        sim_end();
+    }
+}
+
+/* A thread that waits for a semaphore since the first half of the run is stuck, and no other one
+ * is. */
+static void test_threads_that_are_stuck(void) {
+    sim_begin(NULL, 2, 1000 * MS);
+    sim_world.spec.semaphore_count = 1;
+    SIM_ADD(SIM_OP(HOLD, MS), SIM_AT(TAKE, 0));
+    SIM_ADD(SIM_OP(SLEEP, 600 * MS), SIM_AT(TAKE, 0));
+    SIM_ADD(SIM_OP(SLEEP, MS), SIM_OP(HOLD, MS));
+    T_EQ(0, sim_run(1000 * MS));
+    T_EQ(1, sim_result(0).stuck);
+    T_EQ(1, sim_result(0).stuck_at);
+    T_EQ(0, sim_result(1).stuck);
+    T_EQ(0, sim_result(2).stuck);
+    sim_end();
+}
+
 /* ---------------------------------------------------------------- programs that err */
 static void test_programs_that_err(void) {
     sim_begin(NULL, 2, 1000 * MS);
@@ -541,7 +575,7 @@ static void test_freed_half_way(void) {
     }
     sim_begin(NULL, 2, 10 * MS);
     SIM_ADD(SIM_OP(HOLD, MS))->repeats = 0;
-    T_EQ(-EDEADLK, sim_run(10 * MS));
+    T_EQ(0, sim_run(10 * MS)); /* its only thread has ended */
     sim_end();
     hw_sim_free(NULL);
 }
@@ -551,6 +585,8 @@ int main(void) {
     T_RUN(test_same_seed_same_run);
     T_RUN(test_the_rules_of_a_machine);
     T_RUN(test_semaphores_balance);
+    T_RUN(test_a_program_that_ends);
+    T_RUN(test_threads_that_are_stuck);
     T_RUN(test_programs_that_err);
     T_RUN(test_a_policy_that_goes_round);
     T_RUN(test_what_is_refused);

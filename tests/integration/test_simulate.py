@@ -211,5 +211,81 @@ program = [{take = "b"}, {post = "a"}]
         name="deadlock",
     )
 
-    with pytest.raises(ScenarioError, match="every thread waits for another thread"):
+    with pytest.raises(ScenarioError, match="every thread that has not ended waits for another thread"):
         run(Job(scenario, COST, 1))
+
+
+BATCH = """
+duration_s = 2
+warm_s = 0
+cores = 4
+[role.w]
+threads = 4
+repeats = false
+program = [{loop = 2, do = [{hold_ms = 10}, {done = true}]}, {exit = true}]
+"""
+
+
+def test_a_program_that_ends_is_simulated_to_its_end(capsys, tmp_path):
+    """The figures of a batch are those of the time until its last thread ends, which the table and the JSON name."""
+    path = tmp_path / "batch.toml"
+    path.write_text(BATCH)
+    trace = tmp_path / "batch.hwt"
+    how = ["simulate", str(path), *PRESET, "--seeds", "1", "--jobs", "1"]
+
+    assert main([*how, "--json", "--trace", str(trace)]) == 0
+    (outcome,) = json.loads(capsys.readouterr().out)["points"][0]["outcomes"]
+    assert outcome["ended"]
+    assert outcome["elapsed_s"] == pytest.approx(0.08, rel=0.05)
+    assert outcome["parts"][0]["done"] == 8
+    assert outcome["parts"][0]["done_per_s"] == pytest.approx(100, rel=0.05)
+    read_back = read(trace)
+    assert not violations(read_back)
+    assert read_back.end_ns - read_back.start_ns == pytest.approx(outcome["elapsed_s"] * 1e9, rel=1e-6)
+    assert main(how) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "s of virtual time after the warm-up, until all threads ended, one seed" in out
+    assert "use a longer --duration" not in out
+
+
+def test_a_program_that_ends_within_the_warm_up_is_an_error(tmp_path, capsys):
+    """Nothing of such a program would be counted."""
+    path = tmp_path / "batch.toml"
+    path.write_text(BATCH.replace("warm_s = 0", "warm_s = 0.2"))
+
+    assert main(["simulate", str(path), *PRESET]) == 2
+
+    err = capsys.readouterr().err
+    assert "every thread ended within the warm-up, after 0.08" in err
+    assert "write `warm_s = 0` in the scenario" in err
+
+
+DEADLOCK = """
+locks = ["a", "b"]
+[role.one]
+program = [{lock = "a"}, {sleep_ms = 1}, {lock = "b"}, {hold_us = 10}, {unlock = "b"}, {unlock = "a"}]
+[role.two]
+program = [{lock = "b"}, {sleep_ms = 1}, {lock = "a"}, {hold_us = 10}, {unlock = "a"}, {unlock = "b"}]
+[role.tick]
+program = [{sleep_ms = 10}, {hold_us = 10}, {done = true}]
+"""
+
+
+def test_threads_in_a_deadlock_are_told(capsys, tmp_path):
+    """A role whose threads have waited for the second half of the time has a remark, with what it waits for."""
+    path = tmp_path / "deadlock.toml"
+    path.write_text(DEADLOCK)
+    how = ["simulate", str(path), *PRESET, "--seeds", "2", "--duration", SHORT]
+
+    assert main([*how, "--json"]) == 0
+    for outcome in json.loads(capsys.readouterr().out)["points"][0]["outcomes"]:
+        assert outcome["stuck"] == [
+            {"role": "one", "threads": 1, "waits_for": "lock b"},
+            {"role": "two", "threads": 1, "waits_for": "lock a"},
+        ]
+    assert main([*how, "--html", str(tmp_path / "page.html")]) == 0
+    remark = "one: 1 thread waits at the end, and since the first half of the time, for lock b"
+    assert f"remark: {remark}\n" in capsys.readouterr().out
+    assert remark in (tmp_path / "page.html").read_text()
+    assert main(["simulate", "t6", *PRESET, "--seeds", "1", "--duration", SHORT]) == 0
+    assert "remark" not in capsys.readouterr().out

@@ -153,7 +153,7 @@ def test_events_are_a_sound_trace(text, room, tmp_path_factory):
     compiled = compile_scenario(scenario, COST, 3, max_events=room)
     events, dropped = FakeSimulation(compiled.spec).events()
 
-    trace = trace_of(scenario, compiled, events, dropped)
+    trace = trace_of(scenario, compiled, events, dropped, until_ns=compiled.spec.end_ns)
 
     assert violations(trace) == []
     assert trace.loss.dropped_events == dropped

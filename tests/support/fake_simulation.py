@@ -30,6 +30,9 @@ class FakeSimulation:
         assert until_ns >= self.now_ns
         self.now_ns = min(until_ns, self.spec.end_ns)
 
+    def ended_ns(self):
+        return None
+
     def _elapsed_ns(self):
         return max(0, self.now_ns - self.spec.warm_ns)
 

@@ -119,7 +119,7 @@ struct hw_sim *hw_sim_new(const struct hw_sim_spec *s, char *problem, int room) 
 }
 int hw_sim_run(struct hw_sim *sim, int64_t until_ns) { sim->now_ns = until_ns; return -sim->fails; }
 void hw_sim_role_result(const struct hw_sim *sim, int role, struct hw_sim_role_result *r) {
-    *r = (struct hw_sim_role_result){role, 1, 2, 3, 4, 5, 6, sim->now_ns};
+    *r = (struct hw_sim_role_result){role, 1, 2, 3, 4, 5, 6, sim->now_ns, 7, 8};
 }
 void hw_sim_gil_result(const struct hw_sim *sim, int gil, struct hw_sim_gil_result *r) {
     *r = (struct hw_sim_gil_result){sim->now_ns, gil, 1, 2};
@@ -136,6 +136,7 @@ const struct hw_sim_event *hw_sim_events(const struct hw_sim *sim, int64_t *coun
     *dropped = 8;
     return &sim->event;
 }
+int64_t hw_sim_ended_ns(const struct hw_sim *sim) { return sim->now_ns > 70 ? 70 : -1; }
 int64_t hw_sim_steps(const struct hw_sim *sim) { return sim->now_ns / 10; }
 double hw_sim_coldness(int64_t since_ns) { return (double)since_ns / 10; }
 void hw_sim_free(struct hw_sim *sim) { free(sim); }
@@ -229,8 +230,11 @@ def test_results_come_back(stand_in):
         none, some = run.latencies_ns(0), run.latencies_ns(2)
         events, dropped = run.events()
         steps = run.steps()
+        assert run.ended_ns() is None
+        run.run(80)
+        assert run.ended_ns() == 70
 
-    assert role == native_sim.RoleResult(2, 1, 2, 3, 4, 5, 6, 70)
+    assert role == native_sim.RoleResult(2, 1, 2, 3, 4, 5, 6, 70, 7, 8)
     assert gil == native_sim.GilResult(70, 1, 1, 2)
     assert (none.tolist(), some.tolist(), some.dtype) == ([], [2.0, 3.0, 4.0], np.float32)
     assert events.tolist() == [(70, 4, 5, 2, 1, 3, 0)]
@@ -241,7 +245,7 @@ def test_results_come_back(stand_in):
     ("seed", "message"),
     [
         (666, "this cannot be simulated: the seed is 666"),
-        (1035, "the simulation stopped before 1e-07 s: every thread waits for another thread"),
+        (1035, "the simulation stopped before 1e-07 s: every thread that has not ended waits for another thread"),
         (1012, "memory ran out"),
         (1071, "a program has an error"),
         (1999, "error 999"),

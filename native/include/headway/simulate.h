@@ -227,6 +227,10 @@ struct hw_sim_role_result {
     int64_t ran_ns;        /* the part of computed_ns in HW_SIM_RUN, without the GIL */
     int64_t waits;         /* waits for the GIL that ended */
     int64_t worst_wait_ns; /* the longest wait for the GIL */
+    /* The number of threads that wait in HW_SIM_TAKE, and have done so since the first half of the
+     * time after the warm-up. */
+    int64_t stuck;
+    int64_t stuck_at; /* `where` of the operation in which one of them waits */
 };
 
 /* Totals of a GIL since the warm-up. */
@@ -247,9 +251,12 @@ HW_API struct hw_sim *hw_sim_new(const struct hw_sim_spec *spec, char *problem, 
 /* Runs the machine until `until_ns` or until the end of the run, whichever is earlier. A long run
  * may be made in parts.
  *
- * Returns 0, or a negative errno: -EDEADLK if nothing can happen any more before the end; -ENOMEM;
- * -EPROTO for a program that replies to no message or loops without time passing (a policy can
- * cause such a loop, too, if operations cost nothing). */
+ * The run ends early if all threads have ended (hw_sim_ended_ns()).
+ *
+ * Returns 0, or a negative errno: -EDEADLK if nothing can happen any more before the end, and some
+ * threads have not ended, or there are none; -ENOMEM; -EPROTO for a program that replies to no
+ * message or loops without time passing (a policy can cause such a loop, too, if operations cost
+ * nothing). */
 HW_API int hw_sim_run(struct hw_sim *sim, int64_t until_ns);
 
 /* Fills `result` with the totals of a role until now. `role` numbers the roles first, then the
@@ -268,6 +275,9 @@ HW_API const float *hw_sim_latencies(const struct hw_sim *sim, int role, int64_t
  * or is freed. */
 HW_API const struct hw_sim_event *hw_sim_events(const struct hw_sim *sim, int64_t *count,
                                                 int64_t *dropped);
+
+/* Returns when the last thread ended, or -1 if some have not ended. */
+HW_API int64_t hw_sim_ended_ns(const struct hw_sim *sim);
 
 /* Returns the number of steps that the machine has made, a measure of the simulator's own speed. */
 HW_API int64_t hw_sim_steps(const struct hw_sim *sim);

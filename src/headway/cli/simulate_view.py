@@ -17,11 +17,12 @@ from headway.sim.scenario import walk
 if TYPE_CHECKING:
     from headway.report.html import schema
     from headway.sim.machine import Costs
+    from headway.sim.result import Stuck
     from headway.sim.scenario import Scenario
     from headway.sim.summary import Spread, Summary
     from headway.sim.sweep import Axis, Point
 
-__all__ = ["curves", "heading", "setting_of", "single", "single_tables", "sweep", "sweep_table"]
+__all__ = ["curves", "heading", "remarks", "setting_of", "single", "single_tables", "sweep", "sweep_table"]
 
 _COLUMNS = (
     ("done_per_s", "done"),
@@ -56,7 +57,7 @@ def single(scenario: "Scenario", costs: "Costs", summary: "Summary") -> Renderab
     for table in single_tables(costs, summary):
         parts += [Text(""), render_table(table)]
     title, setting = heading(scenario), setting_of(scenario)
-    return Group(Text(title, style="bold"), Text(setting, style="dim"), *parts)
+    return Group(Text(title, style="bold"), Text(setting, style="dim"), *parts, *_remarks([summary]))
 
 
 def heading(scenario: "Scenario") -> str:
@@ -110,7 +111,12 @@ def _caption(costs: "Costs", summaries: "Sequence[Summary]", keys: Sequence[str]
     first = summaries[0]
     count = len(first.seeds)
     over = f"the median of {count} seeds [their range]" if count > 1 else "one seed"
-    elapsed = f"{first.outcomes[0].elapsed_s:g} s of virtual time after the warm-up"
+    outcomes = [one for summary in summaries for one in summary.outcomes]
+    # A run whose threads have all ended counts the time until then, which differs from run to run.
+    times_s = sorted(one.elapsed_s for one in outcomes)
+    elapsed = f"{_range(times_s)} s of virtual time after the warm-up"
+    if any(one.ended for one in outcomes):
+        elapsed += ", until all threads ended"
     said = [
         f"{elapsed}, {over}; costs: {printable(costs.name)}. GIL waited: share of each thread's time; other shares: of one core's time"
     ]
@@ -121,10 +127,32 @@ def _caption(costs: "Costs", summaries: "Sequence[Summary]", keys: Sequence[str]
             for figures in summary.parts.values()
         )
         if few:
-            said.append(
-                f"{key.removesuffix('_ms')} -: fewer than {LEAST[key]} pieces of work in a seed; use a longer --duration"
-            )
+            advice = "" if all(one.ended for one in outcomes) else "; use a longer --duration"
+            said.append(f"{key.removesuffix('_ms')} -: fewer than {LEAST[key]} pieces of work in a seed{advice}")
     return "\n".join(said)
+
+
+def _range(ordered: Sequence[float]) -> str:
+    low, high = f"{ordered[0]:.4g}", f"{ordered[-1]:.4g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def remarks(summaries: "Sequence[Summary]") -> list[str]:
+    """Return a line for each role of which threads may wait for ever, with the seed in which most of them do."""
+    worst: dict[str, Stuck] = {}
+    for one in (one for summary in summaries for outcome in summary.outcomes for one in outcome.stuck):
+        if one.role not in worst or one.threads > worst[one.role].threads:
+            worst[one.role] = one
+    found = []
+    for role, one in worst.items():
+        threads = "1 thread waits" if one.threads == 1 else f"{one.threads:,} threads wait"
+        text = f"{threads} at the end, and since the first half of the time, for {one.waits_for}"
+        found.append(printable(f"{role}: {text}"))
+    return found
+
+
+def _remarks(summaries: "Sequence[Summary]") -> list[Text]:
+    return [Text(f"remark: {text}") for text in remarks(summaries)]
 
 
 def sweep(
@@ -134,7 +162,8 @@ def sweep(
     drawn = _drawn(scenario, swept)
     curves = [_curve(_title(part, key), axes, _values(swept, part, key), key) for part, key in drawn]
     table = sweep_table(scenario, costs, axes, swept)
-    return Group(Text(heading(scenario), style="bold"), Text(""), render_table(table), *curves)
+    said = _remarks([summary for _, summary in swept])
+    return Group(Text(heading(scenario), style="bold"), Text(""), render_table(table), *said, *curves)
 
 
 def _title(part: str, key: str) -> str:

@@ -43,6 +43,8 @@ def _library() -> ctypes.CDLL:
         ctypes.POINTER(ctypes.c_int64),
         ctypes.POINTER(ctypes.c_int64),
     ]
+    library.hw_sim_ended_ns.restype = ctypes.c_int64
+    library.hw_sim_ended_ns.argtypes = [ctypes.c_void_p]
     library.hw_sim_steps.restype = ctypes.c_int64
     library.hw_sim_steps.argtypes = [ctypes.c_void_p]
     library.hw_sim_coldness.restype = ctypes.c_double
@@ -68,7 +70,7 @@ _FLOAT = np.dtype("<f4")
 
 _WHY = {
     errno.EDEADLK: (
-        "every thread waits for another thread",
+        "every thread that has not ended waits for another thread",
         "check which threads post, put, unlock or reply, and in which order",
     ),
     errno.ENOMEM: ("memory ran out", "simulate a shorter time, or fewer threads"),
@@ -104,7 +106,11 @@ class Simulation:
             self._library.hw_sim_free(pointer)
 
     def run(self, until_ns: int) -> None:
-        """Run until a virtual time. Raises ScenarioError if nothing can happen any more, or if a program is wrong."""
+        """Run until a virtual time, or until all threads have ended.
+
+        Raises:
+            ScenarioError: The threads that are left wait for each other, or a program is wrong.
+        """
         error = -self._library.hw_sim_run(self._pointer, until_ns)
         if error:
             why, hint = _WHY.get(error, (f"error {error}", ""))
@@ -133,6 +139,11 @@ class Simulation:
         count, dropped = ctypes.c_int64(), ctypes.c_int64()
         address = self._library.hw_sim_events(self._pointer, ctypes.byref(count), ctypes.byref(dropped))
         return _copied(address, count.value, EVENT_DTYPE), dropped.value
+
+    def ended_ns(self) -> int | None:
+        """Return when the last thread ended, in virtual time; None if some have not ended."""
+        ended_ns = int(self._library.hw_sim_ended_ns(self._pointer))
+        return None if ended_ns < 0 else ended_ns
 
     def steps(self) -> int:
         """Return the number of steps that the machine has made."""

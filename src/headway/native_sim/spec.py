@@ -212,6 +212,8 @@ class RoleResult:
     ran_ns: int
     waits: int
     worst_wait_ns: int
+    stuck: int = 0
+    stuck_at: int = 0
 
 
 @final

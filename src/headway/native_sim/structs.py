@@ -118,7 +118,18 @@ class RoleResultStruct(ctypes.Structure):
 
     _fields_ = tuple(
         (name, ctypes.c_int64)
-        for name in ("done", "held_ns", "waited_ns", "cpu_ns", "computed_ns", "ran_ns", "waits", "worst_wait_ns")
+        for name in (
+            "done",
+            "held_ns",
+            "waited_ns",
+            "cpu_ns",
+            "computed_ns",
+            "ran_ns",
+            "waits",
+            "worst_wait_ns",
+            "stuck",
+            "stuck_at",
+        )
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headway.native_sim import GilResult, RoleResult
 
-__all__ = ["LEAST", "GilOutcome", "Outcome", "PartOutcome", "gil_outcome", "part_outcome", "percentile"]
+__all__ = ["LEAST", "GilOutcome", "Outcome", "PartOutcome", "Stuck", "gil_outcome", "part_outcome", "percentile"]
 
 LEAST = {"p50_ms": 1, "p90_ms": 30, "p99_ms": 300, "max_ms": 1}
 """The least number of pieces of work for each percentile; with fewer, the percentile depends mostly on chance."""
@@ -81,15 +81,33 @@ class GilOutcome:
 
 @final
 @dataclass(frozen=True)
+class Stuck:
+    """Threads of a role that have not gone on since the first half of the counted time.
+
+    Attributes:
+        role: The name of the role.
+        threads: The number of these threads.
+        waits_for: What one of them waits for, such as `lock a`.
+    """
+
+    role: str
+    threads: int
+    waits_for: str
+
+
+@final
+@dataclass(frozen=True)
 class Outcome:
     """The result of one run.
 
     Attributes:
         seed: Its seed.
         elapsed_s: The time that is counted, in virtual seconds.
+        ended: Whether all threads ended; the time until then is counted.
         steps: The number of steps of the simulator.
         parts: Roles, then clients.
         gils: The GILs, in the order of the processes.
+        stuck: The roles with threads that may wait for ever.
     """
 
     seed: int
@@ -97,6 +115,8 @@ class Outcome:
     steps: int
     parts: tuple[PartOutcome, ...]
     gils: tuple[GilOutcome, ...]
+    ended: bool = False
+    stuck: tuple[Stuck, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values. The same scenario, costs and seed give the same values."""

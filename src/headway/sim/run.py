@@ -10,16 +10,19 @@ from typing import final
 
 import numpy as np
 
+from headway.errors import ScenarioError
 from headway.native_sim import Simulation
 from headway.sim.compile import Compiled, compile_scenario
 from headway.sim.machine import Costs
-from headway.sim.result import Outcome, gil_outcome, part_outcome
+from headway.sim.result import Outcome, Stuck, gil_outcome, part_outcome
 from headway.sim.scenario import Scenario
 from headway.sim.trace import trace_of
 from headway.traces.model import Trace
 
 __all__ = ["Job", "Ran", "run", "run_all"]
 
+_WAITS_FOR = {"lock": "lock", "take": "semaphore", "put": "queue", "get": "queue"}
+"""What a step waits for."""
 _PARTS = 50
 """The number of parts of a run; Ctrl-C takes effect between them."""
 _WORTH_A_PROCESS_S = 1.0
@@ -66,34 +69,53 @@ def run(job: Job) -> Ran:
     with Simulation(compiled.spec) as simulation:
         for part in range(1, _PARTS + 1):
             simulation.run(end_ns * part // _PARTS)
+        ended_ns = simulation.ended_ns()
+        if ended_ns is not None and ended_ns <= compiled.spec.warm_ns:
+            raise ScenarioError(
+                f"every thread ended within the warm-up, after {ended_ns / 1e9:.3g} s of {compiled.spec.warm_ns / 1e9:g} s, so "
+                "nothing was counted",
+                hint="write `warm_s = 0` in the scenario",
+            )
         outcome = _outcome(job, compiled, simulation)
         trace = None
         if job.max_events:
             events, dropped = simulation.events()
-            trace = trace_of(job.scenario, compiled, events, dropped)
+            trace = trace_of(job.scenario, compiled, events, dropped, until_ns=end_ns if ended_ns is None else ended_ns)
     return Ran(outcome, time.perf_counter() - begun_s, trace)
 
 
 def _outcome(job: Job, compiled: Compiled, simulation: Simulation) -> Outcome:
-    elapsed_ns = job.scenario.duration_ns
+    ended_ns = simulation.ended_ns()
+    elapsed_ns = job.scenario.duration_ns if ended_ns is None else ended_ns - compiled.spec.warm_ns
     clients = {client.name: client.connections for client in job.scenario.clients}
     parts = []
+    stuck = []
     for name, indices in compiled.parts.items():
         of_role = [compiled.spec.roles[index].threads for index in indices if index < len(compiled.spec.roles)]
         latencies = [simulation.latencies_ns(index) for index in indices]
+        results = [simulation.role_result(index) for index in indices]
+        if threads := sum(one.stuck for one in results):
+            _, step = compiled.steps[max(one.stuck_at for one in results) - 1]
+            stuck.append(Stuck(name, threads, f"{_WAITS_FOR[step.word]} {step.target}"))
         parts.append(
             part_outcome(
                 name,
                 client=name in clients,
                 threads=clients.get(name, sum(of_role)),
-                results=[simulation.role_result(index) for index in indices],
+                results=results,
                 latencies_ns=np.concatenate(latencies) if latencies else np.zeros(0, dtype=np.float32),
                 elapsed_ns=elapsed_ns,
             )
         )
     gils = [gil_outcome(name, simulation.gil_result(place), elapsed_ns) for place, name in enumerate(compiled.gils)]
     return Outcome(
-        seed=job.seed, elapsed_s=elapsed_ns / 1e9, steps=simulation.steps(), parts=tuple(parts), gils=tuple(gils)
+        seed=job.seed,
+        elapsed_s=elapsed_ns / 1e9,
+        steps=simulation.steps(),
+        parts=tuple(parts),
+        gils=tuple(gils),
+        ended=ended_ns is not None,
+        stuck=tuple(stuck),
     )
 
 

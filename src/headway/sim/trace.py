@@ -20,7 +20,7 @@ _GIL_ADDRESS = 0x1000
 _OF_A_STACK = (Kind.WAIT, Kind.RELEASE, Kind.PARK)
 
 
-def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], dropped: int) -> Trace:
+def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], dropped: int, *, until_ns: int) -> Trace:
     """Return the trace of a run, warm-up included. Nothing in it depends on the date or on this machine.
 
     All GILs are in one trace, as those of sub-interpreters are, also if the scenario has processes. A stack is one
@@ -31,10 +31,11 @@ def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], d
         compiled: The same scenario in the form for the simulator.
         events: The events in the form of the simulator.
         dropped: The number of later events that the simulator did not keep.
+        until_ns: The end of the run, in virtual time.
     """
     made = events_of(events)
     spec = compiled.spec
-    end_ns = end_of(made, spec.end_ns, dropped)
+    end_ns = end_of(made, until_ns, dropped)
     parents = np.zeros(len(compiled.steps) + 1, dtype=np.int64)
     frames, of_stack = _frames(scenario, compiled)
     enabled = [gil.enabled for gil in spec.gils]
