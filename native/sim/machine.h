@@ -122,7 +122,7 @@ struct hw__machine {
     /* Time last passed at `moved_ns`, when `moved_at` steps had been made. */
     int64_t moved_ns, moved_at;
     bool stops; /* all threads have ended, and so has the run */
-    int error;  /* 0, or the error that ended the run: -ENOMEM, -EPROTO */
+    int error;  /* 0, or the error that ended the run: -ENOMEM, -EPROTO, -EPERM */
 };
 
 /* A place in memory that tasks sleep on. */

@@ -218,8 +218,13 @@ static void take(struct hw__worker *worker, struct hw__sim_semaphore *semaphore)
     }
 }
 
-static void post(struct hw__worker *worker, struct hw__sim_semaphore *semaphore) {
+static void post(struct hw__worker *worker, const struct hw_sim_op *op) {
+    struct hw__sim_semaphore *semaphore = &worker->world->semaphores[op->index];
     hw__task_user(worker->task, cost(worker, HW_SIM_COST_LOCK));
+    if ((op->flags & HW_SIM_OF_LOCK) != 0 && semaphore->word.value > 0) { /* it is not locked */
+        worker->world->machine.error = -EPERM;
+        hw__task_end(worker->task);
+    }
     hw__sim_semaphore_post(worker->task, semaphore);
 }
 
@@ -304,7 +309,7 @@ static void run_op(struct hw__worker *worker, const struct hw_sim_op *op) {
     }
     switch ((enum hw_sim_op_kind)op->kind) {
     case HW_SIM_POST:
-        post(worker, &worker->world->semaphores[op->index]);
+        post(worker, op);
         break;
     case HW_SIM_BEGIN:
         worker->begun_ns = hw__now(worker);

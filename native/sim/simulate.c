@@ -99,7 +99,7 @@ static bool check_dists(const struct hw_sim_dist *dists, int32_t count, double m
 static bool check_op(const struct hw_sim_spec *spec, const struct hw_sim_op *op) {
     bool timed = op->kind <= HW_SIM_BLOCK || op->kind == HW_SIM_ANSWER || op->kind == HW_SIM_LOOP;
     if (op->kind >= HW_SIM_OPS ||
-        (op->flags & ~(HW_SIM_OF_DIST | HW_SIM_GOES_ON | HW_SIM_OF_PORT)) != 0) {
+        (op->flags & ~(HW_SIM_OF_DIST | HW_SIM_GOES_ON | HW_SIM_OF_PORT | HW_SIM_OF_LOCK)) != 0) {
         return false;
     }
     if (timed && (op->flags & HW_SIM_OF_DIST) != 0) {

@@ -257,6 +257,21 @@ static void test_programs_that_err(void) {
     SIM_ADD(SIM_OP(HOLD, MS), SIM_AT(REPLY, 0)); /* to no request */
     T_EQ(-EPROTO, sim_run(1000 * MS));
     sim_end();
+    sim_begin(NULL, 2, 1000 * MS);
+    sim_world.spec.semaphore_count = 1;
+    sim_world.semaphores[0] = 1;
+    struct hw_sim_op unlock = SIM_AT(POST, 0);
+    unlock.flags = HW_SIM_OF_LOCK;
+    SIM_ADD(SIM_AT(TAKE, 0), SIM_OP(HOLD, MS), unlock, SIM_OP(SLEEP, MS));
+    T_EQ(0, sim_run(500 * MS));
+    sim_end();
+    sim_begin(NULL, 2, 1000 * MS);
+    sim_world.spec.semaphore_count = 1;
+    sim_world.semaphores[0] = 1;
+    SIM_ADD(SIM_AT(TAKE, 0), SIM_OP(HOLD, MS), unlock, SIM_OP(SLEEP, MS));
+    SIM_ADD(SIM_OP(SLEEP, 10500 * US), unlock); /* nobody holds the lock then */
+    T_EQ(-EPERM, sim_run(1000 * MS));
+    sim_end();
     sim_begin(NULL, 1, 1000 * MS); /* no thread at all */
     T_EQ(-EDEADLK, sim_run(1000 * MS));
     sim_end();
@@ -346,7 +361,7 @@ static void test_what_is_refused(void) {
     REFUSED(ops[0][1].kind, HW_SIM_OPS, "operation of role 0");
     REFUSED(ops[0][1].flags, 2, "operation of role 0");
     REFUSED(ops[0][1].value, -1, "operation of role 0");
-    REFUSED(ops[0][1].flags, 8, "operation of role 0");
+    REFUSED(ops[0][1].flags, 16, "operation of role 0");
     begin_sound(); /* a run with GOES_ON needs a call right after it */
     sim_world.ops[0][1] = (struct hw_sim_op){.kind = HW_SIM_RUN, .flags = HW_SIM_GOES_ON};
     sim_world.ops[0][2] = SIM_OP(HOLD, 1);

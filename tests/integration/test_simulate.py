@@ -289,3 +289,19 @@ def test_threads_in_a_deadlock_are_told(capsys, tmp_path):
     assert remark in (tmp_path / "page.html").read_text()
     assert main(["simulate", "t6", *PRESET, "--seeds", "1", "--duration", SHORT]) == 0
     assert "remark" not in capsys.readouterr().out
+
+
+def test_a_lock_that_is_not_locked_cannot_be_unlocked(capsys, tmp_path):
+    """A role that unlocks another role's lock may do so only while that lock is locked."""
+    path = tmp_path / "unlock.toml"
+    path.write_text("""
+locks = ["a"]
+[role.one]
+program = [{lock = "a"}, {sleep_ms = 5}, {unlock = "a"}, {sleep_ms = 5}]
+[role.two]
+program = [{sleep_ms = 7}, {unlock = "a"}]
+""")
+
+    assert main(["simulate", str(path), *PRESET]) == 2
+
+    assert "a thread unlocks a lock that is not locked, for which Python raises RuntimeError" in capsys.readouterr().err

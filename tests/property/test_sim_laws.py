@@ -65,7 +65,7 @@ step = st.recursive(
 
 @st.composite
 def scenarios(draw):
-    """Draw a valid file: every name is defined, and queues and ports have both ends."""
+    """Draw a valid file: every name is defined, queues and ports have both ends, and some role locks each lock."""
     cores = draw(st.integers(2, 8))
     lines = [f"cores = {cores}", f'placement = "{draw(st.sampled_from(["free", "split", "same"]))}"']
     lines += [f"duration_ms = {draw(st.integers(1, 5))}", "warm_ms = 1", f"locks = {list(LOCKS)}"]
@@ -73,6 +73,7 @@ def scenarios(draw):
     for queue in QUEUES:
         lines += [f"[queue.{queue}]", f"capacity = {draw(st.integers(0, 3))}"]
     ends = [f'{{put = "{queue}"}}' for queue in QUEUES] + [f'{{receive = "{port}"}}' for port in PORTS]
+    ends += [f'{{lock = "{lock}"}}' for lock in LOCKS]
     programs = [["{hold_us = 1}", *ends, "{reply = true}"]]
     programs += draw(
         st.lists(st.lists(step, min_size=1, max_size=5).map(lambda some: ["{run_us = 1}", *some]), max_size=3)

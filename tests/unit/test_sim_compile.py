@@ -4,7 +4,7 @@ import pytest
 
 from headway import native
 from headway.errors import ScenarioError
-from headway.native_sim import COSTS, OF_DIST, Client, Gil, Op, OpKind, Role
+from headway.native_sim import COSTS, OF_DIST, OF_LOCK, Client, Gil, Op, OpKind, Role
 from headway.sim import machine
 from headway.sim.compile import compile_scenario
 from headway.sim.parameters import change
@@ -47,7 +47,7 @@ port = "r"
         (OpKind.BLOCK, 2_000_000, 0, 7, 0),
         (OpKind.END, 0, 0, 5, 0),
         (OpKind.TAKE, 0, 0, 8, 0),
-        (OpKind.POST, 0, 0, 9, 0),
+        (OpKind.POST, 0, 0, 9, OF_LOCK),
         (OpKind.TAKE, 0, 1, 10, 0),
         (OpKind.POST, 0, 1, 11, 0),
         (OpKind.BEGIN, 0, 0, 12, 0),

@@ -211,6 +211,16 @@ work_ns = 80
         ("[queue.q]\n[role.a]\nprogram = [{get = 'q'}]\n", "a step has get = 'q', but no step puts anything into", ""),
         ("[queue.q]\ncapacity = -1\n" + ROLE, "queue.q.capacity is -1, expected a whole number from 0 to", ""),
         ("[semaphore.s]\n[role.a]\nprogram = [{take = 's'}]\n", "a step has take = 's', but no step posts to that", ""),
+        (
+            "locks = ['l']\n[role.a]\nprogram = [{unlock = 'l'}, {hold_us = 1}, {lock = 'l'}]\n",
+            "role.a has unlock = 'l', and no role has a lock before it: Python raises RuntimeError",
+            "write {lock = 'l'} before it",
+        ),
+        (
+            "locks = ['l']\n[role.a]\nprogram = [{lock = 'l'}, {unlock = 'l'}, {unlock = 'l'}, {hold_us = 1}]\n",
+            "role.a has unlock = 'l', and no role has a lock since the unlock before it",
+            "use a semaphore",
+        ),
         (ROLE + "threads = 20001\n", "role.a.threads is 20001, expected a whole number from 0 to 20000", ""),
         (
             "switch_interval_ns = 999\n" + ROLE,
@@ -229,6 +239,18 @@ def test_complaints(text, message, hint):
     assert hint in caught.value.hint
     assert isinstance(caught.value, UsageError)
     assert caught.value.exit_code == 2
+
+
+def test_a_lock_may_be_handed_over():
+    """As with threading.Lock, a role may unlock a lock that another role locks."""
+    text = """
+locks = ["l"]
+[role.a]
+program = [{lock = "l"}, {hold_us = 1}]
+[role.b]
+program = [{sleep_ms = 1}, {unlock = "l"}]
+"""
+    assert parse(text, name="app").locks == ("l",)
 
 
 def test_a_file_that_is_not_there(tmp_path):

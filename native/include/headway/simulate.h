@@ -123,9 +123,13 @@ enum hw_sim_op_kind {
  * the next message as soon as that is received. */
 #define HW_SIM_OF_PORT 4u
 
+/* Flag of HW_SIM_POST: the semaphore is a lock, and the operation unlocks it. To unlock a lock that
+ * is not locked ends the run with -EPERM. */
+#define HW_SIM_OF_LOCK 8u
+
 struct hw_sim_op {
     uint16_t kind;  /* HW_SIM_HOLD to HW_SIM_EXIT */
-    uint16_t flags; /* HW_SIM_OF_DIST, HW_SIM_GOES_ON, HW_SIM_OF_PORT */
+    uint16_t flags; /* HW_SIM_OF_DIST to HW_SIM_OF_LOCK */
     uint32_t index; /* the index of a port, semaphore or distribution */
     uint32_t where; /* free for the caller: `value` of this operation's events */
     uint32_t reserved;
@@ -254,9 +258,9 @@ HW_API struct hw_sim *hw_sim_new(const struct hw_sim_spec *spec, char *problem, 
  * The run ends early if all threads have ended (hw_sim_ended_ns()).
  *
  * Returns 0, or a negative errno: -EDEADLK if nothing can happen any more before the end, and some
- * threads have not ended, or there are none; -ENOMEM; -EPROTO for a program that replies to no
- * message or loops without time passing (a policy can cause such a loop, too, if operations cost
- * nothing). */
+ * threads have not ended, or there are none; -EPERM (HW_SIM_OF_LOCK); -ENOMEM; -EPROTO for a
+ * program that replies to no message or loops without time passing (a policy can cause such a loop,
+ * too, if operations cost nothing). */
 HW_API int hw_sim_run(struct hw_sim *sim, int64_t until_ns);
 
 /* Fills `result` with the totals of a role until now. `role` numbers the roles first, then the

@@ -73,6 +73,10 @@ _WHY = {
         "every thread that has not ended waits for another thread",
         "check which threads post, put, unlock or reply, and in which order",
     ),
+    errno.EPERM: (
+        "a thread unlocks a lock that is not locked, for which Python raises RuntimeError",
+        "each `unlock` needs a `lock` before it; use a semaphore for threads that signal to others",
+    ),
     errno.ENOMEM: ("memory ran out", "simulate a shorter time, or fewer threads"),
     errno.EPROTO: ("a program has an error", "a `reply` needs a `receive` before it"),
 }

@@ -11,6 +11,7 @@ __all__ = [
     "COSTS",
     "MAX_OPTIONS",
     "OF_DIST",
+    "OF_LOCK",
     "OF_PORT",
     "OP_DTYPE",
     "Client",
@@ -71,6 +72,8 @@ OF_DIST = 1
 """HW_SIM_OF_DIST: `index` of an operation is the index of a distribution."""
 OF_PORT = 4
 """HW_SIM_OF_PORT: an OpKind.REPLY answers the oldest request of port `index`, whichever thread received it."""
+OF_LOCK = 8
+"""HW_SIM_OF_LOCK: an OpKind.POST unlocks a lock, and ends the run if the lock is not locked."""
 GOES_ON = 2
 """HW_SIM_GOES_ON: the next operation is of the same call; the thread does not acquire the GIL after an OpKind.RUN."""
 

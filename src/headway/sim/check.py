@@ -44,6 +44,7 @@ def check(scenario: Scenario) -> None:
         _check_role(scenario, role)
     _check_ports(scenario)
     _check_wakers(scenario)
+    _check_unlocks(scenario)
     if sum(role.threads for role in scenario.roles) > _MOST_TOTAL:
         raise ScenarioError(f"there are more than {_MOST_TOTAL:,} threads")
     gils = len(scenario.processes) + sum(role.threads for role in scenario.roles if role.processes)
@@ -160,3 +161,31 @@ def _check_wakers(scenario: Scenario) -> None:
             raise ScenarioError(
                 f"a step has take = {target!r}, but no step posts to that semaphore, which is 0 at the start"
             )
+
+
+def _check_unlocks(scenario: Scenario) -> None:
+    """Check each unlock: the role has locked that lock before, or another role locks it and hands it over.
+
+    As with threading.Lock, another thread may unlock a lock. A role that unlocks first and locks later, or more often than
+    it locks, is sure to fail only if no other role locks that lock.
+    """
+    for role in scenario.roles:
+        elsewhere = {
+            step.target
+            for other in scenario.roles
+            if other.name != role.name
+            for step in walk(other.program)
+            if step.word == "lock"
+        }
+        held: dict[str, int] = {}
+        for step in walk(role.program):
+            if step.word == "lock":
+                held[step.target] = 1
+            elif step.word == "unlock" and step.target not in elsewhere and not held.get(step.target):
+                what = "a lock before it" if step.target not in held else "a lock since the unlock before it"
+                raise ScenarioError(
+                    f"role.{role.name} has unlock = {step.target!r}, and no role has {what}: Python raises RuntimeError",
+                    hint=f"write {{lock = {step.target!r}}} before it, or use a semaphore, which any thread may post to",
+                )
+            elif step.word == "unlock":
+                held[step.target] = 0

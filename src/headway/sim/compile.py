@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import final
 
 from headway import native_sim
-from headway.native_sim import OF_DIST, Op, OpKind, Spec
+from headway.native_sim import OF_DIST, OF_LOCK, Op, OpKind, Spec
 from headway.sim.machine import Costs
 from headway.sim.policy import choose
 from headway.sim.scenario import NO_PROCESS, Process, Role, Scenario, Step, walk
@@ -267,7 +267,8 @@ def _ops(program: tuple[Step, ...], tables: _Tables, numbers: Iterator[int]) -> 
             yield Op(OpKind.RECEIVE, index=tables.ports[step.target], where=where)
         elif step.target:
             what = "lock" if step.word in {"lock", "unlock"} else "semaphore"
-            yield Op(_KINDS[step.word], index=tables.tokens[what, step.target], where=where)
+            flags = OF_LOCK if step.word == "unlock" else 0
+            yield Op(_KINDS[step.word], index=tables.tokens[what, step.target], where=where, flags=flags)
         else:
             yield Op(_KINDS[step.word], where=where)
 
