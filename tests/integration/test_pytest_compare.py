@@ -157,8 +157,9 @@ def test_a_revision_that_lacks_what_is_measured_is_told(repository):
 
 @pytest.mark.parametrize("revision", ["nonsense", "--all"])
 def test_what_is_no_revision_is_refused(repository, revision):
-    """The error has git's own message, and pytest's exit code for bad usage."""
+    """The error says that there is no such revision, with pytest's exit code for bad usage."""
     result = repository.runpytest_subprocess("-q", f"--headway-against={revision}")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*--headway-against {revision}: *"])
+    result.stderr.fnmatch_lines([f"*--headway-against {revision}: '{revision}' is not a revision of the repository *"])
+    assert "git rev-parse" not in result.stderr.str()

@@ -304,6 +304,13 @@ def test_what_makes_no_sense_is_refused(act, message):
     assert error.value.hint
 
 
+def test_models_are_listed_once():
+    """The hint for an unknown model has each model that there is once."""
+    with pytest.raises(UsageError) as error:
+        bench().concurrent(add, 1, model="fibres")
+    assert error.value.hint == ("one of threads, processes, interpreters, processes-spawn, processes-forkserver")
+
+
 def test_what_nobody_awaits_is_an_error():
     """A benchmark that is never awaited is an error, at the test's end and where its figure is used."""
     journal = Journal(test="test")

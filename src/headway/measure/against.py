@@ -86,7 +86,12 @@ def worktree(revision: str, folder: Path) -> Iterator[Worktree]:
         UsageError: The folder is in no repository, or there is no such revision.
     """
     here = Path(git("rev-parse", "--show-toplevel", where=folder)).resolve()
-    commit = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", where=here)
+    try:
+        commit = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", where=here)
+    except UsageError:  # quiet: git itself says nothing about a name that it does not know
+        raise UsageError(
+            f"{revision!r} is not a revision of the repository {here}", hint="name a commit, a branch or a tag"
+        ) from None
     with tempfile.TemporaryDirectory(prefix="headway-against-") as scratch:
         there = Path(scratch).resolve() / "tree"
         git("worktree", "add", "--detach", "--quiet", str(there), commit, where=here)

@@ -157,7 +157,9 @@ class Bench:
         model = model or "threads"
         chosen = WORKERS.get(model, model)
         if chosen not in _POOLS:
-            raise UsageError(f"no model is called {model!r}", hint=f"one of {', '.join([*WORKERS, *_POOLS[1:]])}")
+            raise UsageError(
+                f"no model is called {model!r}", hint=f"one of {', '.join(dict.fromkeys((*WORKERS, *_POOLS)))}"
+            )
         return chosen
 
     def open(
