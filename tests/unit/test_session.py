@@ -14,7 +14,7 @@ from headway.lab.kept.store import Store
 from headway.lab.launching.session import Session
 from headway.lab.plan import Plan
 from headway.lab.sequential import FIRST_LOOK
-from headway.report.lab.claimed import counted
+from headway.report.lab.claimed import counted, legend
 
 GIL = make_interpreter()
 SERIAL, THREADS, ASYNCIO = (
@@ -212,3 +212,12 @@ def test_a_budget_that_ends_early_is_told(store):
     assert counted(run, assess(run).verdicts).doubts == (
         "the time was up before sleep began; a longer `--budget` helps",
     )
+
+
+def test_the_report_says_when_a_run_gives_claims_no_more_launches(store):
+    """A run with a budget leaves claims undecided that would need too many launches, and its report says so."""
+    run, _ = ran(store, Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}))
+
+    (said,) = [line for line in legend(run) if line.startswith("the run checked")]
+    assert "gave no more launches to those that were decided or expected to need too many" in said
+    assert "each interval is one of 99.11 %" in said

@@ -63,7 +63,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         type=_duration_s,
         metavar="TIME",
         help="time for all launches (`90s`, `10m`, `1h`): three launches of each cell that a claim is about, then more for open "
-        "claims, until they are decided or the time is up (default: 10m at quick size for all experiments, less for fewer)",
+        "claims, until each is decided or expected to need more than 100 launches, or more time than is left (default: 10m at "
+        "quick size for all experiments, less for fewer)",
     )
     amount.add_argument("--launches", type=int, metavar="N", help="fixed number of launches of each cell")
     parser.add_argument(

@@ -127,8 +127,9 @@ def legend(run: Run) -> tuple[str, ...]:
         lines.append(f"intervals: {run.settings.confidence:.0%}")
     else:
         lines.append(
-            f"the run checked the claims repeatedly and stopped when they were decided, so each interval is one of "
-            f"{run.settings.confidence:.2%}: all checks together decide falsely in 5 % of cases at most"
+            "the run checked the claims after every launch, and gave no more launches to those that were decided or "
+            f"expected to need too many, so each interval is one of {run.settings.confidence:.2%}: all checks "
+            "together decide falsely in 5 % of cases at most"
         )
     placements = {result.cell.placement for result in run.results.values()}
     if placements - {"free"}:
