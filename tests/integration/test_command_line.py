@@ -207,10 +207,23 @@ def test_list_and_explain_need_no_run():
     listed = headway("lab", "--list").stdout
     explained = headway("lab", "--explain", "cpu-bound").stdout
 
-    assert [line.split()[0] for line in listed.splitlines()] == [one.name for one in lab.experiments()]
+    first_lines = [line for line in listed.splitlines() if not line.startswith(" ")]
+    assert [line.split()[0] for line in first_lines] == [one.name for one in lab.experiments()]
     for text in ("Method:", "processes-forkserver", "threads are not faster", "above 0.95", "serial 2.1103", "A5"):
         assert text in explained
     assert len(json.loads(headway("lab", "--list", "--json").stdout)) == len(lab.experiments())
+
+
+@pytest.mark.parametrize(
+    "words", [["lab", "--list"], ["simulate", "--list"], ["policies"], ["interpreters"]], ids=" ".join
+)
+def test_lists_fit_the_terminal(words):
+    """Lists are laid out for the terminal's width, and cut nothing off."""
+    out = headway(*words, COLUMNS="80").stdout
+
+    assert out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "\N{HORIZONTAL ELLIPSIS}" not in out
 
 
 BAD = [

@@ -331,7 +331,7 @@ def test_it_says_what_it_did(interpreter, tmp_path):
 def test_policies_are_listed():
     """`headway policies` has each policy's strengths, weaknesses and options, also as JSON."""
     listed = json.loads(run("policies", "--json").stdout)
-    text = run("policies").stdout
+    text = " ".join(run("policies").stdout.split())
 
     assert [one["name"] for one in listed["policies"]] == ["fair", "priority", "bfs", "stock"]
     for one in listed["policies"]:

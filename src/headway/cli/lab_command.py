@@ -399,9 +399,9 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         console.print_json([_described(one) for one in experiments])
         return 0
-    width = max(len(one.name) for one in experiments)
-    for one in experiments:
-        print(f"{one.name:<{width}}  {one.question}")
+    from headway.report import render_list
+
+    console.print_rendered(render_list((one.name, one.question) for one in experiments))
     return 0
 
 

@@ -33,18 +33,24 @@ def run(arguments: argparse.Namespace) -> int:
         console.print_json({"policies": [asdict(one) for one in found], "options": [asdict(one) for one in engine]})
         return 0
 
-    lines: list[str] = []
+    from rich.console import Group, RenderableType
+    from rich.text import Text
+
+    from headway.report.layout import indented, render_list
+
+    parts: list[RenderableType] = []
     for one in found:
-        lines += [one.name, f"  {one.about}", f"  good for: {one.good_for}", f"  bad at:   {one.bad_at}"]
-        lines += [_option(option) for option in one.options] + [""]
-    lines += ["all policies", *(_option(option) for option in engine)]
-    lines += [
-        "",
-        "use one with `headway run --policy NAME --option latency_us=20000 app.py`; name your own policy by its library's path",
-    ]
-    console.print_plain("\n".join(lines))
+        about = [("good for:", one.good_for), ("bad at:", one.bad_at), *map(_option, one.options)]
+        parts += [Text(one.name), indented(Text(one.about)), indented(render_list(about)), Text("")]
+    parts += [Text("all policies"), indented(render_list(map(_option, engine))), Text("")]
+    parts.append(
+        Text(
+            "use one with `headway run --policy NAME --option latency_us=20000 app.py`; name your own policy by its library's path"
+        )
+    )
+    console.print_rendered(Group(*parts))
     return 0
 
 
-def _option(one: "PolicyOption") -> str:
-    return f"  {one.name}={one.preset}: {one.about} ({one.least} to {one.most})"
+def _option(one: "PolicyOption") -> tuple[str, str]:
+    return f"{one.name}={one.preset}:", f"{one.about} ({one.least} to {one.most})"

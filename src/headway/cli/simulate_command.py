@@ -157,9 +157,9 @@ def _tell(arguments: argparse.Namespace) -> None:
     elif arguments.json:
         console.print_json(library.titles())
     else:
-        titles = library.titles()
-        width = max(map(len, titles))
-        console.print_plain("\n".join(f"{name:<{width}}  {title}" for name, title in titles.items()))
+        from headway.report import render_list
+
+        console.print_rendered(render_list(library.titles().items()))
 
 
 def _check_outputs(arguments: argparse.Namespace) -> None:
