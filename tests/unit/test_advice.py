@@ -9,7 +9,7 @@ import pytest
 
 from headway.advice import break_even
 from headway.advice.break_even import find_size, find_tasks
-from headway.advice.code import code_for, guard_for
+from headway.advice.code import code_for, guard_for, required_of
 from headway.advice.cores import predict
 from headway.advice.examined import Function, Refusal
 from headway.advice.holds import Holds, Spot, released_of
@@ -59,6 +59,10 @@ def contender(model, speed_up, *, workers=2, spread=0.02, interpreter="3.13"):
         None if model == "serial" else interval(speed_up, spread),
         start_s=0.05,
     )
+
+
+def once(model, speed_up):
+    return replace(contender(model, speed_up), speed_up=Interval(speed_up, 0.0, math.inf, "one launch"))
 
 
 def between(*contenders):
@@ -205,20 +209,46 @@ def test_what_no_code_can_be_given_for_is_told_and_not_advised():
 
 
 def test_one_launch_decides_nothing():
-    """A model that was measured once may be faster; one launch on a busy machine is off by a half."""
-    once = replace(contender("processes-forkserver", 0.68), speed_up=Interval(0.68, 0.0, math.inf, "one launch"))
-    found = verdict(contender("serial", 1), once)
-    assert (found.outcome, found.model) == ("unsure", "serial")
-    assert "2 processes may be faster" in found.sentence
-    far = replace(once, speed_up=Interval(0.3, 0.0, math.inf, "one launch"))
-    assert verdict(contender("serial", 1), far).outcome == "no difference"
+    """A model that was measured once is neither advised nor ruled out, whatever its figure, and has no interval."""
+    words_of = {26.6: "2 processes may be faster (26.6 in one launch", 0.3: "the figure of 2 processes (0.3"}
+    for speed_up, words in words_of.items():
+        found = verdict(contender("serial", 1), once("processes-forkserver", speed_up))
+        assert (found.outcome, found.model, found.speed_up) == ("unsure", "serial", None)
+        assert words in found.sentence
+        assert "no interval" in found.sentence
+        assert "includes 1" not in found.sentence
+
+
+def test_two_launches_far_apart_rule_nothing_out():
+    """An interval that is too wide to be shown does not support that no model is faster."""
+    wide = replace(contender("processes-forkserver", 0.4), speed_up=Interval(0.4, 0.001, 160, "paired t"))
+    assert verdict(contender("serial", 1), wide).outcome == "unsure"
+    narrow = replace(wide, speed_up=Interval(0.4, 0.2, 1.3, "paired t"))
+    assert verdict(contender("serial", 1), narrow).outcome == "no difference"
+
+
+def test_threads_of_a_function_that_holds_the_gil_are_not_proposed_for_an_undecided_gain():
+    """The profile rules threads out, whether one launch or a wide interval shows a gain."""
+    for one in (once("threads", 1.73), contender("threads", 1.3, spread=0.6)):
+        found = verdict(contender("serial", 1), one)
+        assert (found.outcome, found.model) == ("no difference", "serial")
+        assert any("the function holds the GIL for 97% of its time" in line for line in found.lines)
+        assert not any("--budget" in line for line in found.lines)
+
+
+def test_a_decided_gain_is_advised_before_a_larger_one_that_is_not_decided():
+    """Only a model whose whole interval is a gain is advised."""
+    wide = contender("threads", 2.0, spread=0.6)
+    found = verdict(contender("serial", 1), wide, contender("processes-forkserver", 1.5), holds=None)
+    assert (found.outcome, found.model) == ("faster", "processes-forkserver")
+    assert any("2 threads show no clear gain" in line for line in found.lines)
 
 
 def test_fewer_processes_than_threads_prove_nothing_where_calls_wait():
     """A server that serves 8 calls at a time is no reason for processes, if threads were measured with 28 at a time."""
     pools = contender("threads", 1.2, workers=28), contender("processes-forkserver", 5, workers=8)
     found = verdict(contender("serial", 1), *pools, function=replace(FUNCTION, cpu_share=0.05), holds=None)
-    assert found.outcome == "unsure"
+    assert (found.outcome, found.model) == ("unsure", "serial")
     assert found.sentence.endswith("compare with --workers 8")
     assert verdict(contender("serial", 1), *pools, holds=None).outcome == "faster"
 
@@ -243,9 +273,8 @@ def test_a_wide_interval_is_no_nothing():
 
 def test_what_was_measured_once_is_said_to_be():
     """A model with one launch has no interval, and the advice says so."""
-    once = replace(contender("threads", 1.5), speed_up=Interval(1.5, 0.0, math.inf, "one launch"))
-    found = verdict(contender("serial", 1), once, contender("processes-forkserver", 1.8), holds=None)
-    assert "2 threads: 1.50 times, measured only once" in found.lines
+    found = verdict(contender("serial", 1), once("threads", 1.5), contender("processes-forkserver", 1.8), holds=None)
+    assert "2 threads: 1.50 times (one launch only: no interval)" in found.lines
 
 
 def test_tasks_alone_are_said_in_words():
@@ -261,9 +290,10 @@ def test_results_that_are_large_are_few():
 
 
 def test_what_cannot_be_told_is_not_said_as_if_it_were():
-    """An interval that contains 1 is no gain."""
-    found = verdict(contender("serial", 1), contender("threads", 1.3, spread=0.6))
-    assert found.outcome == "unsure"
+    """An interval that contains 1 is no gain, so the model may be named but is not advised."""
+    found = verdict(contender("serial", 1), contender("threads", 1.3, spread=0.6), holds=None)
+    assert (found.outcome, found.model, found.words) == ("unsure", "serial", "serial")
+    assert "2 threads may be faster (1.30 [" in found.sentence
     assert "--budget" in found.sentence
 
 
@@ -414,6 +444,13 @@ def test_the_test_that_guards_it(tmp_path):
     assert "result.scales(processes=4, at_least=2.6)" in text
     assert guard_for(target, FUNCTION, "serial", 1, 1.0) == ""
     assert guard_for(with_pickled(target, Path("x")), FUNCTION, "threads", 2, 1.5) == ""
+
+
+@pytest.mark.parametrize(("low", "least"), [(1.01, 1.0), (1.06, 1.0), (1.17, 1.0), (1.29, 1.1), (26.64, 23.9)])
+def test_the_guard_asserts_no_more_than_the_interval_supports(low, least):
+    """The required speed-up is never above the lower end of the measured interval."""
+    assert required_of(Interval(2 * low, low, 3 * low, "paired t")) == least <= low
+    assert required_of(None) == 1.0
 
 
 # ---------------------------------------------------------------- values

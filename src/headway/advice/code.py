@@ -1,13 +1,15 @@
 """Writes code to paste: the verdict in the usual idiom, and the test that guards it."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from headway.advice.examined import Function
 from headway.advice.models import SHORT
 from headway.advice.target import Target
+from headway.lab import stats
 
-__all__ = ["code_for", "guard_for"]
+__all__ = ["code_for", "guard_for", "required_of"]
 
 _ITEMS = "inputs"
 
@@ -130,6 +132,14 @@ def _blocking(importing: str, each: str, model: str, workers: int) -> str:
     )
 
 
+def required_of(speed_up: stats.Interval | None) -> float:
+    """Return the speed-up that a test requires: a tenth below the measured interval, and so never more than its low end.
+
+    A verdict with a model has an interval above 1, so a test may always require that serial calls are no faster.
+    """
+    return max(1.0, math.floor(speed_up.low * 9) / 10) if speed_up is not None else 1.0
+
+
 def guard_for(target: Target, function: Function, model: str, workers: int, least: float) -> str:
     """Return a test with Headway's fixture that fails if the verdict no longer holds; "" if there is none to guard.
 
@@ -153,7 +163,7 @@ def guard_for(target: Target, function: Function, model: str, workers: int, leas
         f"def test_{target.name.replace('.', '_')}_scales(headway):\n"
         f'    """As measured: {workers} {SHORT[model]}."""\n'
         f"    result = headway({target.name}{arguments})\n"
-        f"    assert result.scales({SHORT[model]}={workers}, at_least={least:.2g})\n"
+        f"    assert result.scales({SHORT[model]}={workers}, at_least={least:.3g})\n"
     )
 
 

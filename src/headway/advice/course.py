@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from headway.advice import cores, holds
-from headway.advice.code import code_for, guard_for
+from headway.advice.code import code_for, guard_for, required_of
 from headway.advice.elsewhere import places
 from headway.advice.examined import CALL_LIMIT_S, Examined, Function, Place, examine, refuse
 from headway.advice.measured import contender
@@ -25,7 +25,6 @@ from headway.host.interpreters import Interpreter
 from headway.host.keeper import Keeper
 from headway.host.paths import default_store
 from headway.host.reaping import end_marked
-from headway.lab import stats
 from headway.lab.kept.store import Store
 from headway.lab.launching.lock import only_lab
 from headway.lab.plan import Plan
@@ -177,7 +176,7 @@ def _advise(session: Session) -> Advice:
         server=server,
         notes=(*_load(session), *_notes(home, function), *_failures(at_home), *notes),
         code=code_for(target, function, verdict.model, workers),
-        test=guard_for(target, function, verdict.model, workers, _least(verdict.speed_up)),
+        test=guard_for(target, function, verdict.model, workers, required_of(verdict.speed_up)),
         spent_s=session.spent_s,
     )
 
@@ -207,17 +206,12 @@ def _not_to_be_had(own: Interpreter) -> dict[str, str]:
     return {"interpreters": "InterpreterPoolExecutor came with CPython 3.14"}
 
 
-def _least(speed_up: stats.Interval | None) -> float:
-    """Return the speed-up that a test requires: a tenth below the measured interval."""
-    return max(1.05, speed_up.low * 0.9) if speed_up is not None else 1.0
-
-
 def _look(session: Session, place: Place, function: Function) -> tuple[holds.Holds | None, str]:
     if not place.gil:
-        return None, f"{place.interpreter.name} runs without a GIL"
+        return None, f"CPython {place.interpreter.name} runs without a GIL, so threads do not take turns"
     session.say("profiling how the function uses the GIL")
     seen = holds.look(session.request.target, place, function, session.machine.cores, keeper=session.keeper)
-    return (None, seen) if isinstance(seen, str) else (seen, "")
+    return (None, f"the use of the GIL is not known: {seen}") if isinstance(seen, str) else (seen, "")
 
 
 def _notes(home: Examined, function: Function) -> list[str]:

@@ -47,8 +47,11 @@ def break_evens(
         model, workers = cell.series, sizes.workers[cell.series]
         size, why = None, ""
         if model == "threads" and home.gil and parts["shares"]["held"] > ALWAYS:
+            # A gain that launches show is then noise, and no number of tasks follows from it.
             why = "the function holds the GIL all the time, so threads take turns for tasks of any size"
-        elif session.spent_s > _PAYS_UNTIL * budget_s:
+            found.append(BreakEven(model, why=why))
+            continue
+        if session.spent_s > _PAYS_UNTIL * budget_s:
             why = "not measured, because the time was up"
         else:
             session.say(f"searching the task size from which {words(model, workers)} pay")

@@ -25,7 +25,10 @@ MARGIN = 0.05
 """Models that differ by less than this share make no difference for a user."""
 
 _FAR_BEHIND = 4.0
-"""A model that takes this many times as long as the best one in the first launches gets no other launch."""
+"""A model that takes this many times as long as the best one gets no launch after the second, if that is certain.
+
+It also gets none if the time is too short for it: the time is worth more for models that are close.
+"""
 
 _HOPELESS = 1.5
 """A model that takes this many times as long as the best gets no launch after the first look, whatever its interval."""
@@ -61,7 +64,7 @@ class Race:
         """Run the race, and return the result of each cell, by key. Raises StoreError."""
         block = 0
         running = list(self.cells)
-        while running and block < MOST_LAUNCHES and (block == 0 or self._time_for(running, block)):
+        while block < MOST_LAUNCHES and (running := self._in_time(running, block)):
             self.tell(block + 1, len(running))
             for (cell,) in self.plan.block(running, block):
                 launch = self.launcher(cell, block)
@@ -77,22 +80,23 @@ class Race:
         confidence = confidence_of(sequential=True)
         return {cell.key: CellResult(cell, tuple(self._launches.get(cell.key, ())), confidence) for cell in self.cells}
 
-    def _time_for(self, cells: Sequence[Cell], block: int) -> bool:
-        return sum(self._took_s.get(cell.key, 0.0) for cell in cells) <= self.left_s(block >= FIRST_LOOK)
+    def _in_time(self, cells: Sequence[Cell], block: int) -> list[Cell]:
+        """Return the cells for whose launches there is time: all, those that are not far behind, or none."""
+        left_s = self.left_s(block >= FIRST_LOOK)
+        for some in (cells, self._close(cells)) if block > 0 else (cells,):
+            if block == 0 or sum(self._took_s.get(cell.key, 0.0) for cell in some) <= left_s:
+                return list(some)
+        return []
 
     def _still_in(self, running: Sequence[Cell], blocks: int) -> list[Cell]:
         """Return the cells that get a further launch."""
         results = self.results()
         alive = [cell for cell in running if results[cell.key].ok or blocks < 2]
-        home = [cell for cell in alive if cell.interpreter == self.home and results[cell.key].ok]
-        known = [
-            (level.value, cell.key, cell) for cell in home if (level := results[cell.key].level(METRIC)) is not None
-        ]
-        if not known:
+        best = self._best(results, alive)
+        if best is None:
             return alive if blocks < FIRST_LOOK else []
-        best = min(known)[-1]
         if blocks < FIRST_LOOK:
-            return [cell for cell in alive if cell is self.cells[0] or not self._far_behind(results, cell, best)]
+            return [cell for cell in alive if cell is self.cells[0] or not _far_behind(results, cell, best, sure=True)]
         open_cells = [cell for cell in alive if self._open(results, cell, best)]
         if not any(cell.interpreter == self.home for cell in open_cells):
             # The best model is known, but its ratio to one call after the other may need a few more launches.
@@ -101,10 +105,24 @@ class Race:
             open_cells = []
         return list({cell.key: cell for cell in (self.cells[0], best, *open_cells)}.values())
 
-    @staticmethod
-    def _far_behind(results: Mapping[str, CellResult], cell: Cell, best: Cell) -> bool:
-        ratio = results[cell.key].ratio_to(results[best.key], METRIC)
-        return ratio is not None and ratio.value > _FAR_BEHIND
+    def _best(self, results: Mapping[str, CellResult], cells: Sequence[Cell]) -> Cell | None:
+        """Return the quickest of these cells on the user's interpreter; None if no launch of them succeeded."""
+        known = [
+            (level.value, cell.key, cell)
+            for cell in cells
+            if cell.interpreter == self.home
+            and results[cell.key].ok
+            and (level := results[cell.key].level(METRIC)) is not None
+        ]
+        return min(known)[-1] if known else None
+
+    def _close(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Return the cells without those that are far behind as far as measured."""
+        results = self.results()
+        best = self._best(results, cells)
+        if best is None:
+            return list(cells)
+        return [cell for cell in cells if cell is self.cells[0] or not _far_behind(results, cell, best, sure=False)]
 
     @staticmethod
     def _open(results: Mapping[str, CellResult], cell: Cell, best: Cell) -> bool:
@@ -115,6 +133,12 @@ class Race:
         if ratio is None or ratio.value > _HOPELESS:
             return False
         return not (ratio.low > 1 + MARGIN or (ratio.low > 1 / (1 + MARGIN) and ratio.high < 1 + MARGIN))
+
+
+def _far_behind(results: Mapping[str, CellResult], cell: Cell, best: Cell, *, sure: bool) -> bool:
+    """Tell whether a cell is far behind the best; if `sure`, only by an interval, which one launch does not have."""
+    ratio = results[cell.key].ratio_to(results[best.key], METRIC)
+    return ratio is not None and ratio.value > _FAR_BEHIND and (not sure or ratio.low > 1 + MARGIN)
 
 
 def _settled(results: Mapping[str, CellResult], best: Cell, serial: Cell) -> bool:

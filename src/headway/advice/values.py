@@ -107,7 +107,7 @@ class Verdict:
 
     Attributes:
         outcome: "faster", "no difference" (stay with one call after the other), or "unsure".
-        model: The model that is advised; "serial" for none.
+        model: The model that is advised; "serial" unless the outcome is "faster".
         words: The model with its workers.
         speed_up: The speed-up of the model.
         runner_up: The next best model; "" if there is none.
@@ -140,7 +140,7 @@ class Advice:
         contenders: All measured models; the first is one call after the other.
         refusals: The models that cannot run the function.
         break_even: Where pools begin to pay, by model.
-        holds: Who holds the GIL; None with the reason in `holds_why`.
+        holds: Who holds the GIL; None with the reason in `holds_why`, in a sentence.
         lags: The lags of an event loop.
         predicted: Predictions for other numbers of cores.
         server: Predictions for a server's threads beside the function, in sentences.

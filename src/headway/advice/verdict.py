@@ -15,10 +15,7 @@ from headway.report.figures import number, ratio, seconds
 __all__ = ["decide", "interval"]
 
 _PERHAPS = 0.8
-"""A speed-up whose most likely value is below this counts as none, however wide its interval."""
-
-_PERHAPS_ONCE = 0.5
-"""The same for a speed-up that was measured in one launch only."""
+"""A speed-up whose most likely value is below this counts as none, unless its interval is too wide to be shown."""
 
 _MORE = "more time (--budget) or a quieter machine"
 
@@ -34,14 +31,35 @@ _SURE_OF_NOTHING = 1 + MARGIN
 
 def interval(value: stats.Interval) -> str:
     """Return a speed-up with its interval as text: "3.1 [2.9, 3.3]"."""
-    if not math.isfinite(value.high):
+    if _once(value):
         return f"{number(value.value)} (one launch)"
-    return ratio(value) if value.high < _TELLING * value.low else f"about {number(value.value)}"
+    return ratio(value) if _is_telling(value) else f"about {number(value.value)}"
+
+
+def _once(value: stats.Interval) -> bool:
+    """Tell whether a speed-up comes from one launch, which bounds nothing."""
+    return not math.isfinite(value.high)
+
+
+def _is_telling(value: stats.Interval) -> bool:
+    return value.high < _TELLING * value.low
+
+
+def _measured(value: stats.Interval) -> str:
+    """Return a speed-up with its interval, or with the words that one launch has none."""
+    return f"{number(value.value)} in one launch only: no interval" if _once(value) else interval(value)
 
 
 def _best(home: Sequence[Contender], between: Mapping[tuple[str, str], stats.Interval]) -> Contender:
-    """Return the contender that is advised: the quickest, or a simpler one that does not differ from it."""
-    running = [one for one in home if one.call_s is not None]
+    """Return the quickest of those that are no slower than serial calls, or a simpler one that does not differ from it.
+
+    A gain that may be none is no reason for a model: it may be named in the answer, but it is not advised.
+    """
+    running = [
+        one
+        for one in home
+        if one.call_s is not None and (one.model == "serial" or (one.speed_up and one.speed_up.low > 1))
+    ]
     quickest = min(running, key=lambda one: one.call_s.value if one.call_s else math.inf)
     for model in SIMPLICITY:
         for one in running:
@@ -79,46 +97,44 @@ def decide(
         without: Models that were measured but cannot be advised, with the reason.
     """
     without = without or {}
-    best = _best([one for one in home if one.model not in without], between)
-    others = sorted(
-        (one for one in home if one is not best and one.model != "serial" and one.speed_up is not None),
-        key=lambda one: -one.speed_up.value if one.speed_up else 0.0,
-    )
+    advisable = [one for one in home if one.model not in without]
+    best = _best(advisable, between)
     pays = {one.model: one for one in break_even}
     outcome: Literal["faster", "no difference", "unsure"]
-    if best.model == "serial" or best.speed_up is None:
-        doubtful = [
-            one
-            for one in others
-            if one.model not in without
-            and one.speed_up is not None
-            and one.speed_up.high > _SURE_OF_NOTHING
-            and one.speed_up.value > (_PERHAPS_ONCE if math.isinf(one.speed_up.high) else _PERHAPS)
-            and not _takes_turns(one, holds)
-        ]
-        outcome = "unsure" if doubtful and len(home) > 1 else "no difference"
-        sentence = "serial calls: no model is faster here"
-        if outcome == "unsure":
-            sentence = f"serial calls, as far as measured: {doubtful[0].words} may be faster; {_MORE} would decide"
+    named: Contender | None = None
+    gain = best.speed_up
+    if best.model == "serial" or gain is None:
+        doubtful = sorted((one for one in advisable if _may_be_faster(one, holds)), key=_slowness)
+        outcome, sentence = "no difference", "serial calls: no model is faster here"
+        if doubtful and doubtful[0].speed_up is not None:
+            outcome, named = "unsure", doubtful[0]
+            sentence = f"serial calls, as far as measured: {_doubt(named, doubtful[0].speed_up)}; {_MORE} would decide"
     elif (crowd := _a_crowd(best, home, function)) is not None:
-        outcome = "unsure"
+        outcome, named = "unsure", best
         sentence = (
-            f"perhaps {best.words}: {interval(best.speed_up)} times as fast as serial calls; but threads were measured with "
+            f"perhaps {best.words}: {interval(gain)} times as fast as serial calls; but threads were measured with "
             f"{crowd.workers} calls at a time, which what the calls wait for may not serve: compare with --workers {best.workers}"
         )
-    elif best.speed_up.low > 1:
-        outcome = "faster"
-        sentence = f"{best.words}: {interval(best.speed_up)} times as fast as serial calls"
-        sentence += _from_where(best, pays)
+        best = home[0]
     else:
-        outcome = "unsure"
-        sentence = (
-            f"perhaps {best.words}: {interval(best.speed_up)} times as fast as serial calls, but the interval includes 1; "
-            f"{_MORE} would decide"
-        )
-    advisable = [one for one in others if one.model not in without]
-    worthy = [one for one in advisable if one.speed_up is not None and one.speed_up.low >= _SURE_OF_NOTHING]
+        outcome = "faster"
+        sentence = f"{best.words}: {interval(gain)} times as fast as serial calls"
+        sentence += _from_where(best, pays)
+    others = sorted(
+        (one for one in home if one not in (best, named) and one.model != "serial" and one.speed_up is not None),
+        key=_slowness,
+    )
+    worthy = [
+        one
+        for one in others
+        if one.model not in without and one.speed_up is not None and one.speed_up.low >= _SURE_OF_NOTHING
+    ]
     lines = [_runner_up(worthy, best, between)] if worthy else []
+    if holds is not None and _takes_turns(best, holds):
+        lines.append(
+            f"two measurements disagree: the function holds the GIL for {holds.held:.0%} of its time, and threads of such a "
+            "function take turns"
+        )
     lines += [_why(one, holds, pays) for one in others if one.speed_up and one.speed_up.low < _SURE_OF_NOTHING]
     lines += [
         f"{one.words}: {interval(one.speed_up)} times as fast, but {without[one.model]}"
@@ -129,6 +145,24 @@ def decide(
     lines += _flips(best, pays, function, refusals, interpreter)
     runner_up = worthy[0].words if worthy else ""
     return Verdict(outcome, best.model, best.words, best.speed_up, runner_up, sentence, tuple(filter(None, lines)))
+
+
+def _doubt(one: Contender, speed_up: stats.Interval) -> str:
+    if speed_up.value > 1:
+        return f"{one.words} may be faster ({_measured(speed_up)})"
+    return f"the figure of {one.words} ({_measured(speed_up)}) does not rule out a gain"
+
+
+def _slowness(one: Contender) -> float:
+    return -one.speed_up.value if one.speed_up else 0.0
+
+
+def _may_be_faster(one: Contender, holds: Holds | None) -> bool:
+    """Tell whether a model, though its gain is not certain, may be faster than serial calls by the margin that counts."""
+    if one.speed_up is None or one.speed_up.high <= _SURE_OF_NOTHING or _takes_turns(one, holds):
+        return False
+    # One launch, and two that differ widely, rule nothing out.
+    return one.speed_up.value > _PERHAPS or not _is_telling(one.speed_up)
 
 
 def _a_crowd(best: Contender, home: Sequence[Contender], function: Function) -> Contender | None:
@@ -142,7 +176,7 @@ def _a_crowd(best: Contender, home: Sequence[Contender], function: Function) -> 
 
 
 def _takes_turns(one: Contender, holds: Holds | None) -> bool:
-    """Tell whether a model cannot help, whatever its interval: threads of a function that always holds the GIL."""
+    """Tell whether a model cannot help, whatever its undecided gain: threads of a function that always holds the GIL."""
     return one.model == "threads" and holds is not None and holds.held > ALWAYS
 
 
@@ -170,12 +204,12 @@ def _why(one: Contender, holds: Holds | None, pays: Mapping[str, BreakEven]) -> 
     """Return the reason, from the measurements, why a model gives nothing."""
     if one.speed_up is None:
         return ""
-    if math.isinf(one.speed_up.high):
-        return f"{one.words}: {number(one.speed_up.value)} times, measured only once"
+    if _once(one.speed_up) and not _takes_turns(one, holds):
+        return f"{one.words}: {number(one.speed_up.value)} times (one launch only: no interval)"
     if one.speed_up.high > _SURE_OF_NOTHING and not _takes_turns(one, holds):
         return f"{one.words} show no clear gain ({interval(one.speed_up)}): {_MORE} would decide"
     gives = "bring no gain" if one.speed_up.high > 1 / (1 + MARGIN) else "are slower"
-    said = f"{one.words} {gives} ({interval(one.speed_up)})"
+    said = f"{one.words} {gives} ({_measured(one.speed_up)})"
     if one.model == "threads" and holds is not None and holds.held > 0.5:
         said += f": the function holds the GIL for {holds.held:.0%} of its time"
         longest = holds.longest

@@ -94,7 +94,7 @@ def _reasons(advice: Advice) -> Iterator[RenderableType]:
         f"pickling and unpickling take {seconds(function.pickle_s)}"
     )
     if holds is None:
-        yield Text(f"  the use of the GIL is not known: {printable(advice.holds_why)}")
+        yield Text(f"  {printable(advice.holds_why)}")
     else:
         yield Text(
             f"  the function holds the GIL for {holds.held:.0%} of its time, computes without it for "
