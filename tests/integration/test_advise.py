@@ -100,6 +100,33 @@ def test_arguments_that_a_call_changes_are_made_anew(app):
     assert "arguments" in {kind for kind, _ in function.effects}
 
 
+def test_calls_that_grow_their_argument_are_timed_with_new_ones(app):
+    """A call that appends to its argument and sorts it takes as long in the first call as in the last one of thousands."""
+    (app / "grows.py").write_text(
+        "LONGEST = 0\n\ndef push(values):\n    global LONGEST\n    values.append(1)\n"
+        "    LONGEST = max(LONGEST, len(values))\n    assert LONGEST < 9, LONGEST\n    return sorted(values)\n"
+        "\nSHARED = [3, 2, 1]\nINPUTS = [SHARED] * 5\n"
+    )
+    for target in (
+        with_json(parse_target("grows:push"), "[[3, 2, 1]]"),
+        with_inputs(parse_target("grows:push"), "grows:INPUTS"),
+    ):
+        seen = examine(target, interpreter(), CORES, limit_s=30)
+        assert seen.error == ""
+        assert seen.function.changes_arguments
+        assert not seen.function.differs
+        holds = look(target, seen.place, seen.function, CORES)
+        assert isinstance(holds, Holds), holds
+        assert holds.call_s < 10 * seen.function.call_s
+
+
+def test_a_function_that_returns_a_generator_does_not_change_its_arguments(app):
+    """The arguments are compared with themselves, though the kind of the function is known only after its call."""
+    assert not examine(
+        with_json(parse_target("app:iter_of"), "[5]"), interpreter(), CORES, limit_s=30
+    ).function.changes_arguments
+
+
 def test_threads_of_a_functions_own_are_not_taken_for_waiting(app):
     """The holds of a function's own threads do not count as this thread's."""
     target = parse_target("app:with_threads")

@@ -105,6 +105,19 @@ def test_bad_input_is_told(app, words, said):
     assert done.stdout == ""
 
 
+def test_one_launch_gives_no_verdict_and_the_reasons_agree_with_the_table(app):
+    """Too small a budget leaves serial calls, with no test; a call takes as long in the reasons as in the table."""
+    words = ("app:grows", "--args", "[[3, 2, 1]]", "--budget", "5", "--interpreter", "none", "--json")
+    (app / "app.py").write_text(APP + "\ndef grows(values):\n    values.append(1)\n    return sorted(values)\n")
+    found = json.loads(advised(*words, folder=app).stdout)
+    assert found["verdict"]["model"] == "serial"
+    assert found["verdict"]["outcome"] != "faster"
+    if any(one["launches"] == 1 for one in found["contenders"] if one["model"] == "processes-forkserver"):
+        assert found["verdict"]["outcome"] == "unsure"
+    assert found["test"] == ""
+    assert found["function"]["call_s"] == found["contenders"][0]["call_s"]["value"] < 20e-6
+
+
 def _alive(mark):
     found = []
     for entry in os.listdir("/proc"):

@@ -5,6 +5,7 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from headway.advice import cores, holds
@@ -140,6 +141,8 @@ def _advise(session: Session) -> Advice:
             f"{target.words} cannot be called repeatedly: {at_home[0].failed}",
             hint="make the function return a result for the same inputs on every call",
         )
+    # The race measured the function's time better than the first calls, and its table has this figure.
+    function = replace(function, call_s=at_home[0].call_s.value)
     pays = break_evens(session, home.place, function, seen, sizes, results, cells, budget_s)
     late = lags(session, home.place, function, sizes, budget_s)
     all_refusals = (*home.place.refusals, *refusals)

@@ -46,7 +46,7 @@ class Function:
         file, line: Where it is defined; "", 0 for a function in C.
         inputs: The number of inputs.
         first_s: The time of its first call.
-        call_s: The mean time of the later calls.
+        call_s: The mean time of the later calls; in an advice, the time of a call in the race, one after the other.
         cpu_share: The share of their time in which the process computes; the rest is waiting.
         cores: The number of cores that it keeps busy itself; more than 1 if it has threads of its own.
         input_bytes, result_bytes: The sizes of the pickles.

@@ -123,6 +123,7 @@ def look(
         keeper=keeper,
         library=library,
         kind=function.kind,
+        fresh=function.changes_arguments,
     )
     seen = answer["holds"]
     if answer.ended or not seen or seen.get("error"):

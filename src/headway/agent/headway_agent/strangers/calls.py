@@ -6,9 +6,10 @@ coroutines need one of the functions below around them; any worker can find thes
 
 import asyncio
 import inspect
+import pickle
 import threading
 
-__all__ = ["ASYNC", "GENERATOR", "PLAIN", "kind_of", "task_of"]
+__all__ = ["ASYNC", "GENERATOR", "PLAIN", "Copies", "kind_of", "task_of"]
 
 PLAIN, GENERATOR, ASYNC, ASYNC_GENERATOR = "plain", "generator", "async", "async generator"
 """The kinds of a function: its call gives its result, or an object that does the work only when it is used up."""
@@ -89,3 +90,23 @@ def task_of(function, kind, calls, *, in_loop=False):
     if as_it_is and not any(kwargs for _, kwargs in calls):
         return function, [args for args, _ in calls]
     return _AROUND[kind][in_loop], [(function, args, kwargs) for args, kwargs in calls]
+
+
+class Copies:
+    """Unchanged copies of the inputs, for a function that changes its arguments.
+
+    They are pickled when this object is made, so it must be made before the first call. `most_bytes`: from this size of
+    all pickles on, no further input is kept. Raises what pickling raises.
+    """
+
+    def __init__(self, given, most_bytes=None):
+        self.pickled = []
+        for one in given:
+            self.pickled.append(pickle.dumps(one))
+            if most_bytes is not None and sum(map(len, self.pickled)) >= most_bytes:
+                break
+
+    def arguments(self, task, function, place):
+        """Return a tuple of new arguments for a call of `task`, as `task_of` gives them, by its place in a row of calls."""
+        args, kwargs = pickle.loads(self.pickled[place % len(self.pickled)])
+        return args if task is function else (function, args, kwargs)

@@ -26,6 +26,8 @@ __all__ = ["main"]
 _CALLS_S = 0.4
 _MOST_CALLS = 20
 _MOST_PICKLES = 32
+_MOST_BYTES = 64 << 20
+"""No further pickle of an input is kept from this size on."""
 _CLOSED = 86
 """Exit code: the function has closed our answer's descriptor; `headway.advice.asking` has the same value."""
 _OURS = os.path.dirname(os.path.abspath(__file__))
@@ -200,7 +202,11 @@ def _function(job, talk):
 
     talk.begin("call")
     effects = Effects(function)
-    before = _dumped(arguments[0])
+    # An input is told from itself by its pickle, whatever the kind of the function turns out to be.
+    try:
+        copies = calls.Copies(given[:_MOST_PICKLES], _MOST_BYTES)
+    except Exception:
+        copies = None
     effects.begin()
     result, first = _timed_call(task, arguments[0], talk)
     if kind == calls.PLAIN and hasattr(result, "__next__") and hasattr(result, "send"):
@@ -223,7 +229,13 @@ def _function(job, talk):
         pickle_error=own_pickle,
     )
     talk.give("call", first_s=first[0], first_cpu_s=first[1], result=type(result).__name__)
-    _again(talk, effects, task, arguments, result, before)
+    changes = copies is not None and _dumped(given[0]) not in (None, copies.pickled[0])
+
+    def next_arguments(place):
+        return copies.arguments(task, function, place) if changes else arguments[place % len(arguments)]
+
+    count = len(copies.pickled) if changes else len(arguments)
+    _again(talk, effects, task, next_arguments, count, result, changes)
 
 
 def _dumped(value):
@@ -260,13 +272,15 @@ def _queued_s():
         return 0.0
 
 
-def _again(talk, effects, task, arguments, first_result, before):
-    """Repeat the call: with the same arguments, to compare results; then with all inputs, to time the calls."""
+def _again(talk, effects, task, next_arguments, inputs, first_result, changes_arguments):
+    """Repeat the call: with the same arguments, to compare results; then with all inputs, to time the calls.
+
+    `next_arguments` returns the arguments of a call by its place; they are new ones if calls change them.
+    """
     talk.begin("again")
     size, pickle_s, pickle_error = _pickle_of(first_result)
     first_dumped = _dumped(first_result)
-    changes_arguments = before is not None and _dumped(arguments[0]) not in (None, before)
-    result, second = _timed_call(task, arguments[0], talk)
+    result, second = _timed_call(task, next_arguments(0), talk)
     seen = effects.end()
     if changes_arguments:
         seen.append(["arguments", "changes its arguments: each sample has new ones"])
@@ -276,19 +290,24 @@ def _again(talk, effects, task, arguments, first_result, before):
     try:
         # The pickles must differ, too: NaN, and objects without a value of their own, are not equal to themselves.
         differs = not bool(result == first_result) and first_dumped not in (None, _dumped(result))
-        differs = differs and not changes_arguments
     except Exception:
         differs = False  # the comparison of arrays and the like gives no single bool
     del result, first_result
     times_s, cpu_s = [second[0]], [second[1]]
     queued_s = _queued_s()
     until_s = time.monotonic() + _CALLS_S
-    while len(times_s) < max(2, min(_MOST_CALLS, len(arguments))) or (
+    while len(times_s) < max(2, min(_MOST_CALLS, inputs)) or (
         time.monotonic() < until_s and len(times_s) < 1000 * _MOST_CALLS
     ):
         if times_s and time.monotonic() > until_s:
             break
-        _, (wall_s, busy_s) = _timed_call(task, arguments[len(times_s) % len(arguments)], talk)
+        if changes_arguments:
+            making_s = _queued_s()
+            args = next_arguments(len(times_s))
+            queued_s += _queued_s() - making_s
+        else:
+            args = next_arguments(len(times_s))
+        _, (wall_s, busy_s) = _timed_call(task, args, talk)
         times_s.append(wall_s)
         cpu_s.append(busy_s)
     # On a busy machine a call also waits for a core, which is no waiting of the function's own.

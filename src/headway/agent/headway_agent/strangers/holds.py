@@ -1,5 +1,7 @@
 """Measures how a function holds the GIL: exactly over whole calls; by line and by C call in calls under observation.
 
+If calls change their arguments, each call gets new ones, which are made while nothing is measured.
+
 The recorder (native/trace) counts how long this thread holds the GIL. Over calls without observation, that count gives
 the exact share of their time. Then the function runs under `sys.setprofile` and `sys.settrace`. At each event, the time
 and the hold since the event before are booked to the place that ran: a C call (`sys.setprofile` reports those that are
@@ -7,6 +9,7 @@ made by name), or a line of Python, which includes what the line does by operato
 most lines take, so times of lines only give their order; times of C calls are hardly affected.
 """
 
+import itertools
 import os
 import sys
 import time
@@ -19,8 +22,14 @@ from .target import find, inputs_of
 __all__ = ["look"]
 
 _EXACT_S = 0.3
+_MOST_EXACT = 4
+"""The whole measurement may take this many times as long, because new arguments may take longer to make than calls."""
 _LOOKED_AT_S = 2.0
 _MOST_PLACES = 40
+_MOST_BATCH = 256
+"""The most calls for which new arguments exist at a time."""
+_BATCH_BYTES = 16 << 20
+"""The same in bytes of their pickles, beyond the first call."""
 _OURS = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -35,9 +44,11 @@ def look(job, talk):
         talk.give("holds", error=str(error))
         return
     function = find(job["target"])
-    task, arguments = calls.task_of(function, job["kind"], inputs_of(job["target"], function))
-    task(*arguments[0])
-    task(*arguments[0])
+    given = inputs_of(job["target"], function)
+    task, arguments = calls.task_of(function, job["kind"], given)
+    arguments = _Arguments(arguments, calls.Copies(given) if job.get("fresh") else None, task, function)
+    task(*arguments.at(0))
+    task(*arguments.at(0))
     if started:
         talk.give("holds", error="it runs threads of its own, whose holds are not told apart from its waiting")
         return
@@ -60,17 +71,46 @@ def _thread_starts():
     return started
 
 
+class _Arguments:
+    """The arguments of each call: those of the inputs, or unchanged copies of them."""
+
+    def __init__(self, arguments, copies, task, function):
+        self._arguments, self._copies, self._task, self._function = arguments, copies, task, function
+
+    def at(self, place):
+        """Return the arguments of a call by its place in a row of calls."""
+        if self._copies is None:
+            return self._arguments[place % len(self._arguments)]
+        return self._copies.arguments(self._task, self._function, place)
+
+    def batches(self):
+        """Yield lists of arguments, endlessly; lists of copies are short, because all copies of a list exist at a time."""
+        if self._copies is None:
+            while True:
+                yield self._arguments
+        most = max(1, min(_MOST_BATCH, _BATCH_BYTES // max(map(len, self._copies.pickled))))
+        for place in itertools.count(step=most):
+            yield [self.at(place + one) for one in range(most)]
+
+
 def _exactly(recorder, task, arguments):
     recorder.times()
     recorder.longest()
-    held_before, _ = recorder.times()
-    begun_ns, cpu_ns, count = time.perf_counter_ns(), time.process_time_ns(), 0
-    while count < 1 or time.perf_counter_ns() - begun_ns < _EXACT_S * 1e9:
-        task(*arguments[count % len(arguments)])
-        count += 1
-    wall_ns = time.perf_counter_ns() - begun_ns
-    busy_ns = time.process_time_ns() - cpu_ns
-    held_ns = recorder.times()[0] - held_before
+    wall_ns = busy_ns = held_ns = count = 0
+    until_ns = time.perf_counter_ns() + _MOST_EXACT * _EXACT_S * 1e9
+    for batch in arguments.batches():
+        held_before = recorder.times()[0]
+        begun_ns, cpu_ns, before = time.perf_counter_ns(), time.process_time_ns(), count
+        for args in batch:
+            if count > before and wall_ns + time.perf_counter_ns() - begun_ns >= _EXACT_S * 1e9:
+                break
+            task(*args)
+            count += 1
+        wall_ns += time.perf_counter_ns() - begun_ns
+        busy_ns += time.process_time_ns() - cpu_ns
+        held_ns += recorder.times()[0] - held_before
+        if wall_ns >= _EXACT_S * 1e9 or time.perf_counter_ns() > until_ns:
+            break
     return {
         "calls": count,
         "wall_s": wall_ns / 1e9 / count,
@@ -95,12 +135,13 @@ class _Looker:
     def run(self, task, arguments):
         """Observe calls until the time is up; return whether one whole call was observed."""
         for place in range(1000):
+            args = arguments.at(place)
             self._stack, self._at = [], None
             self._last = self._now()
             sys.settrace(self._trace)
             sys.setprofile(self._profile)
             try:
-                task(*arguments[place % len(arguments)])
+                task(*args)
             finally:
                 sys.setprofile(None)
                 sys.settrace(None)

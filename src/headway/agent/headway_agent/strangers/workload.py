@@ -15,7 +15,6 @@ module; with `lag`, `loop_lag_s`, the lateness of the loop at each measurement. 
 
 import itertools
 import os
-import pickle
 import time
 
 from .. import proc
@@ -48,14 +47,14 @@ class Calls(Tasks):
         function = find(target)
         given = inputs_of(target, function)
         self.task, arguments = calls.task_of(function, self.params["kind"], given, in_loop=self.in_loop)
-        self._pickled = [pickle.dumps(one) for one in arguments] if self.params.get("fresh") else []
+        self._function, self._copies = function, calls.Copies(given) if self.params.get("fresh") else None
         return list(itertools.islice(itertools.cycle(arguments), self.params["tasks"]))
 
     def _make_fresh(self):
         """Replace the arguments by unchanged copies, if calls change them."""
-        if self._pickled:
+        if self._copies is not None:
             for place in range(len(self.arguments)):
-                self.arguments[place] = pickle.loads(self._pickled[place % len(self._pickled)])
+                self.arguments[place] = self._copies.arguments(self.task, self._function, place)
 
     def open(self):
         metrics = super().open()
