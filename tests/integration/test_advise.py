@@ -12,7 +12,7 @@ from advised_app import APP, CORES, FOUND, interpreter, made
 
 from headway.advice.asking import ask
 from headway.advice.elsewhere import places
-from headway.advice.examined import examine
+from headway.advice.examined import examine, refuse
 from headway.advice.holds import Holds, look
 from headway.advice.observing import observed
 from headway.advice.target import parse_target, with_inputs, with_json
@@ -231,13 +231,23 @@ def test_inputs_of_a_module_as_a_list_a_generator_and_a_function(app):
     """The first 256 inputs are used, and an object that has no inputs is an error."""
     (app / "data.py").write_text(
         "one = [(3,), 4]\ndef two():\n    yield from one\nthree = (number for number in range(10**9))\nnone = []\nbad = 7\n"
+        "def returns_none(): pass\ndef fails(): raise ValueError('no data')\n"
     )
     for name, count in (("one", 2), ("two", 2), ("three", 256)):
         target = with_inputs(parse_target("app:count"), f"data:{name}")
         assert examine(target, interpreter(), CORES, limit_s=30).function.inputs == count
-    for name, words in (("none", "is empty"), ("bad", "expected a list"), ("nothing", "data has no nothing")):
+    wrong = {
+        "none": ("none is an empty list, expected an element for each call", "name inputs"),
+        "bad": ("bad is 7 (int), expected a list, a generator", "name inputs"),
+        "returns_none": ("returns_none() returns None, expected a list", "name inputs"),
+        "fails": ("ValueError: no data", "run by itself"),
+        "nothing": ("data has no nothing", "use names that the module defines"),
+    }
+    for name, (words, hint) in wrong.items():
         target = with_inputs(parse_target("app:count"), f"data:{name}")
-        assert words in examine(target, interpreter(), CORES, limit_s=30).error
+        seen = examine(target, interpreter(), CORES, limit_s=30)
+        assert words in seen.error
+        assert hint in refuse(seen, target).hint
 
 
 def test_arguments_as_json_by_place_and_by_name(app):
@@ -246,6 +256,45 @@ def test_arguments_as_json_by_place_and_by_name(app):
         assert examine(with_json(parse_target("app:count"), text), interpreter(), CORES, limit_s=30).error == ""
     seen = examine(with_json(parse_target("app:count"), '{"length": 5}'), interpreter(), CORES, limit_s=30)
     assert "does not fit its signature" in seen.error
+
+
+TEXT = """
+class Text:
+    def __init__(self, text="abc"): self.text = text
+    def words(self, times): return (self.text * times).split("b")
+    @staticmethod
+    def fixed(times): return "ab" * times
+    @classmethod
+    def made(cls, times): return cls("ab" * times).text
+"""
+
+
+def test_a_method_needs_an_instance_which_json_cannot_give(app):
+    """A plain method's refusal names the class and the ways that work; the other kinds of methods need no instance."""
+    (app / "texts.py").write_text(TEXT + "INPUTS = [(Text(), 5)]\nWRONG = [(Text(), 'x')]\n")
+    method = parse_target("texts:Text.words")
+    for target in (method, with_json(method, "[5]"), with_json(method, "[1, 5]")):
+        seen = examine(target, interpreter(), CORES, limit_s=30)
+        assert seen.function is None
+        hint = refuse(seen, target).hint
+        assert "must be an instance of Text" in hint
+        assert "--observe" in hint
+    assert examine(with_inputs(method, "texts:INPUTS"), interpreter(), CORES, limit_s=30).error == ""
+    wrong = with_inputs(method, "texts:WRONG")
+    assert "instance" not in refuse(examine(wrong, interpreter(), CORES, limit_s=30), wrong).hint
+    for name in ("fixed", "made"):
+        target = with_json(parse_target(f"texts:Text.{name}"), "[5]")
+        assert examine(target, interpreter("3.8"), CORES, limit_s=30).error == ""
+        seen = examine(with_json(target, "[]"), interpreter("3.8"), CORES, limit_s=30)
+        assert "instance" not in refuse(seen, target).hint
+
+
+def test_arguments_of_a_method_are_taken_from_a_command(app):
+    """A command's calls of a plain method have the instance."""
+    (app / "texts.py").write_text(TEXT)
+    (app / "run.py").write_text("from texts import Text\nText('xby').words(7)\n")
+    with observed(parse_target("texts:Text.words"), f"{sys.executable} run.py", "", print) as target:
+        assert examine(target, interpreter(), CORES, limit_s=30).error == ""
 
 
 def test_arguments_are_taken_from_a_command_that_calls_it(app, monkeypatch):
@@ -283,7 +332,7 @@ def test_another_interpreter_without_the_imports_is_told_about(app):
             parse_target("app:count"),
             replace(home, distributions={"some-library": "1.0"}),
             CORES,
-            wanted=["3.12"],
+            interpreters=[interpreter("3.12")],
             install=False,
             keeper=keeper,
             say=pytest.fail,

@@ -13,6 +13,7 @@ import pytest
 from advised_app import APP, interpreter, made
 
 from headway import lab
+from headway.lab.launching.lock import only_lab
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -103,6 +104,26 @@ def test_bad_input_is_told(app, words, said):
     assert said in done.stderr
     assert "hint:" in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["app:count", "--python", "no-such-python"], 3, "no-such-python"),
+        (["app:count", "--interpreter", "9.9"], 2, "no interpreter is called `9.9`"),
+        (["app:count", "--interpreter", "9.9", "--observe", "touch observed"], 2, "no interpreter is called `9.9`"),
+        (["nowhere_to_be_found:f"], 2, "No module named 'nowhere_to_be_found'"),
+        (["app:count", "--inputs", "nowhere_to_be_found:f"], 2, "its inputs cannot be created: ModuleNotFoundError"),
+    ],
+)
+def test_bad_input_is_told_while_another_lab_is_measuring(app, words, code, said):
+    """Names that cannot be right are told before the lock on measuring is taken, and before a command is observed."""
+    with only_lab():
+        done = advised(*words, folder=app, check=False)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "another lab" not in done.stderr
+    assert not (app / "observed").exists()
 
 
 def test_one_launch_gives_no_verdict_and_the_reasons_agree_with_the_table(app):

@@ -43,6 +43,7 @@ class Answer:
 
 
 _DOING = {
+    "module": "while its module was looked for",
     "import": "while its module was imported",
     "function": "while it was looked up",
     "inputs": "while its inputs were created",

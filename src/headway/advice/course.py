@@ -10,8 +10,8 @@ from typing import Any
 
 from headway.advice import cores, holds
 from headway.advice.code import code_for, guard_for, required_of
-from headway.advice.elsewhere import places
-from headway.advice.examined import CALL_LIMIT_S, Examined, Function, Place, examine, refuse
+from headway.advice.elsewhere import chosen, places
+from headway.advice.examined import CALL_LIMIT_S, Examined, Function, Place, examine, missing_module, refuse
 from headway.advice.measured import contender
 from headway.advice.models import sizes_of
 from headway.advice.pays_from import break_evens, lags
@@ -72,13 +72,19 @@ def advise(request: AdviceRequest, *, say: Say = _mute) -> Advice:
             "headway.advise() is called while the function's own module is being imported",
             hint='put the call of headway.advise under `if __name__ == "__main__":`',
         )
+    # These mistakes are told at once, whether or not another lab is measuring.
+    own = own_interpreter(request.python)
+    others = chosen(own, request.interpreters)
+    missing = missing_module(request.target, own, sorted(os.sched_getaffinity(0)))
+    if missing is not None:
+        raise refuse(missing, request.target)
     path = request.store or default_store()
     with ExitStack() as opened:
         opened.enter_context(only_lab())
         store = opened.enter_context(Store(path, create=True))
         keeper = opened.enter_context(Keeper())
         opened.enter_context(_advising())
-        return _advise(Session(request, keeper, store, say))
+        return _advise(Session(request, keeper, store, say), own, others)
 
 
 @contextlib.contextmanager
@@ -92,9 +98,8 @@ def _advising() -> Iterator[None]:
         end_marked(ADVISING, mark)
 
 
-def _advise(session: Session) -> Advice:
+def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpreter]) -> Advice:
     request, target, machine = session.request, session.request.target, session.machine
-    own = own_interpreter(request.python)
     session.say(f"checking {target.words} on {own.name}: import, pickling, first calls")
     home = examine(target, own, machine.cores, limit_s=CALL_LIMIT_S, keeper=session.keeper)
     if home.function is None:
@@ -106,7 +111,7 @@ def _advise(session: Session) -> Advice:
         target,
         home.place,
         machine.cores,
-        wanted=request.interpreters,
+        interpreters=interpreters,
         install=request.install,
         keeper=session.keeper,
         say=session.say,

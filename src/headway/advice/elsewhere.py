@@ -14,21 +14,24 @@ from headway.host.own_folders import mark, remove_own
 from headway.host.paths import libraries_folder
 from headway.lab.beside.environments import find_uv
 
-__all__ = ["places"]
+__all__ = ["chosen", "places"]
 
 _INSTALL_LIMIT_S = 300.0
 _DONE = ".headway-complete"
 
 
-def _chosen(home: Place, wanted: Sequence[str] | None) -> list[Interpreter]:
-    """Return the interpreters to try besides the user's own: those that are named, or the newest free-threaded one."""
+def chosen(own: Interpreter, wanted: Sequence[str] | None) -> list[Interpreter]:
+    """Return the interpreters to try besides the user's own: those that are named, or the newest free-threaded one.
+
+    Raises:
+        UsageError, InterpreterError: A named interpreter does not exist or is not one.
+    """
     found, _ = discover()
     if wanted is not None:
-        chosen = select(found, wanted) if wanted else []
+        named = select(found, wanted) if wanted else []
     else:
-        chosen = [one for one in select(found) if one.free_threaded][-1:]
-    own = home.interpreter
-    return [one for one in chosen if one.name != own.name and one.id != own.id]
+        named = [one for one in select(found) if one.free_threaded][-1:]
+    return [one for one in named if one.name != own.name and one.id != own.id]
 
 
 def places(
@@ -36,7 +39,7 @@ def places(
     home: Place,
     cores: Sequence[int],
     *,
-    wanted: Sequence[str] | None,
+    interpreters: Sequence[Interpreter],
     install: bool,
     keeper: Keeper,
     say: Callable[[str], None],
@@ -47,16 +50,13 @@ def places(
         target: The function.
         home: The user's own interpreter.
         cores: The cores on which processes run.
-        wanted: The interpreters to try; None: the newest free-threaded one.
+        interpreters: The interpreters to try (`chosen`).
         install: Libraries may be installed for them, into the cache.
         keeper: Ends the processes that were begun if this process is killed.
         say: Called before anything is installed.
-
-    Raises:
-        UsageError, InterpreterError: A named interpreter does not exist or is not one.
     """
     found, refusals, notes = [], [], []
-    for interpreter in _chosen(home, wanted):
+    for interpreter in interpreters:
         paths: tuple[str, ...] = ()
         if home.distributions:
             shown = ", ".join(f"{name} {version}" for name, version in sorted(home.distributions.items()))

@@ -10,7 +10,7 @@ from headway.errors import HeadwayError, UsageError
 from headway.host.interpreters import Interpreter
 from headway.host.keeper import Keeper
 
-__all__ = ["CALL_LIMIT_S", "Examined", "Function", "Place", "Refusal", "examine", "refuse"]
+__all__ = ["CALL_LIMIT_S", "Examined", "Function", "Place", "Refusal", "examine", "missing_module", "refuse"]
 
 CALL_LIMIT_S = 60.0
 """The longest time that an import or a few calls may take."""
@@ -105,13 +105,23 @@ class Place:
 @final
 @dataclass(frozen=True)
 class Examined:
-    """The answers of one interpreter: the place, and the function as it is there; None if it does not run there."""
+    """The answers of one interpreter.
+
+    Attributes:
+        place: The interpreter, as it is for the function.
+        function: The function as it is there; None if it does not run there.
+        error: The reason why it does not run there.
+        detail: The end of the output of a process that failed.
+        missing: The module that is not there; "" if none is missing.
+        about: What was named or given wrongly, a key of `_HINTS`; "" if it is none of these.
+    """
 
     place: Place
     function: Function | None = None
     error: str = ""
     detail: str = ""
     missing: str = ""
+    about: str = ""
 
 
 def _error_of(answer: Answer) -> tuple[str, str]:
@@ -173,7 +183,7 @@ def examine(
     if problem:
         words = f"{_WORDS[stage]}: {problem}" if stage else f"it {problem}"
         missing = str(imported.get("missing") or "") if "ModuleNotFound" in problem else ""
-        return Examined(place, None, words, answer.stderr, missing)
+        return Examined(place, None, words, answer.stderr, missing, str(answer[stage].get("about") or ""))
     refusals = _refusals(target, place, answer, cores, limit_s=limit_s, keeper=keeper)
     return Examined(replace(place, refusals=tuple(refusals)), _function(answer))
 
@@ -261,21 +271,46 @@ def _refusals(
     return found
 
 
+def missing_module(
+    target: Target, interpreter: Interpreter, cores: Sequence[int], *, limit_s: float = CALL_LIMIT_S
+) -> Examined | None:
+    """Return the refusal if an interpreter does not find the target's module, or that of its inputs; None if it does.
+
+    The question is asked without running any code of theirs.
+    """
+    top = target.module.partition(".")[0]
+    if target.inputs["kind"] != "named" and any((target.folder / name).exists() for name in (f"{top}.py", top)):
+        return None
+    answer = ask("module", target, interpreter.executable, cores, limit_s=limit_s)
+    missing = str(answer["module"].get("missing") or "")
+    if not missing:
+        return None
+    words = _WORDS["import" if missing == top else "inputs"]
+    place = Place(interpreter, 0.0, interpreter.gil_enabled, "", {})
+    return Examined(place, None, f"{words}: ModuleNotFoundError: No module named '{missing}'", "", missing)
+
+
+_HINTS = {
+    "names": "use names that the module defines",
+    "inputs": "name inputs with an element for each call: a tuple of its arguments, or its only argument",
+    "signature": "give each call's arguments as a list or a dict",
+    "none": "give inputs: --args '[...]', --inputs module:list, or --observe COMMAND",
+    "method": (
+        "{name} is a method, so its first argument must be an instance of {owner}, which JSON cannot give: "
+        "use --observe COMMAND, or --inputs with a tuple ({owner}(...), ...) for each call"
+    ),
+}
+
+
 def refuse(examined: Examined, target: Target) -> HeadwayError:
     """Return the error with the reason why there is no advice about this function."""
     said = examined.detail.strip().splitlines()
     tail = "\n".join(said[-12:])
     hint = "make the function run by itself first" + (f"; the end of its output:\n{tail}" if tail else "")
-    if examined.error.startswith(_WORDS["inputs"]) and "signature" in examined.error:
-        hint = (
-            "give each call's arguments as a list or a dict; for a method of a class, the object is the first of them"
-        )
-    elif examined.error.startswith((_WORDS["function"], _WORDS["inputs"])):
-        hint = "use names that the module defines"
-    if "takes arguments" in examined.error:
-        hint = "give inputs: --args '[...]', --inputs module:list, or --observe COMMAND"
-    elif examined.missing:
+    if examined.missing:
         hint = (
             f"{examined.missing} is not in {examined.place.interpreter.executable}; name your own Python with --python"
         )
+    elif examined.about:
+        hint = _HINTS[examined.about].format(name=target.name, owner=target.name.rpartition(".")[0])
     return UsageError(f"{target.words}: {examined.error}", hint=hint)

@@ -87,14 +87,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure the models, and print the advice."""
     check_html(arguments)
     from headway.advice.course import advise
+    from headway.advice.elsewhere import chosen
     from headway.advice.observing import observed
-    from headway.advice.request import AdviceRequest
+    from headway.advice.request import AdviceRequest, own_interpreter
     from headway.advice.target import parse_target
 
     wanted = None
     if arguments.interpreter is not None:
         names = [one.strip() for one in arguments.interpreter.split(",") if one.strip()]
         wanted = [] if names == ["none"] else names
+    if arguments.observe:
+        # The command may take long, so a wrong name of an interpreter is told before it.
+        chosen(own_interpreter(arguments.python), wanted)
     with observed(parse_target(arguments.function), arguments.observe or "", arguments.python, console.say) as target:
         advice = advise(
             AdviceRequest(

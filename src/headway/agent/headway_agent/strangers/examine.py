@@ -8,6 +8,7 @@ stage, and ends the process.
 `what` of a job is one of:
 
 - "function": all stages.
+- "module": only looks for the module, and for that of the inputs; runs none of their code.
 - "subinterpreter": only imports the module in a sub-interpreter.
 - "thread": calls the function once in a thread other than the main thread.
 - "holds": measures how the function holds the GIL (see `holds`).
@@ -123,7 +124,7 @@ def _import(job, talk):
         try:
             function = find(job["target"])
         except MissingNameError as error:
-            talk.give("function", error=str(error))
+            talk.give("function", error=str(error), about="names")
             raise _FailedError from None
         except BaseException as error:
             talk.give(
@@ -170,11 +171,11 @@ def _function(job, talk):
     function = _import(job, talk)
     from . import calls
     from .effects import Effects
-    from .target import InputsError, MissingNameError, inputs_of
+    from .target import InputsError, MissingNameError, class_of_method, inputs_of
 
     talk.begin("function")
     if not callable(function):
-        talk.give("function", error="it is %s, which cannot be called" % type(function).__name__)
+        talk.give("function", error="it is %s, which cannot be called" % type(function).__name__, about="names")
         raise _FailedError
     kind = calls.kind_of(function)
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
@@ -183,8 +184,12 @@ def _function(job, talk):
     talk.begin("inputs")
     try:
         given = inputs_of(job["target"], function)
-    except (InputsError, MissingNameError) as error:
-        talk.give("inputs", error=str(error))
+    except MissingNameError as error:
+        talk.give("inputs", error=str(error), about="names")
+        raise _FailedError from None
+    except InputsError as error:
+        is_method = error.about != "inputs" and class_of_method(job["target"]) is not None
+        talk.give("inputs", error=str(error), about="method" if is_method else error.about)
         raise _FailedError from None
     except BaseException as error:
         talk.give("inputs", error=_said(error), where=_where(error))
@@ -208,7 +213,10 @@ def _function(job, talk):
     except Exception:
         copies = None
     effects.begin()
-    result, first = _timed_call(task, arguments[0], talk)
+    owner = class_of_method(job["target"])
+    # A call that fails for another reason, with an instance, is no mistake of the inputs.
+    is_bare = owner is not None and given[0][0] and not isinstance(given[0][0][0], owner)
+    result, first = _timed_call(task, arguments[0], talk, about="method" if is_bare else "")
     if kind == calls.PLAIN and hasattr(result, "__next__") and hasattr(result, "send"):
         kind = calls.GENERATOR
         task, arguments = calls.task_of(function, kind, given)
@@ -247,13 +255,13 @@ def _dumped(value):
         return None
 
 
-def _timed_call(task, args, talk):
+def _timed_call(task, args, talk, about=""):
     pid = os.getpid()
     begun = time.perf_counter_ns(), time.process_time_ns()
     try:
         result = task(*args)
     except BaseException as error:
-        talk.give("call", error=_said(error), where=_where(error))
+        talk.give("call", error=_said(error), where=_where(error), about=about)
         raise _FailedError from error
     finally:
         if os.getpid() != pid:
@@ -328,6 +336,14 @@ def _again(talk, effects, task, next_arguments, inputs, first_result, changes_ar
     )
 
 
+def _module(job, talk):
+    """Look for the module on the import path."""
+    from .target import missing_module
+
+    talk.begin("module")
+    talk.give("module", missing=missing_module(job["target"]))
+
+
 _IN_SUBINTERPRETER = """
 import json, os, sys
 sys.path[:] = {path!r}
@@ -392,7 +408,7 @@ def _thread(job, talk):
     talk.give("thread", error=problems[0] if problems else "")
 
 
-_WHAT = {"function": _function, "subinterpreter": _subinterpreter, "thread": _thread}
+_WHAT = {"function": _function, "module": _module, "subinterpreter": _subinterpreter, "thread": _thread}
 
 
 def main():

@@ -13,13 +13,15 @@ element is the only argument.
 """
 
 import importlib
+import importlib.util
 import inspect
 import itertools
 import os
 import pickle
+import reprlib
 import sys
 
-__all__ = ["InputsError", "MissingNameError", "find", "inputs_of", "named"]
+__all__ = ["InputsError", "MissingNameError", "class_of_method", "find", "inputs_of", "missing_module", "named"]
 
 
 class MissingNameError(Exception):
@@ -27,7 +29,11 @@ class MissingNameError(Exception):
 
 
 class InputsError(Exception):
-    """Why there are no inputs, in one sentence."""
+    """Why there are no inputs, in one sentence; `about` is "inputs", "signature", or "none" if none were given."""
+
+    def __init__(self, words, about):
+        super().__init__(words)
+        self.about = about
 
 
 def find(target):
@@ -46,6 +52,32 @@ def named(module, name, cwd):
             raise MissingNameError(_not_there(found, part))
         found = getattr(found, part)
     return found
+
+
+def missing_module(target):
+    """Return the first module of the target that no folder of the import path has, or ""; runs none of their code."""
+    os.chdir(target["cwd"])
+    for name in (target["module"], target["inputs"].get("module", "")):
+        top = name.partition(".")[0]
+        try:
+            if top and top not in sys.modules and importlib.util.find_spec(top) is None:
+                return top
+        except (ImportError, ValueError):
+            continue  # the import itself will tell
+    return ""
+
+
+def class_of_method(target):
+    """Return the class whose plain method the target is, after `find`; None if it is another function."""
+    owner = sys.modules[target["module"]]
+    *path, name = target["name"].split(".")
+    for part in path:
+        owner = getattr(owner, part)
+    is_plain = inspect.isclass(owner) and inspect.isroutine(inspect.getattr_static(owner, name))
+    # Static methods and class methods are routines of their own kinds from CPython 3.10 on.
+    return (
+        owner if is_plain and not isinstance(inspect.getattr_static(owner, name), (staticmethod, classmethod)) else None
+    )
 
 
 def _not_there(owner, name):
@@ -68,8 +100,6 @@ def inputs_of(target, function):
         calls = _pickled(inputs["path"], inputs["most"])
     else:
         calls = _named_inputs(inputs, target["cwd"])
-    if not calls:
-        raise InputsError("there are no inputs: %s is empty" % inputs.get("name", kind))
     for args, kwargs in calls:
         _fit(function, args, kwargs, kind)
     return calls
@@ -90,15 +120,20 @@ def _pickled(path, most):
 
 def _named_inputs(inputs, cwd):
     found = named(inputs["module"], inputs["name"], cwd)
+    words = "%s is" % inputs["name"]
     if inspect.isfunction(found) or inspect.ismethod(found):
         found = found()
+        words = "%s() returns" % inputs["name"]
     try:
-        elements = list(itertools.islice(iter(found), inputs["most"]))
+        iterator = iter(found)
     except TypeError:
+        shown = "None" if found is None else "%s (%s)" % (reprlib.repr(found), type(found).__name__)
         raise InputsError(
-            "%s is %s, expected a list, a generator, or a function that returns one"
-            % (inputs["name"], type(found).__name__)
+            "%s %s, expected a list, a generator, or a function that returns one" % (words, shown), "inputs"
         )
+    elements = list(itertools.islice(iterator, inputs["most"]))
+    if not elements:
+        raise InputsError("%s an empty %s, expected an element for each call" % (words, type(found).__name__), "inputs")
     return [(one, {}) if isinstance(one, tuple) else ((one,), {}) for one in elements]
 
 
@@ -111,5 +146,5 @@ def _fit(function, args, kwargs, kind):
         signature.bind(*args, **kwargs)
     except TypeError as error:
         if kind == "none":
-            raise InputsError("it takes arguments (%s) and got none" % error)
-        raise InputsError("an input does not fit its signature %s: %s" % (signature, error))
+            raise InputsError("it takes arguments (%s) and got none" % error, "none")
+        raise InputsError("an input does not fit its signature %s: %s" % (signature, error), "signature")
