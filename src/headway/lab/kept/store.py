@@ -395,7 +395,7 @@ class Store:
     def delete_runs(self, run_ids: Sequence[str]) -> int:
         """Delete runs with their launches, and return the number of bytes by which the file becomes smaller."""
         with self._errors():
-            # What was written last is beside the file (WAL) until a checkpoint, so one comes before each look at its size.
+            # Recent changes are beside the file (WAL) until a checkpoint, so one comes before each look at its size.
             checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
             self._db.execute(checkpoint)
             before = self.path.stat().st_size
