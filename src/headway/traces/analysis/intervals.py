@@ -3,7 +3,8 @@
 A hold lasts from an ACQUIRE to the RELEASE, a wait from a WAIT to the ACQUIRE, each of the same thread and GIL. If the
 end was not recorded, an interval ends at the thread's EXIT, or else at the end of the GIL, the thread or the trace; in
 the latter cases it is `open`. Holds of one GIL never overlap: a hold whose RELEASE was lost ends where the next one
-begins. A wait whose ACQUIRE was lost is counted and left out.
+begins. A wait whose ACQUIRE was lost is counted and left out. So are the holds and waits of a GIL that only imports of
+extension modules switched on (`headway.traces.analysis.imports`).
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.traces.analysis.imports import without_moments
 from headway.traces.model import RAN_ALL, RAN_SHIFT, Flag, Gil, Kind, Thread, Trace
 
 __all__ = ["Holds", "Intervals", "Recorded", "SwitchInterval", "recorded"]
@@ -118,6 +120,8 @@ class Recorded:
     interval: SwitchInterval
     unpaired: int
     """The number of WAITs and RELEASEs whose other end was lost."""
+    by_imports: bool = False
+    """Imports of the program held a GIL that is left out, because only imports switched it on."""
 
 
 @final
@@ -190,7 +194,8 @@ def recorded(trace: Trace) -> Recorded:
         np.count_nonzero(columns.kind[columns.next[columns.kind == Kind.ACQUIRE]] == Kind.RELEASE)
     )
     del columns, pushed, releases, after_release
-    return Recorded(_asked(trace, holds), waits, _switch_interval(trace), unpaired)
+    holds, waits, by_imports = without_moments(trace, holds, waits)
+    return Recorded(_asked(trace, holds), waits, _switch_interval(trace), unpaired, by_imports)
 
 
 def _waits(columns: _Columns, pushed: NDArray[np.bool_]) -> tuple[Intervals, int]:

@@ -98,7 +98,12 @@ def _free_threaded(analysis: Analysis) -> Iterator[Finding]:
             yield Finding(
                 kind="gil-off",
                 weight="fine",
-                fact=f"Python {process.python} ran free-threaded with the GIL off: no thread waited for it",
+                fact=f"Python {process.python} ran free-threaded with the GIL off"
+                + (
+                    ", except while it imported extension modules"
+                    if analysis.by_imports
+                    else ": no thread waited for it"
+                ),
             )
     elif process.gil_enabled:
         yield Finding(
@@ -108,25 +113,19 @@ def _free_threaded(analysis: Analysis) -> Iterator[Finding]:
             cause="`PYTHON_GIL=1`, `-X gil=1`, or an extension module that does not declare that it works without a GIL",
             advice="check the extension modules, then try `PYTHON_GIL=0`",
         )
-    elif _mattered(analysis):
+    else:
         yield Finding(
             kind="gil-came-on",
-            weight="problem",
+            weight="problem" if _mattered(analysis) else "note",
             fact=f"the GIL was off when tracing began, and was switched on later: threads then waited {duration(analysis.wait_ns)} for it",
             cause="the program imported an extension module that does not declare that it works without a GIL; Python's warning names it",
             advice="get a build of that module for free-threaded Python, or, if the module is known to be safe, set `PYTHON_GIL=0`",
             cost_ns=analysis.wait_ns,
         )
-    else:
-        yield Finding(
-            kind="gil-off",
-            weight="fine",
-            fact=f"Python {process.python} ran free-threaded with the GIL off, except while it imported extension modules",
-        )
 
 
 def _mattered(analysis: Analysis) -> bool:
-    """Tell whether the GIL stayed on; the import of each extension module switches it on only for a moment."""
+    """Tell whether the GIL, once it was on, was used enough to matter."""
     held_ns = sum(gil.holds.total_ns for gil in analysis.gils)
     return max(held_ns, analysis.wait_ns) >= CONTENDED * analysis.wall_ns
 

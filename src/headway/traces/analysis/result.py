@@ -133,6 +133,7 @@ class Analysis:
         turns: The lines at which threads take turns without the GIL, most blocked time first.
         loss: The data that is missing from the trace.
         unpaired: The number of events whose other end was lost.
+        by_imports: Imports of extension modules held a GIL that is not among `gils`, because it was off otherwise.
         findings: Problems, the costliest first; then the rest.
         what_if: The change that would help most; None if there is no prediction. An analysis itself predicts nothing.
     """
@@ -156,6 +157,7 @@ class Analysis:
     turns: tuple[Turns, ...]
     loss: Loss
     unpaired: int
+    by_imports: bool = False
     findings: tuple[Finding, ...] = ()
     what_if: WhatIf | None = None
 

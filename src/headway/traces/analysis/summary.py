@@ -65,6 +65,7 @@ def analyse(
         turns=turns(trace, found, start_ns, end_ns),
         loss=trace.loss,
         unpaired=found.unpaired,
+        by_imports=found.by_imports,
     )
     return replace(analysis, findings=findings(analysis))
 
