@@ -163,7 +163,7 @@ def test_a_call_that_computes_beside_too_many_others_waits_for_a_core_only():
 def test_a_trace_in_whose_middle_nothing_happens_is_too_short():
     """A trace without events in its middle is refused as too short, because there is nothing to measure."""
     with pytest.raises(ScenarioError, match="too short"):
-        learn(trace_of(turn(0, 0, holds_us=10, stack=1)), COSTS)
+        learn(trace_of(turn(0, 0, holds_us=10, stack=1), until_ns=500 * MS), COSTS)
 
 
 def test_a_call_that_never_computes_is_blocked():

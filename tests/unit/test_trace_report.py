@@ -6,10 +6,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from made_traces import made_trace
+from made_traces import MS, made_trace
 from rich.cells import cell_len
 from rich.console import Console
-from told_traces import Script, convoy
+from told_traces import AT_RECV, RECV, Script, convoy
 
 from headway.cli import main
 from headway.report.figures import Table
@@ -105,6 +105,16 @@ def test_only_the_threads_that_are_asked_for():
 
     assert "reader [102]" in shown
     assert "cruncher [101]" not in shown
+
+
+def test_only_the_locks_of_the_threads_that_are_asked_for():
+    """The locks are those of the chosen threads, and findings are of all threads."""
+    script = Script().park(0, 0, 3, Park.OBJECT, of=1).park(1, 1, 5, Park.OBJECT, of=1, stack=AT_RECV)
+    trace = script.trace(5, "a", "b", gils=0, types=("", "dict"), free_threaded=True, gil_enabled=False)
+    found = analyse(trace, threads={1})
+
+    assert [(one.frame, one.times.total_ns) for one in found.contention.places] == [(RECV, 4 * MS)]
+    assert sum(one.kind == "contended-lock" for one in found.findings) == 2
 
 
 def test_processes_stand_worst_first():

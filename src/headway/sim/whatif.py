@@ -21,6 +21,7 @@ from headway.sim.machine import Costs
 from headway.sim.replay.change import NOTHING, Change, Shorten, computes, left_out, members, role_named, specify
 from headway.sim.replay.fit import model_of
 from headway.sim.replay.learn import Actor, Measured, Model
+from headway.sim.replay.refused import refused
 from headway.sim.result import percentile
 from headway.traces.analysis.words import listed
 from headway.traces.model import Trace
@@ -321,10 +322,7 @@ def predict(
     """
     length_ns = model.seen.until_ns - model.seen.since_ns
     if length_ns < _LEAST_NS:
-        raise ScenarioError(
-            f"the trace is too short for a prediction: {length_ns / 1e6:.3g} ms of it show the program at work",
-            hint="record for at least a second",
-        )
+        raise refused(model.trace, length_ns)
     done = 0
     total = seeds * (1 + sum(change != NOTHING for change in changes))
 

@@ -9,7 +9,6 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import ScenarioError
 from headway.native_sim import GOES_ON, OF_DIST, OF_PORT, OP_DTYPE, OpKind
 from headway.printable import printable
 from headway.sim.machine import Costs
@@ -20,9 +19,11 @@ from headway.sim.replay.cold import Cooling
 from headway.sim.replay.computing import Computing, computing
 from headway.sim.replay.outside import AT_ONCE_NS, Peer, asked_sleeps, find_peer, wake_ns
 from headway.sim.replay.ports import Part, Port, find_ports
+from headway.sim.replay.refused import no_gil, refused
 from headway.sim.replay.wakes import Wakes, find_wakes
 from headway.sim.replay.window import window
 from headway.sim.result import percentile
+from headway.traces.analysis.intervals import recorded
 from headway.traces.analysis.words import duration
 from headway.traces.analysis.words import role as role_of
 from headway.traces.model import Frame, Trace
@@ -171,11 +172,8 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     Raises:
         ScenarioError: The trace shows no GIL, or nothing that could be replayed.
     """
-    if not trace.gils or not len(trace.events):
-        raise ScenarioError(
-            "the trace shows no GIL, so nothing can be predicted from it",
-            hint="trace a program that runs on an interpreter with a GIL",
-        )
+    if not trace.gils or not len(recorded(trace).holds):
+        raise no_gil()
     gil = next((one.index for one in trace.gils if one.main), trace.gils[0].index)
     since_ns, until_ns = window(trace)
     seen = see(trace, gil, since_ns, until_ns)
@@ -202,7 +200,7 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     actors = tuple(_actor(thread, roles[thread], bursts, building) for thread, bursts in seen.bursts.items())
     actors = tuple(one for one in actors if len(one.ops))
     if not actors:
-        raise ScenarioError("the trace is too short for a prediction", hint="record for at least a second")
+        raise refused(trace, 0)
     _look_for_limits(trace, seen, building)
     _look_for_changed(changed, building)
     _look_for_feedback(seen, building)

@@ -1,5 +1,6 @@
 """Waits for locks on a free-threaded build: by kind of lock, place and type of the contended object."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import final
 
@@ -62,10 +63,15 @@ class Contention:
     unpaired: int
 
 
-def contention(trace: Trace, since_ns: int, until_ns: int) -> Contention:
-    """Return the waits for locks within a window; a wait that is open at the trace's end ends there."""
+def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[int] | None = None) -> Contention:
+    """Return the waits for locks within a window; a wait that is open at the trace's end ends there.
+
+    `threads` are the indices of the threads whose waits are wanted; None: all threads.
+    """
     kinds = trace.events["kind"]
     events = trace.events[(kinds == Kind.PARK) | (kinds == Kind.UNPARK)]
+    if threads is not None:
+        events = events[np.isin(events["thread"], list(threads))]
     if not len(events):
         return Contention({}, (), 0)
     events = events[np.argsort(events["thread"], kind="stable")]

@@ -31,8 +31,8 @@ def analyse(
         trace: The trace.
         since_ns: The begin of the window, in the trace's times; holds and waits are cut there. None: the trace's begin.
         until_ns: The end of the window. None: the trace's end.
-        threads: Indices of the threads whose lines of code are wanted (`held`, `waited`, `longest`); the rest is about
-            all threads. None: all threads.
+        threads: Indices of the threads whose lines of code are wanted (`held`, `waited`, `longest`, `contention`); the
+            rest is about all threads. None: all threads.
     """
     start_ns = min(trace.end_ns, max(trace.start_ns, trace.start_ns if since_ns is None else since_ns))
     end_ns = max(start_ns, min(trace.end_ns, trace.end_ns if until_ns is None else until_ns))
@@ -67,7 +67,11 @@ def analyse(
         unpaired=found.unpaired,
         by_imports=found.by_imports,
     )
-    return replace(analysis, findings=findings(analysis))
+    analysis = replace(analysis, findings=findings(analysis))
+    if threads is None:
+        return analysis
+    mine_alone = contention(trace, start_ns, end_ns, threads)
+    return replace(analysis, contention=replace(mine_alone, unpaired=analysis.contention.unpaired))
 
 
 def _gils(
