@@ -216,6 +216,23 @@ def test_report_exports_a_trace(recording, tmp_path, capsys, options, name):
     assert main([*arguments, "--force"]) == 0
 
 
+def test_collapsed_stacks_of_a_trace_without_a_gil(tmp_path, capsys):
+    """Without a GIL, the time waited is that for locks, and the time held is refused before anything is written."""
+    script = Script().park(0, 0, 3, Park.LOCK).park(0, 4, 5, Park.OBJECT).park(1, 1, 2, Park.LOCK, stack=AT_RECV)
+    trace = script.trace(5, "a", "b", gils=0, free_threaded=True, gil_enabled=False)
+    recording, path = writer.write(trace, tmp_path / "free.hwt"), tmp_path / "out.txt"
+
+    assert main(["report", str(recording), "--of", "wait", "--collapsed", str(path)]) == 0
+    assert path.read_text().splitlines() == [
+        "app.py 4242;a;serve (app.py:30) 4000000",
+        "app.py 4242;b;serve (app.py:30);SocketIO.readinto (/usr/lib/python3.13/socket.py:700) 1000000",
+    ]
+    path.unlink()
+    assert main(["report", str(recording), "--collapsed", str(path)]) == 2
+    assert "the program ran without a GIL, so no stack held it" in capsys.readouterr().err
+    assert not path.exists()
+
+
 def test_report_writes_pages_of_one_trace_and_of_two(recording, tmp_path, capsys):
     """Two traces side by side are named after their files, and a window is that of both."""
     other = writer.write(convoy(rounds=5), tmp_path / "later.hwt")

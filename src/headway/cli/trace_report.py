@@ -51,7 +51,9 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--gecko", type=Path, metavar="FILE", help="write the trace for profiler.firefox.com")
     group.add_argument("--collapsed", type=Path, metavar="FILE", help="write collapsed stacks for flame graphs")
     group.add_argument(
-        "--of", choices=("hold", "wait"), help="the time that collapsed stacks count: held (default) or waited"
+        "--of",
+        choices=("hold", "wait"),
+        help="the time that collapsed stacks count: held (default) or waited, for the GIL or, without one, for locks",
     )
     group.add_argument("--parquet", type=Path, metavar="FILE", help="write a Parquet table of events, for data frames")
 
@@ -105,6 +107,7 @@ def report_trace(arguments: argparse.Namespace) -> int:
     threads = _threads(traces, arguments.thread)
     page = outputs.pop("html", None)
     if outputs:
+        _check_held(outputs, traces)
         from headway.traces.export import FORMATS
 
         for name, path in outputs.items():
@@ -116,6 +119,19 @@ def report_trace(arguments: argparse.Namespace) -> int:
         return 0
     _show(arguments, traces, threads)
     return 0
+
+
+def _check_held(outputs: dict[str, Path], traces: "Sequence[Trace]") -> None:
+    """Refuse a flame graph of the time held if there was no GIL to hold."""
+    from headway.traces.analysis.intervals import recorded
+
+    if "collapsed-hold" not in outputs or not all(one.process.free_threaded for one in traces):
+        return
+    if not any(len(recorded(one).holds) for one in traces):
+        raise UsageError(
+            "the program ran without a GIL, so no stack held it",
+            hint="add `--of wait` for the stacks that waited for locks",
+        )
 
 
 def _write_page(arguments: argparse.Namespace, traces: "Sequence[Trace]", beside: "Sequence[Trace]") -> None:
