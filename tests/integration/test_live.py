@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli import top_view
 from headway.cli.top_app import TopApp
 from headway.host.interpreters import discover
 from headway.live import watch
@@ -469,19 +468,6 @@ def test_middleware_tells_that_a_request_waited():
     assert float(asgi["gil-wait"]) > 0
     assert float(asgi["gil-loop"]) >= float(asgi["gil-wait"])
     assert (length, body) == ("4", "fine")
-
-
-def test_a_process_without_a_gil_is_said_to_have_none():
-    """A free-threaded process has a line that says so instead of a table."""
-    free = next((one for one in discover()[0] if one.free_threaded and not one.gil_enabled), None)
-    if free is None:
-        pytest.skip("no free-threaded CPython here")
-    with Beside([free.executable, WORKLOAD]) as program:
-        monitor = Monitor(program.pid)
-        samples = wait_for(monitor.sample, "the program is never counted")
-        monitor.close()
-
-    assert top_view.head(samples[0])[0].endswith("this Python runs without a GIL, so no thread waits for one")
 
 
 def test_code_is_started_and_counted():

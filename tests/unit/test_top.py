@@ -13,6 +13,7 @@ from headway.cli.main import main
 from headway.cli.top_app import TopApp
 from headway.live.counters import difference
 from headway.live.watch import Sample
+from headway.traces import format as hwt
 
 S = 1_000_000_000
 HOSTILE = "[@click=app.quit]x[/]"
@@ -25,6 +26,33 @@ def sample(*names, pid=1):
     busy = [{**row, **most, "since_ns": 1, "waits_of": {24: 99_999}} for row in rows]
     rates = difference(make_snapshot(S, *rows), make_snapshot(2 * S, *busy))
     return Sample(pid, "app.py", True, rates, rates)
+
+
+def free_sample(flags=hwt.FREE_THREADED, **fields):
+    """Return a sample of a free-threaded process: one thread waits for a lock, the other one does not."""
+    rows = [{"serial": 1, "name": "blocked", "state": "waiting", "since_ns": S}, {"serial": 2, "name": "other"}]
+    rates = difference(make_snapshot(S, flags=flags), make_snapshot(2 * S, *rows, flags=flags))
+    return Sample(1, "app.py", False, rates, rates, **fields)
+
+
+def test_without_a_gil_a_table_is_about_locks():
+    """The header says what waits are for; only waiting is told of a thread, and nothing of holds."""
+    head, worst, _, _, *rows = top_view.block([free_sample()])
+
+    assert head.endswith("app.py (pid 1): no GIL; waits are for locks and for ends of threads")
+    assert worst == "  worst wait 1 s: blocked (in the last 1 s)"
+    assert [row.split()[:3] for row in rows] == [["blocked", "waiting", "1"], ["other", "-", "-"]]
+    assert all(row.endswith(" -") for row in rows)
+
+
+def test_a_gil_that_came_on_is_told():
+    """The header and the JSON say that the GIL of a free-threaded build was switched on."""
+    seen = replace(sample("MainThread"), gil_came_on=True)
+
+    assert "GIL 100.0 % held" in top_view.head(seen)[0]
+    assert "an extension module switched the GIL on" in "".join(top_view.head(seen))
+    (found,) = top_view.to_json([seen])["processes"]
+    assert (found["has_gil"], found["gil_came_on"]) == (True, True)
 
 
 class Still:

@@ -46,7 +46,7 @@ def rows(samples: "Sequence[Sample]") -> list[Row]:
     for sample in samples:
         over = {one.now.serial: one for one in sample.window.threads}
         found += [
-            _row(sample.pid, one, over.get(one.now.serial, one), alone=len(samples) == 1)
+            _row(sample.pid, one, over.get(one.now.serial, one), alone=len(samples) == 1, has_gil=sample.has_gil)
             for one in sample.interval.threads
         ]
         if sample.interval.ended.count:
@@ -63,25 +63,29 @@ def _ended_row(sample: "Sample", *, alone: bool) -> Row:
     figures = (f"{100 * ended.hold_share:.1f}", f"{100 * ended.wait_share:.1f}", _rate(ended.waits_per_s))
     if not ended.known:
         figures = ("-", "-", "-")
-    cells = (name, "ended", *figures, "-", "-", _duration(worst), _rate(ended.forced_per_s) if ended.known else "-")
+    forced = _rate(ended.forced_per_s) if ended.known and sample.has_gil else "-"
+    figures = figures if sample.has_gil else ("-", *figures[1:])
+    cells = (name, "ended", *figures, "-", "-", _duration(worst), forced)
     order = (name, "ended", ended.hold_share, ended.wait_share, ended.waits_per_s, 0.0, 0.0, float(worst or 0))
     return Row(f"{sample.pid}:ended", cells, (*order, ended.forced_per_s))
 
 
-def _row(pid: int, one: "ThreadRates", over: "ThreadRates", *, alone: bool) -> Row:
+def _row(pid: int, one: "ThreadRates", over: "ThreadRates", *, alone: bool, has_gil: bool) -> Row:
     now = one.now
     name = printable(now.name if alone else f"{pid} {now.name}")
     worst = over.worst_wait_ns or None
+    # Without a GIL the counters only tell which threads wait for locks: an "idle" thread may compute or sleep.
+    is_known = has_gil or now.state == "waiting"
     cells = (
         name,
-        f"{now.state} {_duration(now.state_ns)}",
-        f"{100 * one.hold_share:.1f}",
+        f"{now.state} {_duration(now.state_ns)}" if is_known else "-",
+        f"{100 * one.hold_share:.1f}" if has_gil else "-",
         f"{100 * one.wait_share:.1f}",
         _rate(one.waits_per_s),
         _duration(over.wait_p50_ns),
         _duration(over.wait_p99_ns),
         _duration(worst),
-        _rate(one.forced_per_s),
+        _rate(one.forced_per_s) if has_gil else "-",
     )
     order = (
         name,
@@ -100,9 +104,7 @@ def _row(pid: int, one: "ThreadRates", over: "ThreadRates", *, alone: bool) -> R
 def head(sample: "Sample") -> list[str]:
     """Return the lines above one process's table: the holders of its GILs, and the worst wait of the window."""
     who = f"{printable(sample.program)} (pid {sample.pid})"
-    if not sample.has_gil:
-        return [f"{who}: this Python runs without a GIL, so no thread waits for one"]
-    lines = []
+    lines = [] if sample.has_gil else ["no GIL; waits are for locks and for ends of threads"]
     for gil in sample.interval.gils:
         holder = "free" if gil.holder is None else f"{printable(gil.holder.name)} for {_duration(gil.holder.state_ns)}"
         name = "GIL" if len(sample.interval.gils) == 1 else f"GIL {gil.index}"
@@ -114,6 +116,8 @@ def head(sample: "Sample") -> list[str]:
     if worst is not None and worst.worst_wait_ns:
         waited = f"worst wait {_duration(worst.worst_wait_ns)}: {printable(worst.now.name)}"
     lines.append(f"{waited} (in the last {sample.window.wall_ns / 1e9:.2g} s)")
+    if sample.gil_came_on:
+        lines.append("this free-threaded Python began without a GIL: an extension module switched the GIL on")
     changes = [
         f"{len(threads)} thread{'s' * (len(threads) > 1)} {what}"
         for threads, what in ((sample.interval.came, "started"), (sample.interval.went, "ended"))
@@ -159,6 +163,7 @@ def _process(sample: "Sample") -> dict[str, Any]:
         "pid": sample.pid,
         "program": sample.program,
         "has_gil": sample.has_gil,
+        "gil_came_on": sample.gil_came_on,
         "interval_s": interval.wall_ns / 1e9,
         "window_s": sample.window.wall_ns / 1e9,
         "gils": [

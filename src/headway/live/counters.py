@@ -44,7 +44,7 @@ class Snapshot:
     exited: tuple[ThreadCounters, ...]
     """Ended threads whose counters no later thread has overwritten: if there are few threads, or they ended late."""
     has_gil: bool
-    """False if free-threaded, with the GIL off when the recording began."""
+    """False if free-threaded, with the GIL off."""
 
 
 @dataclass(frozen=True, slots=True)

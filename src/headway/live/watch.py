@@ -15,7 +15,7 @@ import re
 import struct
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -24,6 +24,7 @@ import numpy as np
 from headway.errors import RecordingError
 from headway.live.counters import Rates, Snapshot, decode, difference
 from headway.live.files import descendants
+from headway.live.switched_on import GilSwitch
 from headway.traces import format as fmt
 
 __all__ = [
@@ -179,6 +180,7 @@ class Watch:
         self._header = header
         self._slots_offset = int(header["slots_offset"])
         self._slot_count = int(header["slot_count"])
+        self._switch = GilSwitch(pid)
 
     def _open(self, own_pid: int) -> np.void | None:
         for path, base in _candidates(self.pid):
@@ -231,9 +233,15 @@ class Watch:
 
     @property
     def has_gil(self) -> bool:
-        """Whether the process has a GIL: False if free-threaded, with the GIL off when the recording began."""
+        """Whether the process has a GIL: False if free-threaded, with the GIL off as far as is known."""
         flags = int(self._header["flags"])
-        return not flags & fmt.FREE_THREADED or bool(flags & fmt.GIL_ENABLED)
+        return not flags & fmt.FREE_THREADED or bool(flags & fmt.GIL_ENABLED) or self.gil_came_on
+
+    @property
+    def gil_came_on(self) -> bool:
+        """Whether the GIL was off when the recording began, and an extension module has switched it on since."""
+        flags = int(self._header["flags"])
+        return bool(flags & fmt.FREE_THREADED) and not flags & fmt.GIL_ENABLED and self._switch.is_on()
 
     @property
     def counters_only(self) -> bool:
@@ -284,7 +292,7 @@ class Watch:
         else:
             # Slots whose threads change faster than we read: their state at this moment is unknown.
             slots = slots[~torn | (slots["state"] != fmt.SLOT_FREE)]
-        return decode(header, slots, time_ns)
+        return replace(decode(header, slots, time_ns), has_gil=self.has_gil)
 
     def _alive(self) -> np.void:
         if self._fd < 0:
@@ -340,6 +348,8 @@ class Sample:
     has_gil: bool
     interval: Rates
     window: Rates
+    gil_came_on: bool = False
+    """An extension module has switched the GIL of a free-threaded build on since the recording began."""
 
 
 class Monitor:
@@ -390,7 +400,7 @@ class Monitor:
                 continue
             interval, window = history.interval(), history.window()
             if interval is not None and window is not None:
-                found.append(Sample(pid, watch.program, watch.has_gil, interval, window))
+                found.append(Sample(pid, watch.program, watch.has_gil, interval, window, watch.gil_came_on))
         return found
 
     def _read(self, pid: int) -> tuple[Watch | None, History | None]:

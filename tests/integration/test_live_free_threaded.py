@@ -1,0 +1,71 @@
+"""Live counters of free-threaded processes."""
+
+import subprocess
+import sysconfig
+import time
+from pathlib import Path
+
+import pytest
+
+from headway.cli import top_view
+from headway.host.interpreters import discover
+from headway.live.counted_run import Beside
+from headway.live.watch import Monitor
+
+FREE = next((one for one in discover()[0] if one.free_threaded and not one.gil_enabled), None)
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(FREE is None, reason="no free-threaded CPython here")]
+
+EXTENSION = """
+#include <Python.h>
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "oldfashioned", NULL, -1, NULL};
+PyMODINIT_FUNC PyInit_oldfashioned(void) { return PyModule_Create(&definition); }
+"""
+APP = """
+import os, sys, time
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+import oldfashioned
+while True:
+    time.sleep(0.01)
+"""
+
+
+def sampled(monitor, is_wanted, limit_s=30.0):
+    """Return the first sample of the only process that is wanted."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        for one in monitor.sample():
+            if is_wanted(one):
+                return one
+        time.sleep(0.01)
+    pytest.fail("no such sample")
+
+
+def test_a_process_without_a_gil_is_said_to_have_none():
+    """A free-threaded process has a line that says what its waits are for."""
+    with Beside([FREE.executable, str(Path(__file__).parent / "live_workload.py")]) as program:
+        monitor = Monitor(program.pid)
+        seen = sampled(monitor, lambda _: True)
+        monitor.close()
+
+    assert top_view.head(seen)[0].endswith("no GIL; waits are for locks and for ends of threads")
+
+
+def test_a_gil_that_an_extension_switches_on_is_seen(tmp_path):
+    """A free-threaded process has no GIL until an extension without Py_mod_gil is imported, and then has one for good."""
+    (tmp_path / "old.c").write_text(EXTENSION)
+    (tmp_path / "app.py").write_text(APP)
+    include = next(Path(FREE.executable).resolve().parents[1].glob("include/python3*t"))
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    built = tmp_path / "oldfashioned.so"
+    subprocess.run([compiler, "-shared", "-fPIC", f"-I{include}", tmp_path / "old.c", "-o", built], check=True)
+    now = tmp_path / "now"
+    with Beside([FREE.executable, str(tmp_path / "app.py"), str(now)]) as program:
+        monitor = Monitor(program.pid)
+        before = sampled(monitor, lambda _: True)
+        now.touch()
+        after = sampled(monitor, lambda one: one.gil_came_on)
+        monitor.close()
+
+    assert (before.has_gil, before.gil_came_on, after.has_gil) == (False, False, True)
