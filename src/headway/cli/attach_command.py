@@ -55,6 +55,10 @@ __all__ = ["add_despite_filter", "add_patience", "prepare", "run"]
 
 _SIGNALLED = 128
 _LISTED = 10
+_ENOUGH = 0.9
+"""The share of the time asked from which a recording needs no warning."""
+_LONG_S = 0.5
+"""A longer wait until Headway is in a process is mentioned."""
 _PATIENCE_S = 3.0
 """The longest wait until a child process runs Python; a child that does not is not recorded."""
 
@@ -165,7 +169,9 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
         collecting(file, max_bytes=arguments.max_size, at_once=True, only=target.pid, say=console.say) as door,
         contextlib.ExitStack() as held_ones,
     ):
+        asked_s = time.monotonic()
         held = attach.attach(target, door, patience_s=arguments.patience, despite_filter=arguments.despite_filter)
+        waited_s = time.monotonic() - asked_s
         held_ones.enter_context(contextlib.closing(held))
         signals.wait_for()
         console.say(f"recording process {target.pid} {how_long}")
@@ -173,10 +179,31 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
         alive = _wait(target.pid, held, signals, arguments.duration)
         code = _end(target, held, arguments, policy=False) if alive else 0
         for worker, also_held in workers:
-            if Path(f"/proc/{worker.pid}").exists():
+            if _is_alive(worker.pid):
                 code = _end(worker, also_held, arguments, policy=False) or code
+    if not alive:
+        _tell_short(file, target.pid, arguments.duration, waited_s)
     summarise(file, brief=arguments.no_summary)
     return code
+
+
+def _tell_short(file: Path, pid: int, asked_s: float | None, waited_s: float) -> None:
+    """Warn if the process ended long before the recording was to end, or soon after Headway was in it."""
+    from headway.errors import TraceError
+    from headway.traces.analysis.words import duration
+    from headway.traces.reader import read
+
+    try:
+        trace = read(file)
+    except TraceError:  # the summary tells it
+        return
+    length_ns = trace.end_ns - trace.start_ns
+    late = waited_s >= _LONG_S and length_ns < waited_s * 1e9
+    if not late and (asked_s is None or length_ns >= _ENOUGH * asked_s * 1e9):
+        return
+    of = f" of the {asked_s:g} s asked" if asked_s is not None else ""
+    why = f"its main thread ran no Python for {waited_s:.2g} s before, so Headway could not enter" if late else ""
+    console.say(f"warning: recorded {duration(length_ns)}{of}: process {pid} has ended" + (f"; {why}" if why else ""))
 
 
 def _workers(
@@ -229,8 +256,18 @@ def _wait(pid: int, held: "attach.Attachment", signals: _Signals, duration_s: fl
     alive = True
     while alive and not held.ended and not signals.came and time.monotonic() < deadline:
         time.sleep(min(0.1, max(0.0, deadline - time.monotonic())))
-        alive = Path(f"/proc/{pid}").exists()
+        alive = _is_alive(pid)
     return alive
+
+
+def _is_alive(pid: int) -> bool:
+    """Return whether the process runs; one that has ended exists until its parent asks for its exit code."""
+    from headway.live.watch import incarnation_in
+
+    try:
+        return incarnation_in(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")) is not None
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _silence() -> None:

@@ -46,6 +46,8 @@ class TopApp(App[None]):
         self._width = 0  # of the terminal when the columns were made
         self._rows: list[top_view.Row] = []
         self._lines = ["counting ..."]
+        self.has_shown = False
+        """Whether the table has had rows."""
 
     def compose(self) -> ComposeResult:
         """Yield the widgets of the screen."""
@@ -73,6 +75,7 @@ class TopApp(App[None]):
         if self._paused or not samples:
             return
         self._rows = top_view.rows(samples)
+        self.has_shown = True
         self._lines = [line for sample in samples for line in top_view.head(sample)]
         self._show_head()
         self._show()

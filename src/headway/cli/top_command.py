@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["prepare", "run"]
 
 _LOOK_S = 0.05  # the time between two checks whether the program has ended
+_LONG_S = 0.5  # a longer wait until Headway is in a process is mentioned
 _TAIL_LINES = 20
 _SIGNALLED = 128
 
@@ -126,19 +127,30 @@ def _watch(pid: int, arguments: argparse.Namespace) -> int:
         again = True
         while again:
             monitor = Monitor(pid, children=arguments.children, window_s=arguments.window)
+            asked_s = time.monotonic()
             with (
                 _counted(pid, arguments.patience, despite_filter=arguments.despite_filter) as joined,
                 contextlib.closing(monitor),
             ):
-                _show(monitor, arguments)
+                waited_s = time.monotonic() - asked_s
+                shown = _show(monitor, arguments)
                 ended = not monitor.watched
             # If another `top` had begun the counting and has quit, the process stops counting: begin again.
             again = ended and joined and monitor.alive
             if not monitor.alive:
-                console.say(f"process {pid} has ended")
+                console.say(f"process {pid} has ended" if shown else _unseen(pid, waited_s))
             elif ended and not again:
                 console.say(f"the recording of process {pid} was ended")
     return 0
+
+
+def _unseen(pid: int, waited_s: float) -> str:
+    why = (
+        f"; its main thread ran no Python for {waited_s:.2g} s, so Headway entered too late"
+        if waited_s >= _LONG_S
+        else ""
+    )
+    return f"warning: nothing was counted: process {pid} has ended{why}"
 
 
 @contextlib.contextmanager
@@ -216,28 +228,32 @@ def _wait_until_counted(monitor: "Monitor", program: "Beside", name: str, patien
         time.sleep(0.01)
 
 
-def _show(monitor: "Monitor", arguments: argparse.Namespace) -> None:
-    """Show the counters once per interval, until the process has ended or `--count` intervals are over."""
+def _show(monitor: "Monitor", arguments: argparse.Namespace) -> bool:
+    """Show the counters once per interval, until the process has ended or `--count` intervals are over.
+
+    Returns whether anything was shown.
+    """
     on_screen = sys.stdout.isatty() and not arguments.json
     if on_screen and sys.stdin.isatty() and not arguments.plain and importlib.util.find_spec("textual"):
         from headway.cli.top_app import TopApp
 
-        TopApp(monitor, arguments.interval, arguments.count).run()
-        return
+        app = TopApp(monitor, arguments.interval, arguments.count)
+        app.run()
+        return app.has_shown
     out: Callable[[list[Sample]], None] = _print_json if arguments.json else _print_block
     repaints = on_screen and os.environ.get("TERM", "dumb") != "dumb"
     if repaints:
         out = _repaint
         print("\x1b[?25l\x1b[2J", end="")
     try:
-        _loop(monitor, arguments, out)
+        return _loop(monitor, arguments, out)
     finally:
         if repaints:
             print("\x1b[?25h", flush=True)
 
 
-def _loop(monitor: "Monitor", arguments: argparse.Namespace, out: "Callable[[list[Sample]], None]") -> None:
-    left = arguments.count
+def _loop(monitor: "Monitor", arguments: argparse.Namespace, out: "Callable[[list[Sample]], None]") -> bool:
+    left, shown = arguments.count, False
     monitor.sample()
     due = time.monotonic() + arguments.interval
     while left != 0:
@@ -245,11 +261,13 @@ def _loop(monitor: "Monitor", arguments: argparse.Namespace, out: "Callable[[lis
             time.sleep(min(_LOOK_S, max(0.0, due - time.monotonic())))
         samples = monitor.sample() if monitor.alive else []
         if not monitor.alive or not (samples or monitor.watched or arguments.children):
-            return
+            break
         due = max(due + arguments.interval, time.monotonic())
         if samples:
             out(samples)
+            shown = True
             left = None if left is None else left - 1
+    return shown
 
 
 def _print_json(samples: "list[Sample]") -> None:

@@ -55,9 +55,9 @@ def _find(pid: int, memory: Memory) -> int:
         raise ValueError("the process runs no free-threaded CPython that is known")
     if max(offsets[_HEAD], offsets[_ID], offsets[_NEXT], offsets[gil], offsets[gil + 2]) > _FURTHEST:
         raise ValueError("the offsets are not those of CPython")
-    at = memory.words(runtime + offsets[_HEAD], 1)[0]
+    at, enabled = memory.words(runtime + offsets[_HEAD], 1)[0], int(offsets[gil + 2])
     for _ in range(_MOST_INTERPRETERS):
         if memory.words(at + offsets[_ID], 1)[0] == 0:
-            return memory.words(at + offsets[gil], 1)[0] + offsets[gil + 2]
+            return memory.words(at + offsets[gil], 1)[0] + enabled
         at = memory.words(at + offsets[_NEXT], 1)[0]
     raise ValueError("the process has no main interpreter")

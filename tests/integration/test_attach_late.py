@@ -1,0 +1,63 @@
+"""Attaching to processes that end before Headway is in them, or before the recording was to end."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.uname().machine != "x86_64", reason="inject.py is for x86-64"),
+]
+
+JOINING = """
+import threading, time
+done = threading.Lock()
+done.acquire()
+threading.Timer(2.5, done.release).start()
+print("ready", flush=True)
+done.acquire()
+"""
+LOOPING = """
+import time
+print("ready", flush=True)
+for _ in range(150):
+    time.sleep(0.01)
+"""
+
+
+def beside(code, *command):
+    """Run a command of Headway, whose last argument is the process id of the code, and return what it did."""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == "ready\n"
+        arguments = [sys.executable, "-m", "headway", *map(str, command), str(child.pid)]
+        return subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_recording_that_began_at_the_end_of_the_process_is_told(tmp_path):
+    """A main thread that runs no Python until the process ends leaves a short trace, with a warning that says why."""
+    done = beside(JOINING, "attach", "--duration", 2, "-o", tmp_path / "late.hwt")
+
+    assert done.returncode == 0, done.stderr
+    (warning,) = (line for line in done.stderr.splitlines() if line.startswith("warning: "))
+    assert " of the 2 s asked: process " in warning
+    assert "its main thread ran no Python for 2" in warning
+
+
+def test_a_process_that_ends_early_is_told(tmp_path):
+    """The warning says how much of the time asked was recorded."""
+    done = beside(LOOPING, "attach", "--duration", 20, "--no-summary", "-o", tmp_path / "early.hwt")
+
+    (warning,) = (line for line in done.stderr.splitlines() if line.startswith("warning: "))
+    assert " of the 20 s asked: process " in warning
+    assert warning.endswith(" has ended")
+
+
+def test_top_tells_that_it_came_too_late():
+    """A table that was never shown is a warning."""
+    done = beside(JOINING, "top", "--plain", "--count", 1)
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "warning: nothing was counted: process " in done.stderr
+    assert "its main thread ran no Python for 2" in done.stderr
