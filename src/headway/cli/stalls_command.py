@@ -11,13 +11,15 @@ Examples:
 """
 
 import argparse
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from headway.cli import console
 from headway.cli.options import add_json
 from headway.cli.watch_command import add_lengths
-from headway.errors import UsageError
+from headway.errors import TraceError, UsageError
 
 __all__ = ["prepare", "run"]
 
@@ -32,17 +34,37 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def _logs(path: Path) -> list[Path]:
-    """Return the logs of a folder, or the file itself. Raises UsageError."""
+    """Return the logs of a folder, or its recordings of processes without a GIL, or the file itself. Raises UsageError."""
     if path.is_dir():
         found = sorted(path.glob("*.stalls.jsonl"))
-        if not found and not sorted(path.glob("*.hwt")):
+        recordings = sorted(path.glob("*.hwt"))
+        if not found and not recordings:
             raise UsageError(
                 f"the folder {path} has no log of stalls", hint="name a folder that `headway watch -o` wrote to"
             )
-        return found
+        return found or list(_blind(recordings))
     if not path.is_file():
         raise UsageError(f"there is no file {path}", hint="name a log, a folder of `headway watch`, or a trace")
     return [path]
+
+
+def _blind(recordings: list[Path]) -> Iterator[Path]:
+    for path in recordings:
+        with contextlib.suppress(TraceError):  # it is being written, or is damaged
+            if _is_blind(path):
+                yield path
+
+
+def _is_blind(path: Path) -> bool:
+    """Return whether a file is a trace of a process without a GIL: it does not show stalls."""
+    from headway.traces.analysis.intervals import recorded
+    from headway.traces.reader import read
+
+    if path.suffix != ".hwt":
+        return False
+    trace = read(path)
+    off = trace.process.free_threaded and not trace.process.gil_enabled
+    return off and not len(recorded(trace).holds)
 
 
 def _rows(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
@@ -78,9 +100,17 @@ def run(arguments: argparse.Namespace) -> int:
     from headway.traces.analysis.stall_sums import sum_up
 
     rows: list[dict[str, Any]] = []
+    blind: list[Path] = []
+    told = 0
     for path in arguments.files:
         for log in _logs(path):
-            rows += _rows(log, arguments)
+            if _is_blind(log):
+                blind.append(log)
+            else:
+                told += 1
+                rows += _rows(log, arguments)
+    for path in blind:
+        console.say(f"{path}: the process ran without a GIL, so Headway cannot tell its stalls")
     sums = sum_up(rows)
     if arguments.json:
         console.print_json(
@@ -95,8 +125,11 @@ def run(arguments: argparse.Namespace) -> int:
                 ],
                 "over_time": [{"since": since, **vars(one)} for since, one in sums.over_time.items()],
                 "bin_s": sums.bin_s,
+                "cannot_tell": list(map(str, blind)),
             }
         )
+    elif blind and not told:
+        console.print_plain("no file shows whether there were stalls")
     elif arguments.each:
         for row in sums.rows:
             console.print_plain(f"{row['began']} {row.get('line', '')}")

@@ -53,7 +53,9 @@ class Scheduler:
     def start(self, policy, options=""):
         """Start a policy: a name, or the path of a library. Raises UnfitError."""
         if not gil_enabled():
-            raise UnfitError("this interpreter has no GIL to schedule")
+            raise UnfitError(
+                "this interpreter runs without a GIL, and a GIL that an extension module switches on later is not scheduled"
+            )
         try:
             error, problem = self._library.schedule(os.fsencode(policy), os.fsencode(options))
         except ValueError as unfit:  # a NUL
