@@ -130,10 +130,12 @@ def test_gecko_markers_are_the_intervals(several):
 @given(some_traces, st.sampled_from(["hold", "wait"]))
 @settings(deadline=None)
 def test_collapsed_weights_add_up(several, what):
-    """Folded stacks have one line for each thread and stack, and their weights add up to all time held or waited."""
+    """Folded stacks have one line for each thread and stack; the weights add up to all time held, or waited for GILs and locks."""
     lines = exported(f"collapsed-{what}", several).splitlines()
 
     total = sum(int(getattr(recorded(trace), f"{what}s").length_ns.sum()) for trace in several)
+    if what == "wait":
+        total += sum(int((one.end_ns - one.start_ns).sum()) for one in map(parks, several))
     assert sum(int(line.rpartition(" ")[2]) for line in lines) == total
     assert all(line.rpartition(" ")[0].count(";") >= 2 for line in lines)
 
