@@ -495,6 +495,7 @@ static void add_worker(const struct hw__world *world, const struct hw__worker *w
     if (worker->gil == NULL || !worker->gil->enabled) {
         return;
     }
+    result->starved += worker->waiting_since > 0 && worker->waiting_since < middle_ns;
     if (worker->waiting_since != 0) {
         int64_t wait_ns = world->machine.now_ns - worker->waiting_since;
         result->waited_ns += hw__world_part_ns(world, worker->waiting_since);

@@ -237,6 +237,22 @@ static void test_threads_that_are_stuck(void) {
     T_EQ(1, sim_result(0).stuck_at);
     T_EQ(0, sim_result(1).stuck);
     T_EQ(0, sim_result(2).stuck);
+    T_EQ(0, sim_result(0).starved + sim_result(1).starved + sim_result(2).starved);
+    sim_end();
+}
+
+/* A thread that waits for the GIL since the first half of the run is starved: here, a call of C
+ * keeps it. */
+static void test_threads_that_starve(void) {
+    sim_begin(NULL, 2, 1000 * MS);
+    SIM_ADD(SIM_OP(SLEEP, 10 * MS), SIM_OP(CALL, 2000 * MS));
+    SIM_ADD(SIM_OP(SLEEP, 100 * MS), SIM_OP(HOLD, MS));
+    SIM_ADD(SIM_OP(SLEEP, 700 * MS), SIM_OP(HOLD, MS));
+    T_EQ(0, sim_run(1000 * MS));
+    T_EQ(0, sim_result(0).starved);
+    T_EQ(1, sim_result(1).starved);
+    T_EQ(0, sim_result(2).starved);
+    T_EQ(0, sim_result(1).stuck);
     sim_end();
 }
 
@@ -602,6 +618,7 @@ int main(void) {
     T_RUN(test_semaphores_balance);
     T_RUN(test_a_program_that_ends);
     T_RUN(test_threads_that_are_stuck);
+    T_RUN(test_threads_that_starve);
     T_RUN(test_programs_that_err);
     T_RUN(test_a_policy_that_goes_round);
     T_RUN(test_what_is_refused);

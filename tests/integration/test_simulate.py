@@ -291,6 +291,25 @@ def test_threads_in_a_deadlock_are_told(capsys, tmp_path):
     assert "remark" not in capsys.readouterr().out
 
 
+def test_threads_that_starve_are_told(capsys, tmp_path):
+    """A role whose threads have waited for the GIL for the second half of the time has a remark."""
+    path = tmp_path / "starved.toml"
+    path.write_text("""
+[role.call]
+program = [{sleep_ms = 1}, {call_s = 100}]
+[role.waits]
+threads = 2
+program = [{sleep_ms = 5}, {hold_us = 10}]
+""")
+
+    assert main(["simulate", str(path), *PRESET, "--seeds", "1", "--duration", SHORT]) == 0
+
+    remark = (
+        "remark: waits: 2 threads wait at the end, and since the first half of the time, for the GIL; what waits with"
+    )
+    assert remark in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_lock_that_is_not_locked_cannot_be_unlocked(capsys, tmp_path):
     """A role that unlocks another role's lock may do so only while that lock is locked."""
     path = tmp_path / "unlock.toml"

@@ -235,6 +235,7 @@ struct hw_sim_role_result {
      * time after the warm-up. */
     int64_t stuck;
     int64_t stuck_at; /* `where` of the operation in which one of them waits */
+    int64_t starved;  /* likewise, of threads that wait for the GIL */
 };
 
 /* Totals of a GIL since the warm-up. */

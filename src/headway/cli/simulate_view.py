@@ -11,7 +11,7 @@ from headway.cli.simulate_words import figure, shown
 from headway.printable import printable
 from headway.report import Table, render_table
 from headway.report.figures import unit_of
-from headway.sim.result import LEAST
+from headway.sim.result import LEAST, THE_GIL
 from headway.sim.scenario import walk
 
 if TYPE_CHECKING:
@@ -139,14 +139,16 @@ def _range(ordered: Sequence[float]) -> str:
 
 def remarks(summaries: "Sequence[Summary]") -> list[str]:
     """Return a line for each role of which threads may wait for ever, with the seed in which most of them do."""
-    worst: dict[str, Stuck] = {}
+    worst: dict[tuple[str, bool], Stuck] = {}
     for one in (one for summary in summaries for outcome in summary.outcomes for one in outcome.stuck):
-        if one.role not in worst or one.threads > worst[one.role].threads:
-            worst[one.role] = one
+        key = (one.role, one.waits_for == THE_GIL)
+        if key not in worst or one.threads > worst[key].threads:
+            worst[key] = one
     found = []
-    for role, one in worst.items():
+    for (role, starves), one in worst.items():
         threads = "1 thread waits" if one.threads == 1 else f"{one.threads:,} threads wait"
         text = f"{threads} at the end, and since the first half of the time, for {one.waits_for}"
+        text += "; what waits with them is in no percentile" if starves else ""
         found.append(printable(f"{role}: {text}"))
     return found
 

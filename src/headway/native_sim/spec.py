@@ -217,6 +217,7 @@ class RoleResult:
     worst_wait_ns: int
     stuck: int = 0
     stuck_at: int = 0
+    starved: int = 0
 
 
 @final

@@ -129,6 +129,7 @@ class RoleResultStruct(ctypes.Structure):
             "worst_wait_ns",
             "stuck",
             "stuck_at",
+            "starved",
         )
     )
 

@@ -10,7 +10,17 @@ from numpy.typing import NDArray
 
 from headway.native_sim import GilResult, RoleResult
 
-__all__ = ["LEAST", "GilOutcome", "Outcome", "PartOutcome", "Stuck", "gil_outcome", "part_outcome", "percentile"]
+__all__ = [
+    "LEAST",
+    "THE_GIL",
+    "GilOutcome",
+    "Outcome",
+    "PartOutcome",
+    "Stuck",
+    "gil_outcome",
+    "part_outcome",
+    "percentile",
+]
 
 LEAST = {"p50_ms": 1, "p90_ms": 30, "p99_ms": 300, "max_ms": 1}
 """The least number of pieces of work for each percentile; with fewer, the percentile depends mostly on chance."""
@@ -79,6 +89,10 @@ class GilOutcome:
     requests_per_s: float
 
 
+THE_GIL = "the GIL"
+"""In `Stuck.waits_for`: the threads starve. What they would have done is in no figure of the result."""
+
+
 @final
 @dataclass(frozen=True)
 class Stuck:
@@ -87,7 +101,7 @@ class Stuck:
     Attributes:
         role: The name of the role.
         threads: The number of these threads.
-        waits_for: What one of them waits for, such as `lock a`.
+        waits_for: The lock, queue or semaphore that one of them waits for, such as `lock a`; or THE_GIL.
     """
 
     role: str

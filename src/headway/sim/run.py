@@ -14,7 +14,7 @@ from headway.errors import ScenarioError
 from headway.native_sim import Simulation
 from headway.sim.compile import Compiled, compile_scenario
 from headway.sim.machine import Costs
-from headway.sim.result import Outcome, Stuck, gil_outcome, part_outcome
+from headway.sim.result import THE_GIL, Outcome, Stuck, gil_outcome, part_outcome
 from headway.sim.scenario import Scenario
 from headway.sim.trace import trace_of
 from headway.traces.model import Trace
@@ -97,6 +97,8 @@ def _outcome(job: Job, compiled: Compiled, simulation: Simulation) -> Outcome:
         if threads := sum(one.stuck for one in results):
             _, step = compiled.steps[max(one.stuck_at for one in results) - 1]
             stuck.append(Stuck(name, threads, f"{_WAITS_FOR[step.word]} {step.target}"))
+        if threads := sum(one.starved for one in results):
+            stuck.append(Stuck(name, threads, THE_GIL))
         parts.append(
             part_outcome(
                 name,
