@@ -42,7 +42,7 @@ def test_a_recording_that_began_at_the_end_of_the_process_is_told(tmp_path):
     assert done.returncode == 0, done.stderr
     (warning,) = (line for line in done.stderr.splitlines() if line.startswith("warning: "))
     assert " of the 2 s asked: process " in warning
-    assert "its main thread ran no Python for 2" in warning
+    assert "its main thread ran no Python for " in warning
 
 
 def test_a_process_that_ends_early_is_told(tmp_path):
@@ -60,4 +60,4 @@ def test_top_tells_that_it_came_too_late():
 
     assert (done.returncode, done.stdout) == (0, "")
     assert "warning: nothing was counted: process " in done.stderr
-    assert "its main thread ran no Python for 2" in done.stderr
+    assert "its main thread ran no Python for " in done.stderr

@@ -214,9 +214,7 @@ def test_list_and_explain_need_no_run():
     assert len(json.loads(headway("lab", "--list", "--json").stdout)) == len(lab.experiments())
 
 
-@pytest.mark.parametrize(
-    "words", [["lab", "--list"], ["simulate", "--list"], ["policies"], ["interpreters"]], ids=" ".join
-)
+@pytest.mark.parametrize("words", [["lab", "--list"], ["simulate", "--list"], ["policies"]], ids=" ".join)
 def test_lists_fit_the_terminal(words):
     """Lists are laid out for the terminal's width, and cut nothing off."""
     out = headway(*words, COLUMNS="80").stdout

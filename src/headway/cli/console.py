@@ -3,8 +3,9 @@
 import json
 import os
 import sys
+import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -19,6 +20,7 @@ __all__ = [
     "complain",
     "discard_output",
     "print_json",
+    "print_list",
     "print_plain",
     "print_rendered",
     "progress",
@@ -29,6 +31,7 @@ __all__ = [
 
 _LEAST_COLUMNS = 64
 _PIPE_COLUMNS = 120
+_UNLIMITED = 10_000
 _TELL_S = 2.0
 
 
@@ -83,6 +86,31 @@ def print_plain(text: str) -> None:
     print(text)
 
 
+def print_list(named: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
+    """Print names with a text each, wrapped to the width of the terminal; in a pipe, each in a line. It needs no rich."""
+    rows = list(named)
+    column = max((len(name) for name, _ in rows), default=0)
+    blanks = " " * indent
+    width = _columns(sys.stdout) or _UNLIMITED
+    for name, text in rows:
+        begin = f"{blanks}{name:<{column}}  " if column else blanks
+        print(
+            textwrap.fill(text, width, initial_indent=begin, subsequent_indent=" " * len(begin), break_on_hyphens=False)
+        )
+
+
+def _columns(stream: TextIO | None) -> int | None:
+    """Return the width of a stream's lines: as COLUMNS says, or the terminal's; None for a pipe."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit():
+        # In fewer columns figures would be cut off, and a part of a figure looks like another figure. It is better that
+        # the terminal wraps the lines.
+        return max(int(columns), _LEAST_COLUMNS)
+    if stream is not None and stream.isatty():
+        return max(os.get_terminal_size(stream.fileno()).columns, _LEAST_COLUMNS)
+    return None
+
+
 def print_rendered(what: "RenderableType") -> None:
     """Print tables and text to stdout: colour only on a terminal and without NO_COLOR."""
     _render(what, sys.stdout)
@@ -98,14 +126,7 @@ def _render(what: "RenderableType", stream: TextIO | None) -> None:
         return
     from rich.console import Console
 
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdigit():
-        width = int(columns)
-    else:
-        width = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else _PIPE_COLUMNS
-    # In fewer columns figures would be cut off, and a part of a figure looks like another figure. It is better that the
-    # terminal wraps the lines.
-    width = max(width, _LEAST_COLUMNS)
+    width = _columns(stream) or _PIPE_COLUMNS
     console = Console(width=width, highlight=False, soft_wrap=False, file=stream)
     with console.capture() as captured:
         console.print(what)

@@ -106,6 +106,6 @@ def _list(arguments: argparse.Namespace) -> None:
     rows = [(one.name, one.version, _gil(one), _jit(one), _lacks(one), _shortened(one.executable)) for one in found]
     columns = ("", "version", "GIL", "JIT", "cannot run", "executable")
     caption = "`headway lab` uses the newest patch of each name; `--json` has more details"
-    console.print_rendered(render_table(Table(caption, columns, tuple(rows), names=1)))
+    console.print_rendered(render_table(Table(caption, columns, tuple(rows))))
     for line in passed_over:
         console.say(f"passed over: {line}")

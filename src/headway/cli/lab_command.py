@@ -399,9 +399,7 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         console.print_json([_described(one) for one in experiments])
         return 0
-    from headway.report import render_list
-
-    console.print_rendered(render_list((one.name, one.question) for one in experiments))
+    console.print_list((one.name, one.question) for one in experiments)
     return 0
 
 

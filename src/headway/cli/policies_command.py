@@ -33,22 +33,16 @@ def run(arguments: argparse.Namespace) -> int:
         console.print_json({"policies": [asdict(one) for one in found], "options": [asdict(one) for one in engine]})
         return 0
 
-    from rich.console import Group, RenderableType
-    from rich.text import Text
-
-    from headway.report.layout import indented, render_list
-
-    parts: list[RenderableType] = []
     for one in found:
-        about = [("good for:", one.good_for), ("bad at:", one.bad_at), *map(_option, one.options)]
-        parts += [Text(one.name), indented(Text(one.about)), indented(render_list(about)), Text("")]
-    parts += [Text("all policies"), indented(render_list(map(_option, engine))), Text("")]
-    parts.append(
-        Text(
-            "use one with `headway run --policy NAME --option latency_us=20000 app.py`; name your own policy by its library's path"
-        )
-    )
-    console.print_rendered(Group(*parts))
+        console.print_plain(one.name)
+        console.print_list([("", one.about)], indent=2)
+        console.print_list([("good for:", one.good_for), ("bad at:", one.bad_at), *map(_option, one.options)], indent=2)
+        console.print_plain("")
+    console.print_plain("all policies")
+    console.print_list(map(_option, engine), indent=2)
+    console.print_plain("")
+    how = "use one with `headway run --policy NAME --option latency_us=20000 app.py`; name your own policy by its library's path"
+    console.print_list([("", how)])
     return 0
 
 

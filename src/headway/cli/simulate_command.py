@@ -157,9 +157,7 @@ def _tell(arguments: argparse.Namespace) -> None:
     elif arguments.json:
         console.print_json(library.titles())
     else:
-        from headway.report import render_list
-
-        console.print_rendered(render_list(library.titles().items()))
+        console.print_list(library.titles().items())
 
 
 def _check_outputs(arguments: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from headway.report.lab.machines import machines_to_json, render_machines
 from headway.report.lab.published_tables import published_tables
 from headway.report.lab.tables import Table, costs_table, experiment_tables, seconds
 from headway.report.lab.terminal import render_run
-from headway.report.layout import render_list, render_table
+from headway.report.layout import render_table
 
 __all__ = [
     "Table",
@@ -24,7 +24,6 @@ __all__ = [
     "render_decided",
     "render_end",
     "render_experiment",
-    "render_list",
     "render_machines",
     "render_run",
     "render_table",

@@ -3,7 +3,7 @@
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, final
 
@@ -16,7 +16,7 @@ from rich.text import Text
 
 from headway.report.figures import EMPTY, Table
 
-__all__ = ["bold", "indented", "render_list", "render_table", "turned"]
+__all__ = ["bold", "indented", "render_table", "turned"]
 
 _FIGURE = re.compile(r"[-+<>~x±]?\s?\d[\d.,]*(\s?[%\w/]{1,10})?(\s?\[.*\]|\s?\(.*\))?$")
 """A figure with its unit and its interval; a text with more words is a sentence."""
@@ -39,15 +39,6 @@ def bold(text: str) -> Text:
 def indented(what: RenderableType, by: int = 2) -> Padding:
     """Return `what` moved to the right."""
     return Padding(what, (0, 0, 0, by))
-
-
-def render_list(named: Iterable[tuple[str, str]]) -> RenderableType:
-    """Return names with a text each; the lines of a long text stand below each other."""
-    grid = RichTable.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    for name, text in named:
-        grid.add_row(Text(name), Text(text))
-    return grid
 
 
 def render_table(table: Table) -> RenderableType:

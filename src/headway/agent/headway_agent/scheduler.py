@@ -54,7 +54,7 @@ class Scheduler:
         """Start a policy: a name, or the path of a library. Raises UnfitError."""
         if not gil_enabled():
             raise UnfitError(
-                "this interpreter runs without a GIL, and a GIL that an extension module switches on later is not scheduled"
+                "this interpreter runs without a GIL, and one that an extension module switches on later stays without a policy"
             )
         try:
             error, problem = self._library.schedule(os.fsencode(policy), os.fsencode(options))
