@@ -363,7 +363,10 @@ def test_a_spin_at_the_line_of_a_lock_is_for_that_lock():
     assert not place.at_once
 
 
-@pytest.mark.parametrize(("file", "kind"), [("/usr/lib/python3.13/threading.py", Park.LOCK), ("app.py", Park.MUTEX)])
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [("/usr/lib/python3.13/threading.py", Park.LOCK), ("app/threading.py", Park.MUTEX), ("app.py", Park.MUTEX)],
+)
 def test_a_spin_in_a_condition_is_for_a_lock_of_the_program(file, kind):
     """An idle thread that spins in `Condition.wait` awaits another thread; elsewhere its lock is not known. Neither is a problem."""
     trace = Script().park(0, 0, 90, Park.MUTEX).trace(100, gils=0, free_threaded=True, gil_enabled=False)
@@ -378,7 +381,8 @@ def test_waits_for_conditions_are_told_beside_locks_that_cost_nothing():
     """Where threads await each other for long, the report does not say that no lock slows the program down."""
     trace = Script().park(0, 0, 90, Park.LOCK).trace(100, gils=0, free_threaded=True, gil_enabled=False)
     frames = tuple(
-        dataclasses.replace(one, filename="lib/threading.py") if one == SERVE else one for one in trace.frames
+        dataclasses.replace(one, filename="/usr/lib/python3.13/threading.py") if one == SERVE else one
+        for one in trace.frames
     )
     found = {one.kind: one for one in analyse(dataclasses.replace(trace, frames=frames)).findings}
 

@@ -7,6 +7,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.threads import Distribution, distribution
 from headway.traces.model import Frame, Kind, Park, Trace
 
@@ -125,10 +126,9 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
 
 
 def _awaits(trace: Trace) -> NDArray[np.bool_]:
-    """Return a mask of the frames in which a thread blocks to await another one."""
+    """Return a mask of the frames in which a thread blocks to await another one; a program's own `queue.py` has none."""
     return np.array(
-        [one.filename.rpartition("/")[2] in _AWAITING and not one.filename.startswith("<") for one in trace.frames],
-        dtype=bool,
+        [one.filename.rpartition("/")[2] in _AWAITING and own_frame((one,)) is None for one in trace.frames], dtype=bool
     )
 
 
