@@ -81,6 +81,17 @@ PROGRAMS = [
 ]
 
 
+each_change = pytest.mark.parametrize(
+    ("change", "settings"),
+    [
+        (Change(policy="fair"), {"policy": "fair"}),
+        (Change(policy="priority"), {"policy": "priority"}),
+        (Change(interval_ns=500_000), {"switch_interval_s": "0.0005"}),
+    ],
+    ids=["fair", "priority", "0.5 ms"],
+)
+
+
 def scenario_of(name, changes):
     scenario = library.load(name)
     for key, value in changes.items():
@@ -123,15 +134,7 @@ def test_replayed_without_a_change_it_is_the_trace(name, changes):
             assert off(identity["run_share"], 1) < 0.06, (one.role, identity)
 
 
-@pytest.mark.parametrize(
-    ("change", "settings"),
-    [
-        (Change(policy="fair"), {"policy": "fair"}),
-        (Change(policy="priority"), {"policy": "priority"}),
-        (Change(interval_ns=500_000), {"switch_interval_s": "0.0005"}),
-    ],
-    ids=["fair", "priority", "0.5 ms"],
-)
+@each_change
 @pytest.mark.parametrize(("name", "changes"), [*PROGRAMS[:5], ("t1", {}), ("t2", {}), ("t11", {}), ("t13", {})])
 def test_a_change_does_what_it_does(name, changes, change, settings):
     """The predicted rate is that of the scenario with the change, within 20 %."""
@@ -145,15 +148,7 @@ def test_a_change_does_what_it_does(name, changes, change, settings):
             assert off(one.turns_per_s.value, told.turns_per_s) < 0.20, one.role
 
 
-@pytest.mark.parametrize(
-    ("change", "settings"),
-    [
-        (Change(policy="fair"), {"policy": "fair"}),
-        (Change(policy="priority"), {"policy": "priority"}),
-        (Change(interval_ns=500_000), {"switch_interval_s": "0.0005"}),
-    ],
-    ids=["fair", "priority", "0.5 ms"],
-)
+@each_change
 def test_a_call_of_c_is_not_preempted_by_any_policy(change, settings):
     """Beside calls of C of 1.0 to 1.8 ms, a thread's p50 is that of the scenario with the change, within 25 %."""
     model = model_of(MATCHER)

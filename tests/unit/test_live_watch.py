@@ -171,11 +171,11 @@ def test_exec_ends_the_watch(mapped, monkeypatch):
     """Another program in the same process counts as another process."""
     mapped({"serial": 1})
     with Watch(os.getpid()) as one:
-        started, code, stack = watch._incarnation(os.getpid())
-        monkeypatch.setattr(watch, "_incarnation", lambda pid: (started, code, stack + "1"))
+        started, code, stack = watch.incarnation_of(os.getpid())
+        monkeypatch.setattr(watch, "incarnation_of", lambda pid: (started, code, stack + "1"))
         with pytest.raises(WatchEndedError, match="started another program"):
             one.snapshot()
-        monkeypatch.setattr(watch, "_incarnation", lambda pid: None)
+        monkeypatch.setattr(watch, "incarnation_of", lambda pid: None)
         with pytest.raises(WatchEndedError, match="has ended"):
             one.snapshot()
 

@@ -262,12 +262,9 @@ def _wait(pid: int, held: "attach.Attachment", signals: _Signals, duration_s: fl
 
 def _is_alive(pid: int) -> bool:
     """Return whether the process runs; one that has ended exists until its parent asks for its exit code."""
-    from headway.live.watch import incarnation_in
+    from headway.live.watch import incarnation_of
 
-    try:
-        return incarnation_in(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")) is not None
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    return incarnation_of(pid) is not None
 
 
 def _silence() -> None:

@@ -68,9 +68,9 @@ def _delete(path: Path, names: list[str] | None, keep: int | None) -> None:
         ids = list(dict.fromkeys(one.id for one in runs))
         freed_bytes = store.delete_runs(ids)
     from headway.report.figures import amount
+    from headway.traces.analysis.words import number
 
-    what = "1 run" if len(ids) == 1 else f"{len(ids)} runs"
-    console.say(f"deleted {what}; the store is {amount(max(0, freed_bytes), 'bytes')} smaller")
+    console.say(f"deleted {number(len(ids), 'run')}; the store is {amount(max(0, freed_bytes), 'bytes')} smaller")
 
 
 def _launches(run: lab.RunHeader) -> str:

@@ -35,6 +35,7 @@ __all__ = [
     "WatchEndedError",
     "counts_only",
     "incarnation_in",
+    "incarnation_of",
     "is_recorded",
     "process_of",
 ]
@@ -53,7 +54,7 @@ class WatchEndedError(RecordingError):
     """No more can be read: the process ended or started another program, or its recording was ended."""
 
 
-def _incarnation(pid: int) -> tuple[str, ...] | None:
+def incarnation_of(pid: int) -> tuple[str, ...] | None:
     """Return what distinguishes this process and its program from any other; None if the process has ended."""
     try:
         return incarnation_in(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace"))
@@ -159,7 +160,7 @@ class Watch:
         self.pid = pid
         self._fd, self._base = -1, 0
         try:
-            incarnation = _incarnation(pid)
+            incarnation = incarnation_of(pid)
             if incarnation is None:
                 raise RecordingError(
                     f"there is no process {pid}", hint="`pgrep -a python` lists Python processes"
@@ -297,7 +298,7 @@ class Watch:
     def _alive(self) -> np.void:
         if self._fd < 0:
             raise WatchEndedError(f"the watch of process {self.pid} is closed")
-        incarnation = _incarnation(self.pid)
+        incarnation = incarnation_of(self.pid)
         if incarnation is None or incarnation[0] != self._incarnation[0]:
             raise WatchEndedError(f"process {self.pid} has ended")
         if incarnation != self._incarnation:
@@ -366,14 +367,14 @@ class Monitor:
         self.pid = pid
         self._children = children
         self._window_s = window_s
-        self._incarnation = _incarnation(pid)
+        self._incarnation = incarnation_of(pid)
         self._watches: dict[int, tuple[Watch, History]] = {}
         self._tries: dict[int, int] = {}
 
     @property
     def alive(self) -> bool:
         """Whether the process itself exists, whatever program it runs."""
-        now = _incarnation(self.pid)
+        now = incarnation_of(self.pid)
         return now is not None and self._incarnation is not None and now[0] == self._incarnation[0]
 
     @property

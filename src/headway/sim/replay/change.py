@@ -116,7 +116,11 @@ def computes(model: Model, role: str) -> bool:
 
 
 def members(model: Model, change: Change, role: str) -> list[Actor]:
-    """Return the thread that each thread of a role replays after a change: those of the trace in turns."""
+    """Return the thread that each thread of a role replays after a change: those of the trace in turns.
+
+    Raises:
+        ScenarioError: A role is not in the trace, or the change contradicts itself.
+    """
     actors = [one for one in model.actors if one.role == role]
     return [actors[nth % len(actors)] for nth in range(_counts(model, change).get(role, len(actors)))]
 

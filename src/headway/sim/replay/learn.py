@@ -23,7 +23,6 @@ from headway.sim.replay.refused import no_gil, refused
 from headway.sim.replay.wakes import Wakes, find_wakes
 from headway.sim.replay.window import window
 from headway.sim.result import percentile
-from headway.traces.analysis.intervals import recorded
 from headway.traces.analysis.words import duration
 from headway.traces.analysis.words import role as role_of
 from headway.traces.model import Frame, Trace
@@ -172,7 +171,7 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     Raises:
         ScenarioError: The trace shows no GIL, or nothing that could be replayed.
     """
-    if not trace.gils or not len(recorded(trace).holds):
+    if not trace.gils or not len(trace.events):
         raise no_gil()
     gil = next((one.index for one in trace.gils if one.main), trace.gils[0].index)
     since_ns, until_ns = window(trace)

@@ -23,12 +23,15 @@ def no_gil() -> ScenarioError:
 
 
 def refused(trace: Trace, shown_ns: int) -> ScenarioError:
-    """Return the error for a trace that shows too little.
+    """Return the error for a trace that shows too little, or only a GIL that imports switched on for a moment.
 
     Args:
-        trace: The trace, with a GIL.
+        trace: The trace.
         shown_ns: The length of the part that could be replayed.
     """
+    found = recorded(trace)
+    if not len(found.holds):
+        return no_gil()
     length_ns = trace.end_ns - trace.start_ns
     if length_ns < _LEAST_NS:
         shows = f"{duration(shown_ns)} of it show" if shown_ns > 1 else "no part of it shows"
@@ -36,7 +39,6 @@ def refused(trace: Trace, shown_ns: int) -> ScenarioError:
             f"the trace is too short for a prediction: {shows} the program at work",
             hint="record for at least a second",
         )
-    found = recorded(trace)
     threads = np.union1d(found.holds.thread, found.waits.thread).tolist()
     if len(threads) == 1:
         name = printable(trace.threads[threads[0]].name) or f"thread {trace.threads[threads[0]].tid}"

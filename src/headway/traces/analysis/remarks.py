@@ -190,10 +190,7 @@ def _own_lock(analysis: Analysis, one: ParkPlace) -> Finding:
     return Finding(
         kind="contended-lock",
         weight="note" if one.at_once and not imports else "problem",
-        fact=(
-            f"{number(one.threads, 'thread')} blocked {number(one.times.count, 'time')} on a lock of "
-            f"{'an import' if imports else 'the program'}{_at(one)}: {_cost(analysis, one)}"
-        ),
+        fact=_blocked(analysis, one, "a lock of an import" if imports else "a lock of the program"),
         cause=cause,
         advice=advice,
         cost_ns=one.times.total_ns,
@@ -201,14 +198,13 @@ def _own_lock(analysis: Analysis, one: ParkPlace) -> Finding:
     )
 
 
-def _at(one: ParkPlace) -> str:
+def _blocked(analysis: Analysis, one: ParkPlace, on: str) -> str:
+    """Return the fact about a place: how many threads blocked on what, where, how often and how long."""
     own = own_frame(one.stack)
     where = f" at {place(one.frame)}" if one.frame is not None else ""
-    return where + (f", called from {place(own)}" if own is not None and own != one.frame else "")
-
-
-def _cost(analysis: Analysis, one: ParkPlace) -> str:
+    where += f", called from {place(own)}" if own is not None and own != one.frame else ""
     return (
+        f"{number(one.threads, 'thread')} blocked {number(one.times.count, 'time')} on {on}{where}: "
         f"{duration(one.times.total_ns)} in total ({share(one.times.total_ns, analysis.wall_ns)} of the wall time), "
         f"{duration(one.times.p99_ns)} at p99"
     )
@@ -220,7 +216,9 @@ def _lock(analysis: Analysis, one: ParkPlace) -> Finding:
     cause = advice = ""
     awaits = one.kind == Park.MUTEX and one.at_once
     if awaits:
-        cause = "at most of that time no thread that was blocked there had the lock: this may be where another thread is awaited"
+        cause = (
+            "for most of that time none of the blocked threads had the lock: they may have awaited another thread there"
+        )
     elif one.kind == Park.OBJECT:
         users = "these threads use" if one.threads > 1 else "another thread used"
         cause = f"without a GIL each object has its own lock, and {users} the same object"
@@ -231,10 +229,7 @@ def _lock(analysis: Analysis, one: ParkPlace) -> Finding:
     return Finding(
         kind="contended-lock",
         weight="note" if awaits else "problem",
-        fact=(
-            f"{number(one.threads, 'thread')} blocked {number(one.times.count, 'time')} on {name}{_at(one)}: "
-            f"{_cost(analysis, one)}"
-        ),
+        fact=_blocked(analysis, one, name),
         cause=cause,
         advice=advice,
         cost_ns=one.times.total_ns,
