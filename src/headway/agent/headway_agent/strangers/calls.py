@@ -101,9 +101,11 @@ class Copies:
 
     def __init__(self, given, most_bytes=None):
         self.pickled = []
+        total_bytes = 0
         for one in given:
             self.pickled.append(pickle.dumps(one))
-            if most_bytes is not None and sum(map(len, self.pickled)) >= most_bytes:
+            total_bytes += len(self.pickled[-1])
+            if most_bytes is not None and total_bytes >= most_bytes:
                 break
 
     def arguments(self, task, function, place):
