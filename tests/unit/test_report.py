@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from drawn_tables import headings
 from rich.console import Console
 from synthetic import make_cell, make_interpreter
 
@@ -526,6 +527,19 @@ def test_headings_are_broken_between_words(width):
     words = text_of(render_table(table), width).split()
 
     assert {*" ".join((*heads, *figures)).split(), "MainThread", "[32505]"} <= {one.strip(",") for one in words}
+
+
+@pytest.mark.parametrize(
+    "figures", [("13.2 us ±24%", "617 us ±1.1%"), ("13.24 us ±24%", "6 us ±1.1%"), ("1/ 3/ 3", "10/ 3/ 3")]
+)
+def test_figures_with_half_widths_and_counts_are_flush_right(figures):
+    """A figure with its half-width and counts are flush right, and so is their heading, broken or not."""
+    table = Table("", ("", "time per call", "model"), tuple((f"row {one}", one, "serial") for one in figures), names=1)
+    text = text_of(render_table(table), 200)
+    places = {line.rindex(end) + len(end) for line, end in zip(text.rstrip().splitlines()[-2:], figures, strict=True)}
+
+    assert len(places) == 1
+    assert headings(text) == {"time per call", "model"}
 
 
 def test_the_parts_of_a_split_table_have_no_empty_rows():

@@ -18,8 +18,10 @@ from headway.report.figures import EMPTY, Table
 
 __all__ = ["bold", "indented", "render_table", "turned"]
 
-_FIGURE = re.compile(r"[-+<>~x±]?\s?\d[\d.,]*(\s?[%\w/]{1,10})?(\s?\[.*\]|\s?\(.*\))?$")
-"""A figure with its unit and its interval; a text with more words is a sentence."""
+_FIGURE = re.compile(
+    r"[-+<>~x±]?\s?\d[\d.,]*(\s?[%\w/]{1,10})?(\s?±\s?[\d.,]+\s?%?|\s?\[.*\]|\s?\(.*\))?$|\d[\d.,]*(/\s*\d[\d.,]*)+$"
+)
+"""A figure with its unit and its interval or half-width, or counts such as `5/ 30/ 6,000`; text with more words is not."""
 _HEADING = 9
 """The least width of a broken heading; a heading is broken over lines if its column is narrower."""
 
