@@ -34,6 +34,8 @@ os.environ["HEADWAY_CHROMIUM"] = find_chromium() or ""
 os.environ["HEADWAY_PROMETHEUS"] = find_prometheus() or ""
 os.environ.pop("REDIS_URL", None)
 pytest_plugins = ["pytester"]
+# What pytest loads in the development environment beside our plugin and xdist.
+OTHER_PLUGINS = ("anyio", "asyncio", "benchmark", "hypothesispytest", "platformdirs", "timeout")
 # Tests check what is right, not how long it takes on a busy machine.
 settings.register_profile("headway", deadline=None)
 settings.register_profile("sample", deadline=None, max_examples=30)
@@ -160,7 +162,8 @@ def make_run(tmp_path: Path):
 def quick(pytester, monkeypatch):
     """A pytester whose runs are processes of their own, with our store in its folder."""
     monkeypatch.setenv("HEADWAY_STORE", str(pytester.path / "results.sqlite"))
-    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    # The other plugins here take two thirds of a short session's time; `beside_plugins` has them.
+    monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"-p no:{name}" for name in OTHER_PLUGINS))
     monkeypatch.setenv("COLUMNS", "200")  # no table is turned or split
     # Where we are a worker of xdist's, they are none.
     for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
@@ -168,3 +171,10 @@ def quick(pytester, monkeypatch):
     # Else each of these many processes would compile the same modules again.
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     return pytester
+
+
+@pytest.fixture
+def beside_plugins(quick, monkeypatch):
+    """A `quick` whose runs load every installed plugin, as a user's do."""
+    monkeypatch.delenv("PYTEST_ADDOPTS")
+    return quick

@@ -37,10 +37,10 @@ NUMBER = r"[\d.]+(?:e[-+]\d+)?"
 
 @pytest.mark.matrix("scope")
 @pytest.mark.parametrize("scope", SCOPES)
-def test_every_kind_of_test_with_asyncio_of_each_scope(quick, scope):
+def test_every_kind_of_test_with_asyncio_of_each_scope(beside_plugins, scope):
     """The loop is the runner's own, whatever its scope, and failures and skips are unchanged."""
-    quick.makepyfile(EVERY_KIND.replace("SCOPE", scope))
-    result = quick.runpytest_subprocess("-q")
+    beside_plugins.makepyfile(EVERY_KIND.replace("SCOPE", scope))
+    result = beside_plugins.runpytest_subprocess("-q")
 
     result.assert_outcomes(passed=9, skipped=2, failed=1)
     text = tables(result)
@@ -51,24 +51,24 @@ def test_every_kind_of_test_with_asyncio_of_each_scope(quick, scope):
 
 @pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", OTHERS)
-def test_every_kind_of_test_on_other_interpreters(quick, name):
+def test_every_kind_of_test_on_other_interpreters(beside_plugins, name):
     """Every kind of test also runs in sub-interpreters from 3.12 on, and on a build without a GIL."""
-    quick.makepyfile(EVERY_KIND.replace("SCOPE", "function"))
+    beside_plugins.makepyfile(EVERY_KIND.replace("SCOPE", "function"))
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     python = plugin_python(FOUND[name])
     command = [python, "-m", "pytest", "-q", "-p", "headway.pytest_plugin", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        command, cwd=quick.path, env=environment, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=beside_plugins.path, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
 
     assert re.search(r"1 failed, 10 passed, 1 skipped", done.stdout), done.stdout + done.stderr
     assert "test_anyio[trio]" in done.stdout
 
 
-def test_what_nobody_awaits_is_an_error_and_no_figure(quick):
+def test_what_nobody_awaits_is_an_error_and_no_figure(beside_plugins):
     """A coroutine function, a function that makes coroutines, and a coroutine are errors if they are not awaited."""
-    quick.makepyfile(FORGOTTEN)
-    result = quick.runpytest_subprocess("-q", "-W", "ignore")
+    beside_plugins.makepyfile(FORGOTTEN)
+    result = beside_plugins.runpytest_subprocess("-q", "-W", "ignore")
 
     result.assert_outcomes(passed=1, failed=3, errors=2)
     result.stdout.fnmatch_lines(["*the benchmark was not awaited, so nothing was measured*"])
@@ -178,13 +178,13 @@ def test_a_session_without_benchmarks_pays_nothing(quick):
     assert "Headway" not in result.stdout.str()
 
 
-def test_it_lives_beside_pytest_benchmark(quick):
+def test_it_lives_beside_pytest_benchmark(beside_plugins):
     """Headway and pytest-benchmark each have a fixture, and one test can use both."""
-    quick.makepyfile(
+    beside_plugins.makepyfile(
         TWO
         + "\n\ndef test_both(benchmark, headway):\n    benchmark(fast)\n    headway.options(rounds=2, calls=2)(fast)\n"
     )
-    result = quick.runpytest_subprocess("-q")
+    result = beside_plugins.runpytest_subprocess("-q")
 
     result.assert_outcomes(passed=3)
     assert "Name (time in" in result.stdout.str()
@@ -233,9 +233,9 @@ def test_a_failure_shows_the_users_lines(quick):
     ]
 
 
-def test_a_function_may_raise_what_ends_a_generator(quick):
+def test_a_function_may_raise_what_ends_a_generator(beside_plugins):
     """StopIteration from a function is its own error, and from a user's generator it is Python's RuntimeError."""
-    quick.makepyfile(
+    beside_plugins.makepyfile(
         """
         import pytest
 
@@ -259,7 +259,7 @@ def test_a_function_may_raise_what_ends_a_generator(quick):
                 headway(list, generator())
         """
     )
-    quick.runpytest_subprocess("-q", "-o", "asyncio_mode=auto").assert_outcomes(passed=4)
+    beside_plugins.runpytest_subprocess("-q", "-o", "asyncio_mode=auto").assert_outcomes(passed=4)
 
 
 def test_coverage_is_told(quick):
