@@ -9,7 +9,7 @@ from synthetic import make_interpreter
 
 from headway.errors import InterpreterError, UsageError
 from headway.host import interpreters
-from headway.host.interpreters import Interpreter, discover, probe, select
+from headway.host.interpreters import Interpreter, discover, executable_of, probe, select
 
 FOUND = [
     make_interpreter("3.8.18"),
@@ -142,13 +142,27 @@ def test_private_interpreters_count_only_when_complete(bare_machine, monkeypatch
 
 
 def test_a_command_on_the_path_is_an_interpreter(tmp_path, monkeypatch):
-    """`python3.13` means the one on PATH, as `--python` of other commands does; a name that is not there is an error."""
+    """A word without a slash is a command on PATH; a command that is not there is an error."""
     (tmp_path / "python-of-mine").symlink_to(sys.executable)
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert probe("python-of-mine").executable == str(tmp_path / "python-of-mine")
-    with pytest.raises(InterpreterError, match="no executable at python-of-nobody"):
+    with pytest.raises(InterpreterError, match="no interpreter 'python-of-nobody'"):
         probe("python-of-nobody")
+
+
+def test_a_name_that_the_list_shows_is_an_interpreter(bare_machine):
+    """A version names the interpreter that `headway interpreters` lists, although no such command is on PATH."""
+    private = bare_machine.parent / "HEADWAY_INTERPRETERS" / "3.11"
+    (private / "bin").mkdir(parents=True)
+    (private / "bin" / "python3.11").symlink_to(os.path.realpath(sys.executable))
+    (private / ".headway-complete").write_text("{}")
+    name = discover()[0][0].name
+
+    assert os.path.samefile(executable_of(name), sys.executable)
+    assert probe(name).executable == executable_of(name)
+    with pytest.raises(UsageError, match=f"`3.99`; found: {name}"):
+        executable_of("3.99")
 
 
 def test_probe_tells_what_this_interpreter_is():

@@ -52,7 +52,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--python",
         metavar="INTERPRETER",
         default="",
-        help="your own Python, such as `python3.13` or a path (default: that of the active virtual environment, else the one that runs Headway)",
+        help="your own Python: `python3.13`, a path, or a name of `headway interpreters` (default: that of the active virtual environment, else the one that runs Headway)",
     )
     parser.add_argument(
         "--interpreter",

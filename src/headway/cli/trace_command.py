@@ -67,7 +67,9 @@ def add_program(
 ) -> None:
     """Add the arguments of all commands that run a program."""
     parser.add_argument(
-        "--python", metavar="INTERPRETER", help="interpreter for the script or module, such as `python3.13` or a path"
+        "--python",
+        metavar="INTERPRETER",
+        help="interpreter for the script or module: `python3.13`, a path, or a name of `headway interpreters`, such as `3.13t`",
     )
     parser.add_argument("-c", dest="code", nargs=argparse.REMAINDER, metavar="CODE ...", help="run a piece of code")
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE ...", help="run a module")
@@ -75,14 +77,19 @@ def add_program(
 
 
 def program(arguments: argparse.Namespace) -> tuple[list[str], str]:
-    """Return the command line of the program to run, and the program's name for messages. Raises UsageError."""
+    """Return the command line of the program to run, and its name for messages. Raises UsageError or InterpreterError."""
     from headway.live import launch
 
+    python = arguments.python
+    if python is not None:
+        from headway.host.interpreters import executable_of
+
+        python = executable_of(python)
     given = {"-m": arguments.module, "-c": arguments.code, "": arguments.program}
     option, words = next((option, words) for option, words in given.items() if words is not None)
     if words[:1] == ["--"]:
         words = words[1:]
-    return launch.command_line(words, option=option, python=_interpreter(arguments.python))
+    return launch.command_line(words, option=option, python=python)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -191,19 +198,6 @@ def become_traced(
     else:
         console.say(f"recording into {file}; look at it with `headway report {shlex.quote(str(file))}`")
     launch.become(command, env, cpus=cpus, collector=collector)
-
-
-def _interpreter(python: str | None) -> str | None:
-    import shutil
-
-    if python is None:
-        return None
-    found = shutil.which(python)
-    if found is None:
-        raise UsageError(
-            f"there is no interpreter {python!r}", hint="name an interpreter on your PATH, or give its path"
-        )
-    return found
 
 
 def summarise(file: Path, *, brief: bool = False) -> None:

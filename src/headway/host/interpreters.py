@@ -20,9 +20,10 @@ from headway.errors import InterpreterError, UsageError
 from headway.host.children import clean_environment
 from headway.host.paths import cache_folder, interpreters_folder
 
-__all__ = ["Interpreter", "discover", "probe", "select"]
+__all__ = ["Interpreter", "discover", "executable_of", "probe", "select"]
 
 _NAME = re.compile(r"python3(\.\d+t?d?)?$")
+_VERSION = re.compile(r"3\.\d+")
 _PROBE_LIMIT_S = 20
 _PROBE_VERSION = 5
 
@@ -324,19 +325,34 @@ def _expanded(path: str) -> Path:
         return Path(path)  # As for `~nobody`: there is no such file either.
 
 
-def probe(executable: str) -> Interpreter:
-    """Return the interpreter at a path, or of a command on PATH. Raises InterpreterError if it cannot be measured."""
-    command = shutil.which(executable) if os.sep not in executable else None
-    path = Path(command) if command else _expanded(executable)
-    if not path.is_file() or not os.access(path, os.X_OK):
-        raise InterpreterError(
-            f"there is no executable at {executable}",
-            hint="`headway interpreters` lists the interpreters found; a path, or a command on PATH, must name the python executable itself",
-        )
+def executable_of(python: str) -> str:
+    """Return the executable of an interpreter.
+
+    Args:
+        python: A path, a command on PATH, or a name or version as `headway interpreters` shows it ("3.13t").
+
+    Raises:
+        InterpreterError: There is no such executable.
+        UsageError: No interpreter has this name.
+    """
+    command = shutil.which(python if os.sep not in python else str(_expanded(python)))
+    if command:
+        return command
+    if _VERSION.match(python):
+        return select(discover()[0], [python])[0].executable
+    raise InterpreterError(
+        f"there is no interpreter {python!r}",
+        hint="name one as `headway interpreters` lists it (3.13t), a command on your PATH, or the path of the python executable itself",
+    )
+
+
+def probe(python: str) -> Interpreter:
+    """Return the interpreter of a path, a command or a name. Raises InterpreterError if it cannot be measured."""
+    path = Path(executable_of(python)).absolute()
     cache = _ProbeCache()
-    answer = cache.get(path.absolute())
+    answer = cache.get(path)
     cache.save()
-    return _named([("path", path.absolute(), answer)])[0]
+    return _named([("path", path, answer)])[0]
 
 
 def _newest_of_each(found: Iterable[Interpreter]) -> list[Interpreter]:
