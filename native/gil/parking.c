@@ -286,14 +286,14 @@ static bool is_seen_object(uintptr_t lock, uintptr_t before, struct hw__park *pa
     return true;
 }
 
-static int hook_yield(uintptr_t lock) {
+static int hook_yield(uintptr_t lock, bool same_spin) {
     int64_t from_ns = hw_now_ns();
     int result = real_yield();
     int saved = errno;
     /* A thread that yields elsewhere, as in os.sched_yield(), has detached its thread state before.
      */
     const void *state = attached_state();
-    if (state != NULL && !hw__spin_goes_on(lock, from_ns) && hw__parks_wanted()) {
+    if (state != NULL && !hw__spin_goes_on(lock, from_ns, same_spin) && hw__parks_wanted()) {
         struct hw__park park = {.kind = HW__LOCK_MUTEX, .lock = lock, .thread_state = state};
         if (lock != 0 && is_seen_object(lock, OBJECT_MUTEX, &park)) {
             park.kind = HW__LOCK_OBJECT;

@@ -89,11 +89,11 @@ bool hw__on_park(const struct hw__park *park, int64_t since_ns);
 void hw__on_unpark(const struct hw__park *park);
 
 /* The caller has yielded once, from `from_ns` on, to get a lock; `lock` is 0 where the lock is not
- * known.
+ * known. `same_spin`: the thread's last yield was of the same spin for certain.
  *
  * hw__spin_goes_on() returns whether that is all: the yield continues an earlier spin, or no
  * session records it. Else the caller must call hw__on_spin(). */
-bool hw__spin_goes_on(uintptr_t lock, int64_t from_ns);
+bool hw__spin_goes_on(uintptr_t lock, int64_t from_ns, bool same_spin);
 void hw__on_spin(const struct hw__park *park, int64_t from_ns);
 
 /* hw__spin_unknown_since() returns since when the calling thread has been in a spin for this lock

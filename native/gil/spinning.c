@@ -14,6 +14,7 @@
 
 #define REGISTERS 6 /* registers that a call preserves: x86-64 psABI, figure 3.4 */
 #define PLACES 8    /* places in the interpreter's code that spin; further ones are not known */
+#define MOST_YIELDS 0xFF /* above the count of yields in one spin, below every address */
 #define UNKNOWN 0
 #define NEVER (-1)
 
@@ -39,7 +40,7 @@ struct place {
 };
 
 static struct place places[PLACES];
-static int (*call)(uintptr_t lock); /* written before the hook is in place */
+static int (*call)(uintptr_t lock, bool same_spin); /* written before the hook is in place */
 
 /* The calibration's PyMutex; the number of parks for it; and whether the register was known after
  * the last of them. All three are sequentially consistent: they are rarely used. */
@@ -67,14 +68,29 @@ static struct place *place_of(uintptr_t site) {
     return NULL;
 }
 
+/* Returns whether the registers are those of the next yield in one spin: one small number is one
+ * more, and the others are the same. */
+static bool counts_on(const uintptr_t *before, const uintptr_t *now) {
+    int counts = 0;
+    for (int i = 0; i < REGISTERS; i++) {
+        bool count = now[i] == before[i] + 1 && now[i] <= MOST_YIELDS;
+        if (now[i] != before[i] && !count) {
+            return false;
+        }
+        counts += count;
+    }
+    return counts == 1;
+}
+
 /* Called by hw__spinning_stub() with the caller's registers and return address. */
 __attribute__((used, visibility("hidden"))) int hw__spinning_yield(const uintptr_t *registers,
                                                                    uintptr_t site) {
     struct place *place = place_of(site);
     int number = place == NULL ? NEVER : atomic_load_explicit(&place->number, memory_order_relaxed);
+    bool same_spin = place != NULL && place == last.place && counts_on(last.registers, registers);
     memcpy(last.registers, registers, sizeof last.registers);
     last.place = place;
-    int result = call(number > 0 ? registers[number - 1] : 0);
+    int result = call(number > 0 ? registers[number - 1] : 0, same_spin);
     last.at_ns = hw_now_ns();
     return result;
 }
@@ -145,10 +161,10 @@ __asm__(".text\n"
 int hw__spinning_stub(void);
 #else
 /* On other machines the registers are not read: the lock is not known before the thread parks. */
-static int hw__spinning_stub(void) { return call(0); }
+static int hw__spinning_stub(void) { return call(0, false); }
 #endif
 
-uintptr_t hw__spinning_replacement(int (*function)(uintptr_t lock)) {
+uintptr_t hw__spinning_replacement(int (*function)(uintptr_t lock, bool same_spin)) {
     call = function;
     return (uintptr_t)hw__spinning_stub;
 }

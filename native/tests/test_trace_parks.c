@@ -95,6 +95,23 @@ static void test_a_spin_is_one_wait(void) {
     check_spin(0, SPINS);
 }
 
+/* A thread may be off the core between two yields of one spin. */
+static void test_a_spin_that_its_registers_tell_is_one_wait(void) {
+    int64_t usual_ns = hw__parks_same_spin_ns;
+    hw__parks_same_spin_ns = 0;
+    begin("registers.hwt");
+    struct hw__park park = {.kind = HW__LOCK_MUTEX, .lock = 0x1000};
+    T_TRUE(!hw__spin_goes_on(park.lock, hw_now_ns(), true));
+    hw__on_spin(&park, hw_now_ns());
+    T_TRUE(hw__spin_goes_on(park.lock, hw_now_ns(), true));
+    T_TRUE(!hw__spin_goes_on(park.lock, hw_now_ns(), false));
+    T_TRUE(!hw__spin_goes_on(0x2000, hw_now_ns(), true));
+    struct trace trace = end("registers.hwt");
+    hw__parks_same_spin_ns = usual_ns;
+    T_EQ(1, trace.kinds[HW__PARK]);
+    trace_close(&trace);
+}
+
 /* os.sched_yield(): the thread has detached its state. */
 static void test_a_yield_of_the_programs_own(void) {
     begin("own.hwt");
@@ -158,26 +175,31 @@ static void test_the_bounds_of_stop_the_world(void) {
  * forget this for good. */
 #ifdef __x86_64__
 static uintptr_t told;
+static bool told_same;
 
-static int tell(uintptr_t lock) {
+static int tell(uintptr_t lock, bool same_spin) {
     told = lock;
+    told_same = same_spin;
     return 0;
 }
 
-/* Calls `function` with the lock's address in rbx, and zero in the other registers that a call
- * preserves. */
-int spin_with(uintptr_t lock, uintptr_t function);
+/* Calls `function` with the lock's address in rbx, the count in r12, and zero in the other
+ * registers that a call preserves. */
+int yield_with(uintptr_t lock, uintptr_t function, uintptr_t count);
+
+static void spin_with(uintptr_t lock, uintptr_t function) { yield_with(lock, function, 0); }
+
 __asm__(".text\n"
-        ".globl spin_with\n"
-        ".type spin_with, @function\n"
-        "spin_with:\n"
+        ".globl yield_with\n"
+        ".type yield_with, @function\n"
+        "yield_with:\n"
         "    push %rbx\n"
         "    push %r12\n"
         "    push %r13\n"
         "    push %r14\n"
         "    push %r15\n"
         "    mov %rdi, %rbx\n"
-        "    xor %r12, %r12\n"
+        "    mov %rdx, %r12\n"
         "    xor %r13, %r13\n"
         "    xor %r14, %r14\n"
         "    xor %r15, %r15\n"
@@ -188,7 +210,7 @@ __asm__(".text\n"
         "    pop %r12\n"
         "    pop %rbx\n"
         "    ret\n"
-        ".size spin_with, .-spin_with\n");
+        ".size yield_with, .-yield_with\n");
 
 static void test_the_lock_is_learnt(void) {
     uintptr_t yield = hw__spinning_replacement(tell);
@@ -220,6 +242,29 @@ static void test_the_lock_is_learnt(void) {
     spin_with(0x4000, yield);
     T_EQ(0, told);
 }
+
+/* Two yields are of one spin if the count in a register goes on by one, and nothing else changes.
+ */
+static void test_the_count_tells_one_spin_from_two(void) {
+    static const struct {
+        uintptr_t lock;
+        uintptr_t count;
+        bool same_spin;
+    } yields[] = {
+        {0x1000, 0, false}, {0x1000, 1, true}, {0x1000, 2, true},  {0x1000, 0, false},
+        {0x1000, 0, false}, {0x1000, 1, true}, {0x1000, 3, false}, {0x2000, 4, false},
+        {0x2001, 4, false}, {0x2001, 5, true}, {0x2002, 6, false},
+    };
+    uintptr_t yield = hw__spinning_replacement(tell);
+    hw__spinning_learn(0); /* no yield of the test before */
+    for (size_t i = 0; i < sizeof yields / sizeof *yields; i++) {
+        yield_with(yields[i].lock, yield, yields[i].count);
+        T_EQ(yields[i].same_spin, told_same);
+    }
+    hw__spinning_learn(0x2002); /* a park ends the spin */
+    yield_with(0x2002, yield, 7);
+    T_EQ(false, told_same);
+}
 #endif
 
 int main(void) {
@@ -229,11 +274,13 @@ int main(void) {
     layout = fake_layout(false);
     T_RUN(test_a_spin_before_the_threads_end);
     T_RUN(test_a_spin_is_one_wait);
+    T_RUN(test_a_spin_that_its_registers_tell_is_one_wait);
     T_RUN(test_a_yield_of_the_programs_own);
     T_RUN(test_stop_the_world_is_counted);
     T_RUN(test_the_bounds_of_stop_the_world);
 #ifdef __x86_64__
     T_RUN(test_the_lock_is_learnt);
+    T_RUN(test_the_count_tells_one_spin_from_two);
 #endif
     world_leave();
     return 0;

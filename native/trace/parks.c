@@ -258,14 +258,14 @@ void hw__on_unpark(const struct hw__park *park) {
     atomic_fetch_sub(&telling, 1);
 }
 
-bool hw__spin_goes_on(uintptr_t lock, int64_t from_ns) {
+bool hw__spin_goes_on(uintptr_t lock, int64_t from_ns, bool same_spin) {
     if (!begin_telling()) {
         return true;
     }
     struct hw__thread *thread =
         atomic_load(&hw__session.inherited) == 0 ? hw__thread_known() : NULL;
     bool goes_on = thread != NULL && thread->spin.until_ns != 0 && thread->spin.park.lock == lock &&
-                   from_ns - thread->spin.until_ns < hw__parks_same_spin_ns;
+                   (same_spin || from_ns - thread->spin.until_ns < hw__parks_same_spin_ns);
     if (goes_on) {
         thread->spin.until_ns = hw_now_ns();
     }

@@ -16,8 +16,9 @@
 #include "gil/recorder.h"
 #include "trace/thread.h"
 
-/* Two yields belong to one spin if no more than this is between the end of the first and the
- * beginning of the second. Written by tests, while there is no session. */
+/* Where the registers do not tell (gil/spinning.h), two yields belong to one spin if no more than
+ * this is between the end of the first and the beginning of the second. Written by tests, while
+ * there is no session. */
 extern int64_t hw__parks_same_spin_ns;
 
 /* Writes the wait that is kept back. Called by the thread itself, or while the thread is in no
