@@ -35,7 +35,7 @@ def trace_lines(analysis: Analysis) -> Iterator[str]:
             f"{number(len(analysis.threads), 'thread')} at {number(len(analysis.gils), 'GIL')}, "
             f"switch interval {duration(analysis.interval_ns)}"
             if analysis.gils
-            else f"{number(len(analysis.labels), 'thread')}, no GIL used"
+            else f"{number(len(analysis.labels), 'thread')} that waited, no GIL used"
         )
     )
     if analysis.windowed:
