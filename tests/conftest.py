@@ -34,7 +34,7 @@ os.environ["HEADWAY_CHROMIUM"] = find_chromium() or ""
 os.environ["HEADWAY_PROMETHEUS"] = find_prometheus() or ""
 os.environ.pop("REDIS_URL", None)
 pytest_plugins = ["pytester"]
-# What pytest loads in the development environment beside our plugin and xdist.
+# In the development environment pytest loads these beside our plugin and xdist.
 OTHER_PLUGINS = ("anyio", "asyncio", "benchmark", "hypothesispytest", "platformdirs", "timeout")
 # Tests check what is right, not how long it takes on a busy machine.
 settings.register_profile("headway", deadline=None)
