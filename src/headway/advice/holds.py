@@ -43,7 +43,7 @@ class Spot:
         calls: The number of calls.
         share: The share of all the time that was looked at.
         released: The share of the place's own time without the GIL.
-        longest_s: The longest time for which one call kept the GIL.
+        longest_s: The longest time for which one call kept the GIL, without waits for a core.
     """
 
     at: str
@@ -130,7 +130,8 @@ def look(
         return str(seen.get("error") or answer.ended or "the function was not profiled")
     wall_s = max(seen["wall_s"], 1e-9)
     held = min(1.0, seen["held_s"] / wall_s)
-    waits = max(0.0, 1.0 - max(seen["cpu_s"], seen["held_s"]) / wall_s)
+    # On a busy machine a call also waits for a core, which is no waiting of the function's own.
+    waits = max(0.0, 1.0 - max(seen["cpu_s"] + seen["queued_s"], seen["held_s"]) / wall_s)
     return Holds(
         held,
         max(0.0, 1.0 - held - waits),

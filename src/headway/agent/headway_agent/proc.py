@@ -166,6 +166,14 @@ def context_switches():
     return tuple(counts)
 
 
+def queued_ns():
+    """Return for how long the calling thread has waited for a core so far; 0 if the system does not tell."""
+    try:
+        return int(read("/proc/thread-self/schedstat").split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
 def max_rss_bytes():
     """Return the largest resident set so far of this process (getrusage(2), ru_maxrss), in bytes."""
     import resource

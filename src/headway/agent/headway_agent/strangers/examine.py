@@ -271,15 +271,6 @@ def _timed_call(task, args, talk, about=""):
     return result, ((time.perf_counter_ns() - begun[0]) / 1e9, (time.process_time_ns() - begun[1]) / 1e9)
 
 
-def _queued_s():
-    """Return for how long the calling thread has waited for a core; 0.0 if the system does not tell."""
-    try:
-        with open("/proc/thread-self/schedstat") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        return 0.0
-
-
 def _again(talk, effects, task, next_arguments, inputs, first_result, changes_arguments):
     """Repeat the call: with the same arguments, to compare results; then with all inputs, to time the calls.
 
@@ -302,7 +293,7 @@ def _again(talk, effects, task, next_arguments, inputs, first_result, changes_ar
         differs = False  # the comparison of arrays and the like gives no single bool
     del result, first_result
     times_s, cpu_s = [second[0]], [second[1]]
-    queued_s = _queued_s()
+    queued_ns = proc.queued_ns()
     until_s = time.monotonic() + _CALLS_S
     while len(times_s) < max(2, min(_MOST_CALLS, inputs)) or (
         time.monotonic() < until_s and len(times_s) < 1000 * _MOST_CALLS
@@ -310,16 +301,16 @@ def _again(talk, effects, task, next_arguments, inputs, first_result, changes_ar
         if times_s and time.monotonic() > until_s:
             break
         if changes_arguments:
-            making_s = _queued_s()
+            making_ns = proc.queued_ns()
             args = next_arguments(len(times_s))
-            queued_s += _queued_s() - making_s
+            queued_ns += proc.queued_ns() - making_ns
         else:
             args = next_arguments(len(times_s))
         _, (wall_s, busy_s) = _timed_call(task, args, talk)
         times_s.append(wall_s)
         cpu_s.append(busy_s)
     # On a busy machine a call also waits for a core, which is no waiting of the function's own.
-    own_s = max(sum(times_s) - (_queued_s() - queued_s), sum(cpu_s) / os.cpu_count(), 1e-9)
+    own_s = max(sum(times_s) - (proc.queued_ns() - queued_ns) / 1e9, sum(cpu_s) / os.cpu_count(), 1e-9)
     talk.give(
         "again",
         times_s=times_s[:1000],

@@ -7,6 +7,10 @@ the exact share of their time. Then the function runs under `sys.setprofile` and
 and the hold since the event before are booked to the place that ran: a C call (`sys.setprofile` reports those that are
 made by name), or a line of Python, which includes what the line does by operators. Observing a line costs more than
 most lines take, so times of lines only give their order; times of C calls are hardly affected.
+
+A C call that calls Python back, as `sum` of a generator, is at work again when that Python returns. Another thread may
+run between two parts of such a call, so its longest hold is that of one part. A thread that waits for a core holds the
+GIL, too, but neither its function nor its line is the cause: the system's account of that wait is subtracted.
 """
 
 import itertools
@@ -14,6 +18,7 @@ import os
 import sys
 import time
 
+from .. import proc
 from ..library import UnfitError
 from ..recorder import Recorder
 from . import calls
@@ -30,6 +35,10 @@ _MOST_BATCH = 256
 """The most calls for which new arguments exist at a time."""
 _BATCH_BYTES = 16 << 20
 """The same in bytes of their pickles, beyond the first call."""
+_NOTED_NS = 200_000
+"""From this length on, a hold may have had a wait for a core in it: a shorter one is no reason to ask the system."""
+_STALE_NS = 1_000_000
+"""The thread's waits for a core are asked for this often, beyond long holds; asking takes some microseconds."""
 _OURS = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -96,10 +105,10 @@ class _Arguments:
 def _exactly(recorder, task, arguments):
     recorder.times()
     recorder.longest()
-    wall_ns = busy_ns = held_ns = count = 0
+    wall_ns = busy_ns = held_ns = queued_ns = count = 0
     until_ns = time.perf_counter_ns() + _MOST_EXACT * _EXACT_S * 1e9
     for batch in arguments.batches():
-        held_before = recorder.times()[0]
+        held_before, queued_before_ns = recorder.times()[0], proc.queued_ns()
         begun_ns, cpu_ns, before = time.perf_counter_ns(), time.process_time_ns(), count
         for args in batch:
             if count > before and wall_ns + time.perf_counter_ns() - begun_ns >= _EXACT_S * 1e9:
@@ -109,6 +118,7 @@ def _exactly(recorder, task, arguments):
         wall_ns += time.perf_counter_ns() - begun_ns
         busy_ns += time.process_time_ns() - cpu_ns
         held_ns += recorder.times()[0] - held_before
+        queued_ns += proc.queued_ns() - queued_before_ns
         if wall_ns >= _EXACT_S * 1e9 or time.perf_counter_ns() > until_ns:
             break
     return {
@@ -116,6 +126,7 @@ def _exactly(recorder, task, arguments):
         "wall_s": wall_ns / 1e9 / count,
         "held_s": min(held_ns, wall_ns) / 1e9 / count,
         "cpu_s": busy_ns / 1e9 / count,
+        "queued_s": min(queued_ns, wall_ns) / 1e9 / count,
     }
 
 
@@ -126,10 +137,12 @@ class _Looker:
         self._recorder, self._until_s = recorder, until_s
         # place -> [calls, wall ns, held ns, longest hold in one call ns]
         self._booked = {}
+        # (the place before, the C call's place, the frame that made the call), the innermost call last
         self._stack, self._origins = [], {}
         self._at = None
         self._is_over = False
         self._last = (0, 0)
+        self._queued_ns, self._queued_at_ns = 0, 0
         self.calls = 0
 
     def run(self, task, arguments):
@@ -137,7 +150,7 @@ class _Looker:
         for place in range(1000):
             args = arguments.at(place)
             self._stack, self._at = [], None
-            self._last = self._now()
+            self._resume()
             sys.settrace(self._trace)
             sys.setprofile(self._profile)
             try:
@@ -169,14 +182,25 @@ class _Looker:
                 booked = self._booked[self._at] = [0, 0, 0, 0]
             booked[1] += wall_ns - self._last[0]
             booked[2] += held_ns - self._last[1]
-            if not self._at[2]:
+            if self._at[2]:
+                # A C call may have let go of the GIL between two holds.
+                hold_ns = min(self._recorder.longest()[0], wall_ns - self._last[0])
+            else:
                 # One visit of a line, or a part of one visit.
                 booked[0] += 1
-                booked[3] = max(booked[3], held_ns - self._last[1])
+                hold_ns = held_ns - self._last[1]
+            if hold_ns > booked[3]:
+                if hold_ns >= _NOTED_NS:
+                    hold_ns -= proc.queued_ns() - self._queued_ns
+                booked[3] = max(booked[3], hold_ns)
         self._last = wall_ns, held_ns
 
     def _resume(self):
         """Restart the clocks, so that the cost of observing is booked to no place."""
+        if time.perf_counter_ns() - self._queued_at_ns > _STALE_NS:
+            self._queued_ns, self._queued_at_ns = proc.queued_ns(), time.perf_counter_ns()
+        if self._at is not None and self._at[2]:
+            self._recorder.longest()
         self._last = self._now()
 
     def _profile(self, frame, event, arg):
@@ -187,19 +211,14 @@ class _Looker:
             place = (frame.f_code.co_filename, frame.f_lineno, _name(arg))
             booked = self._booked.setdefault(place, [0, 0, 0, 0])
             booked[0] += 1
-            self._stack.append((self._at, booked[1]))
+            self._stack.append((self._at, place, frame))
             self._at = place
             self._origin(place, frame)
-            self._recorder.longest()
             self._resume()
         elif event in ("c_return", "c_exception"):
             self._book()
-            if self._stack and self._at is not None:
-                longest_ns, _ = self._recorder.longest()
-                booked = self._booked[self._at]
-                before, wall_before = self._stack.pop()
-                booked[3] = max(booked[3], min(longest_ns, booked[1] - wall_before))
-                self._at = before
+            if self._stack:
+                self._at = self._stack.pop()[0]
             self._resume()
 
     def _origin(self, place, frame):
@@ -227,8 +246,11 @@ class _Looker:
                 self._origin(self._at, frame)
         elif event == "return":
             back = frame.f_back
-            ours = back is None or back.f_code.co_filename.startswith(_OURS)
-            self._at = None if ours else (back.f_code.co_filename, back.f_lineno, "")
+            if self._stack and self._stack[-1][2] is back:
+                self._at = self._stack[-1][1]
+            else:
+                ours = back is None or back.f_code.co_filename.startswith(_OURS)
+                self._at = None if ours else (back.f_code.co_filename, back.f_lineno, "")
         self._resume()
         return self._trace
 

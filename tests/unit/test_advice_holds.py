@@ -1,0 +1,79 @@
+"""What a function's profile says of holds: parts of C calls, and waits for a core that are nobody's holds."""
+
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from headway_agent import proc
+from headway_agent.strangers import holds as agent
+
+from headway.advice import holds
+from headway.advice.asking import Answer
+from headway.advice.target import parse_target
+
+
+class AlwaysHeld:
+    """A recorder whose thread never lets go of the GIL."""
+
+    def __init__(self):
+        self._asked_ns = time.perf_counter_ns()
+
+    def times(self):
+        return time.perf_counter_ns(), 0
+
+    def longest(self):
+        now_ns, before_ns = time.perf_counter_ns(), self._asked_ns
+        self._asked_ns = now_ns
+        return now_ns - before_ns, 0
+
+
+def looked_at(task, *, calls_s=0.1):
+    """Return the places of calls without arguments by the name of the C call."""
+    looker = agent._Looker(AlwaysHeld(), time.monotonic() + calls_s)
+    tracing, profiling = sys.gettrace(), sys.getprofile()
+    try:
+        looker.run(task, SimpleNamespace(at=lambda _: ()))
+    finally:
+        sys.settrace(tracing)
+        sys.setprofile(profiling)
+    return {one["call"]: one for one in looker.places()}
+
+
+def test_a_c_call_that_calls_python_holds_the_gil_in_parts():
+    """`sum` of a generator does not hold the GIL from begin to end, and its own time is that between the parts."""
+    places = looked_at(lambda: sum(number & 3 for number in range(3000)))
+    whole_s = sum(one["wall_s"] for one in places.values()) / places["sum"]["calls"]
+    assert places["sum"]["wall_s"] > 0
+    assert all(one["longest_s"] < whole_s / 4 for one in places.values()), places
+
+
+@pytest.mark.parametrize(("queued", "longest_s"), [(lambda: 0, 0.01), (time.perf_counter_ns, 0.0)])
+def test_a_wait_for_a_core_is_no_hold_of_the_call(monkeypatch, queued, longest_s):
+    """What a C call holds longest leaves out the time in which its thread waited for a core."""
+    monkeypatch.setattr(proc, "queued_ns", queued)
+    (place,) = (one for name, one in looked_at(lambda: time.sleep(0.01)).items() if name == "time.sleep")
+    assert place["longest_s"] == 0 if longest_s == 0 else place["longest_s"] >= longest_s
+
+
+@pytest.mark.parametrize(("queued_s", "waits"), [(0.006, 0.0), (0.0, 0.6)])
+def test_a_wait_for_a_core_is_no_waiting_of_the_function(monkeypatch, queued_s, waits):
+    """A function that computes without the GIL does not "wait" because the machine is busy."""
+    seen = {"wall_s": 0.01, "held_s": 0.001, "cpu_s": 0.004, "queued_s": queued_s, "places": [], "whole": True}
+    monkeypatch.setattr(holds, "ask", lambda *_, **__: Answer({"holds": seen}))
+    monkeypatch.setattr(holds, "library_path", lambda: "libheadway.so")
+    place: Any = SimpleNamespace(interpreter=SimpleNamespace(executable="python3"), paths=())
+    function: Any = SimpleNamespace(call_s=0.01, kind="plain", changes_arguments=False, file="app.py")
+    found = holds.look(parse_target("app:f"), place, function, [0])
+    assert isinstance(found, holds.Holds)
+    assert (found.held, found.waits) == pytest.approx((0.1, waits))
+    assert found.computes_without == pytest.approx(0.9 - waits)
+
+
+def test_the_kernel_tells_how_long_a_thread_waited_for_a_core(monkeypatch):
+    """The second figure of schedstat is the wait; a kernel without it tells none."""
+    monkeypatch.setattr(proc, "read", lambda path: "81 4000 3\n" if path == "/proc/thread-self/schedstat" else "")
+    assert proc.queued_ns() == 4000
+    monkeypatch.setattr(proc, "read", lambda path: "")
+    assert proc.queued_ns() == 0
