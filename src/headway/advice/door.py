@@ -75,10 +75,15 @@ def _target_of(function: Callable[..., Any]) -> Target:
     name = getattr(function, "__qualname__", "")
     module = inspect.getmodule(function)
     if inspect.ismethod(function):
-        raise UsageError(
-            f"{name} is a method of an object that no other process has",
-            hint="ask for advice on a function that creates the object",
-        )
+        owner = function.__self__
+        if not isinstance(owner, type):
+            kind = type(owner).__qualname__
+            raise UsageError(
+                f"{name} is a method of an object that no other process has",
+                hint=f"pass {kind}.{function.__name__}, and as the inputs a tuple for each call whose first element is the object",
+            )
+        # A class method is found by its class, which may have inherited it.
+        name, module = f"{owner.__qualname__}.{function.__name__}", inspect.getmodule(owner)
     if not name or module is None or "<" in name:
         raise UsageError(
             f"{name or function!r} cannot be found by another process",
@@ -90,7 +95,8 @@ def _target_of(function: Callable[..., Any]) -> Target:
         target = parse_target(f"{module.__name__}:{name}")
         return target if file is None else _beside(target, Path(file), module.__name__.count("."), top)
     file = getattr(module, "__file__", None)
-    if file is None:
+    # A program that is read from a pipe says "<stdin>".
+    if file is None or not Path(file).is_file():
         raise UsageError(
             f"{name} belongs to an interactive session, which no other process can import",
             hint="put the function into a module first",

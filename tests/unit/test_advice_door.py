@@ -1,0 +1,60 @@
+"""`headway.advise()`: how another process is told where the function is, and the words if it cannot be."""
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from headway.advice import door
+from headway.advice.target import Target
+from headway.errors import UsageError
+
+
+class Text:
+    """A text."""
+
+    def words(self, most: int) -> int:
+        """Return the number of words."""
+        return most
+
+    @classmethod
+    def of(cls, size: int) -> "Text":
+        """Return a text."""
+        return cls()
+
+
+class Longer(Text):
+    """A longer text."""
+
+
+def test_a_class_method_is_named_by_the_class_that_it_was_taken_from() -> None:
+    """A class method needs no instance, so it is asked about like a function; an inherited one has its own class."""
+    found = door._target_of(Text.of)
+    assert isinstance(found, Target)
+    assert (found.module, found.name) == (__name__, "Text.of")
+    assert door._target_of(Longer.of).name == "Longer.of"
+
+
+def test_a_method_of_an_object_has_a_way_that_works() -> None:
+    """The hint names the function and the form of the inputs, and that function is accepted."""
+    with pytest.raises(UsageError, match="a method of an object") as caught:
+        door._target_of(Longer().words)
+    assert caught.value.hint == (
+        "pass Longer.words, and as the inputs a tuple for each call whose first element is the object"
+    )
+    assert door._target_of(Longer.words).name == "Text.words"
+
+
+@pytest.mark.parametrize("file", [None, "<stdin>"])
+def test_a_function_of_an_interactive_session_is_told_as_such(
+    monkeypatch: pytest.MonkeyPatch, file: str | None
+) -> None:
+    """Neither a prompt, a cell of a notebook nor a program from a pipe can be imported by another process."""
+    session = ModuleType("__main__")
+    if file:
+        session.__file__ = file
+    exec("def typed(): pass", session.__dict__)
+    monkeypatch.setitem(sys.modules, "__main__", session)
+    with pytest.raises(UsageError, match="typed belongs to an interactive session") as caught:
+        door._target_of(session.typed)
+    assert caught.value.hint == "put the function into a module first"
