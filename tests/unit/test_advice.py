@@ -251,6 +251,12 @@ def test_fewer_processes_than_threads_prove_nothing_where_calls_wait():
     assert (found.outcome, found.model) == ("unsure", "serial")
     assert found.sentence.endswith("compare with --workers 8")
     assert verdict(contender("serial", 1), *pools, holds=None).outcome == "faster"
+    many = contender("threads", 21, workers=32, spread=1.0)
+    found = verdict(contender("serial", 1), many, pools[1], function=replace(FUNCTION, cpu_share=0.05), holds=None)
+    assert (found.outcome, found.model, found.runner_up) == ("unsure", "serial", "8 processes")
+    assert found.sentence.startswith(
+        "perhaps 32 threads (about 21.0), else 8 processes: 5.00 [4.90-5.10] times as fast"
+    )
 
 
 def test_processes_do_not_scale_beyond_the_one_that_gives_them_their_calls():

@@ -111,10 +111,18 @@ def decide(
             sentence = f"serial calls, as far as measured: {_doubt(named, doubtful[0].speed_up)}; {_MORE} would decide"
     elif (crowd := _a_crowd(best, home, function)) is not None:
         outcome, named = "unsure", best
-        sentence = (
-            f"perhaps {best.words}: {interval(gain)} times as fast as serial calls; but threads were measured with "
-            f"{crowd.workers} calls at a time, which what the calls wait for may not serve: compare with --workers {best.workers}"
-        )
+        if crowd.speed_up is not None and crowd.speed_up.value > gain.value:
+            named = crowd
+            sentence = (
+                f"perhaps {crowd.words} ({_measured(crowd.speed_up)}), else {best.words}: {interval(gain)} times as fast as "
+                f"serial calls; {_MORE} would decide"
+            )
+        else:
+            sentence = (
+                f"perhaps {best.words}: {interval(gain)} times as fast as serial calls; but threads were measured with "
+                f"{crowd.workers} calls at a time, which what the calls wait for may not serve: compare with --workers "
+                f"{best.workers}"
+            )
         best = home[0]
     else:
         outcome = "faster"

@@ -29,7 +29,7 @@ from headway.lab.kept import store
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.predictions import Prediction
 from headway.lab.kept.results import Run, read_run
-from headway.lab.kept.settings import Settings
+from headway.lab.kept.settings import ADVICE, Settings
 from headway.lab.kept.store import RunHeader
 from headway.lab.launching.launch import run_launch
 from headway.lab.launching.lock import only_lab
@@ -466,6 +466,8 @@ def resume(
     with only_lab(), store.Store(store_path or default_store(), write=True) as results:
         header = results.find_run(name)
         settings = header.settings
+        if settings.size == ADVICE:
+            raise UsageError(f"the run {header.id} is advice on a function", hint="run `headway advise` again")
         if settings.declared:
             raise UsageError(f"the run {header.id} contains benchmarks of pytest", hint="run pytest again")
         plan = plan_of(settings, results.cells(header.id))

@@ -10,6 +10,7 @@ from headway.lab.judging.figures import number
 from headway.lab.judging.findings import figure
 from headway.lab.judging.verdicts import ORDER, Verdict, by_claim, speaking
 from headway.lab.kept.results import Run
+from headway.lab.kept.settings import ADVICE
 from headway.lab.published import sources
 
 __all__ = [
@@ -106,6 +107,9 @@ def heading(run: Run) -> tuple[str, ...]:
     if settings.redis:
         lines.append(f"Redis: {settings.redis['server']}, {settings.redis['whose']}")
     state = "" if run.header.complete else f", INCOMPLETE: {run.header.launches}"
+    if settings.size == ADVICE:
+        lines.append(f"advice on a function, {run.header.done} launches{state}")
+        return tuple(lines)
     if settings.declared:
         lines.append(f"benchmarks of pytest, {settings.launches} launches of each{state}")
         return tuple(lines)
@@ -120,11 +124,18 @@ def heading(run: Run) -> tuple[str, ...]:
 
 def legend(run: Run) -> tuple[str, ...]:
     """Return lines on how to read the rest."""
-    lines = [
-        "each claim is followed by its verdict and, by interpreter, a ratio [interval] or a count over all samples"
-    ]
+    lines = []
+    if not run.settings.declared:
+        lines.append(
+            "each claim is followed by its verdict and, by interpreter, a ratio [interval] or a count over all samples"
+        )
     if run.settings.budget_s is None:
         lines.append(f"intervals: {run.settings.confidence:.0%}")
+    elif run.settings.declared:
+        lines.append(
+            f"the run looked at its figures after every round, so each interval is one of {run.settings.confidence:.2%}: all "
+            "looks together decide falsely in 5 % of cases at most"
+        )
     else:
         lines.append(
             "the run checked the claims after every launch, and gave no more launches to those that were decided or "
@@ -214,7 +225,7 @@ def counted(run: Run, verdicts: Sequence[Verdict]) -> Counted:
         if (names := [name for name, one in outcomes.items() if one == outcome])
     ]
     summary = ", ".join(f"{counts[outcome]} {outcome}" for outcome in ORDER if counts[outcome])
-    return Counted(f"{len(claims)} claims ({summary})", tuple(doubts), tuple(named))
+    return Counted(f"{len(claims)} claims ({summary})" if claims else "no claims", tuple(doubts), tuple(named))
 
 
 def letters(verdicts: Sequence[Verdict]) -> tuple[tuple[str, str], ...]:
