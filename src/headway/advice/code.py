@@ -13,15 +13,25 @@ __all__ = ["code_for", "guard_for", "required_of"]
 
 _ITEMS = "inputs"
 
+_OURS = {"args", "example", "headway", "inputs", "main", "one", "pool", "result", "whole"}
+"""Names of the code itself; a function of such a name is imported under another one."""
+
 
 def _call(function: Function, name: str) -> str:
     return f"list({name}(*args))" if function.kind == "generator" else f"{name}(*args)"
 
 
+def _imported(target: Target) -> tuple[str, str]:
+    """Return the line that imports the function, and its name from then on."""
+    first, dot, rest = target.name.partition(".")
+    if first in _OURS:
+        return f"from {target.module} import {first} as {first}_", f"{first}_{dot}{rest}"
+    return f"from {target.module} import {first}", target.name
+
+
 def _importable(target: Target) -> str:
     """Return lines that import the function and define its inputs: a tuple of arguments for each call."""
-    first = target.name.partition(".")[0]
-    inputs, importing = target.inputs, f"from {target.module} import {first}"
+    inputs, (importing, _) = target.inputs, _imported(target)
     if inputs["kind"] == "json" and isinstance(inputs["value"], dict):
         # Other processes find the function by its name, and so a functools.partial of it, too.
         return f"{importing}\n\n{_ITEMS} = [()]  # for each call, its arguments besides {_by_name(inputs['value'])}"
@@ -44,10 +54,10 @@ def _by_name(arguments: Mapping[str, Any]) -> str:
 
 def _called(target: Target) -> str:
     """Return the function as an expression, with the arguments that it has by name."""
-    inputs = target.inputs
+    inputs, (_, name) = target.inputs, _imported(target)
     if inputs["kind"] == "json" and isinstance(inputs["value"], dict) and inputs["value"]:
-        return f"functools.partial({target.name}, {_by_name(inputs['value'])})"
-    return target.name
+        return f"functools.partial({name}, {_by_name(inputs['value'])})"
+    return name
 
 
 def code_for(target: Target, function: Function, model: str, workers: int) -> str:
@@ -61,7 +71,7 @@ def code_for(target: Target, function: Function, model: str, workers: int) -> st
     """
     name = _called(target)
     code = _code(function, name, _importable(target), model, workers)
-    return f"import functools\n{code}" if name != target.name else code
+    return f"import functools\n{code}" if name != _imported(target)[1] else code
 
 
 def _code(function: Function, name: str, importing: str, model: str, workers: int) -> str:
@@ -109,13 +119,14 @@ def _async_code(function: Function, name: str, importing: str, model: str, worke
     if function.kind == "async generator":
         importing += f"\n\n\nasync def whole(*args):\n    return [one async for one in {name}(*args)]"
         each = "whole(*args)"
-    if model == "asyncio":
+    if model in {"serial", "asyncio"}:
+        every = f"await asyncio.gather(*({each} for args in {_ITEMS}))"
+        if model == "serial":
+            every = f"[await {each} for args in {_ITEMS}]  # as it is"
         return (
-            f"import asyncio\n\n{importing}\n\n\nasync def main():\n"
-            f"    return await asyncio.gather(*({each} for args in {_ITEMS}))\n"
+            f"import asyncio\n\n{importing}\n\n\nasync def main():\n    return {every}\n\n\n"
+            f'if __name__ == "__main__":\n    results = asyncio.run(main())  # in an event loop: await main()\n'
         )
-    if model == "serial":
-        return f"{importing}\n\n\nasync def main():\n    return [await {each} for args in {_ITEMS}]  # as it is\n"
     return _blocking(importing, each, model, workers)
 
 
@@ -156,13 +167,13 @@ def guard_for(target: Target, function: Function, model: str, workers: int, leas
         or target.inputs["kind"] == "pickled"
     ):
         return ""
-    first = target.name.partition(".")[0]
     arguments, importing = _first_arguments(target)
+    imported, name = _imported(target)
     return (
-        f"from {target.module} import {first}\n{importing}\n\n"
+        f"{imported}\n{importing}\n\n"
         f"def test_{target.name.replace('.', '_')}_scales(headway):\n"
         f'    """As measured: {workers} {SHORT[model]}."""\n'
-        f"    result = headway({target.name}{arguments})\n"
+        f"    result = headway({name}{arguments})\n"
         f"    assert result.scales({SHORT[model]}={workers}, at_least={least:.3g})\n"
     )
 
