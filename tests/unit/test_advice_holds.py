@@ -1,4 +1,4 @@
-"""What a function's profile says of holds: parts of C calls, and waits for a core that are nobody's holds."""
+"""A function's profile: holds by the parts of C calls, and waits for a core, which are nobody's holds."""
 
 import sys
 import time
@@ -51,7 +51,7 @@ def test_a_c_call_that_calls_python_holds_the_gil_in_parts():
 
 @pytest.mark.parametrize(("queued", "longest_s"), [(lambda: 0, 0.01), (time.perf_counter_ns, 0.0)])
 def test_a_wait_for_a_core_is_no_hold_of_the_call(monkeypatch, queued, longest_s):
-    """What a C call holds longest leaves out the time in which its thread waited for a core."""
+    """The longest hold of a C call leaves out the time in which its thread waited for a core."""
     monkeypatch.setattr(proc, "queued_ns", queued)
     (place,) = (one for name, one in looked_at(lambda: time.sleep(0.01)).items() if name == "time.sleep")
     assert place["longest_s"] == 0 if longest_s == 0 else place["longest_s"] >= longest_s
