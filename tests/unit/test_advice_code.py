@@ -2,13 +2,15 @@
 
 import runpy
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from headway.advice.code import code_for, guard_for
-from headway.advice.target import parse_target, with_inputs
+from headway.advice.code import code_for, guard_for, required_of
+from headway.advice.target import parse_target, with_inputs, with_json, with_pickled
+from headway.lab.stats import Interval
 
 LIBRARY = """
 def given(): return [1, 2]
@@ -24,6 +26,11 @@ class result:
     @staticmethod
     def doubled(n): return 2 * n
 """
+
+
+def function_of(kind) -> Any:
+    """Return a function of which only the kind matters."""
+    return SimpleNamespace(kind=kind)
 
 
 @pytest.mark.parametrize("model", ["serial", "threads", "asyncio"])
@@ -49,17 +56,45 @@ def test_the_code_gives_the_results(tmp_path, monkeypatch, model, name, kind, ex
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "library", raising=False)
     target = with_inputs(parse_target(f"library:{name}", cwd=tmp_path), "library:given")
-    function: Any = SimpleNamespace(kind=kind)
     pasted = tmp_path / "pasted.py"
-    pasted.write_text(code_for(target, function, model, 2))
+    pasted.write_text(code_for(target, function_of(kind), model, 2))
     assert runpy.run_path(str(pasted), run_name="__main__")["results"] == expected
 
 
 def test_the_guard_measures_the_function_and_not_its_own_result(tmp_path):
     """A function whose name the test uses is imported under another one."""
     target = with_inputs(parse_target("library:result.doubled", cwd=tmp_path), "library:given")
-    function: Any = SimpleNamespace(kind="plain")
-    text = guard_for(target, function, "threads", 2, 1.5)
+    text = guard_for(target, function_of("plain"), "threads", 2, 1.5)
     compile(text, "test", "exec")
     assert "from library import result as result_\n" in text
     assert "headway(result_.doubled, *example)" in text
+
+
+@pytest.mark.parametrize("kind", ["plain", "generator", "async", "async generator"])
+@pytest.mark.parametrize("model", ["serial", "asyncio", "threads", "interpreters", "processes-forkserver"])
+def test_code_is_python(kind, model, tmp_path):
+    """The code is valid Python for each kind of function in each model."""
+    if model == "asyncio" and not kind.startswith("async"):
+        return
+    target = parse_target("app:resize", cwd=tmp_path)
+    code = code_for(target, function_of(kind), model, 4)
+    compile(code, "pasted", "exec")
+    assert "from app import resize" in code
+
+
+def test_the_test_that_guards_it(tmp_path):
+    """The guard has the known arguments, and there is none if there is nothing to guard."""
+    target = with_json(parse_target("app:resize", cwd=tmp_path), '["cat.png", 0.5]')
+    text = guard_for(target, function_of("plain"), "processes-forkserver", 4, 2.6)
+    compile(text, "test", "exec")
+    assert "headway(resize, 'cat.png', 0.5)" in text
+    assert "result.scales(processes=4, at_least=2.6)" in text
+    assert guard_for(target, function_of("plain"), "serial", 1, 1.0) == ""
+    assert guard_for(with_pickled(target, Path("x")), function_of("plain"), "threads", 2, 1.5) == ""
+
+
+@pytest.mark.parametrize(("low", "least"), [(1.01, 1.0), (1.06, 1.0), (1.17, 1.0), (1.29, 1.1), (26.64, 23.9)])
+def test_the_guard_asserts_no_more_than_the_interval_supports(low, least):
+    """The required speed-up is never above the lower end of the measured interval."""
+    assert required_of(Interval(2 * low, low, 3 * low, "paired t")) == least <= low
+    assert required_of(None) == 1.0

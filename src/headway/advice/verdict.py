@@ -22,6 +22,9 @@ _MORE = "more time (--budget) or a quieter machine"
 _TELLING = 50
 """An interval whose ends are further apart than this factor is shown only by its middle."""
 
+_SENDING = ("interpreters", "processes-forkserver")
+"""Models whose arguments and results are pickled."""
+
 _WAITS = 0.5
 """A share of the time: a function that computes for less of it mostly waits."""
 
@@ -104,7 +107,7 @@ def decide(
     named: Contender | None = None
     gain = best.speed_up
     if best.model == "serial" or gain is None:
-        doubtful = sorted((one for one in advisable if _may_be_faster(one, holds)), key=_slowness)
+        doubtful = sorted((one for one in advisable if _may_be_faster(one, holds, function)), key=_slowness)
         outcome, sentence = "no difference", "serial calls: no model is faster here"
         if doubtful and doubtful[0].speed_up is not None:
             outcome, named = "unsure", doubtful[0]
@@ -165,9 +168,12 @@ def _slowness(one: Contender) -> float:
     return -one.speed_up.value if one.speed_up else 0.0
 
 
-def _may_be_faster(one: Contender, holds: Holds | None) -> bool:
+def _may_be_faster(one: Contender, holds: Holds | None, function: Function) -> bool:
     """Tell whether a model, though its gain is not certain, may be faster than serial calls by the margin that counts."""
     if one.speed_up is None or one.speed_up.high <= _SURE_OF_NOTHING or _takes_turns(one, holds):
+        return False
+    if one.model in _SENDING and function.pickle_s >= function.call_s and one.speed_up.value < _PERHAPS:
+        # The process that has the calls spends as long on sending a call as the call takes: no launch can gain.
         return False
     # One launch, and two that differ widely, rule nothing out.
     return one.speed_up.value > _PERHAPS or not _is_telling(one.speed_up)
