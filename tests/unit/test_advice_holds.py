@@ -1,5 +1,6 @@
 """A function's profile: holds by the parts of C calls, and waits for a core, which are nobody's holds."""
 
+import itertools
 import sys
 import time
 from types import SimpleNamespace
@@ -29,12 +30,12 @@ class AlwaysHeld:
         return now_ns - before_ns, 0
 
 
-def looked_at(task, *, calls_s=0.1):
+def looked_at(task, *, calls_s=0.1, inputs=1):
     """Return the places of calls without arguments by the name of the C call."""
     looker = agent._Looker(AlwaysHeld(), time.monotonic() + calls_s)
     tracing, profiling = sys.gettrace(), sys.getprofile()
     try:
-        looker.run(task, SimpleNamespace(at=lambda _: ()))
+        looker.run(task, SimpleNamespace(at=lambda _: (), count=inputs))
     finally:
         sys.settrace(tracing)
         sys.setprofile(profiling)
@@ -55,6 +56,20 @@ def test_a_wait_for_a_core_is_no_hold_of_the_call(monkeypatch, queued, longest_s
     monkeypatch.setattr(proc, "queued_ns", queued)
     (place,) = (one for name, one in looked_at(lambda: time.sleep(0.01)).items() if name == "time.sleep")
     assert place["longest_s"] == 0 if longest_s == 0 else place["longest_s"] >= longest_s
+
+
+def test_a_hold_that_hardly_any_call_has_is_the_machines():
+    """A pause of the machine in one call is no operation of the function; what each call does, or one of many inputs, is."""
+    count = itertools.count()
+
+    def paused():
+        if next(count) == 5:
+            time.sleep(0.02)
+
+    assert looked_at(paused, calls_s=10.0)["time.sleep"]["longest_s"] < 0.0002
+    count = itertools.count()
+    assert looked_at(paused, calls_s=10.0, inputs=600)["time.sleep"]["longest_s"] >= 0.02
+    assert looked_at(lambda: [hold(0.02) for hold in (time.sleep,)])["time.sleep"]["longest_s"] >= 0.02
 
 
 @pytest.mark.parametrize(("queued_s", "waits"), [(0.006, 0.0), (0.0, 0.6)])

@@ -37,6 +37,12 @@ _BATCH_BYTES = 16 << 20
 """The same in bytes of their pickles, beyond the first call."""
 _NOTED_NS = 200_000
 """From this length on, a hold may have had a wait for a core in it: a shorter one is no reason to ask the system."""
+_RARE = 50
+_FEW = 3
+"""A hold that fewer than one call in `_RARE` has, or that is one of `_FEW`, is the machine's, as is a hypervisor's pause.
+
+An input that holds longer than the others does so each time, so fewer holds are left out than each input has calls.
+"""
 _STALE_NS = 1_000_000
 """The thread's waits for a core are asked for this often, beyond long holds; asking takes some microseconds."""
 _OURS = os.path.dirname(os.path.abspath(__file__))
@@ -85,6 +91,7 @@ class _Arguments:
 
     def __init__(self, arguments, copies, task, function):
         self._arguments, self._copies, self._task, self._function = arguments, copies, task, function
+        self.count = len(arguments if copies is None else copies.pickled)
 
     def at(self, place):
         """Return the arguments of a call by its place in a row of calls."""
@@ -135,7 +142,7 @@ class _Looker:
 
     def __init__(self, recorder, until_s):
         self._recorder, self._until_s = recorder, until_s
-        # place -> [calls, wall ns, held ns, longest hold in one call ns]
+        # place -> [calls, wall ns, held ns, longest of the short holds ns, long holds ns]
         self._booked = {}
         # (the place before, the C call's place, the frame that made the call), the innermost call last
         self._stack, self._origins = [], {}
@@ -143,6 +150,7 @@ class _Looker:
         self._is_over = False
         self._last = (0, 0)
         self._queued_ns, self._queued_at_ns = 0, 0
+        self._rare = 0
         self.calls = 0
 
     def run(self, task, arguments):
@@ -161,6 +169,7 @@ class _Looker:
             if self._is_over:
                 break
             self.calls += 1
+        self._rare = max(0, min(max(_FEW, self.calls // _RARE), self.calls // arguments.count - 1))
         return self.calls > 0
 
     def _time_is_up(self):
@@ -179,7 +188,7 @@ class _Looker:
         if self._at is not None:
             booked = self._booked.get(self._at)
             if booked is None:
-                booked = self._booked[self._at] = [0, 0, 0, 0]
+                booked = self._booked[self._at] = [0, 0, 0, 0, []]
             booked[1] += wall_ns - self._last[0]
             booked[2] += held_ns - self._last[1]
             if self._at[2]:
@@ -189,10 +198,10 @@ class _Looker:
                 # One visit of a line, or a part of one visit.
                 booked[0] += 1
                 hold_ns = held_ns - self._last[1]
-            if hold_ns > booked[3]:
-                if hold_ns >= _NOTED_NS:
-                    hold_ns -= proc.queued_ns() - self._queued_ns
-                booked[3] = max(booked[3], hold_ns)
+            if hold_ns >= _NOTED_NS:
+                booked[4].append(hold_ns - (proc.queued_ns() - self._queued_ns))
+            elif hold_ns > booked[3]:
+                booked[3] = hold_ns
         self._last = wall_ns, held_ns
 
     def _resume(self):
@@ -209,7 +218,7 @@ class _Looker:
         if event == "c_call":
             self._book()
             place = (frame.f_code.co_filename, frame.f_lineno, _name(arg))
-            booked = self._booked.setdefault(place, [0, 0, 0, 0])
+            booked = self._booked.setdefault(place, [0, 0, 0, 0, []])
             booked[0] += 1
             self._stack.append((self._at, place, frame))
             self._at = place
@@ -259,8 +268,10 @@ class _Looker:
         self._booked.pop(None, None)
         found = []
         ours = [one for one in self._booked.items() if not one[0][0].startswith(_OURS)]
-        for place, (count, wall_ns, held_ns, longest_ns) in sorted(ours, key=lambda one: -one[1][1])[:_MOST_PLACES]:
+        most = sorted(ours, key=lambda one: -one[1][1])[:_MOST_PLACES]
+        for place, (count, wall_ns, held_ns, short_ns, long_ns) in most:
             file, line, name = place
+            longest_ns = max([short_ns, *sorted(long_ns, reverse=True)[self._rare : self._rare + 1]])
             found.append(
                 {
                     "file": file,
