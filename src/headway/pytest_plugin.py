@@ -140,8 +140,9 @@ def _bench(request: pytest.FixtureRequest) -> Iterator["Bench"]:
     launched = sides.here if sides is not None else (session.launched or {}).get(test)
     options = _options(session, request.node)
     file, _, name = request.node.nodeid.partition("::")
+    inner, bracket, parameters = name.partition("[")
     journal = Journal(
-        test=name.replace("::", "."),
+        test=inner.replace("::", ".") + bracket + parameters,
         group=file,
         why_not=session.why_not,
         launches=launched.measured if launched is not None else None,
@@ -223,7 +224,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         positional=session.config.args,
         folder=parameters.dir,
         trace=bool(ours.option("trace")),
-        spread=session.config.pluginmanager.hasplugin("xdist"),
+        besides=_besides(session.config),
         reference=ours.with_reference,
         say=say,
     )
@@ -231,13 +232,30 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     if not revision:
         ours.launched = launch_all(how, tests, ours.launches)
         return
-    from headway.measure.against import measure_against, worktree
+    from headway.measure.against import EDITABLE, copied_package, measure_against, worktree
 
     try:
+        if copied := copied_package(session.config.rootpath):
+            raise UsageError(copied, hint=EDITABLE)
         with worktree(revision, session.config.rootpath) as tree:
             ours.sides = measure_against(tree, how, tests, ours.launches, session.config.rootpath)
     except HeadwayError as error:
-        raise pytest.UsageError(f"--headway-against {revision}: {error.message}") from None
+        hint = f"; {error.hint}" if error.hint else ""
+        raise pytest.UsageError(f"--headway-against {revision}: {error.message}{hint}") from None
+
+
+def _besides(config: pytest.Config) -> list[str]:
+    """Return options for launches by which other plugins, which the configuration may switch on, let them measure."""
+    plugins, found = config.pluginmanager, []
+    if plugins.hasplugin("xdist"):
+        found += ["-n", "0"]
+    if plugins.hasplugin("pytest_cov"):
+        found.append("--no-cov")
+    seed = vars(config.option).get("randomly_seed")
+    if isinstance(seed, int):
+        # pytest-randomly would give each launch, and each of two trees, random inputs of its own.
+        found.append(f"--randomly-seed={seed}")
+    return found
 
 
 def _spread(config: pytest.Config) -> bool:
@@ -270,6 +288,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         asked = [f"--headway-{name.replace('_', '-')}" for name in _FILES if ours.option(name)]
         if asked:
             ours.complaints.append(f"{' and '.join(asked)}: nothing was measured, so nothing is written")
+        _judge(ours, session)
         return
     from headway.report import benchmarks
 
@@ -294,12 +313,30 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             ours.complaints.append(f"{path} cannot be written: {error.strerror}")
         else:
             ours.complaints.append(f"wrote {path}")
-    if ours.fail_limit is not None and ours.earlier is not None:
-        ours.regressed, compared = benchmarks.regressions(groups, ours.earlier, ours.fail_limit)
-        if not compared:
-            ours.regressed = [f"--headway-compare-fail: nothing could be compared with {ours.earlier.name}"]
-        if ours.regressed and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    _judge(ours, session)
+
+
+def _judge(ours: _Session, session: pytest.Session) -> None:
+    """Fail the session if a benchmark regressed beyond its limit, or if there were benchmarks and none was compared."""
+    if ours.earlier is None or ours.why_not or not (ours.entries or _UNMEASURED):
+        return
+    copied = ""
+    if ours.revision is not None:
+        from headway.measure.against import EDITABLE, copied_package
+
+        # A test may have imported the copy only when it ran.
+        copied = copied_package(session.config.rootpath)
+        if copied:
+            ours.complaints.append(f"! {copied}; {EDITABLE}")
+    if ours.fail_limit is None:
+        return
+    from headway.report.benchmarks import regressions
+
+    ours.regressed, compared = regressions(ours.groups, ours.earlier, ours.fail_limit)
+    if not compared or copied:
+        ours.regressed = [f"--headway-compare-fail: nothing could be compared with {ours.earlier.name}"]
+    if ours.regressed and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def _sessions_before(path: Path) -> list[Any]:
@@ -331,7 +368,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.section("benchmarks (Headway)")
         terminalreporter.write_line(f"{unmeasured} not measured: {UNDER_XDIST}")
     if not ours.entries:
-        for line in ours.complaints:
+        for line in (*ours.complaints, *ours.regressed):
             terminalreporter.write_line(f"Headway: {line}")
         return
     terminalreporter.section("benchmarks (Headway)")

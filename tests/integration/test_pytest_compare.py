@@ -155,6 +155,40 @@ def test_a_revision_that_lacks_what_is_measured_is_told(repository):
     result.stdout.re_match_lines([r"! test_work: in HEAD: .*No module named 'package.newer'.*"])
 
 
+def test_a_session_that_measures_nothing_fails_the_comparison(repository):
+    """A session whose benchmarks are not measured, because of xdist or because each launch fails, compares nothing."""
+    command = ["-q", "--headway-against", "HEAD", "--headway-compare-fail", "5%", "--headway-launches", "1"]
+    spread = repository.runpytest_subprocess(*command, "-n", "1")
+    assert spread.ret == pytest.ExitCode.TESTS_FAILED
+    spread.stdout.fnmatch_lines(["*--headway-compare-fail: nothing could be compared with HEAD"])
+
+    # The functions of a launch end their process.
+    inner = repository.path / "src" / "package" / "inner.py"
+    inner.write_text("import os, sys\n\ndef work():\n    if '--headway-launch-file' in str(sys.argv): os._exit(3)\n")
+    crashed = repository.runpytest_subprocess(*command)
+    assert crashed.ret == pytest.ExitCode.TESTS_FAILED
+    crashed.stdout.fnmatch_lines(["! test_work: exit code 3*", "*nothing could be compared with HEAD"])
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_installed_copy_is_not_compared_with_itself(repository, late):
+    """A test that imports an installed copy of the repository's package is refused, since both trees would run it."""
+    (repository.path / "site-packages").mkdir()
+    (repository.path / "src" / "package").rename(repository.path / "site-packages" / "package")
+    git(repository.path, "checkout", "--quiet", "src")
+    (repository.path / "pytest.ini").write_text("[pytest]\npythonpath = site-packages\n")
+    if late:
+        uses = "def work():\n    from package.inner import work\n    return work()\n"
+        test = repository.path / "tests" / "test_work.py"
+        test.write_text(USES.replace("from package.inner import work\n", uses))
+    result = repository.runpytest_subprocess(
+        "-q", "--headway-against", "HEAD", "--headway-compare-fail", "5%", "--headway-launches", "1"
+    )
+    said = "*package is imported from *site-packages/package, and not from *src/package, so both trees run that copy*"
+    assert result.ret == (pytest.ExitCode.TESTS_FAILED if late else pytest.ExitCode.USAGE_ERROR)
+    (result.stdout if late else result.stderr).fnmatch_lines([said])
+
+
 @pytest.mark.parametrize("revision", ["nonsense", "--all"])
 def test_what_is_no_revision_is_refused(repository, revision):
     """The error says that there is no such revision, with pytest's exit code for bad usage."""

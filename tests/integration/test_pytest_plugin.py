@@ -191,6 +191,22 @@ def test_it_lives_beside_pytest_benchmark(beside_plugins):
     assert "test_both" in tables(result)
 
 
+def test_a_benchmark_is_named_as_its_test(quick):
+    """The benchmark of a parametrized test of a class has the class, and the parameters as they are."""
+    quick.makepyfile(
+        """
+        import pytest
+
+        class TestThing:
+            @pytest.mark.parametrize("what", ["a::b"])
+            def test_one(self, headway, what):
+                headway.options(rounds=5, calls=1)(len, what)
+        """
+    )
+    result = quick.runpytest_subprocess("-q")
+    result.stdout.fnmatch_lines(["TestThing.test_one[[]a::b[]] *"])
+
+
 def test_only_benchmarks_or_none(quick):
     """Tests are selected or left out by their fixture."""
     quick.makepyfile(TWO + "\n\ndef test_plain():\n    pass\n")

@@ -1,11 +1,14 @@
 """The command of a launch: the session's own options, without those that concern the session alone."""
 
+import argparse
 import sys
+import types
 
 import pytest
 
+from headway import pytest_plugin
 from headway.measure import children
-from headway.measure.children import Launched
+from headway.measure.children import Launched, Launching
 from headway.measure.measured import Measured
 
 
@@ -18,6 +21,7 @@ from headway.measure.measured import Measured
         (["t.py::test[a b]", "-p", "my_plugin", "-o", "x=1"], ["t.py::test[a b]"], ["-p", "my_plugin", "-o", "x=1"]),
         (["-n", "0", "-n4", "--dist", "load", "--dist=load", "-v"], [], ["-v"]),
         (["--cov", "--cov-fail-under", "80", "--cov=pkg", "-k", "foo"], [], ["-k", "foo"]),
+        (["--cov", "pkg", "-q", "--cov"], [], ["-q"]),
         (["--junit-prefix", "x", "--junitxml=a.xml", "--durations", "5", "-s"], [], ["-s"]),
         (["-x", "--stepwise", "--lf", "--cache-clear", "--asyncio-mode=auto"], [], ["--asyncio-mode=auto"]),
         (["--headway-launches", "5", "--headway-trace", "-q", "--headway-json=a", "--headway-no-store"], [], ["-q"]),
@@ -26,6 +30,34 @@ from headway.measure.measured import Measured
 def test_a_launch_has_the_sessions_options_and_not_its_files(arguments, positional, kept):
     """A launch has no options for the session's files, for when it stops, or for sharing its work."""
     assert children._options(arguments, positional) == kept
+
+
+def test_a_launch_has_options_by_which_other_plugins_let_it_measure(tmp_path):
+    """A launch has the options that switch other plugins off, after the session's own."""
+    how = Launching(
+        arguments=["-q"],
+        positional=[],
+        folder=tmp_path,
+        trace=False,
+        besides=["-n", "0", "--no-cov"],
+        reference=False,
+        say=print,
+    )
+    assert how.command("test.py::test", tmp_path)[-3:] == ["-n", "0", "--no-cov"]
+
+
+def test_other_plugins_are_told_to_let_a_launch_measure():
+    """Launches run without xdist and coverage, and with the seed of pytest-randomly, if these are there."""
+
+    def besides(plugins, **options):
+        manager = types.SimpleNamespace(hasplugin=lambda name: name in plugins)
+        return pytest_plugin._besides(
+            types.SimpleNamespace(pluginmanager=manager, option=argparse.Namespace(**options))
+        )
+
+    assert besides(()) == []
+    assert besides(("xdist",)) == ["-n", "0"]
+    assert besides(("pytest_cov",), randomly_seed=7) == ["--no-cov", "--randomly-seed=7"]
 
 
 def test_a_launch_has_the_sessions_python_and_path(monkeypatch, tmp_path):

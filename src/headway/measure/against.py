@@ -28,7 +28,17 @@ from headway.measure.children import ANSWER, LIMIT_S, Launched, Launching, taken
 from headway.measure.journal import Journal
 from headway.measure.result import Result
 
-__all__ = ["TURN_OPTION", "Revision", "Sides", "Worktree", "measure_against", "turn_taker", "worktree"]
+__all__ = [
+    "EDITABLE",
+    "TURN_OPTION",
+    "Revision",
+    "Sides",
+    "Worktree",
+    "copied_package",
+    "measure_against",
+    "turn_taker",
+    "worktree",
+]
 
 TURN_OPTION = "--headway-turn-files"
 
@@ -78,6 +88,41 @@ def _installed(path: Path) -> bool:
     )
 
 
+_SOURCES = ("", "src", "lib", "python")
+"""The folders of a project in which its packages usually are."""
+
+
+def copied_package(top: Path) -> str:
+    """Return a sentence about a loaded package that is an installed copy of one in this repository; "" without one.
+
+    Both trees would import that copy, so their ratio would say nothing about the revisions.
+
+    Args:
+        top: pytest's root folder.
+    """
+    folders = [top.resolve()]
+    while not (folders[-1] / ".git").exists() and folders[-1] != folders[-1].parent:
+        folders.append(folders[-1].parent)
+    for name, module in sorted(sys.modules.items()):
+        file = Path(getattr(module, "__file__", None) or "").absolute()
+        if "." in name or not _installed(file):
+            continue
+        own = [folder / source / part for folder in folders for source in _SOURCES for part in _files(name)]
+        # A repository below sys.prefix has its own files there, too.
+        found = [path for path in own if path.is_file()]
+        if found and file not in found:
+            return f"{name} is imported from {file.parent}, and not from {found[0].parent}, so both trees run that copy"
+    return ""
+
+
+def _files(name: str) -> tuple[str, str]:
+    return f"{name}/__init__.py", f"{name}.py"
+
+
+EDITABLE = "install it with `pip install --editable`, or set `pythonpath` in pytest's configuration"
+"""The remedy for an installed copy."""
+
+
 @contextlib.contextmanager
 def worktree(revision: str, folder: Path) -> Iterator[Worktree]:
     """Check out a revision of the repository of `folder` for the time of the block.
@@ -89,9 +134,7 @@ def worktree(revision: str, folder: Path) -> Iterator[Worktree]:
     try:
         commit = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", where=here)
     except UsageError:  # quiet: git itself says nothing about a name that it does not know
-        raise UsageError(
-            f"{revision!r} is not a revision of the repository {here}", hint="name a commit, a branch or a tag"
-        ) from None
+        raise UsageError(f"{revision!r} is not a revision of the repository {here}", hint=_missing(here)) from None
     with tempfile.TemporaryDirectory(prefix="headway-against-") as scratch:
         there = Path(scratch).resolve() / "tree"
         git("worktree", "add", "--detach", "--quiet", str(there), commit, where=here)
@@ -99,6 +142,15 @@ def worktree(revision: str, folder: Path) -> Iterator[Worktree]:
             yield Worktree(here, there)
         finally:
             git("worktree", "remove", "--force", str(there), where=here)
+
+
+def _missing(here: Path) -> str:
+    """Return a hint for a revision that the repository does not have; a shallow clone, as of a CI, lacks nearly all."""
+    if git("rev-parse", "--is-shallow-repository", where=here) == "true":
+        return (
+            "this clone is shallow: fetch all branches (`fetch-depth: 0` of actions/checkout), and name `origin/main`"
+        )
+    return "name a commit, a branch or a tag; a branch that is only on the server is `origin/NAME`"
 
 
 def turn_taker(files: str) -> Callable[[], None]:

@@ -56,7 +56,7 @@ _ALONE = {
     "--nf",
     "--new-first",
 }
-_ALONE |= {"--sw", "--stepwise", "--sw-skip", "--stepwise-skip", "--cov", "--no-cov", "--cache-clear"}
+_ALONE |= {"--sw", "--stepwise", "--sw-skip", "--stepwise-skip", "--no-cov", "--cache-clear"}
 _FLAGS = {"--headway-disable", "--headway-trace", "--headway-no-store", "--headway-only", "--headway-skip"}
 _PREFIXES = (
     "--headway-",
@@ -105,7 +105,7 @@ def _options(arguments: Sequence[str], positional: Sequence[str]) -> list[str]:
     """Return the session's own options, without its files and without options that are not for a launch."""
     kept: list[str] = []
     skip, value = False, False
-    for one in arguments:
+    for one, following in zip(arguments, [*arguments[1:], "-"], strict=True):
         if skip:
             skip = False
         elif value or one in _VALUED:
@@ -113,6 +113,9 @@ def _options(arguments: Sequence[str], positional: Sequence[str]) -> list[str]:
             value = not value and one in _VALUED
         elif one in _NOT_OURS:
             skip = True
+        elif one == "--cov":
+            # Its value may be left out.
+            skip = not following.startswith("-")
         elif one.startswith("--headway-") and "=" not in one:
             skip = one not in _FLAGS
         elif one not in positional and one not in _ALONE and not one.startswith((*_PREFIXES, "-n")):
@@ -137,7 +140,7 @@ class Launching:
         positional: Those of the arguments that are files and folders.
         folder: The folder in which the session was started.
         trace: Measure the GIL in all launches.
-        spread: pytest-xdist is installed, and must be switched off in launches.
+        besides: More options of every launch.
         reference: Measure each benchmark beside the reference that sessions are compared by.
         say: Called with a line before each launch.
     """
@@ -146,7 +149,7 @@ class Launching:
     positional: Sequence[str]
     folder: Path
     trace: bool
-    spread: bool
+    besides: Sequence[str]
     reference: bool
     say: Callable[[str], None]
 
@@ -156,7 +159,7 @@ class Launching:
         command = [*_python(), "-m", "pytest", *options, test, f"{CHILD_OPTION}={scratch / ANSWER}"]
         command += ["-o", f"cache_dir={scratch}/cache"]
         command += ["--headway-trace"] * self.trace + ["--headway-with-reference"] * self.reference
-        return command + ["-n", "0"] * self.spread
+        return [*command, *self.besides]
 
 
 def launch_all(how: Launching, tests: Sequence[str], launches: int, *, seed: int = 0) -> dict[str, Launched]:
