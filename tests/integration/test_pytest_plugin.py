@@ -365,6 +365,11 @@ def test_the_store_has_the_run_and_the_report_shows_it(quick):
     shown = subprocess.run([*command, "report", run_id], capture_output=True, text=True, timeout=60, check=True).stdout
     assert "benchmarks of pytest, 2 launches of each" in shown
     assert "third" in shown
+    # Its assertions are the tests' own: the report has no claims to speak of.
+    assert "Verdicts on this machine: no claims" in shown
+    assert not re.search("each claim|the verdicts above", shown)
+    assert page.counts.summary == "no claims"
+    assert not any("claim" in line for line in page.legend)
     compared = subprocess.run(
         [*command, "compare", run_id, run_id], capture_output=True, text=True, timeout=60, check=True
     )

@@ -13,7 +13,8 @@ _TOOLS = 6
 def tracing_tools() -> str:
     """Return the tools that trace every line or call of this thread now, such as coverage; "" if there are none."""
     found = [
-        str(getattr(look, "__module__", "")).partition(".")[0] or "a trace function"
+        # A tracer in C, such as coverage's, has no module of its own, but its type has one.
+        (getattr(look, "__module__", None) or type(look).__module__).partition(".")[0]
         for look in (sys.gettrace(), sys.getprofile())
         if look is not None
     ]

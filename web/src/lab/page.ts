@@ -206,7 +206,9 @@ function findings(page: LabPage): HTMLElement {
     "section",
     { id: "findings" },
     h("h2", {}, "Findings on this machine"),
-    items.length ? h("ul", { class: "findings" }, ...items) : h("p", {}, "none beyond the verdicts above"),
+    items.length
+      ? h("ul", { class: "findings" }, ...items)
+      : h("p", {}, page.experiments.some((one) => one.claims.length) ? "none beyond the verdicts above" : "none"),
   );
 }
 

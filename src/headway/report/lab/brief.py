@@ -178,7 +178,7 @@ def render_end(run: Run, where: Sequence[str]) -> RenderableType:
     told = telling(assessed.findings)
     parts += (_finding(place, one) for place, one in enumerate(told, 1))
     if not told:
-        parts.append(Text("  none beyond the verdicts above", style="dim"))
+        parts.append(Text("  none beyond the verdicts above" if assessed.verdicts else "  none", style="dim"))
     parts.append(Text(""))
     parts += map(Text, where)
     return Group(*parts)

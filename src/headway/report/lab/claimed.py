@@ -12,6 +12,7 @@ from headway.lab.judging.verdicts import ORDER, Verdict, by_claim, speaking
 from headway.lab.kept.results import Run
 from headway.lab.kept.settings import ADVICE
 from headway.lab.published import sources
+from headway.traces.analysis import words
 
 __all__ = [
     "Claimed",
@@ -81,7 +82,7 @@ class Counted:
     """The numbers of claims by outcome.
 
     Attributes:
-        summary: `91 claims (58 supported, ...)`.
+        summary: `91 claims (58 supported, ...)`, or `no claims`.
         doubts: Reasons to doubt the run as a whole.
         named: By outcome, the ids of claims that did not hold.
     """
@@ -108,10 +109,10 @@ def heading(run: Run) -> tuple[str, ...]:
         lines.append(f"Redis: {settings.redis['server']}, {settings.redis['whose']}")
     state = "" if run.header.complete else f", INCOMPLETE: {run.header.launches}"
     if settings.size == ADVICE:
-        lines.append(f"advice on a function, {run.header.done} launches{state}")
+        lines.append(f"advice on a function, {words.number(run.header.done, 'launch', 'launches')}{state}")
         return tuple(lines)
     if settings.declared:
-        lines.append(f"benchmarks of pytest, {settings.launches} launches of each{state}")
+        lines.append(f"benchmarks of pytest, {words.number(settings.launches, 'launch', 'launches')} of each{state}")
         return tuple(lines)
     launches = (
         f"{settings.launches} launches per cell"
@@ -125,7 +126,7 @@ def heading(run: Run) -> tuple[str, ...]:
 def legend(run: Run) -> tuple[str, ...]:
     """Return lines on how to read the rest."""
     lines = []
-    if not run.settings.declared:
+    if any(experiment.claims for experiment in run.experiments()):
         lines.append(
             "each claim is followed by its verdict and, by interpreter, a ratio [interval] or a count over all samples"
         )
@@ -225,6 +226,7 @@ def counted(run: Run, verdicts: Sequence[Verdict]) -> Counted:
         if (names := [name for name, one in outcomes.items() if one == outcome])
     ]
     summary = ", ".join(f"{counts[outcome]} {outcome}" for outcome in ORDER if counts[outcome])
+    # Benchmarks of pytest have no claims: their assertions are judged in the tests.
     return Counted(f"{len(claims)} claims ({summary})" if claims else "no claims", tuple(doubts), tuple(named))
 
 

@@ -69,11 +69,11 @@ def render_sources(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
         yield indented(grid)
 
 
-def render_findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
+def render_findings(found: Sequence[Finding], verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
     """Yield the run's findings by experiment, each with its evidence and the advice that follows."""
     yield bold("Findings on this machine")
     if not found:
-        yield Text("  none beyond the verdicts above", style="dim")
+        yield Text("  none beyond the verdicts above" if verdicts else "  none", style="dim")
     for position, one in enumerate(found):
         if position == 0 or found[position - 1].experiment != one.experiment:
             yield indented(Text(one.experiment, style="bold"))

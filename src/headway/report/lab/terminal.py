@@ -82,5 +82,5 @@ def render_run(run: Run, *, tables: bool = True) -> RenderableType:
     parts += render_counts(run, verdicts)
     parts += render_sources(verdicts)
     parts += _failures(run)
-    parts += render_findings(assessed.findings)
+    parts += render_findings(assessed.findings, verdicts)
     return Group(*parts)
