@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 
 import pytest
 from drawn_tables import headings
@@ -141,6 +142,15 @@ def test_results_of_a_test_are_compared_as_without_another_revision(repository):
     assert len(ratios) == 6
     assert min(ratios) > 2
     assert not any("not measured" in line for line in result.outlines)
+
+
+def test_a_session_may_start_in_a_folder_that_the_revision_lacks(repository):
+    """A session in a folder that is new in this tree is compared as in any other."""
+    new = repository.path / "tests" / "new"
+    new.mkdir()
+    command = [sys.executable, "-m", "pytest", "-q", "..", "--headway-against", "HEAD", "--headway-launches", "1"]
+    done = subprocess.run(command, cwd=new, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, "ratio to HEAD" in headings(done.stdout)) == (0, True), done.stdout
 
 
 def test_a_revision_that_lacks_what_is_measured_is_told(repository):

@@ -293,6 +293,8 @@ def measure_against(tree: Worktree, how: Launching, tests: Sequence[str], launch
                 raise UsageError(
                     f"{file} is outside {tree.here}", hint="--headway-against is for tests of the repository"
                 )
+            # The session's folder may be new in this tree.
+            their_folder.mkdir(parents=True, exist_ok=True)
             places = ((how.folder, test, dict(os.environ)), (their_folder, f"{theirs}::{name}", elsewhere))
             with tempfile.TemporaryDirectory(prefix="headway-turns-") as scratch, contextlib.ExitStack() as stack:
                 sides: list[_Side] = []
