@@ -258,7 +258,7 @@ def test_workers_scale_or_do_not():
 
     assert result.scales(threads=4, at_least=1.5)
     assert not result.scales(threads=2, at_least=2.5)
-    assert list(journal.entries)[:3] == ["test", "test: 1 of threads", "test: 4 threads"]
+    assert list(journal.entries)[:3] == ["test", "test: 1 thread", "test: 4 threads"]
 
 
 def test_nothing_is_measured_where_that_is_not_wanted():

@@ -1,6 +1,7 @@
 """The command of a launch: the session's own options, without those that concern the session alone."""
 
 import argparse
+import subprocess
 import sys
 import types
 
@@ -68,6 +69,17 @@ def test_a_launch_has_the_sessions_python_and_path(monkeypatch, tmp_path):
     assert children._python()[-1] == "-P"
     monkeypatch.setattr(sys, "path", ["", "/elsewhere"])
     assert "-P" not in children._python()
+
+
+def test_the_reason_of_a_launchs_end_is_an_error_and_no_warning(tmp_path):
+    """The reason is the last line about an error, and a warning of another plugin is none."""
+    warning = "plugin.py:306: DeprecationWarning: unset\n  warnings.warn(DeprecationWarning(UNSET))\n"
+
+    def reasons(said):
+        return children.taken(tmp_path / "none", subprocess.CompletedProcess([], 3, "", said)).failures
+
+    assert reasons(warning) == ["exit code 3"]
+    assert reasons("Fatal Python error: Aborted\n" + warning) == ["exit code 3: Fatal Python error: Aborted"]
 
 
 def test_launches_that_ended_early_are_told():

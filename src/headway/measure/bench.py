@@ -335,7 +335,7 @@ class Bench:
         def scaled(kind: str, count: int) -> tuple[Result, Result]:
             _check_count(kind, count)
             model = WORKERS[kind]
-            stems = (f"{plan.name}: 1 of {kind}", f"{plan.name}: {count} {kind}")
+            stems = (f"{plan.name}: 1 {_ONE[kind]}", f"{plan.name}: {count} {kind}")
             plans = [
                 Plan(self.journal.named(stem), plan.target, plan.options, model, tasks, _load(tasks, model))
                 for stem, tasks in zip(stems, (1, count), strict=True)
@@ -345,6 +345,9 @@ class Bench:
 
         return scaled
 
+
+_ONE = {"threads": "thread", "processes": "process", "interpreters": "interpreter"}
+"""The kinds of workers, as one worker is called."""
 
 _POOLS = ("threads", "processes-spawn", "processes-forkserver", "interpreters")
 

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -200,6 +201,8 @@ def launch_all(how: Launching, tests: Sequence[str], launches: int, *, seed: int
     return found
 
 
+_ERROR = re.compile(r"\b(?:\w*(?:error|exception|interrupt)|fault|aborted|killed)\b", re.IGNORECASE)
+
 ANSWER = "launch.json"
 """The name of a launch's answer file in its folder."""
 
@@ -216,6 +219,7 @@ def taken(answer: Path, done: "subprocess.CompletedProcess[str]") -> Launched:
     # A failed test (1) has measured all the same: its assertions are judged over all launches, not in one.
     if not names or done.returncode not in {0, 1}:
         said = [line.strip() for line in done.stdout.splitlines() if line.startswith(("E ", "FAILED", "ERROR"))]
-        said = said or [line.strip() for line in done.stderr.splitlines() if line.strip()][-1:]
+        # Warnings stand there, too, and say nothing about the end.
+        said = said or [line.strip() for line in done.stderr.splitlines() if _ERROR.search(line)][-1:]
         launched.failures.append(": ".join([f"exit code {done.returncode}", *said[:1]]))
     return launched

@@ -227,7 +227,9 @@ def counted(run: Run, verdicts: Sequence[Verdict]) -> Counted:
     ]
     summary = ", ".join(f"{counts[outcome]} {outcome}" for outcome in ORDER if counts[outcome])
     # Benchmarks of pytest have no claims: their assertions are judged in the tests.
-    return Counted(f"{len(claims)} claims ({summary})" if claims else "no claims", tuple(doubts), tuple(named))
+    return Counted(
+        f"{words.number(len(claims), 'claim')} ({summary})" if claims else "no claims", tuple(doubts), tuple(named)
+    )
 
 
 def letters(verdicts: Sequence[Verdict]) -> tuple[tuple[str, str], ...]:

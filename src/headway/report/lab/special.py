@@ -125,7 +125,7 @@ def costs_table(run: Run) -> Table | None:
     sizes = sorted(
         {int(count) for cells in models.values() for one in cells.values() for count in one.values("workers")}
     )
-    workers = f" ({' or '.join(map(str, sizes))} workers)" if sizes else ""
+    workers = f" ({' or '.join(map(str, sizes))} {'worker' if sizes == [1] else 'workers'})" if sizes else ""
     caption = (
         f"not part of any figure above: the start of the interpreter, the start of the model's pool{workers}, and pickling "
         "its tasks once"
