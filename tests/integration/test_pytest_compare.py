@@ -144,6 +144,27 @@ def test_results_of_a_test_are_compared_as_without_another_revision(repository):
     assert not any("not measured" in line for line in result.outlines)
 
 
+def test_helpers_of_the_tests_are_this_trees(repository):
+    """A helper module beside the tests that changed, or is new, is the same in both processes."""
+    tests = repository.path / "tests"
+    (tests / "helper.py").write_text("SIZE = 1\n")
+    git(repository.path, "add", ".")
+    git(repository.path, "commit", "--quiet", "-m", "helper")
+    (tests / "helper.py").write_text("from newer import SIZE\n")
+    (tests / "newer.py").write_text("SIZE = 10_000\n")
+    uses = USES.replace("(work)", "(sum, range(helper.SIZE))").replace(
+        "from package.inner import work", "import helper"
+    )
+    (tests / "test_work.py").write_text(uses)
+    result = repository.runpytest_subprocess(
+        "-q", "--headway-against", "HEAD", "--headway-launches", "2", "--headway-json", "out.json"
+    )
+    result.assert_outcomes(passed=1)
+    (results,) = json.loads((repository.path / "out.json").read_text())["groups"].values()
+    # With the helper of the revision the ratio would be some hundred.
+    assert 0.1 < results[0]["ratio_to_before"]["value"] < 10
+
+
 def test_a_session_may_start_in_a_folder_that_the_revision_lacks(repository):
     """A session in a folder that is new in this tree is compared as in any other."""
     new = repository.path / "tests" / "new"

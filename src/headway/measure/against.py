@@ -1,7 +1,7 @@
 """Measures another revision's functions in turns with this tree's, in pairs of processes that pass the turn to and fro.
 
-The other revision is checked out in a folder of its own (`git worktree`). The tests are this tree's: a test's file and
-the conftest.py files above it are copied over the other revision's. Folders of the import path inside this tree are
+The other revision is checked out in a folder of its own (`git worktree`). The tests are this tree's: a test's file,
+the conftest.py files above it and the folder `tests` that it is in are copied over the other revision's. Folders of the import path inside this tree are
 replaced by the same folders of the other tree. Only one of the two processes runs at a time, from its start on. From
 the first round on, the processes have one round each, in alternating order.
 """
@@ -43,6 +43,10 @@ __all__ = [
 TURN_OPTION = "--headway-turn-files"
 
 
+_TESTS = {"test", "tests", "benchmark", "benchmarks"}
+"""The names of folders that contain tests, their helper modules and their data, and no code that is measured."""
+
+
 @final
 @dataclass(frozen=True)
 class Worktree:
@@ -71,11 +75,28 @@ class Worktree:
         inside = [self.mapped(one) for one in own if not _installed(one)]
         return list(dict.fromkeys(str(one) for one in inside if one is not None))
 
+    def _beside(self, test: Path) -> list[Path]:
+        """Return the files of a test's folder of tests, such as `tests`, that are not the same in the other tree."""
+        if not test.is_relative_to(self.here):
+            return []
+        parts = test.relative_to(self.here).parts[:-1]
+        depth = next((place for place, part in enumerate(parts, 1) if part in _TESTS), 0)
+        if not depth:
+            return []
+        folder = str(Path(*parts[:depth]))
+        commit = git("rev-parse", "HEAD", where=self.there)
+        changed = git("diff", "--name-only", "--no-renames", "-z", commit, "--", folder, where=self.here)
+        new = git("ls-files", "--others", "--exclude-standard", "-z", "--", folder, where=self.here)
+        return [self.here / name for name in f"{changed}\0{new}".split("\0") if name]
+
     def take_over(self, test: Path, top: Path) -> None:
-        """Copy a test's file, and the conftest.py files from `top` down to it, into the other tree."""
+        """Copy a test's file, the conftest.py files from `top` down to it, and its folder of tests, into the other tree.
+
+        A helper module or data of another size would else be taken for a difference of the code.
+        """
         file = test.resolve()
         folders = [one for one in file.parents if one.is_relative_to(top.resolve())]
-        for path in (file, *(folder / "conftest.py" for folder in folders)):
+        for path in (file, *(folder / "conftest.py" for folder in folders), *self._beside(file)):
             there = self.mapped(path)
             if there is not None and path.is_file():
                 there.parent.mkdir(parents=True, exist_ok=True)
