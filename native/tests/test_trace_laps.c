@@ -178,6 +178,37 @@ static void test_a_pool(void) {
     hw__laps_free(laps);
 }
 
+/* The first work of a process's first pool thread ends at a queue that is settled only afterwards:
+ * it counts, and so does a lap from a known poll to another one that is new. */
+static void test_a_lap_that_ends_at_a_new_home(void) {
+    int64_t least_ns[HW_HOMES] = {[HW_HOME_LOOP] = 100 * MS, [HW_HOME_POOL] = 200 * MS};
+    for (int left = 0; left < 2; left++) {
+        laps = hw__laps_new(least_ns);
+        count = told = 0;
+        event(10, HW__ACQUIRE, 0, 0);
+        event(210, HW__RELEASE, QUEUE, 0);
+        if (left) {
+            event(250, HW__ACQUIRE, 0, 0);
+        }
+        T_EQ(0, told_at(251).late[HW_HOME_POOL]);
+        hw__laps_settle(laps, QUEUE, HW_HOME_POOL);
+        T_EQ(1, told_at(252).late[HW_HOME_POOL]);
+        T_EQ(0, told_at(449).open[HW_HOME_POOL]);
+        T_EQ(left, told_at(450).open[HW_HOME_POOL]);
+        hw__laps_free(laps);
+    }
+    begin();
+    event(10, HW__RELEASE, POLL, 0);
+    event(20, HW__ACQUIRE, 0, 0);
+    event(120, HW__RELEASE, OTHER, 0);
+    T_EQ(0, told_at(121).late[HW_HOME_LOOP]);
+    hw__laps_settle(laps, OTHER, HW_HOME_LOOP);
+    struct hw_laps found = told_at(122);
+    T_EQ(1, found.late[HW_HOME_LOOP]);
+    T_EQ(100 * (uint64_t)MS, found.lengths_ns);
+    hw__laps_free(laps);
+}
+
 /* A hostile process may make up any numbers: no write goes out of bounds. */
 static void test_made_up_numbers(void) {
     begin();
@@ -231,6 +262,7 @@ int main(void) {
     test_settled_late();
     test_a_loop_that_has_ended();
     test_a_pool();
+    test_a_lap_that_ends_at_a_new_home();
     test_made_up_numbers();
     test_who_loops();
     return 0;

@@ -31,6 +31,7 @@ struct runner {
     bool away; /* in a lap */
     struct pending {
         uint32_t stack;  /* at which it has yielded the GIL, not settled yet; 0: none */
+        int64_t came_ns; /* when it did so */
         int64_t left_ns; /* when it went on from there; 0: it has not */
     } pending[PENDING];  /* the newest first */
     int64_t begun_ns, last_ns;
@@ -181,15 +182,15 @@ void hw__laps_see(struct hw__laps *laps, uint32_t serial, const char *events, ui
             leaves(runner, event.time_ns);
         }
         int home = ends ? home_of(laps, event.value) : HW_HOME_NONE;
+        int64_t yields_ns = event.time_ns + (event.kind == HW__HOLD ? event.flags : 0);
         if (home == UNSETTLED) {
             memmove(runner->pending + 1, runner->pending,
                     sizeof runner->pending - sizeof runner->pending[0]);
-            runner->pending[0] = (struct pending){.stack = event.value};
+            runner->pending[0] = (struct pending){.stack = event.value, .came_ns = yields_ns};
         } else if (home == HW_HOME_OUTSIDE) {
             leaves_its_loop(runner);
         } else if (home != HW_HOME_NONE) {
-            comes_home(laps, runner, home,
-                       event.time_ns + (event.kind == HW__HOLD ? event.flags : 0));
+            comes_home(laps, runner, home, yields_ns);
         }
         if (event.kind == HW__EXIT) {
             *runner = (struct runner){.serial = serial, .last_ns = event.time_ns};
@@ -236,12 +237,15 @@ void hw__laps_settle(struct hw__laps *laps, uint32_t stack, int home) {
                 break;
             }
             if (runner->pending[k].stack == stack) {
-                runner->home = (uint8_t)home;
-                runner->away = runner->pending[k].left_ns != 0;
-                runner->begun_ns = runner->pending[k].left_ns;
                 /* The thread came to the stacks in pending[0] to pending[k - 1] later: only these
                  * stay. */
-                memset(runner->pending + k, 0, (size_t)(PENDING - k) * sizeof *runner->pending);
+                struct pending pending[PENDING] = {{0}};
+                memcpy(pending, runner->pending, (size_t)k * sizeof *pending);
+                int64_t left_ns = runner->pending[k].left_ns;
+                comes_home(laps, runner, home, runner->pending[k].came_ns);
+                runner->away = left_ns != 0;
+                runner->begun_ns = left_ns;
+                memcpy(runner->pending, pending, sizeof pending);
                 break;
             }
         }

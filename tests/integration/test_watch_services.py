@@ -229,6 +229,16 @@ def test_a_hook_of_gunicorn(here, python, port):
                 ask(port, "/long")
 
 
+def test_the_first_request_of_a_worker(here, python, port):
+    """A worker's only request is reported, although the stack at which its thread waits afterwards is new."""
+    headway = str(Path(sys.executable).with_name("headway"))
+    command = [headway, "watch", str(Path(python).with_name("gunicorn"))]
+    command += ["-k", "gthread", "--threads", "2", "-b", f"127.0.0.1:{port}", "app:wsgi"]
+    with started(command, PYTHONPATH=os.getcwd()):
+        assert ask(port, "/long") == b"ok"
+        told("request", "blocking call", "wsgi", again=lambda: time.sleep(0.05))
+
+
 def test_under_the_command(here, python, port):
     """The workers of `headway watch gunicorn` are watched without a line."""
     headway = str(Path(sys.executable).with_name("headway"))
