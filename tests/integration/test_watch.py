@@ -237,6 +237,7 @@ def test_without_a_gil_it_says_so(here):
 
     assert (program.returncode, out) == (0, "done\n")
     assert "it runs without a GIL" in said
+    assert not list(Path("stalls").iterdir())  # an empty log would say that nothing stalled
 
 
 def test_before_3_11_waits_are_told(here):
@@ -490,6 +491,15 @@ def test_nothing_to_sum_up(here, file):
 
     assert (done.returncode, done.stdout) == (2, "")
     assert "hint: " in done.stderr
+
+
+def test_a_service_that_never_stalled_has_no_stalls(here):
+    """A folder of a watch in which nothing stalled is summed up as such, and is no error for those that poll it."""
+    _, said = watch("nap", options=["--over", "30s", "--requests-over", "30s"]).communicate(timeout=LIMIT_S)
+    wait_for(lambda: list(Path("stalls").glob("*.stalls.jsonl")), said)
+    done = subprocess.run([HEADWAY, "stalls", "stalls", "--json"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, json.loads(done.stdout)["stalls"]) == (0, []), done.stderr
 
 
 SERVICES = {

@@ -40,7 +40,8 @@ def _logs(path: Path) -> list[Path]:
         recordings = sorted(path.glob("*.hwt"))
         if not found and not recordings:
             raise UsageError(
-                f"the folder {path} has no log of stalls", hint="name a folder that `headway watch -o` wrote to"
+                f"the folder {path} has no log of stalls",
+                hint="name a folder that `headway watch -o` wrote to; a process without a GIL has no log",
             )
         return found or list(_blind(recordings))
     if not path.is_file():

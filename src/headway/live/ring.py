@@ -110,6 +110,8 @@ class Ring:
         """The laps of the process's threads up to the last copy."""
         self.blind = ""
         """Why stacks cannot be read; "" if they can."""
+        self.tells = True
+        """Whether stalls can be told at all: without a GIL they cannot."""
         self._looker = self._look_inside(memory)
         self._samples: deque[Sample] = deque(maxlen=_MOST_SAMPLES)
         self._core_times: deque[CoreTime] = deque(maxlen=_MOST_CORE_TIMES)
@@ -127,6 +129,7 @@ class Ring:
         (flags,) = struct.unpack("<I", os.pread(memory, 4, _FLAGS_AT))
         if flags & _FREE_THREADED and not flags & _GIL_ENABLED:
             self.blind = "it runs without a GIL, so its stalls are not reported"
+            self.tells = False
             return None
         try:
             return Looker(self.pid, memory)

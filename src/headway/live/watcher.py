@@ -225,8 +225,17 @@ class Watcher:
             self._reception.keep(ring.pidfd, ring.end)
         if ring.blind:
             self._say(f"process {pid}: {ring.blind}")
+        if ring.tells:
+            self._begin_log()
         self._rings.append(_Watched(ring))
         self._has_watched = True
+
+    def _begin_log(self) -> None:
+        """Create the log: a log without lines tells that nothing stalled, and no log that nothing was watched."""
+        try:
+            os.close(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        except OSError as error:
+            self._say(f"the log {self.log} cannot be written: {error.strerror or error}")
 
     def _step(self) -> None:
         self._wait()
