@@ -493,6 +493,41 @@ def test_nothing_to_sum_up(here, file):
     assert "hint: " in done.stderr
 
 
+SERVER = """
+import time
+from http.server import BaseHTTPRequestHandler, {kind}
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        time.sleep(0.4)
+        self.send_response(200)
+        self.end_headers()
+
+server = {kind}(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+
+@pytest.mark.parametrize("kind", ["ThreadingHTTPServer", "HTTPServer"])
+def test_a_server_of_the_standard_library(here, kind):
+    """A slow request is reported with its line, whether each connection has a thread or all share the main thread."""
+    Path("app.py").write_text(SERVER.format(kind=kind))
+    with watch(options=["--requests-over", "200ms"]) as program:
+        try:
+            port = int(program.stdout.readline())
+            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)) as one:
+                one.request("GET", "/")
+                one.getresponse().read()
+            found = wait_for(lambda: parts("blocking call"), "the request is not told")
+        finally:
+            program.kill()
+
+    row, part = found[0]
+    assert (row["kind"], part["place"]["function"]) == ("request", "Handler.do_GET")
+    assert row["length_s"] >= 0.4
+
+
 def test_a_service_that_never_stalled_has_no_stalls(here):
     """A folder of a watch in which nothing stalled is summed up as such, and is no error for those that poll it."""
     _, said = watch("nap", options=["--over", "30s", "--requests-over", "30s"]).communicate(timeout=LIMIT_S)

@@ -27,6 +27,12 @@ SLEEP = Frame("/app/app.py", 50, "nap", 48)
 WAIT = Frame(f"{LIB}/threading.py", 359, "Condition.wait", 320)
 WORKER = Frame(f"{LIB}/concurrent/futures/thread.py", 89, "_worker", 70)
 GUNICORN = Frame("/v/lib/python3.13/site-packages/gunicorn/workers/gthread.py", 300, "ThreadWorker.handle", 290)
+GRPC = Frame("/v/lib/python3.13/site-packages/grpc/_server.py", 620, "_call_behavior", 600)
+SERVE = Frame(f"{LIB}/socketserver.py", 235, "BaseServer.serve_forever", 220)
+CLOSE = Frame(f"{LIB}/socketserver.py", 513, "TCPServer.shutdown_request", 508)
+ANSWER = Frame(f"{LIB}/http/server.py", 404, "BaseHTTPRequestHandler.handle_one_request", 395)
+READ = Frame(f"{LIB}/socket.py", 719, "SocketIO.readinto", 706)
+RECEIVE = Frame(f"{LIB}/ssl.py", 1251, "SSLSocket.recv_into", 1240)
 COMPUTE = Frame("/app/app.py", 12, "compute", 10)
 THREAD = Frame(f"{LIB}/threading.py", 1012, "Thread.run", 1000)
 POOL = Frame(f"{LIB}/multiprocessing/pool.py", 114, "worker", 97)
@@ -43,8 +49,13 @@ STACKS = [
     (SLEEP,) * 128 + (CUT,),
     (THREAD,),
     (SLEEP, POOL),
+    (READ, ANSWER, THREAD),
+    (SLEEP, ANSWER, THREAD),
+    (CLOSE, THREAD),
+    (SLEEP, GRPC, WORKER),
 ]
 AT_POLL, AT_SLEEP, AT_QUEUE, AT_REQUEST, AT_LOCK, AT_IDLE, AT_DEEP, AT_TARGET, AT_JOB = 2, 3, 4, 5, 6, 7, 8, 9, 10
+AT_READ, AT_ANSWER, AT_CLOSE, AT_RPC = 11, 12, 13, 14
 
 
 def with_stacks(trace, **evidence):
@@ -217,6 +228,28 @@ def test_requests_and_jobs():
 
     assert [(one.kind, one.cause) for one in work(AT_REQUEST)] == [(StallKind.REQUEST, Cause.BLOCKED)]
     assert work(AT_QUEUE) == []
+    assert [one.kind for one in work(AT_RPC)] == [StallKind.REQUEST]
+
+
+def test_a_thread_for_each_connection():
+    """Requests of a connection with its own thread count, also the last one; a connection that only lasts does not."""
+
+    def connection(*stacks):
+        script = Script().hold(0, 0, 1, stack=stacks[0])
+        for number, stack in enumerate(stacks[1:]):
+            script.hold(0, 400 * number + 10, 400 * number + 11, stack=stack)
+        script.add(400 * len(stacks), 0, Kind.EXIT)
+        found = find_stalls(with_stacks(script.trace(2000, "Thread-1")), Thresholds(50 * MS, 50 * MS, 50 * MS))
+        return [(one.kind, one.since_ns, one.until_ns) for one in found]
+
+    request = StallKind.REQUEST
+    assert connection(AT_READ, AT_ANSWER, AT_CLOSE) == [(request, at(10), at(411))]
+    assert connection(AT_READ, AT_ANSWER, AT_READ, AT_ANSWER, AT_CLOSE) == [
+        (request, at(10), at(411)),
+        (request, at(810), at(1211)),
+    ]
+    assert connection(AT_READ, AT_READ, AT_CLOSE) == []
+    assert connection(AT_IDLE, AT_IDLE, AT_CLOSE) == []
 
 
 def test_a_loop_that_is_left_is_none():
@@ -252,7 +285,13 @@ def test_one_that_goes_on():
     ("frames", "home"),
     [
         ((SELECT, RUN_ONCE, FOREVER), Home.LOOP),
-        ((SELECT, Frame(f"{LIB}/socketserver.py", 1, "BaseServer.serve_forever")), None),
+        ((SELECT, SERVE), Home.POOL),
+        ((SELECT, HANDLER, SERVE), None),
+        ((READ, ANSWER, SERVE), Home.POOL),
+        ((Frame(f"{LIB}/ssl.py", 1103, "SSLSocket.read"), RECEIVE, READ, ANSWER), Home.POOL),
+        ((READ, HANDLER, ANSWER), None),
+        ((ANSWER, SERVE), None),
+        ((CLOSE, SERVE), Home.POOL),
         ((Frame(f"{LIB}/asyncio/runners.py", 118, "Runner.run"),), Home.LOOP),
         ((Frame("/x/site-packages/trio/_core/_io_epoll.py", 200, "EpollIOManager.get_events"),), Home.LOOP),
         ((WORKER,), Home.POOL),

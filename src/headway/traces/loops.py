@@ -58,9 +58,21 @@ _POOLS: Final = {
     ("anyio/_backends/_asyncio.py", "WorkerThread.run"),
 }
 """Functions that take work from a queue and run it."""
+_CONNECTIONS: Final = {
+    ("socketserver.py", "BaseServer.serve_forever"),
+    ("server.py", "BaseHTTPRequestHandler.handle_one_request"),
+    ("simple_server.py", "WSGIRequestHandler.handle"),
+}
+"""Functions of the standard library's servers that take a connection, or a request from one, and answer it."""
+_SHUTDOWN: Final = ("socketserver.py", "TCPServer.shutdown_request")
+"""What these servers call once a connection is answered: the thread of a connection ends after that."""
+_SOCKETS: Final = {"selectors.py", "socket.py", "ssl.py"}
+"""Modules in which these servers wait."""
 _WAITS: Final = {"queue.py", "threading.py", "_queue"}
 """Modules in which a pool's thread waits, called by one of `_POOLS`."""
 _WAIT_FRAMES: Final = 3
+_SOCKET_FRAMES: Final = 4
+"""A TLS connection waits three frames deep."""
 
 _SERVERS: Final = (
     "/gunicorn/workers/",
@@ -70,6 +82,7 @@ _SERVERS: Final = (
     "/wsgiref/",
     "/socketserver.py",
     "/http/server.py",
+    "/grpc/_server.py",
 )
 
 
@@ -120,12 +133,15 @@ def home_at(frames: Sequence[Frame]) -> Home | None:
     if not frames:
         return None
     inner = frames[0]
-    if inner.function.endswith(".select") and os.path.basename(inner.filename) == "selectors.py":
-        return Home.LOOP if len(frames) > 1 and frames[1].function.endswith("_run_once") else None
+    polls = inner.function.endswith(".select") and os.path.basename(inner.filename) == "selectors.py"
+    if polls and len(frames) > 1 and frames[1].function.endswith("_run_once"):
+        return Home.LOOP
     if inner.function == "EpollIOManager.get_events":
         return Home.LOOP  # trio
     if _runs_a_loop(inner) or _runs_a_target_in_c(inner):
         return Home.LOOP
+    if _is_between_requests(frames):
+        return Home.POOL
     for frame in frames[:_WAIT_FRAMES]:
         if _at(frame) in _POOLS:
             return Home.POOL
@@ -134,13 +150,28 @@ def home_at(frames: Sequence[Frame]) -> Home | None:
     return None
 
 
+def _short(frame: Frame) -> tuple[str, str]:
+    """Return the name of a frame's file without its folders, and the frame's function."""
+    return os.path.basename(frame.filename), frame.function
+
+
+def _is_between_requests(frames: Sequence[Frame]) -> bool:
+    """Tell whether a server of the standard library waits for a connection or a request, or has just answered one."""
+    at = next((frame for frame in frames[:_SOCKET_FRAMES] if os.path.basename(frame.filename) not in _SOCKETS), None)
+    return at is not None and (_short(at) == _SHUTDOWN or (at is not frames[0] and _short(at) in _CONNECTIONS))
+
+
+def _takes_work(frame: Frame) -> bool:
+    return _at(frame) in _POOLS or _short(frame) in _CONNECTIONS
+
+
 def _is_a_loop(frame: Frame) -> bool:
     return frame.function.endswith(("._run_once", "unrolled_run")) or _runs_a_loop(frame)
 
 
 def is_machinery(frame: Frame) -> bool:
     """Tell whether a frame is that of a loop, a pool or a thread: what it calls is the work."""
-    return _is_a_loop(frame) or _at(frame) in _POOLS or _runs_a_target_in_c(frame)
+    return _is_a_loop(frame) or _takes_work(frame) or _runs_a_target_in_c(frame)
 
 
 def may_be_a_target_in_c(frames: Sequence[Frame]) -> bool:
@@ -160,7 +191,7 @@ def is_in_a_loop(frames: Sequence[Frame], *, in_c: bool = False) -> bool:
 
 def is_in_a_pool(frames: Sequence[Frame]) -> bool:
     """Tell whether a stack may be that of a pool's thread that has work."""
-    return frames[-1:] == (CUT,) or any(_at(frame) in _POOLS for frame in frames)
+    return frames[-1:] == (CUT,) or any(_takes_work(frame) for frame in frames)
 
 
 def serves_requests(frames: Sequence[Frame]) -> bool:
