@@ -209,6 +209,32 @@ static void test_a_lap_that_ends_at_a_new_home(void) {
     hw__laps_free(laps);
 }
 
+/* The first request of a new thread is open although the thread has been at no home: it may hang.
+ * Later it ends at the queue, whether or not its stack is settled by then. */
+static void test_a_first_request_goes_on(void) {
+    for (int late = 0; late < 2; late++) {
+        begin();
+        if (!late) {
+            event(1, HW__RELEASE, OTHER, 0);
+            event(2, HW__EXIT, 0, 0);
+            told_at(3);
+            hw__laps_settle(laps, OTHER, HW_HOME_REQUEST);
+        }
+        event(10, HW__ACQUIRE, 0, 0);
+        event(11, HW__RELEASE, OTHER, 0);
+        told_at(12);
+        hw__laps_settle(laps, OTHER, HW_HOME_REQUEST);
+        T_EQ(0, told_at(209).open[HW_HOME_POOL]);
+        T_EQ(1, told_at(210).open[HW_HOME_POOL]);
+        event(300, HW__ACQUIRE, 0, 0);
+        event(301, HW__RELEASE, QUEUE, 0);
+        struct hw_laps found = told_at(900);
+        T_EQ(1, found.late[HW_HOME_POOL]);
+        T_EQ(0, found.open[HW_HOME_POOL]);
+        hw__laps_free(laps);
+    }
+}
+
 /* A hostile process may make up any numbers: no write goes out of bounds. */
 static void test_made_up_numbers(void) {
     begin();
@@ -263,6 +289,7 @@ int main(void) {
     test_a_loop_that_has_ended();
     test_a_pool();
     test_a_lap_that_ends_at_a_new_home();
+    test_a_first_request_goes_on();
     test_made_up_numbers();
     test_who_loops();
     return 0;

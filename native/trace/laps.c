@@ -145,6 +145,16 @@ static void leaves_its_loop(struct runner *runner) {
     }
 }
 
+/* The thread is in a request. If it has been at no home, it is new, and the request is its first:
+ * it may never end. */
+static void is_in_a_request(struct runner *runner) {
+    leaves_its_loop(runner);
+    if (runner->home == HW_HOME_NONE) {
+        runner->home = HW_HOME_POOL;
+        runner->away = true;
+    }
+}
+
 /* The thread is at a home. If it was in a lap, the lap has ended, and is counted. */
 static void comes_home(struct hw__laps *laps, struct runner *runner, int home, int64_t time_ns) {
     int64_t length_ns = time_ns - runner->begun_ns;
@@ -189,6 +199,8 @@ void hw__laps_see(struct hw__laps *laps, uint32_t serial, const char *events, ui
             runner->pending[0] = (struct pending){.stack = event.value, .came_ns = yields_ns};
         } else if (home == HW_HOME_OUTSIDE) {
             leaves_its_loop(runner);
+        } else if (home == HW_HOME_REQUEST) {
+            is_in_a_request(runner);
         } else if (home != HW_HOME_NONE) {
             comes_home(laps, runner, home, yields_ns);
         }
@@ -225,7 +237,7 @@ int hw__laps_fresh(struct hw__laps *laps, uint32_t *stacks, int max) {
 }
 
 void hw__laps_settle(struct hw__laps *laps, uint32_t stack, int home) {
-    if (stack >= laps->kind_room || home < HW_HOME_NONE || home > HW_HOME_OUTSIDE) {
+    if (stack >= laps->kind_room || home < HW_HOME_NONE || home > HW_HOME_REQUEST) {
         return;
     }
     laps->kinds[stack] = (uint8_t)home;
@@ -234,6 +246,10 @@ void hw__laps_settle(struct hw__laps *laps, uint32_t stack, int home) {
         for (int k = 0; k < PENDING; k++) {
             if (runner->pending[k].stack == stack && home == HW_HOME_OUTSIDE) {
                 leaves_its_loop(runner); /* it has been at no home since */
+                break;
+            }
+            if (runner->pending[k].stack == stack && home == HW_HOME_REQUEST) {
+                is_in_a_request(runner);
                 break;
             }
             if (runner->pending[k].stack == stack) {

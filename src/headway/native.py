@@ -26,7 +26,9 @@ __all__ = [
     "CHUNK_BYTES",
     "HOME_LOOP",
     "HOME_NONE",
+    "HOME_OUTSIDE",
     "HOME_POOL",
+    "HOME_REQUEST",
     "CalibrationFacts",
     "CalibrationPlan",
     "Collection",
@@ -250,7 +252,7 @@ class CollectionState:
     """The time of the latest event that was overwritten to make room (CLOCK_MONOTONIC); 0 if none was."""
 
 
-HOME_NONE, HOME_LOOP, HOME_POOL, HOME_OUTSIDE = 1, 2, 3, 4
+HOME_NONE, HOME_LOOP, HOME_POOL, HOME_OUTSIDE, HOME_REQUEST = 1, 2, 3, 4, 5
 """HW_HOME_* of native/include/headway/collect.h."""
 _HOMES, _LAP_BUCKETS, _LAP_LOOPS = 4, 40, 32
 _MOST_FRESH = 1024

@@ -33,6 +33,8 @@ def wsgi(environ, start_response):
         nap()
     elif environ["PATH_INFO"] == "/long":
         time.sleep(1.2)
+    elif environ["PATH_INFO"] == "/never":
+        time.sleep(3600)
     start_response("200 OK", [("Content-Length", "2")])
     return [b"ok"]
 
@@ -237,6 +239,24 @@ def test_the_first_request_of_a_worker(here, python, port):
     with started(command, PYTHONPATH=os.getcwd()):
         assert ask(port, "/long") == b"ok"
         told("request", "blocking call", "wsgi", again=lambda: time.sleep(0.05))
+
+
+def test_a_first_request_that_never_ends(here, python, port):
+    """A worker whose first request hangs is reported, although its thread has never waited for work."""
+    headway = str(Path(sys.executable).with_name("headway"))
+    command = [headway, "watch", str(Path(python).with_name("gunicorn"))]
+    command += ["-k", "gthread", "--threads", "2", "-b", f"127.0.0.1:{port}", "app:wsgi"]
+    with started(command, PYTHONPATH=os.getcwd()):
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)) as one:
+                one.sendall(b"GET /never HTTP/1.1\r\nHost: here\r\n\r\n")
+                row = told("request", "blocking call", "wsgi", again=lambda: time.sleep(0.05))
+                break
+            assert time.monotonic() < deadline, "nothing listens"
+            time.sleep(0.05)
+
+    assert row["goes_on"]
 
 
 def test_under_the_command(here, python, port):

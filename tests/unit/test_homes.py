@@ -1,7 +1,7 @@
 """The stacks at which an event loop or a pool's thread waits."""
 
 from headway.live.homes import Homes
-from headway.native import HOME_LOOP, HOME_NONE, HOME_OUTSIDE
+from headway.native import HOME_LOOP, HOME_NONE, HOME_OUTSIDE, HOME_REQUEST
 from headway.traces.frames import Frame
 
 POLL = (
@@ -72,6 +72,19 @@ def test_stacks_outside_of_any_loop():
     told.partly_known = {4}
     homes.settle()
     assert told.settled[3:] == [(4, HOME_NONE), (5, HOME_LOOP), (6, HOME_NONE)]
+
+
+def test_stacks_in_a_request():
+    """A stack of a pool's thread is in a request if a server's frame is on it, and otherwise in a job."""
+    worker = Frame("/usr/lib/python3.13/concurrent/futures/thread.py", 59, "_WorkItem.run", 50)
+    pool = Frame("/usr/lib/python3.13/concurrent/futures/thread.py", 93, "_worker", 70)
+    server = Frame("/v/site-packages/gunicorn/workers/gthread.py", 300, "ThreadWorker.handle", 290)
+    told = Told()
+    homes = Homes(told, told)
+    told.fresh_ones = [1, 2]
+    told.in_the_file = {1: (*ELSEWHERE, server, worker, pool), 2: (*ELSEWHERE, worker, pool)}
+    homes.settle()
+    assert told.settled == [(1, HOME_REQUEST), (2, HOME_OUTSIDE)]
 
 
 def test_stacks_that_never_come_are_bounded():

@@ -145,6 +145,7 @@ def test_the_layout_is_where_the_recorder_leaves_it(tmp_path):
         "loop": "HW_HOME_LOOP",
         "pool": "HW_HOME_POOL",
         "outside": "HW_HOME_OUTSIDE",
+        "request": "HW_HOME_REQUEST",
     }
     in_c = c_layout(tmp_path, ["headway/collect.h", "trace/control.h"], {}, wanted)
 
@@ -156,4 +157,5 @@ def test_the_layout_is_where_the_recorder_leaves_it(tmp_path):
         native.HOME_LOOP,
         native.HOME_POOL,
         native.HOME_OUTSIDE,
+        native.HOME_REQUEST,
     ]

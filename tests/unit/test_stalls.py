@@ -231,6 +231,21 @@ def test_requests_and_jobs():
     assert [one.kind for one in work(AT_RPC)] == [StallKind.REQUEST]
 
 
+def test_a_first_request_goes_on():
+    """The first request of a new thread is a stall while it lasts, for it may never end; a job is none."""
+
+    def first(stack, **process):
+        script = Script().hold(0, 10, 11, stack=stack)
+        found = find_stalls(with_stacks(script.trace(500, "pool_0", **process)), Thresholds(50 * MS, 50 * MS, 50 * MS))
+        return [(one.kind, one.since_ns, one.goes_on) for one in found]
+
+    assert first(AT_REQUEST, ended=False) == [(StallKind.REQUEST, at(10), True)]
+    assert first(AT_REQUEST) == []
+    assert first(AT_QUEUE, ended=False) == []
+    assert first(AT_IDLE, ended=False) == []
+    assert first(AT_JOB, ended=False) == []
+
+
 def test_a_thread_for_each_connection():
     """Requests of a connection with its own thread count, also the last one; a connection that only lasts does not."""
 

@@ -66,6 +66,7 @@ HW_API void hw_collect_pass(struct hw_collection *collection, int last,
 #define HW_HOME_POOL 3 /* a thread of a pool at its queue */
 #define HW_HOMES 4
 #define HW_HOME_OUTSIDE 4 /* for hw_collect_settle(): no home, and outside of any event loop */
+#define HW_HOME_REQUEST 5 /* the same, in a request that a pool's thread answers */
 #define HW_LAP_BUCKETS 40
 #define HW_LAP_LOOPS 32
 
@@ -96,7 +97,8 @@ HW_API int hw_collect_watch(struct hw_collection *collection, const int64_t leas
 HW_API int hw_collect_fresh(struct hw_collection *collection, uint32_t *stacks, int max);
 
 /* Tells which home (HW_HOME_*) a stack is. A thread that yields the GIL outside of any event loop
- * has left its loop, and the lap that it was in does not count. */
+ * has left its loop, and the lap that it was in does not count. In a request, a thread that was at
+ * no home before is in a lap since its first event. */
 HW_API void hw_collect_settle(struct hw_collection *collection, uint32_t stack, int home);
 
 /* Fills `told` with the laps up to the last pass. */

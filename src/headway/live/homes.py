@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final, Protocol, final
 
-from headway.native import HOME_LOOP, HOME_NONE, HOME_OUTSIDE, HOME_POOL
+from headway.native import HOME_LOOP, HOME_NONE, HOME_OUTSIDE, HOME_POOL, HOME_REQUEST
 from headway.traces.frames import MAX_DEPTH, Frame
-from headway.traces.loops import Home, home_at, is_in_a_loop, may_be_a_target_in_c
+from headway.traces.loops import Home, home_at, is_in_a_loop, is_in_a_pool, may_be_a_target_in_c, serves_requests
 
 __all__ = ["Homes"]
 
@@ -73,4 +73,6 @@ class Homes:
             return HOME_NONE
         whole = self._stacks.frames(stack, MAX_DEPTH)
         cut = len(whole) == MAX_DEPTH
-        return HOME_NONE if cut or is_in_a_loop(whole, in_c=self._in_c) else HOME_OUTSIDE
+        if cut or is_in_a_loop(whole, in_c=self._in_c):
+            return HOME_NONE
+        return HOME_REQUEST if is_in_a_pool(whole) and serves_requests(whole) else HOME_OUTSIDE

@@ -132,6 +132,7 @@ class _Finder:
         stacks, which = np.unique(own.stack[released], return_inverse=True)
         homes = [self._home(int(stack)) for stack in stacks]
         if not any(homes):
+            yield from self._first_request(thread, thresholds.request_ns)
             return
         at_home = released[np.array([home is not None for home in homes])[which]]
         begins = at_home[at_home + 1 < len(own)] + 1
@@ -151,6 +152,16 @@ class _Finder:
             yield self._stall(
                 kind, thread, begin, len(own) - 1 if end < 0 else end, int(ends_ns[place]), goes_on=end < 0
             )
+
+    def _first_request(self, thread: int, least_ns: int) -> Iterator[Stall]:
+        """Yield the request that a thread has answered since its first event, without having been at a home."""
+        own = self._of(thread)
+        end_ns = self._trace.end_ns
+        if not len(own) or end_ns - own.time_ns[0] < least_ns or end_ns < self._over_since_ns:
+            return
+        kind = self._kind(own, 0, -1, 0)
+        if kind is not None:
+            yield self._stall(kind, thread, 0, len(own) - 1, end_ns, goes_on=True)
 
     def _kind(self, own: _Own, begin: int, end: int, home_stack: int) -> StallKind | None:
         """Return the kind of a lap that began at a home; None if the thread has left its loop, or if a pool runs a job."""
