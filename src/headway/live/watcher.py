@@ -381,6 +381,9 @@ class Watcher:
             many = self._options.sparing and len(one.told_ns) == _MANY and now_ns - one.told_ns[0] < 10 * _RARELY_NS
             one.pause_ns = _RARELY_NS // 3 if many else _AGAIN_NS
             one.doubtful_pause_ns = _AGAIN_NS
+            # The pause after this report was that of a process without stalls, up to a minute: by then the ring may
+            # have lost the end of a stall that goes on.
+            one.doubtful_not_before_ns = min(one.doubtful_not_before_ns, one.not_before_ns)
         else:
             with contextlib.suppress(OSError):
                 report.path.unlink()

@@ -1,0 +1,43 @@
+"""The pauses between two reports of one process."""
+
+import subprocess
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from headway.live.door import Door
+from headway.live.ring import Limits, Ring
+from headway.live.watcher import Options, Watcher, _Report, _Watched
+
+S = 1_000_000_000
+
+
+@pytest.fixture
+def watcher(tmp_path):
+    """Return a watcher that watches nothing."""
+    made = Watcher(Door(), Options(str(tmp_path), "it", 1, Limits(), quiet=True))
+    yield made
+    made._reception.close()
+
+
+def learnt(watcher, keys):
+    """Return a process whose reports had found nothing for long, after one more report with these stalls."""
+    one = _Watched(cast(Ring, None), not_before_ns=102 * S, doubtful_not_before_ns=160 * S, doubtful_pause_ns=60 * S)
+    report = _Report(cast("subprocess.Popen[bytes]", None), one, Path("it.hwt"), asked=False)
+    watcher._learn(report, {"stalls": [], "keys": keys})
+    return one
+
+
+def test_a_stall_ends_the_long_pause(watcher):
+    """The end of a wait that goes on is reported after the short pause, though earlier reports had found nothing."""
+    one = learnt(watcher, {"7:1": False})
+
+    assert (one.doubtful_not_before_ns, one.doubtful_pause_ns) == (102 * S, 2 * S)
+
+
+def test_a_report_without_stalls_keeps_the_long_pause(watcher):
+    """A process that only looks as if it stalled is analysed once a minute."""
+    one = learnt(watcher, {})
+
+    assert (one.doubtful_not_before_ns, one.doubtful_pause_ns) == (160 * S, 60 * S)
