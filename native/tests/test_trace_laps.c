@@ -235,6 +235,44 @@ static void test_a_first_request_goes_on(void) {
     }
 }
 
+/* A thread that ends before the watcher has settled its stacks, as after one connection, has had
+ * its lap all the same; and so has a loop between two polls at the same new stack. */
+static void test_laps_before_any_stack_is_settled(void) {
+    int64_t least_ns[HW_HOMES] = {[HW_HOME_LOOP] = 100 * MS, [HW_HOME_POOL] = 200 * MS};
+    laps = hw__laps_new(least_ns);
+    count = told = 0;
+    event(10, HW__ACQUIRE, 0, 0);
+    event(11, HW__RELEASE, QUEUE, 0);
+    event(20, HW__ACQUIRE, 0, 0);
+    event(21, HW__RELEASE, SEND, 0);
+    event(300, HW__ACQUIRE, 0, 0);
+    event(301, HW__RELEASE, OTHER, 0);
+    event(302, HW__ACQUIRE, 0, 0);
+    event(303, HW__RELEASE, 0, 0);
+    event(304, HW__EXIT, 0, 0);
+    T_EQ(0, told_at(305).late[HW_HOME_POOL]);
+    hw__laps_settle(laps, QUEUE, HW_HOME_POOL);
+    hw__laps_settle(laps, SEND, HW_HOME_REQUEST);
+    hw__laps_settle(laps, OTHER, HW_HOME_POOL);
+    struct hw_laps found = told_at(900);
+    T_EQ(1, found.late[HW_HOME_POOL]);
+    T_EQ(0, found.open[HW_HOME_POOL]); /* it is gone */
+    hw__laps_free(laps);
+
+    laps = hw__laps_new(least_ns);
+    count = told = 0;
+    event(10, HW__RELEASE, POLL, 0);
+    event(20, HW__ACQUIRE, 0, 0);
+    event(120, HW__RELEASE, POLL, 0);
+    event(130, HW__ACQUIRE, 0, 0);
+    told_at(131);
+    hw__laps_settle(laps, POLL, HW_HOME_LOOP);
+    found = told_at(230);
+    T_EQ(1, found.late[HW_HOME_LOOP]);
+    T_EQ(1, found.open[HW_HOME_LOOP]);
+    hw__laps_free(laps);
+}
+
 /* A hostile process may make up any numbers: no write goes out of bounds. */
 static void test_made_up_numbers(void) {
     begin();
@@ -290,6 +328,7 @@ int main(void) {
     test_a_pool();
     test_a_lap_that_ends_at_a_new_home();
     test_a_first_request_goes_on();
+    test_laps_before_any_stack_is_settled();
     test_made_up_numbers();
     test_who_loops();
     return 0;

@@ -28,7 +28,8 @@ struct runner {
     /* HW_HOME_*: where it is, or was before its lap; HW_HOME_NONE: never seen at a home; 0: it has
      * had no event. */
     uint8_t home;
-    bool away; /* in a lap */
+    bool away;  /* in a lap */
+    bool ended; /* the thread has; laps that it was in before may still be found */
     struct pending {
         uint32_t stack;  /* at which it has yielded the GIL, not settled yet; 0: none */
         int64_t came_ns; /* when it did so */
@@ -188,6 +189,7 @@ void hw__laps_see(struct hw__laps *laps, uint32_t serial, const char *events, ui
         bool ends = event.kind == HW__HOLD ||
                     (event.kind == HW__RELEASE && (event.flags & HW__FORCED) == 0);
         runner->last_ns = event.time_ns;
+        runner->ended = event.kind == HW__EXIT;
         if (begins) {
             leaves(runner, event.time_ns);
         }
@@ -204,9 +206,6 @@ void hw__laps_see(struct hw__laps *laps, uint32_t serial, const char *events, ui
         } else if (home != HW_HOME_NONE) {
             comes_home(laps, runner, home, yields_ns);
         }
-        if (event.kind == HW__EXIT) {
-            *runner = (struct runner){.serial = serial, .last_ns = event.time_ns};
-        }
         if (event.kind == HW__ACQUIRE && at + 2 * sizeof event > bytes) {
             break;
         }
@@ -220,7 +219,7 @@ bool hw__laps_loops(const struct hw__laps *laps, uint32_t serial, bool *at_home)
         const struct runner *runner = &laps->runners[(first + i) % THREADS];
         if (runner->serial == serial) {
             *at_home = !runner->away;
-            return runner->home == HW_HOME_LOOP;
+            return runner->home == HW_HOME_LOOP && !runner->ended;
         }
         if (runner->serial == 0) {
             break;
@@ -236,35 +235,38 @@ int hw__laps_fresh(struct hw__laps *laps, uint32_t *stacks, int max) {
     return count;
 }
 
+/* A stack is settled at which a thread may have yielded the GIL, even several times: the oldest
+ * time comes first, so that the laps in between count. */
+static void settles(struct hw__laps *laps, struct runner *runner, uint32_t stack, int home) {
+    for (int k = PENDING - 1; k >= 0; k--) {
+        struct pending found = runner->pending[k];
+        if (found.stack != stack) {
+            continue;
+        }
+        if (home == HW_HOME_OUTSIDE) {
+            leaves_its_loop(runner); /* it has been at no home since */
+        } else if (home == HW_HOME_REQUEST) {
+            is_in_a_request(runner);
+        } else {
+            /* The thread came to the stacks in pending[0] to pending[k - 1] later: only these
+             * stay. */
+            struct pending later[PENDING] = {{0}};
+            memcpy(later, runner->pending, (size_t)k * sizeof *later);
+            comes_home(laps, runner, home, found.came_ns);
+            runner->away = found.left_ns != 0;
+            runner->begun_ns = found.left_ns;
+            memcpy(runner->pending, later, sizeof later);
+        }
+    }
+}
+
 void hw__laps_settle(struct hw__laps *laps, uint32_t stack, int home) {
     if (stack >= laps->kind_room || home < HW_HOME_NONE || home > HW_HOME_REQUEST) {
         return;
     }
     laps->kinds[stack] = (uint8_t)home;
     for (uint32_t i = 0; home != HW_HOME_NONE && i < THREADS; i++) {
-        struct runner *runner = &laps->runners[i];
-        for (int k = 0; k < PENDING; k++) {
-            if (runner->pending[k].stack == stack && home == HW_HOME_OUTSIDE) {
-                leaves_its_loop(runner); /* it has been at no home since */
-                break;
-            }
-            if (runner->pending[k].stack == stack && home == HW_HOME_REQUEST) {
-                is_in_a_request(runner);
-                break;
-            }
-            if (runner->pending[k].stack == stack) {
-                /* The thread came to the stacks in pending[0] to pending[k - 1] later: only these
-                 * stay. */
-                struct pending pending[PENDING] = {{0}};
-                memcpy(pending, runner->pending, (size_t)k * sizeof *pending);
-                int64_t left_ns = runner->pending[k].left_ns;
-                comes_home(laps, runner, home, runner->pending[k].came_ns);
-                runner->away = left_ns != 0;
-                runner->begun_ns = left_ns;
-                memcpy(runner->pending, pending, sizeof pending);
-                break;
-            }
-        }
+        settles(laps, &laps->runners[i], stack, home);
     }
 }
 
@@ -274,6 +276,9 @@ void hw__laps_tell(struct hw__laps *laps, int64_t now_ns, struct hw_laps *told) 
     memset(found->open, 0, sizeof found->open);
     for (uint32_t i = 0; i < THREADS; i++) {
         const struct runner *runner = &laps->runners[i];
+        if (runner->ended) {
+            continue;
+        }
         if (runner->home == HW_HOME_LOOP && found->loop_count < HW_LAP_LOOPS) {
             found->loops[found->loop_count++] = runner->serial;
         }
