@@ -353,14 +353,15 @@ def test_a_lock_of_the_program_at_which_threads_take_turns_is_a_problem():
 
 
 def test_a_spin_at_the_line_of_a_lock_is_for_that_lock():
-    """Spins for a lock that is not known are those of the lock for which threads park at the same line."""
-    found = analyse(
-        in_turns(Park.LOCK, spins=15).trace(100, "a", "b", "c", gils=0, free_threaded=True, gil_enabled=False)
-    )
+    """Spins for a lock that is not known are those of the lock for which threads park at the same line, at any time."""
+    trace = in_turns(Park.LOCK, spins=15).trace(100, "a", "b", "c", gils=0, free_threaded=True, gil_enabled=False)
+    found = analyse(trace)
 
     (place,) = found.contention.places
     assert (place.kind, place.threads, place.times.count) == (Park.LOCK, 3, 29)
     assert not place.at_once
+    before_parks = analyse(trace, until_ns=trace.start_ns + 10 * MS)
+    assert [one.kind for one in before_parks.contention.places] == [Park.LOCK]
 
 
 @pytest.mark.parametrize(

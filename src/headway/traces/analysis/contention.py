@@ -71,8 +71,6 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
     """
     kinds = trace.events["kind"]
     events = trace.events[(kinds == Kind.PARK) | (kinds == Kind.UNPARK)]
-    if threads is not None:
-        events = events[np.isin(events["thread"], list(threads))]
     if not len(events):
         return Contention({}, (), 0)
     events = events[np.argsort(events["thread"], kind="stable")]
@@ -90,18 +88,25 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
     kept &= (start_ns < until_ns) & (end_ns > since_ns) | (start_ns == end_ns) & (start_ns >= since_ns) & (
         end_ns <= until_ns
     )
+    if threads is not None:
+        kept &= np.isin(thread[parks], list(threads))
+    if not kept.any():
+        return Contention({}, (), unpaired)
 
-    parks, following, ended = parks[kept], following[kept], ended[kept]
-    length_ns = np.minimum(end_ns[kept], until_ns) - np.maximum(start_ns[kept], since_ns)
+    # The locks are named by the whole trace, so that a window or a choice of threads changes no name.
     kind = (events["flags"][parks] >> _KIND_SHIFT & _KIND_MASK).astype(np.int64)
     kind[kind > max(Park)] = Park.OTHER
     type_of = np.where(ended, events["value"][following], 0).astype(np.int64)
+    frame = trace.stack_frame[events["value"][parks]]
+    awaits = _awaits(trace)[frame]
+    kind, type_of = _named(kind, type_of, frame, awaits)
+
+    parks, following, ended = parks[kept], following[kept], ended[kept]
+    kind, type_of, frame, awaits = kind[kept], type_of[kept], frame[kept], awaits[kept]
+    length_ns = np.minimum(end_ns[kept], until_ns) - np.maximum(start_ns[kept], since_ns)
     stack = events["value"][parks].astype(np.int64)
-    awaits = _awaits(trace)[trace.stack_frame[stack]]
-    kind, type_of = _named(kind, type_of, trace.stack_frame[stack], awaits)
     by_kind = {Park(one): distribution(length_ns[kind == one]) for one in np.unique(kind).tolist()}
 
-    frame = trace.stack_frame[stack]
     groups, group = np.unique(np.stack([kind, type_of, frame]), axis=1, return_inverse=True)
     group = group.reshape(-1)
     totals = np.bincount(group, weights=length_ns, minlength=groups.shape[1])
