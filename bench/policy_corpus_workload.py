@@ -74,6 +74,44 @@ def p_wait_for_ten(program):
 
 
 @program("hand-overs")
+def p_submit_thousands(program):
+    """A thread submits 2,000 small pieces of work at a time to a pool of four threads, and computes for them."""
+
+    def body(counter):
+        with ThreadPoolExecutor(4) as pool:
+            while True:
+                for _ in pool.map(abs, range(2_000)):
+                    counter[0] += 1
+
+    program.add(body)
+
+
+@program("hand-overs")
+def p_queue_of_any_size(program):
+    """A thread makes items and puts them into a queue without a limit, 2,000 at a time; four threads take them."""
+    items = queue.Queue()
+    taken = threading.Semaphore(0)
+
+    def put(_):
+        while True:
+            for _ in range(2_000):
+                work(20)
+                items.put(None)
+            for _ in range(2_000):
+                taken.acquire()
+
+    def take(counter):
+        while True:
+            items.get()
+            counter[0] += 1
+            taken.release()
+
+    program.helper(put)
+    for _ in range(4):
+        program.add(take)
+
+
+@program("hand-overs")
 def p_pipeline(program):
     """Five threads pass items on through four queues of 16 items."""
     queues = [queue.Queue(16) for _ in range(4)]

@@ -93,6 +93,7 @@ HW__APART int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pth
         if (hw__ending_abandoned(gil, mutex, moment.now_ns)) {
             return 0; /* CPython waits again, without a policy */
         }
+        waiter->woken_by = runner->poster == NULL ? NULL : &runner->poster->waiter;
         turn = hw__decide_wait(&sched->ledger, waiter, &moment);
         if (turn.begins) {
             hw__help_note(runner, hw__habits_computes(waiter));
@@ -223,6 +224,10 @@ void hw__sched_release(struct hw__gil *gil) {
     }
     struct hw__runner *runner = hw__runner_known();
     struct hw__waiter *waiter = runner == NULL ? NULL : &runner->waiter;
+    if (runner != NULL) {
+        runner->poster = NULL;
+        waiter->woken_by = NULL;
+    }
     if (hw__ledger_drop_alone(ledger, waiter)) {
         hw__ledger_check(ledger);
         return;

@@ -35,10 +35,13 @@ struct hw__runner {
     /* The thread spins in its wait, and counts as a spinner (wake.c). Written by the thread and by
      * the thread that wakes it. */
     atomic_bool spinning;
-    struct hw__waiter waiter;  /* the thread at the GIL `sched`, as the ledger sees it */
-    struct hw__sched *sched;   /* the GIL at which the thread was last seen */
-    uint32_t generation;       /* sched->generation when `waiter` was reset */
-    int64_t rests;             /* how often that GIL had rested when the thread was last seen */
+    struct hw__waiter waiter; /* the thread at the GIL `sched`, as the ledger sees it */
+    struct hw__sched *sched;  /* the GIL at which the thread was last seen */
+    uint32_t generation;      /* sched->generation when `waiter` was reset */
+    int64_t rests;            /* how often that GIL had rested when the thread was last seen */
+    /* The thread that posted the semaphore for which this thread last waited; NULL: none since its
+     * last release of a GIL, or not known. Used by the thread only. */
+    struct hw__runner *poster;
     int32_t priority;          /* set by hw_schedule_hint(); used by the thread only */
     bool urgent;               /* set by hw_schedule_hint(); used by the thread only */
     int64_t spin_ns;           /* how long the thread spins when it waits again after a request */

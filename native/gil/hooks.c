@@ -31,6 +31,7 @@
 #include "base/rare.h"
 #include "elf/got.h"
 #include "elf/patch.h"
+#include "gil/posts.h"
 #include "gil/recorder.h"
 #include "gil/scheduler.h"
 #include "headway/clock.h"
@@ -310,6 +311,7 @@ void hw__hooks_end_change(void) { atomic_store_explicit(&changing, false, memory
 static void put_back(void) {
     hw__patch_resume(&lock_patch);
     hw__patch_resume(&unlock_patch);
+    hw__posts_resume();
     hw__wake_unlocks(unlock_patch.count > 0);
     hw__patch_resume(&patch);
 }
@@ -602,6 +604,7 @@ int hw__hooks_install(const void *runtime, unsigned user) {
                                                       (uintptr_t)hook_unlock, true, true};
         hw__wake_unlocks(lock_patch.count > 0 &&
                          hw__patch_install(&unlock_patch, runtime, &unlock, 1) == 0);
+        hw__posts_install(runtime);
     }
     hw__hooks_end_change();
     return error;
@@ -626,6 +629,7 @@ bool hw__hooks_rest(struct hw__gil_memory *memory, bool idle) {
         hw__wake_unlocks(false);
         hw__patch_pause(&lock_patch);
         hw__patch_pause(&unlock_patch);
+        hw__posts_pause();
     }
     if (rests) {
         atomic_store_explicit(&resting_idle, idle, memory_order_relaxed);
@@ -649,6 +653,7 @@ int hw__hooks_remove(unsigned user) {
     if (user == HW__FOR_SCHEDULE) {
         hw__wake_unlocks(false);
         hw__patch_remove(&unlock_patch);
+        hw__posts_remove();
     }
     if (users == 0) {
         hw__patch_remove(&lock_patch);

@@ -6,6 +6,7 @@
 #define HEADWAY_GIL_SCHEDULER_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <time.h>
 
@@ -26,6 +27,13 @@ int hw__sched_wait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *m
  * wants the GIL, and is in the queue already, does not acquire a free GIL while another waiter was
  * woken for it and is on its way: it waits here, in the queue. */
 void hw__sched_locked(struct hw__gil *gil);
+
+/* ---------------------------------------------------------------- who wakes a waiter */
+/* hw__sched_posts(): the calling thread is about to post the semaphore. hw__sched_was_posted(): the
+ * calling thread has waited for it, and another thread has posted it. Both are async-signal-safe,
+ * need no lock, and leave errno alone. */
+void hw__sched_posts(const sem_t *semaphore);
+void hw__sched_was_posted(const sem_t *semaphore);
 
 /* ---------------------------------------------------------------- a GIL that rests */
 /* Tells whether the thread that is about to wait for a GIL that rests, because its policy is idle,

@@ -8,7 +8,9 @@
  * - A thread is CPU-bound if it holds the GIL for `compute_us` or longer between two releases of
  *   its own. All other threads come first, in the order of their arrival (FIRST_LANE). As soon as
  *   one of them waits, a request is made to a CPU-bound holder. Among each other they wait for a
- *   switch interval, as in CPython.
+ *   switch interval, as in CPython. A waiter that the holder has woken itself lets the holder keep
+ *   the GIL for `woken_us`: a thread that puts one small item after the other would otherwise lose
+ *   the GIL at each item (a pool that gets 20,000 calls took 2.4 times as long).
  * - CPU-bound threads take turns by virtual deadlines (TURN_LANE). A thread's virtual time is the
  *   GIL time that it has used, divided by its weight; the earliest deadline goes next (Stoica and
  *   Abdel-Wahab, "Earliest eligible virtual deadline first", 1995). The time slice is a share of
@@ -27,7 +29,7 @@
  *   it, pays back two shares of `latency_us` at most: the others no longer wait for that call. */
 #include "policy/policies.h"
 
-enum { LATENCY, LEAST_SLICE, COMPUTE, PERCENT, CREDIT, HOLD, GRACE };
+enum { LATENCY, LEAST_SLICE, COMPUTE, PERCENT, CREDIT, HOLD, GRACE, WOKEN };
 
 enum { FIRST_LANE, TURN_LANE };
 
@@ -242,7 +244,11 @@ static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread
         return least(hw__policy_interval(gil, waiter, holder), left_ns);
     }
     int64_t hold_ns = option_ns(gil, HOLD);
-    hold_ns = (has(holder, OWED_IT) ? most(hold_ns, TURN_NS) : hold_ns) - held_ns;
+    hold_ns = has(holder, OWED_IT) ? most(hold_ns, TURN_NS) : hold_ns;
+    if ((waiter->flags & HW_THREAD_WOKEN) != 0) {
+        hold_ns = most(hold_ns, least(option_ns(gil, WOKEN), gil->interval_ns));
+    }
+    hold_ns -= held_ns;
     if (waiter->lane == FIRST_LANE) {
         return hold_ns;
     }
@@ -286,6 +292,8 @@ static const struct hw_policy_option options[] = {
      "how long a CPU-bound thread keeps the GIL before the first request"},
     {"grace_us", 0, 1000, 10,
      "how long waiters stay asleep, in case a blocking call returns at once"},
+    {"woken_us", 0, 1000000, 2000,
+     "how long a CPU-bound thread keeps the GIL before a request for a thread that it has woken"},
     {.name = NULL},
 };
 

@@ -71,7 +71,7 @@ static int64_t stranger_due(struct hw__ledger *ledger, const struct hw__waiter *
 }
 
 /* Returns in how many nanoseconds the request for this waiter must be made; 0 or less: now. */
-static int64_t due(struct hw__ledger *ledger, const struct hw__waiter *waiter, int64_t now_ns) {
+static int64_t due(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t now_ns) {
     if (ledger->request.made) {
         return ledger->request.at_ns + ledger->request.again_ns - now_ns;
     }
@@ -96,7 +96,11 @@ static int64_t due(struct hw__ledger *ledger, const struct hw__waiter *waiter, i
 /* Returns how long a waiter in the queue sleeps at most. */
 static int64_t sleep_ns(struct hw__ledger *ledger, const struct hw__waiter *waiter,
                         int64_t due_ns) {
-    if (hw__ledger_next(ledger) != waiter) {
+    const struct hw__waiter *next = hw__ledger_next(ledger);
+    if (next != waiter && (next->seen.flags & ~waiter->seen.flags & HW_THREAD_WOKEN) != 0) {
+        return least(due_ns, NEXT_SLEEP_NS); /* the next one's request may come too late for it */
+    }
+    if (next != waiter) {
         /* Longer than the waiter that goes next, or all would wake up for the same request. */
         int64_t sleep = least(due_ns + NEXT_SLEEP_NS, OTHERS_SLEEP_NS);
         int64_t crowd = least((int64_t)hw__ledger_waiting(ledger) * OTHERS_EACH_NS, CROWD_SLEEP_NS);

@@ -128,7 +128,9 @@ static void tell_acquired(struct hw__ledger *ledger) {
     }
 }
 
-int64_t hw__ledger_patience(struct hw__ledger *ledger, const struct hw__waiter *waiter) {
+int64_t hw__ledger_patience(struct hw__ledger *ledger, struct hw__waiter *waiter) {
+    bool woken = waiter->woken_by == ledger->holder; /* the ledger has a holder */
+    waiter->seen.flags = (waiter->seen.flags & ~HW_THREAD_WOKEN) | (woken ? HW_THREAD_WOKEN : 0);
     uint32_t *in_lane = &ledger->view.in_lane[waiter->seen.lane == 0 ? 0 : 1];
     uint32_t apart = waiter->place == 0 ? 1 : 0; /* a waiter that is awake is in no queue */
     *in_lane += apart;

@@ -160,8 +160,8 @@ void hw__ledger_has_come(struct hw__ledger *ledger, struct hw__waiter *waiter);
 void hw__ledger_notice(struct hw__ledger *ledger, int64_t now_ns);
 
 /* Returns in how many nanoseconds, from the ledger's time on, the policy wants the request for this
- * waiter to be made. The ledger must have a holder. */
-int64_t hw__ledger_patience(struct hw__ledger *ledger, const struct hw__waiter *waiter);
+ * waiter to be made. The ledger must have a holder. Updates HW_THREAD_WOKEN of the waiter. */
+int64_t hw__ledger_patience(struct hw__ledger *ledger, struct hw__waiter *waiter);
 
 /* Tells whether the policy has the flag HW_POLICY_PLAIN: the engine then leaves out what CPython
  * does not do. Not every decision looks at it (docs/internals/scheduler.md, "Plain policies"). */

@@ -32,6 +32,9 @@ struct hw__waiter {
     enum hw__stage stage;
     uint32_t place; /* position in the heap of its lane, from 1; 0: not queued */
     uint32_t lane;  /* the lane in which the thread is queued */
+    /* The thread that has woken this one, for which it released a lock or put an item; NULL: none,
+     * or not known. Compared only: that thread may be gone. */
+    const struct hw__waiter *woken_by;
     uint64_t order; /* number of its arrival; the lower one goes first among equal keys */
     int32_t core;   /* the core on which it acquired the GIL last; -1: not known */
     bool spun;      /* the thread has spun since its wait began or another thread last woke it */

@@ -66,8 +66,9 @@ struct hw__worker {
 
     /* The state under a policy, as in engine/runner.h. */
     struct hw__waiter waiter;
-    struct hw__sim_futex word; /* AWAKE, SLEEPING or CALLED (scheduled.c) */
-    bool is_called;            /* word is CALLED */
+    const struct hw__worker *poster; /* the worker that woke this one; NULL: none */
+    struct hw__sim_futex word;       /* AWAKE, SLEEPING or CALLED (scheduled.c) */
+    bool is_called;                  /* word is CALLED */
     bool spinning, gives_way;
     int64_t spin_ns, no_yield_until_ns;
     int64_t rests;

@@ -58,10 +58,13 @@ void hw__sim_cond_signal(struct hw__task *task, struct hw__sim_cond *cond);
 bool hw__sim_cond_wait(struct hw__task *task, struct hw__sim_cond *cond,
                        struct hw__sim_mutex *mutex, int64_t deadline_ns);
 
+struct hw__worker;
+
 /* sem_t; `word.value` is its count. */
 struct hw__sim_semaphore {
     struct hw__sim_futex word;
     uint32_t sleepers;
+    const struct hw__worker *poster; /* the worker that posted last (gil/posts.h); NULL: none */
 };
 
 bool hw__sim_semaphore_try(struct hw__task *task, struct hw__sim_semaphore *semaphore);

@@ -214,6 +214,7 @@ static void take(struct hw__worker *worker, struct hw__sim_semaphore *semaphore)
         worker->taking_since = hw__now(worker);
         hw__sim_semaphore_wait(worker->task, semaphore);
         worker->taking_since = -1;
+        worker->poster = semaphore->poster;
         hw__gil_take(worker);
     }
 }
@@ -225,6 +226,7 @@ static void post(struct hw__worker *worker, const struct hw_sim_op *op) {
         worker->world->machine.error = -EPERM;
         hw__task_end(worker->task);
     }
+    semaphore->poster = worker;
     hw__sim_semaphore_post(worker->task, semaphore);
 }
 

@@ -230,6 +230,7 @@ bool hw__scheduled_wait(struct hw__worker *worker, int64_t deadline_ns) {
         spin_ns = worker->spin_ns;
     } else {
         struct hw__moment moment = moment_of(worker);
+        worker->waiter.woken_by = worker->poster == NULL ? NULL : &worker->poster->waiter;
         turn = hw__decide_wait(&gil->ledger, &worker->waiter, &moment);
         if (turn.what == HW__DO_ASK) {
             return returns(worker, &turn);
@@ -298,6 +299,8 @@ static void hand_over(struct hw__worker *worker, struct hw__waiter *releaser, in
 
 void hw__scheduled_release(struct hw__worker *worker) {
     struct hw__ledger *ledger = &worker->gil->ledger;
+    worker->poster = NULL;
+    worker->waiter.woken_by = NULL;
     if (worker->gil->rests || hw__ledger_drop_alone(ledger, &worker->waiter)) {
         return;
     }

@@ -232,6 +232,8 @@ int fake_signal(pthread_cond_t *cond) { return pthread_cond_signal(cond); }
 
 int fake_destroy(pthread_cond_t *cond) { return pthread_cond_destroy(cond); }
 
+int fake_sem_post(sem_t *semaphore) { return sem_post(semaphore); }
+
 int fake_sem_wait(sem_t *semaphore) { return sem_wait(semaphore); }
 
 int fake_sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *deadline) {

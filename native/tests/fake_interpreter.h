@@ -138,7 +138,9 @@ int fake_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
 int fake_signal(pthread_cond_t *cond);
 int fake_destroy(pthread_cond_t *cond);
 
-/* The same for semaphores, on which threads without a GIL wait. */
+/* The same for semaphores: those of locks and queues, and those on which threads wait without a
+ * GIL. */
+int fake_sem_post(sem_t *semaphore);
 int fake_sem_wait(sem_t *semaphore);
 int fake_sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *deadline);
 void *PyGILState_GetThisThreadState(void);

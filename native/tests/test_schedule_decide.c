@@ -221,6 +221,26 @@ static void test_how_long_waiters_sleep(void) {
     }
 }
 
+/* The next waiter lets the holder, which has woken it, keep the GIL for longer. A waiter behind it
+ * that the holder has not woken makes its own request in time; one that it has woken, too, does
+ * not. */
+static void test_who_waits_behind_one_that_the_holder_has_woken(void) {
+    for (int both = 0; both < 2; both++) {
+        begin(&told);
+        give(10 * MS, 10 * MS);
+        said_patience = 2 * MS;
+        other.woken_by = &holder;
+        T_EQ(2 * MS, hw__decide_wait(&ledger, &other, &held).sleep_ns);
+        T_TRUE((other.seen.flags & HW_THREAD_WOKEN) != 0);
+        waiter.seen.key = 1;
+        waiter.woken_by = both != 0 ? &holder : &crowd[0];
+        said_patience = 100 * US;
+        T_EQ(both != 0 ? 5100 * US : 100 * US, hw__decide_wait(&ledger, &waiter, &held).sleep_ns);
+        T_EQ(both != 0, (waiter.seen.flags & HW_THREAD_WOKEN) != 0);
+        hw__ledger_check(&ledger);
+    }
+}
+
 /* The next waiter looks early if the GIL may become free without a wake-up. That happens beside a
  * holder whose holds are very short, under a policy that leaves the GIL free for such holders. */
 static void test_who_looks_for_itself(void) {
@@ -668,6 +688,7 @@ int main(void) {
     T_RUN(test_requests_are_repeated);
     T_RUN(test_who_asks_early);
     T_RUN(test_how_long_waiters_sleep);
+    T_RUN(test_who_waits_behind_one_that_the_holder_has_woken);
     T_RUN(test_who_looks_for_itself);
     T_RUN(test_the_guard);
     T_RUN(test_who_spins);

@@ -137,6 +137,33 @@ static void test_prompt(void) {
     }
 }
 
+/* A CPU-bound thread puts an item every 20 us, and another thread takes it. Under `fair`, the
+ * holder that has woken the waiter itself goes on for `woken_us`. A thread that a timer wakes is
+ * prompt all the same. */
+static void test_the_waker_goes_on(void) {
+    enum { PUTS, TAKES, SLEEPS };
+    for (int woken = 0; woken < 2; woken++) {
+        begin(&hw__policy_fair, SPAN);
+        sim_world.gils[0].options[7] = woken != 0 ? 2000 : 0;
+        sim_world.spec.semaphore_count = 1;
+        sim_world.spec.max_events = INT64_C(1) << 22;
+        SIM_ADD(SIM_OP(HOLD, 20 * US), SIM_AT(POST, 0));
+        SIM_ADD(SIM_AT(TAKE, 0), SIM_OP(HOLD, US), SIM_OP(DONE, 0));
+        add(20 * US, 10 * MS);
+        run();
+        struct sim_waits waits = sim_waits(TAKES, 100 * MS, 0);
+        if (woken != 0) {
+            T_TRUE(waits.count < 1.1 * (double)SPAN / (2 * MS));
+            T_TRUE(waits.worst_ns < 3 * MS);
+        } else {
+            T_TRUE(waits.count > SPAN / MS);
+        }
+        T_TRUE(sim_result(TAKES).done > SPAN / MS);
+        T_TRUE(sim_waits(SLEEPS, 100 * MS, 0).worst_ns < 1100 * US); /* a turn owed to the others */
+        sim_end();
+    }
+}
+
 /* T1 of bpo-7946, "cpued": a thread computes for 1 ms and releases the GIL for a very short time,
  * for ever, beside two CPU-bound threads. `fair` and `bfs` give each thread a third; `priority`
  * starves the two. */
@@ -330,6 +357,7 @@ int main(void) {
     T_RUN(test_no_long_wait);
     T_RUN(test_no_long_wait_beside_phases);
     T_RUN(test_prompt);
+    T_RUN(test_the_waker_goes_on);
     T_RUN(test_cpued);
     T_RUN(test_many_fakes);
     T_RUN(test_fair_begins_idle);

@@ -331,6 +331,27 @@ def test_it_says_what_it_did(interpreter, tmp_path):
     assert run("run", *whose, str(program), "0").stderr == ""
 
 
+HANDED_OUT = """
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(4) as pool:
+    assert sum(1 for _ in pool.map(abs, range(20_000))) == 20_000
+"""
+
+
+@pytest.mark.matrix("interpreter")
+@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
+def test_a_thread_that_wakes_others_goes_on(interpreter):
+    """A thread that hands out many small pieces of work is not preempted for each of them; without `woken_us` it is."""
+
+    def early(*options):
+        done = run("run", "--why", *options, "--python", interpreter.executable, "-c", HANDED_OUT)
+        found = re.search(r"fair requested the GIL early ([\d,]+) times", done.stderr)
+        assert found, done.stderr
+        return int(found[1].replace(",", ""))
+
+    assert early() * 4 < early("--option", "woken_us=0")
+
+
 def test_policies_are_listed():
     """`headway policies` has each policy's strengths, weaknesses and options, also as JSON."""
     listed = json.loads(run("policies", "--json").stdout)

@@ -61,6 +61,7 @@
 /* Flags of a thread. */
 #define HW_THREAD_FORCED 1u /* its last release was forced by a request */
 #define HW_THREAD_URGENT 2u /* the program says that the latency of this thread matters most */
+#define HW_THREAD_WOKEN 4u  /* the holder has woken this waiter: see patience() */
 
 /* A thread at one GIL. The struct is zeroed when the thread is new at this GIL. The engine writes
  * all fields except `key`, `lane` and `own`. */
@@ -122,7 +123,11 @@ struct hw_policy {
 
     /* Returns how long from now on `waiter` must wait before `holder` gets a request to release the
      * GIL; 0 or less: the request is due now. The engine calls this when the waiter begins to wait,
-     * waits again or wakes up by itself, and for the next waiter at an acquire. */
+     * waits again or wakes up by itself, and for the next waiter at an acquire.
+     *
+     * The waiter has HW_THREAD_WOKEN if `holder` itself has woken it, by a lock that it released,
+     * an item that it put, or a future that it completed. Without the flag, the waiter came from
+     * outside (a socket, a timer), another thread has woken it, or that is not known. */
     int64_t (*patience)(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
                         const struct hw_policy_thread *holder);
 
