@@ -8,13 +8,13 @@ from headway.errors import ScenarioError
 from headway.native_sim import GOES_ON, OF_PORT, OpKind
 from headway.sim.machine import load
 from headway.sim.replay.bursts import see
-from headway.sim.replay.calls import Call, call_at, changed_since, sleep_ns_at
 from headway.sim.replay.change import NOTHING, Change, Shorten, parse_shorten, role_named, specify
 from headway.sim.replay.computing import computing
 from headway.sim.replay.fit import hand_overs
 from headway.sim.replay.learn import learn
 from headway.sim.replay.outside import asked_sleeps, find_peer
 from headway.sim.replay.wakes import find_wakes
+from headway.traces.calls import Call, call_at, changed_since, sleep_ns_at
 from headway.traces.model import Frame, Kind
 
 COSTS = load("preset")

@@ -10,10 +10,10 @@ from made_turns import FRAMES, MS, US, trace_of, turn
 
 from headway.native_sim import OF_PORT, OpKind
 from headway.sim.machine import load
-from headway.sim.replay.calls import Call
 from headway.sim.replay.change import NOTHING, specify
 from headway.sim.replay.learn import learn
 from headway.sim.replay.ports import Part, _possible
+from headway.traces.calls import Call
 from headway.traces.model import Frame
 
 COSTS = load("preset")

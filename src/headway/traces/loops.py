@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
+from headway.traces.calls import takes_a_lock
 from headway.traces.frames import CUT, Frame
 
 __all__ = [
@@ -203,8 +204,11 @@ _LOCKS: Final = {"threading.py", "queue.py", "_base.py", "synchronize.py"}
 
 
 def waits_for_a_lock(frames: Sequence[Frame]) -> bool:
-    """Tell whether a thread that releases the GIL at this stack waits for one of Python's locks, judged by the file."""
-    return bool(frames) and os.path.basename(frames[0].filename) in _LOCKS
+    """Tell whether a thread that releases the GIL at this stack waits for one of Python's locks.
+
+    The file tells, or the text of the line: a lock written in C has no frame of its own.
+    """
+    return bool(frames) and (os.path.basename(frames[0].filename) in _LOCKS or takes_a_lock(frames[0]))
 
 
 _STANDARD: Final = re.compile(r"/lib/python\d+\.\d+/(?!(site|dist)-packages/)|^<frozen ")

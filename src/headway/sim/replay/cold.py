@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headway.native_sim import coldness
 from headway.sim.machine import Costs
 from headway.sim.replay.bursts import Bursts
-from headway.sim.replay.calls import Call
+from headway.traces.calls import Call
 
 __all__ = ["Cooling", "quantiles"]
 

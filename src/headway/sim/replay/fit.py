@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from headway.errors import HeadwayError
 from headway.sim.machine import Costs
-from headway.sim.replay.calls import Call
 from headway.sim.replay.change import NOTHING
 from headway.sim.replay.learn import Assumption, Model, learn
 from headway.sim.replay.trace import predicted_trace
+from headway.traces.calls import Call
 from headway.traces.model import Flag, Kind, Trace
 
 __all__ = ["HandOvers", "hand_overs", "model_of"]

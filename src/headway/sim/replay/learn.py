@@ -14,7 +14,6 @@ from headway.printable import printable
 from headway.sim.machine import Costs
 from headway.sim.replay.answers import Answers, find_answers
 from headway.sim.replay.bursts import Bursts, Seen, see
-from headway.sim.replay.calls import Call, call_at, changed_since, sleep_ns_at
 from headway.sim.replay.cold import Cooling
 from headway.sim.replay.computing import Computing, computing
 from headway.sim.replay.outside import AT_ONCE_NS, Peer, asked_sleeps, find_peer, wake_ns
@@ -25,6 +24,7 @@ from headway.sim.replay.window import window
 from headway.sim.result import percentile
 from headway.traces.analysis.words import duration
 from headway.traces.analysis.words import role as role_of
+from headway.traces.calls import Call, call_at, changed_since, sleep_ns_at
 from headway.traces.model import Frame, Trace
 
 __all__ = ["Actor", "Assumption", "Measured", "Model", "learn"]

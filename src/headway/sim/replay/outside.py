@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headway.sim.machine import Costs
 from headway.sim.replay.bursts import Bursts, Seen
-from headway.sim.replay.calls import Call
+from headway.traces.calls import Call
 
 __all__ = ["AT_ONCE_NS", "NO_PEER", "Peer", "asked_sleeps", "find_peer", "turnaround_ns", "wake_ns"]
 

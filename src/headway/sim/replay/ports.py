@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from headway.sim.machine import Costs
 from headway.sim.replay.bursts import Bursts, Seen
-from headway.sim.replay.calls import Call
 from headway.sim.replay.outside import AT_ONCE_NS, Peer, turnaround_ns
+from headway.traces.calls import Call
 
 __all__ = ["Part", "Port", "find_ports"]
 

@@ -13,7 +13,7 @@ from typing import final
 import numpy as np
 
 from headway.sim.replay.bursts import Seen
-from headway.sim.replay.calls import Call
+from headway.traces.calls import Call
 
 __all__ = ["Wakes", "find_wakes"]
 

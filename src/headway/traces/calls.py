@@ -8,12 +8,13 @@ import functools
 import linecache
 import os
 import re
+import stat
 from collections.abc import Collection, Iterable
 from enum import Enum
 
-from headway.traces.model import Frame
+from headway.traces.frames import Frame
 
-__all__ = ["Call", "call_at", "changed_since", "sleep_ns_at"]
+__all__ = ["Call", "call_at", "changed_since", "sleep_ns_at", "takes_a_lock"]
 
 
 class Call(Enum):
@@ -69,10 +70,24 @@ _WORDS: tuple[tuple[Call, re.Pattern[str]], ...] = (
 )
 
 
+_LARGEST = 8 << 20
+"""The largest file that is read as a source, in bytes."""
+
+
 @functools.lru_cache(maxsize=4096)
 def _line(filename: str, line: int) -> str:
-    """Return a line of a program's source, or "" if it cannot be read."""
-    return linecache.getline(filename, line) if line and os.path.isabs(filename) else ""
+    """Return a line of a program's source, or "" if it cannot be read.
+
+    The program chose the name. A pipe or a device under it could keep us waiting, or never end.
+    """
+    if not line or not os.path.isabs(filename):
+        return ""
+    try:
+        found = os.stat(filename)
+    except (OSError, ValueError):
+        return ""
+    is_source = stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST
+    return linecache.getline(filename, line) if is_source else ""
 
 
 def changed_since(filenames: Iterable[str], realtime_ns: int) -> frozenset[str]:
@@ -98,6 +113,16 @@ def call_at(frame: Frame | None, changed: Collection[str] = ()) -> Call:
     text = "" if frame.filename in changed else _line(frame.filename, frame.line)
     found = {kind for kind, pattern in _WORDS if pattern.search(text)}
     return found.pop() if len(found) == 1 else Call.UNKNOWN
+
+
+_TAKES = re.compile(
+    r"\.acquire\(|\bwith\s[^:#]*\w*(lock|cond|condition|mutex|sem|semaphore)s?(\[[^\]]*\]|\(\))?\s*[:,)]", re.IGNORECASE
+)
+
+
+def takes_a_lock(frame: Frame) -> bool:
+    """Tell whether the line of a program's own code is known to acquire a lock: `with self.lock:`, `lock.acquire()`."""
+    return _TAKES.search(_line(frame.filename, frame.line)) is not None
 
 
 _SLEEP = re.compile(r"\bsleep\(\s*([0-9][0-9_.]*(?:[eE][+-]?[0-9]+)?)\s*\)")
