@@ -53,6 +53,25 @@ def test_an_experiment_is_its_question_its_figures_and_its_claims(run):
     assert ": 1.00 [" in claim
 
 
+@pytest.mark.parametrize(
+    ("launches", "shown"),
+    [
+        ([0.04], "x ?; ?: one launch"),
+        ([0.04, 0.08], "x 2.83 [0.035-230]"),
+        ([0.05, 0.051, 0.049, 0.05], "x 2.50"),
+    ],
+)
+def test_a_ratio_is_shown_as_far_as_it_is_known(make_run, launches, shown):
+    """One launch gives no ratio, and a wide interval stands beside its ratio."""
+    cells = [
+        cell("cpu-bound", "serial", [0.02 * (1 + 0.001 * n) for n, _ in enumerate(launches)]),
+        cell("cpu-bound", "threads", launches),
+    ]
+    (line,) = figures(make_run(cells, [GIL], launches=len(launches)), experiment("cpu-bound"))
+
+    assert line == f"3.15, work time: serial 20 ms; threads {shown}"
+
+
 def test_swept_settings_stand_in_a_line_for_each_series(make_run):
     """Each series of a sweep has a line, on the newest interpreter with a GIL."""
     cells = [

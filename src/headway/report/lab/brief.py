@@ -6,6 +6,7 @@ report.
 """
 
 import itertools
+import math
 import statistics
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,7 @@ from headway.lab.judging.open_claims import open_claims
 from headway.lab.judging.verdicts import Verdict, judge, speaking
 from headway.lab.judging.verdicts import by_claim as grouped
 from headway.lab.kept.results import CellResult, Run
+from headway.lab.stats import Interval
 from headway.report.figures import amount, metric_words, number, unit_of_experiment
 from headway.report.lab.claimed import counted
 from headway.report.lab.claims import STYLES
@@ -37,6 +39,9 @@ _FINDINGS = 5
 _OPEN_NAMED = 12
 _WIDTH = 116
 _WIDE = 1e3
+_WIDE_RATIO = 0.3
+"""The relative half-width from which on a ratio is shown with its interval."""
+_UNKNOWN = "?"
 
 
 def render_experiment(run: Run, experiment: Experiment) -> RenderableType:
@@ -128,7 +133,8 @@ def _line(
 ) -> str:
     left_out = f", {len(row) - _COLUMNS} more" if len(row) > _COLUMNS else ""
     parts = [f"{name(one)} {_figure(run, experiment, one, row)}" for one in row[:_COLUMNS]]
-    return f"{head}: {'; '.join(parts)}{left_out}"
+    unknown = "; ?: one launch" if any(part.endswith(_UNKNOWN) for part in parts) else ""
+    return f"{head}: {'; '.join(parts)}{left_out}{unknown}"
 
 
 def _figure(run: Run, experiment: Experiment, one: CellResult, row: Sequence[CellResult]) -> str:
@@ -150,10 +156,19 @@ def _figure(run: Run, experiment: Experiment, one: CellResult, row: Sequence[Cel
         base = None
     ratio = one.ratio_to(base, experiment.metric) if base is not None and base is not one else None
     if ratio is not None:
-        return f"x {number(ratio.value)}"
+        return f"x {_ratio(ratio)}"
     level = one.level(experiment.metric)
     value = level.value if level is not None else statistics.fmean(one.values(experiment.metric))
     return amount(value, unit)
+
+
+def _ratio(ratio: Interval) -> str:
+    """Return a ratio; with its interval if that is wide, and without a figure if one launch gave it."""
+    if math.isinf(ratio.half_width):
+        return _UNKNOWN
+    if ratio.half_width <= _WIDE_RATIO:
+        return number(ratio.value)
+    return f"{number(ratio.value)} [{number(ratio.low)}-{number(ratio.high)}]"
 
 
 def _cut(line: str) -> str:
