@@ -59,6 +59,7 @@ static void meet(struct hw__sched *sched, struct hw__runner *runner) {
     runner->sched = sched;
     runner->generation = sched->generation;
     runner->lean = 0;
+    runner->poster = NULL;
     runner->rests = sched->ledger.counts.rests;
     /* It may count as a spinner: it was about to spin when the last policy ended. */
     hw__wake_spin_ends(runner);
@@ -74,6 +75,7 @@ struct hw__runner *hw__sched_runner(struct hw__sched *sched) {
         meet(sched, runner);
     } else if (runner->rests != sched->ledger.counts.rests) {
         hw__ledger_forget_last(&runner->waiter);
+        runner->poster = NULL; /* at rest, no release has cleared it */
         runner->rests = sched->ledger.counts.rests;
     }
     hw__sched_heed(runner);

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <semaphore.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
@@ -45,27 +46,40 @@ static int hook_clockwait(sem_t *semaphore, clockid_t clock, const struct timesp
     return told(semaphore, real_clockwait(semaphore, clock, deadline));
 }
 
-void hw__posts_install(const void *runtime) {
-    /* A function of builds without a GIL alone, which parking.c hooks. */
-    if (dlsym(RTLD_DEFAULT, "_Py_MergeZeroLocalRefcount") != NULL) {
-        return;
+/* Finds the real functions, once: a thread may still be in a hook of an earlier policy. */
+static bool resolve(void) {
+    if (real_post != NULL) {
+        return true;
     }
-    real_post = (int (*)(sem_t *))(uintptr_t)hw__next_function("sem_post");
     real_wait = (int (*)(sem_t *))(uintptr_t)hw__next_function("sem_wait");
     real_timedwait =
         (int (*)(sem_t *, const struct timespec *))(uintptr_t)hw__next_function("sem_timedwait");
     real_clockwait = (int (*)(sem_t *, clockid_t, const struct timespec *))(
         uintptr_t)hw__next_function("sem_clockwait");
-    if (real_post == NULL || real_wait == NULL || real_timedwait == NULL) {
+    if (real_wait != NULL && real_timedwait != NULL) {
+        real_post = (int (*)(sem_t *))(uintptr_t)hw__next_function("sem_post");
+    }
+    return real_post != NULL;
+}
+
+void hw__posts_install(const void *runtime) {
+    /* A function of builds without a GIL alone, which parking.c hooks. */
+    if (dlsym(RTLD_DEFAULT, "_Py_MergeZeroLocalRefcount") != NULL) {
         return;
     }
-    struct hw__patch_entry entries[4] = {{"sem_post", (uintptr_t)hook_post, true, true},
-                                         {"sem_wait", (uintptr_t)hook_wait, true, true},
-                                         {"sem_timedwait", (uintptr_t)hook_timedwait, false, true}};
+    if (!resolve()) {
+        return;
+    }
+    /* Only the hook of sem_post() pauses, which costs time at each release of a lock. The others
+     * are called where a thread sleeps, and a slot that is not bound yet could not be paused. */
+    struct hw__patch_entry entries[4] = {
+        {"sem_post", (uintptr_t)hook_post, true, true},
+        {"sem_wait", (uintptr_t)hook_wait, true, false},
+        {"sem_timedwait", (uintptr_t)hook_timedwait, false, false}};
     int count = 3;
     if (real_clockwait != NULL) { /* from glibc 2.30 on */
         entries[count++] =
-            (struct hw__patch_entry){"sem_clockwait", (uintptr_t)hook_clockwait, false, true};
+            (struct hw__patch_entry){"sem_clockwait", (uintptr_t)hook_clockwait, false, false};
     }
     (void)hw__patch_install(&patch, runtime, entries, count);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Semaphores: CPython's locks, queues and conditions wake a thread by sem_post(), and wait in
- * sem_wait(), sem_timedwait() (up to 3.10) or sem_clockwait(). While a policy is on, these calls
+ * sem_wait(), sem_clockwait() or, in older builds, sem_timedwait(). While a policy is on, these calls
  * are hooked, so that a policy knows which thread has woken a waiter: the holder of the GIL itself,
  * or something outside (a socket, a timer). The hooks change nothing about the calls.
  *

@@ -89,7 +89,7 @@ bool hw__on_park(const struct hw__park *park, int64_t since_ns);
 void hw__on_unpark(const struct hw__park *park);
 
 /* The caller has yielded once, from `from_ns` on, to get a lock; `lock` is 0 where the lock is not
- * known. `same_spin`: the thread's last yield was of the same spin for certain.
+ * known. `same_spin`: by the registers, the thread's last yield was of the same spin.
  *
  * hw__spin_goes_on() returns whether that is all: the yield continues an earlier spin, or no
  * session records it. Else the caller must call hw__on_spin(). */

@@ -8,8 +8,8 @@
  *
  * The code also counts its yields, up to 40. Where the count is in a register, two yields of one
  * spin are told from those of two spins: the count is one more, and all other registers are the
- * same. A time between them does not tell that: a thread that was off the core comes back with cold
- * caches. */
+ * same. (A loop of the caller that counts in another register could look the same.) A time between
+ * them does not tell that: a thread that was off the core comes back with cold caches. */
 #ifndef HEADWAY_GIL_SPINNING_H
 #define HEADWAY_GIL_SPINNING_H
 
@@ -18,7 +18,7 @@
 
 /* Returns the address of the replacement for sched_yield(). The replacement calls `function` with
  * the lock's address, or with 0 where the lock is not known, and with whether the calling thread's
- * last yield was of the same spin for certain. */
+ * last yield was of the same spin, by the registers. */
 uintptr_t hw__spinning_replacement(int (*function)(uintptr_t lock, bool same_spin));
 
 /* Learns from a park: the calling thread is about to park for this lock, which is of a kind that

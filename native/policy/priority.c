@@ -32,9 +32,8 @@ const struct hw_policy hw__policy_priority = {
     .about = "two classes: threads that yield the GIL come before threads that are preempted "
              "(Beazley)",
     .good_for = "teaching: a few threads with little work beside CPU-bound threads",
-    .bad_at = "CPU-bound threads: busy servers, threads that yield often, and pools that get many "
-              "small pieces "
-              "of work starve them or slow them down",
+    .bad_at = "CPU-bound threads: busy servers and threads that yield often starve them, and pools "
+              "with many small pieces of work slow them down",
     .options = options,
     .ready = ready,
     .patience = patience,

@@ -97,12 +97,12 @@ static int64_t due(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t
 static int64_t sleep_ns(struct hw__ledger *ledger, const struct hw__waiter *waiter,
                         int64_t due_ns) {
     const struct hw__waiter *next = hw__ledger_next(ledger);
-    if (next != waiter && (next->seen.flags & ~waiter->seen.flags & HW_THREAD_WOKEN) != 0) {
-        return least(due_ns, NEXT_SLEEP_NS); /* the next one's request may come too late for it */
-    }
     if (next != waiter) {
-        /* Longer than the waiter that goes next, or all would wake up for the same request. */
-        int64_t sleep = least(due_ns + NEXT_SLEEP_NS, OTHERS_SLEEP_NS);
+        /* Longer than the waiter that goes next, or all would wake up for the same request. That
+         * one's request comes too late for a waiter that the holder has not woken, too. */
+        bool own = !ledger->request.made &&
+                   (next->seen.flags & ~waiter->seen.flags & HW_THREAD_WOKEN) != 0;
+        int64_t sleep = least(own ? due_ns : due_ns + NEXT_SLEEP_NS, OTHERS_SLEEP_NS);
         int64_t crowd = least((int64_t)hw__ledger_waiting(ledger) * OTHERS_EACH_NS, CROWD_SLEEP_NS);
         return sleep > crowd ? sleep : crowd;
     }

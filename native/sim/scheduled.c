@@ -187,6 +187,7 @@ static void meet(struct hw__worker *worker) {
     struct hw__gil_sim *gil = worker->gil;
     if (worker->rests != gil->ledger.counts.rests) {
         hw__ledger_forget_last(&worker->waiter);
+        worker->poster = NULL;
         worker->rests = gil->ledger.counts.rests;
     }
     worker->waiter.seen.priority = worker->role->priority;

@@ -234,8 +234,8 @@ static void test_who_waits_behind_one_that_the_holder_has_woken(void) {
         T_TRUE((other.seen.flags & HW_THREAD_WOKEN) != 0);
         waiter.seen.key = 1;
         waiter.woken_by = both != 0 ? &holder : &crowd[0];
-        said_patience = 100 * US;
-        T_EQ(both != 0 ? 5100 * US : 100 * US, hw__decide_wait(&ledger, &waiter, &held).sleep_ns);
+        said_patience = MS;
+        T_EQ(both != 0 ? 6 * MS : MS, hw__decide_wait(&ledger, &waiter, &held).sleep_ns);
         T_EQ(both != 0, (waiter.seen.flags & HW_THREAD_WOKEN) != 0);
         hw__ledger_check(&ledger);
     }

@@ -29,6 +29,7 @@ struct runner {
      * had no event. */
     uint8_t home;
     bool away;  /* in a lap */
+    bool known; /* it has been at a home */
     bool ended; /* the thread has; laps that it was in before may still be found */
     struct pending {
         uint32_t stack;  /* at which it has yielded the GIL, not settled yet; 0: none */
@@ -150,7 +151,7 @@ static void leaves_its_loop(struct runner *runner) {
  * it may never end. */
 static void is_in_a_request(struct runner *runner) {
     leaves_its_loop(runner);
-    if (runner->home == HW_HOME_NONE) {
+    if (runner->home == HW_HOME_NONE && !runner->known) {
         runner->home = HW_HOME_POOL;
         runner->away = true;
     }
@@ -172,6 +173,7 @@ static void comes_home(struct hw__laps *laps, struct runner *runner, int home, i
     }
     runner->home = (uint8_t)home;
     runner->away = false;
+    runner->known = true;
     memset(runner->pending, 0, sizeof runner->pending);
 }
 

@@ -374,7 +374,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     terminalreporter.section("benchmarks (Headway)")
     if not any(entry.result.measured or entry.result.failed for entry in ours.entries):
         why = ours.entries[0].result.why_not
-        for line in (f"{len(ours.entries)} not measured: {why}", *ours.complaints):
+        for line in (f"{len(ours.entries)} not measured: {why}", *ours.complaints, *ours.regressed):
             terminalreporter.write_line(line)
         return
     _show(terminalreporter, ours)

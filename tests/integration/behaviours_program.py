@@ -276,8 +276,10 @@ def atexit_order():
     """Print the order of the functions that are called at the end."""
     atexit.register(print, "first in, last out")
     atexit.register(print, "last in, first out")
-    threading.Thread(target=lambda: (time.sleep(0.02), print("a thread ends before"))).start()  # type: ignore[func-returns-value]
+    printed = threading.Event()
+    threading.Thread(target=lambda: (printed.wait(), print("a thread ends before"))).start()  # type: ignore[func-returns-value]
     print("the program's last line")
+    printed.set()
 
 
 def prints(count):

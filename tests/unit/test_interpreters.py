@@ -165,6 +165,13 @@ def test_a_name_that_the_list_shows_is_an_interpreter(bare_machine):
         executable_of("3.99")
 
 
+@pytest.mark.parametrize("path", ["3.13.1/bin/python", "3.13t/bin/python"])
+def test_a_path_that_looks_like_a_version_is_a_path(path):
+    """A mistyped path below pyenv's folder is refused at once."""
+    with pytest.raises(InterpreterError, match=f"no interpreter '{path}'"):
+        executable_of(path)
+
+
 def test_probe_tells_what_this_interpreter_is():
     """The probe of our own interpreter agrees with what the interpreter itself reports."""
     found = probe(sys.executable)

@@ -119,6 +119,28 @@ def test_a_test_comes_along_with_its_conftests(tmp_path):
     assert found == ["bench/conftest.py", "bench/test_it.py", "conftest.py"]
 
 
+def test_a_test_replaces_the_other_trees_files_and_no_others(tmp_path):
+    """A file that is gone here is removed there, a file may become a folder, and a link leads out of no tree."""
+    here, there, outside = tmp_path / "here", tmp_path / "there", tmp_path / "outside"
+    for name in ("bench/test_it.py", "bench/data/one.txt"):
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / name).write_text("new")
+    for name in ("conftest.py", "bench/data"):
+        (there / name).parent.mkdir(parents=True, exist_ok=True)
+        (there / name).write_text("old")
+    outside.write_text("outside")
+    (there / "bench/test_it.py").symlink_to(outside)
+    tree = Worktree(here, there)
+    tree.take_over(here / "bench/test_it.py", here)
+    tree._replace(here / "bench/data/one.txt", there / "bench/data/one.txt")
+    (there / "linked").symlink_to(tmp_path)
+    tree._replace(here / "bench/test_it.py", there / "linked/outside")
+
+    found = {str(one.relative_to(there)): one.read_text() for one in there.rglob("*.*")}
+    assert found == {"bench/test_it.py": "new", "bench/data/one.txt": "new"}
+    assert outside.read_text() == "outside"
+
+
 def test_only_rounds_that_both_have_had_took_turns():
     """Rounds that one process ran alone do not count."""
     sides = Sides()

@@ -338,7 +338,7 @@ def executable_of(python: str) -> str:
     command = shutil.which(python if os.sep not in python else str(_expanded(python)))
     if command:
         return command
-    if _VERSION.match(python):
+    if os.sep not in python and _VERSION.match(python):
         return select(discover()[0], [python])[0].executable
     raise InterpreterError(
         f"there is no interpreter {python!r}",
@@ -347,7 +347,12 @@ def executable_of(python: str) -> str:
 
 
 def probe(python: str) -> Interpreter:
-    """Return the interpreter of a path, a command or a name. Raises InterpreterError if it cannot be measured."""
+    """Return the interpreter of a path, a command or a name.
+
+    Raises:
+        InterpreterError: It cannot be measured.
+        UsageError: No interpreter has this name.
+    """
     path = Path(executable_of(python)).absolute()
     cache = _ProbeCache()
     answer = cache.get(path)

@@ -18,7 +18,14 @@ def git(*arguments: str, where: Path) -> str:
     program = shutil.which("git")
     if program is None:
         raise UsageError("there is no git", hint="install git")
-    done = subprocess.run([program, *arguments], cwd=where, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [program, *arguments],
+        cwd=where,
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",  # names of files
+        check=False,
+    )
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
         raise UsageError(

@@ -1,8 +1,8 @@
 """Measures another revision's functions in turns with this tree's, in pairs of processes that pass the turn to and fro.
 
 The other revision is checked out in a folder of its own (`git worktree`). The tests are this tree's: a test's file,
-the conftest.py files above it and the folder `tests` that it is in are copied over the other revision's. Folders of the import path inside this tree are
-replaced by the same folders of the other tree. Only one of the two processes runs at a time, from its start on. From
+the conftest.py files above it and the folder `tests` that it is in replace the other revision's. Folders of the import
+path inside this tree are replaced by the same folders of the other tree. Only one of the two processes runs at a time, from its start on. From
 the first round on, the processes have one round each, in alternating order.
 """
 
@@ -80,7 +80,8 @@ class Worktree:
         if not test.is_relative_to(self.here):
             return []
         parts = test.relative_to(self.here).parts[:-1]
-        depth = next((place for place, part in enumerate(parts, 1) if part in _TESTS), 0)
+        # The innermost one: a package may be called `benchmark`, too.
+        depth = max((place for place, part in enumerate(parts, 1) if part in _TESTS), default=0)
         if not depth:
             return []
         folder = str(Path(*parts[:depth]))
@@ -90,17 +91,36 @@ class Worktree:
         return [self.here / name for name in f"{changed}\0{new}".split("\0") if name]
 
     def take_over(self, test: Path, top: Path) -> None:
-        """Copy a test's file, the conftest.py files from `top` down to it, and its folder of tests, into the other tree.
+        """Replace a test's file, the conftest.py files from `top` down to it, and its folder of tests, in the other tree.
 
-        A helper module or data of another size would else be taken for a difference of the code.
+        A helper module or data of another size would else be taken for a difference of the code. A file that this tree
+        does not have any more is removed there.
         """
         file = test.resolve()
         folders = [one for one in file.parents if one.is_relative_to(top.resolve())]
         for path in (file, *(folder / "conftest.py" for folder in folders), *self._beside(file)):
-            there = self.mapped(path)
-            if there is not None and path.is_file():
-                there.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, there)
+            there = self.mapped(path.parent)
+            if there is not None:
+                self._replace(path, there / path.name)
+
+    def _replace(self, path: Path, there: Path) -> None:
+        """Make a file of the other tree the same as in this one. A link in that tree must not lead us out of it."""
+        if not there.parent.resolve().is_relative_to(self.there):
+            return
+        if not path.is_file():
+            if there.is_file() or there.is_symlink():
+                there.unlink()
+            return
+        # What is a file here may be a folder there, and the other way round.
+        for one in (there, *there.parents):
+            if one == self.there:
+                break
+            if one.is_symlink() or one.is_file():
+                one.unlink()
+        if there.is_dir():
+            shutil.rmtree(there)
+        there.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, there)
 
 
 def _installed(path: Path) -> bool:
@@ -126,7 +146,7 @@ def copied_package(top: Path) -> str:
         folders.append(folders[-1].parent)
     for name, module in sorted(sys.modules.items()):
         file = Path(getattr(module, "__file__", None) or "").absolute()
-        if "." in name or not _installed(file):
+        if "." in name or name in sys.stdlib_module_names or not _installed(file):
             continue
         own = [folder / source / part for folder in folders for source in _SOURCES for part in _files(name)]
         # A repository below sys.prefix has its own files there, too.
@@ -301,8 +321,8 @@ def measure_against(tree: Worktree, how: Launching, tests: Sequence[str], launch
     """
     found = {test: Sides() for test in tests}
     elsewhere = {**os.environ, "PYTHONPATH": os.pathsep.join([*tree.import_path(), *_python_path()])}
-    for test in tests:
-        tree.take_over(Path(test.partition("::")[0]), top)
+    for name in dict.fromkeys(test.partition("::")[0] for test in tests):
+        tree.take_over(Path(name), top)
     number, every = 0, launches * len(tests)
     for block in range(launches):
         for test in turns.in_order(tests, block):

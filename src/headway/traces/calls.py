@@ -115,14 +115,20 @@ def call_at(frame: Frame | None, changed: Collection[str] = ()) -> Call:
     return found.pop() if len(found) == 1 else Call.UNKNOWN
 
 
+_MOST_OF_A_LINE = 500
 _TAKES = re.compile(
-    r"\.acquire\(|\bwith\s[^:#]*\w*(lock|cond|condition|mutex|sem|semaphore)s?(\[[^\]]*\]|\(\))?\s*[:,)]", re.IGNORECASE
+    r"\.acquire\(|\bwith\s[^:#]*?(?<![a-z])(r?lock|cond|condition|mutex|sem|semaphore)s?(\[[^\]]*\]|\(\))?\s*[:,)]",
+    re.IGNORECASE,
 )
 
 
-def takes_a_lock(frame: Frame) -> bool:
-    """Tell whether the line of a program's own code is known to acquire a lock: `with self.lock:`, `lock.acquire()`."""
-    return _TAKES.search(_line(frame.filename, frame.line)) is not None
+def takes_a_lock(frame: Frame, changed: Collection[str] = ()) -> bool:
+    """Tell whether a line of a program's own code acquires a lock, by its words: `with self.lock:`, `lock.acquire()`.
+
+    The lines of files in `changed` are not those of the trace.
+    """
+    text = "" if frame.filename in changed else _line(frame.filename, frame.line)
+    return _TAKES.search(text[:_MOST_OF_A_LINE]) is not None
 
 
 _SLEEP = re.compile(r"\bsleep\(\s*([0-9][0-9_.]*(?:[eE][+-]?[0-9]+)?)\s*\)")

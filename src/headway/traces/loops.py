@@ -9,7 +9,7 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Final
 
@@ -203,12 +203,13 @@ def serves_requests(frames: Sequence[Frame]) -> bool:
 _LOCKS: Final = {"threading.py", "queue.py", "_base.py", "synchronize.py"}
 
 
-def waits_for_a_lock(frames: Sequence[Frame]) -> bool:
+def waits_for_a_lock(frames: Sequence[Frame], changed: Collection[str] = ()) -> bool:
     """Tell whether a thread that releases the GIL at this stack waits for one of Python's locks.
 
-    The file tells, or the text of the line: a lock written in C has no frame of its own.
+    The file tells, or the text of the line: a lock written in C has no frame of its own. The lines of files in
+    `changed` are not those of the trace.
     """
-    return bool(frames) and (os.path.basename(frames[0].filename) in _LOCKS or takes_a_lock(frames[0]))
+    return bool(frames) and (os.path.basename(frames[0].filename) in _LOCKS or takes_a_lock(frames[0], changed))
 
 
 _STANDARD: Final = re.compile(r"/lib/python\d+\.\d+/(?!(site|dist)-packages/)|^<frozen ")

@@ -67,7 +67,7 @@ class Contention:
 def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[int] | None = None) -> Contention:
     """Return the waits for locks within a window; a wait that is open at the trace's end ends there.
 
-    `threads` are the indices of the threads whose waits are wanted; None: all threads.
+    `threads` are the indices of the threads whose waits are wanted; None: all threads. `unpaired` counts those of all.
     """
     kinds = trace.events["kind"]
     events = trace.events[(kinds == Kind.PARK) | (kinds == Kind.UNPARK)]

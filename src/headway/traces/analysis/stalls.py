@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from headway.traces.analysis.intervals import Holds, recorded
 from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind, Thresholds
+from headway.traces.calls import changed_since
 from headway.traces.loops import (
     Home,
     home_at,
@@ -103,6 +104,11 @@ class _Finder:
             self._samples[sample.tid].append(sample)
         for core_time in trace.evidence.core_times:
             self._core_times[core_time.tid].append(core_time)
+
+    @cached_property
+    def _changed(self) -> frozenset[str]:
+        """The files of source that are not those of the trace any more."""
+        return changed_since({one.filename for one in self._trace.frames}, self._trace.process.start_realtime_ns)
 
     @cached_property
     def _holds(self) -> dict[int, Holds]:
@@ -291,7 +297,7 @@ class _Finder:
         queued_ns = min(length_ns - ran_ns, self._queued_ns(tid, begun_ns, over_ns) or 0)
         found = [Part(Cause.OWN, ran_ns, thread, stack), Part(Cause.CORE, queued_ns, thread)]
         rest_ns = length_ns - ran_ns - queued_ns
-        if waits_for_a_lock(stack):
+        if waits_for_a_lock(stack, self._changed):
             kept = self._kept(thread, self._of(thread).gil, begun_ns, over_ns)
             kept_ns = sum(part.time_ns for part in kept)
             if kept_ns > rest_ns:  # the account of what the thread ran is up to a tick old

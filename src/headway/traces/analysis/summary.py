@@ -70,8 +70,7 @@ def analyse(
     analysis = replace(analysis, findings=findings(analysis))
     if threads is None:
         return analysis
-    mine_alone = contention(trace, start_ns, end_ns, threads)
-    return replace(analysis, contention=replace(mine_alone, unpaired=analysis.contention.unpaired))
+    return replace(analysis, contention=contention(trace, start_ns, end_ns, threads))
 
 
 def _gils(
