@@ -277,7 +277,7 @@ def atexit_order():
     atexit.register(print, "first in, last out")
     atexit.register(print, "last in, first out")
     printed = threading.Event()
-    threading.Thread(target=lambda: (printed.wait(), print("a thread ends before"))).start()  # type: ignore[func-returns-value]
+    threading.Thread(target=lambda: (printed.wait(), print("a thread ends before"))).start()
     print("the program's last line")
     printed.set()
 
