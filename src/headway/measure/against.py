@@ -111,7 +111,7 @@ class Worktree:
             if there.is_file() or there.is_symlink():
                 there.unlink()
             return
-        # What is a file here may be a folder there, and the other way round.
+        # A file here may be a folder there, and the other way round.
         for one in (there, *there.parents):
             if one == self.there:
                 break
