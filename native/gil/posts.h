@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* Semaphores: CPython's locks, queues and conditions wake a thread by sem_post(), and wait in
- * sem_wait(), sem_clockwait() or, in older builds, sem_timedwait(). While a policy is on, these calls
- * are hooked, so that a policy knows which thread has woken a waiter: the holder of the GIL itself,
- * or something outside (a socket, a timer). The hooks change nothing about the calls.
+ * sem_wait(), sem_clockwait() or, in older builds, sem_timedwait(). While a policy is on, these
+ * calls are hooked, so that a policy knows which thread has woken a waiter: the holder of the GIL
+ * itself, or something outside (a socket, a timer). The hooks change nothing about the calls.
  *
  * A free-threaded build is not hooked: its GIL is off, or its waits belong to gil/parking.h. */
 #ifndef HEADWAY_GIL_POSTS_H
