@@ -34,17 +34,22 @@ WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"]
 # ---------------------------------------------------------------- threads that pass something to each other
 
 
-@program("hand-overs")
-def p_map(program):
-    """A pool of four threads maps a trivial function over fifty items."""
+def mapped(program, items):
+    """Start a thread that maps a trivial function over so many items at a time, in a pool of four threads."""
 
     def body(counter):
         with ThreadPoolExecutor(4) as pool:
             while True:
-                for _ in pool.map(abs, range(50)):
+                for _ in pool.map(abs, range(items)):
                     counter[0] += 1
 
     program.add(body)
+
+
+@program("hand-overs")
+def p_map(program):
+    """A pool of four threads maps a trivial function over fifty items."""
+    mapped(program, 50)
 
 
 @program("hand-overs")
@@ -76,14 +81,7 @@ def p_wait_for_ten(program):
 @program("hand-overs")
 def p_submit_thousands(program):
     """A thread submits 2,000 small pieces of work at a time to a pool of four threads, and computes for them."""
-
-    def body(counter):
-        with ThreadPoolExecutor(4) as pool:
-            while True:
-                for _ in pool.map(abs, range(2_000)):
-                    counter[0] += 1
-
-    program.add(body)
+    mapped(program, 2_000)
 
 
 @program("hand-overs")
@@ -107,8 +105,7 @@ def p_queue_of_any_size(program):
             taken.release()
 
     program.helper(put)
-    for _ in range(4):
-        program.add(take)
+    program.add(take, times=4)
 
 
 @program("hand-overs")

@@ -8,8 +8,8 @@
 #include "gil/scheduler.h"
 
 /* The last poster of each semaphore; NULL: none, or a thread without a record. Two semaphores may
- * share a place: a waiter then takes the one's poster for the other's, and a request for it is made
- * up to some milliseconds sooner or later. Relaxed: a poster writes before sem_post(), and the
+ * share a place. A waiter may then be given the wrong poster, and a request for it is made up to
+ * some milliseconds too soon or too late. Relaxed: a poster writes before sem_post(), and the
  * woken thread reads after its wait, which orders them. */
 #define PLACES_SHIFT 10
 static _Atomic(struct hw__runner *) posters[1 << PLACES_SHIFT];

@@ -98,8 +98,8 @@ static int64_t sleep_ns(struct hw__ledger *ledger, const struct hw__waiter *wait
                         int64_t due_ns) {
     const struct hw__waiter *next = hw__ledger_next(ledger);
     if (next != waiter) {
-        /* Longer than the waiter that goes next, or all would wake up for the same request. That
-         * one's request comes too late for a waiter that the holder has not woken, too. */
+        /* Longer than the waiter that goes next, or all would wake up for the same request. A next
+         * waiter that the holder has woken makes its request late: this one makes its own. */
         bool own = !ledger->request.made &&
                    (next->seen.flags & ~waiter->seen.flags & HW_THREAD_WOKEN) != 0;
         int64_t sleep = least(own ? due_ns : due_ns + NEXT_SLEEP_NS, OTHERS_SLEEP_NS);

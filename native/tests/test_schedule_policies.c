@@ -137,6 +137,14 @@ static void test_prompt(void) {
     }
 }
 
+static void set_option(const struct hw_policy *policy, const char *name, int64_t value) {
+    int i = 0;
+    while (strcmp(policy->options[i].name, name) != 0) {
+        i++;
+    }
+    sim_world.gils[0].options[i] = value;
+}
+
 /* A CPU-bound thread puts an item every 20 us, and another thread takes it. Under `fair`, the
  * holder that has woken the waiter itself goes on for `woken_us`. A thread that a timer wakes is
  * prompt all the same. */
@@ -144,7 +152,7 @@ static void test_the_waker_goes_on(void) {
     enum { PUTS, TAKES, SLEEPS };
     for (int woken = 0; woken < 2; woken++) {
         begin(&hw__policy_fair, SPAN);
-        sim_world.gils[0].options[7] = woken != 0 ? 2000 : 0;
+        set_option(&hw__policy_fair, "woken_us", woken != 0 ? 2000 : 0);
         sim_world.spec.semaphore_count = 1;
         sim_world.spec.max_events = INT64_C(1) << 22;
         SIM_ADD(SIM_OP(HOLD, 20 * US), SIM_AT(POST, 0));

@@ -49,6 +49,15 @@ static void *wait_for_post(void *unused) {
     return unused;
 }
 
+/* Waits, without the GIL, until the waiter has its record. */
+static void await_the_waiter(void) {
+    void *me = PyEval_SaveThread();
+    while (!atomic_load(&comes)) {
+        sched_yield();
+    }
+    PyEval_RestoreThread(me);
+}
+
 static void *post(void *unused) {
     T_EQ(0, fake_sem_post(&posted));
     return unused;
@@ -60,11 +69,7 @@ static bool seen_as_woken(bool by_holder) {
     pthread_t waiter, poster;
     atomic_store(&comes, false);
     T_EQ(0, pthread_create(&waiter, NULL, wait_for_post, NULL));
-    void *me = PyEval_SaveThread();
-    while (!atomic_load(&comes)) {
-        sched_yield();
-    }
-    PyEval_RestoreThread(me);
+    await_the_waiter();
     int before = atomic_load(&asked);
     if (by_holder) {
         post(NULL);
@@ -117,15 +122,11 @@ static void test_a_wake_up_counts_for_one_wait(void) {
     atomic_store(&stop, false);
     T_EQ(0, hw_schedule_start(&noting, "watchdog_ms=0", problem, sizeof problem));
     T_EQ(0, pthread_create(&waiter, NULL, come_and_go, NULL));
-    void *me = PyEval_SaveThread();
-    while (!atomic_load(&comes)) {
-        sched_yield();
-    }
-    PyEval_RestoreThread(me);
+    await_the_waiter();
     post(NULL);
     bool woken = true;
     while (woken) { /* until it has waited for the GIL once more */
-        me = PyEval_SaveThread();
+        void *me = PyEval_SaveThread();
         sched_yield();
         PyEval_RestoreThread(me);
         int before = atomic_load(&asked);

@@ -14,11 +14,15 @@ static struct hw__laps *laps;
 static struct hw__event events[64];
 static uint32_t count, told;
 
-static void begin(void) {
+static void begin_without_stacks(void) {
     int64_t least_ns[HW_HOMES] = {[HW_HOME_LOOP] = 100 * MS, [HW_HOME_POOL] = 200 * MS};
     laps = hw__laps_new(least_ns);
     T_TRUE(laps != NULL);
     count = told = 0;
+}
+
+static void begin(void) {
+    begin_without_stacks();
     /* Each stack is reported once, and is no home before it is settled. */
     const struct hw__event seen[] = {{1, POLL, HW__RELEASE, 0, 0},
                                      {2, QUEUE, HW__RELEASE, 0, 0},
@@ -111,10 +115,8 @@ static void test_what_is_no_way_home(void) {
 /* A thread was last seen at a stack that is settled only now: it is at home there, or has left
  * it. */
 static void test_settled_late(void) {
-    int64_t least_ns[HW_HOMES] = {[HW_HOME_LOOP] = 100 * MS, [HW_HOME_POOL] = 200 * MS};
     for (int left = 0; left < 2; left++) {
-        laps = hw__laps_new(least_ns);
-        count = told = 0;
+        begin_without_stacks();
         event(10, HW__RELEASE, POLL, 0);
         if (left) {
             event(20, HW__ACQUIRE, 0, 0);
@@ -181,10 +183,8 @@ static void test_a_pool(void) {
 /* The first work of a process's first pool thread ends at a queue that is settled only afterwards:
  * it counts, and so does a lap from a known poll to another one that is new. */
 static void test_a_lap_that_ends_at_a_new_home(void) {
-    int64_t least_ns[HW_HOMES] = {[HW_HOME_LOOP] = 100 * MS, [HW_HOME_POOL] = 200 * MS};
     for (int left = 0; left < 2; left++) {
-        laps = hw__laps_new(least_ns);
-        count = told = 0;
+        begin_without_stacks();
         event(10, HW__ACQUIRE, 0, 0);
         event(210, HW__RELEASE, QUEUE, 0);
         if (left) {
@@ -238,9 +238,7 @@ static void test_a_first_request_goes_on(void) {
 /* A thread that ends before the watcher has settled its stacks, as after one connection, has had
  * its lap all the same; and so has a loop between two polls at the same new stack. */
 static void test_laps_before_any_stack_is_settled(void) {
-    int64_t least_ns[HW_HOMES] = {[HW_HOME_LOOP] = 100 * MS, [HW_HOME_POOL] = 200 * MS};
-    laps = hw__laps_new(least_ns);
-    count = told = 0;
+    begin_without_stacks();
     event(10, HW__ACQUIRE, 0, 0);
     event(11, HW__RELEASE, QUEUE, 0);
     event(20, HW__ACQUIRE, 0, 0);
@@ -259,8 +257,7 @@ static void test_laps_before_any_stack_is_settled(void) {
     T_EQ(0, found.open[HW_HOME_POOL]); /* it is gone */
     hw__laps_free(laps);
 
-    laps = hw__laps_new(least_ns);
-    count = told = 0;
+    begin_without_stacks();
     event(10, HW__RELEASE, POLL, 0);
     event(20, HW__ACQUIRE, 0, 0);
     event(120, HW__RELEASE, POLL, 0);

@@ -2,8 +2,8 @@
 
 The other revision is checked out in a folder of its own (`git worktree`). The tests are this tree's: a test's file,
 the conftest.py files above it and the folder `tests` that it is in replace the other revision's. Folders of the import
-path inside this tree are replaced by the same folders of the other tree. Only one of the two processes runs at a time, from its start on. From
-the first round on, the processes have one round each, in alternating order.
+path inside this tree are replaced by the same folders of the other tree. Only one of the two processes runs at a time,
+from its start on. From the first round on, the processes have one round each, in alternating order.
 """
 
 import contextlib

@@ -12,6 +12,7 @@ from headway.lab.kept.results import CellResult
 
 __all__ = [
     "EMPTY",
+    "WIDE",
     "Table",
     "Unit",
     "amount",
@@ -133,7 +134,8 @@ def interval_to_json(interval: stats.Interval | None, **told: str) -> dict[str, 
     }
 
 
-_WIDE = 0.3
+WIDE = 0.3
+"""The relative half-width from which on a figure is shown with its interval."""
 
 
 def level(interval: stats.Interval, unit: str) -> str:
@@ -143,7 +145,7 @@ def level(interval: stats.Interval, unit: str) -> str:
     """
     if math.isinf(interval.half_width):
         return amount(interval.value, unit)
-    if interval.half_width > _WIDE:
+    if interval.half_width > WIDE:
         # Intervals are symmetric on logs: the half-width of a wide one overstates one end and understates the other.
         return f"{amount(interval.value, unit)} [{amount(interval.low, unit)} - {amount(interval.high, unit)}]"
     percent = interval.half_width * 100

@@ -24,9 +24,9 @@ from headway.lab.judging.verdicts import Verdict, judge, speaking
 from headway.lab.judging.verdicts import by_claim as grouped
 from headway.lab.kept.results import CellResult, Run
 from headway.lab.stats import Interval
-from headway.report.figures import amount, metric_words, number, unit_of_experiment
+from headway.report.figures import WIDE, amount, metric_words, number, unit_of_experiment
 from headway.report.lab.claimed import counted
-from headway.report.lab.claims import STYLES
+from headway.report.lab.claims import STYLES, no_findings
 from headway.report.layout import bold
 from headway.traces.analysis import words
 
@@ -39,8 +39,6 @@ _FINDINGS = 5
 _OPEN_NAMED = 12
 _WIDTH = 116
 _WIDE = 1e3
-_WIDE_RATIO = 0.3
-"""The relative half-width from which on a ratio is shown with its interval."""
 _UNKNOWN = "?"
 
 
@@ -166,7 +164,7 @@ def _ratio(ratio: Interval) -> str:
     """Return a ratio; with its interval if that is wide, and without a figure if one launch gave it."""
     if math.isinf(ratio.half_width):
         return _UNKNOWN
-    if ratio.half_width <= _WIDE_RATIO:
+    if ratio.half_width <= WIDE:
         return number(ratio.value)
     return f"{number(ratio.value)} [{number(ratio.low)}-{number(ratio.high)}]"
 
@@ -193,7 +191,7 @@ def render_end(run: Run, where: Sequence[str]) -> RenderableType:
     told = telling(assessed.findings)
     parts += (_finding(place, one) for place, one in enumerate(told, 1))
     if not told:
-        parts.append(Text("  none beyond the verdicts above" if assessed.verdicts else "  none", style="dim"))
+        parts.append(no_findings(assessed.verdicts))
     parts.append(Text(""))
     parts += map(Text, where)
     return Group(*parts)

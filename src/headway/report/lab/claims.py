@@ -12,7 +12,7 @@ from headway.lab.kept.results import Run
 from headway.report.lab.claimed import Claimed, Outcome, claimed, counted, letters
 from headway.report.layout import bold, indented
 
-__all__ = ["STYLES", "render_claims", "render_counts", "render_findings", "render_sources"]
+__all__ = ["STYLES", "no_findings", "render_claims", "render_counts", "render_findings", "render_sources"]
 
 STYLES = {
     "supported": "green",
@@ -69,11 +69,16 @@ def render_sources(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
         yield indented(grid)
 
 
+def no_findings(verdicts: Sequence[Verdict]) -> Text:
+    """Return the line that stands in place of findings; a run of benchmarks has no verdicts either."""
+    return Text("  none beyond the verdicts above" if verdicts else "  none", style="dim")
+
+
 def render_findings(found: Sequence[Finding], verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
     """Yield the run's findings by experiment, each with its evidence and the advice that follows."""
     yield bold("Findings on this machine")
     if not found:
-        yield Text("  none beyond the verdicts above" if verdicts else "  none", style="dim")
+        yield no_findings(verdicts)
     for position, one in enumerate(found):
         if position == 0 or found[position - 1].experiment != one.experiment:
             yield indented(Text(one.experiment, style="bold"))
