@@ -8,17 +8,13 @@
 extern void *PyEval_SaveThread(void);
 extern void PyEval_RestoreThread(void *);
 
-/* Releases the GIL for `away_ns` and holds it for `hold_ns` in turn, until `until_ns`. Fills *waited. */
-void turns(int64_t hold_ns, int64_t away_ns, int64_t until_ns, struct waited *waited) {
-    *waited = (struct waited){0, 0};
-    while (now_ns() < until_ns) {
+/* Releases the GIL for `away_ns` and holds it for `hold_ns` in turn, until `until_ns` or until `turns` is full. */
+void take_turns(int64_t hold_ns, int64_t away_ns, int64_t until_ns, struct turns *turns) {
+    for (int room = 1; room && now_ns() < until_ns;) {
         void *state = PyEval_SaveThread();
         busy(away_ns);
-        int64_t begin = now_ns();
+        int64_t begin_ns = now_ns();
         PyEval_RestoreThread(state);
-        int64_t took = now_ns() - begin;
-        waited->total_ns += took;
-        waited->count++;
-        busy(hold_ns);
+        room = hold(begin_ns, hold_ns, turns);
     }
 }

@@ -1,4 +1,6 @@
-"""Runs threads that take turns with the GIL through gil_oracle.c, and prints how long they waited by their own clocks.
+"""Runs threads that take turns with the GIL through gil_oracle.c, and prints their turns by their own clocks.
+
+The output has the turns of each thread, by its name. A turn is three times in ns, as oracle.h has them.
 
 Usage: gil_oracle_program.py LIBRARY CORES THREADS HOLD_US AWAY_US SECONDS
 """
@@ -10,6 +12,8 @@ import sys
 import threading
 import time
 
+ROOM = 100_000  # turns of one thread
+
 library = ctypes.PyDLL(sys.argv[1])
 cores, threads = (int(word) for word in sys.argv[2:4])
 hold_ns, away_ns = (int(float(word) * 1000) for word in sys.argv[4:6])
@@ -17,15 +21,15 @@ seconds = float(sys.argv[6])
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
-class Waited(ctypes.Structure):
-    """The C struct waited."""
+class Turns(ctypes.Structure):
+    """The C struct turns."""
 
-    _fields_ = [("total_ns", ctypes.c_int64), ("count", ctypes.c_int64)]
+    _fields_ = [("room", ctypes.c_int64), ("count", ctypes.c_int64), ("times", ctypes.POINTER(ctypes.c_int64 * 3))]
 
 
-library.turns.restype = None
-library.turns.argtypes = [ctypes.c_int64] * 3 + [ctypes.POINTER(Waited)]
-found = [Waited() for _ in range(threads)]
+library.take_turns.restype = None
+library.take_turns.argtypes = [ctypes.c_int64] * 3 + [ctypes.POINTER(Turns)]
+found = [Turns(ROOM, 0, (ctypes.c_int64 * 3 * ROOM)()) for _ in range(threads)]
 together = threading.Barrier(threads)
 
 
@@ -33,7 +37,7 @@ def turns(number):
     """Wait until all threads are there, then take turns."""
     together.wait()
     until_ns = time.monotonic_ns() + int(seconds * 1e9)
-    library.turns(hold_ns, away_ns, until_ns, found[number])
+    library.take_turns(hold_ns, away_ns, until_ns, found[number])
 
 
 crowd = [threading.Thread(target=turns, args=(number,), name=f"turns-{number}") for number in range(threads)]
@@ -41,4 +45,5 @@ for one in crowd:
     one.start()
 for one in crowd:
     one.join()
-print(json.dumps({"waited_ns": sum(one.total_ns for one in found), "count": sum(one.count for one in found)}))
+times = {crowd[i].name: [list(turn) for turn in found[i].times[: found[i].count]] for i in range(threads)}
+print(json.dumps(times))

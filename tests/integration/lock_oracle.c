@@ -19,23 +19,21 @@ extern void PyCriticalSection_End(PyCriticalSection *);
 
 static PyMutex mutexes[64];
 
-/* Locks one of `locks` mutexes in turn, or the object's lock if there is an object, until `until_ns`. Fills *waited. */
+/* Locks one of `locks` mutexes in turn, or the object's lock if there is an object, until `until_ns` or until `turns` is
+ * full. */
 void contend(int first, int locks, void *object, int64_t hold_ns, int64_t pause_ns, int64_t until_ns,
-             struct waited *waited) {
-    *waited = (struct waited){0, 0};
-    for (int i = first; now_ns() < until_ns; i++) {
+             struct turns *turns) {
+    int room = 1;
+    for (int i = first; room && now_ns() < until_ns; i++) {
         PyMutex *mutex = &mutexes[i % locks];
         PyCriticalSection section;
-        int64_t begin = now_ns();
+        int64_t begin_ns = now_ns();
         if (object != 0) {
             PyCriticalSection_Begin(&section, object);
         } else {
             PyMutex_Lock(mutex);
         }
-        int64_t took = now_ns() - begin;
-        waited->total_ns += took;
-        waited->count++;
-        busy(hold_ns);
+        room = hold(begin_ns, hold_ns, turns);
         if (object != 0) {
             PyCriticalSection_End(&section);
         } else {

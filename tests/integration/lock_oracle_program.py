@@ -1,4 +1,6 @@
-"""Runs threads that contend for locks through lock_oracle.c, and prints how long they waited by their own clocks.
+"""Runs threads that contend for locks through lock_oracle.c, and prints their turns by their own clocks.
+
+The output has the turns of each thread, by its name. A turn is three times in ns, as oracle.h has them.
 
 Usage: lock_oracle_program.py LIBRARY CORES THREADS LOCKS HOLD_US PAUSE_US SECONDS [object]
 """
@@ -10,6 +12,8 @@ import sys
 import threading
 import time
 
+ROOM = 100_000  # turns of one thread
+
 library = ctypes.PyDLL(sys.argv[1])
 cores, threads, locks = (int(word) for word in sys.argv[2:5])
 hold_ns, pause_ns = (int(float(word) * 1000) for word in sys.argv[5:7])
@@ -17,10 +21,10 @@ seconds = float(sys.argv[7])
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
-class Waited(ctypes.Structure):
-    """The C struct waited."""
+class Turns(ctypes.Structure):
+    """The C struct turns."""
 
-    _fields_ = [("total_ns", ctypes.c_int64), ("count", ctypes.c_int64)]
+    _fields_ = [("room", ctypes.c_int64), ("count", ctypes.c_int64), ("times", ctypes.POINTER(ctypes.c_int64 * 3))]
 
 
 class Contended:
@@ -29,9 +33,9 @@ class Contended:
 
 library.contend.restype = None
 library.contend.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.py_object if len(sys.argv) > 8 else ctypes.c_void_p]
-library.contend.argtypes += [ctypes.c_int64] * 3 + [ctypes.POINTER(Waited)]
+library.contend.argtypes += [ctypes.c_int64] * 3 + [ctypes.POINTER(Turns)]
 target = Contended() if len(sys.argv) > 8 else None
-found = [Waited() for _ in range(threads)]
+found = [Turns(ROOM, 0, (ctypes.c_int64 * 3 * ROOM)()) for _ in range(threads)]
 together = threading.Barrier(threads)
 
 
@@ -42,9 +46,10 @@ def contend(number):
     library.contend(number, locks, target, hold_ns, pause_ns, until_ns, found[number])
 
 
-crowd = [threading.Thread(target=contend, args=(number,)) for number in range(threads)]
+crowd = [threading.Thread(target=contend, args=(number,), name=f"contend-{number}") for number in range(threads)]
 for one in crowd:
     one.start()
 for one in crowd:
     one.join()
-print(json.dumps({"waited_ns": sum(one.total_ns for one in found), "count": sum(one.count for one in found)}))
+times = {crowd[i].name: [list(turn) for turn in found[i].times[: found[i].count]] for i in range(threads)}
+print(json.dumps(times))

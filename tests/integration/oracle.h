@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-/* The clock and the busy loop of both oracles, which know nothing of the recorder. */
+/* What both oracles need, which know nothing of the recorder: a clock, a busy loop and a list of waits. */
 #ifndef ORACLE_H
 #define ORACLE_H
 
 #include <stdint.h>
 #include <time.h>
 
-/* The time that one thread waited, and how often it acquired the GIL or a lock. */
-struct waited {
-    int64_t total_ns, count;
+/* The turns of one thread, each with three times: the call that acquires begins, it has returned, the call that releases
+ * begins. There are at most `room` turns. */
+struct turns {
+    int64_t room, count, (*times)[3];
 };
 
 static int64_t now_ns(void) {
@@ -21,6 +22,17 @@ static void busy(int64_t ns) {
     int64_t until = now_ns() + ns;
     while (now_ns() < until) {
     }
+}
+
+/* Holds what was just acquired for `hold_ns`, and adds the turn. Returns whether there is room for another. */
+static int hold(int64_t begin_ns, int64_t hold_ns, struct turns *turns) {
+    int64_t acquired_ns = now_ns();
+    busy(hold_ns);
+    int64_t *times = turns->times[turns->count++];
+    times[0] = begin_ns;
+    times[1] = acquired_ns;
+    times[2] = now_ns();
+    return turns->count < turns->room;
 }
 
 #endif

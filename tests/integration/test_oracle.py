@@ -1,7 +1,9 @@
-"""Waits that C code timed by its own clocks, from the call to its return, are all in the trace.
+"""Threads that acquire the GIL or a lock by turns tell by their own clocks who had it when, and the trace has the same.
 
-The oracles (gil_oracle.c, lock_oracle.c) know nothing of the recorder. A legitimate difference is that an acquire takes
-some time after the GIL or the lock is acquired, up to a microsecond here with a thread to wake.
+The oracles (gil_oracle.c, lock_oracle.c) know nothing of the recorder. A thread waits for certain while it is in the
+call that acquires, and another thread has returned from that call and not yet begun to release. The rest of its call is
+not compared: when the call acquires, only the trace knows. A thread may be without a core for some time between that
+and its return, as those that it wakes may take it.
 """
 
 import json
@@ -24,7 +26,7 @@ FOUND = select(discover()[0], ["all"])
 WITH_A_GIL = [one for one in FOUND if not one.name.endswith("t")]
 WITHOUT = [one for one in FOUND if one.name.endswith("t")]
 SHARE = 0.01
-AFTER_AN_ACQUIRE_NS = 1000
+BEFORE_A_WAIT_NS = 1000  # in a call, on the way to its first wait
 SECONDS = "0.5"
 
 pytestmark = [pytest.mark.slow, pytest.mark.times]
@@ -58,10 +60,33 @@ def in_function(trace, stacks, name):
     return np.isin(trace.stack_frame[stacks], [i for i, one in enumerate(trace.frames) if one.function == name])
 
 
-def agrees(told_ns, oracle):
-    """Assert that the trace's sum agrees with the oracle's."""
-    allowed_ns = SHARE * oracle["waited_ns"] + AFTER_AN_ACQUIRE_NS * oracle["count"]
-    assert abs(told_ns - oracle["waited_ns"]) <= allowed_ns, (told_ns, oracle)
+def time_within(spans):
+    """Return a function from starts and ends to how much of each is within the spans; these do not overlap."""
+    spans = spans[spans[:, 0].argsort()]
+    assert (spans[1:, 0] >= spans[:-1, 1]).all()
+    before_ns = np.concatenate([[0], np.cumsum(spans[:, 1] - spans[:, 0])])
+    at, passed_ns = spans.ravel(), np.repeat(before_ns, 2)[1:-1]
+    return lambda start_ns, end_ns: np.interp(end_ns, at, passed_ns) - np.interp(start_ns, at, passed_ns)
+
+
+def in_turns(trace, oracle, thread, start_ns, end_ns):
+    """Return a mask of the recorded waits that began while their threads took turns.
+
+    Assert that the trace has the time for which threads certainly waited, and none of that for which they held.
+    """
+    index = {one.name: number for number, one in enumerate(trace.threads)}
+    turns = {index[name]: np.array(times, np.int64) for name, times in oracle.items() if times}
+    held = time_within(np.concatenate([one[:, 1:] for one in turns.values()]))
+    mask, waited_ns, told_ns, allowed_ns = np.zeros(len(thread), bool), 0, 0, 0
+    for number, (begin_ns, acquired_ns, released_ns) in ((number, times.T) for number, times in turns.items()):
+        mine = (thread == number) & (start_ns >= begin_ns[0]) & (start_ns < released_ns[-1])
+        assert not time_within(turns[number][:, 1:])(start_ns[mine], end_ns[mine]).any()
+        waited_ns += held(begin_ns, acquired_ns).sum()
+        told_ns += held(start_ns[mine], end_ns[mine]).sum()
+        allowed_ns += BEFORE_A_WAIT_NS * len(begin_ns)
+        mask |= mine
+    assert (1 - SHARE) * waited_ns - allowed_ns <= told_ns <= waited_ns + allowed_ns
+    return mask
 
 
 @pytest.mark.parametrize("cores", ["1", "2"])
@@ -72,13 +97,8 @@ def test_all_waiting_for_the_gil_is_told(interpreter, cores, libraries, tmp_path
     oracle, trace = run(interpreter, "gil_oracle", libraries, tmp_path, cores, "12", "20", "0", SECONDS)
 
     waits = recorded(trace).waits
-    names = [one.name for one in trace.threads]
-    mine = np.isin(waits.thread, [i for i, name in enumerate(names) if name.startswith("turns")])
-    if trace.process.has_stacks:  # waits at the threads' beginning and end are not the oracle's
-        mine &= in_function(trace, waits.stack, "turns")
-        agrees(int(waits.length_ns[mine].sum()), oracle)
-    else:
-        assert waits.length_ns[mine].sum() >= oracle["waited_ns"] * (1 - SHARE) - AFTER_AN_ACQUIRE_NS * oracle["count"]
+    mine = in_turns(trace, oracle, waits.thread, waits.start_ns, waits.end_ns)
+    assert not trace.process.has_stacks or in_function(trace, waits.stack[mine], "turns").all()
 
 
 @pytest.mark.parametrize("lock", [Park.MUTEX, Park.OBJECT])
@@ -86,15 +106,14 @@ def test_all_waiting_for_the_gil_is_told(interpreter, cores, libraries, tmp_path
 @pytest.mark.parametrize("cores", ["1", "2"])
 @pytest.mark.parametrize("interpreter", WITHOUT, ids=lambda one: one.id)
 def test_all_waiting_for_locks_is_told(interpreter, cores, hold_us, lock, libraries, tmp_path):
-    """A wait by spinning and parking is one wait from the call to its return, and has the object's type and line."""
+    """The time from a call to its return is told, by spinning and by parking, with the object's type and the line."""
     kind = ["object"] if lock == Park.OBJECT else []
     oracle, trace = run(interpreter, "lock_oracle", libraries, tmp_path, cores, "4", "1", hold_us, "5", SECONDS, *kind)
 
     found = parks(trace)
-    length_ns = found.end_ns - found.start_ns
-    of_lock = (found.kind == lock) & in_function(trace, found.stack, "contend")
-    agrees(int(length_ns[of_lock].sum()), oracle)
-    assert of_lock.sum() <= oracle["count"]
+    mine = in_turns(trace, oracle, found.thread, found.start_ns, found.end_ns)
+    named = (found.kind == lock) & in_function(trace, found.stack, "contend")
     if lock == Park.OBJECT:
-        named = found.type == trace.types.index("Contended")
-        assert length_ns[of_lock & named].sum() >= (1 - SHARE) * length_ns[of_lock].sum()
+        named &= found.type == trace.types.index("Contended")
+    length_ns = found.end_ns - found.start_ns  # to release takes short waits for a lock of the interpreter's own
+    assert length_ns[mine & named].sum() >= (1 - SHARE) * length_ns[mine].sum()
