@@ -19,7 +19,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -74,11 +73,6 @@ static long attempt(enum hw__call call) {
     }
     case HW__CALL_MEMBARRIER:
         return syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
-    case HW__CALL_VM_READ: {
-        char from = 0, to;
-        struct iovec local = {&to, 1}, remote = {&from, 1};
-        return process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-    }
     case HW__CALL_SCHED_ATTR: {
         char attributes[48]; /* SCHED_ATTR_SIZE_VER0; the kernel itself refuses NULL */
         long read = syscall(SYS_sched_getattr, 0, attributes, sizeof attributes, 0);

@@ -10,7 +10,6 @@
  * clock_gettime(), which is a system call for a thread's CPU time. A forked child needs some ten of
  * them to make a memory of its own, and has them tried again first. Further exceptions:
  *
- * - The hooks of a free-threaded build read memory through process_vm_readv().
  * - A policy calls sched_yield() and, with the options `os_slice_us` and `os_batch`,
  *   sched_setattr().
  * - The end of an interpreter that has its own GIL calls membarrier().
@@ -24,7 +23,6 @@ enum hw__call {
     /* getrlimit(), setrlimit(). Comes first: a trial must not leave a core file. */
     HW__CALL_LIMIT,
     HW__CALL_MEMBARRIER,
-    HW__CALL_VM_READ,    /* process_vm_readv() */
     HW__CALL_SCHED_ATTR, /* sched_getattr(), sched_setattr(), sched_getscheduler() */
     HW__CALL_AFFINITY,   /* sched_getaffinity() */
     HW__CALL_YIELD,      /* sched_yield() */

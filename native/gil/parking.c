@@ -10,15 +10,13 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/allowed.h"
-#include "base/say.h"
 #include "elf/got.h"
 #include "elf/patch.h"
 #include "gil/gil.h"
+#include "gil/peek.h"
 #include "gil/recorder.h"
 #include "gil/spinning.h"
 #include "headway/clock.h"
@@ -80,41 +78,26 @@ static bool within(struct extent extent, uintptr_t address) {
     return address > extent.start && address <= extent.end;
 }
 
-static bool read_memory(uintptr_t address, void *to, size_t bytes) {
-    if (!hw__allowed(HW__CALL_VM_READ)) {
-        return false;
-    }
-    struct iovec mine = {to, bytes}, theirs = {(void *)address, bytes};
-    return process_vm_readv(getpid(), &mine, 1, &theirs, 1, 0) == (ssize_t)bytes;
-}
-
 /* Finds the type of the object at an address, and its name. Returns whether there is such an
- * object. */
-static bool type_at(uintptr_t object, struct hw__park *park) {
-    uintptr_t type = 0, meta = 0, name = 0;
-    if (!has_layout || object % OBJECT_ALIGNMENT != 0 ||
-        !read_memory(object + (uintptr_t)layout.object_type, &type, sizeof type) ||
-        type % sizeof(void *) != 0 ||
-        !read_memory(type + (uintptr_t)layout.object_type, &meta, sizeof meta)) {
+ * object. `certain` says that nothing but an object has a lock at this address; its type then stays
+ * where it is, and may be of a metaclass. */
+static bool type_at(uintptr_t object, bool certain, struct hw__park *park) {
+    uintptr_t type_of = (uintptr_t)layout.object_type, type = 0, meta = 0, name = 0;
+    if (!has_layout || object % OBJECT_ALIGNMENT != 0 || !hw__peek(object + type_of, &type) ||
+        type % sizeof(void *) != 0) {
         return false;
     }
     /* The type of a type is `type`, or a metaclass whose type is `type`. */
-    if (meta != (uintptr_t)type_type &&
-        (meta % sizeof(void *) != 0 ||
-         !read_memory(meta + (uintptr_t)layout.object_type, &meta, sizeof meta) ||
-         meta != (uintptr_t)type_type)) {
+    if (!hw__peek_is(type + type_of, (uintptr_t)type_type) &&
+        !(certain && hw__peek(type + type_of, &meta) && meta % sizeof(void *) == 0 &&
+          hw__peek_is(meta + type_of, (uintptr_t)type_type))) {
         return false;
     }
-    if (!read_memory(type + (uintptr_t)layout.object_bytes + TYPE_NAME, &name, sizeof name)) {
+    if (!hw__peek(type + (uintptr_t)layout.object_bytes + TYPE_NAME, &name)) {
         return false;
     }
-    char text[sizeof park->type_name] = "";
-    /* The name may end right before a page that cannot be read. */
-    size_t bytes = sizeof text - 1;
-    while (bytes > 0 && !read_memory(name, text, bytes)) {
-        bytes /= 2;
-    }
-    text[bytes] = '\0';
+    char text[sizeof park->type_name] = ""; /* with zeros behind the name, as in a file */
+    hw__peek_text(name, text, sizeof text);
     if (text[0] == '\0') {
         return false;
     }
@@ -129,15 +112,17 @@ static bool type_at(uintptr_t object, struct hw__park *park) {
 static void look_at(uintptr_t lock, bool is_mutex, struct hw__park *park) {
     park->lock = lock;
     uintptr_t state = (uintptr_t)park->thread_state;
-    uint8_t bits = 0;
-    bool known = read_memory(lock, &bits, sizeof bits);
+    uintptr_t word = 0;
+    bool known = hw__peek(lock - lock % sizeof word, &word);
+    uint8_t bits = ((const uint8_t *)&word)[lock % sizeof word];
     if (state != 0 && lock >= state && lock - state < THREAD_STATE_BYTES) {
         park->kind = HW__LOCK_WORLD;
-    } else if (!is_mutex && known && bits == EVENT_BITS) {
+    } else if (known && !is_mutex && bits == EVENT_BITS) {
         park->kind = hw__gil_is_runtime(lock) ? HW__LOCK_WORLD : HW__LOCK_EVENT;
-    } else if (lock % OBJECT_ALIGNMENT == OBJECT_MUTEX && type_at(lock - OBJECT_MUTEX, park)) {
+    } else if (lock % OBJECT_ALIGNMENT == OBJECT_MUTEX &&
+               type_at(lock - OBJECT_MUTEX, true, park)) {
         park->kind = HW__LOCK_OBJECT;
-    } else if (has_layout && type_at(lock - (uintptr_t)layout.object_bytes, park) &&
+    } else if (has_layout && type_at(lock - (uintptr_t)layout.object_bytes, false, park) &&
                strcmp(park->type_name, LOCK_TYPE) == 0) {
         park->kind = HW__LOCK_OWN;
     } else {
@@ -161,11 +146,10 @@ static struct parked_for parked_for(sem_t *semaphore, uintptr_t caller) {
     return found;
 }
 
-/* The types that look_at() has found, for use in spins. A look makes a system call that the program
- * need not make by itself, and a seccomp filter of the program's own may end the program for that
- * (docs/decisions/013). So a thread that spins looks only where it spins for long, which mostly
- * happens on one core. A thread claims an entry by its `state`; an entry in state 2 never changes.
- */
+/* The types that look_at() has found, for use in spins. A look makes some six system calls, which
+ * take longer than most spins. So a thread that spins looks only where it spins for long, which
+ * mostly happens on one core. A thread claims an entry by its `state`; an entry in state 2 never
+ * changes. */
 #define SEEN_TYPES 64
 static struct seen_type {
     _Atomic int state; /* 0: free; 1: being written; 2: complete. Release and acquire */
@@ -329,11 +313,6 @@ int hw__parking_install(const void *runtime, const struct hw_stack_layout *new_l
         uintptr_t)hw__next_function("sem_clockwait");
     if (type_type == NULL || this_thread_state == NULL || real_wait == NULL) {
         return -ENOSYS;
-    }
-    static atomic_bool said;
-    if (!hw__allowed(HW__CALL_VM_READ)) {
-        hw__say_once(&said, "a seccomp filter forbids process_vm_readv(): what threads wait for is "
-                            "not told apart");
     }
     park_wait = extent_of("_PySemaphore_Wait");
     lock_acquire = extent_of("PyThread_acquire_lock_timed");

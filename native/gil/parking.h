@@ -9,8 +9,8 @@
  * The thread's struct wait_entry, which lies on its stack, tells what a parked thread waits for:
  * the address of the lock stands right before the semaphore. For a spinning thread that address is
  * in a register (spinning.h). Where the address is that of an object's `ob_mutex`, the object's
- * type has a name. All this memory is read with process_vm_readv(), which fails where a plain read
- * would crash. The system call takes time that a thread has which is about to sleep. */
+ * type has a name. Addresses that may be wrong are asked about first (peek.h). These system calls
+ * take time that a thread has which is about to sleep. */
 #ifndef HEADWAY_GIL_PARKING_H
 #define HEADWAY_GIL_PARKING_H
 
