@@ -40,6 +40,11 @@
 /* The type of a threading.Lock, which is a PyMutex right after the object's head (3.14t). */
 #define LOCK_TYPE "_thread.lock"
 
+/* A call that wants a PyMutex is handed it once it has waited for this long (TIME_TO_BE_FAIR_NS of
+ * Python/lock.c). */
+#define FAIR_NS 1000000
+#define CALL_NS 100000000000 /* the longest call that is recognised */
+
 /* The byte of a PyEvent that is not set and has a waiter. A PyMutex with a waiter differs: it has
  * the bit of a locked mutex, too (_Py_HAS_PARKED and _Py_LOCKED of Include/internal/pycore_lock.h).
  */
@@ -146,6 +151,19 @@ static struct parked_for parked_for(sem_t *semaphore, uintptr_t caller) {
     return found;
 }
 
+/* Returns when the call that wants a PyMutex began. A park's argument is the call's struct
+ * mutex_entry, which begins with the time from which on the call is to be handed the lock. Returns
+ * 0 if the word there is no such time: the layout is another one. */
+static int64_t call_since_ns(const struct parked_for *what, int64_t now_ns) {
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    int64_t fair_ns = 0;
+    if (what->argument >= here && what->argument - here <= ON_STACK_BYTES) {
+        memcpy(&fair_ns, (const void *)what->argument, sizeof fair_ns);
+    }
+    int64_t began_ns = fair_ns - FAIR_NS;
+    return began_ns <= now_ns && began_ns > now_ns - CALL_NS ? began_ns : 0;
+}
+
 /* The types that look_at() has found, for use in spins. A look makes some six system calls, which
  * take longer than most spins. So a thread that spins looks only where it spins for long, which
  * mostly happens on one core. A thread claims an entry by its `state`; an entry in state 2 never
@@ -201,6 +219,7 @@ static bool begin(sem_t *semaphore, uintptr_t caller, struct hw__park *park) {
         memset(park, 0, sizeof *park);
         park->thread_state = this_thread_state();
         if (what.lock != 0) {
+            park->call_ns = call_since_ns(&what, since_ns);
             look_at(what.lock, what.argument != 0, park);
             remember_type(park);
         } else if (within(lock_acquire, caller) || within(lock_acquire_retries, caller)) {

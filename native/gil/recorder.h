@@ -69,6 +69,7 @@ enum hw__lock_kind {
 struct hw__park {
     enum hw__lock_kind kind;
     uintptr_t lock;           /* the lock's address, or 0 */
+    int64_t call_ns;          /* when the call that wants the lock began; 0: unknown */
     uint64_t type;            /* the type of the contended object, or 0 */
     char type_name[64];       /* the name of that type */
     const void *thread_state; /* the caller's PyThreadState, or NULL */

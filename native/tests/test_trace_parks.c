@@ -112,6 +112,65 @@ static void test_a_spin_that_its_registers_tell_is_one_wait(void) {
     trace_close(&trace);
 }
 
+/* Waits for `park`, without sleeping. */
+static void wait_for(const struct hw__park *park) {
+    T_TRUE(hw__on_park(park, hw_now_ns()));
+    hw__on_unpark(park);
+}
+
+/* A thread that is woken in vain waits again, in the same call. */
+static void test_waits_of_one_call_are_told(void) {
+    begin("again.hwt");
+    struct hw__park first = {.kind = HW__LOCK_MUTEX, .lock = 0x1000, .call_ns = 7};
+    struct hw__park bucket = {.kind = HW__LOCK_UNKNOWN, .lock = 0x3000};
+    struct hw__park unknown = first, other_lock = first, next = first;
+    unknown.call_ns = 0;
+    other_lock.lock = 0x2000;
+    next.call_ns = 8;
+    const struct hw__park *parks[] = {&first,      &first, &bucket,  &first,
+                                      &other_lock, &next,  &unknown, &unknown};
+    static const bool again[] = {false, true, false, true, false, false, false, false};
+    size_t count = sizeof again / sizeof *again;
+    for (size_t i = 0; i < count; i++) {
+        wait_for(parks[i]);
+    }
+    struct trace trace = end("again.hwt");
+    T_EQ(count, trace.kinds[HW__PARK]);
+    size_t told = 0;
+    for (size_t i = 0; i < trace.event_count; i++) {
+        const struct hw__event *event = &trace.events[i].event;
+        if (event->kind == HW__PARK) {
+            T_EQ(again[told++], (event->flags & HW__PARK_AGAIN) != 0);
+        } else {
+            T_EQ(0, event->flags & HW__PARK_AGAIN);
+        }
+    }
+    trace_close(&trace);
+}
+
+/* A thread may be off the core between its spin and its park. When the call began tells whether
+ * the spin belongs to it. */
+static void check_spin_and_park(int64_t from_ns, int64_t call_ns, uint64_t waits) {
+    begin("call.hwt");
+    struct hw__park park = {.kind = HW__LOCK_MUTEX, .lock = 0x1000};
+    hw__on_spin(&park, from_ns);
+    park.call_ns = call_ns;
+    struct timespec away = {0, 100000}; /* longer than a thread needs for the way by itself */
+    T_EQ(0, nanosleep(&away, NULL));
+    T_TRUE(hw__on_park(&park, hw_now_ns()));
+    hw__on_unpark(&park);
+    struct trace trace = end("call.hwt");
+    T_EQ(waits, trace.kinds[HW__PARK]);
+    trace_close(&trace);
+}
+
+static void test_a_spin_belongs_to_its_call(void) {
+    int64_t from_ns = hw_now_ns();
+    check_spin_and_park(from_ns, from_ns, 1);
+    check_spin_and_park(from_ns, from_ns + 1, 2);
+    check_spin_and_park(from_ns, 0, 2); /* not known: the time in between decides */
+}
+
 /* os.sched_yield(): the thread has detached its state. */
 static void test_a_yield_of_the_programs_own(void) {
     begin("own.hwt");
@@ -275,6 +334,8 @@ int main(void) {
     T_RUN(test_a_spin_before_the_threads_end);
     T_RUN(test_a_spin_is_one_wait);
     T_RUN(test_a_spin_that_its_registers_tell_is_one_wait);
+    T_RUN(test_waits_of_one_call_are_told);
+    T_RUN(test_a_spin_belongs_to_its_call);
     T_RUN(test_a_yield_of_the_programs_own);
     T_RUN(test_stop_the_world_is_counted);
     T_RUN(test_the_bounds_of_stop_the_world);

@@ -190,6 +190,11 @@ struct hw__chunk {
 #define HW__PARK_LOCK 0x400u   /* a threading.Lock or another semaphore of the program's own */
 #define HW__PARK_EVENT 0x500u  /* waits for an event: the end of a thread (join) */
 
+/* PARK, of a call that has waited before. The thread was woken, but another thread had taken the
+ * lock meanwhile. So the thread's last UNPARK for a lock of this kind is no end of a wait, and this
+ * is no beginning. In between may be waits with flags of 0: for a lock of the parking lot. */
+#define HW__PARK_AGAIN 4u
+
 /* event.gil of PARK and UNPARK, and the owner of the meta chunk that has their stacks and types. */
 #define HW__NO_GIL 255u
 

@@ -16,8 +16,8 @@
  * Before the thread can want another lock, it does much more. */
 int64_t hw__parks_same_spin_ns = 150;
 
-/* The longest time between the last yield of a spin and the sleep in the parking lot. In between,
- * the thread takes a bucket's lock, and is detached. */
+/* The longest time between the last yield of a spin and the sleep in the parking lot, where it is
+ * not known when the call began. In between, the thread takes a bucket's lock, and is detached. */
 #define SAME_WAIT_NS 20000
 
 /* How often the lock of the tables is tried: other threads hold it for less than that, unless they
@@ -177,8 +177,16 @@ static uint32_t stack_of(struct hw__thread *thread, const void *thread_state) {
 static void begin_wait(struct hw__thread *thread, const struct hw__park *park, uint32_t node,
                        int64_t since_ns) {
     int64_t at_ns = hw__thread_was_there(thread, since_ns);
+    bool again = false;
+    if (park->call_ns !=
+        0) { /* within a call, the thread may wait for a lock of the parking lot's */
+        again = park->call_ns == thread->call_ns && park->lock == thread->call_lock;
+        thread->call_ns = park->call_ns;
+        thread->call_lock = park->lock;
+    }
     thread->waiting_since_ns = at_ns;
-    hw__thread_emit(thread, HW__PARK, HW__NO_GIL, node, flag_of(park), at_ns);
+    hw__thread_emit(thread, HW__PARK, HW__NO_GIL, node,
+                    flag_of(park) | (again ? HW__PARK_AGAIN : 0), at_ns);
     if (contention(park)) {
         hw__slot_change(thread, HW__SLOT_WAITING, at_ns);
     }
@@ -231,7 +239,9 @@ bool hw__on_park(const struct hw__park *park, int64_t since_ns) {
     struct hw__thread *thread = hw__thread_self();
     if (thread != NULL) {
         struct hw__spin *spin = &thread->spin;
-        bool spun = spin->until_ns != 0 && since_ns - spin->until_ns < SAME_WAIT_NS &&
+        bool of_call = park->call_ns != 0 ? spin->since_ns >= park->call_ns
+                                          : since_ns - spin->until_ns < SAME_WAIT_NS;
+        bool spun = spin->until_ns != 0 && of_call &&
                     (spin->park.lock == park->lock || spin->park.lock == 0);
         if (spun) {
             spin->until_ns = 0;

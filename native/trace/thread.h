@@ -99,6 +99,8 @@ struct hw__thread {
     uint32_t serial;
     uint32_t index; /* of the record and of its slot; set when the record is claimed */
     int32_t tid;
+    uintptr_t call_lock; /* `lock` and `call_ns` of its last hw__park that has a call */
+    int64_t call_ns;
     struct hw__spin spin;
     struct hw__recent recent[HW__RECENT];
     /* Its frames, from the outermost: use hw__frame_at(). */

@@ -15,6 +15,6 @@ void take_turns(int64_t hold_ns, int64_t away_ns, int64_t until_ns, struct turns
         busy(away_ns);
         int64_t begin_ns = now_ns();
         PyEval_RestoreThread(state);
-        room = hold(begin_ns, hold_ns, turns);
+        room = hold(begin_ns, busy, hold_ns, turns);
     }
 }

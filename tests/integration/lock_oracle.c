@@ -33,12 +33,23 @@ void contend(int first, int locks, void *object, int64_t hold_ns, int64_t pause_
         } else {
             PyMutex_Lock(mutex);
         }
-        room = hold(begin_ns, hold_ns, turns);
+        room = hold(begin_ns, busy, hold_ns, turns);
         if (object != 0) {
             PyCriticalSection_End(&section);
         } else {
             PyMutex_Unlock(mutex);
         }
         busy(pause_ns);
+    }
+}
+
+/* Locks a mutex for `hold_ns` again and again, with the thread asleep meanwhile. A thread that an unlock has woken finds
+ * the mutex locked again, until the mutex is handed to it. */
+void barge(int64_t hold_ns, int64_t until_ns, struct turns *turns) {
+    for (int room = 1; room && now_ns() < until_ns;) {
+        int64_t begin_ns = now_ns();
+        PyMutex_Lock(&mutexes[0]);
+        room = hold(begin_ns, rest, hold_ns, turns);
+        PyMutex_Unlock(&mutexes[0]);
     }
 }

@@ -2,7 +2,9 @@
 
 The output has the turns of each thread, by its name. A turn is three times in ns, as oracle.h has them.
 
-Usage: lock_oracle_program.py LIBRARY CORES THREADS LOCKS HOLD_US PAUSE_US SECONDS [object]
+Usage: lock_oracle_program.py LIBRARY CORES THREADS LOCKS HOLD_US PAUSE_US SECONDS [object|barge]
+
+`object`: the threads contend for an object's lock. `barge`: for one lock, asleep while they have it.
 """
 
 import ctypes
@@ -32,9 +34,12 @@ class Contended:
 
 
 library.contend.restype = None
-library.contend.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.py_object if len(sys.argv) > 8 else ctypes.c_void_p]
+wanted = sys.argv[8:]
+library.contend.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.py_object if "object" in wanted else ctypes.c_void_p]
 library.contend.argtypes += [ctypes.c_int64] * 3 + [ctypes.POINTER(Turns)]
-target = Contended() if len(sys.argv) > 8 else None
+library.barge.restype = None
+library.barge.argtypes = [ctypes.c_int64] * 2 + [ctypes.POINTER(Turns)]
+target = Contended() if "object" in wanted else None
 found = [Turns(ROOM, 0, (ctypes.c_int64 * 3 * ROOM)()) for _ in range(threads)]
 together = threading.Barrier(threads)
 
@@ -43,7 +48,10 @@ def contend(number):
     """Wait until all threads are there, then contend."""
     together.wait()
     until_ns = time.monotonic_ns() + int(seconds * 1e9)
-    library.contend(number, locks, target, hold_ns, pause_ns, until_ns, found[number])
+    if "barge" in wanted:
+        library.barge(hold_ns, until_ns, found[number])
+    else:
+        library.contend(number, locks, target, hold_ns, pause_ns, until_ns, found[number])
 
 
 crowd = [threading.Thread(target=contend, args=(number,), name=f"contend-{number}") for number in range(threads)]

@@ -24,10 +24,16 @@ static void busy(int64_t ns) {
     }
 }
 
-/* Holds what was just acquired for `hold_ns`, and adds the turn. Returns whether there is room for another. */
-static int hold(int64_t begin_ns, int64_t hold_ns, struct turns *turns) {
+/* Sleeps; another thread can have the core. */
+static inline void rest(int64_t ns) {
+    struct timespec time = {0, ns};
+    nanosleep(&time, 0);
+}
+
+/* Holds what was just acquired for `hold_ns` in `spend`, and adds the turn. Returns whether there is room for another. */
+static int hold(int64_t begin_ns, void (*spend)(int64_t), int64_t hold_ns, struct turns *turns) {
     int64_t acquired_ns = now_ns();
-    busy(hold_ns);
+    spend(hold_ns);
     int64_t *times = turns->times[turns->count++];
     times[0] = begin_ns;
     times[1] = acquired_ns;

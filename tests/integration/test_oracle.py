@@ -117,3 +117,20 @@ def test_all_waiting_for_locks_is_told(interpreter, cores, hold_us, lock, librar
         named &= found.type == trace.types.index("Contended")
     length_ns = found.end_ns - found.start_ns  # to release takes short waits for a lock of the interpreter's own
     assert length_ns[mine & named].sum() >= (1 - SHARE) * length_ns[mine].sum()
+
+
+@pytest.mark.parametrize("interpreter", WITHOUT, ids=lambda one: one.id)
+def test_a_thread_that_is_woken_in_vain_has_one_wait(interpreter, libraries, tmp_path):
+    """A call that wants a lock waits once, however often it is woken and finds the lock taken again."""
+    oracle, trace = run(interpreter, "lock_oracle", libraries, tmp_path, "1", "2", "1", "200", "0", SECONDS, "barge")
+
+    found = parks(trace)
+    mine = in_turns(trace, oracle, found.thread, found.start_ns, found.end_ns)
+    for index, one in enumerate(trace.threads):
+        if one.name in oracle:
+            begin_ns, acquired_ns, _ = np.array(oracle[one.name]).T
+            start_ns = found.start_ns[mine & (found.thread == index)]
+            waits = np.bincount(np.searchsorted(begin_ns, start_ns, side="right") - 1, minlength=len(begin_ns))
+            assert waits.max() == 1
+            # A thread is handed the lock after a millisecond, and the other one has it for 0.2 ms at a time.
+            assert (waits[acquired_ns - begin_ns > 500_000] == 1).any()

@@ -49,6 +49,7 @@ __all__ = [
     "NAME_BYTES",
     "NO_GIL",
     "PARK",
+    "PARK_AGAIN",
     "PARK_EVENT",
     "PARK_LOCK",
     "PARK_MUTEX",
@@ -115,6 +116,7 @@ FORCED = 1
 ASSUMED = 2
 RAN_SHIFT = 8
 RAN_ALL = 254
+PARK_AGAIN = 4
 PARK_MUTEX = 0x100
 NO_GIL = 255
 PARK_OBJECT = 0x200

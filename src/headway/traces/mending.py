@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.traces import format as hwt
 from headway.traces.model import Flag, Gil, Kind
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "going_back",
     "kind_table",
     "taken_twice",
+    "whole_waits",
 ]
 
 NEVER_NS = np.iinfo(np.int64).max
@@ -48,6 +50,29 @@ _OWNS = kind_table(Kind.ACQUIRE, Kind.RELEASE)
 _HOLDS = kind_table(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE)
 OF_A_GIL = kind_table(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.REQUEST)
 """Whether an event of each kind is one of a GIL, by the kind's number."""
+
+
+def whole_waits(events: NDArray[np.void]) -> NDArray[np.void]:
+    """Return the events, by thread, in which one call that wants a lock has one wait.
+
+    A thread that is woken, but finds the lock taken, waits again. The file has an UNPARK there, and a PARK that says so.
+    Between the two, the thread may have waited for a lock of the interpreter's, which then is a part of the wait.
+    """
+    again = np.flatnonzero((events["kind"] == Kind.PARK) & (events["flags"] & hwt.PARK_AGAIN != 0))
+    if not len(again):
+        return events
+    kind, flags, thread = events["kind"], events["flags"], events["thread"]
+    flags[again] &= ~np.uint32(hwt.PARK_AGAIN)
+    inner = (((kind == Kind.PARK) | (kind == Kind.UNPARK)) & (flags == 0))
+    # The last event before each that is not of such a wait.
+    last = np.maximum.accumulate(np.where(inner, -1, np.arange(len(events))))
+    end = last[again - 1]
+    goes_on = (again > 0) & (end >= 0)
+    goes_on &= (kind[end] == Kind.UNPARK) & (thread[end] == thread[again]) & (flags[end] == flags[again])
+    gone = np.zeros(len(events), dtype=np.bool_)
+    for first, until in zip(end[goes_on].tolist(), again[goes_on].tolist(), strict=True):
+        gone[first : until + 1] = True
+    return events[~gone]
 
 
 def going_back(times: NDArray[np.int64]) -> Mask:
