@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What both oracles need, which know nothing of the recorder: a clock, a busy loop and a list of waits. */
+/* The clock, the busy loop and the list of turns of both oracles, which know nothing of the recorder. */
 #ifndef ORACLE_H
 #define ORACLE_H
 

@@ -63,7 +63,7 @@ def whole_waits(events: NDArray[np.void]) -> NDArray[np.void]:
         return events
     kind, flags, thread = events["kind"], events["flags"], events["thread"]
     flags[again] &= ~np.uint32(hwt.PARK_AGAIN)
-    inner = (((kind == Kind.PARK) | (kind == Kind.UNPARK)) & (flags == 0))
+    inner = ((kind == Kind.PARK) | (kind == Kind.UNPARK)) & (flags == 0)
     # The last event before each that is not of such a wait.
     last = np.maximum.accumulate(np.where(inner, -1, np.arange(len(events))))
     end = last[again - 1]
