@@ -70,8 +70,16 @@ async def fast_nap():
     nap()
     return "ok"
 
+sync_app = fastapi.FastAPI()
+
+@sync_app.get("/nap", response_class=fastapi.responses.PlainTextResponse)
+def sync_nap():
+    nap()
+    return "ok"
+
 w = watched_wsgi(flask_app, folder="stalls", requests_over_s=0.1)
 a = watched_asgi(fast_app, folder="stalls")
+s = watched_asgi(sync_app, folder="stalls", requests_over_s=0.1)
 """
 CELERY = """
 import ctypes, os, threading, time
@@ -204,6 +212,7 @@ SERVERS = {
     "uvicorn-uvloop": (["uvicorn", "--loop", "uvloop", "--port", "{port}", "line:a"], "event loop"),
     "flask": (["waitress-serve", "--listen=127.0.0.1:{port}", "frameworks:w"], "request"),
     "fastapi": (["uvicorn", "--port", "{port}", "frameworks:a"], "event loop"),
+    "fastapi-in-threads": (["uvicorn", "--port", "{port}", "frameworks:s"], "request"),
     "gunicorn": (["gunicorn", "-k", "gthread", "--threads", "2", "-b", "127.0.0.1:{port}", "line:w"], "request"),
 }
 

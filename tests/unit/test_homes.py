@@ -87,6 +87,24 @@ def test_stacks_in_a_request():
     assert told.settled == [(1, HOME_REQUEST), (2, HOME_OUTSIDE)]
 
 
+def test_stacks_of_anyio():
+    """A stack of AnyIO's thread is in a request once a stack has shown a server whose requests are in an event loop."""
+    anyio = Frame("/v/site-packages/anyio/_backends/_asyncio.py", 967, "WorkerThread.run", 950)
+    server = Frame("/v/site-packages/uvicorn/server.py", 70, "Server.serve", 68)
+    imported = Frame("/v/site-packages/uvicorn/server.py", 1, "<module>", 1)
+    told = Told()
+    homes = Homes(told, told)
+    told.fresh_ones = [1, 2, 3, 4]
+    told.in_the_file = {
+        1: (*ELSEWHERE, imported),
+        2: (*ELSEWHERE, anyio),
+        3: (*POLL, *ELSEWHERE, *ELSEWHERE, server),
+        4: (*ELSEWHERE, *ELSEWHERE, anyio),
+    }
+    homes.settle()
+    assert told.settled == [(1, HOME_OUTSIDE), (2, HOME_OUTSIDE), (3, HOME_LOOP), (4, HOME_REQUEST)]
+
+
 def test_stacks_that_never_come_are_bounded():
     """Most of a hostile process's thousands of stacks without frames are settled as no home."""
     told = Told()

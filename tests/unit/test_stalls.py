@@ -35,6 +35,8 @@ READ = Frame(f"{LIB}/socket.py", 719, "SocketIO.readinto", 706)
 RECEIVE = Frame(f"{LIB}/ssl.py", 1251, "SSLSocket.recv_into", 1240)
 COMPUTE = Frame("/app/app.py", 12, "compute", 10)
 THREAD = Frame(f"{LIB}/threading.py", 1012, "Thread.run", 1000)
+ANYIO = Frame("/v/lib/python3.13/site-packages/anyio/_backends/_asyncio.py", 967, "WorkerThread.run", 950)
+UVICORN = Frame("/v/lib/python3.13/site-packages/uvicorn/server.py", 70, "Server.serve", 68)
 POOL = Frame(f"{LIB}/multiprocessing/pool.py", 114, "worker", 97)
 
 STACKS = [
@@ -53,9 +55,13 @@ STACKS = [
     (SLEEP, ANSWER, THREAD),
     (CLOSE, THREAD),
     (SLEEP, GRPC, WORKER),
+    (WAIT, ANYIO),
+    (SLEEP, ANYIO),
+    (UVICORN,),
 ]
 AT_POLL, AT_SLEEP, AT_QUEUE, AT_REQUEST, AT_LOCK, AT_IDLE, AT_DEEP, AT_TARGET, AT_JOB = 2, 3, 4, 5, 6, 7, 8, 9, 10
 AT_READ, AT_ANSWER, AT_CLOSE, AT_RPC = 11, 12, 13, 14
+AT_ANYIO, AT_ENDPOINT = 15, 16
 
 
 def with_stacks(trace, **evidence):
@@ -229,6 +235,17 @@ def test_requests_and_jobs():
     assert [(one.kind, one.cause) for one in work(AT_REQUEST)] == [(StallKind.REQUEST, Cause.BLOCKED)]
     assert work(AT_QUEUE) == []
     assert [one.kind for one in work(AT_RPC)] == [StallKind.REQUEST]
+
+
+@pytest.mark.parametrize("stack", [AT_ENDPOINT, AT_ANYIO])
+def test_a_thread_of_anyio_works_for_requests_where_a_loop_serves_the_web(stack):
+    """A function in AnyIO's pool is a request where a loop serves the web, also if it releases the GIL only at home."""
+    script = Script().hold(0, 0, 1, stack=AT_ANYIO).hold(0, 10, 11, stack=stack).hold(0, 210, 400, stack=AT_ANYIO)
+    trace = with_stacks(script.trace(500, "AnyIO worker thread"))
+    imported = tuple(dataclasses.replace(one, function="<module>") if one == UVICORN else one for one in trace.frames)
+
+    assert only(trace, Thresholds(900 * MS, 900 * MS, 150 * MS)).kind is StallKind.REQUEST
+    assert find_stalls(dataclasses.replace(trace, frames=imported)) == []
 
 
 def test_a_first_request_goes_on():

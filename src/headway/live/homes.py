@@ -5,7 +5,16 @@ from typing import Final, Protocol, final
 
 from headway.native import HOME_LOOP, HOME_NONE, HOME_OUTSIDE, HOME_POOL, HOME_REQUEST
 from headway.traces.frames import MAX_DEPTH, Frame
-from headway.traces.loops import Home, home_at, is_in_a_loop, is_in_a_pool, may_be_a_target_in_c, serves_requests
+from headway.traces.loops import (
+    Home,
+    home_at,
+    is_in_a_loop,
+    is_in_a_pool,
+    is_in_anyio,
+    may_be_a_target_in_c,
+    serves_requests,
+    serves_the_web,
+)
 
 __all__ = ["Homes"]
 
@@ -50,6 +59,8 @@ class Homes:
         """Stacks whose frames are not in the file yet: a pass may copy an event before the open chunk with its stack."""
         self._in_c = False
         """A thread's target that is written in C may be an event loop."""
+        self._is_web = False
+        """The process serves requests in an event loop."""
 
     def settle(self) -> None:
         """Set the kind of all stacks that have come with the last pass."""
@@ -67,6 +78,8 @@ class Homes:
     def _number(self, stack: int, frames: Sequence[Frame]) -> int:
         home = home_at(frames)
         self._in_c = self._in_c or may_be_a_target_in_c(frames)
+        # Where the loop waits, its callers are the server.
+        self._is_web = self._is_web or serves_the_web(self._stacks.frames(stack, MAX_DEPTH))
         if home is not None or not frames:
             return _NUMBERS[home] if home is not None else HOME_NONE
         if not self._stacks.is_whole(stack):
@@ -75,4 +88,5 @@ class Homes:
         cut = len(whole) == MAX_DEPTH
         if cut or is_in_a_loop(whole, in_c=self._in_c):
             return HOME_NONE
-        return HOME_REQUEST if is_in_a_pool(whole) and serves_requests(whole) else HOME_OUTSIDE
+        is_request = (is_in_a_pool(whole) and serves_requests(whole)) or (self._is_web and is_in_anyio(whole))
+        return HOME_REQUEST if is_request else HOME_OUTSIDE

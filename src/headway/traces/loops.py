@@ -9,7 +9,7 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -21,11 +21,13 @@ __all__ = [
     "home_at",
     "is_in_a_loop",
     "is_in_a_pool",
+    "is_in_anyio",
     "is_library",
     "is_machinery",
     "is_standard",
     "may_be_a_target_in_c",
     "serves_requests",
+    "serves_the_web",
     "waits_for_a_lock",
 ]
 
@@ -49,6 +51,8 @@ _RUNNERS: Final = {
 }
 """Functions that call a loop written in C, such as uvloop's; during the loop's poll, they are the innermost frame."""
 
+_ANYIO: Final = ("anyio/_backends/_asyncio.py", "WorkerThread.run")
+"""Starlette and FastAPI run what is written without `async` in a thread of AnyIO: endpoints, dependencies, tasks."""
 _POOLS: Final = {
     ("concurrent/futures/thread.py", "_worker"),
     ("distributed/threadpoolexecutor.py", "_worker"),
@@ -56,7 +60,7 @@ _POOLS: Final = {
     ("multiprocessing/pool.py", "worker"),
     ("cheroot/workers/threadpool.py", "WorkerThread.run"),
     ("eventlet/tpool.py", "tworker"),
-    ("anyio/_backends/_asyncio.py", "WorkerThread.run"),
+    _ANYIO,
 }
 """Functions that take work from a queue and run it."""
 _CONNECTIONS: Final = {
@@ -85,6 +89,8 @@ _SERVERS: Final = (
     "/http/server.py",
     "/grpc/_server.py",
 )
+_WEB: Final = ("/uvicorn/", "/hypercorn/", "/daphne/", "/granian/", "/starlette/")
+"""Packages that serve requests in an event loop."""
 
 
 @functools.lru_cache(maxsize=8192)
@@ -198,6 +204,19 @@ def is_in_a_pool(frames: Sequence[Frame]) -> bool:
 def serves_requests(frames: Sequence[Frame]) -> bool:
     """Tell whether a stack is that of a server's thread that answers a request."""
     return any(part in frame.filename for frame in frames for part in _SERVERS)
+
+
+def is_in_anyio(frames: Sequence[Frame]) -> bool:
+    """Tell whether a stack is that of a thread of AnyIO's pool: it works for a request if the process serves the web."""
+    return any(_at(frame) == _ANYIO for frame in frames)
+
+
+def serves_the_web(frames: Iterable[Frame]) -> bool:
+    """Tell whether one of these frames shows that the process serves requests in an event loop.
+
+    A module's own code shows only that the module was imported.
+    """
+    return any(part in frame.filename and frame.function != "<module>" for frame in frames for part in _WEB)
 
 
 _LOCKS: Final = {"threading.py", "queue.py", "_base.py", "synchronize.py"}

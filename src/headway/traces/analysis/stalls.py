@@ -25,8 +25,10 @@ from headway.traces.loops import (
     home_at,
     is_in_a_loop,
     is_in_a_pool,
+    is_in_anyio,
     may_be_a_target_in_c,
     serves_requests,
+    serves_the_web,
     waits_for_a_lock,
 )
 from headway.traces.model import RAN_ALL, RAN_SHIFT, CoreTime, Flag, Frame, Kind, Sample, Trace
@@ -111,6 +113,11 @@ class _Finder:
         return changed_since({one.filename for one in self._trace.frames}, self._trace.process.start_realtime_ns)
 
     @cached_property
+    def _is_web(self) -> bool:
+        """Whether the process serves requests in an event loop."""
+        return serves_the_web(self._trace.frames)
+
+    @cached_property
     def _holds(self) -> dict[int, Holds]:
         holds = self._recorded.holds
         return {int(gil): holds.chosen(holds.gil == gil) for gil in np.unique(holds.gil)}
@@ -181,7 +188,10 @@ class _Finder:
             return StallKind.LOOP if all(is_in_a_loop(one, in_c=in_c) for one in frames) else None
         if not all(is_in_a_pool(one) for one in frames):
             return None
-        return StallKind.REQUEST if any(serves_requests(one) for one in frames) else None
+        # Code that computes, and that nobody asks for the GIL, releases it only at home.
+        of_the_web = [*frames, self._stack(home_stack)] if self._is_web else []
+        is_request = any(serves_requests(one) for one in frames) or any(is_in_anyio(one) for one in of_the_web)
+        return StallKind.REQUEST if is_request else None
 
     def late_wake_ups(self, thread: int, least_ns: int, known: Sequence[Stall]) -> list[Stall]:
         """Return the times when a loop's thread had work, but no core for `least_ns`, before it wanted the GIL."""
