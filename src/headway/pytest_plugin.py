@@ -216,7 +216,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
             reporter.ensure_newline()
             reporter.write_line(f"headway: {line}")
 
-    from headway.measure.children import Launching, launch_all
+    from headway.measure.children import Launching, launch_all, nothing_left_behind
 
     parameters = session.config.invocation_params
     how = Launching(
@@ -230,14 +230,15 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     )
     revision = ours.option("against")
     if not revision:
-        ours.launched = launch_all(how, tests, ours.launches)
+        with nothing_left_behind():
+            ours.launched = launch_all(how, tests, ours.launches)
         return
     from headway.measure.against import EDITABLE, copied_package, measure_against, worktree
 
     try:
         if copied := copied_package(session.config.rootpath):
             raise UsageError(copied, hint=EDITABLE)
-        with worktree(revision, session.config.rootpath) as tree:
+        with nothing_left_behind(), worktree(revision, session.config.rootpath) as tree:
             ours.sides = measure_against(tree, how, tests, ours.launches, session.config.rootpath)
     except HeadwayError as error:
         hint = f"; {error.hint}" if error.hint else ""

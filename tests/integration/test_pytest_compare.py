@@ -1,8 +1,11 @@
 """Real pytest runs that compare with stored sessions, and with another revision of their own code."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from drawn_tables import headings
@@ -228,3 +231,38 @@ def test_what_is_no_revision_is_refused(repository, revision):
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*--headway-against {revision}: '{revision}' is not a revision of the repository *"])
     assert "git rev-parse" not in result.stderr.str()
+
+
+WAITS = """
+import os, pathlib, time
+
+def test_long(headway):
+    pathlib.Path(__file__).parents[1].joinpath("began").write_text(str(os.getpid()))
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    "options", [("--headway-against", "HEAD"), ("--headway-launches", "2")], ids=["against", "here"]
+)
+def test_a_session_that_is_ended_leaves_nothing_behind(repository, options):
+    """SIGTERM ends the session by that signal, and its launches, the worktree and all folders are gone."""
+    (repository.path / "tests" / "test_work.py").write_text(WAITS)
+    (repository.path / "tmp").mkdir()
+    command = [sys.executable, "-m", "pytest", "-q", *options]
+    environment = {**os.environ, "TMPDIR": str(repository.path / "tmp")}
+    began = repository.path / "began"
+    with subprocess.Popen(command, cwd=repository.path, env=environment, stdout=subprocess.DEVNULL) as session:
+        while not (began.exists() and began.read_text()):
+            assert session.poll() is None
+            time.sleep(0.05)
+        session.terminate()
+
+    assert session.returncode == -signal.SIGTERM
+    listed = subprocess.run(
+        ["git", "worktree", "list"], cwd=repository.path, check=True, capture_output=True, text=True
+    )
+    assert len(listed.stdout.splitlines()) == 1
+    assert list((repository.path / "tmp").iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(began.read_text()), 0)

@@ -178,11 +178,13 @@ def worktree(revision: str, folder: Path) -> Iterator[Worktree]:
         raise UsageError(f"{revision!r} is not a revision of the repository {here}", hint=_missing(here)) from None
     with tempfile.TemporaryDirectory(prefix="headway-against-") as scratch:
         there = Path(scratch).resolve() / "tree"
-        git("worktree", "add", "--detach", "--quiet", str(there), commit, where=here)
         try:
+            git("worktree", "add", "--detach", "--quiet", str(there), commit, where=here)
             yield Worktree(here, there)
         finally:
-            git("worktree", "remove", "--force", str(there), where=here)
+            # Twice "--force": git locks a tree while it checks it out, and a signal may have ended that.
+            with contextlib.suppress(UsageError):
+                git("worktree", "remove", "--force", "--force", str(there), where=here)
 
 
 def _missing(here: Path) -> str:

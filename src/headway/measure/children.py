@@ -1,21 +1,35 @@
 """Launches in fresh processes: each benchmark alone in its own pytest, in blocks, in a new random order each time."""
 
+import contextlib
 import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import final
 
 from headway.measure.journal import Journal
 from headway.measure.measured import Measured
 
-__all__ = ["ANSWER", "CHILD_OPTION", "LIMIT_S", "Launched", "Launching", "launch_all", "taken", "write_launch"]
+__all__ = [
+    "ANSWER",
+    "CHILD_OPTION",
+    "LIMIT_S",
+    "Launched",
+    "Launching",
+    "launch_all",
+    "nothing_left_behind",
+    "taken",
+    "write_launch",
+]
 
 CHILD_OPTION = "--headway-launch-file"
 _VALUED = {
@@ -161,6 +175,38 @@ class Launching:
         command += ["-o", f"cache_dir={scratch}/cache"]
         command += ["--headway-trace"] * self.trace + ["--headway-with-reference"] * self.reference
         return [*command, *self.besides]
+
+
+class _EndedBySignal(BaseException):
+    """A signal that ends this process has arrived."""
+
+
+@contextlib.contextmanager
+def nothing_left_behind() -> Iterator[None]:
+    """Let the block end its processes and remove its folders before SIGTERM or SIGHUP ends this process.
+
+    The process still ends by the signal. A signal that has a handler, or is ignored, stays as it is.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # No handler can be set in this thread.
+        return
+    arrived: list[int] = []
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        arrived.append(number)
+        if len(arrived) == 1:  # the block is cleaning up otherwise
+            raise _EndedBySignal
+
+    heard = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for number in heard:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)
+        if arrived:
+            signal.raise_signal(arrived[0])
 
 
 def launch_all(how: Launching, tests: Sequence[str], launches: int, *, seed: int = 0) -> dict[str, Launched]:
