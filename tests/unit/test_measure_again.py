@@ -8,6 +8,7 @@ import pytest
 from headway.errors import UsageError
 from headway.measure.bench import Bench
 from headway.measure.journal import Journal, Options
+from headway.report.benchmarks import to_pytest_benchmark
 
 pytestmark = pytest.mark.times
 
@@ -206,6 +207,24 @@ def test_the_collector_can_be_off_while_a_round_is_timed():
 
     assert seen == {False}
     assert gc.isenabled()
+
+
+def test_pytest_benchmark_is_told_whether_the_collector_was_off(tmp_path):
+    """The file for pytest-benchmark's tools says that the collector was off, by the option or by the program itself."""
+    import gc
+
+    journal = Journal(test="test", group="file")
+    headway = bench(journal, rounds=5)
+    headway(print)
+    headway.options(gc=False)(print)
+    gc.disable()
+    try:
+        headway(print)
+    finally:
+        gc.enable()
+
+    found = to_pytest_benchmark({"file": list(journal.entries.values())}, tmp_path)["benchmarks"]
+    assert [one["options"]["disable_gc"] for one in found] == [False, True, True]
 
 
 def test_a_benchmark_goes_on_until_it_is_precise():

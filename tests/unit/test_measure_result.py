@@ -177,7 +177,15 @@ def test_a_comparison_is_a_mapping():
 def test_what_a_launch_measured_survives_its_file():
     """A launch's measurement comes back from its file unchanged."""
     one = Measured(
-        values_s=STEADY, calls=3, latencies_s=(0.1,), lags_s=(0.2,), loop_s=1e-5, held=(0.5,), waited=(0.1,), note="x"
+        values_s=STEADY,
+        calls=3,
+        latencies_s=(0.1,),
+        lags_s=(0.2,),
+        loop_s=1e-5,
+        held=(0.5,),
+        waited=(0.1,),
+        note="x",
+        collects=False,
     )
 
     assert Measured.from_json(json.loads(json.dumps(one.to_json()))) == one

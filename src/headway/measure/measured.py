@@ -33,6 +33,7 @@ class Measured:
         note: Why the GIL was not measured although it was asked for.
         tools: Tools that traced every line or call in the meantime, such as coverage: times are larger.
         rate_per_s: For an open load: the calls per second that ended.
+        collects: Whether the garbage collector was on during the rounds.
     """
 
     values_s: tuple[float, ...]
@@ -48,6 +49,7 @@ class Measured:
     note: str = ""
     tools: str = ""
     rate_per_s: float | None = None
+    collects: bool = True
 
     @property
     def in_reference(self) -> list[float]:
@@ -83,6 +85,8 @@ class Measured:
         for text in (result.note, result.tools, result.turns, result.beside):
             if not isinstance(text, str):
                 raise ValueError(f"{text!r} is not a text")  # noqa: TRY004  (as of any other value)
+        if not isinstance(result.collects, bool):
+            raise ValueError(f"{result.collects!r} is neither true nor false")  # noqa: TRY004  (as of any other value)
         return result
 
 

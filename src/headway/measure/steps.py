@@ -127,6 +127,7 @@ def measured(
             lags_s=lags[plan.name].found_s,
             note=watches[plan.name].note,
             tools=tools,
+            collects=plan.options.gc and gc.isenabled(),
             reference_s=tuple(one.took_ns / one.calls / 1e9 for one in beside),
         )
         for plan in wanted

@@ -324,7 +324,11 @@ def _for_pytest_benchmark(group: str, entry: Entry) -> dict[str, Any]:
         "params": None,
         "param": None,
         "extra_info": {"model": one.model, "tasks": one.tasks},
-        "options": {"timer": "perf_counter", "disable_gc": False, "warmup": True},
+        "options": {
+            "timer": "perf_counter",
+            "disable_gc": not any(launch.collects for launch in one.launches),
+            "warmup": True,
+        },
         "stats": {
             "min": min(data),
             "max": max(data),
