@@ -258,6 +258,24 @@ def test_arguments_as_json_by_place_and_by_name(app):
     assert "does not fit its signature" in seen.error
 
 
+@pytest.mark.parametrize("name", ["3.8", "3.13"])
+def test_inputs_with_arguments_by_name(app, name):
+    """An element that is a partial of the function has arguments by name; a partial of another function is an argument."""
+    (app / "data.py").write_text(
+        "import functools\nimport app\ndef scaled(n, *, by): return n * by\ndef first(n): return n\n"
+        "both = [functools.partial(scaled, 1, by=3)]\nplace = [functools.partial(first, 1)]\n"
+        "other = [functools.partial(scaled, 1)]\nwrong = [(1, 3)]\n"
+    )
+    for function, inputs, by_name in (("scaled", "both", True), ("first", "place", True), ("first", "other", False)):
+        target = with_inputs(parse_target(f"data:{function}"), f"data:{inputs}")
+        seen = examine(target, interpreter(name), CORES, limit_s=30)
+        assert (seen.error, seen.function and seen.function.by_name) == ("", by_name)
+    target = with_inputs(parse_target("data:scaled"), "data:wrong")
+    refused = refuse(examine(target, interpreter(name), CORES, limit_s=30), target)
+    assert "does not fit its signature (n, *, by)" in refused.message
+    assert "functools.partial(scaled, ...)" in refused.hint
+
+
 TEXT = """
 class Text:
     def __init__(self, text="abc"): self.text = text

@@ -1,6 +1,8 @@
 """The code to paste runs as it is, whatever the function is called."""
 
+import json
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +15,15 @@ from headway.advice.target import parse_target, with_inputs, with_json, with_pic
 from headway.lab.stats import Interval
 
 LIBRARY = """
+import functools
 def given(): return [1, 2]
+def scaled(n, *, by=2): return n * by
+async def scaled_later(n, *, by=2): return n * by
+def repeated(n, *, by=2): yield n * by
+def named(f): return [functools.partial(f, 1, by=3), (2,), 3]
+def of_scaled(): return named(scaled)
+def of_scaled_later(): return named(scaled_later)
+def of_repeated(): return named(repeated)
 def plain(n): return n
 def args(n): return n
 def pool(n): return n
@@ -28,9 +38,9 @@ class result:
 """
 
 
-def function_of(kind) -> Any:
-    """Return a function of which only the kind matters."""
-    return SimpleNamespace(kind=kind)
+def function_of(kind, *, by_name=False) -> Any:
+    """Return a function of which only the kind matters, and whether its inputs give arguments by name."""
+    return SimpleNamespace(kind=kind, by_name=by_name)
 
 
 @pytest.mark.parametrize("model", ["serial", "threads", "asyncio"])
@@ -59,6 +69,39 @@ def test_the_code_gives_the_results(tmp_path, monkeypatch, model, name, kind, ex
     pasted = tmp_path / "pasted.py"
     pasted.write_text(code_for(target, function_of(kind), model, 2))
     assert runpy.run_path(str(pasted), run_name="__main__")["results"] == expected
+
+
+@pytest.mark.parametrize("model", ["serial", "threads", "asyncio", "processes-forkserver"])
+@pytest.mark.parametrize(("name", "kind"), [("scaled", "plain"), ("repeated", "generator"), ("scaled_later", "async")])
+def test_the_code_gives_arguments_by_name(tmp_path, monkeypatch, model, name, kind):
+    """The pasted code calls a function with keyword-only arguments, for inputs from a module and for JSON."""
+    if model == "asyncio" and kind != "async":
+        return
+    (tmp_path / "library.py").write_text(LIBRARY)
+    target, function = parse_target(f"library:{name}", cwd=tmp_path), function_of(kind, by_name=True)
+    for given, expected in ((f"library:of_{name}", [3, 4, 6]), ("", [35])):
+        inputs = with_inputs(target, given) if given else with_json(target, '{"n": 7, "by": 5}')
+        pasted = tmp_path / "pasted.py"
+        pasted.write_text(code_for(inputs, function, model, 2) + "\nif __name__ == '__main__':\n    print(results)\n")
+        done = subprocess.run(
+            [sys.executable, pasted], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+        )
+        assert json.loads(done.stdout) == ([[one] for one in expected] if kind == "generator" else expected)
+    if kind == "plain":
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "library", raising=False)
+        for inputs in (with_inputs(target, "library:of_scaled"), with_json(target, '{"n": 1, "by": 3}')):
+            guard: dict[str, Any] = {}
+            exec(guard_for(inputs, function, "threads", 2, 1.5), guard)
+            called: list[Any] = []
+            guard["test_scaled_scales"](lambda *args, **kwargs: called.append((args[1:], kwargs)) or SCALES)
+            assert called in ([((1,), {"by": 3})], [((), {"n": 1, "by": 3})])
+    code = code_for(with_pickled(target, Path("x")), function, model, 2)
+    compile(code, "pasted", "exec")
+    assert "(*args, **kwargs)" in code or ", *args, **kwargs)" in code
+
+
+SCALES = SimpleNamespace(scales=lambda **_: True)
 
 
 def test_the_guard_measures_the_function_and_not_its_own_result(tmp_path):

@@ -1,6 +1,9 @@
 """`headway.advise()`: how another process is told where the function is, and the words if it cannot be."""
 
+import functools
 import sys
+import zipfile
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -58,3 +61,34 @@ def test_a_function_of_an_interactive_session_is_told_as_such(
     with pytest.raises(UsageError, match="typed belongs to an interactive session") as caught:
         door._target_of(session.typed)
     assert caught.value.hint == "put the function into a module first"
+
+
+def test_a_function_of_an_archive_is_found_unless_it_is_in_the_main_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module of a zipapp is imported from the archive; its main module is named as such, and no interactive session."""
+    archive = tmp_path / "app.pyz"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("archived/__init__.py", "")
+        file.writestr("archived/work.py", "def work(): pass\n")
+    monkeypatch.syspath_prepend(str(archive))
+    from archived.work import work  # type: ignore[import-not-found]
+
+    target = door._target_of(work)
+    assert (target.module, target.name, target.folder) == ("archived.work", "work", archive)
+
+    program = ModuleType("__main__")
+    program.__file__ = str(archive / "__main__.py")
+    exec("def typed(): pass", program.__dict__)
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    with pytest.raises(UsageError, match=r"typed belongs to the main module of the archive .*app\.pyz") as caught:
+        door._target_of(program.typed)
+    assert caught.value.hint == "put the function into another module of app.pyz"
+
+
+def test_an_input_may_have_arguments_by_name() -> None:
+    """A partial of the function itself is a call; a partial of another function is an argument like any other."""
+    callback = functools.partial(print, 1)
+    assert door._call_of(functools.partial(Text.words, Text, most=3), Text.words) == ((Text,), {"most": 3})
+    assert door._call_of(callback, Text.words) == ((callback,), {})
+    assert door._call_of((1, 2), Text.words) == ((1, 2), {})

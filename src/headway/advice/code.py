@@ -1,7 +1,6 @@
 """Writes code to paste: the verdict in the usual idiom, and the test that guards it."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from headway.advice.examined import Function
@@ -13,12 +12,36 @@ __all__ = ["code_for", "guard_for", "required_of"]
 
 _ITEMS = "inputs"
 
-_OURS = {"args", "example", "headway", "inputs", "main", "one", "pool", "result", "whole"}
+_OURS = {
+    "args",
+    "call",
+    "example",
+    "functools",
+    "headway",
+    "inputs",
+    "kwargs",
+    "main",
+    "one",
+    "pool",
+    "result",
+    "whole",
+}
 """Names of the code itself; a function of such a name is imported under another one."""
 
 
+def _given(function: Function) -> str:
+    """Return the arguments of a call, and the parameters of a function around it."""
+    return "*args, **kwargs" if function.by_name else "*args"
+
+
+def _every(function: Function) -> str:
+    """Return the loop over the calls."""
+    return f"for {'args, kwargs' if function.by_name else 'args'} in {_ITEMS}"
+
+
 def _call(function: Function, name: str) -> str:
-    return f"list({name}(*args))" if function.kind == "generator" else f"{name}(*args)"
+    call = f"{name}({_given(function)})"
+    return f"list({call})" if function.kind == "generator" else call
 
 
 def _imported(target: Target) -> tuple[str, str]:
@@ -29,35 +52,46 @@ def _imported(target: Target) -> tuple[str, str]:
     return f"from {target.module} import {first}", target.name
 
 
-def _importable(target: Target) -> str:
-    """Return lines that import the function and define its inputs: a tuple of arguments for each call."""
+def _importable(target: Target, function: Function) -> str:
+    """Return lines that import the function and define its inputs: for each call, a tuple of its arguments.
+
+    If some are given by name, it is a pair of the tuple and of a dict.
+    """
     inputs, (importing, _) = target.inputs, _imported(target)
-    if inputs["kind"] == "json" and isinstance(inputs["value"], dict):
-        # Other processes find the function by its name, and so a functools.partial of it, too.
-        return f"{importing}\n\n{_ITEMS} = [()]  # for each call, its arguments besides {_by_name(inputs['value'])}"
+    what = "its arguments by position and by name" if function.by_name else "its arguments"
     if inputs["kind"] == "json":
-        return f"{importing}\n\n{_ITEMS} = [{tuple(inputs['value'])!r}]  # for each call, its arguments"
+        call = _json_call(inputs["value"])
+        return f"{importing}\n\n{_ITEMS} = [{call if function.by_name else call[0]!r}]  # for each call, {what}"
     if inputs["kind"] == "named":
         name = inputs["name"]
         where = f"from {inputs['module']} import {name.partition('.')[0]}"
         importing += "" if where == importing else f"\n{where}"
-        elements = f"{name}() if callable({name}) else {name}"
-        return f"{importing}\n\n{_ITEMS} = [one if isinstance(one, tuple) else (one,) for one in ({elements})]"
+        each = _arguments_of("one", function)
+        items = f"[\n    {each}\n    for one in ({_elements(name)})\n]"
+        if not function.by_name:
+            items = f"[{each} for one in ({_elements(name)})]"
+        return f"{'import functools' * function.by_name}\n{importing}\n\n{_ITEMS} = {items}".lstrip("\n")
     if inputs["kind"] == "none":
         return f"{importing}\n\n{_ITEMS} = [()] * 10  # as many calls as you need"
-    return f"{importing}\n\n{_ITEMS} = []  # fill it: for each call, a tuple of its arguments"
+    form = "(args, kwargs)" if function.by_name else "a tuple of its arguments"
+    return f"{importing}\n\n{_ITEMS} = []  # fill it: for each call, {form}"
 
 
-def _by_name(arguments: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+def _json_call(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return ((), value) if isinstance(value, dict) else (tuple(value), {})
 
 
-def _called(target: Target) -> str:
-    """Return the function as an expression, with the arguments that it has by name."""
-    inputs, (_, name) = target.inputs, _imported(target)
-    if inputs["kind"] == "json" and isinstance(inputs["value"], dict) and inputs["value"]:
-        return f"functools.partial({name}, {_by_name(inputs['value'])})"
-    return name
+def _elements(name: str) -> str:
+    return f"{name}() if callable({name}) else {name}"
+
+
+def _arguments_of(element: str, function: Function) -> str:
+    """Return the arguments of a call, as an expression, from the name of an element of the inputs."""
+    given = f"{element} if isinstance({element}, tuple) else ({element},)"
+    if not function.by_name:
+        return given
+    named = f"({element}.args, {element}.keywords) if isinstance({element}, functools.partial)"
+    return f"{named} else ({given}, {{}})"
 
 
 def code_for(target: Target, function: Function, model: str, workers: int) -> str:
@@ -69,16 +103,15 @@ def code_for(target: Target, function: Function, model: str, workers: int) -> st
         model: The model.
         workers: The number of workers.
     """
-    name = _called(target)
-    code = _code(function, name, _importable(target), model, workers)
-    return f"import functools\n{code}" if name != _imported(target)[1] else code
+    return _code(function, _imported(target)[1], _importable(target, function), model, workers)
 
 
 def _code(function: Function, name: str, importing: str, model: str, workers: int) -> str:
     if function.kind.startswith("async"):
         return _async_code(function, name, importing, model, workers)
+    given, every = _given(function), _every(function)
     if model == "serial":
-        return f"{importing}\n\nresults = [{_call(function, name)} for args in {_ITEMS}]  # as it is\n"
+        return f"{importing}\n\nresults = [{_call(function, name)} {every}]  # as it is\n"
     pools = {
         "threads": ("from concurrent.futures import ThreadPoolExecutor", f"ThreadPoolExecutor({workers})"),
         "interpreters": (
@@ -93,53 +126,55 @@ def _code(function: Function, name: str, importing: str, model: str, workers: in
     needed, pool = pools[model]
     task, lines = name, ""
     if function.kind == "generator":
-        lines = f"def whole(*args):\n    return list({name}(*args))\n\n\n"
+        lines = f"def whole({given}):\n    return list({name}({given}))\n\n\n"
         task = "whole"
     code = (
         f"{needed}\n\n{importing}\n\n\n{lines}"
         f'if __name__ == "__main__":\n'
         f"    with {pool} as pool:  # keep the pool: its start is expensive\n"
-        f"        futures = [pool.submit({task}, *args) for args in {_ITEMS}]\n"
+        f"        futures = [pool.submit({task}, {given}) {every}]\n"
         f"        results = [future.result() for future in futures]\n"
     )
     if model == "threads":
-        code += f"\n# in an event loop:\n#     results = await asyncio.gather(*(asyncio.to_thread({task}, *args) for args in {_ITEMS}))\n"
+        code += f"\n# in an event loop:\n#     results = await asyncio.gather(*(asyncio.to_thread({task}, {given}) {every}))\n"
     if model == "processes-forkserver":
+        one = "lambda call: {}(*call[0], **call[1])" if function.by_name else "lambda args: {}(*args)"
         code += (
             f"\n# the same with joblib:\n"
-            f"#     joblib.Parallel(n_jobs={workers})(joblib.delayed({task})(*args) for args in {_ITEMS})\n"
+            f"#     joblib.Parallel(n_jobs={workers})(joblib.delayed({task})({given}) {every})\n"
             f"# with Dask, if one machine is not enough:\n"
-            f"#     dask.distributed.Client(address).map(lambda args: {task}(*args), {_ITEMS})\n"
+            f"#     dask.distributed.Client(address).map({one.format(task)}, {_ITEMS})\n"
         )
     return code
 
 
 def _async_code(function: Function, name: str, importing: str, model: str, workers: int) -> str:
-    each = f"{name}(*args)"
+    given = _given(function)
+    each = f"{name}({given})"
     if function.kind == "async generator":
-        importing += f"\n\n\nasync def whole(*args):\n    return [one async for one in {name}(*args)]"
-        each = "whole(*args)"
+        importing += f"\n\n\nasync def whole({given}):\n    return [one async for one in {name}({given})]"
+        each = f"whole({given})"
     if model in {"serial", "asyncio"}:
-        every = f"await asyncio.gather(*({each} for args in {_ITEMS}))"
+        every = f"await asyncio.gather(*({each} {_every(function)}))"
         if model == "serial":
-            every = f"[await {each} for args in {_ITEMS}]  # as it is"
+            every = f"[await {each} {_every(function)}]  # as it is"
         return (
             f"import asyncio\n\n{importing}\n\n\nasync def main():\n    return {every}\n\n\n"
             f'if __name__ == "__main__":\n    results = asyncio.run(main())  # in an event loop: await main()\n'
         )
-    return _blocking(importing, each, model, workers)
+    return _blocking(function, importing, each, model, workers)
 
 
-def _blocking(importing: str, each: str, model: str, workers: int) -> str:
+def _blocking(function: Function, importing: str, each: str, model: str, workers: int) -> str:
     """Return code that runs a coroutine function, which mostly computes, in workers with a loop each."""
     pool = {"threads": "ThreadPoolExecutor", "interpreters": "InterpreterPoolExecutor"}.get(
         model, "ProcessPoolExecutor"
     )
     return (
-        f"import asyncio\nfrom concurrent.futures import {pool}\n\n{importing}\n\n\ndef one(*args):\n"
+        f"import asyncio\nfrom concurrent.futures import {pool}\n\n{importing}\n\n\ndef one({_given(function)}):\n"
         f"    return asyncio.run({each})\n\n\n"
         f'if __name__ == "__main__":\n    with {pool}({workers}) as pool:\n'
-        f"        results = [future.result() for future in [pool.submit(one, *args) for args in {_ITEMS}]]\n"
+        f"        results = [future.result() for future in [pool.submit(one, {_given(function)}) {_every(function)}]]\n"
     )
 
 
@@ -167,8 +202,10 @@ def guard_for(target: Target, function: Function, model: str, workers: int, leas
         or target.inputs["kind"] == "pickled"
     ):
         return ""
-    arguments, importing = _first_arguments(target)
+    arguments, importing = _first_arguments(target, function)
     imported, name = _imported(target)
+    if function.by_name and target.inputs["kind"] == "named":
+        imported = f"import functools\n{imported}"
     return (
         f"{imported}\n{importing}\n\n"
         f"def test_{target.name.replace('.', '_')}_scales(headway):\n"
@@ -178,21 +215,20 @@ def guard_for(target: Target, function: Function, model: str, workers: int, leas
     )
 
 
-def _first_arguments(target: Target) -> tuple[str, str]:
+def _first_arguments(target: Target, function: Function) -> tuple[str, str]:
+    """Return the arguments of the first call, and lines that define them."""
     inputs = target.inputs
     if inputs["kind"] == "json":
-        value = inputs["value"]
-        if isinstance(value, dict):
-            return f", {_by_name(value)}" if value else "", ""
-        return "".join(f", {one!r}" for one in value), ""
+        args, kwargs = _json_call(inputs["value"])
+        return "".join([*(f", {one!r}" for one in args), *(f", {key}={one!r}" for key, one in kwargs.items())]), ""
     if inputs["kind"] == "named":
         name = inputs["name"]
-        elements = f"{name}() if callable({name}) else {name}"
+        to, given = ("args, kwargs", ", *args, **kwargs") if function.by_name else ("example", ", *example")
         return (
-            ", *example",
+            given,
             (
                 f"from {inputs['module']} import {name.partition('.')[0]}\n\n"
-                f"example = next(iter({elements}))\nexample = example if isinstance(example, tuple) else (example,)\n"
+                f"example = next(iter({_elements(name)}))\n{to} = {_arguments_of('example', function)}\n"
             ),
         )
     return "", ""

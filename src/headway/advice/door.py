@@ -1,5 +1,6 @@
 """`headway.advise(function, inputs)`: the advice for a function object."""
 
+import functools
 import inspect
 import pickle
 import sys
@@ -34,8 +35,8 @@ def advise(
 
     Args:
         function: The function; may also be a coroutine function or a generator function.
-        inputs: An element for each call: a tuple has its arguments, anything else is the only argument. The first 256
-            are used.
+        inputs: An element for each call: a tuple has its arguments, and `functools.partial(function, ...)` its arguments
+            by position and by name; anything else is the only argument. The first 256 are used.
         budget_s: The time for everything; None: a minute, or three for a function that takes long.
         workers: The number of workers; None: one for each core, more if calls wait.
         interpreters: Further interpreters to try, by name; None: the newest free-threaded one.
@@ -47,9 +48,7 @@ def advise(
         HeadwayError: See `headway.advice.course.advise`.
     """
     target = _target_of(function)
-    calls: list[tuple[Any, dict[str, Any]]] = [
-        (one if isinstance(one, tuple) else (one,), {}) for one in islice(inputs, MOST_INPUTS)
-    ]
+    calls = [_call_of(one, function) for one in islice(inputs, MOST_INPUTS)]
     if not calls:
         raise UsageError("the inputs are empty", hint="give one element for each call")
     with tempfile.TemporaryDirectory(prefix="headway-advise-") as folder:
@@ -69,6 +68,13 @@ def advise(
             budget_s=budget_s,
         )
         return advise_on(request, say=say or (lambda _line: None))
+
+
+def _call_of(element: Any, function: Callable[..., Any]) -> tuple[Any, dict[str, Any]]:
+    """Return (args, kwargs) of an element of the inputs; the agent's `strangers.target` does the same."""
+    if isinstance(element, functools.partial) and element.func == function:
+        return element.args, element.keywords
+    return (element if isinstance(element, tuple) else (element,)), {}
 
 
 def _target_of(function: Callable[..., Any]) -> Target:
@@ -95,6 +101,12 @@ def _target_of(function: Callable[..., Any]) -> Target:
         target = parse_target(f"{module.__name__}:{name}")
         return target if file is None else _beside(target, Path(file), module.__name__.count("."), top)
     file = getattr(module, "__file__", None)
+    archive = None if file is None else _archive_of(Path(file))
+    if archive is not None:
+        raise UsageError(
+            f"{name} belongs to the main module of the archive {archive}, which no other process can import",
+            hint=f"put the function into another module of {archive.name}",
+        )
     # A program that is read from a pipe says "<stdin>".
     if file is None or not Path(file).is_file():
         raise UsageError(
@@ -104,6 +116,11 @@ def _target_of(function: Callable[..., Any]) -> Target:
     return parse_target(f"{file}:{name}")
 
 
+def _archive_of(file: Path) -> Path | None:
+    """Return the archive that a module's file is in (a zipapp, for example); None if it is in none."""
+    return next((one for one in file.parents if one.is_file()), None)
+
+
 def _beside(target: Target, file: Path, depth: int, top: str) -> Target:
     """Return the target with the folder from which its module was imported."""
     from dataclasses import replace
@@ -111,5 +128,5 @@ def _beside(target: Target, file: Path, depth: int, top: str) -> Target:
     folder = file.resolve().parent
     for _ in range(depth if file.name != "__init__.py" else depth + 1):
         folder = folder.parent
-    is_there = (folder / f"{top}.py").exists() or (folder / top).is_dir()
+    is_there = (folder / f"{top}.py").exists() or (folder / top).is_dir() or _archive_of(file.resolve()) == folder
     return replace(target, folder=folder) if is_there and "site-packages" not in folder.parts else target

@@ -55,6 +55,7 @@ class Function:
         differs: Two calls with the same arguments gave different results.
         changes_arguments: A call changes its arguments.
         effects: The changes that it makes besides its result: (kind, words).
+        by_name: Some of its inputs give arguments by name.
     """
 
     kind: str
@@ -72,6 +73,7 @@ class Function:
     differs: bool
     changes_arguments: bool = False
     effects: tuple[tuple[str, str], ...] = ()
+    by_name: bool = False
 
 
 @final
@@ -206,6 +208,7 @@ def _function(answer: Answer) -> Function:
         differs=again["differs"],
         changes_arguments=again["changes_arguments"],
         effects=tuple((kind, words) for kind, words in again["effects"]),
+        by_name=inputs["by_name"],
     )
 
 
@@ -293,8 +296,11 @@ def missing_module(
 _HINTS = {
     "names": "use names that the module defines",
     "inputs": "name inputs with an element for each call: a tuple of its arguments, or its only argument",
-    "signature": "give each call's arguments as a list or a dict",
-    "none": "give inputs: --args '[...]', --inputs module:list, or --observe COMMAND",
+    "signature": (
+        "arguments by name: --args with an object, '{{...}}'; an element of --inputs is functools.partial({name}, ...) then, "
+        "and a tuple for arguments by position alone"
+    ),
+    "none": "give inputs: --args '[...]' or '{{...}}' (by name), --inputs module:list, or --observe COMMAND",
     "method": (
         "{name} is a method, so its first argument must be an instance of {owner}, which JSON cannot give: "
         "use --observe COMMAND, or --inputs with a tuple ({owner}(...), ...) for each call"

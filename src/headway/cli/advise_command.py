@@ -11,8 +11,10 @@ The results store keeps every launch; `headway report` shows the run.
 
 Inputs come from one of three options:
   --inputs   names a list, a generator, or a function that returns one. A tuple
-             holds the arguments of one call; any other element is the argument
-  --args     gives the arguments of one call as JSON
+             holds the arguments of one call, functools.partial(FUNCTION, ...)
+             also those by name; any other element is the argument
+  --args     gives the arguments of one call as JSON: a list, or an object for
+             arguments by name
   --observe  runs a command, such as your tests, and records the arguments with
              which the command calls the function
 A function without parameters needs no inputs.
@@ -20,6 +22,7 @@ A function without parameters needs no inputs.
 Examples:
   headway advise app:resize --inputs app:examples
   headway advise resize.py:resize --args '["cat.png", 0.5]'
+  headway advise resize.py:resize --args '{"path": "cat.png", "scale": 0.5}'
   headway advise app:resize --observe "pytest tests/test_resize.py"
   headway advise app:fetch --args '["http://localhost:8000/"]' --workers 16
 """

@@ -171,7 +171,7 @@ def _function(job, talk):
     function = _import(job, talk)
     from . import calls
     from .effects import Effects
-    from .target import InputsError, MissingNameError, class_of_method, inputs_of
+    from .target import InputsError, MissingNameError, calls_of, class_of_method
 
     talk.begin("function")
     if not callable(function):
@@ -183,7 +183,7 @@ def _function(job, talk):
 
     talk.begin("inputs")
     try:
-        given = inputs_of(job["target"], function)
+        given, by_name = calls_of(job["target"], function)
     except MissingNameError as error:
         talk.give("inputs", error=str(error), about="names")
         raise _FailedError from None
@@ -200,6 +200,7 @@ def _function(job, talk):
     talk.give(
         "inputs",
         count=len(given),
+        by_name=by_name,
         bytes=max(sizes) if sizes else 0,
         pickle_s=sum(one for _, one, _ in pickles) / len(pickles),
         pickle_error=next((error for _, _, error in pickles if error), ""),

@@ -8,10 +8,11 @@ A job's `target` is {"module", "name" (dotted below the module), "cwd", "inputs"
 - {"kind": "json", "value"}: one call's arguments; an object gives arguments by name.
 - {"kind": "pickled", "path", "most"}: a file of pickles, each (args, kwargs).
 
-Only the first `most` inputs are used. An element of a named list that is a tuple is the positional arguments; any other
-element is the only argument.
+Only the first `most` inputs are used. An element of a named list that is a tuple is the positional arguments, and a
+`functools.partial` of the function is its arguments by position and by name; any other element is the only argument.
 """
 
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -21,7 +22,16 @@ import pickle
 import reprlib
 import sys
 
-__all__ = ["InputsError", "MissingNameError", "class_of_method", "find", "inputs_of", "missing_module", "named"]
+__all__ = [
+    "InputsError",
+    "MissingNameError",
+    "calls_of",
+    "class_of_method",
+    "find",
+    "inputs_of",
+    "missing_module",
+    "named",
+]
 
 
 class MissingNameError(Exception):
@@ -89,8 +99,14 @@ def _not_there(owner, name):
 
 def inputs_of(target, function):
     """Return the inputs as a list of (args, kwargs). Raises InputsError, and what the user's own code raises."""
+    return calls_of(target, function)[0]
+
+
+def calls_of(target, function):
+    """Return the inputs, and whether any of them is, or could be, given by name. Raises as `inputs_of`."""
     inputs = target["inputs"]
     kind = inputs["kind"]
+    by_name = False
     if kind == "none":
         calls = [((), {})]
     elif kind == "json":
@@ -99,10 +115,22 @@ def inputs_of(target, function):
     elif kind == "pickled":
         calls = _pickled(inputs["path"], inputs["most"])
     else:
-        calls = _named_inputs(inputs, target["cwd"])
+        elements = _named_inputs(inputs, target["cwd"])
+        by_name = any(_is_call(one, function) for one in elements)
+        calls = [_call_of(one, function) for one in elements]
     for args, kwargs in calls:
         _fit(function, args, kwargs, kind)
-    return calls
+    return calls, by_name or any(kwargs for _, kwargs in calls)
+
+
+def _is_call(element, function):
+    return isinstance(element, functools.partial) and element.func == function
+
+
+def _call_of(element, function):
+    if _is_call(element, function):
+        return element.args, element.keywords
+    return (element, {}) if isinstance(element, tuple) else ((element,), {})
 
 
 def _pickled(path, most):
@@ -134,7 +162,7 @@ def _named_inputs(inputs, cwd):
     elements = list(itertools.islice(iterator, inputs["most"]))
     if not elements:
         raise InputsError("%s an empty %s, expected an element for each call" % (words, type(found).__name__), "inputs")
-    return [(one, {}) if isinstance(one, tuple) else ((one,), {}) for one in elements]
+    return elements
 
 
 def _fit(function, args, kwargs, kind):
