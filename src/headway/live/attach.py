@@ -27,6 +27,7 @@ from headway.live.inject import check_state, run_soon
 from headway.live.lease import SPAN_S, Ended, Lease
 from headway.live.memory import status
 from headway.live.remote import Request
+from headway.live.standstill import Standstill
 from headway.native import library_path
 
 __all__ = ["Attachment", "Target", "attach", "count", "detach", "look_at", "python_descendants", "schedule"]
@@ -318,9 +319,11 @@ def _hint(text: str, target: Target) -> str:
 
 def _asked(target: Target, channel: Channel, code: str, patience_s: float, check: Callable[[], None]) -> socket.socket:
     """Make the process run the code; return the process's connection."""
+    standstill = Standstill(target.pid)
     if target.version < _ASKED:
         # The code leaves no names in __main__ and no open file, and raises nothing in the middle of the program.
         run_soon(target.pid, code)
+        standstill = Standstill(target.pid)  # the thread was stopped meanwhile
         connection = channel.accept(target.pid, patience_s, check)
     else:
         script = os.fsencode(channel.write_script(code))
@@ -334,11 +337,17 @@ def _asked(target: Target, channel: Channel, code: str, patience_s: float, check
                 connection = channel.accept(target.pid, _AT_ONCE_S / 10 if undone else _AT_ONCE_S, check)
     if connection is None:
         _check_goes_on(target)
+        where = standstill.words()
         raise RecordingError(
-            f"the main thread of process {target.pid} has run no Python for {patience_s:g} s",
-            hint="the thread is inside one long C call, such as a blocking read or join(), or refuses new code (an audit hook, the"
-            " recursion limit): wait longer (--patience), or"
-            " start the program with `headway trace`",
+            f"the main thread of process {target.pid} has run no Python for {patience_s:g} s"
+            + (f": it is in {where}" if where else ""),
+            hint=(
+                "wait until that call is over (--patience SECONDS)"
+                if where
+                else "the thread is inside one long C call, or refuses new code (an audit hook, the recursion limit):"
+                " wait longer (--patience SECONDS)"
+            )
+            + ", or start the program with `headway trace`",
         )
     return connection
 

@@ -1,0 +1,70 @@
+"""Tells in which call of the system a process's main thread has been for some time."""
+
+import os
+from typing import Final, final
+
+from headway.live.memory import status
+
+__all__ = ["Standstill"]
+
+_SLEEP: Final = "a sleep (`time.sleep()`)"
+_LOCK: Final = "a wait for a lock or another thread (`acquire()`, `join()`)"
+_READ: Final = "a read, of a file, a pipe, a socket or the terminal"
+_WRITE: Final = "a write, to a file, a pipe, a socket or the terminal"
+_POLL: Final = "a wait for any of its connections (an event loop or a server)"
+_PROCESS: Final = "a wait for another process"
+_SIGNAL: Final = "a wait for a signal"
+
+_CALLS: Final[dict[str, dict[str, tuple[int, ...]]]] = {
+    "x86_64": {
+        _SLEEP: (35, 230),
+        _LOCK: (202,),
+        _READ: (0, 17, 19, 43, 45, 47, 288),
+        _WRITE: (1, 18, 20, 44, 46),
+        _POLL: (7, 23, 232, 270, 271, 281, 441),
+        _PROCESS: (61, 247),
+        _SIGNAL: (34, 128, 130),
+    },
+    "aarch64": {
+        _SLEEP: (101, 115),
+        _LOCK: (98,),
+        _READ: (63, 65, 67, 202, 207, 212, 242),
+        _WRITE: (64, 66, 68, 206, 211),
+        _POLL: (22, 72, 73, 441),
+        _PROCESS: (95, 260),
+        _SIGNAL: (133, 137),
+    },
+}
+"""The numbers of the system's calls, by machine."""
+
+_FEW: Final = 2
+"""The most times that a thread gives up its core within one call: it may have been stopped and gone on just now."""
+
+
+@final
+class Standstill:
+    """A process's main thread, from now on."""
+
+    def __init__(self, pid: int) -> None:
+        """Begin to observe; nothing is asked of the process."""
+        self._pid = pid
+        self._switches = self._count()
+
+    def _count(self) -> int:
+        """Return the number of times that the thread has given up its core by itself; -1 if that is not known."""
+        try:
+            return int(status(self._pid).get("voluntary_ctxt_switches", "-1"))
+        except (OSError, ValueError):
+            return -1
+
+    def words(self) -> str:
+        """Return the call that the thread has been in since the beginning; "" if it is none, or not known."""
+        try:
+            with open(f"/proc/{self._pid}/syscall", encoding="ascii") as file:
+                number = int(file.read().partition(" ")[0])
+        except (OSError, ValueError):  # "running"
+            return ""
+        if self._switches < 0 or not 0 <= self._count() - self._switches <= _FEW:
+            return ""  # it has been in more than one call
+        calls = _CALLS.get(os.uname().machine, {})
+        return next((words for words, numbers in calls.items() if number in numbers), "")
