@@ -478,3 +478,12 @@ def test_code_is_started_and_counted():
     right = run_top("--python", sys.executable, "-c", code, "--count", "7")
     assert right.returncode == 0, right.stderr
     assert "code has ended" in right.stderr
+
+
+@pytest.mark.parametrize("command", [["run"], ["trace", "-o", "trace.hwt"]])
+def test_a_program_is_read_from_the_standard_input(tmp_path, command):
+    """`-` runs the program that comes from stdin, with its arguments."""
+    words = [sys.executable, "-m", "headway", *command, "-", "--fast"]
+    code = "import sys; print(sys.argv)"
+    done = subprocess.run(words, input=code, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "['-', '--fast']\n"

@@ -8,7 +8,7 @@ import pytest
 
 from headway.agent import STARTUP_PATH
 from headway.live.door import Door
-from headway.live.launch import environment, original_environment, out_of_reach, scheduled_environment
+from headway.live.launch import command_line, environment, original_environment, out_of_reach, scheduled_environment
 
 
 @pytest.mark.parametrize(
@@ -90,3 +90,11 @@ def test_a_first_line_that_shuts_us_out_is_found(tmp_path, line):
 
     assert "-I" in (out_of_reach([str(script)]) or "")
     assert out_of_reach([str(Path(script).with_name("nothing"))]) is None
+
+
+def test_a_program_may_come_from_the_standard_input_or_a_pipe(tmp_path):
+    """`-` is Python with a program from its input, as `python3 -`; a pipe with a name is a script."""
+    assert command_line(["-", "--fast"], python="python3.13") == (["python3.13", "-", "--fast"], "stdin")
+    pipe = tmp_path / "63"
+    os.mkfifo(pipe)
+    assert command_line([str(pipe)], python="python3.13") == (["python3.13", str(pipe)], "63")

@@ -8,7 +8,7 @@ program runs unchanged, and one line on stderr says so.
 
 An executable script uses the interpreter of its first line (`#!`). Other
 scripts and modules use the first of these: --python, the active virtual
-environment ($VIRTUAL_ENV), python3 on the PATH.
+environment ($VIRTUAL_ENV), python3 on the PATH. `-` is a program from stdin.
 
 Examples:
   headway run app.py
@@ -31,7 +31,7 @@ __all__ = ["prepare", "run"]
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.usage = "headway run [--policy NAME] [options] [--] SCRIPT|PROGRAM [ARGUMENT ...]\n       headway run [--policy NAME] [options] -m MODULE|-c CODE [ARGUMENT ...]"
+    parser.usage = "headway run [--policy NAME] [options] [--] SCRIPT|PROGRAM [ARGUMENT ...]\n       headway run [--policy NAME] [options] -m MODULE|-c CODE|- [ARGUMENT ...]"
     parser.add_argument(
         "--policy",
         metavar="NAME",

@@ -51,7 +51,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.usage = (
         "headway top [options] PID\n       headway top [options] -- SCRIPT|PROGRAM [ARGUMENT ...]\n"
-        "       headway top [options] -m MODULE|-c CODE [ARGUMENT ...]"
+        "       headway top [options] -m MODULE|-c CODE|- [ARGUMENT ...]"
     )
     _add_options(parser)
     add_program(parser, "PID | SCRIPT ...", "the id of a process, or a program to start")

@@ -10,7 +10,7 @@ that moves or deletes the trace must wait for that, too.
 
 An executable script uses the interpreter of its first line (`#!`). Other
 scripts and modules use the first of these: --python, the active virtual
-environment ($VIRTUAL_ENV), python3 on the PATH.
+environment ($VIRTUAL_ENV), python3 on the PATH. `-` is a program from stdin.
 
 The trace contains the name of the program, but not its arguments, because they
 may hold passwords. --record-arguments adds them.
@@ -47,7 +47,7 @@ __all__ = [
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.usage = "headway trace [-o FILE] [options] [--] SCRIPT|PROGRAM [ARGUMENT ...]\n       headway trace [-o FILE] [options] -m MODULE|-c CODE [ARGUMENT ...]"
+    parser.usage = "headway trace [-o FILE] [options] [--] SCRIPT|PROGRAM [ARGUMENT ...]\n       headway trace [-o FILE] [options] -m MODULE|-c CODE|- [ARGUMENT ...]"
     add_output(parser)
     add_arguments(parser)
     add_program(parser)

@@ -50,7 +50,7 @@ def _ring(text: str) -> int:
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.usage = "headway watch [-o FOLDER] [options] [--] SCRIPT|PROGRAM [ARGUMENT ...]\n       headway watch [-o FOLDER] [options] -m MODULE|-c CODE [ARGUMENT ...]"
+    parser.usage = "headway watch [-o FOLDER] [options] [--] SCRIPT|PROGRAM [ARGUMENT ...]\n       headway watch [-o FOLDER] [options] -m MODULE|-c CODE|- [ARGUMENT ...]"
     parser.add_argument(
         "-o",
         "--output",

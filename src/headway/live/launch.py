@@ -110,11 +110,12 @@ def _lead_to_startup(found: dict[str, str]) -> None:
 def command_line(arguments: Sequence[str], *, option: str = "", python: str | None = None) -> tuple[list[str], str]:
     """Return the command to execute, and the program's name for users.
 
-    A script that is executable and has a `#!` line is executed itself. For another script, a module and code, the
-    interpreter is `python`, else that of the active virtual environment, else python3 on the PATH, else our own.
+    A script that is executable and has a `#!` line is executed itself. For another script, a module, code and a program
+    from the standard input (`-`), the interpreter is `python`, else that of the active virtual environment, else
+    python3 on the PATH, else our own.
 
     Args:
-        arguments: A script, a module, code or a program on the PATH, and its arguments.
+        arguments: A script, a module, code, a program on the PATH or `-`, and its arguments.
         option: The interpreter's option for the first argument: "-m" for a module, "-c" for code, else "".
         python: The interpreter for a script, a module or code.
 
@@ -124,13 +125,18 @@ def command_line(arguments: Sequence[str], *, option: str = "", python: str | No
         ProgramUnfitError: The program exists and cannot be executed.
     """
     if not arguments:
-        raise UsageError("no program is given", hint="name a script, such as app.py, `-m MODULE` or `-c CODE`")
+        raise UsageError(
+            "no program is given", hint="name a script, such as app.py, `-m MODULE`, `-c CODE` or `-` (stdin)"
+        )
     first = arguments[0]
     if option:
         return [python or _default_python(), option, *arguments], "code" if option == "-c" else first
+    if first == "-":
+        return [python or _default_python(), *arguments], "stdin"  # Python reads the program from its input
     path = Path(first)
     runs = os.access(path, os.X_OK)
-    if path.is_dir() or (path.is_file() and (path.suffix in _SCRIPT_SUFFIXES or not runs)):
+    is_read = path.is_file() or path.is_fifo()  # a pipe, as of `<(...)` in a shell, may be a script
+    if path.is_dir() or (is_read and (path.suffix in _SCRIPT_SUFFIXES or not runs)):
         if python is None and runs and _first_line(path) is not None:
             return [first if "/" in first else f"./{first}", *arguments[1:]], path.name
         return [python or _default_python(), *arguments], path.name
