@@ -352,6 +352,16 @@ def test_a_lock_of_the_program_at_which_threads_take_turns_is_a_problem():
     assert "no-lock-contention" not in found
 
 
+@pytest.mark.parametrize(("times", "weight"), [(30, "problem"), (1, "note")])
+def test_a_thread_that_hardly_waited_does_not_count(times, weight):
+    """A thread with a negligible part in a place's waits is not among its threads, nor does it tell how they wait."""
+    script = in_turns(Park.LOCK) if times > 1 else Script().park(0, 0, 58, Park.LOCK).park(1, 0, 58, Park.LOCK)
+    found = free_threaded(script.park(3, 30, 30.1, Park.LOCK), "a", "b", "c", "once")["contended-lock"]
+
+    assert found.fact.startswith(f"{3 if times > 1 else 2} threads blocked")
+    assert found.weight == weight
+
+
 def test_a_spin_at_the_line_of_a_lock_is_for_that_lock():
     """Spins for a lock that is not known are those of the lock for which threads park at the same line, at any time."""
     trace = in_turns(Park.LOCK, spins=15).trace(100, "a", "b", "c", gils=0, free_threaded=True, gil_enabled=False)

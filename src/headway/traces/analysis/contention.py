@@ -16,6 +16,8 @@ __all__ = ["Contention", "ParkPlace", "contention"]
 _PLACES = 40
 _AWAITING = frozenset({"threading.py", "queue.py", "_base.py", "thread.py", "synchronize.py"})
 """Modules of the standard library whose own frames block only to await another thread, by a lock of the program."""
+_LEAST_PART = 0.02
+"""A thread that was blocked for less, as a part of the time of the thread that was blocked longest, hardly takes part."""
 _KIND_SHIFT = 8
 _KIND_MASK = 0xF
 
@@ -31,8 +33,8 @@ class ParkPlace:
         frame: The line; None if it is unknown.
         stack: The stack with most of the time, innermost frame first.
         times: How long threads were blocked.
-        threads: The number of threads.
-        at_once: The threads, or the only one, were blocked all at once for most of the time in which any of them was. None
+        threads: The number of threads, without those with hardly any part in the time.
+        at_once: These threads, or the only one, were blocked all at once for most of the time in which any of them was. None
             of them had what they waited for, then.
         awaits: The place is in a module of the standard library that blocks to await another thread, as
             `Condition.wait` does. Such a wait may be idle time.
@@ -113,6 +115,7 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
     places = []
     for number in np.argsort(-totals, kind="stable")[:_PLACES].tolist():
         mine = np.flatnonzero(group == number)
+        taking = mine[_take_part(length_ns[mine], thread[parks[mine]])]
         one_kind, one_type, one_frame = (int(value) for value in groups[:, number])
         heaviest = int(np.bincount(stack[mine], weights=length_ns[mine] + 1).argmax())
         places.append(
@@ -122,12 +125,19 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
                 frame=trace.frames[one_frame] if one_frame else None,
                 stack=trace.stack(heaviest),
                 times=distribution(length_ns[mine]),
-                threads=len(np.unique(thread[parks[mine]])),
-                at_once=_at_once(start_ns[kept][mine], length_ns[mine], thread[parks[mine]]),
+                threads=len(np.unique(thread[parks[taking]])),
+                at_once=_at_once(start_ns[kept][taking], length_ns[taking], thread[parks[taking]]),
                 awaits=bool(awaits[mine[0]]),
             )
         )
     return Contention(dict(sorted(by_kind.items(), key=lambda item: -item[1].total_ns)), tuple(places), unpaired)
+
+
+def _take_part(length_ns: NDArray[np.int64], thread: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Return a mask of a place's waits: those of threads with a part in the time that is worth the mention."""
+    _, which = np.unique(thread, return_inverse=True)
+    totals_ns = np.bincount(which, weights=length_ns)
+    return totals_ns[which] >= _LEAST_PART * totals_ns.max()
 
 
 def _awaits(trace: Trace) -> NDArray[np.bool_]:
