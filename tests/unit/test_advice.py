@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,8 @@ from headway.advice.cores import predict
 from headway.advice.examined import Function, Refusal
 from headway.advice.holds import Holds, Spot, released_of
 from headway.advice.models import sizes_of
-from headway.advice.target import parse_target, with_inputs, with_json
+from headway.advice.observing import observed
+from headway.advice.target import check_names, parse_target, with_inputs, with_json
 from headway.advice.values import Advice, BreakEven, Contender
 from headway.advice.verdict import decide
 from headway.errors import UsageError
@@ -137,6 +139,32 @@ def test_inputs_are_named_or_json(tmp_path):
 
 
 # ---------------------------------------------------------------- sizes
+
+
+@pytest.mark.parametrize(
+    ("source", "function", "inputs", "words"),
+    [
+        ("def resize(): pass", "app:resise", "", "there is no such function: app has no resise; did you mean resize?"),
+        ("def resize(): pass", "app:resize", "app:lots", "its inputs cannot be created: app has no lots"),
+        ("def resize(): pass", "app:resize", "", ""),
+        ("from os.path import *", "app:join", "", ""),
+        ("globals()['re' + 'size'] = len", "app:resize", "", ""),
+        ("def resize(: pass", "app:resise", "", ""),
+        ("def resize(): pass", "absent:resise", "", ""),
+    ],
+)
+def test_a_wrong_name_is_told_without_running_the_module(tmp_path, source, function, inputs, words):
+    """A name that is nowhere in the module's source is told at once, unless the module may have it all the same."""
+    (tmp_path / "app.py").write_text(source + "\n")
+    target = parse_target(function, cwd=tmp_path)
+    target = with_inputs(target, inputs) if inputs else target
+    if not words:
+        check_names(target)
+        return
+    with pytest.raises(UsageError, match=re.escape(words)):
+        check_names(target)
+    with pytest.raises(UsageError, match=re.escape(words)), observed(target, "/not/run", "", print):
+        pass
 
 
 def test_calls_that_wait_get_more_workers_and_long_ones_fewer_tasks():

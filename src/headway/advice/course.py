@@ -18,6 +18,7 @@ from headway.advice.pays_from import break_evens, lags
 from headway.advice.racing import METRIC, Race
 from headway.advice.request import AdviceRequest, own_interpreter
 from headway.advice.session import Say, Session
+from headway.advice.target import check_names
 from headway.advice.values import Advice, Contender
 from headway.advice.verdict import decide
 from headway.errors import UsageError
@@ -78,6 +79,7 @@ def advise(request: AdviceRequest, *, say: Say = _mute) -> Advice:
     missing = missing_module(request.target, own, sorted(os.sched_getaffinity(0)))
     if missing is not None:
         raise refuse(missing, request.target)
+    check_names(request.target)
     path = request.store or default_store()
     with ExitStack() as opened:
         opened.enter_context(only_lab())

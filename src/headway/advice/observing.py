@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from headway.advice.target import MOST_INPUTS, Target, with_pickled
+from headway.advice.target import MOST_INPUTS, Target, check_names, with_pickled
 from headway.agent import AGENT_PATH
 from headway.errors import UsageError
 
@@ -31,7 +31,7 @@ def observed(target: Target, command: str, python: str, say: Callable[[str], Non
         say: Called with the command, and with its result.
 
     Raises:
-        UsageError: The command cannot be run, or none of its calls could be collected.
+        UsageError: The command cannot be run, none of its calls could be collected, or the function's name is wrong.
     """
     if not command:
         yield target
@@ -42,6 +42,7 @@ def observed(target: Target, command: str, python: str, say: Callable[[str], Non
         raise UsageError(f"the command {command!r} cannot be read: {error}", hint="quote it as for a shell") from error
     if not words:
         raise UsageError("the command to observe is empty", hint='name one, such as --observe "pytest tests"')
+    check_names(target)  # the command may take long
     with tempfile.TemporaryDirectory(prefix="headway-observed-") as folder:
         say(f"observing {command}")
         code = _run(words, target, Path(folder), python)

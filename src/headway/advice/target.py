@@ -1,17 +1,18 @@
 """Finds the user's function by the name given, and its inputs. Nothing of the user's is imported in our process."""
 
 import ast
+import difflib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
 from headway.errors import UsageError
 
-__all__ = ["MOST_INPUTS", "Target", "parse_target", "with_inputs", "with_json", "with_pickled"]
+__all__ = ["MOST_INPUTS", "Target", "check_names", "parse_target", "with_inputs", "with_json", "with_pickled"]
 
 MOST_INPUTS = 256
 """The most inputs that are taken from a generator, which may be endless."""
@@ -61,6 +62,45 @@ def _functions(file: Path) -> list[str]:
         raise UsageError(f"{file} cannot be read as Python: {error}", hint=_HINT) from error
     found = [one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
     return [name for name in found if not name.startswith("_")]
+
+
+_DYNAMIC = re.compile(r"\bimport\s*\*|\b(__getattr__|__dict__|globals|vars|locals|setattr|exec)\b")
+"""Ways in which a module may have names that do not stand in its source."""
+
+
+def check_names(target: Target) -> None:
+    """Check that the sources have the names of the function and of its inputs, without running any code.
+
+    A name is wrong beyond doubt if it is nowhere in the module's source, and if the module makes no names in other ways.
+
+    Raises:
+        UsageError: A name is wrong.
+    """
+    inputs = target.inputs
+    wrong = [("there is no such function", _missing(target.module, target.name, target.paths))]
+    if inputs["kind"] == "named":
+        wrong.append(("its inputs cannot be created", _missing(inputs["module"], inputs["name"], target.paths)))
+    for words, problem in wrong:
+        if problem:
+            raise UsageError(f"{target.words}: {words}: {problem}", hint="use names that the module defines")
+
+
+def _missing(module: str, name: str, paths: Sequence[str]) -> str:
+    """Return that a module has no such name, with the nearest one that it has; "" if it has the name, or may have it."""
+    first = name.partition(".")[0]
+    stem = Path(*module.split("."))
+    files = (Path(path, one) for path in paths for one in (stem / "__init__.py", stem.with_suffix(".py")))
+    file = next((one for one in files if one.is_file()), None)
+    if file is None or (file.name == "__init__.py" and any(file.parent.glob(f"{first}*"))):
+        return ""
+    try:
+        text = file.read_text(encoding="utf-8")
+        if re.search(rf"\b{first}\b", text) or _DYNAMIC.search(text):
+            return ""
+        near = difflib.get_close_matches(first, _functions(file), n=1)
+    except (OSError, ValueError, UsageError):
+        return ""  # the import will tell
+    return f"{module} has no {first}" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def _only_function(file: Path) -> str:
