@@ -27,6 +27,11 @@ _HEADING = 9
 
 _FEW_PARTS = 2
 
+_GAP = 2
+"""The blanks between two columns."""
+_LAST_COLUMNS = 40
+"""The least width of a table's last column, such as a path; in less room, it stands below the others."""
+
 _NAME_SHARE = 0.6
 """The share of its length to which a row's name may be broken over lines, to make room for figures."""
 _NAME_COLUMNS = 34
@@ -47,7 +52,7 @@ def render_table(table: Table) -> RenderableType:
     """Return a table with its caption below."""
     caption, *notes = table.caption.split("\n")
     below = [Text(caption, style="dim"), *(_hanging(note) for note in notes)]
-    return Group(_Fitted(table) if table.names else _drawn(table), *below)
+    return Group(_Fitted(table) if table.names else _Listed(table), *below)
 
 
 def _hanging(note: str) -> RenderableType:
@@ -98,6 +103,41 @@ class _Fitted:
             yield from map(drawn, whole)
         else:
             yield from (drawn(part, folded=True) for part in folded)
+
+
+@final
+class _Listed:
+    """A table whose rows have no names: its cells are broken between words, and the last column may stand below."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table, last = self._table, len(self._table.columns) - 1
+        needed = sum(_least_width(table, position) + _GAP for position in range(last))
+        if last < 2 or needed + min(_LAST_COLUMNS, _widest(table, last)) <= options.max_width:
+            yield _drawn(table)
+            return
+        yield _Listed(_chosen(table, range(last)))
+        yield _drawn(_chosen(table, (0, last)))
+
+
+def _chosen(table: Table, positions: Sequence[int]) -> Table:
+    rows = tuple(tuple(row[position] for position in positions) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[position] for position in positions), rows=rows)
+
+
+def _cells(table: Table, position: int) -> list[str]:
+    return [table.columns[position], *(row[position] for row in table.rows)]
+
+
+def _widest(table: Table, position: int) -> int:
+    return max(map(len, _cells(table, position)))
+
+
+def _least_width(table: Table, position: int) -> int:
+    """Return the length of a column's longest word."""
+    return max(len(word) for cell in _cells(table, position) for word in cell.split() or [""])
 
 
 def _lines(parts: Sequence[Table], by_row: int) -> int:
@@ -170,11 +210,11 @@ def _drawn(table: Table, *, folded: bool = False, tight: bool = False, less: int
     for position, column in enumerate(table.columns):
         widest = max((len(row[position]) for row in table.rows), default=0)
         if not table.names:
-            # The last column may be a path: broken over lines it can still be read, cut off it cannot.
-            last = position == len(table.columns) - 1
-            overflow: Literal["fold", "ellipsis"] = "fold" if last else "ellipsis"
+            # The last column may be a path: broken over lines it can still be read, cut off it cannot. A column of
+            # single words keeps them whole.
+            whole = position < len(table.columns) - 1 and _least_width(table, position) == _widest(table, position)
             justify: Literal["left", "right"] = "right" if position and _has_figures(table, position) else "left"
-            shown.add_column(column, justify=justify, overflow=overflow)
+            shown.add_column(column, justify=justify, overflow="fold", no_wrap=whole)
         elif position < table.names:
             least, _ = _name_width(table, position)
             gives_way = less and position == names.index(max(names))
