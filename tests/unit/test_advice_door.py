@@ -72,7 +72,7 @@ def test_a_function_of_an_archive_is_found_unless_it_is_in_the_main_module(
         file.writestr("archived/__init__.py", "")
         file.writestr("archived/work.py", "def work(): pass\n")
     monkeypatch.syspath_prepend(str(archive))
-    from archived.work import work  # type: ignore[import-not-found]
+    from archived.work import work
 
     target = door._target_of(work)
     assert (target.module, target.name, target.folder) == ("archived.work", "work", archive)

@@ -16,9 +16,9 @@ TABLE = Table("a caption", ("", "version", "GIL", "cannot run", "executable"), R
 
 def drawn(table, width):
     """Return the lines of a table on a terminal of some width."""
-    console = Console(file=io.StringIO(), width=width, highlight=False)
-    console.print(render_table(table))
-    return console.file.getvalue().splitlines()
+    text = io.StringIO()
+    Console(file=text, width=width, highlight=False).print(render_table(table))
+    return text.getvalue().splitlines()
 
 
 @pytest.mark.parametrize("width", [64, 80, 100, 120])

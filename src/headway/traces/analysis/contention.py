@@ -137,7 +137,8 @@ def _take_part(length_ns: NDArray[np.int64], thread: NDArray[np.integer]) -> NDA
     """Return a mask of a place's waits: those of threads with a part in the time that is worth the mention."""
     _, which = np.unique(thread, return_inverse=True)
     totals_ns = np.bincount(which, weights=length_ns)
-    return totals_ns[which] >= _LEAST_PART * totals_ns.max()
+    taking: NDArray[np.bool_] = totals_ns[which] >= _LEAST_PART * totals_ns.max()
+    return taking
 
 
 def _awaits(trace: Trace) -> NDArray[np.bool_]:
