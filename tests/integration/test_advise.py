@@ -216,10 +216,11 @@ def test_calls_of_c_that_let_go_of_the_gil_and_those_that_do_not(app, name):
 
 
 def test_a_wait_holds_nothing(app):
-    """A coroutine that sleeps holds nothing."""
-    target = parse_target("app:wait")
+    """A coroutine that sleeps for 20 ms holds nothing, and a wait for a core after that is no computing of its own."""
+    target = with_json(parse_target("app:wait"), "[0.02]")
     seen = examine(target, interpreter(), CORES, limit_s=30)
     holds = look(target, seen.place, seen.function, CORES)
+    assert isinstance(holds, Holds), holds
     assert holds.waits > 0.5
     assert holds.releases == "yes"
 

@@ -58,6 +58,22 @@ def test_a_wait_for_a_core_is_no_hold_of_the_call(monkeypatch, queued, longest_s
     assert place["longest_s"] == 0 if longest_s == 0 else place["longest_s"] >= longest_s
 
 
+def test_a_call_that_lost_its_core_while_it_held_the_gil_does_not_hold_it_longer():
+    """The share of a place's time with the GIL comes from the parts without a wait for a core, if there are any."""
+    booked = agent._Booked()
+    booked.add(8_000_000, 6_000_000, calm=False)
+    assert booked.held() == 0.75
+    booked.add(2_000_000, 20_000, calm=True)
+    assert booked.held() == 0.01
+
+
+def test_a_wait_for_a_core_is_no_time_of_a_place(monkeypatch):
+    """The time of a place leaves out the waits for a core, so its share and its time without the GIL do, too."""
+    monkeypatch.setattr(proc, "queued_ns", lambda: time.perf_counter_ns() * 9 // 10)
+    place = looked_at(lambda: time.sleep(0.01))["time.sleep"]
+    assert place["wall_s"] / place["calls"] < 0.01
+
+
 def test_a_hold_that_hardly_any_call_has_is_the_machines():
     """A pause of the machine in one call is no operation of the function; what each call does, or one of many inputs, is."""
     count = itertools.count()
@@ -72,18 +88,38 @@ def test_a_hold_that_hardly_any_call_has_is_the_machines():
     assert looked_at(lambda: [hold(0.02) for hold in (time.sleep,)])["time.sleep"]["longest_s"] >= 0.02
 
 
-@pytest.mark.parametrize(("queued_s", "waits"), [(0.006, 0.0), (0.0, 0.6)])
-def test_a_wait_for_a_core_is_no_waiting_of_the_function(monkeypatch, queued_s, waits):
-    """A function that computes without the GIL does not "wait" because the machine is busy."""
-    seen = {"wall_s": 0.01, "held_s": 0.001, "cpu_s": 0.004, "queued_s": queued_s, "places": [], "whole": True}
-    monkeypatch.setattr(holds, "ask", lambda *_, **__: Answer({"holds": seen}))
-    monkeypatch.setattr(holds, "library_path", lambda: "libheadway.so")
+# In seconds: a call that takes 4 ms on a calm machine, a tenth of it with the GIL held.
+COMPUTES = {"wall_s": 0.004, "held_s": 0.0004, "cpu_s": 0.004, "queued_s": 0.0, "preempted": 0.0}
+SLEEPS = {**COMPUTES, "cpu_s": 0.0008}
+
+
+@pytest.mark.parametrize(
+    ("calm", "busy", "waits"),
+    [
+        # It lost its core several times, for a tenth of that time with the GIL held.
+        (COMPUTES, {"wall_s": 0.01, "held_s": 0.001, "queued_s": 0.006, "preempted": 1.0}, 0.0),
+        # It slept, and then found no core; it held no GIL.
+        (SLEEPS, {"wall_s": 0.01, "queued_s": 0.006}, 0.8),
+        # It holds the GIL while it sleeps.
+        ({**SLEEPS, "held_s": 0.004}, {"wall_s": 0.01, "held_s": 0.01, "queued_s": 0.006, "preempted": 1.0}, 0.0),
+        # The account of the waits began before the clock of the calls.
+        (COMPUTES, {"wall_s": 0.01, "held_s": 0.001, "queued_s": 0.007, "preempted": 1.0}, 0.0),
+    ],
+)
+def test_a_wait_for_a_core_is_no_time_of_the_function(monkeypatch, calm, busy, waits):
+    """A busy machine changes neither a function's shares nor the time of its call."""
     place: Any = SimpleNamespace(interpreter=SimpleNamespace(executable="python3"), paths=())
     function: Any = SimpleNamespace(call_s=0.01, kind="plain", changes_arguments=False, file="app.py")
-    found = holds.look(parse_target("app:f"), place, function, [0])
-    assert isinstance(found, holds.Holds)
-    assert (found.held, found.waits) == pytest.approx((0.1, waits))
-    assert found.computes_without == pytest.approx(0.9 - waits)
+    monkeypatch.setattr(holds, "library_path", lambda: "libheadway.so")
+    found = []
+    for seen in (calm, {**calm, **busy}):
+        answer = Answer({"holds": {**seen, "places": [], "whole": True}})
+        monkeypatch.setattr(holds, "ask", lambda *_, answer=answer, **__: answer)
+        told = holds.look(parse_target("app:f"), place, function, [0])
+        assert isinstance(told, holds.Holds)
+        found.append((told.held, told.computes_without, told.waits, told.call_s))
+    assert found[0] == pytest.approx(found[1])
+    assert found[0][2] == pytest.approx(waits)
 
 
 def test_the_kernel_tells_how_long_a_thread_waited_for_a_core(monkeypatch):

@@ -79,7 +79,7 @@ class Holds:
         held: The share of the calls' time with the GIL held, measured over calls that nothing looks at.
         computes_without: The share of the time that it computes without the GIL.
         waits: The share of the time asleep.
-        call_s: The time of a call during this measurement.
+        call_s: The time of a call during this measurement, without waits for a core.
         spots: The places that took most, calls of C and lines of Python.
         whole: True if one call was looked at from begin to end; False if only its begin was.
         stretch_s: The mean time without the GIL, computing or waiting, over the calls of C that release it.
@@ -128,19 +128,31 @@ def look(
     seen = answer["holds"]
     if answer.ended or not seen or seen.get("error"):
         return str(seen.get("error") or answer.ended or "the function was not profiled")
-    wall_s = max(seen["wall_s"], 1e-9)
-    held = min(1.0, seen["held_s"] / wall_s)
-    # On a busy machine a call also waits for a core, which is no waiting of the function's own.
-    waits = max(0.0, 1.0 - max(seen["cpu_s"] + seen["queued_s"], seen["held_s"]) / wall_s)
+    own_s, held_s, computes_s = _own(seen)
     return Holds(
-        held,
-        max(0.0, 1.0 - held - waits),
-        waits,
-        wall_s,
+        held_s / own_s,
+        computes_s / own_s,
+        max(0.0, 1.0 - (held_s + computes_s) / own_s),
+        own_s,
         _spots(seen["places"], function.file),
         bool(seen["whole"]),
         _stretch_s(seen["places"]),
     )
+
+
+def _own(seen: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Return a call's time, that with the GIL held, and that computing without it, as on a machine that is not busy.
+
+    On a busy machine a call also waits for a core, which is neither work nor waiting of the function's own. The thread
+    holds the GIL in such a wait if it held it as it lost the core. It held none if it had slept, and found no core.
+    """
+    queued_s = max(0.0, min(seen["queued_s"], seen["wall_s"] - seen["cpu_s"]))
+    own_s = max(seen["wall_s"] - queued_s, 1e-9)
+    # A call of C may keep the GIL while it sleeps.
+    busy_s = min(own_s, max(seen["cpu_s"], seen["held_s"] - queued_s))
+    lost_s = queued_s * seen["preempted"]
+    held_s = min(busy_s, seen["held_s"] * busy_s / (busy_s + lost_s)) if busy_s else 0.0
+    return own_s, held_s, busy_s - held_s
 
 
 def _stretch_s(places: Sequence[Mapping[str, Any]]) -> float:

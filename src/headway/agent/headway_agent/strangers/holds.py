@@ -15,6 +15,7 @@ GIL, too, but neither its function nor its line is the cause: the system's accou
 
 import itertools
 import os
+import resource
 import sys
 import time
 
@@ -36,7 +37,9 @@ _MOST_BATCH = 256
 _BATCH_BYTES = 16 << 20
 """The same in bytes of their pickles, beyond the first call."""
 _NOTED_NS = 200_000
-"""From this length on, a hold may have had a wait for a core in it: a shorter one is no reason to ask the system."""
+"""From this length on, a part of a place's time may have had a wait for a core in it: a shorter one is no reason to ask."""
+_CALM = 0.05
+"""Up to this share of it, a wait for a core changes little in a part of a place's time."""
 _RARE = 50
 _FEW = 3
 """A hold that fewer than one call in `_RARE` has, or that is one of `_FEW`, is the machine's, as is a hypervisor's pause.
@@ -113,6 +116,7 @@ def _exactly(recorder, task, arguments):
     recorder.times()
     recorder.longest()
     wall_ns = busy_ns = held_ns = queued_ns = count = 0
+    slept, preempted = _switches()
     until_ns = time.perf_counter_ns() + _MOST_EXACT * _EXACT_S * 1e9
     for batch in arguments.batches():
         held_before, queued_before_ns = recorder.times()[0], proc.queued_ns()
@@ -128,13 +132,45 @@ def _exactly(recorder, task, arguments):
         queued_ns += proc.queued_ns() - queued_before_ns
         if wall_ns >= _EXACT_S * 1e9 or time.perf_counter_ns() > until_ns:
             break
+    slept, preempted = (after - before for after, before in zip(_switches(), (slept, preempted)))
     return {
         "calls": count,
         "wall_s": wall_ns / 1e9 / count,
         "held_s": min(held_ns, wall_ns) / 1e9 / count,
         "cpu_s": busy_ns / 1e9 / count,
         "queued_s": min(queued_ns, wall_ns) / 1e9 / count,
+        "preempted": preempted / max(1, preempted + slept),
     }
+
+
+def _switches():
+    """Return how often this thread has gone to sleep, and how often it lost its core while it computed."""
+    usage = resource.getrusage(resource.RUSAGE_THREAD)
+    return usage.ru_nvcsw, usage.ru_nivcsw
+
+
+class _Booked:
+    """What is booked to a place."""
+
+    def __init__(self):
+        self.calls = 0
+        self.own_ns = 0  # without waits for a core
+        self.short_ns, self.long_ns = 0, []  # the longest of the short holds, and all long ones
+        # [with, without waits for a core] of the parts of its time
+        self._took_ns, self._kept_ns = [0, 0], [0, 0]
+
+    def add(self, took_ns, kept_ns, calm):
+        """Add a part of its time, and for how long the GIL was held in it."""
+        self._took_ns[calm] += took_ns
+        self._kept_ns[calm] += kept_ns
+
+    def held(self):
+        """Return the share of its time with the GIL held.
+
+        The thread may lose its core while it holds the GIL or while it does not, so parts without that tell more.
+        """
+        calm = self._took_ns[True] > 0
+        return min(1.0, self._kept_ns[calm] / max(1, self._took_ns[calm]))
 
 
 class _Looker:
@@ -142,8 +178,7 @@ class _Looker:
 
     def __init__(self, recorder, until_s):
         self._recorder, self._until_s = recorder, until_s
-        # place -> [calls, wall ns, held ns, longest of the short holds ns, long holds ns]
-        self._booked = {}
+        self._booked = {}  # by place
         # (the place before, the C call's place, the frame that made the call), the innermost call last
         self._stack, self._origins = [], {}
         self._at = None
@@ -188,26 +223,33 @@ class _Looker:
         if self._at is not None:
             booked = self._booked.get(self._at)
             if booked is None:
-                booked = self._booked[self._at] = [0, 0, 0, 0, []]
-            booked[1] += wall_ns - self._last[0]
-            booked[2] += held_ns - self._last[1]
+                booked = self._booked[self._at] = _Booked()
+            took_ns, kept_ns = wall_ns - self._last[0], held_ns - self._last[1]
+            queued_ns = min(took_ns, self._queued()) if took_ns >= _NOTED_NS else 0
+            booked.own_ns += took_ns - queued_ns
+            booked.add(took_ns, kept_ns, calm=queued_ns <= took_ns * _CALM)
             if self._at[2]:
                 # A C call may have let go of the GIL between two holds.
-                hold_ns = min(self._recorder.longest()[0], wall_ns - self._last[0])
+                hold_ns = min(self._recorder.longest()[0], took_ns)
             else:
                 # One visit of a line, or a part of one visit.
-                booked[0] += 1
-                hold_ns = held_ns - self._last[1]
+                booked.calls += 1
+                hold_ns = kept_ns
             if hold_ns >= _NOTED_NS:
-                booked[4].append(hold_ns - (proc.queued_ns() - self._queued_ns))
-            elif hold_ns > booked[3]:
-                booked[3] = hold_ns
+                booked.long_ns.append(hold_ns - queued_ns)
+            elif hold_ns > booked.short_ns:
+                booked.short_ns = hold_ns
         self._last = wall_ns, held_ns
+
+    def _queued(self):
+        """Return for how long the thread has waited for a core since it was asked last."""
+        before_ns, self._queued_ns, self._queued_at_ns = self._queued_ns, proc.queued_ns(), time.perf_counter_ns()
+        return self._queued_ns - before_ns
 
     def _resume(self):
         """Restart the clocks, so that the cost of observing is booked to no place."""
         if time.perf_counter_ns() - self._queued_at_ns > _STALE_NS:
-            self._queued_ns, self._queued_at_ns = proc.queued_ns(), time.perf_counter_ns()
+            self._queued()
         if self._at is not None and self._at[2]:
             self._recorder.longest()
         self._last = self._now()
@@ -218,8 +260,7 @@ class _Looker:
         if event == "c_call":
             self._book()
             place = (frame.f_code.co_filename, frame.f_lineno, _name(arg))
-            booked = self._booked.setdefault(place, [0, 0, 0, 0, []])
-            booked[0] += 1
+            self._booked.setdefault(place, _Booked()).calls += 1
             self._stack.append((self._at, place, frame))
             self._at = place
             self._origin(place, frame)
@@ -268,18 +309,18 @@ class _Looker:
         self._booked.pop(None, None)
         found = []
         ours = [one for one in self._booked.items() if not one[0][0].startswith(_OURS)]
-        most = sorted(ours, key=lambda one: -one[1][1])[:_MOST_PLACES]
-        for place, (count, wall_ns, held_ns, short_ns, long_ns) in most:
+        most = sorted(ours, key=lambda one: -one[1].own_ns)[:_MOST_PLACES]
+        for place, booked in most:
             file, line, name = place
-            longest_ns = max([short_ns, *sorted(long_ns, reverse=True)[self._rare : self._rare + 1]])
+            longest_ns = max([booked.short_ns, *sorted(booked.long_ns, reverse=True)[self._rare : self._rare + 1]])
             found.append(
                 {
                     "file": file,
                     "line": line,
                     "call": name,
-                    "calls": count,
-                    "wall_s": wall_ns / 1e9,
-                    "held_s": min(held_ns, wall_ns) / 1e9,
+                    "calls": booked.calls,
+                    "wall_s": booked.own_ns / 1e9,
+                    "held_s": booked.own_ns / 1e9 * booked.held(),
                     "longest_s": longest_ns / 1e9,
                     "trail": self._origins.get(place, []),
                 }
