@@ -6,6 +6,7 @@ import itertools
 import pytest
 
 from headway.errors import UsageError
+from headway.measure import steps
 from headway.measure.bench import Bench
 from headway.measure.journal import Journal, Options
 from headway.report.benchmarks import to_pytest_benchmark
@@ -228,10 +229,10 @@ def test_pytest_benchmark_is_told_whether_the_collector_was_off(tmp_path):
 
 
 def test_a_benchmark_goes_on_until_it_is_precise():
-    """A benchmark goes on until it is precise, up to ten times as long."""
+    """A benchmark goes on until it is precise, up to ten times as long; without need it ends with its time."""
     often = bench(seconds=0.05, precision=1e-9)(lambda: None)
     soon = bench(seconds=0.05, precision=100.0)(lambda: None)
-    took_s = [sum(one.values_s) * one.calls for one in (often.launches[0], soon.launches[0])]
+    (often,), (soon,) = often.launches, soon.launches
 
-    assert took_s[0] > 0.4
-    assert took_s[1] < 0.25
+    assert sum(often.values_s) * often.calls > 0.4
+    assert len(soon.values_s) == steps._LEAST_ROUNDS or sum(soon.values_s[:-1]) * soon.calls < 0.05

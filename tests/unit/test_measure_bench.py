@@ -148,9 +148,18 @@ def test_alternatives_of_the_same_test_have_groups_of_their_own():
 
 def test_the_set_ups_time_is_not_the_functions():
     """The time of the set-up, and of the loop's start, is not the function's."""
-    result = bench(rounds=3, setup=lambda: time.sleep(0.01))(add, 1)
+    begun_s, ended_s = [], []
 
-    assert max(result.launches[0].values_s) < 0.005
+    def setup():
+        begun_s.append(time.perf_counter())
+        time.sleep(0.01)
+        ended_s.append(time.perf_counter())
+
+    (found,) = bench(rounds=9, setup=setup)(add, 1).launches
+    # A set-up and its round end before the next set-up begins. The first set-up is that of a call before the rounds.
+    until_s = [*begun_s[2:], time.perf_counter()]
+    for value_s, after_s, before_s in zip(found.values_s, ended_s[1:], until_s, strict=True):
+        assert value_s * found.calls <= before_s - after_s
 
 
 def test_alternatives_take_turns():
@@ -189,12 +198,16 @@ def test_each_call_of_a_load_is_timed():
 
 def test_tasks_of_a_loop_overlap():
     """Eight naps at once take as long as one, and the loop's lag is measured meanwhile."""
+    at_once = [0]
 
     async def nap():
+        at_once.append(at_once[-1] + 1)
         await asyncio.sleep(0.02)
+        at_once.append(at_once[-1] - 1)
 
     result = bench(rounds=2).concurrent(nap, tasks=8)
-    assert result.per_call_s < 0.01
+    assert max(at_once) == 8
+    assert result.per_call_s < result.percentile_s(0.5)  # they are equal if one nap begins after the other
     assert result.percentile_s(0.5) >= 0.02
     assert result.launches[0].lags_s
     assert bench(rounds=2).concurrent(nap, tasks=1).launches[0].lags_s

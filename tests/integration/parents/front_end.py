@@ -26,7 +26,8 @@ def run(code, *, interrupt=False):
     def on_output(message):
         if message["header"]["msg_type"] == "stream":
             printed.append(message["content"]["text"])
-            if interrupt:
+            # Once: a slow kernel sends a line in two parts, and a second signal would hit the handling of the first.
+            if interrupt and len(printed) == 1:
                 manager.interrupt_kernel()
 
     reply = client.execute_interactive(code, timeout=LIMIT_S, output_hook=on_output)
