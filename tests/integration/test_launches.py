@@ -396,7 +396,6 @@ def test_an_open_loop_keeps_to_its_rate_and_counts_what_it_held_up():
 
     params = {"rate_per_s": 200, "arrivals": "uniform", "duration_s": 0.01, "min_requests": 10}
     done = convoy(BY_NAME["3.13"], samples=1, cpu=1, switch_interval_s=0.05, **params)
-
     # Ten requests are due in 45 ms, and an eleventh may be. A closed loop would report about 50 ms for each of them.
     assert done.samples["latency_max_s"][0] >= 10 / done.samples["requests_per_s"][0] - 0.045
 

@@ -150,7 +150,7 @@ def _switches():
 
 
 class _Booked:
-    """What is booked to a place."""
+    """The account of one place: its calls, its time, and how it held the GIL."""
 
     def __init__(self):
         self.calls = 0
