@@ -20,7 +20,6 @@ from headway.errors import RecordingError
 from headway.host.interpreters import discover, select
 from headway.live import inject
 from headway.live.attach import detach, look_at
-from headway.live.standstill import Standstill
 from headway.traces.invariants import violations
 from headway.traces.reader import read
 
@@ -337,22 +336,6 @@ def test_a_main_thread_inside_one_long_call(tmp_path, name):
         assert "until that call is over (--patience SECONDS)" in str(caught.value.hint)
         finish(process)
     assert not file.exists()
-
-
-@pytest.mark.parametrize(("each", "words"), [("60", "it is in a sleep (`time.sleep()`)"), ("0.001", "")])
-def test_the_call_that_a_main_thread_stands_in_is_told(each, words):
-    """One long sleep is told as such; a thread that sleeps again and again stands in none of its calls."""
-    code = f"import time\nprint(flush=True)\nwhile True: time.sleep({each})"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        nanosleep = ("230 ", "35 ", "115 ", "101 ")
-        wait_until(lambda: Path(f"/proc/{process.pid}/syscall").read_text().startswith(nanosleep))
-        standstill = Standstill(process.pid)
-        time.sleep(0.3)
-        found = standstill.words()
-        process.kill()
-    assert found == words.removeprefix("it is in ")
 
 
 def test_no_such_process():

@@ -1,0 +1,61 @@
+"""The call in which a process's main thread stands is told, and only if it stands in one."""
+
+import contextlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from headway.live.memory import status
+from headway.live.standstill import Standstill
+
+SLEEPS = ("230 ", "35 ", "115 ", "101 ")  # clock_nanosleep() and nanosleep(), on x86-64 and aarch64
+LIMIT_S = 60
+
+
+@contextlib.contextmanager
+def sleeping(each_s):
+    """Start a process that sleeps again and again; return its id once it sleeps."""
+    code = f"import time\nprint(flush=True)\nwhile True: time.sleep({each_s})"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        wait_until(lambda: Path(f"/proc/{process.pid}/syscall").read_text().startswith(SLEEPS))
+        yield process.pid
+        process.kill()
+
+
+def wait_until(condition):
+    """Wait until the condition is true; fail if it never is."""
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def times_off(pid):
+    """Return how often the main thread has given up its core."""
+    return int(status(pid)["voluntary_ctxt_switches"])
+
+
+def test_a_long_sleep_is_told():
+    """A thread that has been in one sleep stands in it."""
+    with sleeping(60) as pid:
+        assert Standstill(pid).words() == "a sleep (`time.sleep()`)"
+
+
+def test_a_thread_that_sleeps_again_and_again_stands_nowhere():
+    """A thread that was in many sleeps since the beginning is in none of them for long."""
+    with sleeping(0.001) as pid:
+        standstill, before = Standstill(pid), times_off(pid)
+        wait_until(lambda: times_off(pid) > before + 10)
+
+        assert standstill.words() == ""
+
+
+def test_a_process_that_is_gone_stands_nowhere():
+    """Nothing is known of a process that has ended."""
+    with sleeping(60) as pid:
+        standstill = Standstill(pid)
+
+    assert standstill.words() == ""
+    assert Standstill(pid).words() == ""
