@@ -138,26 +138,34 @@ static void look_at(uintptr_t lock, bool is_mutex, struct hw__park *park) {
 
 /* The two words before the semaphore in struct wait_entry. */
 struct parked_for {
-    uintptr_t argument; /* not 0 in a wait for a PyMutex, 0 in a wait for an event */
-    uintptr_t lock;     /* 0: the caller does not wait in the parking lot */
+    uintptr_t
+        argument;   /* the struct mutex_entry of a wait for a PyMutex, 0 in a wait for an event */
+    uintptr_t lock; /* 0: the caller does not wait in the parking lot */
 };
 
-static struct parked_for parked_for(sem_t *semaphore, uintptr_t caller) {
-    uintptr_t here = (uintptr_t)__builtin_frame_address(0), at = (uintptr_t)semaphore;
-    struct parked_for found = {0, 0};
-    if (within(park_wait, caller) && at >= here && at - here <= ON_STACK_BYTES) {
-        memcpy(&found, (const void *)(at - sizeof found), sizeof found);
-    }
-    return found;
+/* Returns whether an address is in the frames of the hook's callers. */
+static bool is_on_stack(uintptr_t address) {
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    return address >= here && address - here <= ON_STACK_BYTES;
 }
 
-/* Returns when the call that wants a PyMutex began. A park's argument is the call's struct
- * mutex_entry, which begins with the time from which on the call is to be handed the lock. Returns
- * 0 if the word there is no such time: the layout is another one. */
+/* A thread that waits for a lock of the parking lot itself has other words there. */
+static struct parked_for parked_for(sem_t *semaphore, uintptr_t caller) {
+    uintptr_t at = (uintptr_t)semaphore;
+    struct parked_for found = {0, 0};
+    if (within(park_wait, caller) && is_on_stack(at)) {
+        memcpy(&found, (const void *)(at - sizeof found), sizeof found);
+    }
+    bool is_known = found.argument == 0 || is_on_stack(found.argument);
+    return is_known ? found : (struct parked_for){0, 0};
+}
+
+/* Returns when the call that wants a PyMutex began. Its struct mutex_entry begins with the time
+ * from which on the call is to be handed the lock. Returns 0 if the word there is no such time: the
+ * layout is another one. */
 static int64_t call_since_ns(const struct parked_for *what, int64_t now_ns) {
-    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
     int64_t fair_ns = 0;
-    if (what->argument >= here && what->argument - here <= ON_STACK_BYTES) {
+    if (what->argument != 0) {
         memcpy(&fair_ns, (const void *)what->argument, sizeof fair_ns);
     }
     int64_t began_ns = fair_ns - FAIR_NS;

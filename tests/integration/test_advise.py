@@ -127,6 +127,14 @@ def test_a_function_that_returns_a_generator_does_not_change_its_arguments(app):
     ).function.changes_arguments
 
 
+def test_a_module_beside_the_function_may_have_any_name(app):
+    """The function is measured beside a module of the program that is called as one of the standard library."""
+    (app / "resource.py").write_text("raise SystemExit('the program did not import this')\n")
+    target = with_json(parse_target("app:iter_of"), "[5]")
+    seen = examine(target, interpreter(), CORES, limit_s=30)
+    assert isinstance(look(target, seen.place, seen.function, CORES), Holds)
+
+
 def test_threads_of_a_functions_own_are_not_taken_for_waiting(app):
     """The holds of a function's own threads do not count as this thread's."""
     target = parse_target("app:with_threads")

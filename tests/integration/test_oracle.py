@@ -129,7 +129,7 @@ def test_a_thread_that_is_woken_in_vain_has_one_wait(interpreter, libraries, tmp
     for index, one in enumerate(trace.threads):
         if one.name in oracle:
             begin_ns, acquired_ns, _ = np.array(oracle[one.name]).T
-            start_ns = found.start_ns[mine & (found.thread == index)]
+            start_ns = found.start_ns[mine & (found.thread == index) & (found.kind == Park.MUTEX)]
             waits = np.bincount(np.searchsorted(begin_ns, start_ns, side="right") - 1, minlength=len(begin_ns))
             assert waits.max() == 1
             # A thread is handed the lock after a millisecond, and the other one has it for 0.2 ms at a time.

@@ -58,13 +58,24 @@ def test_a_wait_for_a_core_is_no_hold_of_the_call(monkeypatch, queued, longest_s
     assert place["longest_s"] == 0 if longest_s == 0 else place["longest_s"] >= longest_s
 
 
+def booked(*parts):
+    """Return the account of a place with these parts: (time, time with the GIL, time without a core) in ms."""
+    found = agent._Booked()
+    for took_ms, kept_ms, queued_ms in parts:
+        found.own_ns += (took_ms - queued_ms) * 10**6
+        found.add(took_ms * 10**6, kept_ms * 10**6, calm=queued_ms == 0)
+    return found
+
+
 def test_a_call_that_lost_its_core_while_it_held_the_gil_does_not_hold_it_longer():
-    """The share of a place's time with the GIL comes from the parts without a wait for a core, if there are any."""
-    booked = agent._Booked()
-    booked.add(8_000_000, 6_000_000, calm=False)
-    assert booked.held() == 0.75
-    booked.add(2_000_000, 20_000, calm=True)
-    assert booked.held() == 0.01
+    """The share of a place's time with the GIL comes from the parts without a wait for a core, if they are most of it."""
+    assert booked((8, 6, 6)).held() == 0.75
+    assert booked((8, 6, 6), (2, 0.02, 0)).held() == 0.01
+
+
+def test_short_calls_do_not_tell_how_long_ones_hold_the_gil():
+    """A call that keeps the GIL when it is short, and releases it when it is long, holds it for a little of its time."""
+    assert booked((8, 0.1, 4), (0.01, 0.01, 0)).held() < 0.02
 
 
 def test_a_wait_for_a_core_is_no_time_of_a_place(monkeypatch):

@@ -362,6 +362,17 @@ def test_a_thread_that_hardly_waited_does_not_count(times, weight):
     assert found.weight == weight
 
 
+def test_a_thread_that_waits_shortly_but_often_counts():
+    """The holder for most of the time waits little, and still takes turns with the thread that waits for it."""
+    script = Script()
+    for turn in range(5):
+        script.park(0, turn * 10, turn * 10 + 9.9, Park.LOCK).park(1, turn * 10 + 9.9, turn * 10 + 10, Park.LOCK)
+    found = free_threaded(script, "waits", "holds")["contended-lock"]
+
+    assert found.fact.startswith("2 threads blocked")
+    assert found.weight == "problem"
+
+
 def test_a_spin_at_the_line_of_a_lock_is_for_that_lock():
     """Spins for a lock that is not known are those of the lock for which threads park at the same line, at any time."""
     trace = in_turns(Park.LOCK, spins=15).trace(100, "a", "b", "c", gils=0, free_threaded=True, gil_enabled=False)

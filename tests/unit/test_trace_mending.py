@@ -42,3 +42,13 @@ def test_a_call_that_wants_a_lock_has_one_wait(events, kept, before):
         *range(start), *(start + one for one in kept), *range(start + len(events), len(rows))
     ]  # fmt: skip
     assert not (found["flags"] & hwt.PARK_AGAIN).any()
+
+
+@pytest.mark.parametrize(("lost", "gap_ns", "kept"), [(False, 10**9, 2), (True, 10**9, 4), (True, 1000, 2)])
+def test_where_events_are_lost_only_what_follows_at_once_is_joined(lost, gap_ns, kept):
+    """The beginning of another call may be among the lost events."""
+    made = np.zeros(4, EVENT_DTYPE)
+    made["kind"], made["flags"] = [PARK, UNPARK, PARK, UNPARK], [MUTEX, MUTEX, AGAIN, MUTEX]
+    made["time_ns"] = [0, 10, 10 + gap_ns, 20 + gap_ns]
+
+    assert len(mending.whole_waits(made, lost=lost)) == kept

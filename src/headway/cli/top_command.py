@@ -198,6 +198,11 @@ def _start(arguments: argparse.Namespace) -> int:
             hint="name the id of a process, or a script, as in `headway top -- app.py`",
         )
     command, name = program_of(arguments)
+    if arguments.program[:1] == ["-"] and sys.stdin is not None and sys.stdin.isatty():
+        raise UsageError(
+            "the program cannot come from a terminal, which shows the table",
+            hint="give it by a pipe, as a file, or with -c",
+        )
     console.check_output(arguments.output, force=arguments.force)
     with Beside(command, arguments.output) as program:
         monitor = Monitor(program.pid, children=arguments.children, window_s=arguments.window)

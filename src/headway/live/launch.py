@@ -137,7 +137,7 @@ def command_line(arguments: Sequence[str], *, option: str = "", python: str | No
     runs = os.access(path, os.X_OK)
     is_read = path.is_file() or path.is_fifo()  # a pipe, as of `<(...)` in a shell, may be a script
     if path.is_dir() or (is_read and (path.suffix in _SCRIPT_SUFFIXES or not runs)):
-        if python is None and runs and _first_line(path) is not None:
+        if python is None and runs and path.is_file() and _first_line(path) is not None:
             return [first if "/" in first else f"./{first}", *arguments[1:]], path.name
         return [python or _default_python(), *arguments], path.name
     _find_program(first)

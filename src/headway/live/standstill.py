@@ -37,6 +37,9 @@ _CALLS: Final[dict[str, dict[str, tuple[int, ...]]]] = {
 }
 """The numbers of the system's calls, by machine."""
 
+_SELECTS: Final = {"x86_64": (23, 270), "aarch64": (72,)}
+"""select() and pselect6(), in which CPython sleeps before 3.11: with no descriptors, the first argument."""
+
 _FEW: Final = 2
 """The most times that a thread gives up its core within one call: it may have been stopped and gone on just now."""
 
@@ -61,10 +64,14 @@ class Standstill:
         """Return the call that the thread has been in since the beginning; "" if it is none, or not known."""
         try:
             with open(f"/proc/{self._pid}/syscall", encoding="ascii") as file:
-                number = int(file.read().partition(" ")[0])
-        except (OSError, ValueError):  # "running"
+                words = file.read().split()
+            number, first = int(words[0]), int(words[1], 16)
+        except (OSError, ValueError, IndexError):  # "running"
             return ""
         if self._switches < 0 or not 0 <= self._count() - self._switches <= _FEW:
             return ""  # it has been in more than one call
-        calls = _CALLS.get(os.uname().machine, {})
+        machine = os.uname().machine
+        if first == 0 and number in _SELECTS.get(machine, ()):
+            return _SLEEP
+        calls = _CALLS.get(machine, {})
         return next((words for words, numbers in calls.items() if number in numbers), "")

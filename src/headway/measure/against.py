@@ -24,7 +24,7 @@ from headway.agent.headway_agent import turns
 from headway.errors import UsageError
 from headway.host.repository import git
 from headway.lab import stats
-from headway.measure.children import ANSWER, LIMIT_S, Launched, Launching, taken
+from headway.measure.children import ANSWER, LIMIT_S, Launched, Launching, kill, taken
 from headway.measure.journal import Journal
 from headway.measure.result import Result
 
@@ -178,13 +178,16 @@ def worktree(revision: str, folder: Path) -> Iterator[Worktree]:
         raise UsageError(f"{revision!r} is not a revision of the repository {here}", hint=_missing(here)) from None
     with tempfile.TemporaryDirectory(prefix="headway-against-") as scratch:
         there = Path(scratch).resolve() / "tree"
+        # Twice "--force": git locks a tree while it checks it out, and a signal may end that.
+        removal = ("worktree", "remove", "--force", "--force", str(there))
         try:
             git("worktree", "add", "--detach", "--quiet", str(there), commit, where=here)
             yield Worktree(here, there)
-        finally:
-            # Twice "--force": git locks a tree while it checks it out, and a signal may have ended that.
-            with contextlib.suppress(UsageError):
-                git("worktree", "remove", "--force", "--force", str(there), where=here)
+        except BaseException:
+            with contextlib.suppress(UsageError):  # the first error tells more; the tree may not be there yet
+                git(*removal, where=here)
+            raise
+        git(*removal, where=here)
 
 
 def _missing(here: Path) -> str:
@@ -231,6 +234,7 @@ class _Side:
                 stdout=self._said,
                 stderr=subprocess.STDOUT,
                 pass_fds=(its_ended, its_begins),
+                process_group=0,
             )
         finally:
             os.close(its_ended)
@@ -243,7 +247,7 @@ class _Side:
         while not select.select([self._ended], [], [], _LOOK_S)[0]:
             # A child that the process forked may hold the pipe open, so the process's end does not close the pipe.
             if self.process.poll() is not None or time.monotonic() > deadline_s:
-                self.process.kill()
+                kill(self.process)
                 self.runs = False
                 return
         self.runs = bool(os.read(self._ended, 1))
@@ -265,7 +269,7 @@ class _Side:
         os.close(self._begins)
         os.close(self._ended)
         if self.process.poll() is None:
-            self.process.kill()
+            kill(self.process)
             self.process.wait()
         self._said.close()
 

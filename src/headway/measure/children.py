@@ -25,6 +25,7 @@ __all__ = [
     "LIMIT_S",
     "Launched",
     "Launching",
+    "kill",
     "launch_all",
     "nothing_left_behind",
     "taken",
@@ -198,9 +199,9 @@ def nothing_left_behind() -> Iterator[None]:
             raise _EndedBySignal
 
     heard = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
-    for number in heard:
-        signal.signal(number, end)
     try:
+        for number in heard:
+            signal.signal(number, end)
         yield
     finally:
         for number in heard:
@@ -229,15 +230,7 @@ def launch_all(how: Launching, tests: Sequence[str], launches: int, *, seed: int
                 answer = Path(scratch) / ANSWER
                 answer.unlink(missing_ok=True)
                 try:
-                    done = subprocess.run(
-                        how.command(test, Path(scratch)),
-                        cwd=how.folder,
-                        capture_output=True,
-                        text=True,
-                        errors="replace",
-                        check=False,
-                        timeout=LIMIT_S,
-                    )
+                    done = _run(how.command(test, Path(scratch)), how.folder)
                 except subprocess.TimeoutExpired:
                     found[test].failures.append(f"killed after {LIMIT_S} s")
                     continue
@@ -245,6 +238,32 @@ def launch_all(how: Launching, tests: Sequence[str], launches: int, *, seed: int
     for launched in found.values():
         launched.tell_the_missing(launches)
     return found
+
+
+def _run(command: Sequence[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Run a launch to its end. If that does not come in time, or this process is to end, its processes are killed."""
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        process_group=0,
+    ) as launch:
+        try:
+            out, said = launch.communicate(timeout=LIMIT_S)
+        except BaseException:
+            kill(launch)
+            raise
+    return subprocess.CompletedProcess(command, launch.returncode, out, said)
+
+
+def kill(launch: "subprocess.Popen[str] | subprocess.Popen[bytes]") -> None:
+    """Kill a launch that has a process group of its own, with the workers that its benchmark may have."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(launch.pid, signal.SIGKILL)
 
 
 _ERROR = re.compile(r"\b(?:\w*(?:error|exception|interrupt)|fault|aborted|killed)\b", re.IGNORECASE)

@@ -35,6 +35,9 @@ __all__ = [
 NEVER_NS = np.iinfo(np.int64).max
 """The end of a GIL that does not end."""
 
+_AT_ONCE_NS = 1_000_000
+"""A thread that is woken in vain mostly waits again within this time."""
+
 Mask = NDArray[np.bool_]
 
 
@@ -52,11 +55,15 @@ OF_A_GIL = kind_table(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.REQUEST)
 """Whether an event of each kind is one of a GIL, by the kind's number."""
 
 
-def whole_waits(events: NDArray[np.void]) -> NDArray[np.void]:
+def whole_waits(events: NDArray[np.void], *, lost: bool = False) -> NDArray[np.void]:
     """Return the events, by thread, in which one call that wants a lock has one wait.
 
     A thread that is woken, but finds the lock taken, waits again. The file has an UNPARK there, and a PARK that says so.
     Between the two, the thread may have waited for a lock of the interpreter's, which then is a part of the wait.
+
+    Args:
+        events: By thread.
+        lost: Events are missing, so an end and a later beginning may be those of two calls.
     """
     again = np.flatnonzero((events["kind"] == Kind.PARK) & (events["flags"] & hwt.PARK_AGAIN != 0))
     if not len(again):
@@ -68,6 +75,8 @@ def whole_waits(events: NDArray[np.void]) -> NDArray[np.void]:
     last = np.maximum.accumulate(np.where(inner, -1, np.arange(len(events))))
     end = last[again - 1]
     goes_on = (again > 0) & (end >= 0)
+    if lost:
+        goes_on &= events["time_ns"][again] - events["time_ns"][end] <= _AT_ONCE_NS
     goes_on &= (kind[end] == Kind.UNPARK) & (thread[end] == thread[again]) & (flags[end] == flags[again])
     gone = np.zeros(len(events), dtype=np.bool_)
     for first, until in zip(end[goes_on].tolist(), again[goes_on].tolist(), strict=True):

@@ -224,7 +224,7 @@ class _Reading:
         tables = self._records.tables()
 
         events, collections = _without_collections(events, seen)
-        events = mending.whole_waits(_with_releases(events))
+        events = mending.whole_waits(_with_releases(events), lost=self._lost_events > 0)
         events = self._without_damaged(events, len(gils))
         if known_until_ns:
             events = _without(events, events["time_ns"] > known_until_ns)

@@ -25,6 +25,20 @@ def read(path):
         os.close(fd)
 
 
+def switches():
+    """Return how often this thread has gone to sleep, and how often it lost its core while it computed.
+
+    Source: /proc/thread-self/status, see proc(5). (0, 0) if it cannot be read. `resource` has the same, but a program
+    may have a module of its own with that name.
+    """
+    try:
+        text = read("/proc/thread-self/status")
+    except OSError:
+        return 0, 0
+    found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    return int(found.get("voluntary_ctxt_switches", 0)), int(found.get("nonvoluntary_ctxt_switches", 0))
+
+
 def gil_enabled():
     """Return whether the GIL is on now; always True on builds that always have it."""
     return getattr(sys, "_is_gil_enabled", lambda: True)()

@@ -17,7 +17,9 @@ _PLACES = 40
 _AWAITING = frozenset({"threading.py", "queue.py", "_base.py", "thread.py", "synchronize.py"})
 """Modules of the standard library whose own frames block only to await another thread, by a lock of the program."""
 _LEAST_PART = 0.02
-"""A thread that was blocked for less, as a part of the time of the thread that was blocked longest, hardly takes part."""
+_LEAST_COUNT, _LEAST_TIMES = 0.1, 3
+"""A thread hardly takes part if it was blocked for less than `_LEAST_PART` of the time of the thread that was blocked
+longest, and less than `_LEAST_TIMES` times, or less than `_LEAST_COUNT` of the times of the one blocked most often."""
 _KIND_SHIFT = 8
 _KIND_MASK = 0xF
 
@@ -136,9 +138,10 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
 def _take_part(length_ns: NDArray[np.int64], thread: NDArray[np.integer]) -> NDArray[np.bool_]:
     """Return a mask of a place's waits: those of threads with a part in the time that is worth the mention."""
     _, which = np.unique(thread, return_inverse=True)
-    totals_ns = np.bincount(which, weights=length_ns)
-    taking: NDArray[np.bool_] = totals_ns[which] >= _LEAST_PART * totals_ns.max()
-    return taking
+    totals_ns, counts = np.bincount(which, weights=length_ns), np.bincount(which)
+    often = (counts >= _LEAST_TIMES) & (counts >= _LEAST_COUNT * counts.max())
+    taking: NDArray[np.bool_] = often | (totals_ns >= _LEAST_PART * totals_ns.max())
+    return taking[which]
 
 
 def _awaits(trace: Trace) -> NDArray[np.bool_]:

@@ -15,7 +15,6 @@ GIL, too, but neither its function nor its line is the cause: the system's accou
 
 import itertools
 import os
-import resource
 import sys
 import time
 
@@ -116,7 +115,7 @@ def _exactly(recorder, task, arguments):
     recorder.times()
     recorder.longest()
     wall_ns = busy_ns = held_ns = queued_ns = count = 0
-    slept, preempted = _switches()
+    slept, preempted = proc.switches()
     until_ns = time.perf_counter_ns() + _MOST_EXACT * _EXACT_S * 1e9
     for batch in arguments.batches():
         held_before, queued_before_ns = recorder.times()[0], proc.queued_ns()
@@ -132,7 +131,7 @@ def _exactly(recorder, task, arguments):
         queued_ns += proc.queued_ns() - queued_before_ns
         if wall_ns >= _EXACT_S * 1e9 or time.perf_counter_ns() > until_ns:
             break
-    slept, preempted = (after - before for after, before in zip(_switches(), (slept, preempted)))
+    slept, preempted = (after - before for after, before in zip(proc.switches(), (slept, preempted)))
     return {
         "calls": count,
         "wall_s": wall_ns / 1e9 / count,
@@ -141,12 +140,6 @@ def _exactly(recorder, task, arguments):
         "queued_s": min(queued_ns, wall_ns) / 1e9 / count,
         "preempted": preempted / max(1, preempted + slept),
     }
-
-
-def _switches():
-    """Return how often this thread has gone to sleep, and how often it lost its core while it computed."""
-    usage = resource.getrusage(resource.RUSAGE_THREAD)
-    return usage.ru_nvcsw, usage.ru_nivcsw
 
 
 class _Booked:
@@ -167,10 +160,14 @@ class _Booked:
     def held(self):
         """Return the share of its time with the GIL held.
 
-        The thread may lose its core while it holds the GIL or while it does not, so parts without that tell more.
+        The thread may lose its core while it holds the GIL or while it does not, so parts without that tell more. They
+        are believed if they are most of the place's time: a call may hold the GIL when it is short, and not when it is
+        long, and a short one seldom loses its core.
         """
-        calm = self._took_ns[True] > 0
-        return min(1.0, self._kept_ns[calm] / max(1, self._took_ns[calm]))
+        calm_ns = self._took_ns[True]
+        if 2 * calm_ns >= self.own_ns > 0:
+            return min(1.0, self._kept_ns[True] / calm_ns)
+        return min(1.0, sum(self._kept_ns) / max(1, sum(self._took_ns)))
 
 
 class _Looker:
