@@ -29,7 +29,7 @@ _FEW_PARTS = 2
 
 _GAP = 2
 """The blanks between two columns."""
-_LAST_COLUMNS = 40
+_LAST_COLUMNS = 20
 """The least width of a table's last column, such as a path; in less room, it stands below the others."""
 
 _NAME_SHARE = 0.6
