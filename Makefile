@@ -45,7 +45,7 @@ steps-beside: step-native step-check step-models step-web step-docs
 step-check:
 	@tools/step.sh "lint and types" $(MAKE) --no-print-directory check
 step-models:
-	@tools/step.sh "models" $(MAKE) --no-print-directory model ARGS=$(if $(HEADWAY_TEST_FULL),,--sample)
+	@tools/step.sh "models" $(MAKE) --no-print-directory model ARGS=$(if $(HEADWAY_TEST_FULL),--fresh,--sample)
 step-native:
 	@tools/step.sh "native tests" $(MAKE) --no-print-directory test-native
 step-docs:

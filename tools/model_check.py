@@ -6,12 +6,16 @@ result: the case holds, or an error is found. Each mutation is the protocol with
 before a fix. A check that does not find the error of a mutation would be worth nothing. A search that was not
 exhaustive (too deep, out of memory or time) counts as a failure.
 
-The program prints a line for each case: states, depth, seconds, verdict. The exit status is 1 if the result of a case
-is not the expected one.
+SPIN turns a model into the source of a verifier, which makes the search. The search of the same source always ends
+alike, so its report is kept in the cache, by the source's hash, and the search is not made again (--fresh makes it).
+
+The program prints a line for each case: states, depth, seconds ("kept" if the search was made earlier), verdict. The
+exit status is 1 if the result of a case is not the expected one.
 """
 
 import argparse
-import itertools
+import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -22,9 +26,12 @@ import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from provision.spin import find_spin
+
+from headway.host.paths import cache_folder
 
 MODELS = Path(__file__).resolve().parent.parent / "native" / "model"
 
@@ -78,6 +85,8 @@ class Outcome:
     seconds: float
     error: str
     problem: str
+    kept: bool = False
+    """The search was made earlier."""
 
 
 # Model -> its variants that must hold -> the memory orders under which they must.
@@ -157,7 +166,7 @@ def cases() -> Iterator[Case]:
                 yield from (Case(model, tuple(flags.split()), order, holds) for order in orders)
 
 
-def read_report(report: str, seconds: float) -> Outcome:
+def read_report(report: str, seconds: float, *, kept: bool = False) -> Outcome:
     """Read the output of a verifier."""
     counts = re.search(r"depth reached (\d+), errors: (\d+)", report)
     states = re.search(r"^\s*(\d+(?:e\+\d+)?) states, stored", report, re.MULTILINE)
@@ -177,41 +186,78 @@ def read_report(report: str, seconds: float) -> Outcome:
         seconds=seconds,
         error=found[1] if found else "",
         problem=problem,
+        kept=kept,
     )
 
 
-def check(case: Case, spin: str, models: Path = MODELS) -> Outcome:
-    """Make the verifier of a case, in a folder of its own, and run it."""
+def check(case: Case, spin: str, kept: Path, *, fresh: bool = False, models: Path = MODELS) -> Outcome:
+    """Make the verifier of a case, in a folder of its own, and run it, unless its report is kept.
+
+    Args:
+        case: The case.
+        spin: The path of SPIN.
+        kept: The folder of the reports.
+        fresh: Run the verifier also if its report is kept.
+        models: The folder of the models.
+    """
     defines = [f"-D{flag}" for flag in (*case.flags, *filter(None, [case.order]))]
     # In most cases the compiler takes more time than the search, so only large ones are optimised.
     optimise = "-O2" if case.holds and (case.model, case.order) in LARGE else "-O0"
     kind = ["-DNFAIR=3"] if case.live else ["-DSAFETY"]
+    limits = [f"-DMEMLIM={MOST_MEMORY_MB}", "-DVECTORSZ=2048", *kind]
+    search = ["./pan", f"-m{MOST_DEPTH}", *(["-a", "-f"] if case.live else [])]
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="headway-model-") as folder:
-        steps = (
-            [spin, "-a", *defines, str(models / f"{case.model}.pml")],
-            ["cc", optimise, "-w", f"-DMEMLIM={MOST_MEMORY_MB}", "-DVECTORSZ=2048", *kind, "-o", "pan", "pan.c"],
-            ["./pan", f"-m{MOST_DEPTH}", *(["-a", "-f"] if case.live else [])],
+        for one in models.glob("*.pml"):  # the verifier's source contains the model's path as it is given
+            shutil.copy(one, folder)
+        good, output = _done([spin, "-a", *defines, f"{case.model}.pml"], folder)
+        if good:
+            report = kept / f"{_digest(Path(folder), [*limits, *search])}.txt"
+            if report.exists() and not fresh:
+                return read_report(report.read_text(encoding="utf-8"), 0.0, kept=True)
+            good, output = _done(["cc", optimise, "-w", *limits, "-o", "pan", "pan.c"], folder)
+            if good:
+                _, output = _done(search, folder)
+    outcome = read_report(output, time.monotonic() - begun)
+    if good and not outcome.problem:
+        _keep(report, output)
+    return outcome
+
+
+def _done(step: Sequence[str], folder: str) -> tuple[bool, str]:
+    """Run a step; return whether it succeeded, and its output."""
+    try:
+        done = subprocess.run(
+            step,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=STEP_TIMEOUT_S,
+            check=False,
         )
-        output = ""
-        for step in steps:
-            try:
-                done = subprocess.run(
-                    step,
-                    cwd=folder,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    timeout=STEP_TIMEOUT_S,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                output = f"{Path(step[0]).name} took longer than {STEP_TIMEOUT_S} s"
-                break
-            output = done.stdout
-            if done.returncode != 0:
-                break
-    return read_report(output, time.monotonic() - begun)
+    except subprocess.TimeoutExpired:
+        return False, f"{Path(step[0]).name} took longer than {STEP_TIMEOUT_S} s"
+    return done.returncode == 0, done.stdout
+
+
+def _digest(folder: Path, words: Sequence[str]) -> str:
+    """Return a hash of a verifier's source and of the options of its search."""
+    found = hashlib.sha256("\0".join(words).encode())
+    for one in sorted(folder.glob("pan.*")):
+        found.update(f"\0{one.name}\0".encode() + one.read_bytes())
+    return found.hexdigest()
+
+
+def _keep(report: Path, output: str) -> None:
+    """Keep a report; another check may be keeping the same one. A cache that cannot be written is none."""
+    try:
+        report.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=report.parent, delete=False, encoding="utf-8") as file:
+            file.write(output)
+        os.replace(file.name, report)
+    except OSError as error:
+        print(f"models: the report is not kept: {error}", file=sys.stderr)
 
 
 def verdict(case: Case, outcome: Outcome) -> tuple[bool, str]:
@@ -231,6 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--sample", action="store_true", help="all cases that must hold, and a third of those that must not"
     )
+    parser.add_argument("--fresh", action="store_true", help="make every search, also those whose reports are kept")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (default: 2)")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.models) - set(HOLDS))
@@ -248,13 +295,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failures = 0
     begun = time.monotonic()
     with ThreadPoolExecutor(options.jobs) as pool:
-        outcomes = pool.map(check, chosen, itertools.repeat(spin))
+        outcomes = pool.map(partial(check, spin=spin, kept=cache_folder() / "models", fresh=options.fresh), chosen)
         for case, outcome in zip(chosen, outcomes, strict=True):
             good, words = verdict(case, outcome)
             failures += not good
+            took = "kept" if outcome.kept else f"{outcome.seconds:.1f}"
             print(
                 f"{case.model:<11} {' '.join(case.flags) or '-':<40} {case.order or '-':<5} {outcome.states:>10,}"
-                f" {outcome.depth:>6} {outcome.seconds:>5.1f}  {words}",
+                f" {outcome.depth:>6} {took:>5}  {words}",
                 flush=True,
             )
     print(

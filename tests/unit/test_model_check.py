@@ -64,7 +64,7 @@ def test_every_mutation_and_model_is_checked():
 def test_the_exit_status_says_whether_all_is_as_it_must_be(held, status, monkeypatch, capsys):
     """One unexpected result sets the exit status, and each case has its line."""
 
-    def check(case: Case, _: str) -> Outcome:
+    def check(case: Case, **_: object) -> Outcome:
         return Outcome(1, 1, 0.1, "" if case.holds == (held or case.flags != ("TRACED",)) else "an error", "")
 
     monkeypatch.setattr(model_check, "find_spin", lambda: "/usr/bin/spin")
@@ -82,3 +82,40 @@ def test_without_spin_it_says_so(monkeypatch, capsys):
     assert model_check.main([]) == 1
     assert model_check.main(["--skip-missing"]) == 0
     assert capsys.readouterr().err.count("hint: `make spin` adds spin") == 2
+
+
+SPIN = """#!/bin/sh
+cp "$3" pan.c
+"""
+VERIFIER = """
+#include <stdio.h>
+int main(void) {{
+    FILE *count = fopen("{searches}", "a");
+    fputs("searched", count);
+    puts("State-vector 28 byte, depth reached {depth}, errors: 0");
+    puts("      175 states, stored");
+    {more}
+}}
+"""
+
+
+def test_a_search_that_was_made_is_made_again_only_if_its_verifier_differs(tmp_path):
+    """The report of the same source is kept, and says so; another source, --fresh and an uncertain result are searched."""
+    models, searches, spin = tmp_path / "models", tmp_path / "searches", tmp_path / "spin"
+    models.mkdir()
+    spin.write_text(SPIN)
+    spin.chmod(0o755)
+
+    def checked(depth, more="", **options):
+        text = VERIFIER.format(searches=searches, depth=depth, more=more)
+        (models / "wake.pml").write_text(text)
+        case = Case("wake", (), "SC", holds=True)
+        outcome = model_check.check(case, str(spin), tmp_path / "kept", models=models, **options)
+        return outcome.depth, outcome.kept, searches.read_text().count("searched")
+
+    assert checked(26) == (26, False, 1)
+    assert checked(26) == (26, True, 1)
+    assert checked(27) == (27, False, 2)
+    assert checked(26, fresh=True) == (26, False, 3)
+    unclear = 'puts("error: max search depth too small");'
+    assert [checked(28, unclear)[2], checked(28, unclear)[2]] == [4, 5]
