@@ -18,8 +18,7 @@
 #define UNKNOWN 0
 #define NEVER (-1)
 
-/* The most from the last yield to the park: later, the registers are those of another spin. */
-#define FRESH_NS 20000
+int64_t hw__spinning_fresh_ns = 20000;
 
 /* One park for another lock proves nothing: the thread got the lock that it had spun for, and the
  * lock that it wanted next had waiters already, for which no thread spins. In trials with up to 16
@@ -103,7 +102,7 @@ static bool learn(uintptr_t lock) {
         return false;
     }
     int number = atomic_load_explicit(&place->number, memory_order_relaxed);
-    if (hw_now_ns() - last.at_ns > FRESH_NS) {
+    if (hw_now_ns() - last.at_ns > hw__spinning_fresh_ns) {
         return number > 0;
     }
     last.place = NULL;

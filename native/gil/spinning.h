@@ -21,6 +21,10 @@
  * last yield was of the same spin, by the registers. */
 uintptr_t hw__spinning_replacement(int (*function)(uintptr_t lock, bool same_spin));
 
+/* The most from the last yield to the park: later, the registers are those of another spin. Written
+ * by tests, in which a thread may be off its core between the two. */
+extern int64_t hw__spinning_fresh_ns;
+
 /* Learns from a park: the calling thread is about to park for this lock, which is of a kind that
  * threads spin for. */
 void hw__spinning_learn(uintptr_t lock);

@@ -330,6 +330,7 @@ int main(void) {
     t_start();
     world_begin();
     world_enter();
+    hw__spinning_fresh_ns = INT64_MAX;
     layout = fake_layout(false);
     T_RUN(test_a_spin_before_the_threads_end);
     T_RUN(test_a_spin_is_one_wait);
