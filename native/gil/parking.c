@@ -11,7 +11,6 @@
 #include <stdbool.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "elf/got.h"
 #include "elf/patch.h"

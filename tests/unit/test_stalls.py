@@ -15,7 +15,7 @@ from headway.traces.analysis.stall_sums import sum_up, told_rows
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
 from headway.traces.frames import CUT, Collected, CoreTime, Evidence, Frame, Sample
-from headway.traces.loops import Home, home_at, is_in_a_loop, serves_requests
+from headway.traces.loops import Home, home_at, is_for_a_request, is_in_a_loop
 from headway.traces.model import Kind
 
 LIB = "/usr/lib/python3.13"
@@ -349,7 +349,7 @@ def test_a_line_that_runs_a_loop(tmp_path):
     assert home_at((Frame(str(file), 99, "<module>"),)) is None
     assert is_in_a_loop((HANDLER, Frame(str(file), 2, "<module>")))
     assert not is_in_a_loop((HANDLER,))
-    assert serves_requests((HANDLER, GUNICORN))
+    assert is_for_a_request((HANDLER, GUNICORN), is_web=False)
 
 
 def test_json_and_sums():

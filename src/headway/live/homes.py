@@ -8,11 +8,10 @@ from headway.traces.frames import MAX_DEPTH, Frame
 from headway.traces.loops import (
     Home,
     home_at,
+    is_for_a_request,
     is_in_a_loop,
     is_in_a_pool,
-    is_in_anyio,
     may_be_a_target_in_c,
-    serves_requests,
     serves_the_web,
 )
 
@@ -88,5 +87,5 @@ class Homes:
         cut = len(whole) == MAX_DEPTH
         if cut or is_in_a_loop(whole, in_c=self._in_c):
             return HOME_NONE
-        is_request = (is_in_a_pool(whole) and serves_requests(whole)) or (self._is_web and is_in_anyio(whole))
+        is_request = is_in_a_pool(whole) and is_for_a_request(whole, is_web=self._is_web)
         return HOME_REQUEST if is_request else HOME_OUTSIDE

@@ -19,6 +19,7 @@ from headway.traces.frames import CUT, Frame
 __all__ = [
     "Home",
     "home_at",
+    "is_for_a_request",
     "is_in_a_loop",
     "is_in_a_pool",
     "is_in_anyio",
@@ -26,7 +27,6 @@ __all__ = [
     "is_machinery",
     "is_standard",
     "may_be_a_target_in_c",
-    "serves_requests",
     "serves_the_web",
     "waits_for_a_lock",
 ]
@@ -201,13 +201,20 @@ def is_in_a_pool(frames: Sequence[Frame]) -> bool:
     return frames[-1:] == (CUT,) or any(_takes_work(frame) for frame in frames)
 
 
-def serves_requests(frames: Sequence[Frame]) -> bool:
-    """Tell whether a stack is that of a server's thread that answers a request."""
-    return any(part in frame.filename for frame in frames for part in _SERVERS)
+def is_for_a_request(frames: Sequence[Frame], *, is_web: bool) -> bool:
+    """Tell whether a stack is that of a thread that answers a request.
+
+    Args:
+        frames: The stack.
+        is_web: The process serves requests in an event loop (serves_the_web()): AnyIO's threads work for requests then.
+    """
+    if any(part in frame.filename for frame in frames for part in _SERVERS):
+        return True
+    return is_web and is_in_anyio(frames)
 
 
 def is_in_anyio(frames: Sequence[Frame]) -> bool:
-    """Tell whether a stack is that of a thread of AnyIO's pool: it works for a request if the process serves the web."""
+    """Tell whether a stack is that of a thread of AnyIO's pool, with work or without."""
     return any(_at(frame) == _ANYIO for frame in frames)
 
 

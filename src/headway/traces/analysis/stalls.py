@@ -23,11 +23,11 @@ from headway.traces.calls import changed_since
 from headway.traces.loops import (
     Home,
     home_at,
+    is_for_a_request,
     is_in_a_loop,
     is_in_a_pool,
     is_in_anyio,
     may_be_a_target_in_c,
-    serves_requests,
     serves_the_web,
     waits_for_a_lock,
 )
@@ -188,9 +188,11 @@ class _Finder:
             return StallKind.LOOP if all(is_in_a_loop(one, in_c=in_c) for one in frames) else None
         if not all(is_in_a_pool(one) for one in frames):
             return None
-        # Code that computes, and that nobody asks for the GIL, releases it only at home.
-        of_the_web = [*frames, self._stack(home_stack)] if self._is_web else []
-        is_request = any(serves_requests(one) for one in frames) or any(is_in_anyio(one) for one in of_the_web)
+        # Code that computes, and that nobody asks for the GIL, releases it only at home. A thread of AnyIO leaves its home
+        # for work alone; a server's accept loop leaves it at each of its timeouts.
+        is_request = any(is_for_a_request(one, is_web=self._is_web) for one in frames) or (
+            self._is_web and is_in_anyio(self._stack(home_stack))
+        )
         return StallKind.REQUEST if is_request else None
 
     def late_wake_ups(self, thread: int, least_ns: int, known: Sequence[Stall]) -> list[Stall]:
