@@ -27,14 +27,13 @@ WORKLOAD = str(Path(__file__).parent / "live_workload.py")
 NEWEST = next((one for one in discover()[0] if one.name == "3.14"), None)
 
 
-def top(*arguments, **options):
+def top(*arguments):
     return [sys.executable, "-m", "headway", "top", *map(str, arguments)]
 
 
-def run_top(*arguments, **environment_):
-    return subprocess.run(
-        top(*arguments), capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **environment_}
-    )
+def run_top(*arguments, pass_fds=(), **more):
+    how = {"env": {**os.environ, **more}, "pass_fds": pass_fds}
+    return subprocess.run(top(*arguments), capture_output=True, text=True, check=False, timeout=60, **how)
 
 
 def wait_for(condition, what, limit_s=30.0):
@@ -478,6 +477,16 @@ def test_code_is_started_and_counted():
     right = run_top("--python", sys.executable, "-c", code, "--count", "7")
     assert right.returncode == 0, right.stderr
     assert "code has ended" in right.stderr
+
+
+def test_top_takes_a_program_from_an_inherited_pipe():
+    """A program that a shell gives as `<(...)` is a pipe, which the started program inherits."""
+    pipe, end = os.pipe()
+    with open(pipe, "rb"), open(end, "wb") as code:
+        code.write(b"raise SystemExit(3)")
+        code.close()
+        done = run_top(f"/dev/fd/{pipe}", pass_fds=[pipe])
+    assert (done.returncode, "has ended with exit code 3" in done.stderr) == (3, True), done.stderr
 
 
 @pytest.mark.parametrize("command", [["run"], ["trace", "-o", "trace.hwt"]])

@@ -53,6 +53,8 @@ class Beside:
                 stdout=self._kept,
                 stderr=subprocess.STDOUT,
                 process_group=0,
+                # The program inherits what we did, such as the pipe of a shell's <(...); our own files are not inheritable.
+                close_fds=False,
             )
         except OSError as error:
             self._kept.close()
