@@ -9,12 +9,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 from attached import Attached
+from waiting import state_of, wait_until
 
 from headway.errors import RecordingError
 from headway.host.interpreters import discover, select
@@ -259,17 +259,6 @@ def finish(process):
         expected = hashlib.sha256(expected).digest()
     assert (value, wrong, names) == (expected.hex(), [], [])
     return rounds
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def state_of(pid):
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def cpu_ticks(pid):

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 from attached import Attached
+from waiting import state_of, wait_until
 
 from headway.errors import RecordingError
 from headway.host.interpreters import discover
@@ -144,13 +145,6 @@ class Program:
         return errors
 
 
-def wait_until(condition, limit_s=LIMIT_S):
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def start(*arguments, **options):
     """Start the command line."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -261,10 +255,6 @@ def test_a_process_stopped_when_it_is_to_be_told(tmp_path, name):
         program.process.send_signal(signal.SIGCONT)
         wait_until(lambda: program.look() == [0, "", False], 30)
         assert program.finish() == ""
-
-
-def state_of(pid):
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @pytest.mark.parametrize("name", ["3.8", "3.13", "3.14"])

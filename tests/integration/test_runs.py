@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from synthetic import make_cell, make_settings
+from waiting import wait_until
 
 from headway import lab
 from headway.agent import AGENT_PATH
@@ -88,19 +89,12 @@ def agents(name="environ"):
     return found
 
 
-def wait_until(condition, limit_s=20.0):
-    deadline_s = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline_s
-    return True
-
-
 def test_a_killed_run_is_completed_by_resume_and_no_launch_counts_twice(store_path):
     """A killed runner keeps every stored launch and leaves no agent behind, and `--resume` runs only the rest."""
     with running_lab(store_path, 5) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert wait_until(lambda: agents() == [])
+    wait_until(lambda: agents() == [])
     before = stored(store_path)
     assert 5 <= len(before) < PLANNED
 
@@ -126,7 +120,7 @@ def test_a_killed_runner_leaves_no_pool_behind():
         process.kill()
         process.wait()
 
-    assert wait_until(lambda: agents() == [])
+    wait_until(lambda: agents() == [])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

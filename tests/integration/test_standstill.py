@@ -3,11 +3,11 @@
 import contextlib
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from real_programs import BY_NAME
+from waiting import wait_until
 
 from headway.live.memory import status
 from headway.live.standstill import Standstill
@@ -25,14 +25,6 @@ def sleeping(each_s, python=sys.executable):
         wait_until(lambda: Path(f"/proc/{process.pid}/syscall").read_text().startswith(SLEEPS))
         yield process.pid
         process.kill()
-
-
-def wait_until(condition):
-    """Wait until the condition is true; fail if it never is."""
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def times_off(pid):
