@@ -204,16 +204,22 @@ struct world_worker {
     atomic_long forced; /* how many of its releases followed a request */
 };
 
+static inline bool world_stops(const struct world_worker *worker) {
+    return worker->stop != NULL && atomic_load(worker->stop);
+}
+
 static inline void *world_work(void *argument) {
     struct world_worker *worker = argument;
     struct fake_state *me = fake_state_new(worker->gil);
     for (long i = 0; worker->rounds == 0 || i < worker->rounds; i++) {
-        if (worker->stop != NULL && atomic_load(worker->stop)) {
+        if (world_stops(worker)) {
             break;
         }
         PyEval_RestoreThread(me);
         atomic_fetch_add(&worker->taken, 1);
-        for (int spin = 0; spin < worker->spins; spin++) {
+        /* a hold may be of seconds: the end of the test does not wait for it */
+        for (int spin = 0; spin < worker->spins && (spin % 1000 != 0 || !world_stops(worker));
+             spin++) {
             if (fake_check()) {
                 atomic_fetch_add(&worker->forced, 1);
                 atomic_fetch_add(&worker->dropped, 1);
