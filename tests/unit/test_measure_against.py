@@ -1,5 +1,6 @@
 """Two processes that pass the turn to each other, and the paths of a tree that become the other one's."""
 
+import signal
 import subprocess
 import sys
 import types
@@ -187,17 +188,43 @@ def test_only_an_installed_copy_is_one(project, tmp_path, monkeypatch):
     assert not project("repository/part/src/package/__init__.py")
 
 
+def git(*arguments, where):
+    identity = ("-c", "user.name=me", "-c", "user.email=me@localhost")
+    return subprocess.run(["git", *identity, *arguments], cwd=where, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_waits_for_the_removal_of_the_tree(tmp_path, monkeypatch, number):
+    """Ctrl-C, and while the tree is removed Ctrl-C or SIGTERM: nothing is left, and the second signal still arrives."""
+    arrived = []
+
+    def removed(*arguments, **options):
+        if "remove" in arguments:
+            signal.raise_signal(number)
+            assert arrived == []
+        return of_the_product(*arguments, **options)
+
+    git("init", "--quiet", ".", where=tmp_path)
+    git("commit", "--allow-empty", "--quiet", "-m", "one", where=tmp_path)
+    of_the_product = against.git
+    monkeypatch.setattr(against, "git", removed)
+    before = signal.signal(number, lambda *_: arrived.append(number))
+    try:
+        with pytest.raises(KeyboardInterrupt), against.worktree("HEAD", tmp_path) as tree:
+            raise KeyboardInterrupt
+    finally:
+        signal.signal(number, before)
+    assert arrived == [number]
+    assert not tree.there.parent.exists()
+    assert len(git("worktree", "list", where=tmp_path).splitlines()) == 1
+
+
 def test_a_shallow_clone_is_told(tmp_path):
     """A revision that a shallow clone lacks is reported with the remedy of a CI."""
-
-    def git(*arguments, where=tmp_path):
-        identity = ("-c", "user.name=me", "-c", "user.email=me@localhost")
-        subprocess.run(["git", *identity, *arguments], cwd=where, check=True, capture_output=True)
-
-    git("init", "--quiet", "whole")
+    git("init", "--quiet", "whole", where=tmp_path)
     for _ in range(2):
         git("commit", "--allow-empty", "--quiet", "-m", "one", where=tmp_path / "whole")
-    git("clone", "--quiet", "--depth", "1", f"file://{tmp_path}/whole", "shallow")
+    git("clone", "--quiet", "--depth", "1", f"file://{tmp_path}/whole", "shallow", where=tmp_path)
     hints = []
     for folder in ("whole", "shallow"):
         with pytest.raises(UsageError) as error, against.worktree("HEAD~5", tmp_path / folder):

@@ -9,8 +9,13 @@ from headway.errors import UsageError
 __all__ = ["commit_info", "git"]
 
 
-def git(*arguments: str, where: Path) -> str:
+def git(*arguments: str, where: Path, own_group: bool = False) -> str:
     """Return the output of git.
+
+    Args:
+        arguments: What git is to do.
+        where: The folder in which it runs.
+        own_group: It runs in a process group of its own, where the terminal's Ctrl-C does not reach it.
 
     Raises:
         UsageError: git fails, or is not installed.
@@ -25,6 +30,7 @@ def git(*arguments: str, where: Path) -> str:
         text=True,
         errors="surrogateescape",  # names of files
         check=False,
+        process_group=0 if own_group else None,
     )
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]

@@ -24,7 +24,7 @@ from headway.agent.headway_agent import turns
 from headway.errors import UsageError
 from headway.host.repository import git
 from headway.lab import stats
-from headway.measure.children import ANSWER, LIMIT_S, Launched, Launching, kill, taken
+from headway.measure.children import ANSWER, LIMIT_S, Launched, Launching, kill, taken, undisturbed
 from headway.measure.journal import Journal
 from headway.measure.result import Result
 
@@ -176,18 +176,29 @@ def worktree(revision: str, folder: Path) -> Iterator[Worktree]:
         commit = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", where=here)
     except UsageError:  # quiet: git itself says nothing about a name that it does not know
         raise UsageError(f"{revision!r} is not a revision of the repository {here}", hint=_missing(here)) from None
-    with tempfile.TemporaryDirectory(prefix="headway-against-") as scratch:
-        there = Path(scratch).resolve() / "tree"
+    scratch = Path(tempfile.mkdtemp(prefix="headway-against-")).resolve()
+    there = scratch / "tree"
+    try:
+        git("worktree", "add", "--detach", "--quiet", str(there), commit, where=here)
+        yield Worktree(here, there)
+    except BaseException:
+        with (
+            undisturbed(),
+            contextlib.suppress(UsageError),
+        ):  # the first error tells more; the tree may not be there yet
+            _remove(here, scratch)
+        raise
+    with undisturbed():
+        _remove(here, scratch)
+
+
+def _remove(here: Path, scratch: Path) -> None:
+    """Remove the other tree, and the folder that it is in."""
+    try:
         # Twice "--force": git locks a tree while it checks it out, and a signal may end that.
-        removal = ("worktree", "remove", "--force", "--force", str(there))
-        try:
-            git("worktree", "add", "--detach", "--quiet", str(there), commit, where=here)
-            yield Worktree(here, there)
-        except BaseException:
-            with contextlib.suppress(UsageError):  # the first error tells more; the tree may not be there yet
-                git(*removal, where=here)
-            raise
-        git(*removal, where=here)
+        git("worktree", "remove", "--force", "--force", str(scratch / "tree"), where=here, own_group=True)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _missing(here: Path) -> str:

@@ -29,6 +29,7 @@ __all__ = [
     "launch_all",
     "nothing_left_behind",
     "taken",
+    "undisturbed",
     "write_launch",
 ]
 
@@ -206,6 +207,27 @@ def nothing_left_behind() -> Iterator[None]:
     finally:
         for number in heard:
             signal.signal(number, signal.SIG_DFL)
+        if arrived:
+            signal.raise_signal(arrived[0])
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Hold signals that end a process back until the block is over: a second Ctrl-C would end what the first one began."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # No handler can be set in this thread, and no signal is handled in it.
+        return
+    arrived: list[int] = []
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    before = {one: signal.getsignal(one) for one in numbers}
+    held = {one: handler for one, handler in before.items() if handler is not None and handler != signal.SIG_IGN}
+    try:
+        for number in held:
+            signal.signal(number, lambda number, _frame: arrived.append(number))
+        yield
+    finally:
+        for number, handler in held.items():
+            signal.signal(number, handler)
         if arrived:
             signal.raise_signal(arrived[0])
 
