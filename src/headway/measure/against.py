@@ -182,23 +182,21 @@ def worktree(revision: str, folder: Path) -> Iterator[Worktree]:
         git("worktree", "add", "--detach", "--quiet", str(there), commit, where=here)
         yield Worktree(here, there)
     except BaseException:
-        with (
-            undisturbed(),
-            contextlib.suppress(UsageError),
-        ):  # the first error tells more; the tree may not be there yet
+        # The first error tells more, and the tree may not be there yet.
+        with contextlib.suppress(UsageError):
             _remove(here, scratch)
         raise
-    with undisturbed():
-        _remove(here, scratch)
+    _remove(here, scratch)
 
 
 def _remove(here: Path, scratch: Path) -> None:
-    """Remove the other tree, and the folder that it is in."""
-    try:
-        # Twice "--force": git locks a tree while it checks it out, and a signal may end that.
-        git("worktree", "remove", "--force", "--force", str(scratch / "tree"), where=here, own_group=True)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    """Remove the other tree, and the folder that it is in. Signals wait for it."""
+    with undisturbed():
+        try:
+            # Twice "--force": git locks a tree while it checks it out, and a signal may end that.
+            git("worktree", "remove", "--force", "--force", str(scratch / "tree"), where=here, own_group=True)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _missing(here: Path) -> str:

@@ -189,45 +189,47 @@ def nothing_left_behind() -> Iterator[None]:
 
     The process still ends by the signal. A signal that has a handler, or is ignored, stays as it is.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # No handler can be set in this thread.
-        return
-    arrived: list[int] = []
 
-    def end(number: int, _frame: FrameType | None) -> None:
-        arrived.append(number)
-        if len(arrived) == 1:  # the block is cleaning up otherwise
+    def end(arrived: int) -> None:
+        if arrived == 1:  # the block is cleaning up otherwise
             raise _EndedBySignal
 
-    heard = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
-    try:
-        for number in heard:
-            signal.signal(number, end)
+    with _noted([one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL], end):
         yield
-    finally:
-        for number in heard:
-            signal.signal(number, signal.SIG_DFL)
-        if arrived:
-            signal.raise_signal(arrived[0])
 
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """Hold signals that end a process back until the block is over: a second Ctrl-C would end what the first one began."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    held = [one for one in numbers if signal.getsignal(one) not in (signal.SIG_IGN, None)]
+    with _noted(held, lambda _: None):
+        yield
+
+
+@contextlib.contextmanager
+def _noted(numbers: Sequence[signal.Signals], then: Callable[[int], None]) -> Iterator[None]:
+    """At each of these signals, call `then` with the number of signals so far.
+
+    The first signal takes its effect after the block.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield  # No handler can be set in this thread, and no signal is handled in it.
+        yield  # No handler can be set in this thread.
         return
     arrived: list[int] = []
-    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        arrived.append(number)
+        then(len(arrived))
+
     before = {one: signal.getsignal(one) for one in numbers}
-    held = {one: handler for one, handler in before.items() if handler is not None and handler != signal.SIG_IGN}
     try:
-        for number in held:
-            signal.signal(number, lambda number, _frame: arrived.append(number))
+        for one in numbers:
+            signal.signal(one, note)
         yield
     finally:
-        for number, handler in held.items():
-            signal.signal(number, handler)
+        for one, handler in before.items():
+            signal.signal(one, handler)
         if arrived:
             signal.raise_signal(arrived[0])
 
