@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from attached import Attached
-from waiting import state_of, wait_until
+from waiting import state_of, wait_for
 
 from headway.errors import RecordingError
 from headway.host.interpreters import discover, select
@@ -276,7 +276,7 @@ def test_a_process_is_recorded_and_goes_on(tmp_path, name, state):
         target = look_at(process.pid)
         attach(target, file)
         began = cpu_ticks(process.pid)
-        wait_until(lambda: cpu_ticks(process.pid) >= began + 3)
+        wait_for(lambda: cpu_ticks(process.pid) >= began + 3)
         detached(target)
         trace = read(file)
         finish(process)
@@ -319,7 +319,7 @@ def test_a_main_thread_inside_one_long_call(tmp_path, name):
     file = tmp_path / "trace.hwt"
     with running(name, "blocked") as process:
         # The thread must be in its read (system call 0) of its stdin (descriptor 0), and not asleep on the way there.
-        wait_until(lambda: Path(f"/proc/{process.pid}/syscall").read_text().startswith("0 0x0 "))
+        wait_for(lambda: Path(f"/proc/{process.pid}/syscall").read_text().startswith("0 0x0 "))
         with pytest.raises(RecordingError, match=r"has run no Python for 0\.3 s: it is in a read") as caught:
             attach(look_at(process.pid), file, patience_s=0.3)
         assert "until that call is over (--patience SECONDS)" in str(caught.value.hint)
@@ -382,7 +382,7 @@ def test_a_process_that_is_stopped(tmp_path):
     with running(INJECTED[-1], "computing") as process:
         target = look_at(process.pid)
         process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: state_of(process.pid) == "T")
+        wait_for(lambda: state_of(process.pid) == "T")
         with pytest.raises(RecordingError, match="is stopped"):
             attach(target, file)
         assert state_of(process.pid) == "T"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from attached import Attached
-from waiting import state_of, wait_until
+from waiting import state_of, wait_for
 
 from headway.errors import RecordingError
 from headway.host.interpreters import discover
@@ -132,7 +132,7 @@ class Program:
         """Make its main thread run no Python until go_on()."""
         self.tell("block")
         assert self.process.stdout.readline() == "blocked\n"
-        wait_until(lambda: Path(f"/proc/{self.pid}/syscall").read_text().startswith("0 0x0 "))
+        wait_for(lambda: Path(f"/proc/{self.pid}/syscall").read_text().startswith("0 0x0 "))
 
     def go_on(self):
         self.tell("")
@@ -200,7 +200,7 @@ def test_a_killed_attach_ends_the_recording(tmp_path, name):
         assert counted or name == "3.13t"
         command.kill()
         command.communicate()
-        wait_until(lambda: program.look() == [0, "", False], 30)
+        wait_for(lambda: program.look() == [0, "", False], limit_s=30)
         done = run("attach", program.pid, "-o", tmp_path / "two.hwt", "--duration", "0.2", "--no-summary")
         assert done.returncode == 0, done.stderr
         assert program.finish() == ""
@@ -216,7 +216,7 @@ def test_a_killed_attach_ends_the_policy(name):
         assert program.look() == [0, "fair", True]
         command.kill()
         command.communicate()
-        wait_until(lambda: program.look() == [0, "", False], 30)
+        wait_for(lambda: program.look() == [0, "", False], limit_s=30)
         done = run("attach", program.pid, "--policy", "bfs", "--duration", "0.2")
         assert (done.returncode, "in place of" in done.stderr) == (0, False)
         assert program.finish() == ""
@@ -229,11 +229,11 @@ def test_it_goes_on_as_long_as_attach_does(tmp_path, name):
     with Program(name) as program:
         held = Attached(look_at(program.pid), tmp_path / "trace.hwt")
         began = time.monotonic()
-        wait_until(lambda: time.monotonic() - began > SPAN_S + 2)
+        wait_for(lambda: time.monotonic() - began > SPAN_S + 2)
         assert program.look()[0] == 1
         assert held.ended is Ended.LIVE
         held.let_go()
-        wait_until(lambda: held.ended is Ended.EXPIRED, 30)
+        wait_for(lambda: held.ended is Ended.EXPIRED, limit_s=30)
         assert program.look() == [0, "", False]
         assert detach(look_at(program.pid)) == ""
 
@@ -246,14 +246,14 @@ def test_a_process_stopped_when_it_is_to_be_told(tmp_path, name):
         command = start("attach", program.pid, "-o", tmp_path / "trace.hwt", "--no-summary")
         read_until(command.stderr, "recording process")
         program.process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: state_of(program.pid) == "T")
+        wait_for(lambda: state_of(program.pid) == "T")
         command.send_signal(signal.SIGINT)
         errors = command.communicate(timeout=LIMIT_S)[1]
         assert command.returncode == 7
         assert f"process {program.pid} is stopped" in errors
         assert "ends by itself" in errors
         program.process.send_signal(signal.SIGCONT)
-        wait_until(lambda: program.look() == [0, "", False], 30)
+        wait_for(lambda: program.look() == [0, "", False], limit_s=30)
         assert program.finish() == ""
 
 
@@ -314,7 +314,7 @@ def test_an_attach_that_is_ended_while_it_waits(tmp_path, name, number):
     with Program(name) as program:
         program.block()
         command = start("attach", program.pid, "-o", tmp_path / "trace.hwt", "--patience", "60")
-        wait_until(lambda: asked(program.pid, name))
+        wait_for(lambda: asked(program.pid, name))
         command.send_signal(number)
         command.communicate(timeout=LIMIT_S)
         assert command.returncode == (-number if number == signal.SIGKILL else 128 + number)
@@ -387,7 +387,7 @@ def test_the_process_is_not_run(tmp_path):
         subprocess.run(["gcc", "-o", program, source], check=True)
         with subprocess.Popen([program], user=NOBODY, group=NOBODY) as own:
             try:
-                wait_until(lambda: os.readlink(f"/proc/{own.pid}/exe") == str(program))
+                wait_for(lambda: os.readlink(f"/proc/{own.pid}/exe") == str(program))
                 done = run("attach", own.pid, "-o", tmp_path / "trace.hwt")
                 assert done.returncode == 7
                 assert "no CPython 3.14 in it" in done.stderr
@@ -474,7 +474,7 @@ def test_a_stopped_process(tmp_path, name):
     """A stopped process is reported as stopped, at the start and while we wait."""
     with Program(name) as program:
         program.process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: state_of(program.pid) == "T")
+        wait_for(lambda: state_of(program.pid) == "T")
         done = run("attach", program.pid, "-o", tmp_path / "trace.hwt")
         assert (done.returncode, f"process {program.pid} is stopped" in done.stderr) == (7, True)
         assert f"kill -CONT {program.pid}" in done.stderr
@@ -528,7 +528,7 @@ def test_namespaces_that_can_be_reached(tmp_path, name, kind):
         inside = int(Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()[0])
         held = Attached(look_at(inside), tmp_path / "trace.hwt")
         began = time.monotonic()
-        wait_until(lambda: time.monotonic() - began > SPAN_S + 2)
+        wait_for(lambda: time.monotonic() - began > SPAN_S + 2)
         assert (held.ended, program.look()[0]) == (Ended.LIVE, 1)
         assert detach(look_at(inside)) == f"the recording into {tmp_path}/trace.hwt"
         held.close()
@@ -690,12 +690,12 @@ def test_killed_in_the_middle_of_an_injection(tmp_path, name):
     )
     with Program(name) as program:
         with subprocess.Popen([sys.executable, "-c", code, str(program.pid)]) as attaching:
-            wait_until(there.exists)
+            wait_for(there.exists)
             attaching.kill()
         # without that process, the debugger's end would have released it
-        wait_until(lambda: state_of(program.pid) == "t")
+        wait_for(lambda: state_of(program.pid) == "t")
         back.touch()
-        wait_until(lambda: state_of(program.pid) != "t")
+        wait_for(lambda: state_of(program.pid) != "t")
         program.run("import sys, time\nwhile not hasattr(sys, 'told'): time.sleep(0.001)")
         assert program.look() == [0, "", False]
         assert program.finish() == ""

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from real_programs import LIMIT_S, wait_for
+from real_programs import LIMIT_S
+from waiting import wait_for
 
 from headway.live import collect, collector
 from headway.live.door import Door

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_for
 
 from headway.cli.top_app import TopApp
 from headway.host.interpreters import discover
@@ -23,6 +24,7 @@ from headway.live.watch import Monitor, Watch
 
 pytestmark = pytest.mark.slow
 
+LIMIT_S = 30.0
 WORKLOAD = str(Path(__file__).parent / "live_workload.py")
 NEWEST = next((one for one in discover()[0] if one.name == "3.14"), None)
 
@@ -34,15 +36,6 @@ def top(*arguments):
 def run_top(*arguments, pass_fds=(), **more):
     how = {"env": {**os.environ, **more}, "pass_fds": pass_fds}
     return subprocess.run(top(*arguments), capture_output=True, text=True, check=False, timeout=60, **how)
-
-
-def wait_for(condition, what, limit_s=30.0):
-    """Wait until `condition` is true and return its value; fail if it never is."""
-    deadline = time.monotonic() + limit_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
-    return found
 
 
 @pytest.fixture
@@ -71,7 +64,7 @@ def test_a_watch_sees_who_holds(recorded):
         busy = found and found[0].window.gils and found[0].window.wall_ns > 2e8
         return found[0].window if busy and {one.now.name for one in found[0].window.threads} == names else None
 
-    rates = wait_for(sampled, "no sample with all threads")
+    rates = wait_for(sampled, "no sample with all threads", LIMIT_S)
     monitor.close()
     by_name = {one.now.name: one for one in rates.threads}
     assert by_name["burner"].hold_share == max(one.hold_share for one in rates.threads)
@@ -94,7 +87,7 @@ def test_the_end_of_a_process_ends_its_watch(recorded):
                 return error.message
             return None
 
-        assert wait_for(ended, "the watch never ended") == f"process {recorded.pid} has ended"
+        assert wait_for(ended, "the watch never ended", LIMIT_S) == f"process {recorded.pid} has ended"
     assert recorded.returncode is None
 
 
@@ -297,7 +290,7 @@ def test_the_app_shows_sorts_and_pauses():
 
     with Beside([sys.executable, WORKLOAD]) as program:
         monitor = Monitor(program.pid)
-        wait_for(monitor.sample, "the program is never counted")
+        wait_for(monitor.sample, "the program is never counted", LIMIT_S)
         asyncio.run(use(monitor))
         monitor.close()
 
@@ -307,7 +300,7 @@ def test_a_program_that_will_not_end_is_killed(monkeypatch):
     monkeypatch.setattr("headway.live.counted_run._PATIENCE_S", 0.2)
     stubborn = "import signal, time\nfor n in (2, 15): signal.signal(n, signal.SIG_IGN)\nprint('up', flush=True)\nwhile 1: time.sleep(1)"
     with Beside([sys.executable, "-c", stubborn]) as program:
-        wait_for(lambda: program.tail(1) == ["up"], "it never starts")
+        wait_for(lambda: program.tail(1) == ["up"], "it never starts", LIMIT_S)
 
     assert program.code == -signal.SIGKILL
 

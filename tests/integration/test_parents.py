@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 from provision.locked_environment import locked_python
-from real_programs import LIMIT_S, SOME, bare, wait_for
+from real_programs import LIMIT_S, SOME, bare
+from waiting import wait_for
 
 from headway.live.files import begin_ticks, wait_until_finished
 

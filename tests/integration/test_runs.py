@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from synthetic import make_cell, make_settings
-from waiting import wait_until
+from waiting import wait_for
 
 from headway import lab
 from headway.agent import AGENT_PATH
@@ -94,7 +94,7 @@ def test_a_killed_run_is_completed_by_resume_and_no_launch_counts_twice(store_pa
     with running_lab(store_path, 5) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    wait_until(lambda: agents() == [])
+    wait_for(lambda: agents() == [], limit_s=20)
     before = stored(store_path)
     assert 5 <= len(before) < PLANNED
 
@@ -115,12 +115,12 @@ def test_a_killed_runner_leaves_no_pool_behind():
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         # The agent, its resource tracker and four workers.
-        wait_until(lambda: len(agents()) >= 6, limit_s=120)
+        wait_for(lambda: len(agents()) >= 6, limit_s=120)
     finally:
         process.kill()
         process.wait()
 
-    wait_until(lambda: agents() == [])
+    wait_for(lambda: agents() == [], limit_s=20)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -147,7 +147,7 @@ def test_a_second_lab_is_refused(store_path):
 def test_a_worker_killed_in_mid_launch_is_one_failed_launch(store_path):
     """A killed agent fails its launch, and the run goes on, ends and says so."""
     with running_lab(store_path, 2) as process:
-        wait_until(lambda: agents("cmdline") != [])
+        wait_for(lambda: agents("cmdline") != [], limit_s=20)
         os.kill(agents("cmdline")[0], signal.SIGKILL)
         _, err = process.communicate(timeout=60)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from real_programs import BY_NAME
-from waiting import wait_until
+from waiting import wait_for
 
 from headway.live.memory import status
 from headway.live.standstill import Standstill
@@ -22,7 +22,7 @@ def sleeping(each_s, python=sys.executable):
     code = f"import time\nprint(flush=True)\nwhile True: time.sleep({each_s})"
     with subprocess.Popen([python, "-c", code], stdout=subprocess.PIPE) as process:
         process.stdout.readline()
-        wait_until(lambda: Path(f"/proc/{process.pid}/syscall").read_text().startswith(SLEEPS))
+        wait_for(lambda: Path(f"/proc/{process.pid}/syscall").read_text().startswith(SLEEPS))
         yield process.pid
         process.kill()
 
@@ -43,7 +43,7 @@ def test_a_thread_that_sleeps_again_and_again_stands_nowhere():
     """A thread that was in many sleeps since the beginning is in none of them for long."""
     with sleeping(0.001) as pid:
         standstill, before = Standstill(pid), times_off(pid)
-        wait_until(lambda: times_off(pid) > before + 10)
+        wait_for(lambda: times_off(pid) > before + 10)
 
         assert standstill.words() == ""
 

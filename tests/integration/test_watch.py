@@ -13,11 +13,11 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from waiting import wait_for
 
 from headway.lab import discover
 from headway.live.detached import Program
@@ -105,15 +105,6 @@ def here(tmp_path, monkeypatch):
         monkeypatch.delenv(name)
     Path("app.py").write_text(PROGRAM)
     return tmp_path
-
-
-def wait_for(condition, what):
-    """Wait until `condition` is true and return its value; fail if it never is."""
-    deadline = time.monotonic() + LIMIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-    return found
 
 
 def rows(folder="stalls"):

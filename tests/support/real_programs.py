@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import time
 from pathlib import Path
 
 from headway.host.interpreters import discover, select
@@ -36,12 +35,3 @@ def bare(**more):
     """Return an environment without any variable of Python's, the terminal's or Headway's, and with `more`."""
     own = ("HEADWAY_", "PYTEST", "PYTHON", "LC_", "LANG", "VIRTUAL_ENV", "COLUMNS", "LINES")
     return {name: value for name, value in os.environ.items() if not name.startswith(own)} | {"LANG": "C.UTF-8"} | more
-
-
-def wait_for(condition, what):
-    """Wait until `condition` is true and return its value; fail if it never is."""
-    deadline = time.monotonic() + LIMIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
-    return found

@@ -3,16 +3,19 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
+Found = TypeVar("Found")
 _LOOK_S = 0.01
 
 
-def wait_until(condition: Callable[[], object], limit_s: float = 60.0) -> None:
-    """Wait until the condition is true; fail if it still is not after `limit_s` seconds."""
+def wait_for(condition: Callable[[], Found], what: str = "it did not happen in time", limit_s: float = 60.0) -> Found:
+    """Wait until `condition` is true and return its value; fail, and say what was wrong, if it never is."""
     deadline_s = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline_s, f"the condition is not true after {limit_s:g} s"
+    while not (found := condition()):
+        assert time.monotonic() < deadline_s, what
         time.sleep(_LOOK_S)
+    return found
 
 
 def state_of(pid: int) -> str:
