@@ -80,6 +80,7 @@ struct hw__gil {
     /* releases since a thread last waited, while the GIL is recorded */
     uint32_t quiet_releases;
     int64_t last_ns;           /* the time of the GIL's last event; 0: none yet */
+    int64_t away_due_ns;       /* when a time between holds is to be measured next (events.c) */
     struct hw__ticks ticks;    /* the clock of the GIL's events */
     struct hw__stacks *stacks; /* NULL: no stacks are read for this GIL */
     struct hw__chunk *meta;    /* the chunk for meta records, or NULL */

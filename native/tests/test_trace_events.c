@@ -202,32 +202,58 @@ static void test_who_watches_is_told_no_cpu_times(void) {
     trace_close(&trace);
 }
 
-/* For a thread that releases again and again, the CPU time is read only now and then, and is not
- * recorded if the thread is back at once. */
-static void test_of_many_times_away_few_are_looked_at(void) {
-    world_start("few.hwt");
+/* Holds the GIL again and again for 30 ms, and is away for 20 us in between. Returns how often, as
+ * a pointer. */
+static void *yields_often(void *unused) {
+    (void)unused;
+    void *state = fake_state_new(fake_main_gil());
     int64_t begin_ns = hw_now_ns();
-    int rounds = 0;
+    intptr_t rounds = 0;
     while (hw_now_ns() - begin_ns < 30000000) {
-        void *state = PyEval_SaveThread();
+        PyEval_RestoreThread(state);
+        PyEval_SaveThread();
         int64_t since_ns = hw_now_ns();
         while (hw_now_ns() - since_ns < 20000) {
         }
-        PyEval_RestoreThread(state);
-        world_yield();
+        sched_yield();
         rounds++;
     }
-    int64_t length_ns = hw_now_ns() - begin_ns;
-    T_EQ(0, hw_trace_stop());
-    struct trace trace = trace_open(world_path("few.hwt"));
-    int told = 0;
-    for (size_t i = 1; i < trace.event_count; i++) {
-        const struct hw__event *event = &trace.events[i].event;
-        told += event->kind == HW__ACQUIRE && event->flags >> HW__RAN_SHIFT != 0;
+    return (void *)rounds;
+}
+
+/* If threads release the GIL again and again, CPU times are read only now and then, the fewer for
+ * each thread the more threads there are. */
+static void test_of_many_times_away_few_are_looked_at(void) {
+    enum { THREADS = 6 };
+    pthread_t threads[THREADS];
+    for (int count = 1; count <= THREADS; count += THREADS - 1) {
+        world_start("few.hwt");
+        void *state = PyEval_SaveThread();
+        int64_t begin_ns = hw_now_ns();
+        intptr_t rounds = 0;
+        for (int i = 0; i < count; i++) {
+            T_EQ(0, pthread_create(&threads[i], NULL, yields_often, NULL));
+        }
+        for (int i = 0; i < count; i++) {
+            void *made = NULL;
+            T_EQ(0, pthread_join(threads[i], &made));
+            rounds += (intptr_t)made;
+        }
+        int64_t length_ns = hw_now_ns() - begin_ns;
+        PyEval_RestoreThread(state);
+        T_EQ(0, hw_trace_stop());
+        struct trace trace = trace_open(world_path("few.hwt"));
+        int told = 0;
+        for (size_t i = 1; i < trace.event_count; i++) {
+            const struct hw__event *event = &trace.events[i].event;
+            bool ends_it = event->kind == HW__ACQUIRE || event->kind == HW__WAIT;
+            told += ends_it && event->flags >> HW__RAN_SHIFT != 0;
+        }
+        int64_t own = (1 + count) * (1 + length_ns / 100000000); /* each thread's own */
+        T_TRUE(told >= count && told <= 17 + length_ns / 1000000 + own);
+        T_TRUE(told <= 1 + rounds); /* at most those that were away for long */
+        trace_close(&trace);
     }
-    T_TRUE(told >= 1 && told <= 17 + length_ns / 1000000);
-    T_TRUE(told <= rounds); /* at most those that were away for long */
-    trace_close(&trace);
 }
 
 /* Many threads wait for one hold and make requests again and again. The first request is recorded,

@@ -29,12 +29,17 @@
 /* For a hold of this length or longer, the share in which the thread ran is recorded. */
 #define LONG_HOLD_NS 1000000
 
-/* Of the times between a thread's holds, one is measured in AWAY_EVERY_NS to twice that. A pause
- * saves up the measurements that would have been due in AWAY_BURST_NS. So all times of a thread
- * that seldom yields the GIL are measured. That is two system calls a millisecond at most, 0.05 %
- * of it. */
+/* Of the times between threads' holds of a GIL, one is measured in AWAY_EVERY_NS to twice that. A
+ * pause saves up the measurements that would have been due in AWAY_BURST_NS. So all times are
+ * measured if the GIL is seldom yielded. A thread of which none was measured for AWAY_EACH_NS is
+ * measured in any case: other threads may yield the GIL all the time.
+ *
+ * A measurement is two system calls with the GIL's mutex held. At the end of a system call, the
+ * kernel may give the core to another thread of the process, which then has to wait for the mutex.
+ * So the limit is for all threads of a GIL together. */
 #define AWAY_EVERY_NS 1000000
 #define AWAY_BURST_NS 16000000
+#define AWAY_EACH_NS 100000000
 
 /* A thread that is back sooner was not blocked: its CPU time is not read again. */
 #define AWAY_LEAST_NS 15000
@@ -206,14 +211,18 @@ static uint32_t share_of(uint64_t cpu, uint64_t length_ns) {
 /* The calling thread yields the GIL. Returns its CPU time if the time until it wants the GIL again
  * is measured, else 0. The next measurement is due after a random time, as programs go round in
  * loops. */
-static int64_t going_away(struct hw__thread *thread, int64_t now_ns) {
-    if (now_ns < thread->away_due_ns || !cpu_is_told()) {
+static int64_t going_away(struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns) {
+    bool due = now_ns >= gil->away_due_ns;
+    if ((!due && now_ns - thread->away_measured_ns < AWAY_EACH_NS) || !cpu_is_told()) {
         return 0;
     }
-    int64_t due_ns = now_ns - AWAY_BURST_NS;
-    due_ns = due_ns > thread->away_due_ns ? due_ns : thread->away_due_ns;
-    uint64_t scattered = (uint64_t)now_ns * UINT64_C(0x9e3779b97f4a7c15); /* Knuth 6.4: 64 bits */
-    thread->away_due_ns = due_ns + AWAY_EVERY_NS + (int64_t)((scattered >> 32) % AWAY_EVERY_NS);
+    thread->away_measured_ns = now_ns;
+    if (due) {
+        int64_t due_ns = now_ns - AWAY_BURST_NS;
+        due_ns = due_ns > gil->away_due_ns ? due_ns : gil->away_due_ns;
+        uint64_t scattered = (uint64_t)now_ns * UINT64_C(0x9e3779b97f4a7c15); /* Knuth 6.4 */
+        gil->away_due_ns = due_ns + AWAY_EVERY_NS + (int64_t)((scattered >> 32) % AWAY_EVERY_NS);
+    }
     return cpu_ns();
 }
 
@@ -355,7 +364,7 @@ void hw__on_release(struct hw__gil *gil) {
     }
     thread->held_since_ns = 0;
     thread->was_forced = requested;
-    thread->cpu_at_release_ns = requested ? 0 : going_away(thread, now);
+    thread->cpu_at_release_ns = requested ? 0 : going_away(gil, thread, now);
     thread->hold_ns += hold_ns;
     struct hw__slot *slot = thread->slot;
     HW__ADD(slot->hold_ns, hold_ns);

@@ -79,7 +79,7 @@ struct hw__thread {
 
     int64_t cpu_at_acquire_ns; /* its CPU time when its hold began; 0: not measured */
     int64_t cpu_at_release_ns; /* its CPU time when it last released a GIL; 0: not measured */
-    int64_t away_due_ns;       /* from this time on, a release is measured again */
+    int64_t away_measured_ns;  /* when a time between its holds was last measured; 0: never */
     uint64_t worst_hold_ns;
     uint64_t wait_ns; /* total of its waits that have ended, in this session */
     /* The longest hold and wait since `longest_since_ns`, for hw_gil_longest(). */
