@@ -3,6 +3,7 @@
  * and when the process is killed or hostile. The process goes on in all of these cases. */
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "gil_world.h"
@@ -332,6 +333,38 @@ static void test_memory_that_claims_too_much(void) {
     collect_forget();
 }
 
+/* A hostile process says that a chunk has less than the collector has already copied. */
+static void test_a_chunk_that_shrinks(void) {
+    T_EQ(0, world_try_collect("shrinks.hwt", 16 * HW__CHUNK_BYTES));
+    yield((long)CHUNK_EVENTS / 4);
+    struct hw_collection *collection = the_one();
+    hw_collect_hurry(collection);
+    hw_collect_pass(collection, 0, &state);
+    struct stat before, after;
+    T_EQ(0, fstat(collected[0].file, &before));
+    size_t bytes = hw__session.bytes;
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, collected[0].memory, 0);
+    T_TRUE(memory != MAP_FAILED);
+    T_EQ(0, hw_trace_stop());
+    for (uint32_t kind = HW__CHUNK_OPEN; kind <= HW__CHUNK_CLOSED; kind++) {
+        for (uint32_t i = 0; i < 16; i++) {
+            struct hw__chunk *chunk =
+                (struct hw__chunk *)(memory + ((struct hw__header *)memory)->chunks_offset +
+                                     (size_t)i * HW__CHUNK_BYTES);
+            if (atomic_load(&chunk->used) > sizeof(struct hw__event)) {
+                atomic_store(&chunk->used, sizeof(struct hw__event));
+                atomic_store(&chunk->state, kind);
+            }
+        }
+        hw_collect_hurry(collection);
+        hw_collect_pass(collection, 0, &state);
+    }
+    T_EQ(0, fstat(collected[0].file, &after));
+    T_EQ(before.st_size, after.st_size);
+    munmap(memory, bytes);
+    collect_forget();
+}
+
 /* A hostile process may write anything into its memory at any time. Nothing outside of the memory
  * and the file is touched (the address sanitizer checks that), and the collector finishes. */
 static void test_hostile_memory(void) {
@@ -397,6 +430,7 @@ int main(void) {
     T_RUN(test_waiting_for_threads);
     T_RUN(test_memory_that_is_none);
     T_RUN(test_memory_that_claims_too_much);
+    T_RUN(test_a_chunk_that_shrinks);
     T_RUN(test_hostile_memory);
     world_leave();
     return 0;

@@ -421,6 +421,8 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
         source->sequence = head.sequence;
         source->placed = false;
         source->copied = source->told = 0;
+    } else if (used < source->copied || used < source->told) {
+        source->copied = source->told = 0; /* an honest process only adds to a chunk */
     }
     bool closed = state == HW__CHUNK_CLOSED;
     if (used == 0) {
