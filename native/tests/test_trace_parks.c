@@ -95,6 +95,24 @@ static void test_a_spin_is_one_wait(void) {
     check_spin(0, SPINS);
 }
 
+/* A forked child has a copy of the spin, and the memory of its parent until it has made its own. */
+static void test_a_child_leaves_its_parents_spin(void) {
+    begin("parent.hwt");
+    fake_spin(1);
+    pid_t pid = fork();
+    T_TRUE(pid >= 0);
+    if (pid == 0) {
+        t_start();
+        T_EQ(0, hw_trace_stop());
+        _exit(0);
+    }
+    world_wait(pid);
+    struct trace trace = end("parent.hwt");
+    (void)only_wait(&trace);
+    T_EQ(1, atomic_load(&trace.slots[0].waits));
+    trace_close(&trace);
+}
+
 /* A thread may be off the core between two yields of one spin. */
 static void test_a_spin_that_its_registers_tell_is_one_wait(void) {
     int64_t usual_ns = hw__parks_same_spin_ns;
@@ -334,6 +352,7 @@ int main(void) {
     layout = fake_layout(false);
     T_RUN(test_a_spin_before_the_threads_end);
     T_RUN(test_a_spin_is_one_wait);
+    T_RUN(test_a_child_leaves_its_parents_spin);
     T_RUN(test_a_spin_that_its_registers_tell_is_one_wait);
     T_RUN(test_waits_of_one_call_are_told);
     T_RUN(test_a_spin_belongs_to_its_call);

@@ -76,7 +76,10 @@ void hw__parks_stop(void) {
     while (atomic_load(&telling) != 0) {
         hw__pause(&rounds);
     }
-    hw__threads_each(hw__parks_flush);
+    /* In a forked child that has not adopted the session, the memory is still its parent's. */
+    if (atomic_load(&hw__session.inherited) == 0) {
+        hw__threads_each(hw__parks_flush);
+    }
     hw__parks_forget();
 }
 
