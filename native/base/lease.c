@@ -17,7 +17,7 @@ struct hw__lease hw__leases[HW__LEASES] = {{.page = &none}, {.page = &none}};
 static void leave(struct hw__lease *lease, struct hw__lease_page *next, int64_t why) {
     struct hw__lease_page *page = atomic_exchange(&lease->page, next);
     int64_t live = HW__LEASE_LIVE;
-    if (page == lease->mapped && page != NULL) {
+    if (page == lease->mapped && page != NULL && !atomic_load(&lease->parents)) {
         (void)atomic_compare_exchange_strong(&page->ended, &live, why);
     }
 }
@@ -49,6 +49,7 @@ int hw__lease_begin(struct hw__lease *lease, int64_t span_ns) {
         return -error;
     }
     lease->mapped = memory;
+    atomic_store(&lease->parents, false);
     atomic_store(&lease->page, lease->mapped);
     return fd;
 }
@@ -59,6 +60,12 @@ void hw__lease_renew(struct hw__lease *lease, int64_t span_ns) {
         int64_t now = hw_now_ns();
         atomic_store(&page->now_ns, now);
         atomic_store(&page->until_ns, now + span_ns);
+    }
+}
+
+void hw__leases_after_fork_in_child(void) {
+    for (int i = 0; i < HW__LEASES; i++) {
+        atomic_store(&hw__leases[i].parents, true);
     }
 }
 

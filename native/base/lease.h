@@ -39,6 +39,9 @@ struct hw__lease {
     _Atomic(struct hw__lease_page *) page;
     /* The shared page; NULL: there was no lease yet. Written by hw__lease_begin(). */
     struct hw__lease_page *mapped;
+    /* The lease began in the parent of this process. It runs out here as well, but only the parent
+     * says how it ended. Set in a forked child, cleared when a lease begins. */
+    atomic_bool parents;
 };
 
 extern struct hw__lease hw__leases[HW__LEASES];
@@ -71,6 +74,10 @@ int hw__lease_begin(struct hw__lease *lease, int64_t span_ns);
 /* Makes the lease last `span_ns` from now on; for use as long as the other side does not have the
  * page yet. This function can't fail. */
 void hw__lease_renew(struct hw__lease *lease, int64_t span_ns);
+
+/* Called in a forked child, by the handlers of fork(): a child's end of the lease is no end of its
+ * parent's. Async-signal-safe; can't fail. */
+void hw__leases_after_fork_in_child(void);
 
 /* Ends the lease: its purpose has ended, or goes on without a lease. The other side can see that.
  * This function can't fail. */

@@ -246,6 +246,7 @@ void hw__sched_after_fork_in_child(void) {
     int saved = errno;
     hw__registry_after_fork(true);
     hw__say_after_fork();
+    hw__leases_after_fork_in_child();
     hw__runners_after_fork();
     hw__wake_after_fork();
     hw__help_after_fork();

@@ -155,6 +155,61 @@ static void test_a_policy_ends(void) {
     }
 }
 
+static void end_both(void) {
+    T_TRUE(hw__lease_over(trace_lease, INT64_MAX - 1)); /* the child has the lease, too */
+    hw__lease_expire(trace_lease, HW__LEASE_EXPIRED);
+    hw__lease_expire(policy_lease, HW__LEASE_WATCHDOG);
+    hw__lease_end(trace_lease);
+    hw__lease_end(policy_lease);
+    struct hw__lease_page *own = taken(hw__lease_begin(trace_lease, 3600 * 1000 * MS));
+    hw__lease_end(trace_lease);
+    T_EQ(HW__LEASE_ENDED, atomic_load(&own->ended));
+}
+
+/* What a forked child does with its leases is no end of its parent's. */
+static void test_a_forked_child(void) {
+    struct hw__lease_page *trace = taken(hw__lease_begin(trace_lease, 3600 * 1000 * MS));
+    struct hw__lease_page *policy = taken(hw__lease_begin(policy_lease, 3600 * 1000 * MS));
+    world_start("parent.hwt");
+    pid_t pid = fork();
+    T_TRUE(pid >= 0);
+    if (pid == 0) {
+        t_start();
+        end_both();
+        _exit(0);
+    }
+    world_wait(pid);
+    T_EQ(HW__LEASE_LIVE, atomic_load(&trace->ended));
+    T_EQ(HW__LEASE_LIVE, atomic_load(&policy->ended));
+    T_EQ(0, hw_trace_stop());
+    hw__lease_end(policy_lease);
+    T_EQ(HW__LEASE_ENDED, atomic_load(&trace->ended));
+    T_EQ(HW__LEASE_ENDED, atomic_load(&policy->ended));
+}
+
+static struct hw__lease_page *parents_page;
+
+static void record_itself(void) {
+    world_yield(); /* there is no collector for the child */
+    T_EQ(0, hw_trace_active());
+    atomic_store(&parents_page->until_ns, 1);
+    world_start("child.hwt");
+    world_yield();
+    T_EQ(1, hw_trace_active());
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("child.hwt"));
+    T_EQ(3, trace.event_count);
+    trace_close(&trace);
+}
+
+/* A child that lost its parent's recording begins one of its own, which has no lease. */
+static void test_a_lost_child_records_itself(void) {
+    parents_page = taken(hw__lease_begin(trace_lease, 3600 * 1000 * MS));
+    world_start("parent.hwt");
+    world_wait(world_fork(record_itself));
+    T_EQ(0, hw_trace_stop());
+}
+
 int main(void) {
     t_start();
     world_begin();
@@ -164,6 +219,8 @@ int main(void) {
     T_RUN(test_one_after_the_other);
     T_RUN(test_a_recording_ends);
     T_RUN(test_a_policy_ends);
+    T_RUN(test_a_forked_child);
+    T_RUN(test_a_lost_child_records_itself);
     world_leave();
     return 0;
 }

@@ -52,6 +52,8 @@ HW__RARE bool hw__adopt(void) {
     bool done = hw__session_adopt();
     if (!done) {
         hw__session.active = false;
+        /* A recording that the child begins itself has no lease. */
+        hw__lease_end(&hw__leases[HW__LEASE_TRACE]);
     }
     hw__threads_forget();
     hw__stacks_forget();

@@ -44,6 +44,7 @@ static void after_fork_in_parent(void) {
 static void after_fork_in_child(void) {
     hw__registry_after_fork(true);
     hw__say_after_fork();
+    hw__leases_after_fork_in_child();
     hw__hooks_after_fork();
     hw__parks_reset_in_child();
     for (int i = 0; i < hw__gil_count(); i++) {
