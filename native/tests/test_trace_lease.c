@@ -166,7 +166,7 @@ static void end_both(void) {
     T_EQ(HW__LEASE_ENDED, atomic_load(&own->ended));
 }
 
-/* What a forked child does with its leases is no end of its parent's. */
+/* A forked child ends its leases, and not those of its parent. */
 static void test_a_forked_child(void) {
     struct hw__lease_page *trace = taken(hw__lease_begin(trace_lease, 3600 * 1000 * MS));
     struct hw__lease_page *policy = taken(hw__lease_begin(policy_lease, 3600 * 1000 * MS));

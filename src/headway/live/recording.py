@@ -4,14 +4,16 @@ If the process is recorded already (by `headway trace`, `headway attach`, or an 
 used: nothing is started twice, and the summary covers the time between the two ends of the `with`.
 
 A recording of ours stays in memory, where new events replace the oldest. The recording is written to a file when it is
-read, and at the end.
+read, and at the end. A forked child has a copy of our objects, but neither writes nor removes the files of its parent.
 """
 
 import contextlib
 import os
+import shutil
 import tempfile
 import threading
 import time
+import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, final
@@ -81,6 +83,12 @@ def _start(recorder: Recorder, memory_bytes: int) -> None:
         raise RecordingError(f"this process cannot be recorded: {error}") from error
 
 
+def _remove(folder: str, pid: int) -> None:
+    """Remove the temporary folder of a process, in that process only."""
+    if os.getpid() == pid:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @final
 class Recording:
     """The recording of this process between the two ends of a `with`; `trace()` returns it."""
@@ -88,7 +96,8 @@ class Recording:
     def __init__(self, path: Path | None, max_bytes: int) -> None:
         self._wanted = path
         self._max_bytes = max_bytes
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._pid = 0
+        """The process whose recording of ours this is; 0: the recording is another one's."""
         self._memory = -1
         self._counted = False
         self._since_ns = 0
@@ -102,16 +111,13 @@ class Recording:
             if self._counted:
                 recorder.stop()
             if not recorder.active:
-                if self._wanted is None:
-                    self._folder = tempfile.TemporaryDirectory(prefix="headway-")
-                    self._path = Path(self._folder.name) / f"{os.getpid()}.hwt"
-                else:
-                    self._path = self._wanted
+                self._pid = os.getpid()
+                self._path = self._temporary() if self._wanted is None else self._wanted
                 _start(recorder, self._max_bytes)
                 self._memory = os.dup(recorder.memory_file)
             elif recorder.memory_file >= 0:  # the recording of an outer `with`
-                self._folder = tempfile.TemporaryDirectory(prefix="headway-")
-                self._path = Path(self._folder.name) / f"{os.getpid()}.hwt"
+                self._pid = os.getpid()
+                self._path = self._temporary()
             else:
                 self._path = Path(recorder.path)
         self._since_ns = time.monotonic_ns()
@@ -121,7 +127,11 @@ class Recording:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self._until_ns = time.monotonic_ns()
-        if self._memory >= 0:
+        if self._is_parents():
+            if self._memory >= 0:
+                os.close(self._memory)
+                self._memory = -1
+        elif self._memory >= 0:
             with _lock:
                 recorder = the_recorder()
                 recorder.stop()
@@ -132,6 +142,16 @@ class Recording:
                     _start(recorder, 0)
         else:
             self._bring_up_to_date()
+
+    def _temporary(self) -> Path:
+        """Return the path of a new file, whose folder is removed together with this object."""
+        folder = tempfile.mkdtemp(prefix="headway-")
+        weakref.finalize(self, _remove, folder, self._pid)
+        return Path(folder, f"{self._pid}.hwt")
+
+    def _is_parents(self) -> bool:
+        """Tell whether this process is a forked child, and the recording is that of its parent's memory."""
+        return self._pid not in (0, os.getpid())
 
     def _save(self, memory: int) -> None:
         """Write the events that are in memory now to our file."""
@@ -169,7 +189,13 @@ class Recording:
 
         Raises:
             TraceError: The file is gone.
+            RecordingError: This process is a forked child of the recorded process.
         """
+        if self._is_parents():
+            raise RecordingError(
+                f"this is the recording of process {self._pid}, of which process {os.getpid()} is a forked child",
+                hint="read it in the parent, or begin a recording in the child",
+            )
         if self._until_ns is None:
             self._bring_up_to_date()
         return read(self._path)
@@ -179,6 +205,7 @@ class Recording:
 
         Raises:
             TraceError: The file is gone.
+            RecordingError: This process is a forked child of the recorded process.
         """
         return analyse(self.trace(), since_ns=self._since_ns, until_ns=self._until_ns)
 
