@@ -333,6 +333,30 @@ static void test_memory_that_claims_too_much(void) {
     collect_forget();
 }
 
+/* Names, code and stacks are never overwritten. With a limit of their own they leave events their
+ * room, however many there are. */
+static void test_events_have_room_beside_names(void) {
+    T_EQ(0, world_try_collect("names.hwt", 32 * HW__CHUNK_BYTES));
+    hw_collect_limit(the_one(), 4);
+    hw_collect_limit_meta(the_one(), 6);
+    for (int pass = 0; pass < 20; pass++) {
+        for (size_t i = 0; i < HW__CHUNK_BYTES / sizeof(struct hw__meta_name); i++) {
+            hw_trace_name(1, "of another thread, which has no record");
+        }
+        hw_collect_pass(the_one(), 0, &state);
+    }
+    T_TRUE(state.lost_meta > 0);
+    yield(3 * (long)CHUNK_EVENTS);
+    hw_collect_pass(the_one(), 0, &state);
+    T_TRUE(state.chunks <= 4);
+    T_EQ(0, state.dropped_events);
+    struct trace trace = ended("names.hwt");
+    T_TRUE(trace.event_count > 2 * CHUNK_EVENTS);
+    T_EQ(trace.events[trace.event_count - 1].event.kind, HW__ACQUIRE);
+    trace_close(&trace);
+    collect_forget();
+}
+
 /* A hostile process says that a chunk has less than the collector has already copied. */
 static void test_a_chunk_that_shrinks(void) {
     T_EQ(0, world_try_collect("shrinks.hwt", 16 * HW__CHUNK_BYTES));
@@ -430,6 +454,7 @@ int main(void) {
     T_RUN(test_waiting_for_threads);
     T_RUN(test_memory_that_is_none);
     T_RUN(test_memory_that_claims_too_much);
+    T_RUN(test_events_have_room_beside_names);
     T_RUN(test_a_chunk_that_shrinks);
     T_RUN(test_hostile_memory);
     world_leave();

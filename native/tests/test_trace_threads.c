@@ -174,6 +174,7 @@ static void test_named_before_its_first_event(void) {
     struct trace trace = trace_open(world_path("before.hwt"));
     T_EQ(0, strcmp("last", chunk_of(&trace, 2)->name));
     T_EQ(1, chunk_of(&trace, 2)->named);
+    T_EQ(0, trace_count_meta(&trace, 0, HW__META_NAME, NULL));
     trace_close(&trace);
 }
 

@@ -106,6 +106,9 @@ struct hw_collection {
     /* The number of places that were ever used, and of those allocated. */
     int64_t place_count, place_room;
     int64_t in_use, limit;
+    /* The same for meta chunks; limit 0: they count in `in_use`. */
+    int64_t meta_in_use, meta_limit;
+    int64_t lost_meta;   /* meta chunks without a place */
     struct queue closed; /* places of closed event chunks, the oldest first */
     struct queue free;   /* places that were given up */
     uint64_t dropped, overwritten;
@@ -233,6 +236,10 @@ void hw_collect_limit(struct hw_collection *collection, int64_t chunks) {
     collection->limit = chunks < 2 ? 2 : chunks;
 }
 
+void hw_collect_limit_meta(struct hw_collection *collection, int64_t chunks) {
+    collection->meta_limit = chunks;
+}
+
 void hw_collect_share(struct hw_collection *collection, uint32_t chunks) {
     atomic_store_explicit(&collection->control->limit, chunks, memory_order_relaxed);
 }
@@ -295,8 +302,11 @@ static bool allocate(struct hw_collection *to, int64_t place) {
 }
 
 /* Returns a place for one more chunk, or NO_PLACE. */
-static int64_t new_place(struct hw_collection *to) {
-    if (to->in_use < to->limit && (to->full_until_ns == 0 || hw_now_ns() >= to->full_until_ns)) {
+static int64_t new_place(struct hw_collection *to, uint32_t kind) {
+    bool apart = kind == HW__CHUNK_META && to->meta_limit != 0;
+    int64_t *in_use = apart ? &to->meta_in_use : &to->in_use;
+    if (*in_use < (apart ? to->meta_limit : to->limit) &&
+        (to->full_until_ns == 0 || hw_now_ns() >= to->full_until_ns)) {
         int64_t place = take(&to->free);
         bool appended = place == NO_PLACE;
         if (appended) {
@@ -312,18 +322,21 @@ static int64_t new_place(struct hw_collection *to) {
             place = to->place_count++;
         }
         to->places[place] = (struct place){0};
-        to->in_use++;
+        ++*in_use;
         if (allocate(to, place)) {
             return place;
         }
         /* For now the places that the file has must do. */
         to->full_until_ns = hw_now_ns() + FULL_NS;
-        to->in_use--;
+        --*in_use;
         if (appended) {
             to->place_count--;
         } else {
             put(&to->free, place);
         }
+    }
+    if (apart) {
+        return NO_PLACE;
     }
     int64_t place = take(&to->closed);
     if (place != NO_PLACE) {
@@ -429,12 +442,13 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
         return closed;
     }
     if (!source->placed) {
-        source->place = new_place(to);
+        source->place = new_place(to, head.kind);
         source->placed = source->place != NO_PLACE;
         source->copied = 0;
     }
     bool written = source->placed && write_chunk(to, source, &head, content, used);
     to->open_written += !closed;
+    to->lost_meta += closed && !written && head.kind == HW__CHUNK_META;
     if (to->laps != NULL && head.kind == HW__CHUNK_EVENTS) {
         hw__laps_see(to->laps, head.owner, content, used, &source->told);
     }
@@ -550,6 +564,7 @@ void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state
         .error = to->error,
         .closed = closed,
         .overwritten_until_ns = to->overwritten_until_ns,
+        .lost_meta = to->lost_meta,
     };
 }
 

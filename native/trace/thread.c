@@ -494,16 +494,8 @@ void hw__thread_emit_release(struct hw__thread *thread, uint32_t gil, uint32_t v
     __atomic_store_n((word *)(void *)&event->value, half, __ATOMIC_RELAXED);
 }
 
-/* Returns the record of a live thread, or NULL. A thread nearly always gives its own name, so that
- * even among thousands of threads none searches the records of all. */
+/* Returns the record of a live thread, or NULL. */
 static struct hw__thread *of_tid(int32_t tid) {
-    struct hw__thread *mine = hw__thread_known();
-    if (mine != NULL && mine->tid == tid) {
-        return mine;
-    }
-    if (mine == NULL && tid == (int32_t)syscall(SYS_gettid)) {
-        return NULL;
-    }
     uint32_t n = atomic_load(&high_water);
     for (uint32_t i = 0; i < n; i++) {
         struct hw__thread *thread = record(i);
@@ -521,9 +513,16 @@ void hw__thread_name_later(int32_t tid, const char *name) {
 }
 
 bool hw__thread_name(int32_t tid, const char *name) {
-    struct hw__thread *thread = of_tid(tid);
+    struct hw__thread *mine = hw__thread_known();
+    bool is_own = tid == (mine != NULL ? mine->tid : (int32_t)syscall(SYS_gettid));
+    /* A thread nearly always gives its own name, so that even among thousands of threads none
+     * searches the records of all. */
+    struct hw__thread *thread = is_own ? mine : of_tid(tid);
     if (thread == NULL) {
         hw__thread_name_later(tid, name);
+        if (is_own) {
+            return true; /* its first event takes the name from there */
+        }
         thread = of_tid(tid); /* it may have got its record meanwhile */
     }
     char text[HW__NAME_BYTES] = "";
@@ -533,7 +532,7 @@ bool hw__thread_name(int32_t tid, const char *name) {
     }
     memcpy(thread->slot->name, text, sizeof text);
     atomic_store_explicit(&thread->named, true, memory_order_relaxed);
-    if (thread != hw__thread_known()) {
+    if (!is_own) {
         return false;
     }
     if (thread->chunk != NULL) {

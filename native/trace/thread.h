@@ -163,7 +163,7 @@ int hw__threads_init(void);
  * without a record has it as soon as it gets one (names.h). The registry's lock must be held.
  *
  * Returns whether the name is thereby complete: the thread is the caller itself, and its present
- * chunk has the name, too. */
+ * chunk has the name, too, or its first event will take it. */
 bool hw__thread_name(int32_t tid, const char *name);
 
 /* The same without the registry's lock, but only for a thread that has no record yet. */

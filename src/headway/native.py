@@ -230,6 +230,7 @@ class _State(ctypes.Structure):
         ("error", ctypes.c_int32),
         ("closed", ctypes.c_int32),
         ("overwritten_until_ns", ctypes.c_int64),
+        ("lost_meta", ctypes.c_int64),
     )
 
 
@@ -250,6 +251,8 @@ class CollectionState:
     """The number of chunks of memory that were complete in this pass and were given back."""
     overwritten_until_ns: int
     """The time of the latest event that was overwritten to make room (CLOCK_MONOTONIC); 0 if none was."""
+    lost_meta: int
+    """The number of chunks of names, code and stacks for which the file had no room."""
 
 
 HOME_NONE, HOME_LOOP, HOME_POOL, HOME_OUTSIDE, HOME_REQUEST = 1, 2, 3, 4, 5
@@ -343,6 +346,8 @@ def _collecting() -> ctypes.CDLL:
     library.hw_collect_family.argtypes = [ctypes.c_void_p]
     library.hw_collect_limit.restype = None
     library.hw_collect_limit.argtypes = [ctypes.c_void_p, ctypes.c_int64]
+    library.hw_collect_limit_meta.restype = None
+    library.hw_collect_limit_meta.argtypes = [ctypes.c_void_p, ctypes.c_int64]
     library.hw_collect_share.restype = None
     library.hw_collect_share.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
     library.hw_collect_pass.restype = None
@@ -406,6 +411,10 @@ class Collection:
         """Limit the file to a number of chunks; beyond it, new events replace the oldest ones."""
         self._library.hw_collect_limit(self._pointer, chunks)
 
+    def limit_meta(self, chunks: int) -> None:
+        """Limit names, code and stacks to a number of chunks of their own; they then leave events their room."""
+        self._library.hw_collect_limit_meta(self._pointer, chunks)
+
     def share(self, chunks: int) -> None:
         """Limit the process to a number of chunks of memory."""
         self._library.hw_collect_share(self._pointer, chunks)
@@ -422,6 +431,7 @@ class Collection:
             error=state.error,
             closed=state.closed,
             overwritten_until_ns=state.overwritten_until_ns,
+            lost_meta=state.lost_meta,
         )
 
     def watch(self, *, loop_ns: int, pool_ns: int) -> None:

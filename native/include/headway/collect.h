@@ -28,6 +28,7 @@ struct hw_collect_state {
     int32_t error;          /* errno of the last write that failed, or 0 */
     int32_t closed; /* chunks that this pass copied completely and returned to the process */
     int64_t overwritten_until_ns; /* time of the last event that was overwritten, or 0 */
+    int64_t lost_meta; /* chunks of names, code and stacks for which the file had no room */
 };
 
 /* Checks and maps the memory that a traced process has sent.
@@ -47,6 +48,11 @@ HW_API uint64_t hw_collect_family(const struct hw_collection *collection);
 /* Limits the file to `chunks` chunks of 16 KiB. In a full file, new events overwrite the oldest
  * ones. If the file already has more chunks, the next pass removes some. */
 HW_API void hw_collect_limit(struct hw_collection *collection, int64_t chunks);
+
+/* Counts the chunks that have no events, but names, code and stacks, apart from the others, and
+ * limits them to `chunks`. Such chunks are never overwritten, since later events refer to them. So
+ * without a limit of their own, they leave less and less room for events. */
+HW_API void hw_collect_limit_meta(struct hw_collection *collection, int64_t chunks);
 
 /* Limits the process to `chunks` chunks in memory. 0: refuses the process, which then says that it
  * is not recorded. */

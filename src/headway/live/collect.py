@@ -295,7 +295,7 @@ class Collector:
                 os.close(pidfd)
             raise
         began = begin_ticks(pid) if pidfd < 0 and not gone else None
-        state = CollectionState(False, 0, 0, 0, 0, 0, 0)
+        state = CollectionState(False, 0, 0, 0, 0, 0, 0, 0)
         session = _Session(pid, pidfd, began, file, path, collection, state, gone, time.monotonic_ns())
         if pidfd >= 0:
             self._reception.keep(pidfd, session.end)

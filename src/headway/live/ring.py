@@ -36,6 +36,11 @@ _EVIDENCE_NS: Final = 15_000_000_000
 _MOST_SAMPLES, _MOST_CORE_TIMES = 1500, 4000
 _SAMPLED_NS: Final = 10_000_000
 """The length of a hold from which the holder's stack is sampled."""
+_META_BYTES: Final = 32 << 20
+"""The limit for names, code and stacks, which are kept as long as the process is watched. A large service has some MB."""
+_TOO_MANY_STACKS: Final = (
+    f"it has more than {_META_BYTES >> 20} MB of code and stacks: lines that were not seen before are not reported"
+)
 _OFTEN_NS, _RARELY_NS = 15_000_000, 200_000_000
 """The time between two samples of a hold: at first, and at most."""
 _AWAY_NS: Final = 10_000_000
@@ -93,6 +98,7 @@ class Ring:
             self._collection = Collection(memory, self._file, Path("headway watch"))
             failed.callback(self._collection.close)
             self._collection.watch(loop_ns=limits.loop_ns, pool_ns=limits.request_ns)
+            self._collection.limit_meta(_META_BYTES // CHUNK_BYTES)
             slot_count, slot_bytes, self._slots_at = _SLOTS.unpack(os.pread(memory, _SLOTS.size, _SLOTS_AT))
             if slot_bytes != SLOT_BYTES or not 0 < self._slots_at < 1 << 24:
                 raise OSError(71, "the process records in another format")
@@ -267,7 +273,10 @@ class Ring:
         if hurry:
             self._collection.hurry()
         over = self.gone or (self._began is not None and begin_ticks(self.pid) != self._began)
-        self.gone = self._collection.copy(last=over).ended or over
+        state = self._collection.copy(last=over)
+        self.gone = state.ended or over
+        if state.lost_meta:
+            self.blind = _TOO_MANY_STACKS
         self._homes.settle()
         if not self.stacks.gil:
             self.stacks.update()

@@ -223,8 +223,6 @@ class Watcher:
         ring = Ring(memory, pid, self._options.limits)
         if ring.pidfd >= 0:
             self._reception.keep(ring.pidfd, ring.end)
-        if ring.blind:
-            self._say(f"process {pid}: {ring.blind}")
         if ring.tells:
             self._begin_log()
         self._rings.append(_Watched(ring))
@@ -246,6 +244,8 @@ class Watcher:
             if one.ring.gone and self._is_told_of(one):
                 continue  # waits for the report in progress, so that the last report need not repeat its stalls
             self._look(one, now_ns)
+            if one.ring.blind:
+                self._say(f"process {one.ring.pid}: {one.ring.blind}")
             if one.ring.gone and not self._is_told_of(one):
                 self._over(one)
         self._collect()
