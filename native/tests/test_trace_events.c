@@ -218,6 +218,7 @@ static void *yields_often(void *unused) {
         sched_yield();
         rounds++;
     }
+    fake_state_free(state);
     return (void *)rounds;
 }
 
