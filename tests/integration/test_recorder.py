@@ -341,3 +341,22 @@ def test_pythons_without_a_recorder_are_left_alone(version, tmp_path):
         assert ran(command, env, tmp_path) == ran(command, base | path, tmp_path)
     assert sorted(STARTUP_PATH.parent.glob("startup*/**/*.pyc")) == []
     assert not (tmp_path / "x.hwt").exists()
+
+
+@pytest.mark.matrix("interpreter")
+@pytest.mark.parametrize("interpreter", FOUND, ids=lambda one: one.id)
+def test_a_program_whose_folder_is_gone(interpreter, tmp_path):
+    """A relative entry of the path and a removed current folder change nothing: one start, and the user's path."""
+    base = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | {"PYTHONPATH": "x:"}
+    python = f'exec {interpreter.executable} -c "import sys; print(sys.path[1:3], sorted(sys.modules))"'
+    command = ["sh", "-c", f"mkdir gone && cd gone && rmdir ../gone && {python}"]
+    expected = ran(command, base, tmp_path)
+
+    code, out, said = ran(command, environment({"HEADWAY_TRACE_DOOR": "/nowhere"}, base=base), tmp_path)
+
+    assert code == expected[0]
+    assert "left alone" not in said
+    assert "RecursionError" not in said
+    if code == 0:
+        assert out.startswith(expected[1][: expected[1].index("]")])
+        assert len(re.findall(r"headway: process \d+ is not traced", said)) == 1

@@ -16,7 +16,7 @@ import sys
 
 def _start():
     archive = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != archive]
+    sys.path[:] = [entry for entry in sys.path if not _is_at(entry, archive)]
     sys.path_importer_cache.pop(archive, None)
     getattr(sys.modules.get("zipimport"), "_zip_directory_cache", {}).pop(archive, None)
     traced, scheduled = "HEADWAY_TRACE_DOOR" in os.environ, "HEADWAY_POLICY" in os.environ
@@ -46,6 +46,14 @@ def _start():
         sys.path[:] = [entry for entry in sys.path if entry != agent]
         for entry in (agent, os.path.join(agent, "headway_agent")):
             sys.path_importer_cache.pop(entry, None)
+
+
+def _is_at(entry, archive):
+    """Tell whether an entry of sys.path is the archive: then the next import of sitecustomize would find us again."""
+    try:
+        return entry == archive or os.path.abspath(entry) == archive
+    except OSError:
+        return False  # a relative entry, and the current folder is gone
 
 
 def _is_there():
