@@ -5,10 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 from live_image import make_snapshot
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
+from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from headway.errors import NativeError
 from headway.live import metrics
 from headway.live.exposition import ServiceTotals, Totals, exposition
+from headway.live.otel_exporter import GilExporter
 from headway.live.roles import OTHER, Roles, cumulative, normalised, series
 
 
@@ -210,3 +215,43 @@ def test_no_role_at_all_is_an_error():
     """A limit of no roles is an error."""
     with pytest.raises(ValueError, match="max_roles is 0"):
         metrics.GilCollector(max_roles=0)
+
+
+@pytest.fixture
+def cannot_count(monkeypatch):
+    """Nothing of this process can be recorded."""
+
+    def totals(_):
+        raise NativeError("the native library is missing")
+
+    monkeypatch.setattr(metrics.Counting, "totals", totals)
+
+
+@pytest.mark.usefixtures("cannot_count")
+def test_prometheus_scrapes_the_program_where_nothing_can_be_recorded(caplog):
+    """A scrape has the program's own metrics, and the log says once why ours are missing."""
+    registry = CollectorRegistry()
+    Counter("orders", "Orders.", registry=registry).inc()
+    registry.register(metrics.GilCollector(old_names=False))
+
+    for _ in range(2):
+        assert b"orders_total 1.0" in generate_latest(registry)
+
+    assert caplog.messages == ["there are no metrics of the GIL: the native library is missing"]
+
+
+@pytest.mark.usefixtures("cannot_count")
+def test_opentelemetry_sends_the_program_s_metrics_where_nothing_can_be_recorded(caplog, tmp_path):
+    """The wrapped exporter gets the program's own metrics, and no callback fails."""
+    with (tmp_path / "sent").open("w+") as sent:
+        exporter = GilExporter(ConsoleMetricExporter(out=sent))
+        provider = MeterProvider([PeriodicExportingMetricReader(exporter, export_interval_millis=3_600_000)])
+        metrics.instrument(provider, old_names=False)
+        provider.get_meter("shop").create_counter("orders").add(1)
+        provider.shutdown()
+        sent.seek(0)
+        text = sent.read()
+
+    assert '"orders"' in text
+    assert "cpython.gil" not in text
+    assert set(caplog.messages) == {"there are no metrics of the GIL: the native library is missing"}

@@ -11,6 +11,7 @@ The first scrape starts the counting if this process is not recorded already. Th
 counters begin at 0.
 """
 
+import logging
 import os
 import threading
 import time
@@ -19,7 +20,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from headway.errors import RecordingError
+from headway.errors import HeadwayError, RecordingError
 from headway.live.recording import gil_times
 from headway.live.roles import (
     BOUNDS_S,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Counting", "GilCollector", "instrument"]
 
+_LOG = logging.getLogger("headway.gil")
 _ATTEMPTS: Final = 3  # at a recording that another one is just replacing
 _BOUNDS: Final = tuple(map(repr, BOUNDS_S))
 _OLD: Final = "the next release removes it; pass old_names=False to drop it now"
@@ -58,6 +60,7 @@ class Counting:
             raise ValueError(f"max_roles is {max_roles}, expected at least 1")
         self._role = role or normalised
         self._max_roles = max_roles
+        self._has_said = False
         self.has_gil = True
         """Whether threads need the GIL to run, as of the last totals."""
         self._reset()
@@ -101,6 +104,19 @@ class Counting:
                         raise
             return {key: one.copy() for key, one in self._roles.totals.items()}
 
+    def totals_if_any(self) -> dict[tuple[int, str], RoleTotals] | None:
+        """Return the totals, or None if there can be none here; the log says once why.
+
+        The metrics of a program must not fail for ours.
+        """
+        try:
+            return self.totals()
+        except HeadwayError as error:
+            if not self._has_said:
+                self._has_said = True
+                _LOG.warning("there are no metrics of the GIL: %s", error.message)
+            return None
+
 
 os.register_at_fork(after_in_child=Counting.after_fork)
 
@@ -134,11 +150,11 @@ class GilCollector:
     def collect(self) -> Iterator["Metric"]:
         """Yield the metrics as of now; before each next metric, threads that wait for the GIL can run.
 
-        Raises:
-            RecordingError: This interpreter cannot be recorded.
-            NativeError: The native library is missing or does not fit.
+        Where this process cannot be recorded there are none, and the log (`headway.gil`) says so once.
         """
-        totals = self._counting.totals()
+        totals = self._counting.totals_if_any()
+        if totals is None:
+            return
         for family in self._families(totals):
             yield family
             time.sleep(0)
@@ -228,13 +244,12 @@ def instrument(
     def handoffs(_: "CallbackOptions") -> Iterable["Observation"]:
         return [
             Observation(getattr(one, reason), {"cpython.gil": gil, "thread.role": name, "reason": reason})
-            for (gil, name), one in counting.totals().items()
+            for (gil, name), one in (counting.totals_if_any() or {}).items()
             for reason in REASONS
         ]
 
     def enabled(_: "CallbackOptions") -> Iterable["Observation"]:
-        counting.totals()
-        return [Observation(int(counting.has_gil))]
+        return [] if counting.totals_if_any() is None else [Observation(int(counting.has_gil))]
 
     meter = get_meter("headway", __version__, meter_provider)
     meter.create_observable_counter("cpython.gil.handoffs", [handoffs], "{handoff}", HANDOFFS)
@@ -247,9 +262,8 @@ def instrument(
         value: Callable[[RoleTotals], float], **more: str
     ) -> Callable[["CallbackOptions"], Iterable["Observation"]]:
         def observed(_: "CallbackOptions") -> Iterable["Observation"]:
-            return [
-                Observation(value(one), {"role": name, **more}) for name, one in _by_role(counting.totals()).items()
-            ]
+            totals = _by_role(counting.totals_if_any() or {})
+            return [Observation(value(one), {"role": name, **more}) for name, one in totals.items()]
 
         return observed
 

@@ -25,7 +25,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from headway import __version__
 from headway.live.metrics import Counting
-from headway.live.roles import BOUNDS_S, HISTOGRAMS, MAX_ROLES, cumulative, series
+from headway.live.roles import BOUNDS_S, HISTOGRAMS, MAX_ROLES, RoleTotals, cumulative, series
 
 __all__ = ["GilExporter"]
 
@@ -71,22 +71,20 @@ class GilExporter(MetricExporter):
         self._counting = Counting(role, max_roles)
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **more: Any) -> MetricExportResult:
-        """Export these metrics together with ours.
-
-        Raises:
-            RecordingError: This interpreter cannot be recorded.
-            NativeError: The native library is missing or does not fit.
-        """
+        """Export these metrics together with ours, or alone where this process cannot be recorded."""
+        totals = self._counting.totals_if_any()
+        if totals is None:
+            return self._exporter.export(metrics_data, timeout_millis, **more)
         # The OTLP exporter sends only one of two scopes with the same name, and the instruments' scope is `headway`.
-        ours = ScopeMetrics(InstrumentationScope("headway.live", __version__), self._metrics(), "")
+        ours = ScopeMetrics(InstrumentationScope("headway.live", __version__), self._metrics(totals), "")
         resources = [
             ResourceMetrics(one.resource, [*one.scope_metrics, ours], one.schema_url)
             for one in metrics_data.resource_metrics
         ]
         return self._exporter.export(MetricsData(resource_metrics=resources), timeout_millis, **more)
 
-    def _metrics(self) -> list[Metric]:
-        totals, since_ns = self._counting.totals(), self._counting.since_ns
+    def _metrics(self, totals: dict[tuple[int, str], RoleTotals]) -> list[Metric]:
+        since_ns = self._counting.since_ns
 
         def points(which: str) -> list[HistogramDataPoint]:
             return [
