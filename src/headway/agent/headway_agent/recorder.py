@@ -311,6 +311,15 @@ class _Collections:
 _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 
 
+def _only_parents_may_look():
+    """Tell whether Yama lets a process be read by its parents only, and by those that it names."""
+    try:
+        with open(_YAMA) as file:
+            return file.read().strip() == "1"
+    except OSError:
+        return False
+
+
 def let_watch(recorder, watcher):
     """Record garbage collections and the end of the main thread's loop, and let the watcher read where threads are."""
     import atexit
@@ -321,8 +330,9 @@ def let_watch(recorder, watcher):
     gc.callbacks.append(_Collections(library.collection))
     atexit.unregister(_leave_the_loop)
     atexit.register(_leave_the_loop)
-    # Called only if Yama needs it: a seccomp filter of the program's own may end the process for this call.
-    if os.path.exists(_YAMA):
+    # Called only if Yama needs it: a seccomp filter of the program's own may end the process for this call, and the call
+    # takes the permission from another process that the program has named.
+    if _only_parents_may_look():
         library.let_trace(watcher)
         os.register_at_fork(after_in_child=lambda: library.let_trace(watcher))
 
