@@ -12,6 +12,7 @@ from headway.errors import UsageError
 
 if TYPE_CHECKING:
     from headway.measure.against import Revision
+    from headway.measure.baseline import Stored
     from headway.report.benchmarks import Earlier, Shown
 
 __all__ = ["FOLDER", "UNDER_XDIST", "Asked", "add_options"]
@@ -82,6 +83,7 @@ class Asked:
         options: All options by name.
         store: The results store; None for the user's own.
         earlier: The results that this session is compared with; None if there is no comparison.
+        sessions: The same object, if the comparison is with stored sessions.
         revision: The same object, if the comparison is with another revision of this tree.
         fail_limit: The ratio to `earlier` beyond which the session fails.
         shown: How the tables are shown.
@@ -92,6 +94,7 @@ class Asked:
         self.options: dict[str, Any] = vars(config.option)
         self.store: Path | None = None
         self.earlier: Earlier | None = None
+        self.sessions: Stored | None = None
         self.revision: Revision | None = None
         self.fail_limit: float | None = None
         self.shown: Shown | None = None
@@ -164,7 +167,7 @@ class Asked:
         if any(self.option(name) for name in ("columns", "sort", "unit")):
             self.shown = self._shown()
         if self.option("compare"):
-            self.earlier = self.stored("compare", self.option("compare"))
+            self.earlier = self.sessions = self.stored("compare", self.option("compare"))
         if self.option("add") and self.kept_file(self.option("add")).exists():
             self.stored("add", self.option("add"))
         if self.option("against") and self.child is None:
@@ -191,7 +194,7 @@ class Asked:
         """Return the file that stores the sessions with this name."""
         return self.config.rootpath / FOLDER / f"{name}.json"
 
-    def stored(self, option: str, name: str) -> "Earlier":
+    def stored(self, option: str, name: str) -> "Stored":
         """Return the sessions that are stored under a name. Raises UsageError if there are none."""
         from headway.measure.baseline import Stored
 

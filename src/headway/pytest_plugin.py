@@ -321,6 +321,12 @@ def _judge(ours: _Session, session: pytest.Session) -> None:
     """Fail the session if a benchmark regressed beyond its limit, or if there were benchmarks and none was compared."""
     if ours.earlier is None or ours.why_not or not (ours.entries or _UNMEASURED):
         return
+    if ours.sessions is not None:
+        import platform
+
+        from headway.host.machine import this_machine
+
+        ours.complaints += ours.sessions.apart(platform.python_version(), this_machine().cpu)
     copied = ""
     if ours.revision is not None:
         from headway.measure.against import EDITABLE, copied_package

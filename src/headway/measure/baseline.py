@@ -2,14 +2,15 @@
 
 A session's own rounds say nothing about the next session: each process has a layout of its own, and the machine's clock
 and neighbours change. A session that stores or compares therefore measures each benchmark in several fresh processes,
-in turns with a reference workload. Times are taken in units of the reference's time, so that a slower machine cancels
-out. The launches show how much processes differ. The rest of the difference between sessions is assumed to be `DRIFT`;
-if there are several stored sessions, it is estimated from them.
+in turns with a reference workload. In units of the reference's time a slower machine cancels out for code that
+computes. Code that waits takes as long on any machine, so its seconds themselves are compared. Nothing tells which kind
+a benchmark is, so the interval of a ratio spans both. The launches show how much processes differ. The rest of the
+difference between sessions is assumed to be `DRIFT`; if there are several stored sessions, it is estimated from them.
 """
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -45,9 +46,17 @@ def reference() -> int:
     return total
 
 
-def _log_levels(launches: Sequence[Measured]) -> list[float]:
-    """Return, by launch, the log of a benchmark's time in units of its reference; [] if a launch has no reference."""
-    by_launch = [one.in_reference for one in launches]
+def _in_reference(one: Measured) -> Sequence[float]:
+    return one.in_reference
+
+
+def _in_seconds(one: Measured) -> Sequence[float]:
+    return one.values_s
+
+
+def _log_levels(launches: Sequence[Measured], values_of: Callable[[Measured], Sequence[float]]) -> list[float]:
+    """Return, by launch, the log of a benchmark's time; [] if a launch has no values, as without a reference."""
+    by_launch = [values_of(one) for one in launches]
     return [math.log(stats.launch_value(one)) for one in by_launch] if all(by_launch) else []
 
 
@@ -65,10 +74,19 @@ class Known:
     def ratio(self, now: Result) -> stats.Interval | None:
         """Return the time now over the stored time; its interval allows for differences of processes and sessions.
 
-        Returns None if one side has no reference.
+        The interval holds the ratio in seconds and that in units of the reference, whichever the benchmark follows.
+        The estimate is the one of both that claims the smaller difference. Returns None if one side has no reference.
         """
-        current = _log_levels(now.launches)
-        before = [one for one in map(_log_levels, self.sessions) if one]
+        found = [self._ratio(now, values_of) for values_of in (_in_reference, _in_seconds)]
+        both = [one for one in found if one is not None]
+        if len(both) < len(found):
+            return None
+        value = min((one.value for one in both), key=lambda one: abs(math.log(one)))
+        return stats.Interval(value, min(one.low for one in both), max(one.high for one in both), "sessions")
+
+    def _ratio(self, now: Result, values_of: Callable[[Measured], Sequence[float]]) -> stats.Interval | None:
+        current = _log_levels(now.launches, values_of)
+        before = [levels for one in self.sessions if (levels := _log_levels(one, values_of))]
         if not current or not before:
             return None
         means = [statistics.fmean(one) for one in before]
@@ -101,10 +119,26 @@ class Stored:
     Attributes:
         name: The file's name.
         known: The benchmarks, by group and label.
+        pythons: The sessions' versions of Python, without the patch level.
+        cpus: The models of the CPUs that they ran on.
     """
 
     name: str
     known: Mapping[tuple[str, str], Known]
+    pythons: frozenset[str] = frozenset()
+    cpus: frozenset[str] = frozenset()
+
+    def apart(self, python: str, cpu: str) -> list[str]:
+        """Return a warning for each of the Python version and the CPU that differs from those of a stored session."""
+        found = []
+        for what, here, stored, why in (
+            ("Python", _minor(python), self.pythons, "each ratio includes what the other version changes"),
+            ("CPU", cpu, self.cpus, "each interval spans code that computes and code that waits"),
+        ):
+            others = sorted(stored - {here})
+            if others:
+                found.append(f"! {self.name} was measured with another {what} ({', '.join(others)}; now {here}): {why}")
+        return found
 
     def ratio(self, group: str, label: str, now: Result) -> stats.Interval | None:
         """Return a benchmark's time per call over that in the stored sessions; None if that is not known."""
@@ -119,7 +153,13 @@ class Stored:
             AttributeError, KeyError, TypeError, ValueError: The file was not written by Headway.
         """
         known: dict[tuple[str, str], Known] = {}
+        pythons, cpus = set(), set()
         for session in sessions_of(values):
+            python, cpu = session.get("python"), session.get("machine", {}).get("cpu")
+            if isinstance(python, str):
+                pythons.add(_minor(python))
+            if isinstance(cpu, str):
+                cpus.add(cpu)
             for group, results in session["groups"].items():
                 for one in results:
                     launches = tuple(Measured.from_json(launch) for launch in one["launches"])
@@ -130,7 +170,11 @@ class Stored:
                     before = known.get((group, one["label"]))
                     earlier = before.sessions if before is not None else ()
                     known[group, one["label"]] = Known((*earlier, launches))
-        return cls(name, known)
+        return cls(name, known, frozenset(pythons), frozenset(cpus))
+
+
+def _minor(python: str) -> str:
+    return ".".join(python.split(".")[:2])
 
 
 def sessions_of(values: Mapping[str, Any]) -> list[Any]:
