@@ -121,6 +121,21 @@ def test_launches_tell_how_processes_differ():
     assert widths[1] > 2 * widths[0]
 
 
+def test_a_session_of_fewer_launches_than_the_stored_ones_is_less_certain():
+    """A session of one launch says less than one of six, also if many stored sessions tell how sessions differ."""
+    noise = random.Random(5)
+
+    def launched(count):
+        levels = [0.001 * math.exp(noise.gauss(0, PROCESS)) for _ in range(count)]
+        return tuple(session(one, seed=noise.random()) for one in levels)
+
+    known = baseline.Known(tuple(launched(6) for _ in range(10)))
+    low_and_high = [known.ratio(Result(name="it", model="serial", launches=launched(1))) for _ in range(200)]
+
+    # Without the single process's own deviation, 48 intervals would miss 1.
+    assert sum(one.low < 1 < one.high for one in low_and_high) > 180
+
+
 def test_without_a_reference_there_is_no_ratio():
     """A session without a reference, as `--headway-json` writes it, gives no ratio."""
     bare = replace(session(0.001), reference_s=())

@@ -91,14 +91,16 @@ class Known:
             return None
         means = [statistics.fmean(one) for one in before]
         middle = statistics.fmean(current) - statistics.fmean(means)
+        of_process, degrees = _of_processes([current, *before])
+        each = statistics.fmean(1 / len(one) for one in before)
         if len(before) >= _TELLING:
-            # The stored sessions differ by processes and by time, in the same way as this session differs from them.
+            # The stored sessions differ by processes and by time, in the same way as this session differs from them,
+            # except that this session may have fewer launches.
             degrees = len(before) - 1
             variance = max(statistics.variance(means), (DRIFT / 3) ** 2) * (1 + 1 / len(before))
+            variance += of_process * max(0.0, 1 / len(current) - each)
         else:
-            of_process, degrees = _of_processes([current, *before])
-            shares = 1 / len(current) + sum(1 / len(one) for one in before) / len(before) ** 2
-            variance = of_process * shares + DRIFT**2 * (1 + 1 / len(before))
+            variance = of_process * (1 / len(current) + each / len(before)) + DRIFT**2 * (1 + 1 / len(before))
         reach = stats.student_quantile(degrees) * math.sqrt(variance)
         return stats.Interval(stats.exp(middle), stats.exp(middle - reach), stats.exp(middle + reach), "sessions")
 
