@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from headway.measure.baseline import Stored
     from headway.report.benchmarks import Earlier, Shown
 
-__all__ = ["FOLDER", "UNDER_XDIST", "Asked", "add_options"]
+__all__ = ["UNDER_XDIST", "Asked", "add_options"]
 
-FOLDER = ".headway"
+_FOLDER = ".headway"
 UNDER_XDIST = "under xdist other workers share the machine (`-n 0` measures)"
 _DISABLED = "`--headway-disable`"
 _NOT_RUN = "`--collect-only`"
@@ -39,7 +39,7 @@ def add_options(parser: pytest.Parser) -> None:
     option("--headway-json", type=Path, metavar="FILE", help="write all measurements as JSON")
     option("--headway-pyperf", type=Path, metavar="FILE", help="write a suite that pyperf loads")
     option("--headway-benchmark-json", type=Path, metavar="FILE", help="write the JSON format of pytest-benchmark")
-    option("--headway-save", metavar="NAME", help=f"store this session as {FOLDER}/NAME.json, replacing an older one")
+    option("--headway-save", metavar="NAME", help=f"store this session as {_FOLDER}/NAME.json, replacing an older one")
     option(
         "--headway-add",
         metavar="NAME",
@@ -192,7 +192,7 @@ class Asked:
 
     def kept_file(self, name: str) -> Path:
         """Return the file that stores the sessions with this name."""
-        return self.config.rootpath / FOLDER / f"{name}.json"
+        return self.config.rootpath / _FOLDER / f"{name}.json"
 
     def stored(self, option: str, name: str) -> "Stored":
         """Return the sessions that are stored under a name. Raises UsageError if there are none."""

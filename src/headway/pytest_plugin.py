@@ -4,16 +4,16 @@ The code that measures is in `headway.measure` and is imported when a test asks 
 therefore imports only this file and the options.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import pytest
 
 from headway.errors import HeadwayError, UsageError
-from headway.pytest_options import FOLDER, UNDER_XDIST, Asked, add_options
+from headway.pytest_options import UNDER_XDIST, Asked, add_options
 
 if TYPE_CHECKING:
     from headway.measure.against import Sides
@@ -299,22 +299,26 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         "pyperf": lambda: benchmarks.to_pyperf(groups),
         "benchmark_json": lambda: benchmarks.to_pytest_benchmark(groups, top),
     }
-    wanted = [(ours.option(name), make()) for name, make in makers.items() if ours.option(name) is not None]
-    for option in ("save", "add"):
-        if ours.option(option):
-            path = ours.kept_file(ours.option(option))
-            before = _sessions_before(path) if option == "add" else []
-            wanted.append((path, {"headway": 2, "sessions": [*before, benchmarks.session_to_json(groups, top)]}))
-    for path, values in wanted:
-        try:
-            if path.parent.name == FOLDER:
-                path.parent.mkdir(exist_ok=True)
-            path.write_bytes(benchmarks.dump(values))
-        except OSError as error:
-            ours.complaints.append(f"{path} cannot be written: {error.strerror}")
-        else:
-            ours.complaints.append(f"wrote {path}")
+    for name, make in makers.items():
+        path = ours.option(name)
+        if path is not None:
+            _write(ours, path, partial(path.write_bytes, benchmarks.dump(make())))
+    for name in ("save", "add"):
+        if ours.option(name):
+            path, values = ours.kept_file(ours.option(name)), benchmarks.session_to_json(groups, top)
+            _write(ours, path, partial(benchmarks.store_session, path, values, add=name == "add"))
     _judge(ours, session)
+
+
+def _write(ours: _Session, path: Path, write: Callable[[], object]) -> None:
+    try:
+        write()
+    except OSError as error:
+        ours.complaints.append(f"{path} cannot be written: {error.strerror}")
+    except HeadwayError as error:
+        ours.complaints.append(error.message)
+    else:
+        ours.complaints.append(f"wrote {path}")
 
 
 def _judge(ours: _Session, session: pytest.Session) -> None:
@@ -344,12 +348,6 @@ def _judge(ours: _Session, session: pytest.Session) -> None:
         ours.regressed = [f"--headway-compare-fail: nothing could be compared with {ours.earlier.name}"]
     if ours.regressed and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def _sessions_before(path: Path) -> list[Any]:
-    from headway.measure.baseline import sessions_of
-
-    return sessions_of(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
 
 
 @pytest.hookimpl(wrapper=True)

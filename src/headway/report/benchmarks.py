@@ -1,8 +1,11 @@
 """Benchmarks of a test session: the tables at its end, and the formats of other tools."""
 
+import contextlib
 import datetime as dt
+import fcntl
 import json
 import math
+import os
 import platform
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, final
 
+from headway.errors import UsageError
 from headway.host.machine import this_machine
 from headway.host.repository import commit_info
 from headway.lab import stats
-from headway.measure.baseline import summary
+from headway.measure.baseline import Stored, sessions_of, summary
 from headway.measure.journal import Entry
 from headway.measure.result import Result
 from headway.report.figures import EMPTY, Table, amount, interval_to_json, level, ratio
@@ -29,6 +33,7 @@ __all__ = [
     "regressions",
     "results_to_json",
     "session_to_json",
+    "store_session",
     "to_pyperf",
     "to_pytest_benchmark",
 ]
@@ -240,6 +245,48 @@ def session_to_json(groups: Groups, folder: Path) -> dict[str, Any]:
         for group, entries in groups.items()
     }
     return {**values, "groups": stored}
+
+
+def store_session(path: Path, session: Mapping[str, Any], *, add: bool) -> None:
+    """Write a session to a file of stored sessions, after those that it has, or instead of them.
+
+    A full disk, a kill or another session that writes at the same time costs no stored session.
+
+    Raises:
+        OSError: The file cannot be read or written; it is as before.
+        UsageError: The file holds no sessions any more; it is as before.
+    """
+    path.parent.mkdir(exist_ok=True)
+    kept = path.resolve()
+    with _only_writer(kept.parent):
+        before = _sessions_in(kept) if add and kept.exists() else []
+        new = kept.with_name(f"{kept.name}.new")
+        try:
+            new.write_bytes(dump({"headway": 2, "sessions": [*before, session]}))
+            new.replace(kept)
+        finally:
+            new.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _only_writer(folder: Path) -> Iterator[None]:
+    """Hold the lock on a folder for the block; a file system without locks has none."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _sessions_in(path: Path) -> list[Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        Stored.from_json(path.stem, values)
+        return sessions_of(values)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(f"{path} holds no results of Headway, and nothing is added to it: {error!r}") from None
 
 
 def _result(entry: Entry, earlier: Earlier | None = None) -> dict[str, Any]:
