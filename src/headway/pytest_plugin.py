@@ -45,7 +45,7 @@ class _Session(Asked):
 
     def add(self, test: str, journal: "Journal") -> None:
         """Add a test's results, and store them at once."""
-        for own in journal.entries.values():
+        for own in journal.keyed():
             entry = self._unique(own)
             self.entries.append(entry)
             if self.child is not None or not entry.result.measured or self.option("no_store"):

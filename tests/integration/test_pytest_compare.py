@@ -63,6 +63,30 @@ def test_a_regression_fails_the_session(quick):
     nothing.stdout.fnmatch_lines(["--headway-compare-fail: nothing could be compared with base"])
 
 
+SHARED = """
+import pytest
+
+@pytest.mark.headway(rounds=8, calls=3, name="add up")
+@pytest.mark.parametrize("count", [10, 100_000])
+def test_sizes(headway, count):
+    headway(sum, range(count))
+"""
+
+
+def test_benchmarks_that_share_a_name_are_compared_by_test(quick):
+    """A benchmark that shares its name with another test's is compared with itself, also if it runs alone."""
+    quick.makepyfile(SHARED)
+    quick.runpytest_subprocess("-q", "--headway-launches", "1", "--headway-save", "base").assert_outcomes(passed=2)
+    for selection, count in (("", 2), ("100000", 1)):
+        quick.runpytest_subprocess(
+            "-q", "-k", selection, "--headway-launches", "1", "--headway-compare", "base", "--headway-json", "out.json"
+        ).assert_outcomes(passed=count, deselected=2 - count)
+        (results,) = json.loads((quick.path / "out.json").read_text())["groups"].values()
+        # The two differ by some thousand.
+        assert all(0.05 < one["ratio_to_before"]["value"] < 20 for one in results)
+        assert len(results) == count
+
+
 PACKAGE = """
 def work():
     return sum(range(SIZE))
@@ -118,6 +142,28 @@ def test_another_revision_takes_turns_with_this_tree(repository):
         ["git", "worktree", "list"], cwd=repository.path, check=True, capture_output=True, text=True
     ).stdout
     assert len(listed.splitlines()) == 1
+
+
+NAMED = """
+import pytest
+from package.inner import work
+
+@pytest.mark.headway(rounds=8, calls=20, name="work")
+@pytest.mark.parametrize("place", [1, 2])
+def test_work(headway, place):
+    headway(work)
+"""
+
+
+def test_benchmarks_that_share_a_name_are_compared_with_another_revision(repository):
+    """Each of two benchmarks that share a name has a ratio to the other revision."""
+    (repository.path / "tests" / "test_work.py").write_text(NAMED)
+    repository.runpytest_subprocess(
+        "-q", "--headway-against", "HEAD", "--headway-launches", "1", "--headway-json", "out.json"
+    ).assert_outcomes(passed=2)
+    (results,) = json.loads((repository.path / "out.json").read_text())["groups"].values()
+    assert [one["label"] for one in results] == ["work", "work (2)"]
+    assert all(one["ratio_to_before"]["value"] > 2 for one in results)
 
 
 COMPARED = """

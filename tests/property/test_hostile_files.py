@@ -15,6 +15,7 @@ from headway.errors import StoreError, UsageError
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import load_run
 from headway.lab.kept.store import Store
+from headway.measure.journal import Entry
 from headway.measure.measured import Measured
 from headway.measure.result import Result
 from headway.pytest_options import Asked
@@ -175,7 +176,8 @@ def compared_or_refused(text: bytes):
         now = Result(name="it", model="serial", launches=(NOW,))
         for key, known in session.earlier.known.items():
             assert all(launch.values_s for launches in known.sessions for launch in launches)
-            session.earlier.ratio(*key, now)
+            entry = Entry(now, "", "", key=key) if isinstance(key, str) else Entry(now, *key)
+            session.earlier.ratio(entry)
         return session.earlier.known
 
 

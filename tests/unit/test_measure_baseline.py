@@ -10,8 +10,10 @@ import pytest
 
 from headway.errors import UsageError
 from headway.measure import baseline, intervals, seen
+from headway.measure.against import Revision
 from headway.measure.baseline import DRIFT, PROCESS, Stored, summary
-from headway.measure.journal import Entry
+from headway.measure.children import Launched
+from headway.measure.journal import Entry, Journal
 from headway.measure.measured import Measured
 from headway.measure.result import Figure, Result
 from headway.report.benchmarks import Shown, benchmark_tables, regressions, session_to_json
@@ -43,7 +45,7 @@ def _no_repository(monkeypatch):
 
 def test_a_slower_machine_is_no_regression():
     """A slower machine is no regression, because it makes the reference slower, too."""
-    found = stored(session(0.001)).ratio("f", "it", result(0.001, mood=1.3, seed=2))
+    found = stored(session(0.001)).ratio(Entry(result(0.001, mood=1.3, seed=2), "f", "it"))
 
     assert found.low < 1 < found.high
     assert found.value < 1.02
@@ -55,7 +57,7 @@ def test_code_that_waits_is_no_regression_on_another_machine(speed):
     one = session(0.001, seed=2)
     waits = replace(one, reference_s=tuple(speed * value for value in one.reference_s))
     now = Result(name="it", model="serial", launches=(waits,))
-    found = stored(session(0.001)).ratio("f", "it", now)
+    found = stored(session(0.001)).ratio(Entry(now, "f", "it"))
 
     assert found.low < 1 < found.high
     assert found.value == pytest.approx(1, abs=0.02)
@@ -95,7 +97,7 @@ def test_several_sessions_tell_how_they_drift():
     wild = [session(0.001 * math.exp(noise.gauss(0, 0.1)), seed=place) for place in range(8)]
     calm = [session(0.001, seed=place) for place in range(8)]
     now = result(0.001, seed=99)
-    widths = [stored(*one).ratio("f", "it", now).half_width for one in ([calm[0]], wild, calm)]
+    widths = [stored(*one).ratio(Entry(now, "f", "it")).half_width for one in ([calm[0]], wild, calm)]
 
     assert widths[1] > widths[0] > widths[2]
     assert widths[0] == pytest.approx(math.expm1(2.042 * math.sqrt(2 * (DRIFT**2 + PROCESS**2))), rel=0.03)
@@ -115,7 +117,7 @@ def test_launches_tell_how_processes_differ():
     for deviation in (0.002, 0.05):
         before = {"f": [Entry(launched(deviation, 1), "f", "it")]}
         values = json.loads(json.dumps({"sessions": [session_to_json(before, None)]}))
-        widths.append(Stored.from_json("base", values).ratio("f", "it", launched(deviation, 2)).half_width)
+        widths.append(Stored.from_json("base", values).ratio(Entry(launched(deviation, 2), "f", "it")).half_width)
 
     assert widths[0] == pytest.approx(math.expm1(2.306 * math.sqrt(2) * DRIFT), rel=0.1)
     assert widths[1] > 2 * widths[0]
@@ -136,12 +138,46 @@ def test_a_session_of_fewer_launches_than_the_stored_ones_is_less_certain():
     assert sum(one.low < 1 < one.high for one in low_and_high) > 180
 
 
+def test_benchmarks_of_one_label_are_found_by_their_tests():
+    """Benchmarks that share a label are compared each with itself, also if the tests run in another order."""
+    levels = {"t::a: parse": 0.001, "t::b: parse": 0.1}
+
+    def entries(*keys):
+        labels = ("parse", "parse (2)")
+        return [Entry(result(levels[key]), "f", label, key=key) for key, label in zip(keys, labels, strict=False)]
+
+    values = json.loads(json.dumps(session_to_json({"f": entries(*levels)}, None)))
+    before = Stored.from_json("base", values)
+    for now in (*entries(*levels), *entries(*reversed(levels)), *entries("t::b: parse")):
+        assert before.ratio(now).value == pytest.approx(1, abs=0.01)
+    assert before.ratio(Entry(result(0.001), "f", "parse", key="t::c: parse")) is None
+    # Files of an earlier version have no keys.
+    for one in values["groups"]["f"]:
+        del one["key"]
+    old = Stored.from_json("base", values)
+    assert [old.ratio(now).value for now in entries(*levels)] == [pytest.approx(1, abs=0.01)] * 2
+
+
+def test_benchmarks_of_one_label_are_found_in_another_revision():
+    """Two tests whose benchmarks share a name are compared each with its own results in the other tree."""
+    revision, nows = Revision("main"), []
+    for test, level in (("a", 0.001), ("b", 0.1)):
+        here, there = (
+            Result(name="parse", model="serial", launches=(replace(session(level), beside=test),)) for _ in range(2)
+        )
+        journal = Journal(test=test, group="f", entries={"parse": Entry(here, "f", "parse")})
+        revision.take(journal, Launched({"parse": there.launches}))
+        nows += journal.keyed()
+
+    assert [revision.ratio(now).value for now in nows] == [1, 1]
+
+
 def test_without_a_reference_there_is_no_ratio():
     """A session without a reference, as `--headway-json` writes it, gives no ratio."""
     bare = replace(session(0.001), reference_s=())
 
-    assert stored(bare).ratio("f", "it", result(0.001)) is None
-    assert stored(session(0.001)).ratio("f", "other", result(0.001)) is None
+    assert stored(bare).ratio(Entry(result(0.001), "f", "it")) is None
+    assert stored(session(0.001)).ratio(Entry(result(0.001), "f", "other")) is None
 
 
 def test_what_is_stored_of_a_session_is_small():

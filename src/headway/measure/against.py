@@ -25,7 +25,7 @@ from headway.errors import UsageError
 from headway.host.repository import git
 from headway.lab import stats
 from headway.measure.children import ANSWER, LIMIT_S, Launched, Launching, kill, taken, undisturbed
-from headway.measure.journal import Journal
+from headway.measure.journal import Entry, Journal
 from headway.measure.result import Result
 
 __all__ = [
@@ -299,25 +299,25 @@ class Revision:
 
     Attributes:
         name: The name by which the user asked for the revision.
-        results: The results by group and label.
+        results: The results by the benchmark's key.
         failed: Launches that failed there, each with its reason, in one line.
     """
 
     name: str
-    results: dict[tuple[str, str], Result] = field(default_factory=dict)
+    results: dict[str, Result] = field(default_factory=dict)
     failed: dict[str, None] = field(default_factory=dict)
 
     def take(self, journal: Journal, there: Launched) -> None:
         """Add the results of the other tree's launches of a test's benchmarks."""
-        for name, entry in journal.entries.items():
+        for name, entry in zip(journal.entries, journal.keyed(), strict=True):
             measured = there.measured.get(name, ())
-            self.results[entry.group, entry.label] = replace(entry.result, launches=measured)
+            self.results[entry.key] = replace(entry.result, launches=measured)
         self.failed |= dict.fromkeys(f"{journal.test}: in {self.name}: {why}" for why in there.failures)
 
-    def ratio(self, group: str, label: str, now: Result) -> stats.Interval | None:
+    def ratio(self, now: Entry) -> stats.Interval | None:
         """Return a benchmark's time per call in this tree over that in the other one, from launches that took turns."""
-        other = self.results.get((group, label))
-        found = now.ratio_beside(other) if other is not None else None
+        other = self.results.get(now.key)
+        found = now.result.ratio_beside(other) if other is not None else None
         return found[0] if found is not None else None
 
 

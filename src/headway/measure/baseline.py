@@ -17,6 +17,7 @@ from typing import Any, final
 from headway.errors import UsageError
 from headway.lab import stats
 from headway.measure import intervals
+from headway.measure.journal import Entry
 from headway.measure.measured import Measured
 from headway.measure.result import Result
 
@@ -120,13 +121,13 @@ class Stored:
 
     Attributes:
         name: The file's name.
-        known: The benchmarks, by group and label.
+        known: The benchmarks, by key; by group and label those that an earlier version stored without keys.
         pythons: The sessions' versions of Python, without the patch level.
         cpus: The models of the CPUs that they ran on.
     """
 
     name: str
-    known: Mapping[tuple[str, str], Known]
+    known: Mapping[str | tuple[str, str], Known]
     pythons: frozenset[str] = frozenset()
     cpus: frozenset[str] = frozenset()
 
@@ -142,10 +143,11 @@ class Stored:
                 found.append(f"! {self.name} was measured with another {what} ({', '.join(others)}; now {here}): {why}")
         return found
 
-    def ratio(self, group: str, label: str, now: Result) -> stats.Interval | None:
+    def ratio(self, now: Entry) -> stats.Interval | None:
         """Return a benchmark's time per call over that in the stored sessions; None if that is not known."""
-        found = self.known.get((group, label))
-        return found.ratio(now) if found is not None else None
+        names: tuple[str | tuple[str, str], ...] = (now.key, (now.group, now.label))
+        sessions = [one for name in names if name in self.known for one in self.known[name].sessions]
+        return Known(tuple(sessions)).ratio(now.result)
 
     @classmethod
     def from_json(cls, name: str, values: Mapping[str, Any]) -> "Stored":
@@ -154,7 +156,7 @@ class Stored:
         Raises:
             AttributeError, KeyError, TypeError, ValueError: The file was not written by Headway.
         """
-        known: dict[tuple[str, str], Known] = {}
+        known: dict[str | tuple[str, str], Known] = {}
         pythons, cpus = set(), set()
         for session in sessions_of(values):
             python, cpu = session.get("python"), session.get("machine", {}).get("cpu")
@@ -165,13 +167,16 @@ class Stored:
             for group, results in session["groups"].items():
                 for one in results:
                     launches = tuple(Measured.from_json(launch) for launch in one["launches"])
-                    if not isinstance(one["label"], str) or not isinstance(one["model"], str):
-                        raise ValueError(f"{one['label']!r} is not a name")  # noqa: TRY004  (as of any other value)
+                    key = one.get("key", "")
+                    for text in (one["label"], one["model"], key):
+                        if not isinstance(text, str):
+                            raise ValueError(f"{text!r} is not a name")  # noqa: TRY004  (as of any other value)
                     if not isinstance(one["tasks"], int) or one["tasks"] < 1:
                         raise ValueError(f"{one['tasks']!r} tasks")
-                    before = known.get((group, one["label"]))
+                    name_there = key or (group, one["label"])
+                    before = known.get(name_there)
                     earlier = before.sessions if before is not None else ()
-                    known[group, one["label"]] = Known((*earlier, launches))
+                    known[name_there] = Known((*earlier, launches))
         return cls(name, known, frozenset(pythons), frozenset(cpus))
 
 

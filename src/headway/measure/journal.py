@@ -89,12 +89,14 @@ class Entry:
         group: The group of benchmarks that it belongs to.
         label: Its name within the group.
         baseline: The label that the group's ratios refer to; "" means the fastest.
+        key: The benchmark's test and its name there, by which it is found in another session; "" if not known.
     """
 
     result: Result
     group: str
     label: str
     baseline: str = ""
+    key: str = ""
 
 
 @final
@@ -134,6 +136,11 @@ class Journal:
     def measures(self) -> bool:
         """Whether functions are measured in this process."""
         return not self.why_not and self.launches is None
+
+    def keyed(self) -> list[Entry]:
+        """Return the results with their keys: labels may be those of other tests, too, and get numbers in tables."""
+        test = f"{self.group}::{self.test}"
+        return [dataclasses.replace(entry, key=f"{test}: {name}") for name, entry in self.entries.items()]
 
     def named(self, wanted: str) -> str:
         """Return a name that no other benchmark of the test has."""

@@ -56,7 +56,7 @@ class Earlier(Protocol):
         """The name of the earlier results."""
         ...
 
-    def ratio(self, group: str, label: str, now: Result) -> stats.Interval | None:
+    def ratio(self, now: Entry) -> stats.Interval | None:
         """Return a benchmark's time per call over the earlier one; None if that is not known."""
         ...
 
@@ -110,7 +110,7 @@ def _table(group: str, entries: Sequence[Entry], earlier: Earlier | None, how: S
         "loop": ("loop per task", lambda one: _loop(one.result, how.unit)),
         "held": ("GIL held", lambda one: _share(one.result, "gil_hold_share")),
         "waited": ("GIL waited for", lambda one: _share(one.result, "gil_wait_share")),
-        "before": (f"ratio to {earlier.name if earlier else ''}", lambda one: _before(group, one, earlier)),
+        "before": (f"ratio to {earlier.name if earlier else ''}", lambda one: _before(one, earlier)),
         "counts": ("launches/ rounds/ calls", lambda one: _counts(one.result)),
     }
     chosen = [columns[name] for name in COLUMNS if not how.columns or name in how.columns]
@@ -142,7 +142,7 @@ def regressions(groups: Groups, earlier: Earlier, limit: float) -> tuple[list[st
     found, compared = [], 0
     for group, entries in groups.items():
         for one in entries:
-            interval = earlier.ratio(group, one.label, one.result) if one.result.measured else None
+            interval = earlier.ratio(one) if one.result.measured else None
             if interval is None:
                 continue
             compared += 1
@@ -177,8 +177,8 @@ def _ratio(one: Entry, base: Entry | None) -> str:
     return ratio(found) if found else EMPTY
 
 
-def _before(group: str, one: Entry, earlier: Earlier | None) -> str:
-    found = earlier.ratio(group, one.label, one.result) if earlier is not None and one.result.measured else None
+def _before(one: Entry, earlier: Earlier | None) -> str:
+    found = earlier.ratio(one) if earlier is not None and one.result.measured else None
     return ratio(found) if found else EMPTY
 
 
@@ -291,9 +291,10 @@ def _sessions_in(path: Path) -> list[Any]:
 
 def _result(entry: Entry, earlier: Earlier | None = None) -> dict[str, Any]:
     one = entry.result
-    before = earlier.ratio(entry.group, entry.label, one) if earlier is not None and one.measured else None
+    before = earlier.ratio(entry) if earlier is not None and one.measured else None
     return {
         "label": entry.label,
+        "key": entry.key,
         "name": one.name,
         "model": one.model,
         "tasks": one.tasks,
