@@ -261,6 +261,17 @@ def test_a_percentile_may_be_asserted():
         assert one.percentile(0.9).above(0.01)
     assert few.percentile(0.999).interval.high == math.inf
     assert not few.percentile(0.999).below(1.0)
+    # Launches of few calls agree in what none of them shows.
+    agreed = load(*([0.01] * 400,) * 2)
+    assert agreed.percentile(0.9).below(0.02)
+    assert agreed.percentile(0.999).interval.high == math.inf
+    for one in (few, agreed):
+        assert "; too few calls to bound it; more of them would (" in repr(one.percentile(0.999).below(1.0))
+    # All their calls together are enough, and the launches' own differences still count.
+    together = load(*([0.01] * 400,) * 20, [0.03] * 400).percentile(0.99)
+    assert together.interval.method == "order statistics"
+    assert together.interval.low < 0.01
+    assert together.interval.high == 0.03
     with pytest.raises(UsageError, match="not a share of calls"):
         few.percentile(99)
 

@@ -16,7 +16,16 @@ from dataclasses import replace
 from headway.lab import stats
 from headway.measure.measured import percentile
 
-__all__ = ["MOOD", "blocks", "level", "percentile_of_calls", "ratio_in_turns", "with_mood"]
+__all__ = [
+    "MOOD",
+    "ORDER",
+    "blocks",
+    "level",
+    "percentile_of_calls",
+    "percentile_of_launches",
+    "ratio_in_turns",
+    "with_mood",
+]
 
 MOOD = 0.10
 """The error, as a share, that the level of a whole session may have, whatever its own rounds say."""
@@ -85,6 +94,9 @@ def with_mood(interval: stats.Interval) -> stats.Interval:
     return replace(interval, low=interval.low / (1 + MOOD), high=interval.high * (1 + MOOD))
 
 
+ORDER = "order statistics"
+"""The method of an interval between two of the calls."""
+
 _BEYOND = 5
 """The least number of values beyond a percentile; with fewer, it is hardly more than the largest value."""
 
@@ -102,9 +114,28 @@ def percentile_of_calls(latencies_s: Sequence[float], share: float) -> tuple[sta
         edges = [place * count // _BLOCKS for place in range(_BLOCKS + 1)]
         values = [percentile(latencies_s[begin:end], share) for begin, end in itertools.pairwise(edges)]
         return stats.level_interval(values), _BLOCKS
+    return _of_order(latencies_s, share), count
+
+
+def percentile_of_launches(by_launch: Sequence[Sequence[float]], share: float) -> stats.Interval:
+    """Return a percentile of the calls of several processes, with its interval.
+
+    The interval is Student's over launches. If a launch has too few calls beyond the percentile, its value is hardly
+    more than its largest call, and launches agree in what none of them shows. The interval then also spans that of the
+    order statistics of all calls.
+    """
+    over = stats.level_interval([percentile(one, share) for one in by_launch])
+    if min(map(len, by_launch)) * min(share, 1 - share) >= _BEYOND:
+        return over
+    of_order = _of_order([value for one in by_launch for value in one], share)
+    return replace(of_order, low=min(over.low, of_order.low), high=max(over.high, of_order.high))
+
+
+def _of_order(latencies_s: Sequence[float], share: float) -> stats.Interval:
     from scipy.stats import binom
 
+    count = len(latencies_s)
     ordered, tail = sorted(latencies_s), (1 - stats.CONFIDENCE) / 2
     low, high = int(binom.ppf(tail, count, share)), int(binom.ppf(1 - tail, count, share)) + 1
     bounds = ordered[low - 1] if low >= 1 else 0.0, ordered[high - 1] if high <= count else math.inf
-    return stats.Interval(percentile(ordered, share), *bounds, "order statistics"), count
+    return stats.Interval(percentile(ordered, share), *bounds, ORDER)

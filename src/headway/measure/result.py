@@ -153,8 +153,8 @@ class Result:
         """Return a percentile of the calls' latencies with its interval, as in `percentile(0.99).below(0.01)`.
 
         Over launches, the interval is Student's on logs. Within one launch, it is taken over blocks of successive
-        calls, if a block has enough calls beyond the percentile. Otherwise it is that of order statistics, which
-        assumes independent calls.
+        calls. If a launch or a block has too few calls beyond the percentile, the interval is that of order statistics,
+        which assumes independent calls; over launches it spans both. Too few calls have no bound.
 
         Raises:
             UsageError: The calls were not timed one by one, or `share` is no share.
@@ -162,8 +162,7 @@ class Result:
         by_launch, count = self._latencies(share), 0
         interval: stats.Interval | None = None
         if len(by_launch) > 1:
-            values = [percentile(one, share) for one in by_launch]
-            interval, count = stats.level_interval(values), len(values)
+            interval, count = intervals.percentile_of_launches(by_launch, share), len(by_launch)
         elif by_launch:
             interval, count = intervals.percentile_of_calls(by_launch[0], share)
         basis = Basis(count, len(by_launch) > 1, self.why_not, self.provisional)
