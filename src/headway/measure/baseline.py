@@ -2,15 +2,16 @@
 
 A session's own rounds say nothing about the next session: each process has a layout of its own, and the machine's clock
 and neighbours change. A session that stores or compares therefore measures each benchmark in several fresh processes,
-in turns with a reference workload. In units of the reference's time a slower machine cancels out for code that
-computes. Code that waits takes as long on any machine, so its seconds themselves are compared. Nothing tells which kind
-a benchmark is, so the interval of a ratio spans both. The launches show how much processes differ. The rest of the
-difference between sessions is assumed to be `DRIFT`; if there are several stored sessions, it is estimated from them.
+in turns with a reference workload. In units of the reference's time a slower machine cancels out for what the benchmark
+computes. Its waiting takes as long on any machine. The CPU time of the process tells the least part that it
+computes, so the interval of a ratio spans all parts from there on. The launches show how much processes differ. The
+rest of the difference between sessions is assumed to be `DRIFT`; if there are several stored sessions, it is estimated
+from them.
 """
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -47,18 +48,21 @@ def reference() -> int:
     return total
 
 
-def _in_reference(one: Measured) -> Sequence[float]:
-    return one.in_reference
+def _in_reference(one: Measured) -> float:
+    """Return the log of a launch's time in units of its reference."""
+    return math.log(stats.launch_value(one.in_reference))
 
 
-def _in_seconds(one: Measured) -> Sequence[float]:
-    return one.values_s
+def _as_computed(one: Measured, usual_s: float) -> float:
+    """Return the log of a launch's time on a machine on which the reference takes `usual_s`.
 
-
-def _log_levels(launches: Sequence[Measured], values_of: Callable[[Measured], Sequence[float]]) -> list[float]:
-    """Return, by launch, the log of a benchmark's time; [] if a launch has no values, as without a reference."""
-    by_launch = [values_of(one) for one in launches]
-    return [math.log(stats.launch_value(one)) for one in by_launch] if all(by_launch) else []
+    The part of the time that the process had a core scales with the reference, the rest does not.
+    """
+    computed = min(1.0, one.computed or 0.0)
+    both = zip(one.values_s, one.in_reference, strict=True)
+    return math.log(
+        stats.launch_value([value / (computed * value / units / usual_s + 1 - computed) for value, units in both])
+    )
 
 
 @final
@@ -75,35 +79,38 @@ class Known:
     def ratio(self, now: Result) -> stats.Interval | None:
         """Return the time now over the stored time; its interval allows for differences of processes and sessions.
 
-        The interval holds the ratio in seconds and that in units of the reference, whichever the benchmark follows.
-        The estimate is the one of both that claims the smaller difference. Returns None if one side has no reference.
+        The interval holds the ratio if all of the time is computed, and that if only the process's CPU time is. The
+        estimate is the one of both that claims the smaller difference. Returns None if one side has no reference.
         """
-        found = [self._ratio(now, values_of) for values_of in (_in_reference, _in_seconds)]
-        both = [one for one in found if one is not None]
-        if len(both) < len(found):
+        sides = [one for one in (now.launches, *self.sessions) if one and all(launch.in_reference for launch in one)]
+        if len(sides) < 2 or sides[0] is not now.launches:
             return None
+        usual_s = statistics.median(stats.launch_value(one.reference_s) for side in sides for one in side)
+        both = [
+            _ratio([[level_of(one) for one in side] for side in sides])
+            for level_of in (_in_reference, lambda one: _as_computed(one, usual_s))
+        ]
         value = min((one.value for one in both), key=lambda one: abs(math.log(one)))
         return stats.Interval(value, min(one.low for one in both), max(one.high for one in both), "sessions")
 
-    def _ratio(self, now: Result, values_of: Callable[[Measured], Sequence[float]]) -> stats.Interval | None:
-        current = _log_levels(now.launches, values_of)
-        before = [levels for one in self.sessions if (levels := _log_levels(one, values_of))]
-        if not current or not before:
-            return None
-        means = [statistics.fmean(one) for one in before]
-        middle = statistics.fmean(current) - statistics.fmean(means)
-        of_process, degrees = _of_processes([current, *before])
-        each = statistics.fmean(1 / len(one) for one in before)
-        if len(before) >= _TELLING:
-            # The stored sessions differ by processes and by time, in the same way as this session differs from them,
-            # except that this session may have fewer launches.
-            degrees = len(before) - 1
-            variance = max(statistics.variance(means), (DRIFT / 3) ** 2) * (1 + 1 / len(before))
-            variance += of_process * max(0.0, 1 / len(current) - each)
-        else:
-            variance = of_process * (1 / len(current) + each / len(before)) + DRIFT**2 * (1 + 1 / len(before))
-        reach = stats.student_quantile(degrees) * math.sqrt(variance)
-        return stats.Interval(stats.exp(middle), stats.exp(middle - reach), stats.exp(middle + reach), "sessions")
+
+def _ratio(sides: Sequence[Sequence[float]]) -> stats.Interval:
+    """Return the ratio of this session to the stored ones, given the logs of their launches' times, this one's first."""
+    current, *before = sides
+    means = [statistics.fmean(one) for one in before]
+    middle = statistics.fmean(current) - statistics.fmean(means)
+    of_process, degrees = _of_processes([current, *before])
+    each = statistics.fmean(1 / len(one) for one in before)
+    if len(before) >= _TELLING:
+        # The stored sessions differ by processes and by time, in the same way as this session differs from them,
+        # except that this session may have fewer launches.
+        degrees = len(before) - 1
+        variance = max(statistics.variance(means), (DRIFT / 3) ** 2) * (1 + 1 / len(before))
+        variance += of_process * max(0.0, 1 / len(current) - each)
+    else:
+        variance = of_process * (1 / len(current) + each / len(before)) + DRIFT**2 * (1 + 1 / len(before))
+    reach = stats.student_quantile(degrees) * math.sqrt(variance)
+    return stats.Interval(stats.exp(middle), stats.exp(middle - reach), stats.exp(middle + reach), "sessions")
 
 
 def _of_processes(sessions: Sequence[Sequence[float]]) -> tuple[float, int]:
@@ -136,7 +143,7 @@ class Stored:
         found = []
         for what, here, stored, why in (
             ("Python", _minor(python), self.pythons, "each ratio includes what the other version changes"),
-            ("CPU", cpu, self.cpus, "each interval spans code that computes and code that waits"),
+            ("CPU", cpu, self.cpus, "each interval is wider for code that waits"),
         ):
             others = sorted(stored - {here})
             if others:

@@ -34,6 +34,8 @@ class Measured:
         tools: Tools that traced every line or call in the meantime, such as coverage: times are larger.
         rate_per_s: For an open load: the calls per second that ended.
         collects: Whether the garbage collector was on during the rounds.
+        computed: The CPU time of the process over the time of the rounds; `None` in files of earlier versions. It is
+            less than what the benchmark computes if other processes work for it, or have the core.
     """
 
     values_s: tuple[float, ...]
@@ -50,6 +52,7 @@ class Measured:
     tools: str = ""
     rate_per_s: float | None = None
     collects: bool = True
+    computed: float | None = None
 
     @property
     def in_reference(self) -> list[float]:
@@ -72,7 +75,7 @@ class Measured:
         found: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
         result = cls(**found)
         series = (result.values_s, result.reference_s, result.latencies_s, result.lags_s, result.held, result.waited)
-        single = [one for one in (result.loop_s, result.rate_per_s) if one is not None]
+        single = [one for one in (result.loop_s, result.rate_per_s, result.computed) if one is not None]
         if not all(isinstance(one, tuple) for one in series) or not result.values_s:
             raise ValueError("a launch has no list of values")
         for value in (*single, *(value for one in series for value in one)):

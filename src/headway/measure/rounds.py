@@ -208,6 +208,7 @@ class Round:
         latencies_ns: The latency of each call, if calls were timed one by one.
         held, waited: The shares of its threads' time, if the GIL was measured.
         stretches_s: For an open load: the median latency of each of its stretches.
+        cpu_ns: The CPU time of this process in the meantime.
     """
 
     took_ns: int
@@ -216,6 +217,7 @@ class Round:
     held: float | None = None
     waited: float | None = None
     stretches_s: tuple[float, ...] = ()
+    cpu_ns: int = 0
 
 
 class Source(Protocol):

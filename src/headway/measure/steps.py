@@ -4,9 +4,10 @@ import contextlib
 import gc
 import math
 import sys
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from headway.agent.headway_agent import turns
@@ -182,8 +183,10 @@ def _round(plan: Plan, source: Source, calls: int, watch: Watch, lag: Lag | None
         if target is not plan.target:
             source = plan.source(target, watch)
         with _as_wanted(plan.options):
+            before_ns = time.process_time_ns()
             done = source.once(calls)
             one = yield (done if lag is None or isinstance(done, Round) else _lagging(done, lag))
+            one = replace(one, cpu_ns=time.process_time_ns() - before_ns)
     finally:
         if target is not plan.target:
             source.close()
@@ -238,5 +241,6 @@ def _as_measured(rounds: list[Round], *, lags_s: list[float], **told: Any) -> Me
         held=tuple(one.held for one in watched if one.held is not None),
         waited=tuple(one.waited for one in watched if one.waited is not None),
         rate_per_s=sum(one.calls for one in rounds) / took_s if stretches else None,
+        computed=sum(one.cpu_ns for one in rounds) / 1e9 / max(took_s, 1e-9),
         **told,
     )
