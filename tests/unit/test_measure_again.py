@@ -69,6 +69,34 @@ def test_they_take_turns_once():
     assert two.no_faster_than(one).evidence.interval == there
 
 
+def test_open_loads_take_turns_with_one_value_for_each_turn():
+    """Open loads take turns in parts when they are compared, and the ratio has one value for each part."""
+    noted, journal = Noted(), Journal(test="test", group="file")
+    headway = bench(journal)
+    one = headway.open(noted.one, rate=5000, seconds=0.01)
+    two = headway.open(noted.two, rate=5000, seconds=0.01)
+    apart = len(noted.seen)
+    decision = two.faster_than(one)
+
+    turns = [(name, len(list(calls))) for name, calls in itertools.groupby(noted.seen[apart + 2 :])]
+    # A load's 50 calls are shared out over ten turns, in alternating order.
+    assert turns == [("1", 5), *[("2", 10), ("1", 10)] * 4, ("2", 10), ("1", 5)]
+    assert [len(one.launches[0].values_s) for one in journal.turns.popitem()[1].values()] == [10, 10]
+    assert "of rounds within one launch" in repr(decision)
+
+
+@pytest.mark.parametrize("load_first", [True, False])
+def test_an_open_load_and_other_calls_take_turns(load_first):
+    """An open load and plain calls have equally many rounds when they are compared, whichever comes first."""
+    noted, journal = Noted(), Journal(test="test", group="file")
+    headway = bench(journal, calls=3)
+    calls = None if load_first else headway(noted.two)
+    load = headway.open(noted.one, rate=5000, seconds=0.004)
+    load.ratio_to(calls or headway(noted.two))
+
+    assert [len(one.launches[0].values_s) for one in journal.turns.popitem()[1].values()] == [10, 10]
+
+
 def test_each_is_measured_again_with_its_own_set_up():
     """Each benchmark is measured again with its own set-up, not with the other one's."""
     seen = []

@@ -77,6 +77,8 @@ class _Again:
         journal = self._bench.journal
         stem = journal.stem(f"{self._plan.name} / {other}")
         both = [self._plan, journal.plans[other]]
+        if any(one.rounds is not None for one in both):
+            both = [_in_parts(one) for one in both]
         plans = [
             replace(one, name=journal.named(f"{stem}: {one.name}"), called=one.name, label=one.name, compared=stem)
             for one in both
@@ -350,6 +352,17 @@ _ONE = {"threads": "thread", "processes": "process", "interpreters": "interprete
 """The kinds of workers, as one worker is called."""
 
 _POOLS = ("threads", "processes-spawn", "processes-forkserver", "interpreters")
+
+
+_PARTS = 10
+"""The number of rounds in which an open load takes turns: too few for blocks, so each is one value of the ratio."""
+
+
+def _in_parts(plan: Plan) -> Plan:
+    """Return a plan that takes turns with an open load; an open load's calls are shared out over the rounds."""
+    if plan.rounds != 1 or plan.calls is None:
+        return replace(plan, rounds=_PARTS)
+    return replace(plan, rounds=_PARTS, calls=math.ceil(plan.calls / _PARTS))
 
 
 def _load(tasks: int, model: str) -> Callable[[Target, Watch], Source]:

@@ -17,7 +17,7 @@ class Measured:
 
     Attributes:
         values_s: The time per call, by round: the round's time over its calls, however many ran at once. For an open
-            load, the median latency of each of its stretches.
+            load, the median latency of each of its stretches; if it took turns, of each round.
         calls: The number of calls in a round.
         turns: The name of the turns that its rounds took with others' rounds. Benchmarks with the same name have
             equally many rounds, neighbours in time. "" if the benchmark was measured alone.

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import math
+import statistics
 import sys
 import time
 import uuid
@@ -229,9 +230,15 @@ async def _lagging(round_of: Awaitable[Round], lag: Lag) -> Round:
 
 
 def _as_measured(rounds: list[Round], *, lags_s: list[float], **told: Any) -> Measured:
-    stretches = [one for each in rounds for one in each.stretches_s]
     took_s = sum(one.took_ns for one in rounds) / 1e9
-    values = stretches or [max(1, one.took_ns) / one.calls / 1e9 for one in rounds]
+    is_open = bool(rounds[0].stretches_s)
+    if not is_open:
+        values = [max(1, one.took_ns) / one.calls / 1e9 for one in rounds]
+    elif len(rounds) == 1:
+        values = list(rounds[0].stretches_s)
+    else:
+        # Only whole rounds take turns: the stretches of one round have no neighbours in the other benchmark.
+        values = [statistics.median(one.latencies_ns) / 1e9 for one in rounds]
     watched = [one for one in rounds if one.held is not None and one.waited is not None]
     return Measured(
         values_s=tuple(values),
@@ -240,7 +247,7 @@ def _as_measured(rounds: list[Round], *, lags_s: list[float], **told: Any) -> Me
         lags_s=tuple(lags_s),
         held=tuple(one.held for one in watched if one.held is not None),
         waited=tuple(one.waited for one in watched if one.waited is not None),
-        rate_per_s=sum(one.calls for one in rounds) / took_s if stretches else None,
+        rate_per_s=sum(one.calls for one in rounds) / took_s if is_open else None,
         computed=sum(one.cpu_ns for one in rounds) / 1e9 / max(took_s, 1e-9),
         **told,
     )
