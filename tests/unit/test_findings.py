@@ -156,6 +156,20 @@ def test_the_quickest_model_is_named_by_kind_of_interpreter(make_run, declare):
     assert "not distinguishable from" in one.evidence
 
 
+def test_a_model_too_noisy_to_be_quicker_is_no_slower_than_the_quickest_either(make_run, declare):
+    """A model with a wide interval, which contains 1, is named beside the quickest; a clearly slower one is not."""
+    declare()
+    cells = [
+        cell("serial", around(1.0)),
+        cell("threads", around(0.9)),
+        cell("interpreters", [0.3, 1.2, 0.5, 0.9, 0.4]),
+        cell("processes", around(1.5)),
+    ]
+    (won,) = winners(make_run(cells, [GIL]), declare())
+
+    assert (won.series, won.like) == ("threads", ("interpreters",))
+
+
 def test_where_nothing_is_quicker_that_is_said_by_setting(make_run, declare):
     """A model whose interval contains 1 is no winner."""
     declare()

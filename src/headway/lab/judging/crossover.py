@@ -225,9 +225,11 @@ def _winner(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> 
         return "", None, tuple(baselines), ()
     best = min(quicker, key=lambda series: quicker[series].value)
     like = []
-    for series in quicker:
+    # A wide interval that contains 1 may lie about the winner's, too.
+    for series, (ratio, _) in ratios.items():
         against = _mean_ratio(run, by_series[series], by_series[best], experiment.metric)
-        if series != best and (against is None or against.low <= 1):
+        apart = against.low > 1 if against is not None else ratio.low > quicker[best].high
+        if series != best and not apart:
             like.append(series)
     return best, quicker[best], ratios[best][1], tuple(like)
 
