@@ -277,6 +277,33 @@ def test_a_run_that_was_stopped_while_something_was_provided_is_completed(store_
     assert {one.cell.experiment for one in run.results.values() if one.launches} == {"sleep", "context-switch-one-way"}
 
 
+def test_a_run_does_not_go_on_under_another_headway_processor_or_kernel(store_path, monkeypatch):
+    """A run is not completed with figures of another Headway, processor or kernel; one that is complete is only read."""
+
+    def stop():
+        raise KeyboardInterrupt
+
+    request = lab.Request(
+        experiments=["sleep", "context-switch-one-way"], interpreters=["3.13"], launches=1, store=store_path
+    )
+    with pytest.raises(KeyboardInterrupt):
+        lab.run(request, provide=stop)
+    here = this_machine()
+    for name, value, said in (
+        ("__version__", "0.0.1", "Headway .*, which is now 0.0.1"),
+        ("this_machine", lambda: replace(here, cpu="Another"), "the processor .*, which is now Another"),
+        ("this_machine", lambda: replace(here, kernel="1.0"), "the kernel .*, which is now 1.0"),
+    ):
+        with monkeypatch.context() as changed:
+            changed.setattr(runner, name, value)
+            with pytest.raises(UsageError, match=said):
+                lab.resume(store_path=store_path)
+
+    assert lab.resume(store_path=store_path).header.complete
+    monkeypatch.setattr(runner, "__version__", "0.0.1")
+    assert lab.resume(store_path=store_path).header.complete
+
+
 def test_three_lines_of_python_give_values():
     """`lab.run` returns a run whose levels, ratios and verdicts are values."""
     run = lab.run(lab.Request(experiments=["sleep"], interpreters=["3.14"], launches=2))

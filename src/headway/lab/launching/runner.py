@@ -325,6 +325,20 @@ def run(
         return read_run(results, session.run_id)
 
 
+def _refuse_another_machine(begun: Settings, now: Machine) -> None:
+    """Raise UsageError if a run would continue under another Headway, processor or kernel than it began with."""
+    for what, before, here in (
+        ("Headway", begun.version, __version__),
+        ("the processor", begun.machine.cpu, now.cpu),
+        ("the kernel", begun.machine.kernel, now.kernel),
+    ):
+        if before != here:
+            raise UsageError(
+                f"the run began with {what} {before}, which is now {here}",
+                hint="start a new run: figures of the two cannot be combined",
+            )
+
+
 def _refuse_another_redis(begun: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Raise UsageError if a run would continue with another Redis than it began with."""
     if begun and begun != now:
@@ -392,6 +406,8 @@ def ready_again(
     Raises:
         As `resume`.
     """
+    if left:
+        _refuse_another_machine(settings, this_machine())
     stored = settings.interpreters
     for interpreter in stored:
         now = interpreters.probe(interpreter.executable)
@@ -462,6 +478,7 @@ def resume(
         StoreError: No such run.
         HeadwayError: Another lab is measuring on this machine.
         InterpreterError: An interpreter of the run is gone, or is another one now.
+        UsageError: Headway, the machine or what the run needs of it is another one now.
     """
     with only_lab(), store.Store(store_path or default_store(), write=True) as results:
         header = results.find_run(name)
