@@ -2,6 +2,7 @@
 
 import json
 import math
+import statistics
 from dataclasses import replace
 
 import pytest
@@ -132,6 +133,19 @@ def test_a_share_of_nought_is_below_every_limit():
     launch = Measured(values_s=STEADY, calls=1, held=(1.0,) * 5, waited=(0.0,) * 5)
 
     assert Result(name="one", model="serial", launches=(launch,), traced=True).gil_wait_share < 0.01
+
+
+def test_a_share_that_drifts_within_one_launch_is_not_known_from_its_many_rounds():
+    """Rounds of one launch are no replicates for a share either: a drift of the share widens its interval."""
+    drifting = tuple(0.05 + 0.1 * place / 240 + 0.001 * (place % 3) for place in range(240))
+    launch = Measured(values_s=(1.0,) * 240, calls=1, held=drifting, waited=drifting)
+    share = Result(name="one", model="serial", launches=(launch,), traced=True).gil_wait_share
+
+    assert share.basis.count == len(share.values) == 12
+    assert float(share) == pytest.approx(statistics.fmean(drifting))
+    # Student's over 240 rounds is 0.097 to 0.105, and over 12 blocks 0.082 to 0.120.
+    assert share.interval.low < 0.08
+    assert share.interval.high > 0.122
 
 
 def test_what_was_not_asked_for_is_an_error():

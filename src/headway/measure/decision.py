@@ -9,6 +9,7 @@ from typing import Any, final
 from headway.lab import stats
 from headway.lab.design import Relation, above, below
 from headway.lab.judging.evidence import TOO_MANY, Evidence, judged
+from headway.measure import intervals
 from headway.measure.intervals import ORDER
 
 __all__ = ["Basis", "Decision", "Level", "Share", "decide", "shown"]
@@ -116,7 +117,7 @@ class Share:
 
     Attributes:
         what: The name of the thing that the share is of.
-        values: One value per launch, or per round of a single launch; () if the share was not measured.
+        values: One value per launch, or per block of rounds of a single launch; () if the share was not measured.
         basis: The kind and number of the values.
     """
 
@@ -131,12 +132,18 @@ class Share:
 
     @property
     def interval(self) -> stats.Interval | None:
-        """The mean with Student's interval, within 0 and 1; None if the share was not measured."""
+        """The mean with Student's interval, within 0 and 1; None if the share was not measured.
+
+        Within one launch, the interval is wider if successive blocks are alike (`intervals.reach`).
+        """
         if not self.values:
             return None
         if len(self.values) < 2:
             return stats.Interval(self.value, 0.0, math.inf, "one launch")
-        reach = stats.half_width_factor(len(self.values)) * statistics.stdev(self.values)
+        if self.basis.of_launches:
+            reach = stats.half_width_factor(len(self.values)) * statistics.stdev(self.values)
+        else:
+            reach = intervals.reach(self.values)
         return stats.Interval(self.value, max(0.0, self.value - reach), min(1.0, self.value + reach), "student")
 
     def __lt__(self, limit: float) -> Decision:

@@ -10,7 +10,7 @@ known effects (docs/concepts/evidence-in-tests.md).
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from headway.lab import stats
@@ -24,6 +24,7 @@ __all__ = [
     "percentile_of_calls",
     "percentile_of_launches",
     "ratio_in_turns",
+    "reach",
     "with_mood",
 ]
 
@@ -36,37 +37,45 @@ _BLOCKS = 12
 _LEAST_IN_BLOCK = 3
 
 
-def blocks(values: Sequence[float]) -> list[float]:
-    """Return the medians of blocks of neighbours, or the values themselves if they are too few for blocks."""
+def blocks(values: Sequence[float], of: Callable[[Sequence[float]], float] = statistics.median) -> list[float]:
+    """Return the medians of blocks of neighbours (or another value `of` each), or too few values as they are."""
     count = min(_BLOCKS, len(values) // _LEAST_IN_BLOCK)
     if count < 4:
         return list(values)
     edges = [place * len(values) // count for place in range(count + 1)]
-    return [statistics.median(values[begin:end]) for begin, end in itertools.pairwise(edges)]
+    return [of(values[begin:end]) for begin, end in itertools.pairwise(edges)]
 
 
 _MOST_ALIKE = 0.8
 
 
-def _of_blocks(values: Sequence[float], method: str) -> stats.Interval:
-    """Return the geometric mean of one process's rounds, with Student's interval over blocks of them.
+def reach(of_blocks: Sequence[float]) -> float:
+    """Return the half-width of Student's interval of the mean of one process's blocks, of which there are two or more.
 
     If successive blocks are alike, fewer of them are independent, and the interval is wider. The variance of a mean of
     values with lag-1 autocorrelation r is (1 + r) / (1 - r) times the variance without autocorrelation (Law, Simulation
     Modeling and Analysis, 4.4).
     """
-    of_blocks = blocks(values)
-    logs = [math.log(one) for one in of_blocks]
-    mean = statistics.fmean(logs)
-    rests = [one - mean for one in logs]
+    usual = stats.half_width_factor(len(of_blocks)) * statistics.stdev(of_blocks)
+    mean = statistics.fmean(of_blocks)
+    rests = [one - mean for one in of_blocks]
     squares = sum(one * one for one in rests)
     if len(of_blocks) < _BLOCKS // 2 or squares == 0:
-        return replace(stats.level_interval(of_blocks), method=method)
+        return usual
     # An estimate of the correlation from n values is too small by about 1/n.
-    alike = sum(one * other for one, other in itertools.pairwise(rests)) / squares + 1 / len(logs)
+    alike = sum(one * other for one, other in itertools.pairwise(rests)) / squares + 1 / len(of_blocks)
     alike = min(max(alike, 0.0), _MOST_ALIKE)
-    reach = stats.half_width_factor(len(logs)) * statistics.stdev(logs) * math.sqrt((1 + alike) / (1 - alike))
-    return stats.Interval(stats.exp(mean), stats.exp(mean - reach), stats.exp(mean + reach), method)
+    return usual * math.sqrt((1 + alike) / (1 - alike))
+
+
+def _of_blocks(values: Sequence[float], method: str) -> stats.Interval:
+    """Return the geometric mean of one process's rounds, with Student's interval over blocks of them."""
+    of_blocks = blocks(values)
+    if len(of_blocks) < _BLOCKS // 2:
+        return replace(stats.level_interval(of_blocks), method=method)
+    logs = [math.log(one) for one in of_blocks]
+    mean, half = statistics.fmean(logs), reach(logs)
+    return stats.Interval(stats.exp(mean), stats.exp(mean - half), stats.exp(mean + half), method)
 
 
 def level(values: Sequence[float]) -> stats.Interval:

@@ -206,7 +206,9 @@ class Result:
         notes = [one.note for one in self.launches if one.note]
         why_not = self.why_not or next(iter(notes), "only threads of this process can be traced")
         several = len(self.launches) > 1
-        values = tuple(statistics.fmean(one) for one in by_launch) if several else by_launch[0] if by_launch else ()
+        # A share is a mean: a block of rounds has the mean of theirs, not the median.
+        of_blocks = intervals.blocks(by_launch[0], statistics.fmean) if by_launch else ()
+        values = tuple(statistics.fmean(one) for one in by_launch) if several else tuple(of_blocks)
         return Share(f"{self.name}: {words}", values, Basis(len(values), several, why_not, self.provisional))
 
     def ratio_to(self, other: "Result") -> stats.Interval | None:
