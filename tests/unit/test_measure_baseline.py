@@ -239,6 +239,12 @@ def test_a_figure_of_what_was_not_to_be_measured_is_below_and_above_everything()
     assert 1 <= figure <= 1
     assert 2 * figure + 1 < 0
     assert 1 / figure > 5
+    assert abs(figure - figure) < 0.001
+    assert -figure > 0
+    assert round(figure) < round(figure, 2)
+    assert figure**2 < 1
+    assert 2**figure % 3 > 5
+    assert 7 // figure < 0
 
 
 def test_a_percentile_may_be_asserted():

@@ -38,6 +38,20 @@ class Figure(float):
         return self
 
     __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __add__
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __add__
+
+    def __pow__(self, other: object, modulus: None = None) -> "Figure":
+        return self
+
+    __rpow__ = __pow__
+
+    def __abs__(self) -> "Figure":
+        return self
+
+    __neg__ = __pos__ = __abs__
+
+    def __round__(self, digits: object = None) -> "Figure":  # type: ignore[override]
+        return self
 
     def __repr__(self) -> str:
         return "<not measured>"
