@@ -266,6 +266,12 @@ def test_a_percentile_may_be_asserted():
         assert one.percentile(0.9).below(0.02)
         assert not one.percentile(0.9).below(0.0146)
         assert one.percentile(0.9).above(0.01)
+        # A limit in seconds needs 10 % of room beyond the interval.
+        within = one.percentile(0.9).interval
+        assert not one.percentile(0.9).below(1.09 * within.high)
+        assert one.percentile(0.9).below(1.11 * within.high)
+        assert not one.percentile(0.9).above(within.low / 1.09)
+        assert one.percentile(0.9).above(within.low / 1.11)
     assert few.percentile(0.999).interval.high == math.inf
     assert not few.percentile(0.999).below(1.0)
     # Launches of few calls agree in what none of them shows.

@@ -180,12 +180,16 @@ class Level:
         return self.interval.value if self.interval else math.nan
 
     def below(self, limit_s: float) -> Decision:
-        """Return whether the time is below `limit_s` seconds."""
-        return decide(f"{self.what}, in seconds,", below(limit_s), self.interval, self.basis)
+        """Return whether the time is below `limit_s` seconds, with room for the level of a session (`intervals.MOOD`)."""
+        return self._held_against(below(limit_s))
 
     def above(self, limit_s: float) -> Decision:
-        """Return whether the time is above `limit_s` seconds."""
-        return decide(f"{self.what}, in seconds,", above(limit_s), self.interval, self.basis)
+        """Return whether the time is above `limit_s` seconds, with the same room."""
+        return self._held_against(above(limit_s))
+
+    def _held_against(self, relation: Relation) -> Decision:
+        interval = intervals.with_mood(self.interval) if self.interval else None
+        return decide(f"{self.what}, in seconds,", relation, interval, self.basis)
 
     def __repr__(self) -> str:
         return _described(self.what, self.interval, self.basis, " s")
