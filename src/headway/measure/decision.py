@@ -10,7 +10,6 @@ from headway.lab import stats
 from headway.lab.design import Relation, above, below
 from headway.lab.judging.evidence import TOO_MANY, Evidence, judged
 from headway.measure import intervals
-from headway.measure.intervals import ORDER
 
 __all__ = ["Basis", "Decision", "Level", "Share", "decide", "shown"]
 
@@ -82,7 +81,11 @@ class Decision:
         """Return a text on what would decide it."""
         wanted, count = self.evidence.launches_to_decide, self._basis.count
         interval = self.evidence.interval
-        if interval is not None and interval.method == ORDER and not (interval.low > 0 and interval.high < math.inf):
+        if (
+            interval is not None
+            and interval.method == intervals.ORDER
+            and not (interval.low > 0 and interval.high < math.inf)
+        ):
             return "too few calls to bound it; more of them would (`seconds=`, `rounds=`)"
         if wanted is None or wanted >= TOO_MANY:
             launches = "" if self._basis.of_launches else "; `--headway-launches 5` measures in fresh processes"
