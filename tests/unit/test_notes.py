@@ -82,6 +82,14 @@ def test_damage_is_passed_over(text):
     assert damaged == len(text) or text == b""
 
 
+def test_a_sample_without_frames_is_left_out():
+    """A sample whose stack is empty tells nothing, and the other samples of its note remain."""
+    found, damaged = evidence_of([b'{"frames": [["a", 1, "f", 0]], "samples": [[1, 2, []], [2, 2, [0]]]}'])
+
+    assert [one.time_ns for one in found.samples] == [2]
+    assert damaged == 0
+
+
 def test_the_watcher_s_numbers_are_the_format_s():
     """The watcher, which reads without numpy, has the format's sizes and offsets."""
     slot, header = hwt.SLOT_DTYPE, hwt.HEADER_DTYPE

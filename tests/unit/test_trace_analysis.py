@@ -13,6 +13,7 @@ from headway.traces.analysis import analyse, as_json
 from headway.traces.analysis.intervals import recorded
 from headway.traces.analysis.threads import NOTHING, Distribution, distribution
 from headway.traces.analysis.words import duration, labels, listed, number, place, roles, share
+from headway.traces.export.parks import parks
 from headway.traces.model import Frame, Gil, Kind, Park, Thread
 
 
@@ -138,7 +139,25 @@ def test_the_switch_interval_is_the_one_in_force():
     times = [START_NS + time * MS for time in (0, 1, 2, 8, 9, 10)]
 
     assert interval.at(np.array(times)).tolist() == [5 * MS, 5 * MS, MS, MS, MS // 2, MS // 2]
-    assert interval.main_ns(START_NS + 10 * MS) == MS
+    assert interval.main_ns(START_NS, START_NS + 10 * MS) == MS
+    assert interval.main_ns(START_NS, START_NS + 3 * MS) == 5 * MS
+    assert interval.main_ns(START_NS + 9 * MS, START_NS + 10 * MS) == MS // 2
+    assert interval.main_ns(START_NS + 3 * MS, START_NS + 3 * MS) == MS
+
+
+def test_a_wait_for_a_lock_whose_end_was_lost_is_left_out():
+    """After a lost end, the thread has done other things until its next wait: exports leave such a wait out."""
+    script = Script().add(1, 0, Kind.PARK, AT_SERVE, flags=Park.MUTEX << 8).park(0, 900, 901, Park.MUTEX)
+    found = parks(script.trace(1000, stacks=True))
+
+    assert (found.end_ns - found.start_ns).tolist() == [MS]
+
+
+def test_a_sub_interpreter_has_a_switch_interval_of_its_own():
+    """The interval of another GIL changes nothing about the main one."""
+    script = Script().add(0, 0, Kind.INTERVAL, 50_000, gil=1).add(9, 0, Kind.INTERVAL, 1000)
+
+    assert recorded(script.trace(10, gils=2)).interval.main_ns(START_NS, START_NS + 10 * MS) == 5 * MS
 
 
 def test_percentiles_are_nearest_rank():

@@ -132,6 +132,30 @@ def test_a_hold_that_does_not_end_when_asked_is_told():
     assert one.frame == COMPUTE
 
 
+def test_findings_are_of_all_threads():
+    """A report of one thread's lines has the findings of the whole program, and that thread's lines only."""
+    trace = Script().hold(0, 0, 100, forced=True).wait(1, 0, asks_ms=5).hold(1, 100, 101).trace(200, "main", "reader")
+    one = analyse(trace, threads={1})
+
+    assert one.findings == analyse(trace).findings
+    assert [place.threads for place in one.held] == [("reader",)]
+
+
+def test_a_pool_behind_two_holders_is_counted_once():
+    """A pool's part of its waiting time is of all its threads that waited, also if few of them met the last holder."""
+    script, now, pool = Script(), 0.0, [f"worker-{number}" for number in range(12)]
+    for turn in range(60):
+        holder, waiter = (13, 1) if turn % 20 == 19 else (0, 1 + turn % 12)
+        script.wait(waiter, now, asks_ms=now + 5)
+        script.hold(holder, now, now + 5, forced=True)
+        script.hold(waiter, now + 5, now + 5.02, stack=AT_RECV)
+        now += 5.02
+    one = told(script.trace(now, "hot", *pool, "rare"))["convoy"]
+
+    assert "worker-* (12 threads) waited 60 times" in one.fact
+    assert "100 % of their waiting time" in one.fact
+
+
 def test_one_late_hold_in_a_long_convoy_is_no_long_hold():
     """One of a thousand holds that goes on for 12 ms after a request, on a busy machine, explains nothing."""
     script, begin = Script(), 0.0

@@ -93,6 +93,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
             samples += [
                 Sample(_number(time_ns), _number(tid), tuple(frames[_number(one)] for one in stack))
                 for time_ns, tid, stack in note.get("samples", [])
+                if stack  # a frame that was too long for a note is left out, and may have been the only one
             ]
             core_times += [CoreTime(*map(_number, row)) for row in note.get("core_times", [])]
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):

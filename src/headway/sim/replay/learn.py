@@ -366,7 +366,7 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
         elif call is Call.RECEIVE and answers >= 0:
             rows.append((OpKind.ANSWER, OF_DIST, answers, where, 0, 0))
         elif call is Call.RECEIVE and peer.always_there:
-            rows.append((OpKind.RUN, 0, 0, where, 0, min(away_ns, typical[where])))
+            rows.append((OpKind.RUN, 0, 0, where, 0, min(away_ns, typical.get(where, away_ns))))
         elif away_ns <= AT_ONCE_NS:
             rows.append((OpKind.RUN, 0, 0, where, 0, away_ns))
         else:

@@ -49,11 +49,11 @@ class Convoy:
     Attributes:
         gil: Index of the GIL.
         waiter: The label of the waiting thread, or the role of a pool, as `worker-*`.
-        waiters: The number of waiting threads.
+        waiter_ids: The indices of the waiting threads.
         holder: The label or role of the thread that held the GIL.
-        holders: The number of threads that held it.
+        holder_ids: The indices of the threads that held it.
         waits: The waits in the convoy; their total is the cost of the convoy.
-        all_waits_ns: The total of all waits of these waiters for this GIL.
+        each_waits_ns: The total of all waits for this GIL of each waiting thread.
         interval_ns: The switch interval during most of the waits.
         waiter_stack: The stack that waited for most of the time, innermost frame first.
         holder_stack: The stack that the holder ran when it was preempted, for most of the time.
@@ -61,14 +61,29 @@ class Convoy:
 
     gil: int
     waiter: str
-    waiters: int
+    waiter_ids: tuple[int, ...]
     holder: str
-    holders: int
+    holder_ids: tuple[int, ...]
     waits: Distribution
-    all_waits_ns: int
+    each_waits_ns: tuple[int, ...]
     interval_ns: int
     waiter_stack: tuple[Frame, ...]
     holder_stack: tuple[Frame, ...]
+
+    @property
+    def waiters(self) -> int:
+        """The number of waiting threads."""
+        return len(self.waiter_ids)
+
+    @property
+    def holders(self) -> int:
+        """The number of threads that held the GIL."""
+        return len(self.holder_ids)
+
+    @property
+    def all_waits_ns(self) -> int:
+        """The total of all waits of these waiters for this GIL."""
+        return sum(self.each_waits_ns)
 
 
 def convoys(
@@ -101,6 +116,7 @@ def convoys(
         of_waiter[waiter] += len(at)
     found = []
     waited_ns = waits.length_ns
+    of_thread_ns = np.bincount(waits.thread, weights=waited_ns).astype(np.int64)
     for (waiter, holder), at in members.items():
         if of_waiter[waiter] < LEAST:
             continue
@@ -112,11 +128,11 @@ def convoys(
             Convoy(
                 gil=gil,
                 waiter=waiter,
-                waiters=len(waiters),
+                waiter_ids=tuple(waiters.tolist()),
                 holder=holder,
-                holders=len(np.unique(holds.thread[behind])),
+                holder_ids=tuple(np.unique(holds.thread[behind]).tolist()),
                 waits=distribution(length_ns),
-                all_waits_ns=int(waited_ns[np.isin(waits.thread, waiters)].sum()),
+                each_waits_ns=tuple(of_thread_ns[waiters].tolist()),
                 interval_ns=int(values[counts.argmax()]),
                 waiter_stack=_heaviest(trace, waits.stack[mine], length_ns),
                 holder_stack=_heaviest(trace, holds.stack[behind], length_ns),

@@ -3,6 +3,7 @@
 Rules are functions that yield findings; `RULES` lists them. "Nothing to improve" is a finding, too.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from headway.printable import printable
@@ -83,12 +84,18 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
     per_s = count * _S_NS / max(analysis.wall_ns, 1)
     medians = sorted({duration(one.waits.p50_ns): one.waits.p50_ns for one in group}.items(), key=lambda item: item[1])
     median = medians[0][0] if len(medians) == 1 else f"{medians[0][0]} to {medians[-1][0]}"
-    waiters = {one.waiter: one for one in group}
-    holders = {one.holder: one for one in group}
-    who = listed([f"{name} ({one.waiters} threads)" if one.waiters > 1 else name for name, one in waiters.items()])
-    whom = listed([f"{name} ({one.holders} threads)" if one.holders > 1 else name for name, one in holders.items()])
-    several = len(waiters) > 1 or first.waiters > 1
-    all_waits_ns = sum(one.all_waits_ns for one in waiters.values())
+    waiters, holders = defaultdict[str, set[int]](set), defaultdict[str, set[int]](set)
+    waits_ns: dict[int, int] = {}
+    for one in group:  # a thread of a pool may be in several of them, and others of the pool in none
+        waiters[one.waiter].update(one.waiter_ids)
+        holders[one.holder].update(one.holder_ids)
+        waits_ns.update(zip(one.waiter_ids, one.each_waits_ns, strict=True))
+    who, whom = (
+        listed([f"{name} ({len(ids)} threads)" if len(ids) > 1 else name for name, ids in side.items()])
+        for side in (waiters, holders)
+    )
+    several = len(waits_ns) > 1
+    all_waits_ns = sum(waits_ns.values())
     work = _where(first.holder_stack)
     move = f"move the work of {first.holder}{work} out of the process: {another_gil(analysis.process)}"
     shorter = shorter_interval(analysis, gil, first.interval_ns)

@@ -103,9 +103,12 @@ class SwitchInterval:
             return np.full(len(time_ns), self.value_ns[0])
         return self.value_ns[np.maximum(np.searchsorted(self.since_ns, time_ns, "right") - 1, 0)]
 
-    def main_ns(self, until_ns: int) -> int:
-        """Return the interval that was in force for the longest time."""
-        lengths = np.diff(np.append(self.since_ns, max(until_ns, int(self.since_ns[-1]))))
+    def main_ns(self, start_ns: int, end_ns: int) -> int:
+        """Return the interval that was in force for the longest part of a window."""
+        lengths = np.diff(np.clip(np.append(self.since_ns, end_ns), start_ns, end_ns))
+        lengths[np.searchsorted(self.since_ns, end_ns, "right") - 1] += (
+            1  # in force at the end, also of an empty window
+        )
         values, which = np.unique(self.value_ns, return_inverse=True)
         return int(values[np.bincount(which, weights=lengths).argmax()])
 
@@ -269,7 +272,7 @@ def _asked(trace: Trace, holds: Holds) -> Holds:
 
 
 def _switch_interval(trace: Trace) -> SwitchInterval:
-    changes = trace.events[trace.events["kind"] == Kind.INTERVAL]
+    changes = trace.events[(trace.events["kind"] == Kind.INTERVAL) & (trace.events["gil"] == 0)]
     since_ns = np.append(trace.start_ns, changes["time_ns"]).astype(np.int64)
     value_ns = np.append(trace.process.interval_us, changes["value"]).astype(np.int64) * _US_NS
     value_ns[value_ns == 0] = _DEFAULT_NS  # a build without a GIL has no interval until the GIL is switched on

@@ -41,10 +41,7 @@ def analyse(
     names = labels(trace.threads)
     gils, blocked_ns = _gils(trace, found, start_ns, end_ns)
     holds, waits = found.holds, found.waits
-    if threads is not None:
-        mine = np.isin(holds.thread, list(threads))
-        holds, blocked_ns = holds.chosen(mine), blocked_ns[mine]
-        waits = waits.chosen(np.isin(waits.thread, list(threads)))
+    interval_ns = found.interval.main_ns(start_ns, end_ns)
     analysis = Analysis(
         process=trace.process,
         trace_start_ns=trace.start_ns,
@@ -52,12 +49,12 @@ def analyse(
         start_ns=start_ns,
         end_ns=end_ns,
         events=len(trace.events),
-        interval_ns=found.interval.main_ns(trace.end_ns),
+        interval_ns=interval_ns,
         labels=names,
         threads=thread_summaries(trace, found),
         roles=role_summaries(trace, found),
         gils=gils,
-        held=held_places(trace, holds, blocked_ns, found.interval.main_ns(trace.end_ns), names),
+        held=held_places(trace, holds, blocked_ns, interval_ns, names),
         waited=waited_places(trace, waits, names),
         longest=longest_holds(trace, holds, names),
         behind=blocking_functions(trace, holds, blocked_ns, names),
@@ -70,7 +67,15 @@ def analyse(
     analysis = replace(analysis, findings=findings(analysis))
     if threads is None:
         return analysis
-    return replace(analysis, contention=contention(trace, start_ns, end_ns, threads))
+    mine = np.isin(holds.thread, list(threads))
+    holds, waits = holds.chosen(mine), waits.chosen(np.isin(waits.thread, list(threads)))
+    return replace(
+        analysis,
+        held=held_places(trace, holds, blocked_ns[mine], interval_ns, names),
+        waited=waited_places(trace, waits, names),
+        longest=longest_holds(trace, holds, names),
+        contention=contention(trace, start_ns, end_ns, threads),
+    )
 
 
 def _gils(

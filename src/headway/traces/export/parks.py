@@ -43,6 +43,9 @@ def parks(trace: Trace) -> Parks:
 
     begin = np.flatnonzero(events["kind"] == Kind.PARK)
     after = following[begin]
+    # If a PARK follows, the end of this one was lost, and the thread has done other things since.
+    known = (after < 0) | (events["kind"][after] != Kind.PARK)
+    begin, after = begin[known], after[known]
     unparked = (after >= 0) & (events["kind"][after] == Kind.UNPARK)
     return Parks(
         start_ns=events["time_ns"][begin],
