@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from headway.advice.request import own_interpreter
 from headway.advice.target import MOST_INPUTS, Target, check_names, with_pickled
 from headway.agent import AGENT_PATH
 from headway.errors import UsageError
@@ -27,11 +28,13 @@ def observed(target: Target, command: str, python: str, say: Callable[[str], Non
     Args:
         target: The function.
         command: A command as for a shell, though no shell runs it.
-        python: The user's own Python, whose folder is put first on the command's PATH; "" for none.
+        python: The user's own Python as `own_interpreter` takes it, whose folder is put first on the command's PATH;
+            "" for none.
         say: Called with the command, and with its result.
 
     Raises:
         UsageError: The command cannot be run, none of its calls could be collected, or the function's name is wrong.
+        InterpreterError: The user's own Python is not there.
     """
     if not command:
         yield target
@@ -64,11 +67,13 @@ def observed(target: Target, command: str, python: str, say: Callable[[str], Non
 
 def _run(words: list[str], target: Target, folder: Path, python: str) -> int:
     agent = AGENT_PATH / "observe"
-    path = os.environ.get("PATH", "")
+    # The folder of a bare name, such as python3.13, would be the current one.
+    folders = [str(Path(own_interpreter(python).executable).parent)] if python else []
+    folders += filter(None, [os.environ.get("PATH", "")])
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(agent), *filter(None, [os.environ.get("PYTHONPATH", "")])]),
-        "PATH": f"{Path(python).parent}{os.pathsep}{path}" if python else path,
+        "PATH": os.pathsep.join(folders),
         "HEADWAY_OBSERVE_MODULE": target.module,
         "HEADWAY_OBSERVE_NAME": target.name,
         "HEADWAY_OBSERVE_FOLDER": str(folder),
