@@ -13,6 +13,23 @@ from headway.advice.target import parse_target
 APP = """
 def count(size):
     return size
+def fib(number):
+    return number if number < 2 else fib(number - 1) + fib(number - 2)
+def tree(depth):
+    yield depth
+    if depth:
+        yield from tree(depth - 1)
+async def crawl(depth):
+    import asyncio
+    await asyncio.sleep(0)
+    if depth:
+        await crawl(depth - 1)
+        await asyncio.gather(crawl(depth - 1), asyncio.ensure_future(crawl(0)))
+async def stream(depth):
+    yield depth
+    if depth:
+        async for one in stream(depth - 1):
+            yield one
 """
 
 
@@ -47,3 +64,22 @@ def test_a_command_of_the_current_folder_does_not_hide_the_real_one(app, monkeyp
     python = Path(sys.executable)
     monkeypatch.setenv("PATH", os.pathsep.join([str(real), str(python.parent), os.environ["PATH"]]))
     assert taken("count", "mytests", python.name) == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "work"),
+    [
+        ("fib", "app.fib(7), app.fib(8)"),
+        ("tree", "[(one, list(app.tree(3))) for one in app.tree(8) if one == 7], list(app.tree(8))"),
+        ("crawl", "asyncio.run(both(app.crawl(7), app.crawl(8)))"),
+        ("stream", "asyncio.run(both(used(app.stream(7)), used(app.stream(8))))"),
+    ],
+)
+def test_calls_of_a_recursive_function_by_itself_are_not_taken(app, name, work):
+    """Only the outermost calls are taken, also of generators and coroutines that run side by side."""
+    (app / "run.py").write_text(
+        "import asyncio, app\nasync def both(*some): await asyncio.gather(*some)\n"
+        f"async def used(some): [one async for one in some]\n{work}\n"
+    )
+    expected = [(8,), (3,), (8,)] if name == "tree" else [(7,), (8,)]
+    assert taken(name, f"{sys.executable} run.py") == expected

@@ -2,7 +2,7 @@
 
 `headway advise --observe` uses it. After the import of the module HEADWAY_OBSERVE_MODULE, its function
 HEADWAY_OBSERVE_NAME is wrapped. The wrapper appends (args, kwargs) as a pickle to HEADWAY_OBSERVE_FOLDER/PID.taken, and
-calls the function. Another sitecustomize, which this one hides, is run, too. CPython 3.8 to 3.15, standard library
+calls the function. Calls that the function makes of itself are not taken: its own call has their work. Another sitecustomize, which this one hides, is run, too. CPython 3.8 to 3.15, standard library
 only.
 """
 
@@ -55,23 +55,60 @@ class _Taker:
             pass  # the folder is gone: the observation is over
 
 
+def _runs(code):
+    """Tell whether a frame of this thread runs that code."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is code:
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _around(function, taker):
+    """Return the wrapper, which takes a call only if it is not part of another call of the function (recursion)."""
+    import contextvars
     import functools
     import inspect
+
+    # Other than a thread's own value, it tells the tasks of an event loop apart, and a task's own tasks inherit it.
+    inside = contextvars.ContextVar("inside", default=False)
 
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def taken(*args, **kwargs):
+            if inside.get():
+                return await function(*args, **kwargs)
             taker.take(args, kwargs)
-            return await function(*args, **kwargs)
+            inside.set(True)
+            try:
+                return await function(*args, **kwargs)
+            finally:
+                inside.set(False)
+
+    elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        code = function.__code__
+
+        @functools.wraps(function)
+        def taken(*args, **kwargs):
+            # The call returns before the generator runs.
+            if not _runs(code):
+                taker.take(args, kwargs)
+            return function(*args, **kwargs)
 
     else:
 
         @functools.wraps(function)
         def taken(*args, **kwargs):
+            if inside.get():
+                return function(*args, **kwargs)
             taker.take(args, kwargs)
-            return function(*args, **kwargs)
+            inside.set(True)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                inside.set(False)
 
     return taken
 
