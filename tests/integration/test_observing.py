@@ -2,7 +2,10 @@
 
 import os
 import pickle
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -83,3 +86,51 @@ def test_calls_of_a_recursive_function_by_itself_are_not_taken(app, name, work):
     )
     expected = [(8,), (3,), (8,)] if name == "tree" else [(7,), (8,)]
     assert taken(name, f"{sys.executable} run.py") == expected
+
+
+SERVES = """
+import app, pathlib, signal, sys, time
+def stop(*_):
+    if {patient}:
+        time.sleep(1)
+        pathlib.Path("stopped").touch()
+        sys.exit()
+signal.signal(signal.SIGINT, stop)
+app.count(5)
+pathlib.Path("serving").touch()
+while True: time.sleep(0.1)
+"""
+OBSERVES = """
+import sys
+from headway.advice.observing import observed
+from headway.advice.target import parse_target
+with observed(parse_target("app:count"), sys.executable + " serves.py", "", print):
+    print("taken")
+"""
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_ctrl_c_ends_the_command_as_without_us(app, patient):
+    """A command has all the time to end after Ctrl-C, and its calls are used; a second Ctrl-C kills it."""
+    (app / "serves.py").write_text(SERVES.format(patient=patient))
+    observer = subprocess.Popen(
+        [sys.executable, "-c", OBSERVES], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        while not (app / "serving").exists() and observer.poll() is None:
+            time.sleep(0.02)
+        os.killpg(observer.pid, signal.SIGINT)
+        if not patient:
+            time.sleep(1)
+            assert observer.poll() is None
+            os.kill(observer.pid, signal.SIGINT)
+        said = observer.communicate(timeout=30)[0]
+    finally:
+        if observer.poll() is None:
+            os.killpg(observer.pid, signal.SIGKILL)
+            observer.wait()
+    assert (app / "stopped").exists() == patient
+    assert ("taken" in said) == patient
+    assert (observer.returncode == 0) == patient
+    with pytest.raises(ProcessLookupError):
+        os.killpg(observer.pid, 0)

@@ -25,6 +25,8 @@ def observed(target: Target, command: str, python: str, say: Callable[[str], Non
     object made by functools, may be used for more than calls, and stays as it is. The pickles are deleted at the end of
     the block.
 
+    Ctrl-C ends the command as it would without us, and the calls until then are used. A second one kills the command.
+
     Args:
         target: The function.
         command: A command as for a shell, though no shell runs it.
@@ -48,7 +50,7 @@ def observed(target: Target, command: str, python: str, say: Callable[[str], Non
     check_names(target)  # the command may take long
     with tempfile.TemporaryDirectory(prefix="headway-observed-") as folder:
         say(f"observing {command}")
-        code = _run(words, target, Path(folder), python)
+        code = _run(words, target, Path(folder), python, say)
         calls = Path(folder) / "calls.pickle"
         taken = sorted(Path(folder).glob("*.taken"))
         calls.write_bytes(b"".join(one.read_bytes() for one in taken))
@@ -65,7 +67,7 @@ def observed(target: Target, command: str, python: str, say: Callable[[str], Non
         yield with_pickled(target, calls)
 
 
-def _run(words: list[str], target: Target, folder: Path, python: str) -> int:
+def _run(words: list[str], target: Target, folder: Path, python: str, say: Callable[[str], None]) -> int:
     agent = AGENT_PATH / "observe"
     # The folder of a bare name, such as python3.13, would be the current one.
     folders = [str(Path(own_interpreter(python).executable).parent)] if python else []
@@ -81,8 +83,17 @@ def _run(words: list[str], target: Target, folder: Path, python: str) -> int:
     }
     try:
         # The command's output goes to stderr, so that it does not mix with our data on stdout.
-        return subprocess.run(words, env=environment, cwd=target.cwd, stdout=2, check=False).returncode
+        child = subprocess.Popen(words, env=environment, cwd=target.cwd, stdout=2)
     except OSError as error:
         raise UsageError(
             f"{words[0]} cannot be run: {error.strerror}", hint="name a command as you would type it"
         ) from error
+    try:
+        return child.wait()
+    except KeyboardInterrupt:
+        # The terminal has sent it to the command, too, which may need time to end, as a server does.
+        say("waiting for the command to end; Ctrl-C again kills it")
+        return child.wait()
+    finally:
+        child.kill()  # does nothing to a child that has been waited for
+        child.wait()
