@@ -92,6 +92,18 @@ def test_odd_functions_are_no_reason_to_fail(app):
     assert ("environment", "HEADWAY_ONCE") in asked("app:sets_once").function.effects
 
 
+@pytest.mark.parametrize("name", ["3.8", "3.13", "3.14"])
+def test_helpers_that_multiprocessing_keeps_are_not_left_by_a_call(app, name):
+    """The first call starts the tracker of shared memory and, on 3.14, the server of forks: once for each process."""
+    (app / "helped.py").write_text(
+        "from concurrent.futures import ProcessPoolExecutor\nfrom multiprocessing.shared_memory import SharedMemory\n"
+        "def shared():\n    one = SharedMemory(create=True, size=100)\n    one.close()\n    one.unlink()\n"
+        "def pooled():\n    with ProcessPoolExecutor(1) as pool:\n        return pool.submit(abs, -1).result()\n"
+    )
+    assert asked("helped:shared", on=name).error == ""
+    assert asked("helped:pooled", on=name).error == ""
+
+
 def test_arguments_that_a_call_changes_are_made_anew(app):
     """Arguments that a call changes are made again for each sample, in serial and in threads as in processes."""
     target = with_json(parse_target("app:sorts"), '{"values": [3, 1, 2]}')

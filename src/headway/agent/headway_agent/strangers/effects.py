@@ -60,12 +60,20 @@ class Effects:
         self._environment, self._cwd, self._signals = dict(os.environ), _cwd(), _handlers()
         self._random, self._numpy = random.getstate(), self._numpy_state()
         self._threads = set(threading.enumerate())
-        self._children = set(proc.children(os.getpid()))
+        self.called_once()
         self._hits = self._cached()
         if not Effects._hooked and hasattr(sys, "addaudithook"):
             sys.addaudithook(_audit)
             Effects._hooked = True
         Effects._now = self
+
+    def called_once(self):
+        """Take the first call's children as given: multiprocessing keeps its own helpers, once for each process.
+
+        These are the server of forks and the tracker of shared memory and semaphores. A function that leaves processes
+        behind leaves one after each call.
+        """
+        self._children = set(proc.children(os.getpid()))
 
     def end(self):
         """Return the first _MOST observations, a list of [kind, words]."""

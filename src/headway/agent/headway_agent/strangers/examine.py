@@ -238,6 +238,7 @@ def _function(job, talk):
         pickle_error=own_pickle,
     )
     talk.give("call", first_s=first[0], first_cpu_s=first[1], result=type(result).__name__)
+    effects.called_once()
     changes = copies is not None and _dumped(given[0]) not in (None, copies.pickled[0])
 
     def next_arguments(place):
