@@ -371,6 +371,7 @@ def test_another_interpreter_without_the_imports_is_told_about(app):
             parse_target("app:count"),
             replace(home, distributions={"some-library": "1.0"}),
             CORES,
+            lost=0,
             interpreters=[interpreter("3.12")],
             install=False,
             keeper=keeper,

@@ -9,13 +9,17 @@ import time
 from pathlib import Path
 
 import pytest
+from advised_app import CORES, interpreter
 
+from headway.advice.examined import examine, refuse
 from headway.advice.observing import observed
 from headway.advice.target import parse_target
 
 APP = """
 def count(size):
     return size
+def named(job):
+    return job.name
 def fib(number):
     return number if number < 2 else fib(number - 1) + fib(number - 2)
 def tree(depth):
@@ -53,7 +57,7 @@ def taken(name: str, command: str, python: str = "", say=print) -> list[tuple]:
         open(target.inputs["path"], "rb") as file,
     ):
         while file.peek(1):
-            calls.append(pickle.load(file)[0])
+            calls.append(pickle.loads(pickle.load(file))[0])
     return calls
 
 
@@ -134,3 +138,43 @@ def test_ctrl_c_ends_the_command_as_without_us(app, patient):
     assert (observer.returncode == 0) == patient
     with pytest.raises(ProcessLookupError):
         os.killpg(observer.pid, 0)
+
+
+JOB = "class Job:\n    def __init__(self, name): self.name = name\n"
+
+
+def test_a_call_that_cannot_be_loaded_is_left_out(app):
+    """A class of the program's main module cannot be found, and the other calls are used; without any it is told."""
+    (app / "jobs.py").write_text(JOB)
+    (app / "main.py").write_text(f"import app, jobs\n{JOB}app.named(Job(1))\napp.named(jobs.Job(2))\n")
+    with observed(parse_target("app:named"), f"{sys.executable} main.py", "", print) as target:
+        seen = examine(target, interpreter(), CORES, limit_s=30)
+    assert seen.function.inputs == 1
+    assert seen.lost == ("UnpicklingError: Job is in the program's own main module",)
+    (app / "main.py").write_text(f"import app\n{JOB}app.named(Job(1))\n")
+    with observed(parse_target("app:named"), f"{sys.executable} main.py", "", print) as target:
+        seen = examine(target, interpreter(), CORES, limit_s=30)
+        assert "none of the 1 calls can be loaded" in seen.error
+        assert "into a module" in refuse(seen, target).hint
+
+
+def test_arguments_are_found_on_the_path_of_the_command(app):
+    """A class of a test's own module is found in the folder that the command put on its import path."""
+    tests = app / "tests"
+    tests.mkdir()
+    (tests / "helpers.py").write_text(JOB)
+    (tests / "run.py").write_text("import sys\nsys.path.append('.')\nimport app, helpers\napp.named(helpers.Job(1))\n")
+    with observed(parse_target("app:named"), f"{sys.executable} tests/run.py", "", print) as target:
+        assert str(tests) in target.also
+        assert examine(target, interpreter("3.12"), CORES, limit_s=30).error == ""
+
+
+def test_classes_of_the_script_that_asks_are_found(app):
+    """A class of the script that has the function and calls `headway.advise()` belongs to the function's module."""
+    (app / "script.py").write_text(
+        f"{JOB}def work(job): return job.name\n"
+        "if __name__ == '__main__':\n    import headway\n"
+        "    headway.advise(work, [Job(1)], budget_s=5, interpreters=[], say=print)\n    print('advised')\n"
+    )
+    done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.endswith("advised\n"), done.stderr

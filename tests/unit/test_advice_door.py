@@ -1,6 +1,7 @@
 """`headway.advise()`: how another process is told where the function is, and the words if it cannot be."""
 
 import functools
+import multiprocessing
 import sys
 import zipfile
 from pathlib import Path
@@ -92,3 +93,9 @@ def test_an_input_may_have_arguments_by_name() -> None:
     assert door._call_of(functools.partial(Text.words, Text, most=3), Text.words) == ((Text,), {"most": 3})
     assert door._call_of(callback, Text.words) == ((callback,), {})
     assert door._call_of((1, 2), Text.words) == ((1, 2), {})
+
+
+def test_inputs_that_cannot_be_pickled_are_told() -> None:
+    """A lock of multiprocessing raises RuntimeError, which no newcomer should see."""
+    with pytest.raises(UsageError, match="the inputs cannot be pickled: Lock objects should only be shared"):
+        door.advise(Text.of, [multiprocessing.Lock()])

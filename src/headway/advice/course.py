@@ -113,6 +113,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
         target,
         home.place,
         machine.cores,
+        lost=len(home.lost),
         interpreters=interpreters,
         install=request.install,
         keeper=session.keeper,
@@ -226,6 +227,9 @@ def _look(session: Session, place: Place, function: Function) -> tuple[holds.Hol
 
 def _notes(home: Examined, function: Function) -> list[str]:
     notes = []
+    if home.lost:
+        count = len(home.lost) + function.inputs
+        notes.append(f"{len(home.lost)} of {count} calls cannot be loaded and were left out: {home.lost[0]}")
     if function.differs:
         notes.append("two calls with the same arguments gave different results")
     if function.kind == "generator":

@@ -54,8 +54,8 @@ def advise(
     with tempfile.TemporaryDirectory(prefix="headway-advise-") as folder:
         path = Path(folder) / "inputs.pickle"
         try:
-            path.write_bytes(b"".join(map(pickle.dumps, calls)))
-        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            path.write_bytes(b"".join(pickle.dumps(pickle.dumps(one)) for one in calls))
+        except Exception as error:  # a lock of multiprocessing raises RuntimeError, and classes raise what they like
             raise UsageError(
                 f"the inputs cannot be pickled: {error}",
                 hint="name them instead: headway advise module:function --inputs module:name",

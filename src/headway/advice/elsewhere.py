@@ -39,6 +39,7 @@ def places(
     home: Place,
     cores: Sequence[int],
     *,
+    lost: int,
     interpreters: Sequence[Interpreter],
     install: bool,
     keeper: Keeper,
@@ -50,6 +51,7 @@ def places(
         target: The function.
         home: The user's own interpreter.
         cores: The cores on which processes run.
+        lost: The number of inputs that cannot be loaded at home: a model elsewhere must have the same ones.
         interpreters: The interpreters to try (`chosen`).
         install: Libraries may be installed for them, into the cache.
         keeper: Ends the processes that were begun if this process is killed.
@@ -75,6 +77,10 @@ def places(
         seen = examine(target, interpreter, cores, limit_s=CALL_LIMIT_S, paths=paths, keeper=keeper)
         if seen.function is None:
             refusals.append(Refusal(interpreter.name, "", seen.error, seen.missing))
+            continue
+        if len(seen.lost) != lost:
+            reason = f"it has not the same inputs: {len(seen.lost)} cannot be loaded there, and {lost} at home"
+            refusals.append(Refusal(interpreter.name, "", reason))
             continue
         refusals += [one for one in seen.place.refusals if one.model == "threads"]
         if interpreter.free_threaded and seen.place.switched_by:

@@ -116,6 +116,7 @@ class Examined:
         detail: The end of the output of a process that failed.
         missing: The module that is not there; "" if none is missing.
         about: What was named or given wrongly, a key of `_HINTS`; "" if it is none of these.
+        lost: An error for each input that was left out, since it could not be loaded there.
     """
 
     place: Place
@@ -124,6 +125,7 @@ class Examined:
     detail: str = ""
     missing: str = ""
     about: str = ""
+    lost: tuple[str, ...] = ()
 
 
 def _error_of(answer: Answer) -> tuple[str, str]:
@@ -187,7 +189,8 @@ def examine(
         missing = str(imported.get("missing") or "") if "ModuleNotFound" in problem else ""
         return Examined(place, None, words, answer.stderr, missing, str(answer[stage].get("about") or ""))
     refusals = _refusals(target, place, answer, cores, limit_s=limit_s, keeper=keeper)
-    return Examined(replace(place, refusals=tuple(refusals)), _function(answer))
+    lost = tuple(answer["inputs"]["lost"])
+    return Examined(replace(place, refusals=tuple(refusals)), _function(answer), lost=lost)
 
 
 def _function(answer: Answer) -> Function:
@@ -294,6 +297,7 @@ def missing_module(
 
 
 _HINTS = {
+    "pickled": "put the classes of the arguments into a module that other programs can import",
     "names": "use names that the module defines",
     "inputs": "name inputs with an element for each call: a tuple of its arguments, or its only argument",
     "signature": (

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from headway.advice.request import own_interpreter
@@ -64,7 +65,11 @@ def observed(target: Target, command: str, python: str, say: Callable[[str], Non
             )
         for line in problems:
             say(line)
-        yield with_pickled(target, calls)
+        paths = [
+            line for one in sorted(Path(folder).glob("*.path")) for line in os.fsdecode(one.read_bytes()).split("\n")
+        ]
+        # The arguments' classes may be in a folder that only the command has on its path, as pytest has that of tests.
+        yield replace(with_pickled(target, calls), also=tuple(dict.fromkeys((*target.also, *filter(None, paths)))))
 
 
 def _run(words: list[str], target: Target, folder: Path, python: str, say: Callable[[str], None]) -> int:

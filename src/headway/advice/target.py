@@ -33,7 +33,7 @@ class Target:
         folder: The folder that must be on the import path for it.
         cwd: The folder in which it runs: the user's own.
         inputs: Its inputs, in the form of the agent's `strangers.target`.
-        also: Further folders for the import path: the user's PYTHONPATH, and the folder of the inputs' module.
+        also: Further folders for the import path: the user's PYTHONPATH, and those of the inputs.
     """
 
     words: str
@@ -187,5 +187,5 @@ def with_json(target: Target, text: str) -> Target:
 
 
 def with_pickled(target: Target, path: Path) -> Target:
-    """Return the target with calls from a file of pickles; each pickle is (args, kwargs)."""
+    """Return the target with calls from a file, in the form of the agent's `strangers.target`."""
     return replace(target, inputs={"kind": "pickled", "path": str(path), "most": MOST_INPUTS})

@@ -1,9 +1,10 @@
 """Takes the arguments of a function's calls in every Python that has this folder on its PYTHONPATH.
 
 `headway advise --observe` uses it. After the import of the module HEADWAY_OBSERVE_MODULE, its function
-HEADWAY_OBSERVE_NAME is wrapped. The wrapper appends (args, kwargs) as a pickle to HEADWAY_OBSERVE_FOLDER/PID.taken, and
-calls the function. Calls that the function makes of itself are not taken: its own call has their work. Another sitecustomize, which this one hides, is run, too. CPython 3.8 to 3.15, standard library
-only.
+HEADWAY_OBSERVE_NAME is wrapped. The wrapper appends a pickle of the pickle of (args, kwargs) to
+HEADWAY_OBSERVE_FOLDER/PID.taken, and calls the function. PID.path has the folders of the import path, one a line, from
+which the arguments can be loaded. Calls that the function makes of itself are not taken: its own call has their work.
+Another sitecustomize, which this one hides, is run, too. CPython 3.8 to 3.15, standard library only.
 """
 
 import os
@@ -21,6 +22,23 @@ def _run_the_hidden_one():
     spec = PathFinder.find_spec("sitecustomize", path)
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+def _own_path():
+    """Return the folders of the import path that belong to the program, and not to this Python or its libraries."""
+    pythons = os.path.dirname(os.path.abspath(os.__file__))
+    ours = os.path.dirname(os.path.abspath(__file__))
+    found = map(os.path.abspath, sys.path)
+    return [
+        one
+        for one in found
+        if os.path.exists(one)
+        and one != ours
+        and not one.startswith(pythons)
+        and not {"site-packages", "dist-packages"} & set(one.split(os.sep))
+        and os.path.basename(one) != "python%d%d.zip" % sys.version_info[:2]
+        and "\n" not in one
+    ]
 
 
 class _Taker:
@@ -45,7 +63,10 @@ class _Taker:
         else:
             self._taken += 1
             self._bytes += len(data)
-            self._write("taken", "ab", data)
+            if self._taken == 1:
+                self._write("path", "wb", os.fsencode("\n".join(_own_path())))
+            # One that cannot be loaded does not hide the next.
+            self._write("taken", "ab", pickle.dumps(data))
 
     def _write(self, ending, mode, data):
         try:

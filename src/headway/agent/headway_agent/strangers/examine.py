@@ -183,12 +183,12 @@ def _function(job, talk):
 
     talk.begin("inputs")
     try:
-        given, by_name = calls_of(job["target"], function)
+        given, by_name, lost = calls_of(job["target"], function)
     except MissingNameError as error:
         talk.give("inputs", error=str(error), about="names")
         raise _FailedError from None
     except InputsError as error:
-        is_method = error.about != "inputs" and class_of_method(job["target"]) is not None
+        is_method = error.about not in ("inputs", "pickled") and class_of_method(job["target"]) is not None
         talk.give("inputs", error=str(error), about="method" if is_method else error.about)
         raise _FailedError from None
     except BaseException as error:
@@ -201,6 +201,7 @@ def _function(job, talk):
         "inputs",
         count=len(given),
         by_name=by_name,
+        lost=lost,
         bytes=max(sizes) if sizes else 0,
         pickle_s=sum(one for _, one, _ in pickles) / len(pickles),
         pickle_error=next((error for _, _, error in pickles if error), ""),

@@ -6,7 +6,8 @@ A job's `target` is {"module", "name" (dotted below the module), "cwd", "inputs"
 - {"kind": "none"}.
 - {"kind": "named", "module", "name", "most"}: a list, a generator, or a function that returns one.
 - {"kind": "json", "value"}: one call's arguments; an object gives arguments by name.
-- {"kind": "pickled", "path", "most"}: a file of pickles, each (args, kwargs).
+- {"kind": "pickled", "path", "most"}: a file of pickles; each is bytes, which are the pickle of (args, kwargs). Calls
+  that cannot be loaded are left out.
 
 Only the first `most` inputs are used. An element of a named list that is a tuple is the positional arguments, and a
 `functools.partial` of the function is its arguments by position and by name; any other element is the only argument.
@@ -16,6 +17,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import io
 import itertools
 import os
 import pickle
@@ -39,7 +41,10 @@ class MissingNameError(Exception):
 
 
 class InputsError(Exception):
-    """Why there are no inputs, in one sentence; `about` is "inputs", "signature", or "none" if none were given."""
+    """Why there are no inputs, in one sentence.
+
+    `about` is "inputs", "pickled", "signature", or "none" if none were given.
+    """
 
     def __init__(self, words, about):
         super().__init__(words)
@@ -103,24 +108,27 @@ def inputs_of(target, function):
 
 
 def calls_of(target, function):
-    """Return the inputs, and whether any of them is, or could be, given by name. Raises as `inputs_of`."""
+    """Return the inputs, whether any is, or could be, given by name, and an error for each that was left out.
+
+    Raises as `inputs_of`.
+    """
     inputs = target["inputs"]
     kind = inputs["kind"]
-    by_name = False
+    by_name, lost = False, []
     if kind == "none":
         calls = [((), {})]
     elif kind == "json":
         value = inputs["value"]
         calls = [((), value)] if isinstance(value, dict) else [(tuple(value), {})]
     elif kind == "pickled":
-        calls = _pickled(inputs["path"], inputs["most"])
+        calls, lost = _pickled(inputs["path"], inputs["most"], target["module"])
     else:
         elements = _named_inputs(inputs, target["cwd"])
         by_name = any(_is_call(one, function) for one in elements)
         calls = [_call_of(one, function) for one in elements]
     for args, kwargs in calls:
         _fit(function, args, kwargs, kind)
-    return calls, by_name or any(kwargs for _, kwargs in calls)
+    return calls, by_name or any(kwargs for _, kwargs in calls), lost
 
 
 def _is_call(element, function):
@@ -133,17 +141,39 @@ def _call_of(element, function):
     return (element, {}) if isinstance(element, tuple) else ((element,), {})
 
 
-def _pickled(path, most):
-    calls = []
+class _Unpickler(pickle.Unpickler):
+    """Finds what was in a program's main module in the target's module: that program may have been its file."""
+
+    def __init__(self, data, module):
+        super().__init__(io.BytesIO(data))
+        self._module = module
+
+    def find_class(self, module, name):
+        if module != "__main__":
+            return super().find_class(module, name)
+        try:
+            return super().find_class(self._module, name)
+        except AttributeError:
+            raise pickle.UnpicklingError("%s is in the program's own main module" % name) from None
+
+
+def _pickled(path, most, module):
+    calls, lost = [], []
     with open(path, "rb") as file:
-        while True:
+        while len(calls) + len(lost) < most:
             try:
-                args, kwargs = pickle.load(file)
+                data = pickle.load(file)
             except EOFError:
-                return calls
-            calls.append((tuple(args), dict(kwargs)))
-            if len(calls) >= most:
-                return calls
+                break
+            try:
+                args, kwargs = _Unpickler(data, module).load()
+            except (Exception, SystemExit) as error:  # whatever the import of a module of theirs raises
+                lost.append("%s: %s" % (type(error).__name__, str(error).partition("\n")[0][:300]))
+            else:
+                calls.append((tuple(args), dict(kwargs)))
+    if not calls:
+        raise InputsError("none of the %d calls can be loaded: %s" % (len(lost), lost[0] if lost else ""), "pickled")
+    return calls, lost
 
 
 def _named_inputs(inputs, cwd):
