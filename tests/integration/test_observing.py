@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -49,13 +50,11 @@ def app(tmp_path, monkeypatch):
     return tmp_path
 
 
-def taken(name: str, command: str, python: str = "", say=print) -> list[tuple]:
+def taken(name: str, command: str, python: str = "", *, module: str = "app") -> list[tuple]:
     """Return the positional arguments of the calls that are taken from a command."""
     calls = []
-    with (
-        observed(parse_target(f"app:{name}"), command, python, say) as target,
-        open(target.inputs["path"], "rb") as file,
-    ):
+    target = parse_target(f"{module}:{name}")
+    with observed(target, command, python, print) as given, open(given.inputs["path"], "rb") as file:
         while file.peek(1):
             calls.append(pickle.loads(pickle.load(file))[0])
     return calls
@@ -178,3 +177,15 @@ def test_classes_of_the_script_that_asks_are_found(app):
     )
     done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.endswith("advised\n"), done.stderr
+
+
+def test_other_modules_of_the_same_loader_are_not_observed(app):
+    """A zip archive has one loader for all its modules: only calls of the function that was named are taken, once."""
+    with zipfile.ZipFile(app / "app.zip", "w") as archive:
+        archive.writestr("zipped.py", "def count(size): pass\n")
+        archive.writestr("other.py", "def count(size): pass\n")
+    (app / "run.py").write_text(
+        "import importlib, sys\nsys.path.insert(0, 'app.zip')\nimport zipped, other\n"
+        "importlib.reload(zipped)\nother.count(1)\nzipped.count(2)\n"
+    )
+    assert taken("count", f"{sys.executable} run.py", module="zipped") == [(2,)]

@@ -158,6 +158,7 @@ class _Finder:
     def __init__(self, module, name, folder, most):
         self._module, self._rest = module, (name, folder, most)
         self._looking = False
+        self._ours = []
 
     def find_spec(self, name, path=None, target=None):
         if name != self._module or self._looking:
@@ -172,9 +173,14 @@ class _Finder:
         if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
             return None
         run, rest = spec.loader.exec_module, self._rest
+        if run in self._ours:
+            return spec
 
         def exec_module(module):
             run(module)
+            # A loader may be one object for many modules, as that of a zip archive or of pytest.
+            if module.__spec__.name != name:
+                return
             try:
                 _put_around(module, *rest)
             except Exception as error:
@@ -182,6 +188,7 @@ class _Finder:
 
         try:
             spec.loader.exec_module = exec_module
+            self._ours.append(exec_module)
         except AttributeError:
             return None
         return spec
