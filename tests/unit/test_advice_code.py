@@ -141,6 +141,14 @@ def test_the_test_that_guards_it(tmp_path):
     assert guard_for(with_pickled(target, Path("x")), function_of("plain"), "threads", 2, 1.5) == ""
 
 
+def test_numbers_that_have_no_literal_are_written_as_code(tmp_path):
+    """NaN and an infinity are the names of nothing in Python, also deep in the arguments."""
+    target = with_json(parse_target("app:resize", cwd=tmp_path), '[NaN, [{"most": 1e999}, -1e999], 0.5]')
+    written = 'float("nan"), [{\'most\': float("inf")}, float("-inf")], 0.5'
+    assert f"inputs = [({written})]" in code_for(target, function_of("plain"), "threads", 2)
+    assert f"headway(resize, {written})" in guard_for(target, function_of("plain"), "threads", 2, 1.5)
+
+
 @pytest.mark.parametrize(("low", "least"), [(1.01, 1.0), (1.06, 1.0), (1.17, 1.0), (1.29, 1.1), (26.64, 23.9)])
 def test_the_guard_asserts_no_more_than_the_interval_supports(low, least):
     """The required speed-up is never above the lower end of the measured interval."""

@@ -77,7 +77,24 @@ def _importable(target: Target, function: Function) -> str:
     return f"{importing}\n\n{_ITEMS} = []  # fill it: for each call, {form}"
 
 
+class _NoLiteral(float):
+    """NaN or an infinity, whose plain repr is a name that the code to paste does not have."""
+
+    def __repr__(self) -> str:
+        return f'float("{float(self)!r}")'
+
+
+def _written(value: Any) -> Any:
+    """Return a value of JSON in the form in which its repr is its code."""
+    if isinstance(value, dict):
+        return {key: _written(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_written(one) for one in value]
+    return _NoLiteral(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _json_call(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    value = _written(value)
     return ((), value) if isinstance(value, dict) else (tuple(value), {})
 
 
