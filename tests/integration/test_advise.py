@@ -382,6 +382,35 @@ def test_another_interpreter_without_the_imports_is_told_about(app):
     assert "--install" in notes[0]
 
 
+def test_a_library_that_came_from_no_index_is_not_asked_for_by_its_name(app):
+    """An index may have another library under the name of a private one, so nothing is installed; conda's are public."""
+    for name, installer in (("ours", "pip"), ("public", "conda")):
+        (app / f"{name}.py").write_text("")
+        info = app / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "INSTALLER").write_text(f"{installer}\n")
+        (info / "direct_url.json").write_text('{"url": "file:///x", "dir_info": {}}')
+        (info / "RECORD").write_text(f"{name}.py,,\n")
+    (app / "user.py").write_text("import ours, public\n\ndef f(): return 1\n")
+    home = asked("user:f").place
+    assert home.distributions == {"ours": "1.0", "public": "1.0"}
+    assert home.direct == ("ours",)
+    with Keeper() as keeper:
+        found, refusals, notes = places(
+            parse_target("user:f"),
+            home,
+            CORES,
+            lost=0,
+            interpreters=[interpreter("3.12")],
+            install=True,
+            keeper=keeper,
+            say=pytest.fail,
+        )
+    assert (found, refusals) == ([], [])
+    assert "the function imports ours, installed from a file" in notes[0]
+
+
 def test_the_agents_answers_are_of_the_stage_that_was_asked(app):
     """The agent's answer belongs to the stage that was asked for."""
     answer = ask(

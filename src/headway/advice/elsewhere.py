@@ -60,6 +60,12 @@ def places(
     found, refusals, notes = [], [], []
     for interpreter in interpreters:
         paths: tuple[str, ...] = ()
+        if home.direct:
+            shown = ", ".join(home.direct)
+            notes.append(
+                f"{interpreter.name} was not tried: the function imports {shown}, installed from a file, a folder or a URL, and the index may have another library of that name"
+            )
+            continue
         if home.distributions:
             shown = ", ".join(f"{name} {version}" for name, version in sorted(home.distributions.items()))
             if not install:

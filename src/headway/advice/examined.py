@@ -87,6 +87,7 @@ class Place:
         gil: The GIL is on after the import.
         switched_by: On a free-threaded build, the module that switched the GIL on; "" if none did.
         distributions: Installed distributions that the import loaded, with their versions.
+        direct: Those of them that were installed from a file, a folder or a URL, and not by name from an index.
         paths: Folders of libraries, for the import path.
         refusals: Models that cannot run the function here.
     """
@@ -98,6 +99,7 @@ class Place:
     distributions: Mapping[str, str]
     paths: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    direct: tuple[str, ...] = ()
 
     def why_not(self, model: str) -> str:
         """Return the reason why a model cannot run the function here, or ""."""
@@ -182,6 +184,7 @@ def examine(
         str(imported.get("switched_by", "")),
         dict(imported.get("distributions", {})),
         tuple(paths),
+        direct=tuple(imported.get("direct", ())),
     )
     stage, problem = _error_of(answer)
     if problem:

@@ -82,11 +82,11 @@ def _said(error):
 
 
 def _distributions(names):
-    """Return {distribution: version} of the installed distributions of the modules with these names."""
+    """Return {distribution: version} of the modules with these names, and those that came from no index, sorted."""
     try:
         from importlib.metadata import distributions
     except ImportError:
-        return {}
+        return {}, []
     folders = {}
     for one in distributions():
         for file in one.files or ():
@@ -99,17 +99,21 @@ def _distributions(names):
                 if folders.setdefault(str(one.locate_file(top)), one) is not one:
                     # Several distributions share this folder: they are told apart by their files.
                     folders[str(one.locate_file(file))] = one
-    found = {}
+    found, direct = {}, set()
     for name in names:
         at = getattr(sys.modules.get(name), "__file__", None) or ""
         if name.partition(".")[0] == "headway_agent":
             continue
         while len(at) > 1:
             if at in folders:
-                found[folders[at].metadata["Name"]] = folders[at].version
+                one = folders[at]
+                found[one.metadata["Name"]] = one.version
+                # Packages of conda may have the file, too, with the folder in which they were built.
+                if one.read_text("direct_url.json") and (one.read_text("INSTALLER") or "").strip() != "conda":
+                    direct.add(one.metadata["Name"])
                 break
             at = os.path.dirname(at)
-    return found
+    return found, sorted(direct)
 
 
 def _import(job, talk):
@@ -142,6 +146,7 @@ def _import(job, talk):
         for name in new
         if type(getattr(sys.modules.get(name), "__loader__", None)).__name__ == "ExtensionFileLoader"
     )
+    distributions, direct = _distributions(new)
     talk.give(
         "import",
         import_s=import_s,
@@ -149,7 +154,8 @@ def _import(job, talk):
         gil_after=proc.gil_enabled(),
         switched_by=watch.switched,
         extensions=extensions,
-        distributions=_distributions(new),
+        distributions=distributions,
+        direct=direct,
     )
     return function
 
