@@ -12,13 +12,17 @@ from advised_app import APP, CORES, FOUND, interpreter, made
 
 from headway.advice.asking import ask
 from headway.advice.elsewhere import places
-from headway.advice.examined import examine, refuse
+from headway.advice.examined import examine, missing_module, refuse
 from headway.advice.holds import Holds, look
 from headway.advice.observing import observed
+from headway.advice.session import CALLS
 from headway.advice.target import parse_target, with_inputs, with_json
 from headway.errors import UsageError
 from headway.host.interpreters import select
 from headway.host.keeper import Keeper
+from headway.host.machine import this_machine
+from headway.lab.design import Cell, Variant
+from headway.lab.launching.launch import run_launch
 from headway.native import library_path
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -409,6 +413,26 @@ def test_a_library_that_came_from_no_index_is_not_asked_for_by_its_name(app):
         )
     assert (found, refusals) == ([], [])
     assert "the function imports ours, installed from a file" in notes[0]
+
+
+def test_libraries_of_the_users_own_site_folder_are_there(app, monkeypatch):
+    """A module that `pip install --user` installed is found by the questions and by the launches."""
+    monkeypatch.setenv("PYTHONUSERBASE", str(app / "base"))
+    code = "import site; print(site.getusersitepackages())"
+    own = interpreter()
+    folder = Path(
+        subprocess.run([own.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    )
+    folder.mkdir(parents=True)
+    (folder / "of_the_user.py").write_text("def f(): return 1\n")
+    target = parse_target("of_the_user:f")
+    assert missing_module(target, own, CORES) is None
+    assert asked("of_the_user:f").error == ""
+    params = {"target": target.job(), "kind": "plain", "workers": 1, "tasks": 2}
+    variant = Variant(series="serial", workload=CALLS, model="serial", params=params, paths=target.paths)
+    cell = Cell("x", variant, "free", own.id, "x")
+    (launch,) = run_launch([cell], own.executable, this_machine(), limit_s=30)
+    assert launch.status == "ok", launch.reason
 
 
 def test_the_agents_answers_are_of_the_stage_that_was_asked(app):

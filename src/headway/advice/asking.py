@@ -86,7 +86,14 @@ def ask(
         code: int | None = None
         try:
             with agent_process(
-                executable, EXAMINE_BOOTSTRAP, (*target.paths, *paths), cores, writer, stderr, keeper=keeper
+                executable,
+                EXAMINE_BOOTSTRAP,
+                (*target.paths, *paths),
+                cores,
+                writer,
+                stderr,
+                user_site=True,
+                keeper=keeper,
             ) as process:
                 os.close(writer)
                 writer = -1

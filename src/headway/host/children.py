@@ -17,14 +17,22 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 
+_USER_SITE = {"PYTHONUSERBASE", "PYTHONNOUSERSITE"}
+"""Without effect on a Python with `-s`; any other has the libraries that it has for its user."""
+
+
 def clean_environment(paths: Iterable[str] = ()) -> dict[str, str]:
-    """Return this process's environment without the variables that affect a Python.
+    """Return this process's environment without the variables that affect a Python, other than its user's own site.
 
     Args:
         paths: The folders for `PYTHONPATH`; without any, the variable is unset. The folders are in a variable and not
             in `sys.path`, so that grandchildren and sub-interpreters have them, too.
     """
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON") and key != "VIRTUAL_ENV"}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if key in _USER_SITE or (not key.startswith("PYTHON") and key != "VIRTUAL_ENV")
+    }
     joined = os.pathsep.join(paths)
     return {**kept, **_marks, **({"PYTHONPATH": joined} if joined else {})}
 

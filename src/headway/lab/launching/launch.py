@@ -134,6 +134,7 @@ def agent_process(
     answers_fd: int,
     stderr: BinaryIO,
     *,
+    user_site: bool = False,
     memory_limit_bytes: int | None = None,
     keeper: Keeper | None = None,
     folders: Collection[str] = (),
@@ -147,6 +148,7 @@ def agent_process(
         cores: The cores that the program may run on.
         answers_fd: The descriptor for the answers.
         stderr: The file for the program's standard error.
+        user_site: The program runs code of the user's, which may need libraries of the user's own site folder.
         memory_limit_bytes: The limit of each process's address space.
         keeper: Ends the program's processes, and removes `folders`, if the lab is killed in the meantime.
         folders: Folders that the keeper removes.
@@ -155,7 +157,7 @@ def agent_process(
         OSError, subprocess.SubprocessError: The program cannot be started.
     """
     process = start(
-        [executable, "-s", "-c", bootstrap, str(answers_fd)],
+        [executable, *([] if user_site else ["-s"]), "-c", bootstrap, str(answers_fd)],
         (*paths, str(AGENT_PATH)),
         stdout=subprocess.DEVNULL,
         stderr=stderr,
@@ -270,6 +272,7 @@ def run_launch(
                 machine.cores,
                 writer,
                 stderr,
+                user_site=cells[0].variant.workload.startswith("headway_agent.strangers."),
                 memory_limit_bytes=memory_limit_bytes,
                 keeper=keeper,
                 folders=beside.folders.values(),
