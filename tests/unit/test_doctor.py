@@ -29,13 +29,18 @@ def test_a_check_that_cannot_read_is_skipped(monkeypatch):
 
 
 def test_a_quota_is_a_warning(monkeypatch, tmp_path):
-    """A cgroup's CPU quota is a warning that gives it in cores."""
-    (tmp_path / "cpu.max").write_text("150000 100000\n")
-    monkeypatch.setattr(doctor, "_own_cgroup", lambda: tmp_path)
+    """The least CPU quota of the cgroup and of those above it is a warning that gives it in cores."""
+    own = tmp_path / "slice" / "service"
+    own.mkdir(parents=True)
+    for folder, limit in ((tmp_path, "max"), (tmp_path / "slice", "150000"), (own, "400000")):
+        (folder / "cpu.max").write_text(f"{limit} 100000\n")
+    monkeypatch.setattr(doctor, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(doctor, "_own_cgroup", lambda: own)
 
     check = doctor._quota("cpu-quota")
 
     assert (check.status, check.fact) == ("warning", "a quota of 1.50 cores")
+    assert doctor.quota_cores() == 1.5
 
 
 def test_a_busy_machine_is_a_warning(monkeypatch):

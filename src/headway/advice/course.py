@@ -1,6 +1,7 @@
 """Runs one piece of advice: questions, a look at the GIL, the race, break-even sizes, the loop's lag, the verdict."""
 
 import contextlib
+import math
 import os
 import secrets
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ from headway.advice.values import Advice, Contender
 from headway.advice.verdict import decide
 from headway.errors import UsageError
 from headway.host.children import marked
+from headway.host.doctor import quota_cores
 from headway.host.interpreters import Interpreter
 from headway.host.keeper import Keeper
 from headway.host.paths import default_store
@@ -119,7 +121,8 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
         keeper=session.keeper,
         say=session.say,
     )
-    sizes = sizes_of(function, len(machine.cores), request.workers)
+    quota = quota_cores()
+    sizes = sizes_of(function, _cores_to_use(len(machine.cores), quota), request.workers)
     # A launch that hangs must not use up the time of all.
     alone_s = sizes.tasks * function.call_s * (sizes.samples + sizes.warmups + 1)
     session.limit_s = max(_LEAST_LIMIT_S, _PATIENCE * (alone_s + home.place.import_s))
@@ -185,11 +188,30 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
         lags=tuple(late),
         predicted=predicted,
         server=server,
-        notes=(*_load(session), *_notes(home, function), *_failures(at_home), *notes),
+        notes=(
+            *_load(session),
+            *_of_the_quota(len(machine.cores), quota),
+            *_notes(home, function),
+            *_failures(at_home),
+            *notes,
+        ),
         code=code_for(target, function, verdict.model, workers),
         test=guard_for(target, function, verdict.model, workers, required_of(verdict.speed_up)),
         spent_s=session.spent_s,
     )
+
+
+def _cores_to_use(cores_here: int, quota: float) -> int:
+    """Return the number of cores for which workers are started: more would only take turns under the quota."""
+    return math.ceil(min(quota, cores_here))
+
+
+def _of_the_quota(cores_here: int, quota: float) -> list[str]:
+    if quota >= cores_here:
+        return []
+    return [
+        f"a CPU quota of {quota:.2f} cores applies here, of {cores_here} cores: the workers are chosen for the quota"
+    ]
 
 
 def _load(session: Session) -> list[str]:

@@ -71,7 +71,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--workers",
         metavar="N",
         type=options.whole(1, 1024),
-        help="number of workers (default: depends on the number of cores)",
+        help="number of workers (default: depends on the number of cores, and on a CPU quota)",
     )
     parser.add_argument(
         "--budget",
