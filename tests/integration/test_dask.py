@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from dask_cluster import ROOT, Cluster, free_port, wait_for
+from dask_cluster import ROOT, Cluster, environment, free_port, wait_for
 from provision.locked_environment import locked_python
 
 from headway.lab import discover, select
@@ -51,6 +51,31 @@ def main():
         print(len(found), flush=True)
 
 main()
+"""
+
+SHARED = """
+import sys
+from distributed import Client, LocalCluster
+import headway
+from headway.dask import HeadwayWorker
+from headway.dask.worker import take_recording
+from headway.live.own_recorder import the_recorder
+
+def state(cluster):
+    return the_recorder().active, [one.plugins["headway"]._schedule.active for one in cluster.workers.values()]
+
+if sys.argv[1:] == ["own"]:
+    headway.watch("mine", quiet=True)
+with LocalCluster(n_workers=2, processes=False, dashboard_address=None) as cluster, Client(cluster) as client:
+    client.register_plugin(HeadwayWorker("fair"))
+    print(*state(cluster))
+    first = next(iter(cluster.workers.values()))
+    client.retire_workers([first.address])
+    cluster.sync(first.close)
+    other = next(one for one in cluster.workers.values() if one is not first)
+    print(the_recorder().active, [other.plugins["headway"]._schedule.active])
+    print(len(cluster.sync(take_recording, other)[1]) > 0)
+print(the_recorder().active)
 """
 
 
@@ -174,6 +199,23 @@ def test_a_policy_on_the_workers_and_off_again(cluster):
     assert do("small 50") == "50"
     assert do("register 1") == "on"
     wait_for(lambda: [one["policy"] for one in cluster.look()["workers"]] == ["", ""], "the policy stayed")
+
+
+@pytest.mark.parametrize("own", [[], ["own"]], ids=["the plugin's watch", "a watch of the program"])
+def test_workers_of_one_process_share_a_watch_and_a_policy(python, tmp_path, own):
+    """A closed worker ends neither for the others in its process; the last ends only what the plugin has begun."""
+    (tmp_path / "shared.py").write_text(SHARED)
+    done = subprocess.run(
+        [python, "shared.py", *own],
+        env=environment(tmp_path),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout.splitlines() == ["True [True, True]", "True [True]", "True", str(bool(own))], done.stderr
+    assert "active already" not in done.stderr
 
 
 def test_what_cannot_be_done_is_said(cluster, tmp_path):

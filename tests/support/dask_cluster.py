@@ -28,6 +28,16 @@ def wait_for(condition, what):
     return found
 
 
+def environment(folder):
+    """Return the environment of a program of Dask whose modules are in `folder`."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HEADWAY_WATCH"))}
+    return env | {
+        "HEADWAY_NATIVE": str(library_path()),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(folder)]),
+        "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10 minutes",
+    }
+
+
 class Cluster:
     """A scheduler and workers w1, w2, ... at 127.0.0.2, 127.0.0.3, ...; their processes end when `stack` is closed."""
 
@@ -35,14 +45,7 @@ class Cluster:
         self.python = str(python)
         self.folder = folder
         self.stack = stack
-        self.env = {
-            name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HEADWAY_WATCH"))
-        }
-        self.env |= {
-            "HEADWAY_NATIVE": str(library_path()),
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(folder)]),
-            "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10 minutes",
-        }
+        self.env = environment(folder)
         port = free_port()
         self.address = f"tcp://127.0.0.1:{port}"
         self._said = (folder / "said").open("w+")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, Generic, TypeVar, final
 
 import distributed.worker
 from dask.utils import key_split
@@ -20,6 +20,7 @@ from headway.dask.figures import METRIC
 from headway.dask.tasks import TaskTimes
 from headway.errors import HeadwayError
 from headway.live.metrics import Counting
+from headway.live.own_recorder import the_recorder
 from headway.live.recording import gil_times
 from headway.live.roles import MAX_ROLES
 from headway.live.schedule import Schedule, check, schedule
@@ -37,6 +38,52 @@ _times: dict[int, TaskTimes] = {}
 """Task times by the id of a worker in this process; a LocalCluster without processes has several workers."""
 _said: set[str] = set()
 _unmeasured: Callable[..., Any] | None = None
+
+
+_Begun = TypeVar("_Begun")
+
+
+@final
+class _Shared(Generic[_Begun]):
+    """What a process has one of, and the workers in it share; it ends with the last worker that uses it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._workers: set[int] = set()
+        self._arguments: object = None
+        self._begun: tuple[_Begun, Callable[[], object]] | None = None
+
+    def use(self, worker: Any, arguments: object, begin: Callable[[], tuple[_Begun, Callable[[], object]]]) -> _Begun:
+        """Return what another worker has begun with the same arguments; else begin anew.
+
+        Args:
+            worker: The worker, which must call `leave`.
+            arguments: The plugin's arguments. Others than before end what was begun with those.
+            begin: Returns what has begun, and the function that ends it.
+        """
+        with self._lock:
+            if self._arguments != arguments:
+                self._end()
+            if self._begun is None:
+                self._begun, self._arguments = begin(), arguments
+            self._workers.add(id(worker))
+            return self._begun[0]
+
+    def leave(self, worker: Any) -> None:
+        """Let a worker use it no more."""
+        with self._lock:
+            self._workers.discard(id(worker))
+            if not self._workers:
+                self._end()
+
+    def _end(self) -> None:
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun[1]()
+
+
+_watches: Final = _Shared[Watch]()
+_schedules: Final = _Shared[Schedule]()
 
 
 def _say_once(text: str) -> None:
@@ -147,16 +194,21 @@ class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no typ
         """Stop the plugin on a worker."""
         worker.metrics.pop(METRIC, None)
         _measure_no_more(worker)
-        if self._schedule is not None:
-            self._schedule.stop()
-        if self._watch is not None:
-            self._watch.stop()
+        _schedules.leave(worker)
+        _watches.leave(worker)
 
     def _begin_watching(self) -> None:
         if not self._watched:
             return
         folder = Path(self._folder or Path(self._worker.local_directory) / "headway").absolute()
-        self._watch = watch(folder, name="dask", over_s=self._over_s, quiet=True)
+
+        def begin() -> tuple[Watch, Callable[[], object]]:
+            recorder = the_recorder()
+            is_watched = recorder.active and not recorder.counts_only
+            found = watch(folder, name="dask", over_s=self._over_s, quiet=True)
+            return found, (lambda: None) if is_watched else found.stop  # a watch that is not ours goes on
+
+        self._watch = _watches.use(self._worker, (self._folder, self._over_s), begin)
         self._log = StallLog(self._watch.folder / "dask.stalls.jsonl", os.getpid())
 
     def _begin_counting(self) -> None:
@@ -164,8 +216,12 @@ class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no typ
         self._counting = Counting(None, MAX_ROLES)
 
     def _begin_scheduling(self) -> None:
+        def begin() -> tuple[Schedule, Callable[[], object]]:
+            found = schedule(self._policy, **self._options)
+            return found, found.stop
+
         if self._policy:
-            self._schedule = schedule(self._policy, **self._options)
+            self._schedule = _schedules.use(self._worker, (self._policy, self._options), begin)
 
     async def told(self, _worker: Any) -> dict[str, Any]:
         """Return this worker's figures since the plugin began; each heartbeat sends them to the scheduler."""

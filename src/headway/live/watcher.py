@@ -328,6 +328,8 @@ class Watcher:
             "quiet": self._options.quiet,
         }
         try:
+            # The folder may be gone: that of a Dask worker ends with the worker, and other workers may be watched still.
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 one.ring.save(file)
