@@ -1,6 +1,7 @@
 """The plugin that runs in Dask's workers, and the function by which a client takes a recording from one."""
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import os
@@ -30,7 +31,6 @@ from headway.live.watching import Watch, watch
 __all__ = ["HeadwayWorker", "take_recording"]
 
 _MOST_TASKS: Final = 30
-_SETTLED_S: Final = 0.5
 _PATIENCE_S: Final = 30.0
 _MOST_RECORDING_BYTES: Final = 1 << 30
 
@@ -267,8 +267,7 @@ async def take_recording(dask_worker: Any) -> tuple[str, bytes]:
     while time.monotonic() < until_s:
         await asyncio.sleep(0.05)
         for path in set(watching.folder.glob(pattern)) - before:
-            found = path.stat()
-            # A separate process first reads the recording, and then appends the watcher's observations to it.
-            if time.time() - found.st_mtime >= _SETTLED_S and found.st_size <= _MOST_RECORDING_BYTES:
-                return path.name, path.read_bytes()
+            with contextlib.suppress(FileNotFoundError):  # newer recordings replace the oldest
+                if path.stat().st_size <= _MOST_RECORDING_BYTES:
+                    return path.name, path.read_bytes()
     raise RuntimeError(f"no recording was written in {watching.folder} within {_PATIENCE_S:g} s")

@@ -1,7 +1,7 @@
-"""Analyses a recording of `headway watch`: `python -m headway.live.stalled FILE`, started by the watcher.
+"""Analyses a recording of `headway watch`: `python -m headway.live.stalled FILE.partial`, started by the watcher.
 
-The watcher's observations come by stdin as JSON, and are added to the recording. Each stall gives a line on stderr and
-in the log. Stalls that were reported already, because an earlier recording of the same ring showed them, are left out.
+The watcher's observations come by stdin as JSON, and are added to the recording, which then gets the name FILE. A
+recording without stalls keeps its name, and the watcher removes it. Each stall gives a line on stderr and in the log. Stalls that were reported already, because an earlier recording of the same ring showed them, are left out.
 The results go to stdout as JSON.
 """
 
@@ -29,19 +29,20 @@ _NICE = 10
 """The nice value: beside a service that needs its core, this process takes a tenth of the core."""
 
 
-def main(path: Path) -> int:
+def main(partial: Path) -> int:
     """Analyse a recording; return the exit code."""
+    path = partial.with_suffix("")
     with contextlib.suppress(OSError):
         os.nice(_NICE)
     told = json.load(sys.stdin)
-    file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    file = os.open(partial, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         append_notes(file, evidence_of([json.dumps(told["evidence"]).encode()])[0])
     finally:
         os.close(file)
     _turn_over(Path(told["log"]))
     limits = told["limits"]
-    trace, gone_ns = read(path), told["gone_ns"]
+    trace, gone_ns = read(partial), told["gone_ns"]
     if gone_ns:
         # A stall that was reported while it went on lasted until the process's end, of which there is no event.
         trace = replace(trace, end_ns=max(trace.end_ns, gone_ns), process=replace(trace.process, ended=False))
@@ -59,12 +60,14 @@ def main(path: Path) -> int:
         if is_over or (is_known and stall.goes_on):
             continue  # the stall was reported, and nothing new is known of it
         keys[key] = not stall.goes_on
-        row = stall_json(trace, stall) | {"recording": path.name}
-        with open(told["log"], "a", encoding="utf-8", opener=_private) as log:
-            log.write(json.dumps(row) + "\n")
-        rows.append(row)
+        rows.append(stall_json(trace, stall) | {"recording": path.name})
         if not stall.goes_on:
             found.append((stall.kind.value, stall.cause.value, stall.length_ns / 1e9))
+    if rows or told["asked"]:
+        partial.rename(path)
+    if rows:
+        with open(told["log"], "a", encoding="utf-8", opener=_private) as log:
+            log.writelines(json.dumps(row) + "\n" for row in rows)
     if not told["quiet"]:
         for line in _lines(rows):
             os.write(2, f"headway: {line} [{path.name}]\n".encode())

@@ -142,6 +142,11 @@ class _Report:
     asked: bool
 
 
+def _partial(path: Path) -> Path:
+    """Return the name that a recording has until it is complete. It may be removed instead, if nothing had stalled."""
+    return path.with_name(f"{path.name}.partial")
+
+
 @final
 class Watcher:
     """Watches the processes that call at a door."""
@@ -330,7 +335,7 @@ class Watcher:
         try:
             # The folder may be gone: that of a Dask worker ends with the worker, and other workers may be watched still.
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            file = os.open(_partial(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 one.ring.save(file)
             finally:
@@ -340,14 +345,14 @@ class Watcher:
                 asking.write(json.dumps(told).encode())
                 asking.seek(0)
                 process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "headway.live.stalled", str(path)],
+                    [sys.executable, "-P", "-m", "headway.live.stalled", str(_partial(path))],
                     stdin=asking,
                     stdout=subprocess.PIPE,
                 )
         except OSError as error:
             self._say(f"a recording could not be written in {self._folder}: {error.strerror or error}")
             with contextlib.suppress(OSError):
-                path.unlink()
+                _partial(path).unlink()
             return
         self._reports.append(_Report(process, one, path, asked))
 
@@ -361,6 +366,8 @@ class Watcher:
             try:
                 found = json.loads(text)
             except ValueError:
+                with contextlib.suppress(OSError):
+                    _partial(report.path).rename(report.path)
                 self._say(f"the stall could not be explained; {report.path} has the recording")
                 found = {"stalls": [], "keys": {}}
                 report.asked = True  # keeps the recording
@@ -388,7 +395,7 @@ class Watcher:
             one.doubtful_not_before_ns = min(one.doubtful_not_before_ns, one.not_before_ns)
         else:
             with contextlib.suppress(OSError):
-                report.path.unlink()
+                _partial(report.path).unlink()
             one.doubtful_pause_ns = min(_RARELY_NS, 2 * one.doubtful_pause_ns)
 
     def _over(self, one: _Watched) -> None:
