@@ -1,15 +1,18 @@
-"""The folder of a watcher: which recordings are in it, and under which names."""
+"""The folder of a watcher: its recordings, their names, and the log."""
 
+import fcntl
 import os
+import subprocess
 import time
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from headway.live import stalled
 from headway.live.door import Door
 from headway.live.ring import Limits, Ring
-from headway.live.watcher import Options, Watcher, _Watched
+from headway.live.watcher import Options, Watcher, _Report, _Watched
 
 LIMIT_S = 60
 
@@ -57,3 +60,40 @@ def test_a_recording_has_its_name_once_it_is_complete(make, tmp_path):
         time.sleep(0.02)
         watcher._collect()
     assert [one.name for one in tmp_path.iterdir()] == [partial.name.removesuffix(".partial")]
+
+
+def test_watchers_of_one_folder_keep_recordings_together(make, tmp_path):
+    """Two watchers with one folder keep `keep` recordings in all, and incomplete ones only while they may be written."""
+    names = [f"it-20260101T00000{second}.000Z-{second % 2}.hwt" for second in range(6)]
+    old, new = (tmp_path / f"it-20260101T000000.000Z-{pid}.hwt.partial" for pid in (8, 9))
+    old.touch()
+    new.touch()
+    os.utime(old, (0, 0))
+    both = [make(), make()]
+    for second, name in enumerate(names):
+        (tmp_path / name).touch()
+        report = _Report(cast("subprocess.Popen[bytes]", None), _Watched(ring(second % 2)), tmp_path / name, asked=True)
+        both[second % 2]._learn(report, {"stalls": [], "keys": {}})
+
+    assert {one.name for one in tmp_path.iterdir()} == {*names[-2:], new.name}
+
+
+def test_a_long_log_is_renamed_once(tmp_path, monkeypatch):
+    """A log that another watcher has just renamed is not replaced by the log that begins after it."""
+    log, old = tmp_path / "it.stalls.jsonl", tmp_path / "it.old.stalls.jsonl"
+    flock = fcntl.flock
+    monkeypatch.setattr(stalled, "_MOST_LOG_BYTES", 4)
+
+    log.write_text("long\n")
+    stalled._turn_over(log)
+    assert (old.read_text(), log.exists()) == ("long\n", False)
+
+    def late(file, how):
+        log.replace(old)  # by the other watcher
+        log.write_text("begun\n")
+        flock(file, how)
+
+    log.write_text("longer\n")
+    monkeypatch.setattr(fcntl, "flock", late)
+    stalled._turn_over(log)
+    assert (old.read_text(), log.read_text()) == ("longer\n", "begun\n")

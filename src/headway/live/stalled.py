@@ -6,6 +6,7 @@ The results go to stdout as JSON.
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import sys
@@ -91,8 +92,15 @@ def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 def _turn_over(log: Path) -> None:
     """Rename a log that has become long, so that a new one begins; the renamed log replaces the one before it."""
     with contextlib.suppress(OSError):
-        if log.stat().st_size >= _MOST_LOG_BYTES:
-            log.replace(log.with_name(f"{log.name.removesuffix('.stalls.jsonl')}.old.stalls.jsonl"))
+        file = os.open(log, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            # Several watchers may have one log, and a second renaming would replace the long log by the one just begun.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            found = os.fstat(file)
+            if found.st_size >= _MOST_LOG_BYTES and os.path.samestat(found, log.stat()):
+                log.replace(log.with_name(f"{log.name.removesuffix('.stalls.jsonl')}.old.stalls.jsonl"))
+        finally:
+            os.close(file)
 
 
 def _private(name: str, flags: int) -> int:

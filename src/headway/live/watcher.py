@@ -50,6 +50,8 @@ _MANY: Final = 20
 _OVERLAP_NS: Final = 1_000_000_000
 """Stalls that were over so long before the last report were in that report."""
 _LINGER_S: Final = 1.0
+_ABANDONED_S: Final = 600.0
+"""The age of an incomplete recording whose watcher was killed: no analysis takes so long."""
 _MOST_RINGS: Final = 256
 _MOST_KEYS: Final = 256
 
@@ -64,7 +66,7 @@ class Options:
         name: The beginning of the names of recordings and log.
         pid: The process that is watched together with its children; the watcher ends when this process ends.
         limits: The lengths that make a stall, and the size of the ring.
-        keep: The number of recordings to keep; new ones replace the oldest.
+        keep: The number of recordings with this name to keep in the folder; new ones replace the oldest.
         quiet: Print nothing on stderr.
         listen: The HOST:PORT that serves metrics and `/dump`; "": none.
         own: The process itself has started the watcher, which ends when no process is watched any more. Otherwise the
@@ -159,8 +161,8 @@ class Watcher:
         self._has_watched = False
         """Whether a process has ever called. A process may call, and be gone before the first look at it."""
         self._reports: list[_Report] = []
-        self._kept = deque(self._earlier())
-        """The recordings, oldest first; those of earlier runs count, so that a service that starts often fills no disk."""
+        self._written = deque[Path](maxlen=options.keep + 1)
+        """This watcher's recordings, oldest first."""
         self._reception = Reception(door, self._begin, self._say)
         self._dump = False
         self._attentive = False
@@ -183,13 +185,25 @@ class Watcher:
         found.stalls = dict(self._counts)
         return found
 
-    def _earlier(self) -> list[Path]:
-        """Return the recordings of this program that are in the folder, oldest first, by the names that `_report` gives."""
-        name = re.compile(rf"{re.escape(self._options.name)}-\d{{8}}T\d{{6}}\.\d{{3}}Z-\d+\.hwt")
+    def _remove_oldest(self) -> None:
+        """Remove the program's recordings beyond those to be kept, by the names that `_report` gives.
+
+        Those of earlier runs count, so that a service that starts often fills no disk, and so do those of other
+        watchers: each worker of a server may have one.
+        """
+        name = re.compile(rf"{re.escape(self._options.name)}-\d{{8}}T\d{{6}}\.\d{{3}}Z-\d+\.hwt(\.partial)?")
         try:
-            return sorted(one for one in self._folder.iterdir() if name.fullmatch(one.name))
+            found = sorted(one for one in self._folder.iterdir() if name.fullmatch(one.name))
         except OSError:
-            return []  # the folder may be written to, and not be read
+            found = list(self._written)  # the folder may be written to, and not be read
+        complete = [one for one in found if one.suffix == ".hwt"]
+        for path in complete[: max(0, len(complete) - self._options.keep)]:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        for path in set(found) - set(complete):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _ABANDONED_S:
+                    path.unlink()
 
     def ask(self, *_: object) -> None:
         """Request a recording of each process, as soon as possible."""
@@ -382,10 +396,8 @@ class Watcher:
             count, sum_s = self._counts.get((kind, cause), (0, 0.0))
             self._counts[kind, cause] = (count + 1, sum_s + length_s)
         if found["keys"] or report.asked:
-            self._kept.append(report.path)
-            while len(self._kept) > self._options.keep:
-                with contextlib.suppress(OSError):
-                    self._kept.popleft().unlink()
+            self._written.append(report.path)
+            self._remove_oldest()
             one.told_ns.append(now_ns)
             many = self._options.sparing and len(one.told_ns) == _MANY and now_ns - one.told_ns[0] < 10 * _RARELY_NS
             one.pause_ns = _RARELY_NS // 3 if many else _AGAIN_NS
