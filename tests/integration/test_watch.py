@@ -542,7 +542,8 @@ SERVICES = {
     "wsgi": "app = watched_wsgi(lambda environ, start: (start('200 OK', []), [b'hi'])[1])\napp({}, lambda *_: None)",
     "asgi": "import asyncio\nasync def ok(*_): pass\nasyncio.run(watched_asgi(ok)({}, None, None))",
     "worker": "assert not watch_worker()",
-    "gunicorn": "post_fork(None, None)",
+    "gunicorn": "post_worker_init(None)",
+    "gunicorn's fork": "post_fork(None, None)",
 }
 
 

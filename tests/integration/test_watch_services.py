@@ -128,7 +128,6 @@ if __name__ == "__main__":
     while True:
         ray.get(actor.stand_still.remote())
 """
-GUNICORN = "from headway.live.services import post_fork\n"
 
 
 @pytest.fixture(scope="module")
@@ -226,9 +225,10 @@ def test_one_line(here, python, port, server):
         napped(kind, port)
 
 
-def test_a_hook_of_gunicorn(here, python, port):
-    """A worker with `post_fork` in gunicorn's configuration is watched, and its recordings are in $HEADWAY_WATCH."""
-    Path("gunicorn.conf.py").write_text(GUNICORN)
+@pytest.mark.parametrize("hook", ["post_worker_init", "post_fork"])
+def test_a_hook_of_gunicorn(here, python, port, hook):
+    """A worker with a hook in gunicorn's configuration is watched, and its recordings are in $HEADWAY_WATCH."""
+    Path("gunicorn.conf.py").write_text(f"from headway.live.services import {hook}\n")
     command = [str(Path(python).with_name("gunicorn")), "-k", "gthread", "--threads", "1", "-b", f"127.0.0.1:{port}"]
     with started([*command, "app:wsgi"], HEADWAY_WATCH="stalls"):
         assert ask(port, "/") == b"ok"

@@ -1,7 +1,7 @@
 """Watches a service with one line of code: gunicorn, any WSGI or ASGI application, Celery, Ray.
 
     # gunicorn.conf.py
-    from headway.live.services import post_fork
+    from headway.live.services import post_worker_init
 
     application = watched_wsgi(application)         # Flask, Django
     app = watched_asgi(app)                         # FastAPI, Starlette, under uvicorn
@@ -19,7 +19,7 @@ from typing import Any
 
 from headway.errors import HeadwayError
 
-__all__ = ["post_fork", "watch_celery", "watch_worker", "watched_asgi", "watched_wsgi"]
+__all__ = ["post_fork", "post_worker_init", "watch_celery", "watch_worker", "watched_asgi", "watched_wsgi"]
 
 _said = False
 
@@ -30,22 +30,40 @@ def watch_worker(**options: Any) -> bool:
     Args:
         options: The options of `headway.watch`.
     """
-    global _said  # noqa: PLW0603 once in each process
     try:
         from headway.live.watching import watch
 
         watch(**options)
     except (HeadwayError, OSError) as error:
-        if not _said and sys.stderr is not None:
-            sys.stderr.write(f"headway: process {os.getpid()} is not watched: {error}\n")
-        _said = True
+        _say(str(error))
         return False
     return True
 
 
-def post_fork(_server: object, _worker: object) -> None:
+def _say(reason: str) -> None:
+    global _said  # noqa: PLW0603 once in each process
+    if not _said and sys.stderr is not None:
+        sys.stderr.write(f"headway: process {os.getpid()} is not watched: {reason}\n")
+    _said = True
+
+
+def post_worker_init(_worker: object) -> None:
     """Watch a worker of gunicorn: the server hook of this name in gunicorn's configuration."""
     watch_worker(name="gunicorn")
+
+
+def post_fork(_server: object, worker: object) -> None:
+    """Watch a worker of gunicorn from its fork on, before it imports the application; prefer `post_worker_init`.
+
+    At that time the worker still has the rights of gunicorn's master, which the watcher would keep, and the master's
+    signal handlers: a SIGTERM while the watcher starts is lost.
+    """
+    settings = getattr(worker, "cfg", None)
+    uid, gid = getattr(settings, "uid", os.geteuid()), getattr(settings, "gid", os.getegid())
+    if (uid, gid) == (os.geteuid(), os.getegid()):
+        watch_worker(name="gunicorn")
+    else:
+        _say("the worker gives up its user's or group's rights later: import post_worker_init instead of post_fork")
 
 
 def watched_wsgi(

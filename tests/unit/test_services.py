@@ -1,0 +1,40 @@
+"""The hooks by which servers watch their workers."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from headway.live import services, watching
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """Return the list of watches that were requested, none of which begins."""
+    found = []
+    monkeypatch.setattr(watching, "watch", lambda **options: found.append(options))
+    monkeypatch.setattr(services, "_said", False)
+    return found
+
+
+def worker(**settings):
+    """Return a worker of gunicorn with these settings; by default it keeps its user and group."""
+    return SimpleNamespace(cfg=SimpleNamespace(**{"uid": os.geteuid(), "gid": os.getegid()} | settings))
+
+
+@pytest.mark.parametrize("settings", [{"uid": os.geteuid() + 1}, {"gid": os.getegid() + 1}], ids=["user", "group"])
+def test_no_watcher_keeps_rights_that_a_worker_gives_up(begun, capsys, settings):
+    """The hook that runs before a worker becomes another user starts no watcher, and names the hook that runs later."""
+    services.post_fork(None, worker(**settings))
+
+    assert begun == []
+    assert "post_worker_init instead" in capsys.readouterr().err
+
+
+def test_a_worker_that_stays_the_same_user_is_watched_from_its_fork_on(begun, capsys):
+    """Both hooks watch a worker whose user and group stay as they are."""
+    services.post_fork(None, worker())
+    services.post_worker_init(worker())
+
+    assert begun == [{"name": "gunicorn"}] * 2
+    assert capsys.readouterr().err == ""
