@@ -45,7 +45,7 @@ _Begun = TypeVar("_Begun")
 
 @final
 class _Shared(Generic[_Begun]):
-    """What a process has one of, and the workers in it share; it ends with the last worker that uses it."""
+    """One part of a process that its workers share, such as its watch; it ends with the last worker that uses it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
