@@ -67,6 +67,14 @@ def test_the_timeline_has_every_hold_and_wait():
     assert "reader, which waits in convoys, waited 5 ms" in {mark.text for mark in view.marks}
 
 
+def test_the_waits_of_a_pool_whose_threads_have_one_name_are_marked():
+    """A pool is found by its threads, also if their labels differ in their native ids only."""
+    page, _ = page_of(convoy(rounds=40, waiters=("worker",) * 10))
+    (view,) = page.views
+
+    assert [mark.kind for mark in view.marks].count("convoy") == 5
+
+
 @settings(max_examples=60)
 @given(traces())
 def test_nothing_is_lost_in_the_columns(trace):

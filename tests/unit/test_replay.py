@@ -10,7 +10,6 @@ from headway.sim.machine import load
 from headway.sim.replay.bursts import see
 from headway.sim.replay.change import NOTHING, Change, Shorten, parse_shorten, role_named, specify
 from headway.sim.replay.computing import computing
-from headway.sim.replay.fit import hand_overs
 from headway.sim.replay.learn import learn
 from headway.sim.replay.outside import asked_sleeps, find_peer
 from headway.sim.replay.wakes import find_wakes
@@ -374,28 +373,6 @@ def test_each_request_of_a_simulated_client_is_answered(until_us):
     kinds = actor.ops["kind"].tolist()
     assert 20 <= kinds.count(OpKind.RECEIVE) <= kinds.count(OpKind.REPLY)
     assert set(actor.ops["flags"][np.isin(kinds, (OpKind.RECEIVE, OpKind.REPLY))].tolist()) == {OF_PORT}
-
-
-def test_hand_overs_are_from_the_release_until_somebody_else_goes_on():
-    """A hand-off lasts from the release until another thread goes on.
-
-    A thread that slept for the GIL goes on when it has the GIL. A thread that waited for another's lock goes on when it
-    wants the GIL.
-    """
-    rows = [
-        *turn(0, 0, holds_us=40, stack=2),  # thread 0 waits for a lock from here on
-        *turn(50, 1, holds_us=100, stack=1),
-        (60, 2, Kind.WAIT, 1),  # it sleeps for 90 us
-        (162, 2, Kind.ACQUIRE, 0),  # 12 us after the release
-        (200, 2, Kind.RELEASE, 2),  # and now it waits for a lock, too
-        (217, 0, Kind.WAIT, 2),
-        (218, 0, Kind.ACQUIRE, 0),
-        (240, 0, Kind.RELEASE, 1),
-        *turn(400, 1, waits_us=5, holds_us=10, stack=1),  # it slept for too short a time
-    ]
-    found = hand_overs(trace_of(rows, names=("a", "b", "c")), 0, MS, {1: Call.UNKNOWN, 2: Call.LOCK})
-    assert found.waited.tolist() == [12 * US]
-    assert found.woken.tolist() == [17 * US]
 
 
 def test_how_a_program_starts_is_not_replayed():

@@ -23,7 +23,7 @@ from headway.report.trace.tables import (
 )
 from headway.traces.analysis import Analysis
 from headway.traces.analysis.intervals import Intervals, recorded
-from headway.traces.analysis.words import duration, number, place, role, share
+from headway.traces.analysis.words import duration, number, place, share
 from headway.traces.export.parks import parks
 from headway.traces.model import Frame, Trace
 
@@ -173,9 +173,8 @@ def _marks(analysis: Analysis, lanes: list[LaneKey], waits: Intervals) -> Iterat
             yield schema.Mark("hold", text, lane, at_ns, at_ns + hold.length_ns)
     for gil in analysis.gils:
         for waiter in dict.fromkeys(convoy.waiter for convoy in gil.convoys):
-            # A pool is named by its role.
-            mine = np.array([waiter in (label, role(label)) for label in analysis.labels], dtype=np.bool_)
-            chosen = np.flatnonzero((waits.gil == gil.index) & mine[waits.thread])
+            mine = [index for convoy in gil.convoys if convoy.waiter == waiter for index in convoy.waiter_ids]
+            chosen = np.flatnonzero((waits.gil == gil.index) & np.isin(waits.thread, mine))
             longest: NDArray = chosen[np.argsort(-waits.length_ns[chosen], kind="stable")[:_CONVOY_MARKS]]
             for wait in longest.tolist():
                 length_ns, thread = int(waits.length_ns[wait]), int(waits.thread[wait])

@@ -124,7 +124,6 @@ def convoy_table(
     analysis: Analysis, gil: GilSummary, *, every: bool = False, threads: Collection[int] | None = None
 ) -> Table | None:
     """Return the convoys at a GIL, or None if there are none."""
-    names = None if threads is None else {analysis.labels[index] for index in threads}
     rows = [
         (
             f"{_several(one.waiter, one.waiters)} behind {_several(one.holder, one.holders)}",
@@ -136,7 +135,7 @@ def convoy_table(
             share(one.waits.total_ns, one.all_waits_ns),
         )
         for one in gil.convoys
-        if names is None or one.waiter in names or one.holder in names or "*" in one.waiter + one.holder
+        if threads is None or not {*one.waiter_ids, *one.holder_ids}.isdisjoint(threads)
     ]
     columns = ("convoy", "cost", "waits", "rate", "p50", "p99", "of its waiting")
     return _table(columns, rows, "waits of about a switch interval behind CPU-bound threads", every=every)

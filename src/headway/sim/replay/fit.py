@@ -135,7 +135,9 @@ def hand_overs(trace: Trace, since_ns: int, until_ns: int, kinds: Mapping[int, C
         until_ns: The end of the part.
         kinds: For each stack, the kind of call that releases the GIL there.
     """
+    main = next((one.index for one in trace.gils if one.main), 0)  # the model is that of the main GIL
     events = trace.events[np.isin(trace.events["kind"], (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE))]
+    events = events[events["gil"] == main]
     events = events[(events["time_ns"] >= since_ns) & (events["time_ns"] < until_ns)][:_MOST_EVENTS]
     waited, woken = [], []
     wanted_ns: dict[int, int] = {}
