@@ -14,14 +14,15 @@ import platform
 import resource
 import select
 import signal
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, final
 
 from headway.live import files
 
-__all__ = ["Program", "Terminal", "alone", "check_open_files", "detached"]
+__all__ = ["Program", "Terminal", "alone", "check_open_files", "detached", "start_detached"]
 
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37  # <linux/prctl.h>
 _CLONE = {"x86_64": 56, "aarch64": 220}  # <asm/unistd.h>
@@ -114,13 +115,8 @@ def detached(work: Callable[[], None]) -> None:
             os.setsid()
             _do(work)
         return
-    reaper = ctypes.c_int(0)
-    libc = ctypes.CDLL(None)
-    libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(reaper), 0, 0, 0)
-    if reaper.value:
-        libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
     told = signal.SIGCHLD in signal.sigpending()
-    try:
+    with _orphans_pass_by():
         between = os.fork()
         if between == 0:
             code = 1
@@ -138,6 +134,78 @@ def detached(work: Callable[[], None]) -> None:
             signal.sigtimedwait({signal.SIGCHLD}, 0)  # a blocked SIGCHLD would stay pending for the program
         if status:
             raise BlockingIOError(os.strerror(11))
+
+
+def start_detached(command: list[str], kept: int, env: dict[str, str], timeout_s: float) -> int:
+    """Start a command that calls detached() in a process of its own; return the id that the detached process prints.
+
+    The detached process is an orphan of the command, and must not become a child of this process. If this is the first
+    process of a container, only a child that sends no signal at its end is passed over, and a child that executes
+    another program sends one again. Such a child therefore stays between, and adopts the orphan.
+
+    Args:
+        command: The program and its arguments.
+        kept: A descriptor that the command inherits.
+        env: The command's variables.
+        timeout_s: The time until the id must be there.
+
+    Raises:
+        OSError, SubprocessError, ValueError: The command does not start, ends with an error, or prints no id.
+    """
+
+    def start(output: int) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            pass_fds=[kept],
+            env=env,
+            timeout=timeout_s,
+            check=True,
+        )
+
+    if os.getpid() != 1:
+        with _orphans_pass_by():
+            return int(start(subprocess.PIPE).stdout)
+    reading, writing = os.pipe()
+    try:
+        between = _clone_without_signal()
+        if between == 0:
+            _do(lambda: _adopt(start, writing))
+    finally:
+        os.close(writing)
+    try:
+        poll = select.poll()
+        poll.register(reading, select.POLLIN)
+        if not poll.poll(timeout_s * 1000):
+            os.kill(between, signal.SIGKILL)
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+        return int(os.read(reading, 32))
+    finally:
+        os.close(reading)
+
+
+def _adopt(start: Callable[[int], object], output: int) -> None:
+    """Start a command, and be the parent of its orphan until the orphan ends."""
+    os.setsid()
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    start(output)
+    alone(b"headway-between")
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+@contextlib.contextmanager
+def _orphans_pass_by() -> Generator[None]:
+    """Let orphans go to an ancestor for the moment, even if this process has asked for them."""
+    reaper = ctypes.c_int(0)
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(reaper), 0, 0, 0)
+    if reaper.value:
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    try:
+        yield
     finally:
         if reaper.value:
             libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

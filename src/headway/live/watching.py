@@ -15,6 +15,7 @@ from typing import Final, final
 from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import Recorder, let_watch
 from headway.errors import RecordingError, UsageError
+from headway.live.detached import start_detached
 from headway.live.door import Door
 from headway.live.own_recorder import the_recorder
 from headway.live.ring import Limits
@@ -75,16 +76,7 @@ def start_watcher(options: Options) -> tuple[dict[str, str], int]:
     env = {name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")}
     env |= {"HEADWAY_NATIVE": os.environ["HEADWAY_NATIVE"]} if "HEADWAY_NATIVE" in os.environ else {}
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            pass_fds=[listener],
-            env=env,
-            timeout=_PATIENCE_S,
-            check=True,
-        )
-        pid = int(done.stdout)
+        pid = start_detached(command, listener, env, _PATIENCE_S)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         door.close()
         raise RecordingError(f"the watcher does not start: {error}", hint="try `headway doctor`") from error

@@ -1,0 +1,71 @@
+"""No process that is started has the watcher as a child, whatever adopts orphans."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headway.native import library_path
+
+LIMIT_S = 90
+SET_SUBREAPER = 36
+UNSHARE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+COMMAND = [str(Path(sys.executable).with_name("headway")), "watch", "--quiet", "-c"]
+WAIT = """
+import os
+{watch}
+ended = 0
+while True:
+    try:
+        ended += bool(os.waitpid(-1, 0)[0])
+    except ChildProcessError:
+        break
+print(os.getpid() == 1, ended)
+{stop}
+"""
+FROM_OUTSIDE = WAIT.format(watch="", stop="")
+FROM_INSIDE = WAIT.format(watch="import headway; it = headway.watch('stalls', quiet=True)", stop="print(it.finish())")
+
+
+@pytest.fixture
+def env(tmp_path, monkeypatch):
+    """Return the variables of a service that runs in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return os.environ | {"HEADWAY_NATIVE": str(library_path())}
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [([*COMMAND, FROM_OUTSIDE], ""), ([sys.executable, "-c", FROM_INSIDE], "True\n")],
+    ids=["outside", "inside"],
+)
+def test_the_first_process_of_a_container_has_no_watcher_as_its_child(command, more, env):
+    """A wait for any child of the first process does not wait for the watcher, which the first process can end."""
+    if subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may make no process namespace (unshare --pid)")
+    done = subprocess.run([*UNSHARE, *command], capture_output=True, text=True, check=True, timeout=LIMIT_S, env=env)
+
+    assert done.stdout == f"True 0\n{more}", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [([*COMMAND, FROM_OUTSIDE], ""), ([sys.executable, "-c", FROM_INSIDE], "True\n")],
+    ids=["outside", "inside"],
+)
+def test_a_process_that_adopts_orphans_is_not_given_the_watcher(command, more, env):
+    """A wait for any child of a subreaper does not wait for the watcher."""
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=LIMIT_S,
+        env=env,
+        preexec_fn=lambda: ctypes.CDLL(None).prctl(SET_SUBREAPER, 1, 0, 0, 0) and None,
+    )
+
+    assert done.stdout == f"False 0\n{more}", done.stderr
