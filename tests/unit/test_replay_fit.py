@@ -1,4 +1,4 @@
-"""What the hand-offs of a trace take, from which `headway whatif` learns the costs of waking."""
+"""The durations of a trace's hand-offs, from which `headway whatif` learns the costs of waking."""
 
 from dataclasses import replace
 
