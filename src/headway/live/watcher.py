@@ -27,9 +27,10 @@ from headway.live.exposition import ServiceTotals, Totals
 from headway.live.ring import Limits, Ring
 from headway.native import Wakes, wait_for_threads
 
-__all__ = ["Options", "main"]
+__all__ = ["WATCHER_NAME", "Options", "main"]
 
-_NAME: Final = b"headway-watch"
+WATCHER_NAME: Final = b"headway-watch"
+"""The name of the watcher's process."""
 _COPY_NS: Final = 100_000_000
 _LEAST_TICK_S, _MOST_TICK_S = 0.005, 0.05
 _EACH_S: Final = 20e-6
@@ -434,13 +435,13 @@ def main(words: list[str]) -> int:
     program = Program(options.pid)
 
     def work() -> None:
-        os.write(1, f"{os.getpid()}\n".encode())
         said = None if options.quiet else os.dup(2)
-        moved, program.descriptor, said = alone(_NAME, listener, program.descriptor, said)
+        moved, program.descriptor, said, output = alone(WATCHER_NAME, listener, program.descriptor, said, 1)
         if said is not None:
             os.dup2(said, 2)
             os.close(said)
         assert moved is not None
+        assert output is not None
         os.chdir(options.folder)
         watcher = Watcher(Door.of(moved, folder, family), options)
         signal.signal(signal.SIGUSR2, watcher.ask)
@@ -448,6 +449,9 @@ def main(words: list[str]) -> int:
             from headway.live.served import serve
 
             serve(watcher, options.listen)
+        # Not earlier: SIGUSR2 without its handler would end this process.
+        os.write(output, f"{os.getpid()}\n".encode())
+        os.close(output)
         watcher.run(program)
 
     detached(work)

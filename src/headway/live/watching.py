@@ -19,7 +19,7 @@ from headway.live.detached import start_detached
 from headway.live.door import Door
 from headway.live.own_recorder import the_recorder
 from headway.live.ring import Limits
-from headway.live.watcher import Options
+from headway.live.watcher import WATCHER_NAME, Options
 
 __all__ = ["Watch", "check_address", "check_folder", "join", "start_watcher", "watch"]
 
@@ -89,20 +89,35 @@ def start_watcher(options: Options) -> tuple[dict[str, str], int]:
 class Watch:
     """The watch of this process, which `watch()` returns."""
 
-    def __init__(self, folder: Path, watcher: int, door: str = "") -> None:
-        """Take the values of `watch`."""
+    def __init__(self, folder: Path, watcher: int, door: str = "", *, others: int = 0) -> None:
+        """Take the values of `watch`, and the id of the watcher that another process has started; 0: there is none."""
         self.door = door
         """The address by which a process that this one starts finds the watcher: see `join`."""
         self.folder = folder
         """The folder of recordings and of the log of stalls."""
         self.watcher = watcher
         """The id of the watcher's process; 0 if this process was started under another watcher."""
+        self._recording = watcher or others
+
+    @classmethod
+    def of_another(cls, watcher: int, folder: Path, door: str = "") -> "Watch":
+        """Return the watch of a process whose watcher another process has started; `folder` if the watcher's is unknown."""
+        with contextlib.suppress(OSError):
+            folder = Path(f"/proc/{watcher}/cwd").readlink()
+        return cls(folder, 0, door, others=watcher)
 
     def record(self) -> None:
         """Request a recording of the last seconds, stall or not. The file is there a moment later."""
-        with contextlib.suppress(ProcessLookupError):
-            if self.watcher:
-                os.kill(self.watcher, signal.SIGUSR2)
+        if not self._recording:
+            return
+        # The watcher is no child: another process may have its id once it has ended, and the signal would end that one.
+        with contextlib.suppress(OSError):
+            process = os.pidfd_open(self._recording)
+            try:
+                if Path(f"/proc/{self._recording}/comm").read_bytes().strip() == WATCHER_NAME:
+                    signal.pidfd_send_signal(process, signal.SIGUSR2)
+            finally:
+                os.close(process)
 
     def stop(self) -> None:
         """End the watch. Stalls up to now are still reported."""
@@ -165,12 +180,13 @@ def watch(
     """
     global _watch  # noqa: PLW0603 there is one per process
     with _lock:
-        where = check_folder(Path(folder or os.environ.get("HEADWAY_WATCH") or "stalls"))
+        where = Path(folder or os.environ.get("HEADWAY_WATCH") or "stalls").absolute()
         recorder = the_recorder()
         if recorder.active and not recorder.counts_only:
             if _watch is None:
-                _watch = Watch(where, 0)
+                _watch = Watch.of_another(int(os.environ.get("HEADWAY_TRACE_WATCHER", "0")), where)
             return _watch
+        check_folder(where)
         limits = Limits(round(over_s * 1e9), round(over_s * 1e9), round(requests_over_s * 1e9), ring_bytes)
         script = name or Path(sys.argv[0] if sys.argv else "").stem or "python"
         listen = check_address(listen) if listen else ""
@@ -220,5 +236,6 @@ def join(door: str) -> bool:
             _enter(the_recorder(), door)
         except (RecordingError, ValueError):
             return False
-        _watch = Watch(Path(os.environ.get("HEADWAY_WATCH") or "stalls").absolute(), 0, door)
+        folder = Path(os.environ.get("HEADWAY_WATCH") or "stalls").absolute()
+        _watch = Watch.of_another(int(door.rsplit(" ", 1)[1]), folder, door)
     return True
