@@ -9,6 +9,7 @@ All answers come from the watcher's own memory: a scrape takes no GIL of the wat
 """
 
 import http.server
+import socket
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
@@ -18,7 +19,7 @@ from headway.live.exposition import exposition
 if TYPE_CHECKING:
     from headway.live.watcher import Watcher
 
-__all__ = ["serve"]
+__all__ = ["family_of", "serve"]
 
 _MOST_LOG_BYTES: Final = 8 << 20
 
@@ -32,6 +33,11 @@ def _log(path: Path) -> bytes:
     except OSError:
         return b""
     return text if len(text) < _MOST_LOG_BYTES else text.partition(b"\n")[2]
+
+
+def family_of(host: str) -> socket.AddressFamily:
+    """Return the family of a host's address: one with a colon is of IPv6."""
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def serve(watcher: "Watcher", address: str) -> None:
@@ -64,6 +70,11 @@ def serve(watcher: "Watcher", address: str) -> None:
             """Print nothing: stderr is the service's."""
 
     host, _, port = address.rpartition(":")
-    server = http.server.ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
+
+    @final
+    class Server(http.server.ThreadingHTTPServer):
+        address_family = family_of(host)
+
+    server = Server((host.strip("[]"), int(port)), Handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()

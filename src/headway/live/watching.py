@@ -19,6 +19,7 @@ from headway.live.detached import start_detached
 from headway.live.door import Door
 from headway.live.own_recorder import the_recorder
 from headway.live.ring import Limits
+from headway.live.served import family_of
 from headway.live.watcher import WATCHER_NAME, Options
 
 __all__ = ["Watch", "check_address", "check_folder", "join", "start_watcher", "watch"]
@@ -53,7 +54,7 @@ def check_address(text: str) -> str:
             hint="name an address such as 127.0.0.1:9464",
         )
     try:
-        with socket.create_server((host.strip("[]"), int(port))):
+        with socket.create_server((host.strip("[]"), int(port)), family=family_of(host)):
             return text
     except OSError as error:
         raise UsageError(
