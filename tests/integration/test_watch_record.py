@@ -15,7 +15,6 @@ COMMAND = [str(Path(sys.executable).with_name("headway")), "watch", "--quiet", "
 RECORD = """
 import headway, os, time
 watch = headway.watch()
-time.sleep(0.5)  # the watcher knows this process by then
 watch.record()
 until = time.monotonic() + 30
 while time.monotonic() < until and not list(watch.folder.glob(f"*-{os.getpid()}.hwt")):

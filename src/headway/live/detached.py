@@ -166,7 +166,7 @@ def start_detached(command: list[str], kept: int, env: dict[str, str], timeout_s
 
     if os.getpid() != 1:
         with _orphans_pass_by():
-            return int(start(subprocess.PIPE).stdout)
+            return _id_of(start(subprocess.PIPE).stdout)
     reading, writing = os.pipe()
     try:
         between = _clone_without_signal()
@@ -180,9 +180,15 @@ def start_detached(command: list[str], kept: int, env: dict[str, str], timeout_s
         if not poll.poll(timeout_s * 1000):
             os.kill(between, signal.SIGKILL)
             raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
-        return int(os.read(reading, 32))
+        return _id_of(os.read(reading, 32))
     finally:
         os.close(reading)
+
+
+def _id_of(output: bytes) -> int:
+    if not output:
+        raise ValueError("it ended before it was ready")
+    return int(output)
 
 
 def _adopt(start: Callable[[int], object], output: int) -> None:

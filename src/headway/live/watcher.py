@@ -41,6 +41,8 @@ _GATHER_NS: Final = 200_000_000
 """The time from the end of a stall to its report: more stalls may follow."""
 _GOES_ON_NS: Final = 300_000_000
 """The time by which a stall in progress must exceed its limit to be reported."""
+_JUST_ASKED_NS: Final = 1_000_000_000
+"""A process that calls so soon after a request for a recording gets one, too."""
 _AGAIN_NS: Final = 2_000_000_000
 """The shortest pause between two reports of a process."""
 _SOON_NS: Final = 500_000_000
@@ -166,6 +168,8 @@ class Watcher:
         """This watcher's recordings, oldest first."""
         self._reception = Reception(door, self._begin, self._say)
         self._dump = False
+        self._asked_ns = 0
+        """When a recording was last requested."""
         self._attentive = False
         """Whether the last wait ended because of a thread."""
         self._said: set[str] = set()
@@ -245,7 +249,9 @@ class Watcher:
             self._reception.keep(ring.pidfd, ring.end)
         if ring.tells:
             self._begin_log()
-        self._rings.append(_Watched(ring))
+        # A process that requests a recording as soon as it has called may be heard before it is let in.
+        just_asked = self._asked_ns != 0 and time.monotonic_ns() - self._asked_ns < _JUST_ASKED_NS
+        self._rings.append(_Watched(ring, asked=just_asked))
         self._has_watched = True
 
     def _begin_log(self) -> None:
@@ -259,6 +265,7 @@ class Watcher:
         self._wait()
         now_ns = time.monotonic_ns()
         asked, self._dump = self._dump, False
+        self._asked_ns = now_ns if asked else self._asked_ns
         for one in list(self._rings):
             one.asked = one.asked or asked
             if one.ring.gone and self._is_told_of(one):
