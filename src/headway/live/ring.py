@@ -37,7 +37,7 @@ _MOST_SAMPLES, _MOST_CORE_TIMES = 1500, 4000
 _SAMPLED_NS: Final = 10_000_000
 """The length of a hold from which the holder's stack is sampled."""
 _META_BYTES: Final = 32 << 20
-"""The limit for names, code and stacks, which are kept as long as the process is watched. A large service has some MB."""
+"""The limit for names, code and stacks, which are kept while the process is watched. A large service has some MB."""
 _TOO_MANY_STACKS: Final = (
     f"it has more than {_META_BYTES >> 20} MB of code and stacks: lines that were not seen before are not reported"
 )

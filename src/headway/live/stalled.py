@@ -1,7 +1,8 @@
 """Analyses a recording of `headway watch`: `python -m headway.live.stalled FILE.partial`, started by the watcher.
 
 The watcher's observations come by stdin as JSON, and are added to the recording, which then gets the name FILE. A
-recording without stalls keeps its name, and the watcher removes it. Each stall gives a line on stderr and in the log. Stalls that were reported already, because an earlier recording of the same ring showed them, are left out.
+recording without stalls keeps its name, and the watcher removes it. Each stall gives a line on stderr and in the log.
+Stalls that were reported already, because an earlier recording of the same ring showed them, are left out.
 The results go to stdout as JSON.
 """
 
