@@ -309,6 +309,26 @@ def test_waits_without_a_pattern_are_told_without_advice():
     assert one.advice == ""
 
 
+@pytest.mark.parametrize(("lived_ms", "kind"), [(10, "waits"), (3000, "no-contention")])
+def test_short_threads_are_held_against_their_own_lives(lived_ms, kind):
+    """Three hundred threads that wait for half of their lives are slowed down; those that live on hardly are."""
+    script, count = Script(), 300
+    for number in range(1, count + 1):
+        now = 10 * number
+        script.hold(0, now, now + 5, stack=0).wait(number, now, stack=0).hold(number, now + 5, now + 6, stack=0)
+    trace = script.trace(10 * count + 10, "main", *(f"Thread-{number}" for number in range(count)), stacks=False)
+    lives = [
+        dataclasses.replace(one, start_ns=start_ns, end_ns=start_ns + lived_ms * MS)
+        for number, one in enumerate(trace.threads)
+        if (start_ns := trace.start_ns + 10 * number * MS if number and lived_ms < 3000 else trace.start_ns)
+    ]
+    found = told(dataclasses.replace(trace, threads=tuple(lives)))
+
+    assert kind in found
+    if kind == "waits":
+        assert "Thread-* (300 threads) longest (1.5 s, 5 ms at p99)" in found["waits"].fact
+
+
 def test_what_a_recording_lacks_is_told():
     """Losses, a missing end and missing stacks are notes, after everything else."""
     loss = Loss(dropped_events=3, overwritten_events=1200, lost_stacks=1, damaged_bytes=8)

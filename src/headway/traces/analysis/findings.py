@@ -307,12 +307,18 @@ def _nothing_to_improve(analysis: Analysis) -> Iterator[Finding]:
     """Yield that the GIL does not limit this program, or, if no rule explains its waits, the known facts about them."""
     if not analysis.gils or not analysis.wall_ns:
         return
-    most = max(analysis.threads, key=lambda one: one.waits.total_ns)
+    # A thread of a pool may live for a moment only: it is held against its own life, and the pool against the whole time.
+    slowed = [
+        one
+        for one in (*analysis.threads, *analysis.roles)
+        if one.waits.total_ns > WORTH * max(analysis.wall_ns, one.lived_ns)
+    ]
+    most = max(slowed or analysis.threads, key=lambda one: one.waits.total_ns)
     busiest = analysis.gils[0]
     held = f"{busiest.name} was held {share(busiest.holds.total_ns, busiest.wall_ns)} of the time"
     if len(analysis.threads) == 1:
         fact = f"only {most.label} held the GIL, so no thread could wait for it; {held}"
-    elif most.waits.total_ns <= WORTH * analysis.wall_ns:
+    elif not slowed:
         if most.waits.count:
             longest = (
                 f"; {most.label} waited longest, {duration(most.waits.total_ns)} in {number(most.waits.count, 'wait')}"
@@ -323,11 +329,12 @@ def _nothing_to_improve(analysis: Analysis) -> Iterator[Finding]:
             "1%", "1 %"
         )
     else:
+        name = most.label if most.threads == 1 else f"{most.label} ({most.threads} threads)"
         yield Finding(
             kind="waits",
             weight="problem",
             fact=(
-                f"threads waited {duration(analysis.wait_ns)} for the GIL in total, {most.label} longest "
+                f"threads waited {duration(analysis.wait_ns)} for the GIL in total, {name} longest "
                 f"({duration(most.waits.total_ns)}, {duration(most.waits.p99_ns)} at p99); {held}"
             ),
             cause="no single pattern explains these waits; the blame matrix shows which threads held the GIL meanwhile",

@@ -56,6 +56,7 @@ class ThreadSummary:
         tid: Native id.
         serial: Unique in its process.
         threads: The number of threads.
+        lived_ns: The time for which the thread lived in the window; for a pool, the sum.
         gils: Indices of the GILs that were held or waited for.
         holds: The lengths of the holds.
         waits: The lengths of the waits.
@@ -72,6 +73,7 @@ class ThreadSummary:
     tid: int
     serial: int
     threads: int
+    lived_ns: int
     gils: tuple[int, ...]
     holds: Distribution
     waits: Distribution
@@ -108,19 +110,28 @@ def distributions(lengths_ns: NDArray[np.int64], group: NDArray, groups: int) ->
     return [_of_sorted(np.sort(one)) for one in np.split(grouped, ends[:-1])]
 
 
-def thread_summaries(trace: Trace, found: Recorded) -> tuple[ThreadSummary, ...]:
-    """Return a summary of every thread that held or waited, ordered by the time in both, longest first."""
-    return _summaries(trace, found, labels(trace.threads))
+def thread_summaries(trace: Trace, found: Recorded, start_ns: int, end_ns: int) -> tuple[ThreadSummary, ...]:
+    """Return a summary of every thread that held or waited, ordered by the time in both, longest first.
+
+    Args:
+        trace: The trace.
+        found: Its holds and waits within the window.
+        start_ns: The begin of the window.
+        end_ns: The end of the window.
+    """
+    return _summaries(trace, found, labels(trace.threads), start_ns, end_ns)
 
 
-def role_summaries(trace: Trace, found: Recorded) -> tuple[ThreadSummary, ...]:
+def role_summaries(trace: Trace, found: Recorded, start_ns: int, end_ns: int) -> tuple[ThreadSummary, ...]:
     """Return the same summaries with each pool of threads as one; () if there is no pool."""
     names = labels(trace.threads)
     grouped = roles(trace.threads, names)
-    return _summaries(trace, found, grouped) if grouped != names else ()
+    return _summaries(trace, found, grouped, start_ns, end_ns) if grouped != names else ()
 
 
-def _summaries(trace: Trace, found: Recorded, names: tuple[str, ...]) -> tuple[ThreadSummary, ...]:
+def _summaries(
+    trace: Trace, found: Recorded, names: tuple[str, ...], start_ns: int, end_ns: int
+) -> tuple[ThreadSummary, ...]:
     """Return one summary for all threads with the same name."""
     if not names:
         return ()
@@ -136,6 +147,9 @@ def _summaries(trace: Trace, found: Recorded, names: tuple[str, ...]) -> tuple[T
     voluntary = np.bincount(holds.thread[~holds.forced & ~holds.open], minlength=count)
     gils = [held | waited for held, waited in zip(_gils(holds, count), _gils(waits, count), strict=True)]
     members = np.bincount(group, minlength=count)
+    ends = [(end_ns if one.end_ns is None else min(one.end_ns, end_ns)) for one in trace.threads]
+    lives = [max(0, end - max(one.start_ns, start_ns)) for one, end in zip(trace.threads, ends, strict=True)]
+    lived_ns = np.bincount(group, weights=lives, minlength=count)
     summaries = []
     for name, number in known.items():
         if not gils[number]:
@@ -150,6 +164,7 @@ def _summaries(trace: Trace, found: Recorded, names: tuple[str, ...]) -> tuple[T
                 tid=thread.tid,
                 serial=thread.serial,
                 threads=int(members[number]),
+                lived_ns=int(lived_ns[number]),
                 gils=tuple(sorted(gils[number])),
                 holds=of_holds[number],
                 waits=of_waits[number],
