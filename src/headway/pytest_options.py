@@ -155,7 +155,8 @@ class Asked:
         if self.option("store") is not None:
             # Resolve the path now: a test may change the current folder.
             self.store = self.option("store").absolute()
-        if self.option("compare_fail") is not None:
+        # A launch compares nothing, and may have the option from PYTEST_ADDOPTS or a file of options.
+        if self.option("compare_fail") is not None and self.child is None:
             from headway.measure.baseline import limit_of
 
             if not self.option("compare") and not self.option("against"):

@@ -125,10 +125,12 @@ def repository(quick):
     return quick
 
 
-def test_another_revision_takes_turns_with_this_tree(repository):
+def test_another_revision_takes_turns_with_this_tree(repository, monkeypatch):
     """The other revision's package runs with this tree's tests, and the worktree is gone afterwards."""
+    # The launches inherit this variable.
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"{os.environ['PYTEST_ADDOPTS']} --headway-compare-fail 0%")
     command = ["-q", "--headway-against", "HEAD", "--headway-launches", "3", "--headway-json", "out.json"]
-    result = repository.runpytest_subprocess(*command, "--headway-compare-fail", "0%")
+    result = repository.runpytest_subprocess(*command)
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(passed=1)
