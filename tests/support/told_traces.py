@@ -3,6 +3,7 @@
 import numpy as np
 from made_traces import MS, START_NS, UNKNOWN_FRAME, made_process
 
+from headway.traces.analysis import analyse
 from headway.traces.model import EVENT_DTYPE, Flag, Frame, Gil, Kind, Thread, Trace
 
 COMPUTE = Frame("app.py", 12, "compute", 10)
@@ -73,3 +74,8 @@ def convoy(rounds=20, waiters=("reader",), work_ms=0.02, **process):
         now += 5 + work_ms
     script.add(now, 0, Kind.ACQUIRE)
     return script.trace(now, "cruncher", *waiters, **process)
+
+
+def told(trace):
+    """Return the findings by kind."""
+    return {one.kind: one for one in analyse(trace).findings}

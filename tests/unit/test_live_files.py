@@ -1,6 +1,8 @@
 """The trace files that belong together, and what is done to them."""
 
 import errno
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,3 +73,24 @@ def test_what_is_read_of_a_header_is_there():
     magic, family = files._HEADER.unpack(header.tobytes()[: files._HEADER.size])
 
     assert (magic, family) == (files._MAGIC, (0x0123456789ABCDEF).to_bytes(8, "little"))
+
+
+def test_a_child_that_ends_while_it_is_looked_at_is_no_failure(monkeypatch):
+    """The threads of a process that has just ended cannot be listed; the other descendants are found."""
+    listed = os.listdir
+
+    def gone(folder):
+        if folder == f"/proc/{ended.pid}/task":
+            raise FileNotFoundError(folder)
+        return listed(folder)
+
+    with (
+        subprocess.Popen(["sleep", "60"]) as ended,
+        subprocess.Popen(["sleep", "60"]) as other,
+    ):
+        monkeypatch.setattr(os, "listdir", gone)
+        found = files.descendants(os.getpid())
+        ended.kill()
+        other.kill()
+
+    assert {ended.pid, other.pid} <= set(found)

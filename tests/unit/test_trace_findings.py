@@ -4,15 +4,10 @@ import dataclasses
 
 import pytest
 from made_traces import MS
-from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, SERVE, Script, convoy
+from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, Script, convoy, told
 
 from headway.traces.analysis import analyse
-from headway.traces.model import Kind, Loss, Park
-
-
-def told(trace):
-    """Return the findings by kind."""
-    return {one.kind: one for one in analyse(trace).findings}
+from headway.traces.model import Kind, Loss
 
 
 def shared(threads=3, turns=60, turn_ms=5.0, gap_ms=0.0, *, forced=True, **process):
@@ -341,143 +336,6 @@ def test_what_a_recording_lacks_is_told():
         "1 stack recorded as unknown, 8 bytes damaged"
     )
     assert found[3].fact == "no lines of code are known: this recording of Python 3.8.2 has no stacks"
-
-
-def test_a_gil_that_is_off_is_told_with_the_locks_that_are_contended():
-    """Without a GIL, the finding names the objects whose locks threads blocked on, and where."""
-    script = Script().park(0, 0, 3, Park.OBJECT, of=1).park(1, 1, 5, Park.OBJECT, of=1).park(0, 5, 7, Park.WORLD)
-    found = told(script.trace(10, "a", "b", gils=0, types=("", "dict"), free_threaded=True, gil_enabled=False))
-
-    assert list(found) == ["contended-lock", "stop-the-world", "gil-off"]
-    assert found["contended-lock"].fact == (
-        "2 threads blocked 2 times on the lock of a `dict` at app.py:30 serve: 7 ms in total (70 % of the wall time), 4 ms at p99"
-    )
-    assert found["contended-lock"].frame == SERVE
-    assert found["stop-the-world"].cost_ns == 2 * MS
-
-
-def test_waiting_for_work_is_no_contention():
-    """Threads that all wait at once at a `threading.Lock`, as idle workers do, are no problem."""
-    script = Script().park(0, 0, 9, Park.LOCK).park(1, 0, 9, Park.LOCK)
-    found = told(script.trace(10, "a", "b", gils=0, free_threaded=True, gil_enabled=False))
-
-    assert set(found) == {"gil-off", "contended-lock"}
-    assert found["contended-lock"].weight == "note"
-    assert found["contended-lock"].cause == "another thread had the lock meanwhile, or this is where it is awaited"
-
-
-def free_threaded(script, *threads, types=("", "dict")):
-    """Return the findings, by kind, about a trace without a GIL."""
-    return told(script.trace(100, *threads, gils=0, types=types, free_threaded=True, gil_enabled=False))
-
-
-def in_turns(park, *, threads=3, turns=30, of=0, spins=0):
-    """Return the waits of threads that take turns of 1 ms at a lock; the first `spins` of them are spins for a lock not known."""
-    script = Script()
-    for turn in range(turns):
-        for thread in range(threads):
-            if thread != turn % threads:
-                begin = max(0, turn - (turn - thread) % threads + 1)
-                if turn == begin + threads - 2:
-                    kind = Park.MUTEX if turn < spins else park
-                    script.park(thread, begin, turn + 1, kind, of=of)
-    return script
-
-
-def test_a_lock_of_the_program_at_which_threads_take_turns_is_a_problem():
-    """Threads that block at one line for a lock of the program, one after the other, are told with that line."""
-    found = free_threaded(in_turns(Park.LOCK), "a", "b", "c")
-
-    assert found["contended-lock"].weight == "problem"
-    assert found["contended-lock"].fact.startswith(
-        "3 threads blocked 29 times on a lock of the program at app.py:30 serve: 58 ms in total (58 % of the wall time)"
-    )
-    assert found["contended-lock"].cause.startswith("these threads take turns at that lock")
-    assert "no-lock-contention" not in found
-
-
-@pytest.mark.parametrize(("times", "weight"), [(30, "problem"), (1, "note")])
-def test_a_thread_that_hardly_waited_does_not_count(times, weight):
-    """A thread with a negligible part in a place's waits is not among its threads, nor does it tell how they wait."""
-    script = in_turns(Park.LOCK) if times > 1 else Script().park(0, 0, 58, Park.LOCK).park(1, 0, 58, Park.LOCK)
-    found = free_threaded(script.park(3, 30, 30.1, Park.LOCK), "a", "b", "c", "once")["contended-lock"]
-
-    assert found.fact.startswith(f"{3 if times > 1 else 2} threads blocked")
-    assert found.weight == weight
-
-
-def test_a_thread_that_waits_shortly_but_often_counts():
-    """The holder for most of the time waits little, and still takes turns with the thread that waits for it."""
-    script = Script()
-    for turn in range(5):
-        script.park(0, turn * 10, turn * 10 + 9.9, Park.LOCK).park(1, turn * 10 + 9.9, turn * 10 + 10, Park.LOCK)
-    found = free_threaded(script, "waits", "holds")["contended-lock"]
-
-    assert found.fact.startswith("2 threads blocked")
-    assert found.weight == "problem"
-
-
-def test_a_spin_at_the_line_of_a_lock_is_for_that_lock():
-    """Spins for a lock that is not known are those of the lock for which threads park at the same line, at any time."""
-    trace = in_turns(Park.LOCK, spins=15).trace(100, "a", "b", "c", gils=0, free_threaded=True, gil_enabled=False)
-    found = analyse(trace)
-
-    (place,) = found.contention.places
-    assert (place.kind, place.threads, place.times.count) == (Park.LOCK, 3, 29)
-    assert not place.at_once
-    before_parks = analyse(trace, until_ns=trace.start_ns + 10 * MS)
-    assert [one.kind for one in before_parks.contention.places] == [Park.LOCK]
-
-
-@pytest.mark.parametrize(
-    ("file", "kind"),
-    [("/usr/lib/python3.13/threading.py", Park.LOCK), ("app/threading.py", Park.MUTEX), ("app.py", Park.MUTEX)],
-)
-def test_a_spin_in_a_condition_is_for_a_lock_of_the_program(file, kind):
-    """An idle thread that spins in `Condition.wait` awaits another thread; elsewhere its lock is not known. Neither is a problem."""
-    trace = Script().park(0, 0, 90, Park.MUTEX).trace(100, gils=0, free_threaded=True, gil_enabled=False)
-    frames = tuple(dataclasses.replace(one, filename=file) if one == SERVE else one for one in trace.frames)
-    found = analyse(dataclasses.replace(trace, frames=frames))
-
-    assert [one.kind for one in found.contention.places] == [kind]
-    assert not [one for one in found.findings if one.weight == "problem"]
-
-
-def test_waits_for_conditions_are_told_beside_locks_that_cost_nothing():
-    """Where threads await each other for long, the report does not say that no lock slows the program down."""
-    trace = Script().park(0, 0, 90, Park.LOCK).trace(100, gils=0, free_threaded=True, gil_enabled=False)
-    frames = tuple(
-        dataclasses.replace(one, filename="/usr/lib/python3.13/threading.py") if one == SERVE else one
-        for one in trace.frames
-    )
-    found = {one.kind: one for one in analyse(dataclasses.replace(trace, frames=frames)).findings}
-
-    assert found["no-lock-contention"].cause == (
-        "these locks do not slow this program down; threads also awaited each other for 90 ms, in conditions, semaphores and "
-        "queues: that is idle time, or a resource that is too small"
-    )
-
-
-def test_a_file_may_be_locked_twice_by_one_call():
-    """Threads that block on objects use the same one; for files there is another reason, too."""
-    shared = free_threaded(in_turns(Park.OBJECT, of=1), "a", "b", "c")["contended-lock"]
-    alone = free_threaded(Script().park(0, 0, 50, Park.OBJECT, of=1), "a")["contended-lock"]
-    file = free_threaded(Script().park(0, 0, 50, Park.OBJECT, of=1), "a", types=("", "_io.FileIO"))["contended-lock"]
-
-    assert shared.cause.endswith("and these threads use the same object")
-    assert alone.cause.endswith("and another thread used the same object")
-    assert file.cause.endswith("Python 3.13 locks the file twice in one call, and the thread waits for itself")
-
-
-def test_waits_for_an_import_are_told_as_such():
-    """Threads that wait until another one has imported a module are told to import it before."""
-    trace = in_turns(Park.LOCK).trace(100, "a", "b", "c", gils=0, free_threaded=True, gil_enabled=False)
-    importlib = "<frozen importlib._bootstrap>"
-    frames = tuple(dataclasses.replace(one, filename=importlib) if one == SERVE else one for one in trace.frames)
-    found = {one.kind: one for one in analyse(dataclasses.replace(trace, frames=frames)).findings}
-
-    assert "on a lock of an import at <frozen importlib._bootstrap>:30 serve" in found["contended-lock"].fact
-    assert found["contended-lock"].advice == "import it before the threads start"
 
 
 @pytest.mark.parametrize(("enabled", "kind", "weight"), [(True, "gil-on", "note"), (False, "gil-came-on", "problem")])

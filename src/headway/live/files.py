@@ -140,8 +140,13 @@ def descendants(pid: int) -> list[int]:
     found: set[int] = set()
     waiting = [pid]
     while waiting:
-        for path in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
+        threads: list[str] = []
+        folder = f"/proc/{waiting.pop()}/task"
+        with contextlib.suppress(OSError):  # the process may have ended
+            threads = os.listdir(folder)
+        for thread in threads:
             with contextlib.suppress(OSError):
+                path = Path(folder, thread, "children")
                 children = {int(word) for word in path.read_text(encoding="ascii").split()} - found - {pid}
                 found |= children
                 waiting += children
