@@ -289,6 +289,18 @@ static inline pid_t world_fork(void (*child)(void)) {
     return pid;
 }
 
+/* Forks a child whose interpreter does not know of the fork yet: there has been no event. */
+static inline pid_t world_raw_fork(void (*child)(void)) {
+    pid_t pid = fork();
+    T_TRUE(pid >= 0);
+    if (pid == 0) {
+        t_start();
+        child();
+        _exit(0);
+    }
+    return pid;
+}
+
 static inline void world_wait(pid_t pid) {
     int status;
     T_EQ(pid, waitpid(pid, &status, 0));

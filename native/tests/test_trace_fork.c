@@ -18,18 +18,6 @@ static const char *child_name(const char *stem, pid_t pid) {
 
 static bool exists(const char *name) { return access(world_path(name), F_OK) == 0; }
 
-/* Forks a child whose interpreter does not know of the fork yet: there has been no event. */
-static pid_t raw_fork(void (*child)(void)) {
-    pid_t pid = fork();
-    T_TRUE(pid >= 0);
-    if (pid == 0) {
-        t_start();
-        child();
-        _exit(0);
-    }
-    return pid;
-}
-
 static void yield_and_stop(void) {
     T_EQ(1, world_mapped_memories()); /* its own; the parent's is not mapped in the child */
     for (int i = 0; i < YIELDS; i++) {
@@ -141,7 +129,7 @@ static void test_child_without_events(void) {
     void (*children[])(void) = {only_exec, only_stop, only_exit};
     world_collect("app.hwt");
     for (int i = 0; i < 3; i++) {
-        pid_t pid = raw_fork(children[i]);
+        pid_t pid = world_raw_fork(children[i]);
         world_wait(pid);
         T_TRUE(!exists(child_name("app", pid)));
         struct trace trace = trace_open(world_path("app.hwt"));
@@ -221,7 +209,7 @@ static void lose_collector(void) {
  * on with its own session. */
 static void test_no_collector_to_be_had(void) {
     world_collect("lost.hwt");
-    world_wait(raw_fork(lose_collector));
+    world_wait(world_raw_fork(lose_collector));
     world_yield();
     T_EQ(1, hw__session.control->lost_children);
     T_EQ(0, hw_trace_stop());
@@ -414,7 +402,7 @@ static void test_fork_beside_a_library_that_ends_its_thread(void) {
     world_go(&worker);
     world_await(&worker.dropped, 3);
     ended_before_fork = &worker;
-    pid_t pid = raw_fork(do_nothing);
+    pid_t pid = world_raw_fork(do_nothing);
     ended_before_fork = NULL;
     world_wait(pid);
     struct world_worker another = {.gil = fake_main_gil(), .rounds = 5};

@@ -171,14 +171,7 @@ static void test_a_forked_child(void) {
     struct hw__lease_page *trace = taken(hw__lease_begin(trace_lease, 3600 * 1000 * MS));
     struct hw__lease_page *policy = taken(hw__lease_begin(policy_lease, 3600 * 1000 * MS));
     world_start("parent.hwt");
-    pid_t pid = fork();
-    T_TRUE(pid >= 0);
-    if (pid == 0) {
-        t_start();
-        end_both();
-        _exit(0);
-    }
-    world_wait(pid);
+    world_wait(world_raw_fork(end_both));
     T_EQ(HW__LEASE_LIVE, atomic_load(&trace->ended));
     T_EQ(HW__LEASE_LIVE, atomic_load(&policy->ended));
     T_EQ(0, hw_trace_stop());

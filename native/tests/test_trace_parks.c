@@ -95,18 +95,13 @@ static void test_a_spin_is_one_wait(void) {
     check_spin(0, SPINS);
 }
 
+static void stop_at_once(void) { T_EQ(0, hw_trace_stop()); }
+
 /* A forked child has a copy of the spin, and the memory of its parent until it has made its own. */
 static void test_a_child_leaves_its_parents_spin(void) {
     begin("parent.hwt");
     fake_spin(1);
-    pid_t pid = fork();
-    T_TRUE(pid >= 0);
-    if (pid == 0) {
-        t_start();
-        T_EQ(0, hw_trace_stop());
-        _exit(0);
-    }
-    world_wait(pid);
+    world_wait(world_raw_fork(stop_at_once));
     struct trace trace = end("parent.hwt");
     (void)only_wait(&trace);
     T_EQ(1, atomic_load(&trace.slots[0].waits));
