@@ -255,17 +255,22 @@ def test_cells_that_take_turns_are_launched_alone_where_their_launch_fails(monke
     assert good.wall_s + bad.wall_s == pytest.approx(sum(took_s))
 
 
-def test_a_run_that_was_stopped_while_something_was_provided_is_completed(store_path):
-    """A run that was stopped while it prepared is completed; cells that cannot run here are left out."""
+def stop_while_it_prepares(store):
+    """Begin a run of two experiments, and stop it before the one that needs to be provided for."""
 
     def stop():
         raise KeyboardInterrupt
 
     request = lab.Request(
-        experiments=["sleep", "context-switch-one-way"], interpreters=["3.13"], launches=1, store=store_path
+        experiments=["sleep", "context-switch-one-way"], interpreters=["3.13"], launches=1, store=store
     )
     with pytest.raises(KeyboardInterrupt):
         lab.run(request, provide=stop)
+
+
+def test_a_run_that_was_stopped_while_something_was_provided_is_completed(store_path):
+    """A run that was stopped while it prepared is completed; cells that cannot run here are left out."""
+    stop_while_it_prepares(store_path)
     begun = lab.load_run(store=store_path)
     assert begun.settings.unprepared == ("context-switch-one-way",)
     assert {one.cell.experiment for one in begun.results.values() if one.launches} == {"sleep"}
@@ -279,15 +284,7 @@ def test_a_run_that_was_stopped_while_something_was_provided_is_completed(store_
 
 def test_a_run_does_not_go_on_under_another_headway_processor_or_kernel(store_path, monkeypatch):
     """A run is not completed with figures of another Headway, processor or kernel; one that is complete is only read."""
-
-    def stop():
-        raise KeyboardInterrupt
-
-    request = lab.Request(
-        experiments=["sleep", "context-switch-one-way"], interpreters=["3.13"], launches=1, store=store_path
-    )
-    with pytest.raises(KeyboardInterrupt):
-        lab.run(request, provide=stop)
+    stop_while_it_prepares(store_path)
     here = this_machine()
     for name, value, said in (
         ("__version__", "0.0.1", "Headway .*, which is now 0.0.1"),

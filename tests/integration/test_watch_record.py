@@ -1,11 +1,13 @@
 """A watched process requests a recording, whoever has started its watcher."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from waiting import state_of, wait_for
 
 from headway.live.watching import Watch
 from headway.native import library_path
@@ -41,7 +43,14 @@ def test_a_process_under_another_s_watcher_gets_its_recording(command, folder, t
 def test_a_request_ends_no_other_process(tmp_path):
     """A process that has the id of a watcher that has ended gets no signal."""
     with subprocess.Popen(["sleep", "60"]) as other:
-        Watch(tmp_path, other.pid).record()
-        with pytest.raises(subprocess.TimeoutExpired):
-            other.wait(0.3)
-        other.kill()
+        try:
+            other.send_signal(signal.SIGSTOP)
+            wait_for(lambda: state_of(other.pid) == "T")
+            Watch(tmp_path, other.pid).record()
+            # A stopped process keeps a signal until it goes on.
+            status = Path(f"/proc/{other.pid}/status").read_text()
+        finally:
+            other.kill()
+
+    pending = next(line for line in status.splitlines() if line.startswith("ShdPnd:"))
+    assert int(pending.split()[1], 16) == 0

@@ -48,6 +48,10 @@ def reference() -> int:
     return total
 
 
+def _have_reference(launches: Sequence[Measured]) -> bool:
+    return bool(launches) and all(one.in_reference for one in launches)
+
+
 def _in_reference(one: Measured) -> float:
     """Return the log of a launch's time in units of its reference."""
     return math.log(stats.launch_value(one.in_reference))
@@ -82,9 +86,10 @@ class Known:
         The interval holds the ratio if all of the time is computed, and that if only the process's CPU time is. The
         estimate is the one of both that claims the smaller difference. Returns None if one side has no reference.
         """
-        sides = [one for one in (now.launches, *self.sessions) if one and all(launch.in_reference for launch in one)]
-        if len(sides) < 2 or sides[0] is not now.launches:
+        before = [one for one in self.sessions if _have_reference(one)]
+        if not before or not _have_reference(now.launches):
             return None
+        sides = [now.launches, *before]
         usual_s = statistics.median(stats.launch_value(one.reference_s) for side in sides for one in side)
         both = [
             _ratio([[level_of(one) for one in side] for side in sides])
