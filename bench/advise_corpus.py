@@ -25,6 +25,7 @@ from provision.locked_environment import locked_python
 from headway import lab
 from headway.advice.course import advise
 from headway.advice.models import SHORT
+from headway.advice.racing import METRIC
 from headway.advice.request import AdviceRequest
 from headway.advice.target import parse_target, with_json
 from headway.errors import HeadwayError
@@ -88,10 +89,10 @@ def judged(target: str, port: int | None, options: argparse.Namespace, python: s
     known = {
         model: level
         for model, one in all_of_them.items()
-        if (level := one.level("work_s")) is not None and (model != "interpreters" or advice.interpreter >= "3.14")
+        if (level := one.level(METRIC)) is not None and (model != "interpreters" or advice.interpreter >= "3.14")
     }
     best = min(known, key=lambda model: known[model].value)
-    ratio = all_of_them[advice.verdict.model].ratio_to(all_of_them[best], "work_s")
+    ratio = all_of_them[advice.verdict.model].ratio_to(all_of_them[best], METRIC)
     assert ratio is not None
     return {
         "function": f"{Path(target.partition(':')[0]).stem.removeprefix('of_')}.{aim.name}",
@@ -105,7 +106,7 @@ def judged(target: str, port: int | None, options: argparse.Namespace, python: s
         "exhaustive": {
             SHORT[model]: known["serial"].value / level.value
             for model, one in all_of_them.items()
-            if (level := one.level("work_s")) is not None
+            if (level := one.level(METRIC)) is not None
         },
         "held": advice.holds.held if advice.holds else None,
         "releases": advice.holds.releases if advice.holds else None,

@@ -149,18 +149,18 @@ def find_size(
 def start_s(own: Mapping[str, Sequence[float]], alone: Mapping[str, Sequence[float]]) -> float:
     """Return the time of a pool's start in one launch, in seconds.
 
-    It has two parts: the start itself, and the time by which the pool's first sample exceeds that of one after the
-    other, because workers import the function's module then.
+    It has two parts: the start itself, and the time by which the pool's first calls take longer than later ones, beyond
+    what that is for serial calls: workers import the function's module then.
 
     Args:
         own: The samples of the pool's launch, by metric.
         alone: The samples of one after the other in the same block.
     """
-    longer_s = [stats.launch_value(of["first_work_s"]) - stats.launch_value(of["work_s"]) for of in (own, alone)]
+    longer_s = [stats.launch_value(of.get("first_longer_s", [0.0])) for of in (own, alone)]
     return stats.launch_value(own["pool_start_s"]) + max(0.0, longer_s[0] - longer_s[1])
 
 
-def find_tasks(result: CellResult, serial: CellResult, tasks: int) -> tuple[stats.Interval | None, str]:
+def find_tasks(result: CellResult, serial: CellResult) -> tuple[stats.Interval | None, str]:
     """Return the number of tasks that pays for a pool's start (`start_s`), from the race; or None and the reason."""
     found = []
     alone = {one.block: one.launch.samples for one in serial.ok}
@@ -168,7 +168,7 @@ def find_tasks(result: CellResult, serial: CellResult, tasks: int) -> tuple[stat
         own, other = one.launch.samples, alone.get(one.block)
         if other is None:
             continue
-        gain_s = (stats.launch_value(other["work_s"]) - stats.launch_value(own["work_s"])) / tasks
+        gain_s = stats.launch_value(other["call_s"]) - stats.launch_value(own["call_s"])
         if gain_s > 0:
             found.append(max(2.0, start_s(own, other) / gain_s))
     if len(found) * 2 <= len(result.ok):

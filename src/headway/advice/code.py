@@ -129,18 +129,7 @@ def _code(function: Function, name: str, importing: str, model: str, workers: in
     given, every = _given(function), _every(function)
     if model == "serial":
         return f"{importing}\n\nresults = [{_call(function, name)} {every}]  # as it is\n"
-    pools = {
-        "threads": ("from concurrent.futures import ThreadPoolExecutor", f"ThreadPoolExecutor({workers})"),
-        "interpreters": (
-            "from concurrent.futures import InterpreterPoolExecutor  # CPython 3.14 and later",
-            f"InterpreterPoolExecutor({workers})",
-        ),
-        "processes-forkserver": (
-            "import multiprocessing\nfrom concurrent.futures import ProcessPoolExecutor",
-            f'ProcessPoolExecutor({workers}, mp_context=multiprocessing.get_context("forkserver"))',
-        ),
-    }
-    needed, pool = pools[model]
+    needed, pool = _pool(model, workers)
     task, lines = name, ""
     if function.kind == "generator":
         lines = f"def whole({given}):\n    return list({name}({given}))\n\n\n"
@@ -165,6 +154,22 @@ def _code(function: Function, name: str, importing: str, model: str, workers: in
     return code
 
 
+def _pool(model: str, workers: int) -> tuple[str, str]:
+    """Return the imports of a pool, and the expression that makes it, as it was measured."""
+    pools = {
+        "threads": ("from concurrent.futures import ThreadPoolExecutor", f"ThreadPoolExecutor({workers})"),
+        "interpreters": (
+            "from concurrent.futures import InterpreterPoolExecutor  # CPython 3.14 and later",
+            f"InterpreterPoolExecutor({workers})",
+        ),
+        "processes-forkserver": (
+            "import multiprocessing\nfrom concurrent.futures import ProcessPoolExecutor",
+            f'ProcessPoolExecutor({workers}, mp_context=multiprocessing.get_context("forkserver"))',
+        ),
+    }
+    return pools[model]
+
+
 def _async_code(function: Function, name: str, importing: str, model: str, workers: int) -> str:
     given = _given(function)
     each = f"{name}({given})"
@@ -184,14 +189,14 @@ def _async_code(function: Function, name: str, importing: str, model: str, worke
 
 def _blocking(function: Function, importing: str, each: str, model: str, workers: int) -> str:
     """Return code that runs a coroutine function, which mostly computes, in workers with a loop each."""
-    pool = {"threads": "ThreadPoolExecutor", "interpreters": "InterpreterPoolExecutor"}.get(
-        model, "ProcessPoolExecutor"
-    )
+    needed, pool = _pool(model, workers)
     return (
-        f"import asyncio\nfrom concurrent.futures import {pool}\n\n{importing}\n\n\ndef one({_given(function)}):\n"
+        f"import asyncio\n{needed}\n\n{importing}\n\n\ndef one({_given(function)}):\n"
         f"    return asyncio.run({each})\n\n\n"
-        f'if __name__ == "__main__":\n    with {pool}({workers}) as pool:\n'
-        f"        results = [future.result() for future in [pool.submit(one, {_given(function)}) {_every(function)}]]\n"
+        f'if __name__ == "__main__":\n'
+        f"    with {pool} as pool:  # keep the pool: its start is expensive\n"
+        f"        futures = [pool.submit(one, {_given(function)}) {_every(function)}]\n"
+        f"        results = [future.result() for future in futures]\n"
     )
 
 

@@ -122,9 +122,10 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
         say=session.say,
     )
     quota = quota_cores()
-    sizes = sizes_of(function, _cores_to_use(len(machine.cores), quota), request.workers)
+    usable = _cores_to_use(len(machine.cores), quota)
+    sizes = sizes_of(function, usable, request.workers, import_s=home.place.import_s)
     # A launch that hangs must not use up the time of all.
-    alone_s = sizes.tasks * function.call_s * (sizes.samples + sizes.warmups + 1)
+    alone_s = sizes.tasks * function.call_s * (sizes.samples + sizes.warmups + sizes.cold)
     session.limit_s = max(_LEAST_LIMIT_S, _PATIENCE * (alone_s + home.place.import_s))
     cells = session.cells(home.place, others, function, sizes)
     session.open_run(home.place, others, [*home.place.refusals, *refusals], budget_s)
@@ -169,8 +170,8 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     predicted: tuple[Any, ...] = ()
     server: tuple[str, ...] = ()
     if seen is not None:
-        predicted = cores.predict(seen, at_home, len(machine.cores), function.pickle_s)
-        server = cores.beside_a_server(seen, sizes.workers["threads"], len(machine.cores)) if home.place.gil else ()
+        predicted = cores.predict(seen, at_home, usable, function.pickle_s)
+        server = cores.beside_a_server(seen, sizes.workers["threads"], usable) if home.place.gil else ()
     workers = sizes.workers[verdict.model]
     return Advice(
         target=target.words,
@@ -202,7 +203,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
 
 
 def _cores_to_use(cores_here: int, quota: float) -> int:
-    """Return the number of cores for which workers are started: more would only take turns under the quota."""
+    """Return the number of cores that can be used at a time: more workers would only take turns under the quota."""
     return math.ceil(min(quota, cores_here))
 
 

@@ -2,13 +2,11 @@
 
 import math
 import statistics
-from dataclasses import replace
 
 from headway.advice.break_even import start_s
 from headway.advice.models import Sizes, words
 from headway.advice.racing import METRIC
 from headway.advice.values import Contender
-from headway.lab import stats
 from headway.lab.kept.results import CellResult
 
 __all__ = ["contender", "level"]
@@ -34,13 +32,14 @@ def contender(result: CellResult, serial: CellResult, sizes: Sizes, name: str) -
         words=words(cell.series, workers),
         workers=workers,
         launches=len(result.ok),
-        call_s=_scaled(taken, 1 / sizes.tasks),
+        call_s=taken,
         speed_up=ratio,
         start_s=_start_s(result, serial) if cell.series != "serial" else 0.0,
         pss_bytes=memory(result),
         worker_pss_bytes=max(0.0, memory(result) - memory(serial)) / workers if workers > 1 else 0.0,
         failures=len(result.launches) - len(result.ok),
         failed=failed,
+        calls=sizes.calls[cell.series],
     )
 
 
@@ -52,12 +51,6 @@ def _start_s(result: CellResult, serial: CellResult) -> float:
 
 
 def level(result: CellResult) -> float:
-    """Return the time of a sample; infinity if no launch succeeded."""
+    """Return the time of a call; infinity if no launch succeeded."""
     found = result.level(METRIC)
     return found.value if found is not None else math.inf
-
-
-def _scaled(value: stats.Interval | None, factor: float) -> stats.Interval | None:
-    if value is None:
-        return None
-    return replace(value, value=value.value * factor, low=value.low * factor, high=value.high * factor)

@@ -28,6 +28,12 @@ _SAMPLE_S = 0.12
 """The length of a sample of one call after the other, unless that needs too many calls."""
 _MOST_SERIAL_S = 4.0
 _MOST_TASKS = 2_000
+_MANY_ROUNDS = 20
+"""From this number of calls for each worker on, it does not matter that the workers' numbers of calls differ by one."""
+_LONG_S = 2.0
+"""Each worker has at least two calls in a sample; one if a call takes longer than this."""
+_NOTICED = 0.01
+"""The share of a sample's time that imports, and what only a first call does, may have without a sample before it."""
 _MOST_BYTES = 256 << 20
 _MOST_WORKERS = 32
 _MOST_PROCESSES = 8
@@ -41,15 +47,19 @@ class Sizes:
     """The amounts with which a function is run.
 
     Attributes:
-        tasks: Calls in a sample; the same for all models.
+        tasks: Serial calls in a sample.
+        calls: The calls in a sample, by model: the serial ones, again and again, until all workers have as many.
         workers: The number of workers, by model.
         samples, warmups: The numbers of these in each launch.
+        cold: A sample is taken before these, because the first one is longer.
     """
 
     tasks: int
+    calls: Mapping[str, int]
     workers: Mapping[str, int]
     samples: int
     warmups: int
+    cold: bool
 
 
 def contenders(function: Function, place: Place) -> list[str]:
@@ -71,7 +81,7 @@ def words(model: str, workers: int) -> str:
     return f"{workers} {name if workers != 1 else singular}"
 
 
-def sizes_of(function: Function, cores: int, workers: int | None) -> Sizes:
+def sizes_of(function: Function, cores: int, workers: int | None, *, import_s: float = 0.0) -> Sizes:
     """Return the amounts with which a function is run on `cores` cores.
 
     Args:
@@ -79,27 +89,45 @@ def sizes_of(function: Function, cores: int, workers: int | None) -> Sizes:
         cores: The number of cores.
         workers: The number that the user wants; None: one for each core, and if calls wait, enough to keep the cores
             busy.
+        import_s: The time that a worker needs for the import of the function's module.
     """
     busy = max(function.cpu_share, 1 / 16)
-    wanted = workers or min(_MOST_WORKERS, max(2, math.ceil(cores / busy)) if busy < 0.5 else cores)
-    wanted = max(2, wanted) if workers is None else wanted
+    wanted = workers or max(2, min(_MOST_WORKERS, math.ceil(cores / busy)) if busy < 0.5 else cores)
+    processes = workers or min(wanted, max(cores, _MOST_PROCESSES))
     call_s = function.call_s
-    tasks = max(2 * wanted, math.ceil(_SAMPLE_S / call_s))
-    if tasks * call_s > _MOST_SERIAL_S:
-        # Long calls: enough to give each worker one, and no more than the time allows.
-        tasks = max(2 * min(wanted, cores), int(_MOST_SERIAL_S / call_s))
-        wanted = wanted if workers else min(wanted, max(2, tasks // 2))
-    tasks = min(max(tasks, function.inputs if function.inputs * call_s < _MOST_SERIAL_S else 0), _MOST_TASKS)
     # All results of a sample exist at the same time, and for pools also all arguments.
     each_bytes = function.input_bytes + function.result_bytes
-    tasks = max(2, min(tasks, _MOST_BYTES // max(1, each_bytes)))
-    processes = workers or min(wanted, max(cores, _MOST_PROCESSES))
-    by_model = {
-        "serial": 1,
-        "asyncio": 1,
-        "threads": wanted,
-        "interpreters": processes,
-        "processes-forkserver": processes,
+    most_calls = max(2, min(_MOST_TASKS, _MOST_BYTES // max(1, each_bytes)))
+    most_serial = max(1, min(most_calls, int(_MOST_SERIAL_S / call_s)))
+    tasks = _whole_rounds(max(2 * wanted, math.ceil(_SAMPLE_S / call_s)), wanted, function.inputs, most_serial)
+    at_once = {"threads": wanted, "interpreters": processes, "processes-forkserver": processes}
+    calls = {
+        model: min(most_calls, _shared(max(tasks, (2 if call_s <= _LONG_S else 1) * count), count))
+        for model, count in at_once.items()
     }
+    longer_s = import_s + max(0.0, function.first_s - call_s)
     short = tasks * call_s < _SHORT_S
-    return Sizes(tasks, by_model, 3 if short else 1, 1 if short else 0)
+    return Sizes(
+        tasks,
+        {"serial": tasks, "asyncio": max(tasks, calls["threads"]), **calls},
+        {"serial": 1, "asyncio": 1, **{model: min(at_once[model], calls[model]) for model in calls}},
+        3 if short else 1,
+        1 if short else 0,
+        short or longer_s > _NOTICED * tasks * call_s,
+    )
+
+
+def _whole_rounds(least: int, workers: int, inputs: int, most: int) -> int:
+    """Return a number of calls that gives each worker as many, and has each input as often, as far as `most` allows."""
+    for unit in (math.lcm(workers, max(1, inputs)), max(1, inputs), workers):
+        if unit <= most:
+            return min(math.ceil(least / unit) * unit, most // unit * unit)
+    return min(least, most)
+
+
+def _shared(calls: int, workers: int) -> int:
+    """Return the number of calls, rounded up so that each worker has as many.
+
+    With five calls for two workers, one of these has nothing to do for a sixth of the time.
+    """
+    return calls if calls >= _MANY_ROUNDS * workers else math.ceil(calls / workers) * workers

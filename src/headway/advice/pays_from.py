@@ -87,7 +87,7 @@ def break_evens(
                 measured=ratio.value if ratio is not None else None,
                 time_left=lambda: session.spent_s < _PAYS_UNTIL * budget_s,
             )
-        tasks, no_tasks = break_even.find_tasks(results[cell.key], results[cells[0].key], sizes.tasks)
+        tasks, no_tasks = break_even.find_tasks(results[cell.key], results[cells[0].key])
         found.append(BreakEven(model, size, tasks, why or no_tasks))
     return found
 

@@ -19,7 +19,7 @@ from headway.lab.sequential import FIRST_LOOK, MOST_LAUNCHES, confidence_of
 
 __all__ = ["MARGIN", "METRIC", "Race"]
 
-METRIC = "work_s"
+METRIC = "call_s"
 
 MARGIN = 0.05
 """Models that differ by less than this share make no difference for a user."""

@@ -109,7 +109,12 @@ class Session:
                     model,
                     series=model,
                     workers=sizes.workers[model],
-                    params={"tasks": sizes.tasks},
+                    params={
+                        "tasks": sizes.tasks,
+                        "calls": sizes.calls[model],
+                        "call_s": function.call_s,
+                        "cold": sizes.cold,
+                    },
                     samples=sizes.samples,
                     warmups=sizes.warmups,
                 )
@@ -137,8 +142,8 @@ class Session:
                 Declared(
                     name=name,
                     question=f"Which concurrency model for {self.request.target.words}?",
-                    method="Each model makes the same calls, in fresh processes, with a pool that is started and warm.",
-                    included="From the first submit to the last result; the start of the pool and pickling are shown separately.",
+                    method="Each model makes the same calls, in fresh processes, with a pool that is started and warm; long ones as often as its workers need.",
+                    included="From the first submit to the last result, over the calls; the pool's start and pickling are shown separately.",
                     metric=METRIC,
                     baseline="serial",
                 ),

@@ -51,6 +51,7 @@ class Contender:
         worker_pss_bytes: The memory of each further worker.
         failures: The number of its launches that failed.
         failed: The reason of the first failure; "" if none failed.
+        calls: The number of calls in a sample; a launch makes fewer if they turn out to run one after the other.
     """
 
     interpreter: str
@@ -65,6 +66,7 @@ class Contender:
     worker_pss_bytes: float = 0.0
     failures: int = 0
     failed: str = ""
+    calls: int = 0
 
 
 @final
@@ -134,7 +136,7 @@ class Advice:
         run: The id of the run in the results store.
         interpreter: The user's own interpreter.
         cores: The number of cores on which it was measured.
-        tasks: The number of calls in a sample.
+        tasks: The number of serial calls in a sample.
         function: The function.
         verdict: The answer.
         contenders: All measured models; the first is one call after the other.

@@ -53,8 +53,10 @@ def _contenders(advice: Advice) -> Table:
         row[5] = seconds(found.size_s.value) if found is not None and found.size_s is not None else "-"
         row[6] = f"{math.ceil(found.tasks.value)}" if found is not None and found.tasks is not None else "-"
     columns = ("CPython", "model", "per call", "speed-up", "start", "pays from", "tasks", "memory", "per worker")
+    most = max(one.calls for one in advice.contenders)
+    more = f", up to {most} where workers share them" if most > advice.tasks else ""
     caption = (
-        f"{advice.tasks} calls per sample, each launch is a fresh process; intervals: 95 % for all looks together; "
+        f"{advice.tasks} serial calls per sample{more}; each launch is a fresh process; intervals: 95 % for all looks together; "
         "speed-up: over serial calls; pays from: least serial time of a task for which a started pool is faster; "
         "tasks: number of calls that also pays for the start; memory: PSS of all processes"
     )

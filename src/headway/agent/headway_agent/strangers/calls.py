@@ -9,7 +9,7 @@ import inspect
 import pickle
 import threading
 
-__all__ = ["ASYNC", "GENERATOR", "PLAIN", "Copies", "kind_of", "task_of"]
+__all__ = ["ASYNC", "GENERATOR", "LOOP", "PLAIN", "SERIAL", "WORKER", "Copies", "kind_of", "task_of"]
 
 PLAIN, GENERATOR, ASYNC, ASYNC_GENERATOR = "plain", "generator", "async", "async generator"
 """The kinds of a function: its call gives its result, or an object that does the work only when it is used up."""
@@ -58,6 +58,16 @@ def used_up_in_own_loop(function, args, kwargs):
     return _loop().run_until_complete(_all_of(function, args, kwargs))
 
 
+def in_new_loop(function, args, kwargs):
+    """Run a coroutine in an event loop of this call's own, as the code to paste does in a worker."""
+    return asyncio.run(function(*args, **kwargs))
+
+
+def used_up_in_new_loop(function, args, kwargs):
+    """Return all items of an async generator, run in an event loop of this call's own."""
+    return asyncio.run(_all_of(function, args, kwargs))
+
+
 async def _all_of(function, args, kwargs):
     return [one async for one in function(*args, **kwargs)]
 
@@ -72,24 +82,24 @@ async def awaited_and_used_up(function, args, kwargs):
     return await _all_of(function, args, kwargs)
 
 
+SERIAL, WORKER, LOOP = range(3)
+"""What runs the calls: one thread, one after the other; a pool's worker; an event loop, among other coroutines."""
+
 _AROUND = {
-    PLAIN: (with_keywords, with_keywords),
-    GENERATOR: (used_up, used_up),
-    ASYNC: (in_own_loop, awaited),
-    ASYNC_GENERATOR: (used_up_in_own_loop, awaited_and_used_up),
+    PLAIN: (with_keywords,) * 3,
+    GENERATOR: (used_up,) * 3,
+    ASYNC: (in_own_loop, in_new_loop, awaited),
+    ASYNC_GENERATOR: (used_up_in_own_loop, used_up_in_new_loop, awaited_and_used_up),
 }
 
 
-def task_of(function, kind, calls, *, in_loop=False):
-    """Return (the function for the pool, a tuple of arguments for each call).
-
-    `in_loop`: an event loop runs the function among other coroutines; otherwise a separate thread runs it.
-    """
+def task_of(function, kind, calls, *, by=SERIAL):
+    """Return (the function for the pool, a tuple of arguments for each call). `by` is one of the constants above."""
     # asyncio's model awaits only coroutine functions, by their code; a wrapper that returns a coroutine is none.
-    as_it_is = kind == PLAIN or (kind == ASYNC and in_loop and inspect.iscoroutinefunction(function))
+    as_it_is = kind == PLAIN or (kind == ASYNC and by == LOOP and inspect.iscoroutinefunction(function))
     if as_it_is and not any(kwargs for _, kwargs in calls):
         return function, [args for args, _ in calls]
-    return _AROUND[kind][in_loop], [(function, args, kwargs) for args, kwargs in calls]
+    return _AROUND[kind][by], [(function, args, kwargs) for args, kwargs in calls]
 
 
 class Copies:

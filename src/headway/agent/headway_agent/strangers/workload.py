@@ -3,17 +3,22 @@
 The parameters are:
 
 - `target`: see `target`.
-- `tasks`: the number of calls in a sample; the inputs are used again and again.
+- `tasks`: the number of serial calls in a sample; the inputs are used again and again.
+- `calls`: the number of calls in a sample of this model, if not `tasks`: the serial ones, again and again.
+- `call_s`: the time of a serial call, about. With it, calls that turn out to run one after the other are cut down.
 - `workers`.
+- `cold`: if false, no sample is taken before the first one that counts; the first `tasks` calls are, if calls are cut.
 - `kind`: as in `calls`.
 - `fresh`: calls change their arguments, so each sample has new ones.
 - `lag`: measure the event loop's lag.
 
-Metrics besides those of `Tasks`: `first_work_s`, the time of the first sample, in which workers import the function's
-module; with `lag`, `loop_lag_s`, the lateness of the loop at each measurement. Details: memory as `memory_of` gives it.
+Metrics besides those of `Tasks`: `call_s`, a sample's time over its calls; if `cold`, `first_longer_s`, by how much the
+first `tasks` calls exceed later ones, because workers import the function's module then; with `lag`, `loop_lag_s`, the
+lateness of the loop at each measurement. Details: memory as `memory_of` gives it.
 """
 
 import itertools
+import math
 import os
 import time
 
@@ -25,6 +30,12 @@ from .target import find, inputs_of
 __all__ = ["Calls", "memory_of"]
 
 LAG_PERIOD_S = 0.002
+
+MOST_IN_TURN_S = 4.0
+"""The time for calls of a pool that run one after the other, in a sample: more of them tell nothing."""
+
+BESIDE = 0.7
+"""From this share of the best possible gain on, calls run beside each other."""
 
 
 def memory_of():
@@ -46,9 +57,11 @@ class Calls(Tasks):
         target = self.params["target"]
         function = find(target)
         given = inputs_of(target, function)
-        self.task, arguments = calls.task_of(function, self.params["kind"], given, in_loop=self.in_loop)
+        by = calls.LOOP if self.in_loop else calls.SERIAL if self.job["model"] == "serial" else calls.WORKER
+        self.task, arguments = calls.task_of(function, self.params["kind"], given, by=by)
         self._function, self._copies = function, calls.Copies(given) if self.params.get("fresh") else None
-        return list(itertools.islice(itertools.cycle(arguments), self.params["tasks"]))
+        serial = list(itertools.islice(itertools.cycle(arguments), self.params["tasks"]))
+        return list(itertools.islice(itertools.cycle(serial), self.params.get("calls", len(serial))))
 
     def _make_fresh(self):
         """Replace the arguments by unchanged copies, if calls change them."""
@@ -58,9 +71,37 @@ class Calls(Tasks):
 
     def open(self):
         metrics = super().open()
-        # The first tasks in every worker: until then no worker has imported the function's module.
-        _, metrics["first_work_s"] = self.timed()
+        self._few = self.arguments[: max(2, self.params["tasks"])]
+        # Until the first calls, no worker has imported the function's module.
+        self._first_s = self._few_timed() if self.params.get("cold", True) else None
+        if len(self._few) < len(self.arguments):
+            self._cut()
         return metrics
+
+    def _few_timed(self):
+        every, self.arguments = self.arguments, self._few
+        try:
+            return self.timed()[1]
+        finally:
+            self.arguments = every
+
+    def _cut(self):
+        """Leave out calls that would tell nothing, because those before them have run one after the other.
+
+        A function may hold the GIL or a lock all the time, and what it asks may serve one call at a time. Ten workers'
+        share of such calls would take ten times as long as the same calls in a serial sample.
+        """
+        count = len(self._few)
+        alone_s = count * self.params["call_s"]
+        enough = BESIDE * (count if self.in_loop else min(count, self.workers))
+        took_s = self._first_s
+        if took_s is None or alone_s / took_s < enough:  # the first ones have imported modules, too
+            took_s = self._few_timed()
+        if alone_s / took_s < enough:
+            del self.arguments[max(count, int(MOST_IN_TURN_S / took_s) * count) :]
+
+    def _rounds(self, calls):
+        return 1 if self.in_loop else math.ceil(calls / self.workers)
 
     def timed(self):
         self._make_fresh()
@@ -91,6 +132,10 @@ class Calls(Tasks):
 
     def sample(self):
         metrics = super().sample()
+        metrics["call_s"] = metrics["work_s"] / len(self.arguments)
+        if self._first_s is not None:
+            share = self._rounds(len(self._few)) / self._rounds(len(self.arguments))
+            metrics["first_longer_s"] = self._first_s - share * metrics["work_s"]
         if self.params.get("lag"):
             metrics["loop_lag_s"] = self.lags_s or [metrics["work_s"]]
         return metrics

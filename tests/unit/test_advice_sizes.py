@@ -1,0 +1,142 @@
+"""How often a function is called in a sample: by the planner, and by a launch that sees its calls run one after the other."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from headway_agent import workloads
+from headway_agent.strangers import workload
+from hypothesis import given
+from hypothesis import strategies as st
+from test_advice import FUNCTION
+
+from headway.advice.models import sizes_of
+
+
+def test_calls_that_wait_get_more_workers_and_long_ones_fewer_tasks():
+    """Calls that mostly wait get more workers, and long calls fewer tasks."""
+    computing, waiting = sizes_of(FUNCTION, 2, None), sizes_of(replace(FUNCTION, cpu_share=0.01), 2, None)
+    long = sizes_of(replace(FUNCTION, call_s=1.0, first_s=1.0), 2, None)
+    assert computing.workers["threads"] == 2
+    assert waiting.workers["threads"] == 32
+    assert waiting.workers["processes-forkserver"] <= 8
+    assert waiting.tasks >= 2 * 32
+    assert long.tasks == 4
+    assert (long.samples, long.warmups, long.cold) == (1, 0, False)
+    assert sizes_of(replace(FUNCTION, call_s=1.0, first_s=1.0), 2, None, import_s=0.2).cold
+    assert sizes_of(FUNCTION, 2, 5).workers["threads"] == 5
+
+
+def test_long_calls_are_few_alone_and_enough_for_all_workers():
+    """Serial samples of long calls stay short, whatever the number of workers; each of these has at least two calls."""
+    cores = sizes_of(replace(FUNCTION, call_s=1.0), 15, None)
+    assert (cores.tasks, cores.calls["serial"]) == (4, 4)
+    assert (cores.workers["processes-forkserver"], cores.calls["processes-forkserver"]) == (15, 30)
+    waits = sizes_of(replace(FUNCTION, call_s=1.0, cpu_share=0.01), 2, None)
+    assert (waits.tasks, waits.workers["threads"], waits.calls["threads"], waits.calls["asyncio"]) == (4, 32, 64, 64)
+    assert (waits.workers["interpreters"], waits.calls["interpreters"]) == (8, 16)
+    long = sizes_of(replace(FUNCTION, call_s=10.0), 2, None)
+    assert (long.tasks, long.calls["threads"]) == (1, 2)
+
+
+@given(
+    call_s=st.floats(1e-7, 50),
+    cpu_share=st.floats(0, 1),
+    inputs=st.integers(1, 3000),
+    cores=st.integers(1, 64),
+    workers=st.none() | st.integers(1, 64),
+    result_bytes=st.integers(0, 1 << 30),
+)
+def test_all_workers_have_as_many_calls(call_s, cpu_share, inputs, cores, workers, result_bytes):
+    """No model has fewer calls than workers, and few calls are the same number for each of them."""
+    function = replace(FUNCTION, call_s=call_s, cpu_share=cpu_share, inputs=inputs, result_bytes=result_bytes)
+    sizes = sizes_of(function, cores, workers)
+    few_bytes = result_bytes + FUNCTION.input_bytes <= (256 << 20) // 512
+    assert sizes.tasks >= 1
+    assert sizes.tasks * call_s <= max(4.0, call_s)
+    for model in ("threads", "interpreters", "processes-forkserver"):
+        calls, count = sizes.calls[model], sizes.workers[model]
+        assert calls >= max(count, min(2, calls))
+        assert calls >= sizes.tasks
+        if few_bytes and calls < 20 * count:
+            assert calls % count == 0
+
+
+def test_results_that_are_large_are_few():
+    """Large results reduce the number of tasks, because all results of a sample exist at a time."""
+    assert sizes_of(replace(FUNCTION, call_s=1e-7, result_bytes=100 << 20), 2, None).tasks == 2
+
+
+# ---------------------------------------------------------------- a launch
+
+
+class _Pool:
+    """A pool whose calls take a second of virtual time each, `at_once` of them at the same time."""
+
+    def __init__(self, at_once, importing_s):
+        self.at_once, self.importing_s, self.now_s, self.made = at_once, importing_s, 0.0, []
+
+    def start(self):
+        pass
+
+    def run(self, _task, arguments):
+        self.made.append(len(arguments))
+        self.now_s += math.ceil(len(arguments) / self.at_once) + self.importing_s
+        self.importing_s = 0.0
+        return []
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """Return a function that opens a launch on such a pool and takes a sample; it returns both metrics, and the pool."""
+
+    def launch(at_once, *, importing_s=0.0, **params):
+        pool = _Pool(at_once, importing_s)
+        monkeypatch.setattr(workloads, "open_model", lambda *_: pool)
+        monkeypatch.setattr(workload, "find", lambda _target: None)
+        monkeypatch.setattr(workload, "inputs_of", lambda *_: [((place,), {}) for place in range(3)])
+        clock = type("Clock", (), {"perf_counter_ns": staticmethod(lambda: int(pool.now_s * 1e9))})
+        monkeypatch.setattr(workloads, "time", clock)
+        job = {"model": "threads", "params": {"target": {}, "kind": "plain", "call_s": 1.0, **params}}
+        calls = workload.Calls(job)
+        return {**calls.open(), **calls.sample()}, pool, calls
+
+    return launch
+
+
+def test_each_worker_gets_calls_where_these_run_beside_each_other(launched):
+    """Calls that wait for a second are measured with all 32 threads, though serial samples have only four calls."""
+    found, pool, calls = launched(32, tasks=4, calls=64, workers=32, cold=False)
+    assert pool.made == [4, 64]
+    assert found["call_s"] == 2 / 64
+    assert "first_longer_s" not in found
+    assert [args for (args,) in calls.arguments[:8]] == [0, 1, 2, 0, 0, 1, 2, 0]
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_calls_that_run_one_after_the_other_are_cut_down(launched, at_once):
+    """A server that serves one call, or two, at a time is not asked 64 times for a second each."""
+    found, pool, _ = launched(at_once, tasks=4, calls=64, workers=32, cold=False)
+    assert pool.made == [4, 4 * at_once]
+    assert found["call_s"] == 1 / at_once
+
+
+def test_the_first_calls_import_modules_which_is_no_sign_of_turns(launched):
+    """The first four calls take 3 s more, for the import, and count as the start, not as calls that take turns."""
+    found, pool, _ = launched(15, importing_s=3.0, tasks=4, calls=30, workers=15, cold=True)
+    assert pool.made == [4, 4, 30]
+    assert found["call_s"] == 2 / 30
+    assert found["first_longer_s"] == 3.0
+
+
+def test_short_calls_are_as_many_in_the_first_sample(launched):
+    """Where the model has as many calls as a serial sample, the first sample is one like all others."""
+    found, pool, _ = launched(2, importing_s=0.5, tasks=6, calls=6, workers=2, cold=True)
+    assert pool.made == [6, 6]
+    assert (found["call_s"], found["first_longer_s"]) == (0.5, 0.5)
+
+
+def test_one_long_call_is_enough_for_a_serial_sample(launched):
+    """A serial sample of one call has one; a pool of two workers has two, which a first look leaves as they are."""
+    assert launched(1, tasks=1, calls=1, workers=1, cold=False)[1].made == [1]
+    assert launched(2, tasks=1, calls=2, workers=2, cold=False)[1].made == [2]
