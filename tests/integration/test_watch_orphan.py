@@ -1,7 +1,8 @@
-"""No process that is started has the watcher as a child, whatever adopts orphans."""
+"""No process has the watcher as a child, whatever adopts orphans, and the watcher outlives the program unnoticed."""
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -69,3 +70,26 @@ def test_a_process_that_adopts_orphans_is_not_given_the_watcher(command, more, e
     )
 
     assert done.stdout == f"False 0\n{more}", done.stderr
+
+
+ENDS = """
+import sys
+import headway
+from headway.live import watching
+
+def with_patience(command, *more):
+    patient = "import sys, headway.live.watcher as w; w._LINGER_S = 3600; w.main(sys.argv[1:])"
+    return start(command[:2] + ["-c", patient] + command[4:], *more)
+
+start, watching.start_detached = watching.start_detached, with_patience
+print(headway.watch("stalls").watcher)
+"""
+
+
+def test_the_end_of_stderr_is_the_program_s_end(env):
+    """A watcher that stays for processes to come no longer holds the program's stderr, to whose end a reader reads."""
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS], capture_output=True, text=True, check=True, timeout=LIMIT_S, env=env
+    )
+
+    os.kill(int(done.stdout), signal.SIGKILL)

@@ -224,6 +224,8 @@ class Watcher:
                 ended_s = 0.0  # another process may have come
                 continue
             ended_s = ended_s or time.monotonic()
+            if not self._rings and not self._reports:
+                _let_go_of_stderr()
             if not self._rings and not self._reports and time.monotonic() - ended_s > _LINGER_S:
                 break
             if not self._reports and time.monotonic() - ended_s > 10 * _LINGER_S:
@@ -428,6 +430,17 @@ class Watcher:
         if one.ring.pidfd >= 0:
             self._reception.forget(one.ring.pidfd)
         one.ring.close()
+
+
+def _let_go_of_stderr() -> None:
+    """Make stderr /dev/null: the reader of the program's stderr waits for its end, which must not come later than bare.
+
+    A process that begins to be watched after this is told of in the log only.
+    """
+    with contextlib.suppress(OSError):
+        nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(nothing, 2)
+        os.close(nothing)
 
 
 def main(words: list[str]) -> int:
