@@ -96,3 +96,130 @@ def test_a_recording_of_ones_own(tmp_path):
         )  # fmt: skip
 
     assert (joined.returncode, joined.stdout) == (0, "True app.hwt\n"), joined.stderr
+
+
+def ran(program, *words, env=None):
+    """Run a program; return its result."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+OVERLAPPING = """
+import sys, time
+import headway
+
+def work():
+    for _ in range(60):
+        time.sleep(0.0005)
+
+first, second, third = headway.trace(), headway.trace(sys.argv[1]), headway.trace()
+first.__enter__()
+second.__enter__()
+work()
+first.__exit__(None, None, None)
+work()
+third.__enter__()
+work()
+second.__exit__(None, None, None)
+third.__exit__(None, None, None)
+counts = [len(one.trace().events) for one in (first, second, third)]
+assert counts[0] > 100 and counts[1] > counts[0] + 200, counts
+assert second.summary().wall_ns > first.summary().wall_ns
+with headway.trace() as later:
+    work()
+assert 100 < len(later.trace().events) < counts[1], len(later.trace().events)
+print("all there")
+"""
+
+
+def test_recordings_that_overlap_are_whole(tmp_path):
+    """The recording ends with the last `with` that uses it, so one that began later has the time after the first's end."""
+    done = ran(OVERLAPPING, str(tmp_path / "second.hwt"))
+    assert (done.stdout, done.stderr) == ("all there\n", "")
+
+
+LOCKED_FORK = """
+import os, signal
+import headway
+from headway.live import recording
+
+with recording._lock:
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        headway.gil_times()
+        with headway.trace() as own:
+            pass
+        own.summary()
+        os._exit(0)
+print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_child_forked_while_a_recording_is_saved_can_record():
+    """The lock of a thread that the child does not have is free in the child."""
+    assert ran(LOCKED_FORK).stdout == "0\n"
+
+
+NO_ROOM = """
+import pathlib, resource, sys
+import headway
+from headway.errors import RecordingError
+
+def told(error, path, before):
+    try:
+        with headway.trace(path):
+            before(path)
+            if error:
+                raise error
+    except (RecordingError, KeyError) as raised:
+        print(type(raised).__name__, str(raised).replace(str(path), "FILE"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
+    assert headway.gil_times().held_ns >= 0
+    return path
+
+folder = pathlib.Path(sys.argv[1])
+headway.gil_times()
+taken = told(None, folder / "taken.hwt", lambda path: path.write_text("theirs"))
+assert taken.read_text() == "theirs"
+told(KeyError("own"), folder / "taken-2.hwt", lambda path: path.write_text("theirs"))
+full = told(None, folder / "full.hwt", lambda _: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, -1)))
+print(sorted(path.name for path in folder.iterdir()))
+"""
+
+
+def test_a_file_that_cannot_be_written_is_told_at_the_end(tmp_path):
+    """Neither another's new file nor the program's own error is lost, and no half file is left."""
+    done = ran(NO_ROOM, str(tmp_path))
+    theirs = "the recording cannot be written to FILE: another process has created a file of that name"
+    assert done.stdout.splitlines() == [
+        f"RecordingError {theirs}",
+        "KeyError 'own'",
+        "RecordingError the recording cannot be written to FILE: File too large",
+        "['taken-2.hwt', 'taken.hwt']",
+    ]
+    assert done.stderr.splitlines() == [f"headway: {theirs.replace('FILE', str(tmp_path / 'taken-2.hwt'))}"]
+
+
+NAMED_INSIDE = """
+import sys, time
+import headway
+
+with headway.trace(), headway.trace(sys.argv[1]) as inner:
+    for _ in range(60):
+        time.sleep(0.0005)
+assert str(inner.path) == sys.argv[1]
+print(len(inner.trace().events) > 100)
+"""
+
+
+def test_a_file_that_is_asked_for_is_written_though_something_records_already(tmp_path):
+    """An inner recording, and one under `headway trace`, have the file that the program named."""
+    assert ran(NAMED_INSIDE, str(tmp_path / "inner.hwt")).stdout == "True\n"
+    with collecting(tmp_path / "app.hwt") as door:
+        done = ran(NAMED_INSIDE, str(tmp_path / "part.hwt"), env=environment(door.environment()))
+    assert done.stdout == "True\n"
+    assert (tmp_path / "part.hwt").stat().st_mode & 0o777 == 0o600

@@ -1,22 +1,27 @@
 """Recording in this process: `with headway.trace() as t: ...`, and `headway.gil_times()`.
 
-If the process is recorded already (by `headway trace`, `headway attach`, or an outer `with`), the present recording is
-used: nothing is started twice, and the summary covers the time between the two ends of the `with`.
+If the process is recorded already (by `headway trace`, `headway attach`, or another `with`), the present recording is
+used: nothing is started twice, and the summary covers the time between the two ends of the `with`. A recording of ours
+ends with the last `with` that uses it: those of several threads may overlap.
 
 A recording of ours stays in memory, where new events replace the oldest. The recording is written to a file when it is
 read, and at the end. A forked child has a copy of our objects, but neither writes nor removes the files of its parent.
 """
 
 import contextlib
+import errno
 import os
+import secrets
 import shutil
+import sys
 import tempfile
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, final
+from typing import BinaryIO, NamedTuple, final
 
 from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import Recorder
@@ -44,14 +49,16 @@ class GilTimes(NamedTuple):
     waited_ns: int
 
 
-_lock = threading.Lock()  # held while a recording starts or stops
+_lock = threading.Lock()  # held while a recording starts, stops or is saved
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001 as threading's own do
 
 
 def gil_times() -> GilTimes:
     """Return how long the calling thread has held the GIL and waited for it so far.
 
-    The first call in a process starts the counting for all threads; use differences of two calls. A call takes less
-    than a microsecond, and counting costs some tens of nanoseconds for each hand-off of the GIL.
+    The first call in a process starts the counting for all threads; use differences of two calls. Counting begins anew
+    when a recording begins or ends: times that are less than those before are to be taken as they are. A call takes
+    less than a microsecond, and counting costs some tens of nanoseconds for each hand-off of the GIL.
 
     Raises:
         RecordingError: This interpreter cannot be recorded.
@@ -89,6 +96,84 @@ def _remove(folder: str, pid: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+_THEIRS = "another process has created a file of that name"
+
+
+def _name_new(file: Path, name: Path) -> None:
+    """Give a file a further name that no file has. Raises OSError."""
+    try:
+        os.link(file, name)
+    except FileExistsError:
+        raise FileExistsError(errno.EEXIST, _THEIRS) from None
+    except OSError:  # some file systems have no links
+        if os.path.lexists(name):
+            raise FileExistsError(errno.EEXIST, _THEIRS) from None
+        file.replace(name)
+
+
+@final
+class _Memory:
+    """A recording of ours in memory. It ends with the last `with` that uses it."""
+
+    def __init__(self, recorder: Recorder, max_bytes: int) -> None:
+        """Start it. Raises RecordingError, OSError."""
+        self.users = 0
+        self._recorder, self._pid = recorder, os.getpid()
+        self._counted = recorder.counts_only
+        recorder.stop()
+        try:
+            _start(recorder, max_bytes)
+            self._file = os.dup(recorder.memory_file)
+        except BaseException:
+            self._count_again()
+            raise
+
+    def goes_on(self) -> bool:
+        """Tell whether it is the present recording of this process: another command may have ended it."""
+        memory = self._recorder.memory_file
+        is_used = self.users > 0 and self._pid == os.getpid()
+        return is_used and memory >= 0 and os.path.sameopenfile(memory, self._file)
+
+    def join(self) -> int:
+        """Count a further user; return a descriptor of the memory that the user closes. Raises OSError."""
+        self.users += 1
+        try:
+            return os.dup(self._file)
+        except OSError:
+            self.leave()
+            raise
+
+    def leave(self) -> None:
+        """Count a user less; the last one ends the recording, after which its memory has all events."""
+        if self.users == 1:
+            if self.goes_on():
+                self._count_again()
+            os.close(self._file)
+        self.users -= 1
+
+    def _count_again(self) -> None:
+        self._recorder.stop()
+        if self._counted:
+            with contextlib.suppress(RecordingError):  # `gil_times` starts it, too, and says why it cannot
+                _start(self._recorder, 0)
+
+
+_present: _Memory | None = None
+
+
+def _join(recorder: Recorder, max_bytes: int) -> tuple[_Memory | None, int]:
+    """Return the recording of ours that a `with` uses, and a descriptor of its memory.
+
+    None, and -1 for a collected recording: another's recording is going on.
+    """
+    global _present  # noqa: PLW0603 there is one per process
+    if _present is None or not _present.goes_on():
+        if recorder.active and not recorder.counts_only:
+            return None, os.dup(recorder.memory_file) if recorder.memory_file >= 0 else -1
+        _present = _Memory(recorder, max_bytes)
+    return _present, _present.join()
+
+
 @final
 class Recording:
     """The recording of this process between the two ends of a `with`; `trace()` returns it."""
@@ -97,29 +182,30 @@ class Recording:
         self._wanted = path
         self._max_bytes = max_bytes
         self._pid = 0
-        """The process whose recording of ours this is; 0: the recording is another one's."""
+        """The process that has entered the `with`."""
+        self._ours: _Memory | None = None
         self._memory = -1
-        self._counted = False
+        """A descriptor of the recording's memory; -1 if a collector has it, or after the end."""
+        self._is_collected = False
         self._since_ns = 0
         self._until_ns: int | None = None
         self._path = Path()
+        self._saved: tuple[int, int] | None = None
+        """The device and inode of our file, once it is there."""
 
     def __enter__(self) -> "Recording":
         with _lock:
             recorder = the_recorder()
-            self._counted = recorder.counts_only
-            if self._counted:
-                recorder.stop()
-            if not recorder.active:
-                self._pid = os.getpid()
-                self._path = self._temporary() if self._wanted is None else self._wanted
-                _start(recorder, self._max_bytes)
-                self._memory = os.dup(recorder.memory_file)
-            elif recorder.memory_file >= 0:  # the recording of an outer `with`
-                self._pid = os.getpid()
-                self._path = self._temporary()
-            else:
+            self._pid = os.getpid()
+            try:
+                self._ours, self._memory = _join(recorder, self._max_bytes)
+            except OSError as error:
+                raise RecordingError(f"this process cannot be recorded: {error.strerror}") from error
+            self._is_collected = self._memory < 0
+            if self._is_collected:
                 self._path = Path(recorder.path)
+            else:
+                self._path = self._temporary() if self._wanted is None else self._wanted
         self._since_ns = time.monotonic_ns()
         return self
 
@@ -127,21 +213,31 @@ class Recording:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self._until_ns = time.monotonic_ns()
-        if self._is_parents():
-            if self._memory >= 0:
+        is_parents = self._pid != os.getpid()
+        try:
+            if self._is_collected:
+                self._bring_up_to_date()
+                if self._wanted is not None and not is_parents:
+                    self._take_over(self._path, self._wanted)
+            elif is_parents:
+                os.close(self._memory)
+            else:
+                self._end()
+        except RecordingError as problem:
+            if kind is None:
+                raise
+            # The program's own error is what its handlers expect.
+            sys.stderr.write(f"headway: {problem}\n")
+
+    def _end(self) -> None:
+        with _lock:
+            try:
+                if self._ours is not None:
+                    self._ours.leave()
+                self._save()
+            finally:
                 os.close(self._memory)
                 self._memory = -1
-        elif self._memory >= 0:
-            with _lock:
-                recorder = the_recorder()
-                recorder.stop()
-                self._save(self._memory)
-                os.close(self._memory)
-                self._memory = -1
-                if self._counted:
-                    _start(recorder, 0)
-        else:
-            self._bring_up_to_date()
 
     def _temporary(self) -> Path:
         """Return the path of a new file, whose folder is removed together with this object."""
@@ -151,26 +247,64 @@ class Recording:
 
     def _is_parents(self) -> bool:
         """Tell whether this process is a forked child, and the recording is that of its parent's memory."""
-        return self._pid not in (0, os.getpid())
+        return not self._is_collected and self._pid not in (0, os.getpid())
 
-    def _save(self, memory: int) -> None:
-        """Write the events that are in memory now to our file."""
-        with contextlib.suppress(FileNotFoundError):
-            self._path.unlink()
-        with open(self._path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            collection = Collection(memory, file.fileno())
+    def _save(self) -> None:
+        """Write the events that are in memory now to our file. Raises RecordingError."""
+
+        def copy(file: BinaryIO) -> None:
+            collection = Collection(self._memory, file.fileno())
             try:
-                collection.copy()
+                number = collection.copy().error
             finally:
                 collection.close()
+            if number:
+                raise OSError(number, os.strerror(number))
+
+        self._write(copy)
+
+    def _take_over(self, collected: Path, path: Path) -> None:
+        """Copy the file that a collector writes to the file that is asked for. Raises RecordingError."""
+
+        def copy(file: BinaryIO) -> None:
+            with collected.open("rb") as whole:
+                shutil.copyfileobj(whole, file)
+
+        self._path = path
+        self._write(copy)
+
+    def _write(self, copy: Callable[[BinaryIO], None]) -> None:
+        """Write our file anew, which then is complete; leave a file alone that another process has made meanwhile."""
+        beside = self._path.with_name(f".headway-{secrets.token_hex(8)}")
+        try:
+            try:
+                with open(beside, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                    copy(file)
+                    status = os.fstat(file.fileno())
+                if self._saved is None:
+                    _name_new(beside, self._path)
+                else:
+                    with contextlib.suppress(FileNotFoundError):
+                        old = self._path.lstat()
+                        if self._saved != (old.st_dev, old.st_ino):
+                            raise FileExistsError(errno.EEXIST, _THEIRS)
+                    beside.replace(self._path)
+                self._saved = status.st_dev, status.st_ino
+            finally:
+                with contextlib.suppress(OSError):
+                    beside.unlink()
+        except OSError as error:
+            raise RecordingError(
+                f"the recording cannot be written to {self._path}: {error.strerror or error}"
+            ) from error
 
     def _bring_up_to_date(self) -> None:
-        """Make our file contain all that was recorded up to now."""
-        with _lock:
-            recorder = the_recorder()
-            if recorder.memory_file >= 0:
-                self._save(recorder.memory_file)
-                return
+        """Make our file contain all that was recorded up to now. Raises RecordingError."""
+        if self._memory >= 0:
+            with _lock:
+                self._save()
+            return
+        recorder = the_recorder()
         if not recorder.active:
             return
         until_ns = self._until_ns or time.monotonic_ns()
@@ -189,7 +323,7 @@ class Recording:
 
         Raises:
             TraceError: The file is gone.
-            RecordingError: This process is a forked child of the recorded process.
+            RecordingError: This process is a forked child of the recorded process, or the file cannot be written.
         """
         if self._is_parents():
             raise RecordingError(
@@ -205,7 +339,7 @@ class Recording:
 
         Raises:
             TraceError: The file is gone.
-            RecordingError: This process is a forked child of the recorded process.
+            RecordingError: This process is a forked child of the recorded process, or the file cannot be written.
         """
         return analyse(self.trace(), since_ns=self._since_ns, until_ns=self._until_ns)
 
@@ -216,12 +350,14 @@ def trace(path: str | os.PathLike[str] | None = None, *, max_bytes: int = DEFAUL
     The recording covers this process alone; `headway trace` follows its children, too.
 
     Args:
-        path: A new file for the trace, ending in .hwt, which is written at the end; by default a temporary file.
+        path: A new file for the trace, ending in .hwt, which is written at the end; by default a temporary file. If
+            `headway trace` or `headway attach` records the process, it is a copy of their file up to then.
         max_bytes: The memory for events; newer events overwrite older ones.
 
     Raises:
         UsageError: The file exists or cannot be made.
-        RecordingError: On entry: this interpreter cannot be recorded.
+        RecordingError: On entry: this interpreter cannot be recorded. At the end: the file cannot be written, or another
+            process has created it; if the block has raised an error itself, a line on stderr says so instead.
         NativeError: On entry: the native library is missing or does not fit.
     """
     return Recording(None if path is None else check_new(Path(path)), max_bytes)
