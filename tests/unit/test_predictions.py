@@ -14,11 +14,12 @@ from headway.lab.judging.foretold import errors, off, orders
 from headway.lab.judging.verdicts import judge
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.predictions import Prediction, Span
-from headway.lab.kept.results import read_run
+from headway.lab.kept.results import CellResult, read_run
 from headway.lab.kept.store import Store
 from headway.lab.launching.session import Session
 from headway.lab.plan import Plan, make_plan
 from headway.lab.predicting.echo import Predictor, scenario_text
+from headway.lab.stats import Interval
 from headway.report import run_to_json
 from headway.report.lab.predicted import predicted_tables
 from headway.sim import calibration
@@ -274,6 +275,33 @@ def test_the_order_is_held_against_the_pairs_that_differ(store, levels, predicte
     run = judged(store, levels, predicted)
 
     (evidence,) = orders(run, EXPERIMENT, ORDER, GIL.id)
+
+    assert (evidence.outcome, evidence.count) == (outcome, wrong)
+
+
+@pytest.mark.parametrize(
+    ("told", "wrong", "outcome"),
+    [(4, 0, "inconclusive"), (5, 0, "supported"), (10, 0, "supported"), (10, 1, "inconclusive"), (10, 3, "refuted")],
+)
+def test_a_few_pairs_that_lie_far_apart_do_not_support_the_order(store, monkeypatch, told, wrong, outcome):
+    """Of ten pairs, five must be told apart to support the order, and one that is wrong does not refute 95 %."""
+    cells = [
+        make_cell(NAME, f"s{place}", GIL.id, "split", setting="1 CPU thread", params={"cpu": 1}) for place in range(5)
+    ]
+    run_id = begun(store, cells)
+    for place, cell in enumerate(cells):
+        store.add_prediction(run_id, made(cell, 100.0 + place))
+        store.add_launch(run_id, cell.key, 0, launch(requests_per_s=100.0))
+    # Which pairs differ is what the intervals of the ratios say.
+    ratios = iter(
+        [
+            Interval(*((2.0, 1.9, 2.1) if n < wrong else (0.5, 0.4, 0.6) if n < told else (1, 0.9, 1.1)), "", 0.95)
+            for n in range(10)
+        ]
+    )
+    monkeypatch.setattr(CellResult, "ratio_to", lambda *_: next(ratios))
+
+    (evidence,) = orders(read_run(store, run_id), EXPERIMENT, ORDER, GIL.id)
 
     assert (evidence.outcome, evidence.count) == (outcome, wrong)
 

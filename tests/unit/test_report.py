@@ -182,6 +182,16 @@ def test_a_comparison_says_what_else_changed(make_run):
     assert "CPython 3.13 differed: 3.13.0, then 3.13.5" in text_of(render_comparison(before, after, differences))
 
 
+def test_one_launch_a_side_tells_no_difference_and_no_equality(make_run):
+    """A ratio of single launches has no interval, and the comparison says so instead of "no difference"."""
+    before, after = make_run([cell("serial", [1.0])]), make_run([cell("serial", [10.0])])
+
+    differences = compare(before, after)
+
+    assert [one.outcome for one in differences] == ["one launch"]
+    assert ": 1 one launch" in text_of(render_comparison(before, after, differences))
+
+
 def test_a_metrics_unit_stands_in_its_name():
     """The name of a rate ends in `_s` too, and is not taken for a time."""
     names = ("work_s", "requests_per_s", "bytes_per_s", "file_1_bytes_per_s", "rss_bytes", "gil_share", "lost")

@@ -113,6 +113,20 @@ def test_launches_that_fail_are_stored_and_end(store):
     assert outcomes(run)["cpu-bound/threads-not-faster"] == "supported"
 
 
+def test_a_resumed_run_counts_the_failures_before_the_cut(store):
+    """Failed launches so far are those of the whole run."""
+    run_id = begun(store, 200.0)
+    levels = {"serial": 1.0, "threads": 2.0, "asyncio": 1.0}
+    told = []
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(store, run_id, plan(200.0), Paper(levels, spread=0.001, fails={"asyncio"}, limit=7), told.append)
+    before = told[-1].failed
+    again = []
+    carry_out(store, run_id, plan(200.0), Paper(levels, spread=0.001), again.append)
+
+    assert again[0].failed == before > 0
+
+
 @pytest.mark.parametrize("limit", [0, 1, 5, 9, 11])
 def test_a_run_that_is_cut_short_goes_on_to_the_same_end(store, limit):
     """A run that is cut anywhere launches nothing twice, and ends as it would have without the cut."""

@@ -168,3 +168,69 @@ def test_an_unwritable_place_is_refused(tmp_path):
 
     with pytest.raises(StoreError, match="cannot be"):
         Store(tmp_path / "file" / "results.sqlite", create=True)
+
+
+def test_two_sessions_may_create_the_store_at_once(tmp_path, monkeypatch):
+    """The tables that another process has created between our look and our transaction are taken as they are."""
+    path, look = tmp_path / "results.sqlite", Store._version
+    others = iter([True])
+
+    def version(self):
+        found = look(self)
+        if next(others, False):
+            Store(path, create=True).close()
+        return found
+
+    monkeypatch.setattr(Store, "_version", version)
+    with Store(path, create=True) as opened:
+        assert opened.runs() == []
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_an_empty_store_has_no_run(tmp_path, write):
+    """A file that was created on a full disk is empty, and is no error of SQLite's."""
+    path = tmp_path / "results.sqlite"
+    path.touch()
+    with pytest.raises(StoreError, match="no run is stored in it"):
+        Store(path, write=write)
+    with Store(path, create=True) as opened:
+        assert opened.runs() == []
+
+
+def test_a_full_disk_is_told_as_that(store):
+    """SQLite ends the transaction by itself on a full disk, and the reason is told, not the second ROLLBACK."""
+    cell = make_cell("sleep", "serial", "3.13.0")
+    run_id = store.new_run(SETTINGS, [cell])
+    (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    launch = Launch("ok", "", {"work_s": [1.0] * 20_000}, {}, "x" * 100_000, 1.5)
+
+    with pytest.raises(StoreError, match="database or disk is full"):
+        store.add_launch(run_id, cell.key, 0, launch)
+
+    store._db.execute("PRAGMA max_page_count = 100000")
+    assert store.add_launch(run_id, cell.key, 0, launch)
+
+
+def test_runs_are_deleted_where_the_file_cannot_become_smaller(store, monkeypatch):
+    """A full disk leaves no room for a smaller copy of the file, and the answer says that the runs are gone."""
+    run_id = store.new_run(SETTINGS, [make_cell("sleep", "serial", "3.13.0")])
+
+    class Full:
+        """The store's connection, on a disk without room for VACUUM."""
+
+        def __init__(self, db):
+            self._db = db
+
+        def __getattr__(self, name):
+            return getattr(self._db, name)
+
+        def execute(self, statement, *more):
+            if statement == "VACUUM":
+                raise sqlite3.OperationalError("database or disk is full")
+            return self._db.execute(statement, *more)
+
+    monkeypatch.setattr(store, "_db", Full(store._db))
+    with pytest.raises(StoreError, match=r"the runs are deleted, but .* is as large as before"):
+        store.delete_runs([run_id])
+    assert store.runs() == []

@@ -1,5 +1,6 @@
 """Two runs side by side: a ratio with its interval for every cell that both have."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -19,14 +20,15 @@ class Difference:
         before, after: The cell's results.
         metric: The metric that is compared.
         ratio: After over before, with its interval; None where a run has no launches or values of 0.
-        outcome: "less", "more", "no difference" (the interval contains 1) or "not comparable".
+        outcome: "less", "more", "no difference" (the interval contains 1), "one launch" (a side has no more, so the ratio
+            has no interval) or "not comparable".
     """
 
     before: CellResult
     after: CellResult
     metric: str
     ratio: stats.Interval | None
-    outcome: Literal["less", "more", "no difference", "not comparable"]
+    outcome: Literal["less", "more", "no difference", "one launch", "not comparable"]
 
 
 def _difference(before: CellResult, after: CellResult, metric: str) -> Difference:
@@ -34,6 +36,8 @@ def _difference(before: CellResult, after: CellResult, metric: str) -> Differenc
     if not olds or not news or min(*olds, *news) <= 0:
         return Difference(before, after, metric, None, "not comparable")
     ratio = stats.ratio_interval(news, olds)
+    if math.isinf(ratio.high):
+        return Difference(before, after, metric, ratio, "one launch")
     if ratio.high < 1:
         return Difference(before, after, metric, ratio, "less")
     if ratio.low > 1:

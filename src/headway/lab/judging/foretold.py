@@ -114,8 +114,20 @@ def errors(run: Run, experiment: Experiment, piece: Errors, interpreter: str) ->
     yield judged(what, piece.relation, interval, launches, cells)
 
 
+def _most(right: int, told: int) -> float:
+    """Return the upper end of Wilson's 95 % interval for a share (E. B. Wilson, JASA 22, 1927)."""
+    z_squared = 1.96**2
+    middle = right + z_squared / 2
+    return (middle + math.sqrt(z_squared * (right * (told - right) / told + z_squared / 4))) / (told + z_squared)
+
+
 def orders(run: Run, experiment: Experiment, piece: Order, interpreter: str) -> Iterator[Evidence]:
-    """Yield the evidence of the order; nothing if the run has no such cell."""
+    """Yield the evidence of the order; nothing if the run has no such cell.
+
+    After few launches only pairs that lie far apart are told apart, which any prediction puts in the right order. The
+    evidence therefore supports the order only if the measurement tells apart at least half of the pairs. It refutes the
+    order if the upper end of Wilson's interval for the share in the right order is below the share that is claimed.
+    """
     results = _cells(run, experiment, piece.labels, interpreter)
     if not results:
         return
@@ -133,8 +145,10 @@ def orders(run: Run, experiment: Experiment, piece: Order, interpreter: str) -> 
             told += 1
             wrong += (predicted[0].median > predicted[1].median) != (ratio.value > 1)
     outcome: Outcome = "not measured" if not launches else "inconclusive"
-    if told:
-        outcome = "supported" if (told - wrong) / told >= piece.share else "refuted"
+    if told and _most(told - wrong, told) < piece.share:
+        outcome = "refuted"
+    elif 2 * told >= len(launches) > 0 and (told - wrong) / told >= piece.share:
+        outcome = "supported"
     what = f"pairs in the wrong order by {piece.metric.replace('_', ' ')}, of {told} pairs with a measured difference"
     relation = f"at most {1 - piece.share:.0%} of {told}"
     cells = tuple(one.cell.key for one in results)

@@ -157,7 +157,7 @@ class Store:
                 raise StoreError(f"there is no results store at {path}", hint="`headway lab` makes one")
             self._db = self._connect("rwc" if create else "rw" if write else "ro")
             try:
-                self._check_version()
+                self._check_version(create=create)
                 if create or write:
                     self._db.execute("PRAGMA foreign_keys = ON")
                     self._db.execute("PRAGMA journal_mode = WAL")
@@ -180,15 +180,24 @@ class Store:
                 db = sqlite3.connect(f"{uri}?immutable=1", uri=True, isolation_level=None)
         return db
 
-    def _check_version(self) -> None:
+    def _version(self) -> tuple[int, set[str]]:
+        """Return the version of the schema, and the names of the tables: 0 and none for an empty file."""
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if version == 0 and not tables:
+        return version, {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+    def _check_version(self, *, create: bool) -> None:
+        version, tables = self._version()
+        if (version, tables) == (0, set()):
+            if not create:
+                raise StoreError(f"{self.path} is empty: no run is stored in it", hint="`headway lab` makes a run")
             with self._transaction():
-                for statement in _SCHEMA.split(";"):
-                    self._db.execute(statement)
-                self._db.execute(f"PRAGMA user_version = {_VERSION}")
-        elif version != _VERSION or not {"runs", "cells", "launches", "samples"} <= tables:
+                # Another process may have created the tables since the look above.
+                if self._version() == (0, set()):
+                    for statement in _SCHEMA.split(";"):
+                        self._db.execute(statement)
+                    self._db.execute(f"PRAGMA user_version = {_VERSION}")
+            version, tables = self._version()
+        if version != _VERSION or not {"runs", "cells", "launches", "samples"} <= tables:
             raise StoreError(
                 f"{self.path} is not a results store of this version of Headway (version {version}, expected {_VERSION})",
                 hint="name another file with `--store`, or move this one away",
@@ -243,7 +252,8 @@ class Store:
         try:
             yield
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # a full disk, and some errors of it, end a transaction by themselves
+                self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
 
@@ -393,7 +403,11 @@ class Store:
         return fitting[0]
 
     def delete_runs(self, run_ids: Sequence[str]) -> int:
-        """Delete runs with their launches, and return the number of bytes by which the file becomes smaller."""
+        """Delete runs with their launches, and return the number of bytes by which the file becomes smaller.
+
+        Raises:
+            StoreError: The file cannot be written; or it has no room to become smaller, and says so.
+        """
         with self._errors():
             # Recent changes are beside the file (WAL) until a checkpoint, so one comes before each look at its size.
             checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
@@ -401,7 +415,13 @@ class Store:
             before = self.path.stat().st_size
             with self._transaction():
                 self._db.executemany("DELETE FROM runs WHERE id = ?", [(one,) for one in run_ids])
-            self._db.execute("VACUUM")
+            try:
+                self._db.execute("VACUUM")
+            except sqlite3.OperationalError as error:
+                raise StoreError(
+                    f"the runs are deleted, but {self.path} is as large as before: {error}",
+                    hint="make room on the disk, and run `sqlite3 FILE VACUUM`; new runs use the room in the file",
+                ) from error
             self._db.execute(checkpoint)
             return before - self.path.stat().st_size
 

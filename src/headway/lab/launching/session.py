@@ -79,7 +79,6 @@ class Session:
 
     def __init__(self, store: Store, run_id: str, report: Report) -> None:
         self._store, self.run_id, self._report = store, run_id, report
-        self._failed = 0
         # Experiment -> claim -> outcome, as last reported.
         self._told: dict[str, dict[str, str]] = {}
 
@@ -139,7 +138,7 @@ class Session:
                     plan.budget_s,
                     cell,
                     block,
-                    self._failed,
+                    sum(one.launch.status == "failed" for one in stored.values()),
                     left_s,
                     finished,
                     news,
@@ -150,7 +149,6 @@ class Session:
         def launch(cells: Sequence[Cell], block: int) -> None:
             say(cells[0], block)
             for cell, one in zip(cells, launcher(cells, block), strict=True):
-                self._failed += one.status == "failed"
                 self._store.add_launch(self.run_id, cell.key, block, one)
                 stored[cell.key, block] = StoredLaunch(cell.key, block, one)
 

@@ -94,7 +94,7 @@ def compared(before: Run, after: Run, differences: Iterable[Difference]) -> Comp
     counts = Counter(row[-1] for row in rows if row[-1])
     table = Table(
         "after over before [95 % interval]. The two runs were not interleaved, so every ratio includes what changed on the "
-        "machine between them. One in twenty cells without a difference seems to have one.",
+        "machine between them. One in twenty cells without a difference seems to have one. One launch has no interval.",
         ("cell", "CPython", "placement", "before", "after", "ratio", "verdict"),
         tuple(rows),
     )
