@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -201,7 +202,8 @@ def test_a_file_that_cannot_be_written_is_told_at_the_end(tmp_path):
         "RecordingError the recording cannot be written to FILE: File too large",
         "['taken-2.hwt', 'taken.hwt']",
     ]
-    assert done.stderr.splitlines() == [f"headway: {theirs.replace('FILE', str(tmp_path / 'taken-2.hwt'))}"]
+    (line,) = done.stderr.splitlines()
+    assert line.endswith(f": {theirs.replace('FILE', str(tmp_path / 'taken-2.hwt'))}")
 
 
 NAMED_INSIDE = """
@@ -223,3 +225,37 @@ def test_a_file_that_is_asked_for_is_written_though_something_records_already(tm
         done = ran(NAMED_INSIDE, str(tmp_path / "part.hwt"), env=environment(door.environment()))
     assert done.stdout == "True\n"
     assert (tmp_path / "part.hwt").stat().st_mode & 0o777 == 0o600
+
+
+WATCHED = """
+import os, sys, time
+import headway
+from headway.errors import RecordingError
+
+for name in (None, sys.argv[1]):
+    with headway.trace(name) as recording:
+        time.sleep(0.001)
+    try:
+        recording.summary()
+    except RecordingError as error:
+        print(error, os.path.exists(sys.argv[1]))
+"""
+
+
+def test_under_a_watcher_nothing_is_recorded_and_a_line_says_so(tmp_path):
+    """A program that records itself goes on under `headway watch`, which has the events."""
+    command = [
+        str(Path(sys.executable).with_name("headway")),
+        "watch",
+        "-o",
+        "stalls",
+        "--python",
+        sys.executable,
+        "-c",
+    ]
+    done = subprocess.run(
+        [*command, WATCHED, "own.hwt"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
+    watched = "`headway watch` records this process, and keeps its events"
+    assert done.stdout.splitlines() == [f"{watched} False"] * 2
+    assert done.stderr.count(f"{watched}; headway.trace() records nothing\n") == 1

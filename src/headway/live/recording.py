@@ -2,7 +2,8 @@
 
 If the process is recorded already (by `headway trace`, `headway attach`, or another `with`), the present recording is
 used: nothing is started twice, and the summary covers the time between the two ends of the `with`. A recording of ours
-ends with the last `with` that uses it: those of several threads may overlap.
+ends with the last `with` that uses it: those of several threads may overlap. Under `headway watch` there is nothing to
+read, because the watcher has the events; a line on stderr says so.
 
 A recording of ours stays in memory, where new events replace the oldest. The recording is written to a file when it is
 read, and at the end. A forked child has a copy of our objects, but neither writes nor removes the files of its parent.
@@ -10,6 +11,7 @@ read, and at the end. A forked child has a copy of our objects, but neither writ
 
 import contextlib
 import errno
+import functools
 import os
 import secrets
 import shutil
@@ -24,7 +26,7 @@ from types import TracebackType
 from typing import BinaryIO, NamedTuple, final
 
 from headway.agent.headway_agent.library import UnfitError
-from headway.agent.headway_agent.recorder import Recorder
+from headway.agent.headway_agent.recorder import WATCHED, Recorder
 from headway.errors import RecordingError
 from headway.live.files import check_new
 from headway.live.own_recorder import present_recorder, the_recorder
@@ -96,6 +98,7 @@ def _remove(folder: str, pid: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+_WATCHED = "`headway watch` records this process, and keeps its events"
 _THEIRS = "another process has created a file of that name"
 
 
@@ -109,6 +112,16 @@ def _name_new(file: Path, name: Path) -> None:
         if os.path.lexists(name):
             raise FileExistsError(errno.EEXIST, _THEIRS) from None
         file.replace(name)
+
+
+def _say(text: str) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(f"headway: process {os.getpid()}: {text}\n")
+
+
+@functools.cache  # once is enough for a service that records each request
+def _say_watched() -> None:
+    _say(f"{_WATCHED}; headway.trace() records nothing")
 
 
 @final
@@ -204,6 +217,8 @@ class Recording:
             self._is_collected = self._memory < 0
             if self._is_collected:
                 self._path = Path(recorder.path)
+                if recorder.path == WATCHED:
+                    _say_watched()
             else:
                 self._path = self._temporary() if self._wanted is None else self._wanted
         self._since_ns = time.monotonic_ns()
@@ -217,7 +232,7 @@ class Recording:
         try:
             if self._is_collected:
                 self._bring_up_to_date()
-                if self._wanted is not None and not is_parents:
+                if self._wanted is not None and not is_parents and self._path != Path(WATCHED):
                     self._take_over(self._path, self._wanted)
             elif is_parents:
                 os.close(self._memory)
@@ -227,7 +242,7 @@ class Recording:
             if kind is None:
                 raise
             # The program's own error is what its handlers expect.
-            sys.stderr.write(f"headway: {problem}\n")
+            _say(str(problem))
 
     def _end(self) -> None:
         with _lock:
@@ -323,7 +338,8 @@ class Recording:
 
         Raises:
             TraceError: The file is gone.
-            RecordingError: This process is a forked child of the recorded process, or the file cannot be written.
+            RecordingError: This process is a forked child of the recorded process, or `headway watch` watches it, or the
+                file cannot be written.
         """
         if self._is_parents():
             raise RecordingError(
@@ -332,6 +348,10 @@ class Recording:
             )
         if self._until_ns is None:
             self._bring_up_to_date()
+        if self._path == Path(WATCHED):
+            raise RecordingError(
+                _WATCHED, hint="ask the watcher for its last seconds: `headway.watch().record()`, or SIGUSR2"
+            )
         return read(self._path)
 
     def summary(self) -> Analysis:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
+from headway.agent.headway_agent.recorder import WATCHED
 from headway.live.door import PROCESS_MEMORY_BYTES, watch_process
 from headway.live.files import begin_ticks
 from headway.live.homes import Homes
@@ -95,7 +96,7 @@ class Ring:
         with contextlib.ExitStack() as failed:
             self._file = os.memfd_create("headway-ring", os.MFD_CLOEXEC)
             failed.callback(os.close, self._file)
-            self._collection = Collection(memory, self._file, Path("headway watch"))
+            self._collection = Collection(memory, self._file, Path(WATCHED))
             failed.callback(self._collection.close)
             self._collection.watch(loop_ns=limits.loop_ns, pool_ns=limits.request_ns)
             self._collection.limit_meta(_META_BYTES // CHUNK_BYTES)

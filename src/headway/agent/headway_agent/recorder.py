@@ -12,9 +12,12 @@ import sys
 from . import frames
 from .library import LEASE_TRACE, UnfitError, errno_name, gil_enabled, leased, load, say
 
-__all__ = ["Recorder", "attach", "detach", "start_from_environment"]
+__all__ = ["WATCHED", "Recorder", "attach", "detach", "start_from_environment"]
 
 DEFAULT_BYTES = 64 << 20
+
+WATCHED = "headway watch"
+"""`Recorder.path` where a watcher keeps the events, in memory of its own, and writes no file yet."""
 
 _PROBLEMS = {
     "EALREADY": "it is already recorded",
