@@ -17,7 +17,8 @@
  * Fork: the child shares the parent's mapping, and must not write into its parent's memory. A
  * pthread_atfork() handler marks the session as inherited. If the session is collected or only
  * counts, the child's first event makes a memory of the child's own and drops the parent's mapping;
- * otherwise the child is not recorded. A child that only calls exec() leaves nothing behind.
+ * otherwise the child is not recorded. A question about the session does the same, where it comes
+ * before the first event (trace.c). A child that only calls exec() leaves nothing behind.
  *
  * exec(): ends the session without notice, as a kill does; `end_ns` stays 0. */
 #ifndef HEADWAY_TRACE_SESSION_H
@@ -115,7 +116,7 @@ void hw__session_close(void);
 /* Drops an inherited session, in a child that ends it before its first event. */
 void hw__session_abandon(void);
 
-/* Makes the memory of a forked child. Called by the child's first event.
+/* Makes the memory of a forked child. Called by the child's first event, or first question.
  *
  * Returns false if the child cannot have a memory; the session is then over. */
 bool hw__session_adopt(void);

@@ -126,11 +126,26 @@ static void record_gils(bool recorded) {
 /* Returns whether there is a session, but the process that wanted it is gone. */
 static bool is_abandoned(void) { return hw__lease_over_now(&hw__leases[HW__LEASE_TRACE]); }
 
+/* Returns whether there is a session of this process. An inherited one is made the process's own
+ * first: in a free-threaded build a forked child may be asked about its session, or begin one,
+ * before it has an event. Must not be called by a hook. */
+static bool has_own_session(void) {
+    if (hw__session.active && atomic_load(&hw__session.inherited) != 0) {
+        unsigned rounds = 0;
+        hw__registry_lock(); /* the session must not end meanwhile */
+        while (hw__session.active && atomic_load(&hw__session.inherited) != 0 && !hw__adopt()) {
+            hw__pause(&rounds); /* another thread of the child is adopting it */
+        }
+        hw__registry_unlock();
+    }
+    return hw__session.active;
+}
+
 int hw_trace_start(const struct hw_trace_options *options) {
     if (hw__session.active && is_abandoned()) {
         (void)hw_trace_stop();
     }
-    if (hw__session.active) {
+    if (has_own_session()) {
         return -EALREADY;
     }
     const void *runtime = hw__interpreter_symbol("_PyRuntime");
@@ -223,7 +238,7 @@ int hw_trace_stop(void) {
 }
 
 int hw_trace_active(void) {
-    if (!hw__session.active || is_abandoned()) {
+    if (!has_own_session() || is_abandoned()) {
         return 0;
     }
     return hw__session.chunk_count == 0 ? 2 : 1;
@@ -233,7 +248,7 @@ const char *hw_trace_path(void) {
     static char path[HW__FILE_BYTES];
     hw__registry_lock();
     path[0] = '\0';
-    if (hw__session.active) {
+    if (has_own_session()) {
         memcpy(path, hw__session.control->file, sizeof path - 1);
     }
     hw__registry_unlock();
@@ -243,14 +258,14 @@ const char *hw_trace_path(void) {
 int64_t hw_trace_collected_ns(void) {
     int64_t until_ns = 0;
     hw__registry_lock();
-    if (hw__session.active) {
+    if (has_own_session()) {
         until_ns = atomic_load_explicit(&hw__session.control->collected_ns, memory_order_acquire);
     }
     hw__registry_unlock();
     return until_ns;
 }
 
-int hw_trace_memory(void) { return hw__session.active ? hw__session.fd : -1; }
+int hw_trace_memory(void) { return has_own_session() ? hw__session.fd : -1; }
 
 void hw_trace_name(int32_t tid, const char *name) {
     if (!hw__registry_lock_beside_forks()) {
@@ -267,7 +282,7 @@ void hw_trace_name(int32_t tid, const char *name) {
 
 int hw_gil_times(int64_t *hold_ns, int64_t *wait_ns) {
     *hold_ns = *wait_ns = 0;
-    if (!hw__session.active) {
+    if (!has_own_session()) {
         return -ESRCH;
     }
     const struct hw__thread *thread = hw__thread_known();
@@ -284,7 +299,7 @@ int hw_gil_times(int64_t *hold_ns, int64_t *wait_ns) {
 
 int hw_gil_longest(int64_t *hold_ns, int64_t *wait_ns) {
     *hold_ns = *wait_ns = 0;
-    if (!hw__session.active) {
+    if (!has_own_session()) {
         return -ESRCH;
     }
     struct hw__thread *thread = hw__thread_known();

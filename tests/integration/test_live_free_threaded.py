@@ -6,11 +6,15 @@ import time
 from pathlib import Path
 
 import pytest
+from real_programs import unobserved
 
+from headway.agent import AGENT_PATH
 from headway.cli import top_view
 from headway.host.interpreters import discover
 from headway.live.counted_run import Beside
 from headway.live.watch import Monitor
+from headway.native import library_path
+from headway.traces.format import HEADER_DTYPE
 
 FREE = next((one for one in discover()[0] if one.free_threaded and not one.gil_enabled), None)
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(FREE is None, reason="no free-threaded CPython here")]
@@ -28,6 +32,25 @@ while not os.path.exists(sys.argv[1]):
 import oldfashioned
 while True:
     time.sleep(0.01)
+"""
+
+FORKED = """
+import os, struct, sys
+sys.path.insert(0, sys.argv[1])
+from headway_agent.recorder import Recorder
+recorder = Recorder(os.environ["HEADWAY_NATIVE"])
+def recorded():
+    return struct.unpack("<i", os.pread(recorder.memory_file, 4, int(sys.argv[2])))[0]
+recorder.start("")
+assert recorded() == os.getpid()
+child = os.fork()
+if child == 0:
+    print(recorder.active, recorder.memory_file, recorder.path, flush=True)
+    recorder.start("")
+    print(recorded() == os.getpid(), flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert recorder.active and recorded() == os.getpid()
 """
 
 
@@ -69,3 +92,15 @@ def test_a_gil_that_an_extension_switches_on_is_seen(tmp_path):
         monitor.close()
 
     assert (before.has_gil, before.gil_came_on, after.has_gil) == (False, False, True)
+
+
+def test_a_forked_child_without_a_gil():
+    """A child of a process that records itself is told that it is not recorded, and can record itself."""
+    pid_at = HEADER_DTYPE.fields["pid"][1]
+    done = subprocess.run(
+        [FREE.executable, "-c", FORKED, str(AGENT_PATH), str(pid_at)],
+        env=unobserved() | {"HEADWAY_NATIVE": str(library_path())}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "False -1 \nTrue\n"

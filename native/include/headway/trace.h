@@ -74,7 +74,10 @@ HW_API int hw_trace_start(const struct hw_trace_options *options);
 HW_API int hw_trace_stop(void);
 
 /* Returns 0 without a session, 1 with a session, or 2 with a session that only counts. Any thread
- * may call this function. */
+ * may call this function.
+ *
+ * In a forked child, this function and those that ask about the session below are about the child's
+ * session, never about its parent's. If the child has had no event yet, they make its memory. */
 HW_API int hw_trace_active(void);
 
 /* Returns the path of the file that the collector writes; "" if there is no collector or it has not

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+/* A forked child that asks about its session before its first event, as it can without a GIL. The
+ * answers are about the child, and never about its parent. */
+#include "gil_world.h"
+#include "trace_file.h"
+
+static char parents_path[HW__FILE_BYTES];
+
+static void ask_first(void) {
+    int64_t hold_ns, wait_ns;
+    T_TRUE(strcmp(parents_path, hw_trace_path()) != 0);
+    T_EQ(getpid(), hw__session.header->pid);
+    T_EQ(1, hw_trace_active());
+    T_EQ(0, hw_trace_collected_ns());
+    T_EQ(0, hw_gil_times(&hold_ns, &wait_ns));
+    T_EQ(0, hold_ns);
+    T_EQ(-EALREADY, world_try_start("second.hwt", WORLD_MAX_BYTES, false));
+    fake_after_fork_child();
+    world_yield();
+    T_EQ(0, hw_trace_stop());
+}
+
+static void test_a_collected_session(void) {
+    world_collect("app.hwt");
+    world_yield();
+    collect();
+    strcpy(parents_path, hw_trace_path());
+    T_TRUE(parents_path[0] != '\0');
+    pid_t pid = world_raw_fork(ask_first);
+    world_wait(pid);
+    T_EQ(0, hw_trace_stop());
+    char name[64];
+    snprintf(name, sizeof name, "app.%d.hwt", (int)pid);
+    struct trace trace = trace_open(world_path(name));
+    T_EQ(pid, trace.header->pid);
+    T_EQ(3, trace.event_count);
+    trace_close(&trace);
+    trace = trace_open(world_path("app.hwt"));
+    T_EQ(getpid(), trace.header->pid);
+    T_EQ(3, trace.event_count);
+    trace_close(&trace);
+}
+
+static void begin_own(void) {
+    int64_t hold_ns, wait_ns;
+    T_EQ(-ESRCH, hw_gil_longest(&hold_ns, &wait_ns));
+    T_EQ(-1, hw_trace_memory());
+    T_EQ('\0', hw_trace_path()[0]);
+    T_EQ(0, hw_trace_active());
+    world_start("own.hwt");
+    T_EQ(getpid(), hw__session.header->pid);
+    T_EQ(0, hw_trace_stop());
+}
+
+/* A session that is its process's alone: the child has none, and can begin one. */
+static void test_a_session_without_a_collector(void) {
+    world_start("alone.hwt");
+    world_wait(world_raw_fork(begin_own));
+    T_EQ(1, hw_trace_active());
+    T_EQ(0, hw_trace_stop());
+}
+
+int main(void) {
+    t_start();
+    world_begin();
+    world_enter();
+    T_RUN(test_a_collected_session);
+    T_RUN(test_a_session_without_a_collector);
+    world_leave();
+    return 0;
+}
