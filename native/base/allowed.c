@@ -9,6 +9,7 @@
 #include <link.h>
 #include <linux/membarrier.h>
 #include <linux/version.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -62,6 +63,22 @@ static bool can_send(void) {
            was_made(fcntl(-1, F_ADD_SEALS, 0)) && was_made(close(fd));
 }
 
+/* Makes each call of HW__CALL_SAY. The kernel refuses these new threads because of their flags: the
+ * calls are made and have no effect. Returns whether they are as without a filter. */
+static bool can_say(void) {
+    const struct timespec at_once = {0, 0};
+    sigset_t none;
+    sigemptyset(&none);
+#ifdef SYS_clone3 /* the C library tries it first, from 2.34 on */
+    if (syscall(SYS_clone3, NULL, 0) != -1 || (errno != EINVAL && errno != ENOSYS)) {
+        return false;
+    }
+#endif
+    return syscall(SYS_clone, CLONE_THREAD, NULL, NULL, NULL, NULL) == -1 && errno == EINVAL &&
+           poll(NULL, 0, 0) == 0 && sigpending(&none) == 0 &&
+           sigtimedwait(&none, NULL, &at_once) == -1 && errno == EAGAIN;
+}
+
 static long attempt(enum hw__call call) {
     switch (call) {
     case HW__CALL_LIMIT: {
@@ -102,6 +119,8 @@ static long attempt(enum hw__call call) {
         struct timespec now;
         return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     }
+    case HW__CALL_SAY:
+        return can_say() ? 0 : -1;
     case HW__CALL_SEND:
         return can_send() ? 0 : -1;
     default:

@@ -13,7 +13,8 @@
  * - A policy calls sched_yield() and, with the options `os_slice_us` and `os_batch`,
  *   sched_setattr().
  * - The end of an interpreter that has its own GIL calls membarrier().
- * - A thread that Python has not named calls prctl(). */
+ * - A thread that Python has not named calls prctl().
+ * - A line on stderr about what is not recorded or scheduled takes the calls of HW__CALL_SAY. */
 #ifndef HEADWAY_BASE_ALLOWED_H
 #define HEADWAY_BASE_ALLOWED_H
 
@@ -31,6 +32,7 @@ enum hw__call {
     HW__CALL_TGKILL,
     HW__CALL_NAME,  /* prctl(PR_GET_NAME) */
     HW__CALL_CLOCK, /* clock_gettime(CLOCK_THREAD_CPUTIME_ID) */
+    HW__CALL_SAY,   /* a line on stderr (say.h): clone() of a thread, poll(), and sigpending() */
     HW__CALL_SEND,  /* the other calls with which session.c makes a memory and hands it over */
     HW__CALLS
 };

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/allowed.h"
 #include "base/pause.h"
 #include "base/text.h"
 
@@ -33,13 +34,30 @@ static struct {
 
 static atomic_bool talking; /* a thread writes lines; set by the thread that starts it */
 
-static bool has_stderr; /* written when the library is loaded */
+/* The process's stderr, as the library found it when it was loaded. */
+static bool has_stderr;
+static dev_t stderr_device;
+static ino_t stderr_inode;
 
 __attribute__((constructor)) static void look(void) {
     int saved = errno;
     struct stat file;
     has_stderr = fstat(STDERR_FILENO, &file) == 0;
+    if (has_stderr) {
+        stderr_device = file.st_dev;
+        stderr_inode = file.st_ino;
+    }
     errno = saved;
+}
+
+/* Returns whether descriptor 2 still is a stderr: the same as then, or a pipe or terminal that the
+ * program has put in its place. Another file, or a connection, is the program's own: it may have
+ * closed descriptor 2, and have opened its database. */
+static bool is_stderr(void) {
+    struct stat file;
+    return fstat(STDERR_FILENO, &file) == 0 &&
+           (S_ISFIFO(file.st_mode) || S_ISCHR(file.st_mode) ||
+            (file.st_dev == stderr_device && file.st_ino == stderr_inode));
 }
 
 static bool claim_ready(int i) {
@@ -64,7 +82,7 @@ static void write_ready(int patience_ms) {
             continue;
         }
         struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
-        if (poll(&out, 1, patience_ms) == 1 && (out.revents & POLLOUT) != 0) {
+        if (poll(&out, 1, patience_ms) == 1 && (out.revents & POLLOUT) != 0 && is_stderr()) {
             (void)!write(STDERR_FILENO, lines[i].text, strlen(lines[i].text));
         }
         atomic_store(&lines[i].state, FREE);
@@ -110,7 +128,7 @@ void hw__say(const char *text) {
         none = FREE;
         i++;
     }
-    if (has_stderr && i < LINES) {
+    if (has_stderr && hw__allowed(HW__CALL_SAY) && i < LINES) {
         char *line = lines[i].text;
         line[0] = '\0';
         hw__text_append(line, HW__SAY_BYTES - 1, "headway: process ");

@@ -7,8 +7,9 @@
  * background processes which write. No signal (SIGPIPE, SIGTTOU) reaches the program. If the thread
  * cannot be started, exit() tries to write the line once more.
  *
- * A process that was started without a stderr gets no line: its descriptor 2 may be a file of the
- * program's by now. */
+ * There is no line if the process had no stderr when the library was loaded, or if its descriptor 2
+ * is another file or a socket by now: they may be the program's database or connection. There is
+ * none either if a seccomp filter forbids the calls that the line takes (allowed.h). */
 #ifndef HEADWAY_BASE_SAY_H
 #define HEADWAY_BASE_SAY_H
 

@@ -52,6 +52,7 @@ static void look_under(uint32_t action, bool share) {
             T_TRUE(!hw__allowed(HW__CALL_MEMBARRIER));
             T_TRUE(hw__allowed(HW__CALL_LIMIT));
             T_TRUE(hw__allowed(HW__CALL_SEND));
+            T_TRUE(hw__allowed(HW__CALL_SAY));
             T_TRUE(hw__allowed(HW__CALL_NAME));
             T_TRUE(hw__allowed(HW__CALL_CLOCK));
             T_TRUE(hw__allowed(HW__CALL_TGKILL)); /* the last calls but these, after two deaths */
