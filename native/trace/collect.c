@@ -108,6 +108,7 @@ struct hw_collection {
     int64_t in_use, limit;
     /* The same for meta chunks; limit 0: they count in `in_use`. */
     int64_t meta_in_use, meta_limit;
+    int64_t meta_placed; /* meta chunks that ever got a place */
     int64_t lost_meta;   /* meta chunks without a place */
     struct queue closed; /* places of closed event chunks, the oldest first */
     struct queue free;   /* places that were given up */
@@ -444,6 +445,7 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
     if (!source->placed) {
         source->place = new_place(to, head.kind);
         source->placed = source->place != NO_PLACE;
+        to->meta_placed += source->placed && head.kind == HW__CHUNK_META;
         source->copied = 0;
     }
     bool written = source->placed && write_chunk(to, source, &head, content, used);
@@ -551,6 +553,11 @@ void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state
         pause_ns = pause_ns > OPEN_MOST_NS ? OPEN_MOST_NS : pause_ns;
         to->open_ns = now + (pause_ns < OPEN_PERIOD_NS ? OPEN_PERIOD_NS : pause_ns);
         to->known_until_ns = began_ns;
+    }
+    if (to->shared && to->meta_limit == 0) {
+        /* The rest of the file is for events: the process describes no further stacks. */
+        atomic_store_explicit(&to->control->stacks_full, to->meta_placed >= to->limit / 2,
+                              memory_order_relaxed);
     }
     copy_header(to, complete);
     atomic_store_explicit(&to->control->collected_ns, over ? INT64_MAX : to->known_until_ns,

@@ -42,6 +42,10 @@ struct hw__control {
      * counts and has no place for them. Both processes may write it. Relaxed: an old value costs
      * some readings. */
     _Atomic uint32_t no_cpu_times;
+    /* Not 0: names, code and stacks, which are never overwritten, have their share of the file (or
+     * of a memory that is not collected). The process then records new stacks as unknown. Both
+     * processes may write it. Relaxed: an old value costs some chunks. */
+    _Atomic uint32_t stacks_full;
 };
 
 /* A claim is an _Atomic uint32_t. The process takes a chunk by a compare-and-swap of its claim

@@ -93,6 +93,7 @@ static int make(uint32_t chunk_count) {
                                              .parts = {(char *)mapping + chunks_offset}};
     hw__session.control->claims_offset = claims_offset;
     hw__session.chunk_count = chunk_count;
+    hw__session.meta_count = 0;
     bool collected = hw__session.door[0] != '\0';
     atomic_store(&hw__session.control->limit, collected ? first_chunks : chunk_count);
     /* A session that only counts has no place for CPU times. */
@@ -446,6 +447,11 @@ struct hw__chunk *hw__session_chunk(uint32_t kind, uint32_t owner, int32_t tid) 
         hw__session.door[0] != '\0' ? take_free(&sequence) : take_oldest(&sequence);
     if (chunk == NULL) {
         return NULL;
+    }
+    /* Where nobody collects, meta chunks are never used again, and events must keep their part. */
+    if (kind == HW__CHUNK_META && hw__session.door[0] == '\0' &&
+        atomic_fetch_add(&hw__session.meta_count, 1) >= hw__session.chunk_count / 2) {
+        atomic_store_explicit(&hw__session.control->stacks_full, 1, memory_order_relaxed);
     }
     chunk->kind = kind;
     chunk->owner = owner;

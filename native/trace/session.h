@@ -91,6 +91,7 @@ struct hw__session {
     /* The number of chunks, which counts here since the copy in the memory may be changed from
      * outside. 0: the session only counts. Relaxed. */
     _Atomic uint32_t chunk_count;
+    _Atomic uint32_t meta_count; /* meta chunks that were taken, in a session without a collector */
 };
 
 /* session.inherited */

@@ -14,6 +14,8 @@
 #define NODES 16384 /* of stacks */
 #define LEVELS 4    /* up to a million stacks in all */
 #define MAX_LOAD(slots) ((slots) / 4 * 3)
+/* Code objects that are described: as many as all levels have room for. */
+#define MOST_CODES MAX_LOAD(CODES * ((1u << 2 * LEVELS) - 1) / 3)
 #define META_CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
 #define MAX_STRING_BYTES 2048u /* of a file name or a qualified name; longer names are cut */
 #define TAGS ((uintptr_t)7)    /* low bits of a frame's pointer to its code object */
@@ -45,7 +47,8 @@ struct level {
 };
 
 struct hw__stacks {
-    uint32_t count; /* number of levels; new entries go into the last one */
+    uint32_t count;     /* number of levels; new entries go into the last one */
+    uint32_t described; /* number of code objects, those included that others have replaced */
     struct level levels[LEVELS];
 };
 
@@ -128,6 +131,11 @@ static const char *text(uintptr_t string, uint32_t *bytes, uint8_t *kind) {
     }
     *bytes = (uint32_t)(length * *kind);
     return (const char *)data;
+}
+
+/* Returns whether code objects and stacks still have room in the file. */
+static bool has_room(void) {
+    return atomic_load_explicit(&hw__session.control->stacks_full, memory_order_relaxed) == 0;
 }
 
 /* Describes a code object in the file. Returns whether there was room. */
@@ -255,6 +263,10 @@ static HW__APART uint32_t code_id(struct hw__gil *gil, const struct code *looked
         slot->first_line == found.first_line) {
         return slot->id;
     }
+    /* A program that makes code all the time may use few addresses again and again. */
+    if (gil->stacks->described == MOST_CODES || !has_room()) {
+        return 0;
+    }
     struct level *level = NULL;
     if (slot->address == 0) {
         level = level_with_room(gil, true);
@@ -271,6 +283,7 @@ static HW__APART uint32_t code_id(struct hw__gil *gil, const struct code *looked
         level->code_count++;
     }
     next_code[gil->index]++;
+    gil->stacks->described++;
     *slot = found;
     return found.id;
 }
@@ -299,7 +312,7 @@ static HW__APART uint32_t node_id(struct hw__gil *gil, uint32_t parent, uint32_t
             return node->id;
         }
     }
-    struct level *level = level_with_room(gil, false);
+    struct level *level = has_room() ? level_with_room(gil, false) : NULL;
     if (level == NULL) {
         return 0;
     }

@@ -11,7 +11,9 @@
  * Equal stacks get the same number. A stack is a pair: its innermost frame (code object and
  * offset), and the number of the caller's stack. The tables are mapped per GIL, and more of them
  * when they are full. If no more can be mapped, new stacks are recorded as unknown and counted in
- * `lost_stacks`. */
+ * `lost_stacks`. The same holds for a program that makes code all the time: a GIL's tables have
+ * described as many code objects as they have room for, whether or not some have replaced others;
+ * or code and stacks have their share of the file (stacks_full in control.h). */
 #ifndef HEADWAY_TRACE_STACKS_H
 #define HEADWAY_TRACE_STACKS_H
 

@@ -30,8 +30,8 @@ LEAST = 16 * hwt.CHUNK_BYTES
 NOBODYS = count(1 << 23)  # above all process ids: a process with such an id is gone already
 
 
-def memory(chunks=64, filled=0):
-    """Return the descriptor of a memory as a process makes it, with `filled` chunks closed and full of events."""
+def memory(chunks=64, filled=0, kind=hwt.CHUNK_EVENTS):
+    """Return the descriptor of a memory as a process makes it, with `filled` chunks of that kind closed and full."""
     offset = CLAIMS_OFFSET + (4 * chunks + 65535) // 65536 * 65536
     descriptor = os.memfd_create("test", os.MFD_ALLOW_SEALING)
     os.truncate(descriptor, offset + chunks * hwt.CHUNK_BYTES)
@@ -46,7 +46,7 @@ def memory(chunks=64, filled=0):
     events = np.zeros((hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES) // hwt.EVENT_DTYPE.itemsize, hwt.EVENT_DTYPE)
     events["time_ns"], events["kind"] = time.monotonic_ns(), hwt.RELEASE
     head = np.zeros((), hwt.CHUNK_DTYPE)
-    head["state"], head["kind"], head["used"] = hwt.CHUNK_CLOSED, hwt.CHUNK_EVENTS, events.nbytes
+    head["state"], head["kind"], head["used"] = hwt.CHUNK_CLOSED, kind, events.nbytes
     for at in range(filled):
         head["sequence"] = at
         os.pwrite(descriptor, head.tobytes() + events.tobytes(), offset + at * hwt.CHUNK_BYTES)
@@ -73,8 +73,8 @@ def alive():
         yield start
 
 
-def begin(collector, pid, *, chunks=64, filled=0):
-    descriptor = memory(chunks, filled)
+def begin(collector, pid, *, chunks=64, filled=0, kind=hwt.CHUNK_EVENTS):
+    descriptor = memory(chunks, filled, kind)
     try:
         collector._begin(descriptor, pid)
     finally:
@@ -89,6 +89,16 @@ def recorded(collector, filled):
 
 def occupied(folder):
     return sum(path.stat().st_blocks * 512 for path in folder.glob("*.hwt"))
+
+
+def test_stacks_without_room_are_told(collector, tmp_path):
+    """A file that is full of code and stacks lacks the further ones, and a message says how many."""
+    begin(collector, next(NOBODYS), chunks=70, filled=70, kind=hwt.CHUNK_META)
+    collector.copy()
+
+    (problem,) = collector.problems
+    kib = int(re.fullmatch(rf"{tmp_path}/x.hwt lacks (\d+) KiB of names, code and stacks: .*", problem)[1])
+    assert 6 * 16 <= kib < 12 * 16
 
 
 def test_what_ended_children_have_counts(collector, tmp_path):

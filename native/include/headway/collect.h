@@ -46,12 +46,14 @@ HW_API struct hw_collection *hw_collect_open(int memory, int file, const char *p
 HW_API uint64_t hw_collect_family(const struct hw_collection *collection);
 
 /* Limits the file to `chunks` chunks of 16 KiB. In a full file, new events overwrite the oldest
- * ones. If the file already has more chunks, the next pass removes some. */
+ * ones. If the file already has more chunks, the next pass removes some.
+ *
+ * Chunks that have no events, but names, code and stacks, are never overwritten, since later events
+ * refer to them. When they have half of the file, the process records new stacks as unknown. */
 HW_API void hw_collect_limit(struct hw_collection *collection, int64_t chunks);
 
-/* Counts the chunks that have no events, but names, code and stacks, apart from the others, and
- * limits them to `chunks`. Such chunks are never overwritten, since later events refer to them. So
- * without a limit of their own, they leave less and less room for events. */
+/* Counts the chunks that have no events apart from the others, and limits them to `chunks`. Further
+ * ones are lost: the process goes on describing stacks. */
 HW_API void hw_collect_limit_meta(struct hw_collection *collection, int64_t chunks);
 
 /* Limits the process to `chunks` chunks in memory. 0: refuses the process, which then says that it

@@ -351,6 +351,9 @@ class Collector:
             )
         if session.state.error:
             self._say(f"{session.path} lacks some events: {os.strerror(session.state.error)}")
+        if session.state.lost_meta:
+            kib = session.state.lost_meta * CHUNK_BYTES >> 10
+            self._say(f"{session.path} lacks {kib} KiB of names, code and stacks: there was no room for them")
         self._sessions.remove(session)
         if session.pidfd >= 0:
             self._reception.forget(session.pidfd)
