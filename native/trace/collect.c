@@ -113,6 +113,7 @@ struct hw_collection {
     struct queue closed; /* places of closed event chunks, the oldest first */
     struct queue free;   /* places that were given up */
     uint64_t dropped, overwritten;
+    uint64_t left_out; /* events of open chunks that the present pass could not write */
     int64_t overwritten_until_ns;
     int64_t slots_ns;       /* when the slots were last copied */
     int64_t open_written;   /* open chunks that had something new in the present pass */
@@ -454,17 +455,17 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
     if (to->laps != NULL && head.kind == HW__CHUNK_EVENTS) {
         hw__laps_see(to->laps, head.owner, content, used, &source->told);
     }
-    if (closed && head.kind == HW__CHUNK_EVENTS) {
+    if (!written && head.kind == HW__CHUNK_EVENTS) {
+        /* A closed chunk that cannot be written must not keep the process from using its memory. An
+         * open one may be written later, unless this is the last pass. */
         int64_t last_ns = 0;
-        if (!written) {
-            /* A chunk that cannot be written must not keep the process from using its memory. */
-            to->dropped += count_events(content + source->copied, used - source->copied, &last_ns);
-        }
-        if (source->placed) {
-            struct place *place = &to->places[source->place];
-            place->events = (uint32_t)count_events(content, source->copied, &place->last_ns);
-            put(&to->closed, source->place);
-        }
+        *(closed ? &to->dropped : &to->left_out) +=
+            count_events(content + source->copied, used - source->copied, &last_ns);
+    }
+    if (closed && head.kind == HW__CHUNK_EVENTS && source->placed) {
+        struct place *place = &to->places[source->place];
+        place->events = (uint32_t)count_events(content, source->copied, &place->last_ns);
+        put(&to->closed, source->place);
     }
     return closed;
 }
@@ -508,7 +509,7 @@ static void copy_header(struct hw_collection *to, bool last) {
     header->slots_offset = FILE_SLOTS_OFFSET;
     header->chunks_offset = FILE_CHUNKS_OFFSET;
     header->chunk_count = (uint32_t)to->place_count;
-    header->dropped_events += to->dropped;
+    header->dropped_events += to->dropped + (last ? to->left_out : 0);
     header->overwritten_events += to->overwritten;
     if (to->overwritten_until_ns > header->overwritten_until_ns) {
         header->overwritten_until_ns = to->overwritten_until_ns;
@@ -531,6 +532,7 @@ void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state
     shrink(to);
     bool with_open = complete || now >= to->open_ns;
     to->open_written = 0;
+    to->left_out = 0;
     uint32_t turns = find_turns(to, with_open);
     int32_t closed = 0;
     for (uint32_t turn = 0; turn < turns; turn++) {
@@ -566,7 +568,8 @@ void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state
         .pid = to->header->pid,
         .ended = over,
         .chunks = to->in_use,
-        .dropped_events = (int64_t)(to->dropped + atomic_load(&to->header->dropped_events)),
+        .dropped_events = (int64_t)(to->dropped + (complete ? to->left_out : 0) +
+                                    atomic_load(&to->header->dropped_events)),
         .lost_children = atomic_load_explicit(&to->control->lost_children, memory_order_relaxed),
         .error = to->error,
         .closed = closed,
