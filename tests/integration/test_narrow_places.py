@@ -233,3 +233,10 @@ def test_a_folder_that_is_gone(environment_of, tmp_path):
         os.rmdir(folder)
 
     check(run([sys.executable], preexec_fn=leave), run([sys.executable], env=env, preexec_fn=leave), what, trace)
+
+
+def test_a_file_that_becomes_too_large_does_not_end_the_collector():
+    """The signal for that is ignored by the collector and the watcher, as Python ignores it; the write then fails."""
+    code = "import os, signal; from headway.live.detached import alone; alone(b'x'); os._exit(signal.getsignal(signal.SIGXFSZ) != 1)"
+
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0

@@ -106,6 +106,25 @@ def test_the_mean_speaks_and_interpreters_that_differ_take_the_advice_away(make_
     assert of_claims(make_run(differing, [GIL, FREE])) == []
 
 
+def test_a_mean_names_the_interpreters_behind_it(make_run, declare):
+    """An interpreter is not named whose cell of the deciding comparison failed, although it has other figures."""
+    both = [Comparison(top=name, bottom="serial", relation=below(1)) for name in ("threads", "asyncio")]
+    declare(claim(evidence=lambda _: both))
+    third = make_interpreter("3.14.1")
+    run = make_run(
+        [
+            cell(series, around(level) if (one, series) != (third, "threads") else [], one)
+            for one in (GIL, FREE, third)
+            for series, level in (("serial", 1.0), ("threads", 0.8), ("asyncio", 0.5))
+        ],
+        [GIL, FREE, third],
+    )
+    (one,) = of_claims(run)
+
+    assert one.evidence.startswith("threads / serial 0.80")
+    assert "mean over 3.15 and 3.13t" in one.evidence
+
+
 def test_where_no_mean_speaks_the_least_favourable_does(make_run, declare):
     """Levels have no mean over interpreters: a refuting interpreter is reported, with those that do not refute."""
     share = Level(label="serial", relation=above(0.5), metric="of_bound")

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from headway.agent import STARTUP_PATH
+from headway.cli.main import _parse
+from headway.cli.trace_command import program
 from headway.live.door import Door
 from headway.live.launch import command_line, environment, original_environment, out_of_reach, scheduled_environment
 
@@ -98,3 +100,43 @@ def test_a_program_may_come_from_the_standard_input_or_a_pipe(tmp_path):
     pipe = tmp_path / "63"
     os.mkfifo(pipe)
     assert command_line([str(pipe)], python="python3.13") == (["python3.13", str(pipe)], "63")
+
+
+def test_a_folder_does_not_stand_in_the_way_of_a_program(tmp_path, monkeypatch):
+    """A name without a slash is the program on the PATH, as in a shell, though a folder here has that name."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("true", "no-such-program"):
+        Path(name).mkdir()
+
+    assert command_line(["true", "-x"], python="python3.13") == (["true", "-x"], "true")
+    assert command_line(["./true"], python="python3.13") == (["python3.13", "./true"], "true")
+    assert command_line(["no-such-program"], python="python3.13")[0] == ["python3.13", "no-such-program"]
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["-mhttp.server", "8000"], ["-m", "http.server", "8000"]),
+        (["-o", "x.hwt", "-mpytest", "-o", "x=1", "-mslow"], ["-m", "pytest", "-o", "x=1", "-mslow"]),
+        (["-cprint(1)", "-x"], ["-c", "print(1)", "-x"]),
+        (["-m", "pytest", "-mslow"], ["-m", "pytest", "-mslow"]),
+        (["--", "app.py", "-mslow"], ["app.py", "-mslow"]),
+    ],
+)
+def test_an_option_and_its_word_may_be_one(words, command, monkeypatch, tmp_path):
+    """`-mMODULE` and `-cCODE` end our own options, as `-m MODULE` does, and keep the program's arguments."""
+    monkeypatch.chdir(tmp_path)
+    Path("app.py").touch()
+    parsed = _parse(["trace", *words])
+
+    assert program(parsed)[0][1:] == command
+    assert parsed.output == (Path("x.hwt") if words[0] == "-o" else None)
+
+
+def test_no_policy_is_none_whatever_the_environment_names():
+    """The policy of an outer `headway run`, or of a shell, does not stay where none is wanted."""
+    outer = {"HEADWAY_POLICY": "bfs", "HEADWAY_POLICY_OPTIONS": "x=1", "HEADWAY_WHY": "1"}
+
+    assert not outer.keys() & scheduled_environment(None, base=outer).keys()
+    found = scheduled_environment("fair", base=outer)
+    assert (found["HEADWAY_POLICY"], found["HEADWAY_POLICY_OPTIONS"]) == ("fair", "")

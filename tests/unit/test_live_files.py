@@ -51,6 +51,21 @@ def test_a_new_trace_waits_for_the_collector_of_one_that_was_removed(tmp_path, m
     files.unlock(path, files.lock(path))
 
 
+def test_a_trace_that_is_being_recorded_is_not_overwritten(tmp_path):
+    """--force takes finished traces only: the collector of a live program would go on in a file without a name."""
+    path = traced(tmp_path / "app.hwt", 1, 10)
+    child = traced(tmp_path / "app.11.hwt", 1, 11)
+    with files.locked(path):
+        with pytest.raises(UsageError, match="already being recorded"):
+            check_new(path, force=True)
+        assert path.exists()
+        assert child.exists()
+
+    check_new(path, force=True)
+
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_takes_no_files_is_refused(tmp_path, monkeypatch):
     """Permissions do not tell it all: root may write to /proc, but it takes no files. A full disk takes a trace later."""
     with pytest.raises(UsageError, match="no file can be created in the folder /proc"):

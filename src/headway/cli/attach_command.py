@@ -166,6 +166,7 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
         file = files.check_new(files.unused_name(Path.cwd(), f"pid-{arguments.pid}"))
     how_long = f"for {arguments.duration:g} s" if arguments.duration else "until Ctrl-C"
     with (
+        files.locked(file),
         collecting(file, max_bytes=arguments.max_size, at_once=True, only=target.pid, say=console.say) as door,
         contextlib.ExitStack() as held_ones,
     ):
@@ -314,7 +315,7 @@ def _end(target: "attach.Target", held: "attach.Attachment", arguments: argparse
 
 def _schedule(target: "attach.Target", arguments: argparse.Namespace, signals: _Signals) -> int:
     """Apply the policy, wait, and remove the policy; return the exit code."""
-    from headway.errors import SchedulingError
+    from headway.errors import SchedulingError, UsageError
     from headway.live import attach
     from headway.live.schedule import check
 
@@ -325,6 +326,11 @@ def _schedule(target: "attach.Target", arguments: argparse.Namespace, signals: _
             hint="start the program with `headway run`, or use CPython 3.14 or later",
         )
     policy = arguments.policy
+    if arguments.output is not None or arguments.force:
+        raise UsageError(
+            "--policy schedules and records nothing, so there is no file",
+            hint="record with another `headway attach`, without --policy",
+        )
     check(policy, {})
     if "/" in policy:
         policy = str(Path(policy).absolute())

@@ -125,9 +125,32 @@ def _parsers(wanted: str | None) -> tuple[_Parser, dict[str, _Parser]]:
     return whole, commands.choices
 
 
+def _separated(words: Sequence[str], parser: _Parser) -> Sequence[str]:
+    """Return the words with `-m MODULE` in place of `-mMODULE`, and `-c CODE` likewise, as Python reads them.
+
+    argparse would take what follows such a word for our own options, and not for the program's.
+    """
+    actions = parser._option_string_actions  # noqa: SLF001 argparse has no other list of its options
+    is_value = False
+    for at, word in enumerate(words[1:], 1):
+        action = actions.get(word[:2])
+        if is_value:
+            is_value = False
+        elif action is not None and action.nargs == argparse.REMAINDER:
+            return words if len(word) == 2 else [*words[:at], word[:2], word[2:], *words[at + 1 :]]
+        elif not word.startswith("-") or word in {"-", "--"}:
+            return words  # the program
+        else:
+            fitting = [one for name, one in actions.items() if name.startswith(word)]
+            is_value = bool(fitting) and fitting[0].nargs is None
+    return words
+
+
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse the words of the command line; exit with 2 if they are wrong."""
     whole, commands = _parsers(words[0] if words else None)
+    if words and words[0] in commands:
+        words = _separated(words, commands[words[0]])
     parsed, left = whole.parse_known_args(words)
     if left:  # argparse would have the parser of all commands say so, whose help does not list the command's options
         commands[parsed.command].error(f"unrecognized arguments: {' '.join(left)}")

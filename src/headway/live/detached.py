@@ -257,8 +257,8 @@ def alone(name: bytes, *kept: int | None) -> list[int | None]:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
     # Tools that end a whole service or container send SIGTERM to us and to the program at the same time. The program's
-    # reaction belongs in the trace, and we end with the program.
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+    # reaction belongs in the trace, and we end with the program. A file that becomes too large is an error to be told.
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.chdir("/")

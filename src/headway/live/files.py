@@ -8,6 +8,7 @@ import os
 import struct
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from headway.errors import UsageError
@@ -19,6 +20,7 @@ __all__ = [
     "family_files",
     "lock",
     "lock_path",
+    "locked",
     "parent_of",
     "unlock",
     "unused_name",
@@ -62,6 +64,7 @@ def check_new(path: Path, *, force: bool = False) -> Path:
     _check_takes_files(path.parent)
     wait_until_finished(path)  # the program may have ended while its collector still writes, if only its lock is left
     if force:
+        unlock(path, lock(path))  # raises if another command records the trace
         for old in family_files(path):
             old.unlink()
     return path
@@ -189,6 +192,16 @@ def unlock(path: Path, descriptor: int | None) -> None:
     if descriptor is not None:
         lock_path(path).unlink(missing_ok=True)
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Mark a trace as recorded by this process for the time of a block. Raises UsageError: see `lock`."""
+    descriptor = lock(path)
+    try:
+        yield
+    finally:
+        unlock(path, descriptor)
 
 
 def wait_until_finished(path: Path, patience_s: float = 30.0) -> None:

@@ -85,12 +85,17 @@ def scheduled_environment(
 ) -> dict[str, str]:
     """Return an environment in which a policy schedules the GIL of each Python process, or its switch interval is set.
 
+    A policy that `base` names takes no effect: None means no policy.
+
     Raises:
         NativeError: The native library is missing or does not fit.
     """
     found = dict(os.environ if base is None else base)
     _lead_to_startup(found)
-    if policy is not None:
+    if policy is None:
+        for name in ("HEADWAY_POLICY", "HEADWAY_POLICY_OPTIONS", "HEADWAY_WHY"):
+            found.pop(name, None)  # of an outer `headway run`, or of the user's shell
+    else:
         found["HEADWAY_POLICY"] = policy
         found["HEADWAY_POLICY_OPTIONS"] = options_text(options or {})
     if switch_interval_s is not None:
@@ -136,7 +141,9 @@ def command_line(arguments: Sequence[str], *, option: str = "", python: str | No
     path = Path(first)
     runs = os.access(path, os.X_OK)
     is_read = path.is_file() or path.is_fifo()  # a pipe, as of `<(...)` in a shell, may be a script
-    if path.is_dir() or (is_read and (path.suffix in _SCRIPT_SUFFIXES or not runs)):
+    # The shell, too, prefers a program on the PATH to a folder here, such as `gunicorn/` with its settings.
+    is_package = path.is_dir() and ("/" in first or shutil.which(first) is None)
+    if is_package or (is_read and (path.suffix in _SCRIPT_SUFFIXES or not runs)):
         if python is None and runs and path.is_file() and _first_line(path) is not None:
             return [first if "/" in first else f"./{first}", *arguments[1:]], path.name
         return [python or _default_python(), *arguments], path.name

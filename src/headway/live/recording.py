@@ -203,6 +203,8 @@ class Recording:
         self._since_ns = 0
         self._until_ns: int | None = None
         self._path = Path()
+        self._problem: RecordingError | None = None
+        """Why the file could not be written at the end."""
         self._saved: tuple[int, int] | None = None
         """The device and inode of our file, once it is there."""
 
@@ -238,11 +240,10 @@ class Recording:
                 os.close(self._memory)
             else:
                 self._end()
-        except RecordingError as problem:
-            if kind is None:
-                raise
-            # The program's own error is what its handlers expect.
-            _say(str(problem))
+        except RecordingError as error_at_end:
+            # A full disk is no reason for the program to fail here. To read the recording is.
+            self._problem = error_at_end
+            _say(str(error_at_end))
 
     def _end(self) -> None:
         with _lock:
@@ -346,6 +347,8 @@ class Recording:
                 f"this is the recording of process {self._pid}, of which process {os.getpid()} is a forked child",
                 hint="read it in the parent, or begin a recording in the child",
             )
+        if self._problem is not None:
+            raise self._problem
         if self._until_ns is None:
             self._bring_up_to_date()
         if self._path == Path(WATCHED):
@@ -376,8 +379,8 @@ def trace(path: str | os.PathLike[str] | None = None, *, max_bytes: int = DEFAUL
 
     Raises:
         UsageError: The file exists or cannot be made.
-        RecordingError: On entry: this interpreter cannot be recorded. At the end: the file cannot be written, or another
-            process has created it; if the block has raised an error itself, a line on stderr says so instead.
+        RecordingError: On entry: this interpreter cannot be recorded. If the file cannot be written at the end, or another
+            process has created it, a line on stderr says so, and `trace` and `summary` raise.
         NativeError: On entry: the native library is missing or does not fit.
     """
     return Recording(None if path is None else check_new(Path(path)), max_bytes)

@@ -111,7 +111,8 @@ def _of_claim(run: Run, verdicts: Sequence[Verdict]) -> Finding | None:
     measured = [verdict.interpreter for verdict in singles if verdict.outcome != "not measured"]
     parts = [f"{one.what} {figure(one)}"]
     if whole.interpreter == "all":
-        parts[0] += f", mean over {spanned(run, measured)}"
+        behind = {run.results[key].cell.interpreter for key in one.cells}
+        parts[0] += f", mean over {spanned(run, behind)}"
         if holds and len(holds) < len(measured):
             parts.append(f"separately on {spanned(run, holds)}")
     elif whole.interpreter in run.interpreters:

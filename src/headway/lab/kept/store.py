@@ -9,6 +9,7 @@ import datetime as dt
 import json
 import secrets
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from headway.printable import printable
 __all__ = ["RunHeader", "Store", "StoredLaunch"]
 
 _VERSION = 1
+_PATIENCE_S = 30.0
+"""How long to wait for another process that writes."""
 
 _SCHEMA = """
 CREATE TABLE runs (
@@ -160,7 +163,7 @@ class Store:
                 self._check_version(create=create)
                 if create or write:
                     self._db.execute("PRAGMA foreign_keys = ON")
-                    self._db.execute("PRAGMA journal_mode = WAL")
+                    self._use_wal()
                     # With WAL, NORMAL survives any kill of this process; only a power cut may lose the last launches.
                     self._db.execute("PRAGMA synchronous = NORMAL")
                     self._db.execute(_PREDICTIONS)
@@ -170,7 +173,7 @@ class Store:
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         uri = self.path.absolute().as_uri()
-        db = sqlite3.connect(f"{uri}?mode={mode}", uri=True, timeout=30, isolation_level=None)
+        db = sqlite3.connect(f"{uri}?mode={mode}", uri=True, timeout=_PATIENCE_S, isolation_level=None)
         if mode == "ro":
             try:
                 db.execute("SELECT COUNT(*) FROM sqlite_master")
@@ -179,6 +182,20 @@ class Store:
                 db.close()
                 db = sqlite3.connect(f"{uri}?immutable=1", uri=True, isolation_level=None)
         return db
+
+    def _use_wal(self) -> None:
+        """Have changes written beside the file first; this mode stays with the file."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                # SQLite does not wait where two processes change the mode at once: neither could go on.
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
 
     def _version(self) -> tuple[int, set[str]]:
         """Return the version of the schema, and the names of the tables: 0 and none for an empty file."""
@@ -251,11 +268,11 @@ class Store:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:  # a full disk, and some errors of it, end a transaction by themselves
                 self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
 
     def new_run(self, settings: Settings, cells: Sequence[Cell]) -> str:
         """Store a run's settings and cells; return its id."""
