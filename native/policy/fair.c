@@ -23,7 +23,10 @@
  *   often a thread releases the GIL, the less its use counts (as in sched_ext's scx_flash), so that
  *   a server busy with one call after the other still comes first.
  * - CPU-bound threads together get at least `compute_percent` of the time, in turns of TURN_NS in
- *   which no thread preempts them.
+ *   which no thread preempts them but an urgent one.
+ * - An urgent thread (a hint of the program) goes before all others of the first lane, and a
+ *   request for it is made at once. It gets no more GIL time: if it is CPU-bound or uses more than
+ *   its share, it takes turns like any other thread.
  * - A thread that slept saves up little: its virtual time is at most `credit_us` behind the
  *   others'. A thread that held the GIL for long in one call in C, in which nobody could preempt
  *   it, pays back two shares of `latency_us` at most: the others no longer wait for that call. */
@@ -73,7 +76,7 @@ enum { FIRST_LANE, TURN_LANE };
 #define LIGHT_NS 800000
 #define LIGHTEST 16
 
-/* Subtracted from the key of an urgent thread, which so comes before all others in its lane. */
+/* Subtracted from the key of an urgent thread in FIRST_LANE: it comes before all others there. */
 #define URGENT (INT64_C(1) << 62)
 
 static int64_t option_ns(const struct hw_policy_gil *gil, int which) {
@@ -191,8 +194,8 @@ static void classify(struct hw_policy_gil *gil, struct hw_policy_thread *thread)
     arrive(gil, thread);
     set(thread, COMPUTES, computes(gil, thread, 0));
     plan(gil, thread);
+    bool in_turn = has(thread, COMPUTES) || is_overdrawn(gil, thread);
     bool urgent = (thread->flags & HW_THREAD_URGENT) != 0;
-    bool in_turn = !urgent && (has(thread, COMPUTES) || is_overdrawn(gil, thread));
     thread->lane = in_turn ? TURN_LANE : FIRST_LANE;
     thread->key = in_turn ? thread->DEADLINE : ++gil->ARRIVALS - (urgent ? URGENT : 0);
 }
@@ -234,7 +237,7 @@ static void released(struct hw_policy_gil *gil, struct hw_policy_thread *thread,
 static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
                         const struct hw_policy_thread *holder) {
     int64_t held_ns = gil->now_ns - holder->acquired_ns;
-    if ((waiter->flags & HW_THREAD_URGENT) != 0) {
+    if ((waiter->flags & HW_THREAD_URGENT) != 0 && waiter->lane == FIRST_LANE) {
         return 0;
     }
     if (!has(holder, COMPUTES) && !computes(gil, holder, held_ns)) {

@@ -334,6 +334,36 @@ static void test_urgent_hint(void) {
     sim_end();
 }
 
+/* An urgent thread gets no more GIL time. One that computes leaves the others their share. So does
+ * one that wants the GIL back at once after short holds, which leaves CPU-bound threads what is
+ * theirs by `compute_percent`. */
+static void test_urgent_computes(void) {
+    for (int computing = 1; computing <= 4; computing *= 4) {
+        for (int bursts = 0; bursts < 2; bursts++) {
+            begin(&hw__policy_fair, 10000 * MS);
+            sim_world.spec.max_events = INT64_C(1) << 22;
+            (bursts ? add(MS, MOMENT) : add_computing())->urgent = 1;
+            for (int j = 0; j < computing; j++) {
+                add_computing();
+            }
+            run();
+            for (int j = 0; j <= computing; j++) {
+                T_TRUE(sim_share(j, 10000 * MS) > 0.8 / (computing + 1));
+                T_TRUE(sim_result(j).worst_wait_ns <= 100 * MS);
+            }
+            sim_end();
+        }
+    }
+    begin(&hw__policy_fair, 10000 * MS);
+    sim_world.spec.max_events = INT64_C(1) << 22;
+    add(50 * US, US)->urgent = 1;
+    add_computing();
+    run();
+    T_TRUE(sim_share(1, 10000 * MS) > 0.1 * 0.9);
+    T_TRUE(sim_result(1).worst_wait_ns <= 100 * MS);
+    sim_end();
+}
+
 /* Every policy is complete, its options are in order, and it is found by its name. */
 static void test_registry(void) {
     char problem[200];
@@ -374,5 +404,6 @@ int main(void) {
     T_RUN(test_bounded_debt_in_a_crowd);
     T_RUN(test_priority_hint);
     T_RUN(test_urgent_hint);
+    T_RUN(test_urgent_computes);
     return 0;
 }

@@ -159,7 +159,8 @@ def thread_priority(priority: int = 0, *, urgent: bool = False) -> None:
 
     Args:
         priority: As nice(2): from -20, the most favoured, to 19; each step is worth a quarter of GIL time more or less.
-        urgent: The thread's latency matters most: the thread need not wait for its turn. It gets no more GIL time.
+        urgent: The thread's latency matters most: the thread need not wait for its turn. It gets no more GIL time; if
+            it computes, it takes turns like any other thread.
 
     Raises:
         SchedulingError: The priority is out of range, or the process cannot be scheduled.
