@@ -69,8 +69,11 @@ static uint64_t starves_after_releases(const struct hw__ledger *ledger,
 const char *hw__watchdog_finds(struct hw__ledger *ledger, const struct hw__waiter *waiter,
                                int64_t now_ns, bool locked) {
     int64_t limit_ns = ledger->settings.watchdog_ns;
+    if (limit_ns <= 0) {
+        return NULL;
+    }
     int64_t waited_ns = now_ns - later(waiter->seen.ready_ns, ledger->went_on_ns);
-    if (limit_ns > 0 && waited_ns > limit_ns) {
+    if (waited_ns > limit_ns) {
         const struct hw__waiter *holder = ledger->holder;
         int64_t since_ns = holder == NULL ? ledger->stranger_ns : holder->seen.acquired_ns;
         int64_t held_ns = since_ns == 0 ? 0 : now_ns - later(since_ns, ledger->went_on_ns);

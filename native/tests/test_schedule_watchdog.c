@@ -150,6 +150,22 @@ static void test_nobody_asks(void) {
     T_SAME("", finds());
 }
 
+/* Waiters that find the GIL free, with nobody called, again and again are a fault; but none with
+ * the watchdog off. */
+static void test_wakes_nobody(void) {
+    for (int64_t limit_ns = 0; limit_ns <= LIMIT_MS * MS; limit_ns += LIMIT_MS * MS) {
+        set_up(1, 0, 3);
+        ledger.phase = HW__PHASE_FREE;
+        ledger.holder = NULL;
+        ledger.settings.watchdog_ns = limit_ns;
+        int found = 0;
+        for (int i = 0; i < 1000; i++) {
+            found += hw__watchdog_finds(&ledger, &waiter, MS, false) != NULL;
+        }
+        T_EQ(limit_ns > 0, found > 0);
+    }
+}
+
 int main(void) {
     t_start();
     T_RUN(test_starves);
@@ -159,5 +175,6 @@ int main(void) {
     T_RUN(test_long_calls);
     T_RUN(test_stopped_process);
     T_RUN(test_nobody_asks);
+    T_RUN(test_wakes_nobody);
     return 0;
 }
