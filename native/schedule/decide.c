@@ -289,7 +289,8 @@ static bool give_grace(struct hw__ledger *ledger, const struct hw__waiter *relea
         ledger->budget_ns <= (away_ns < CHEAP_NS ? -BUDGET_MOST_NS : 0)) {
         return false;
     }
-    int64_t grace_ns = hw__ledger_grace(ledger, next, releaser);
+    /* A policy may return any number. */
+    int64_t grace_ns = least(hw__ledger_grace(ledger, next, releaser), OTHERS_SLEEP_NS);
     /* The waiter that goes next must look by itself soon after the grace is over. */
     bool guarded = next->wake_at_ns - now_ns <= (next_spins ? MS : HW__GUARD_NS + grace_ns);
     return grace_ns > 0 && guarded;

@@ -468,6 +468,7 @@ static void test_when_the_gil_is_left_free(void) {
         {10 * US, US, -500 * US, 100 * US, false, false, false},
         {10 * US, 5 * US, 100 * US, 160 * US, false, false, true},
         {10 * US, 5 * US, 100 * US, 161 * US, false, false, false}, /* no waiter looks in time */
+        {HW_NEVER, 5 * US, 100 * US, 161 * US, false, false, true}, /* a policy may say so */
         {10 * US, 5 * US, 100 * US, MS, false, true, true},
         {10 * US, 5 * US, 100 * US, MS + 1, false, true, false},
     };
