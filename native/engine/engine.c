@@ -175,7 +175,7 @@ int hw__sched_wait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *m
 /* ---------------------------------------------------------------- the hooks: at rest */
 bool hw__sched_stays_idle(const struct hw__gil *gil) {
     struct hw__sched *sched = hw__sched_of(gil);
-    int64_t interval_ns = (int64_t)HW__READ(sched->memory->interval_us) * 1000;
+    int64_t interval_ns = hw__gil_interval_ns(sched->memory);
     return sched->ledger.policy != NULL && interval_ns == sched->ledger.view.interval_ns &&
            !atomic_load_explicit(&hw__sched_any_urgent, memory_order_relaxed) &&
            !hw__lease_over_now(&hw__leases[HW__LEASE_SCHEDULE]);

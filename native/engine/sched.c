@@ -89,7 +89,7 @@ void hw__sched_heed(struct hw__runner *runner) {
 }
 
 void hw__sched_read_interval(struct hw__sched *sched) {
-    sched->ledger.view.interval_ns = (int64_t)HW__READ(sched->memory->interval_us) * 1000;
+    sched->ledger.view.interval_ns = hw__gil_interval_ns(sched->memory);
 }
 
 bool hw__sched_is_on(struct hw__gil *gil, struct hw__sched *sched) {
@@ -145,7 +145,7 @@ static void begin(struct hw__gil *gil, const struct hw_policy *policy, const int
     sched->generation = atomic_load(&generation);
     sched->memory = atomic_load(&gil->memory);
     sched->ticks = (struct hw__ticks){0};
-    int64_t interval_ns = (int64_t)HW__READ(sched->memory->interval_us) * 1000;
+    int64_t interval_ns = hw__gil_interval_ns(sched->memory);
     hw__ledger_begin(&sched->ledger, policy, options, &current_settings,
                      hw__ticks_now(&sched->ticks), interval_ns);
     hw__ledger_check(&sched->ledger);

@@ -173,7 +173,7 @@ void hw__gil_unrecord(struct hw__gil *gil);
 void hw__gil_remove(struct hw__gil *gil);
 
 /* Tells whether the memory around a condition variable looks like a locked GIL: the mutex is where
- * it must be, and all values are possible ones.
+ * it must be, and all values are possible ones. (Any switch interval is possible.)
  *
  * The condition variable must come from a call of the interpreter's image, since the memory around
  * it is read. */

@@ -90,6 +90,10 @@ struct hw__late hw__hooks_late = {.waiters = 800, .punctual = 256};
 #define EACH_NS 50000
 #define LONGEST_NS 500000000
 
+/* Memory of _PyRuntime of which nothing else is known is taken for a GIL's only with a switch
+ * interval of a day at most. */
+#define DAY_NS INT64_C(86400000000000)
+
 static struct timespec put_off(const struct timespec *deadline, uint32_t late) {
     int64_t ns = (int64_t)late * EACH_NS;
     ns = (ns < LONGEST_NS ? ns : LONGEST_NS) + deadline->tv_nsec;
@@ -337,6 +341,11 @@ HW__RARE static struct hw__gil *meet(struct hw__gil_memory *memory) {
     return gil;
 }
 
+/* Tells whether this may be the main interpreter's GIL, switched on when nothing probes for it. */
+static bool may_be_later_main(const struct hw__gil_memory *memory) {
+    return hw__gil_in_runtime(memory) && hw__gil_interval_ns(memory) <= DAY_NS;
+}
+
 /* Handles an acquire or a release, and signals. This function and all that it calls, apart from
  * rare code, are one piece of code: most of its cost is the fetching of code.
  *
@@ -363,7 +372,7 @@ __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *co
             return signalled ? 0 : hw__real.signal(cond);
         }
         struct hw__gil_memory *memory = hw__gil_of_switch_cond(cond);
-        if (!hw__gil_knows_site(site) && !hw__gil_in_runtime(memory)) {
+        if (!hw__gil_knows_site(site) && !may_be_later_main(memory)) {
             return signalled ? 0 : hw__real.signal(cond);
         }
         if (!hw__gil_plausible(memory, &memory->mutex)) {

@@ -58,4 +58,25 @@ struct hw__gil_memory {
  * atomic, too. */
 #define HW__READ(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 
+/* The longest switch interval that the scheduler works with: 73 years, so that no sum of times
+ * overflows. */
+#define HW__INTERVAL_MOST_NS (INT64_MAX / 4)
+
+/* Returns the switch interval in microseconds, UINT32_MAX at most. sys.setswitchinterval() accepts
+ * less than a microsecond, which take_gil() counts as one. */
+static inline uint32_t hw__gil_interval_us(const struct hw__gil_memory *memory) {
+    unsigned long interval_us = HW__READ(memory->interval_us);
+    interval_us = interval_us > UINT32_MAX ? UINT32_MAX : interval_us;
+    return interval_us == 0 ? 1 : (uint32_t)interval_us;
+}
+
+/* Returns the switch interval in nanoseconds, HW__INTERVAL_MOST_NS at most. */
+static inline int64_t hw__gil_interval_ns(const struct hw__gil_memory *memory) {
+    unsigned long interval_us = HW__READ(memory->interval_us);
+    if (interval_us > HW__INTERVAL_MOST_NS / 1000) {
+        return HW__INTERVAL_MOST_NS;
+    }
+    return interval_us == 0 ? 1000 : (int64_t)interval_us * 1000;
+}
+
 #endif

@@ -18,16 +18,34 @@ static void test_what_looks_like_a_gil(void) {
     memory.locked = -1;
     T_TRUE(!hw__gil_plausible(&memory, &memory.mutex));
     memory.locked = 1;
-    memory.interval_us = 0;
-    T_TRUE(!hw__gil_plausible(&memory, &memory.mutex));
-    memory.interval_us = (unsigned long)-1;
-    T_TRUE(!hw__gil_plausible(&memory, &memory.mutex));
-    memory.interval_us = 1;
-    T_TRUE(hw__gil_plausible(&memory, &memory.mutex));
     memory.last_holder = NULL;
     T_TRUE(!hw__gil_plausible(&memory, &memory.mutex));
     memory.last_holder = (const char *)&state + 1;
     T_TRUE(!hw__gil_plausible(&memory, &memory.mutex));
+}
+
+/* A GIL may have any switch interval, as after sys.setswitchinterval(1e-7) or (1e13). Where the
+ * interval is converted, it is neither 0 nor does it overflow. */
+static void test_any_switch_interval(void) {
+    static struct hw__gil_memory memory;
+    static int64_t state;
+    static const struct {
+        unsigned long us;
+        uint32_t as_us;
+        int64_t as_ns;
+    } cases[] = {{0, 1, 1000},
+                 {5000, 5000, 5000000},
+                 {1000000000000, UINT32_MAX, 1000000000000000},
+                 {10000000000000000, UINT32_MAX, HW__INTERVAL_MOST_NS},
+                 {(unsigned long)-1, UINT32_MAX, HW__INTERVAL_MOST_NS}};
+    memory.last_holder = &state;
+    memory.locked = 1;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        memory.interval_us = cases[i].us;
+        T_TRUE(hw__gil_plausible(&memory, &memory.mutex));
+        T_EQ(cases[i].as_us, hw__gil_interval_us(&memory));
+        T_EQ(cases[i].as_ns, hw__gil_interval_ns(&memory));
+    }
 }
 
 /* Checks that a start that failed leaves nothing behind (no session, file, record or hook), and
@@ -202,6 +220,7 @@ int main(void) {
     t_start();
     world_begin();
     T_RUN(test_what_looks_like_a_gil);
+    T_RUN(test_any_switch_interval);
     world_enter();
     T_RUN(test_another_layout);
     T_RUN(test_caller_without_the_gil);

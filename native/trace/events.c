@@ -313,7 +313,7 @@ void hw__on_acquire(struct hw__gil *gil) {
     }
     uint32_t away = thread->waiting_since_ns == 0 ? ran_away(gil, thread, now) : 0;
     struct hw__gil_memory *memory = atomic_load_explicit(&gil->memory, memory_order_relaxed);
-    uint32_t interval_us = (uint32_t)HW__READ(memory->interval_us);
+    uint32_t interval_us = hw__gil_interval_us(memory);
     if (interval_us != gil->interval_us) {
         if (gil->interval_us != 0) {
             hw__thread_emit(thread, HW__INTERVAL, gil->index, interval_us, 0, now);
@@ -425,7 +425,7 @@ void hw__on_found_holding(struct hw__gil *gil) {
     int64_t now;
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
     struct hw__thread *thread = enter(gil, &now);
-    gil->interval_us = (uint32_t)HW__READ(memory->interval_us);
+    gil->interval_us = hw__gil_interval_us(memory);
     if (thread != NULL) {
         hold(gil, thread, now, HW__ASSUMED);
     }

@@ -178,7 +178,7 @@ int hw_trace_start(const struct hw_trace_options *options) {
         .flags = (options->free_threaded ? HW__FREE_THREADED : 0) |
                  (options->gil_enabled ? HW__GIL_ENABLED : 0) |
                  (options->has_layout ? HW__STACKS : 0),
-        .interval_us = memory == NULL ? 0 : (uint32_t)HW__READ(memory->interval_us),
+        .interval_us = memory == NULL ? 0 : hw__gil_interval_us(memory),
         .command = options->command,
         .command_bytes = options->command_bytes,
         .executable = options->executable,
