@@ -112,6 +112,13 @@ static int read_options(const struct hw_policy *policy, const char *text, struct
 
 const struct hw_policy_option *hw_policy_engine_options(void) { return engine_options; }
 
+int hw_schedule_check(const struct hw_policy *policy, const char *options, char *problem,
+                      int room) {
+    struct values values;
+    problem[0] = '\0';
+    return read_options(policy, options, &values, problem, room);
+}
+
 /* ---------------------------------------------------------------- start and stop */
 /* Tells whether the lease of the policy is over: the process that started it from outside is gone.
  * A policy may still be on, if no hook has run since. */
@@ -220,6 +227,12 @@ const char *hw_schedule_active(void) {
     const struct hw_policy *policy = hw__sched_policy();
     return policy == NULL || is_abandoned() ? "" : policy->name;
 }
+
+uint32_t hw_schedule_number(void) {
+    return hw_schedule_active()[0] == '\0' ? 0 : hw__sched_generation();
+}
+
+uint32_t hw_schedule_counted(void) { return hw__sched_of(&hw__gils[0])->generation; }
 
 int hw_schedule_counts(struct hw_schedule_counts *counts) {
     struct hw__gil *gil = &hw__gils[0];

@@ -26,6 +26,8 @@ struct hw__sched *hw__sched_of(const struct hw__gil *gil) { return &scheds[gil->
 
 const struct hw_policy *hw__sched_policy(void) { return atomic_load(&current); }
 
+uint32_t hw__sched_generation(void) { return atomic_load(&generation); }
+
 void hw__sched_set_policy(const struct hw_policy *policy, const int64_t *options,
                           const struct hw__settings *settings) {
     if (policy != NULL) {

@@ -32,6 +32,9 @@ struct hw__sched *hw__sched_of(const struct hw__gil *gil);
  * call it. */
 const struct hw_policy *hw__sched_policy(void);
 
+/* Returns a number that changes whenever a policy is set. Any thread may call it. */
+uint32_t hw__sched_generation(void);
+
 /* Sets the policy that is on; NULL: none. Each GIL takes notice at its next hook. The caller must
  * hold the registry's lock. */
 void hw__sched_set_policy(const struct hw_policy *policy, const int64_t *options,

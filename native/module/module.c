@@ -232,9 +232,10 @@ static void *thread_state(void *module, void *arguments) {
     return Py_BuildValue("K", (unsigned long long)(uintptr_t)PyThreadState_Get());
 }
 
-/* Arguments: (policy, options). Returns (errno, problem as bytes); without a problem, b"". */
-static void *schedule(void *module, void *arguments) {
-    (void)module;
+/* Arguments: (policy, options). Returns (errno, problem as bytes, number of the policy that is on);
+ * without a problem, b"". */
+static void *with_policy(void *arguments,
+                         int (*function)(const struct hw_policy *, const char *, char *, int)) {
     const char *name, *options;
     char problem[400] = "";
     if (!PyArg_ParseTuple(arguments, "yy", &name, &options)) {
@@ -243,19 +244,37 @@ static void *schedule(void *module, void *arguments) {
     const struct hw_policy *policy = hw_policy_find(name, problem, (int)sizeof problem);
     int error = -EINVAL;
     if (policy != NULL) {
-        error = hw_schedule_start(policy, options, problem, (int)sizeof problem);
+        error = function(policy, options, problem, (int)sizeof problem);
     }
-    return Py_BuildValue("iy", error, problem);
+    return Py_BuildValue("iyI", error, problem, hw_schedule_number());
 }
 
+static void *schedule(void *module, void *arguments) {
+    (void)module;
+    return with_policy(arguments, hw_schedule_start);
+}
+
+static void *check_policy(void *module, void *arguments) {
+    (void)module;
+    return with_policy(arguments, hw_schedule_check);
+}
+
+/* Arguments: (number). Stops the policy that is on, unless it has another number; 0: whichever. */
 static void *unschedule(void *module, void *arguments) {
-    (void)module, (void)arguments;
-    return number(hw_schedule_stop());
+    (void)module;
+    unsigned which;
+    if (!PyArg_ParseTuple(arguments, "I", &which)) {
+        return NULL;
+    }
+    uint32_t on = hw_schedule_number();
+    bool is_other = which != 0 && on != 0 && on != which;
+    return number(is_other ? -ESRCH : hw_schedule_stop());
 }
 
+/* Returns (name as bytes, number) of the policy that is on; (b"", 0) without one. */
 static void *scheduled(void *module, void *arguments) {
     (void)module, (void)arguments;
-    return Py_BuildValue("y", hw_schedule_active());
+    return Py_BuildValue("yI", hw_schedule_active(), hw_schedule_number());
 }
 
 /* Arguments: (priority, urgent). */
@@ -268,11 +287,16 @@ static void *hint(void *module, void *arguments) {
     return number(hw_schedule_hint(priority, urgent));
 }
 
-/* Returns struct hw_schedule_counts as bytes, or b"" where there is none. */
+/* Arguments: (number). Returns struct hw_schedule_counts of the policy with this number (0: of the
+ * last one) as bytes, or b"" where there is none. */
 static void *counts(void *module, void *arguments) {
-    (void)module, (void)arguments;
+    (void)module;
+    unsigned which;
+    if (!PyArg_ParseTuple(arguments, "I", &which)) {
+        return NULL;
+    }
     struct hw_schedule_counts found;
-    bool there = hw_schedule_counts(&found) == 0;
+    bool there = hw_schedule_counts(&found) == 0 && (which == 0 || which == hw_schedule_counted());
     return PyBytes_FromStringAndSize((const char *)&found, there ? (intptr_t)sizeof found : 0);
 }
 
@@ -344,6 +368,7 @@ static struct method methods[] = {
     {"memory", memory, METH_VARARGS, "The bytes at an address."},
     {"thread_state", thread_state, METH_VARARGS, "The address of the calling thread's state."},
     {"schedule", schedule, METH_VARARGS, "hw_schedule_start()."},
+    {"check_policy", check_policy, METH_VARARGS, "hw_schedule_check()."},
     {"unschedule", unschedule, METH_VARARGS, "hw_schedule_stop()."},
     {"scheduled", scheduled, METH_VARARGS, "hw_schedule_active()."},
     {"hint", hint, METH_VARARGS, "hw_schedule_hint()."},

@@ -118,12 +118,33 @@ static void test_hint_after_the_other_has_ended(void) {
     T_EQ(0, hw_schedule_stop());
 }
 
+/* Each start has a number of its own, and the counts keep the number of the policy that they are
+ * of. */
+static void test_numbers(void) {
+    uint32_t last = 0;
+    for (int policy = 0; policy < 2; policy++) {
+        schedule(policy);
+        uint32_t number = hw_schedule_number();
+        T_TRUE(number != 0 && number != last);
+        T_EQ(number, hw_schedule_counted());
+        T_EQ(-EALREADY, hw_schedule_start(hw_policy_at(2), "", problem, sizeof problem));
+        T_EQ(-EINVAL, hw_schedule_check(hw_policy_at(2), "no=1", problem, sizeof problem));
+        T_EQ(0, hw_schedule_check(hw_policy_at(2), "slice_us=5000", problem, sizeof problem));
+        T_EQ(number, hw_schedule_number());
+        T_EQ(0, hw_schedule_stop());
+        T_EQ(0, hw_schedule_number());
+        T_EQ(number, hw_schedule_counted());
+        last = number;
+    }
+}
+
 int main(void) {
     t_start();
     world_begin();
     world_enter();
     T_RUN(test_goes_to_another_gil);
     T_RUN(test_hint_after_the_other_has_ended);
+    T_RUN(test_numbers);
     world_leave();
     return 0;
 }

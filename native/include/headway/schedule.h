@@ -51,6 +51,11 @@ HW_API const struct hw_policy_option *hw_policy_engine_options(void);
 HW_API int hw_schedule_start(const struct hw_policy *policy, const char *options, char *problem,
                              int room);
 
+/* Checks options as hw_schedule_start() does, and changes nothing. Returns 0, or -EINVAL for a
+ * wrong option. Any thread may call this function. */
+HW_API int hw_schedule_check(const struct hw_policy *policy, const char *options, char *problem,
+                             int room);
+
 /* Restores CPython's own behaviour. Returns 0, or -ESRCH if no policy is on. */
 HW_API int hw_schedule_stop(void);
 
@@ -58,9 +63,17 @@ HW_API int hw_schedule_stop(void);
  * stopped, or the watchdog has removed it. Any thread may call this function. */
 HW_API const char *hw_schedule_active(void);
 
+/* Returns the number of the policy that is on, or 0 if there is none: each start of a policy has
+ * another number. A forked child's policy keeps its number. Any thread may call this function. */
+HW_API uint32_t hw_schedule_number(void);
+
 /* Fills in the counters of the main interpreter's GIL. Returns 0, or -ESRCH if no policy is or was
  * on. */
 HW_API int hw_schedule_counts(struct hw_schedule_counts *counts);
+
+/* Returns the number of the policy that these counters are of: the one that is on, or the last one.
+ */
+HW_API uint32_t hw_schedule_counted(void);
 
 /* Finds the living thread for which the engine most often made a request sooner than CPython would
  * have. Any thread may call this function.

@@ -103,7 +103,7 @@ class Schedule:
 
     def __init__(self, policy: str) -> None:
         self.policy = policy
-        self._over = False
+        self._number = number
 
     def __enter__(self) -> "Schedule":
         return self
@@ -115,12 +115,12 @@ class Schedule:
 
     @property
     def active(self) -> bool:
-        """Whether the policy is active: it was not stopped, and the watchdog has not removed it."""
-        return not self._over and _the_scheduler().active != ""
+        """Whether the policy is active: it was neither stopped nor replaced, and the watchdog has not removed it."""
+        return self._number != 0 and _the_scheduler().number == self._number
 
     def counts(self) -> ScheduleCounts:
         """Return the counts so far. Raises SchedulingError if the policy is no longer active."""
-        found = {} if self._over else _the_scheduler().counts()
+        found = _the_scheduler().counts(self._number) if self.active else {}
         if not found:
             raise SchedulingError(f"the policy {self.policy} is no longer active")
         return ScheduleCounts(**found)
@@ -128,9 +128,9 @@ class Schedule:
     def stop(self) -> None:
         """Restore CPython's own behaviour. Stopping twice does nothing."""
         with _lock:
-            if not self._over:
-                self._over = True
-                _the_scheduler().stop()
+            if self._number:
+                _the_scheduler().stop(self._number)
+                self._number = 0
 
 
 def schedule(policy: str = "fair", **options: int) -> Schedule:
@@ -148,10 +148,10 @@ def schedule(policy: str = "fair", **options: int) -> Schedule:
     check(policy, options)
     with _lock:
         try:
-            _the_scheduler().start(policy, options_text(options))
+            number = _the_scheduler().start(policy, options_text(options))
         except UnfitError as error:
             raise SchedulingError(f"the GIL of this process cannot be scheduled by {policy}: {error}") from error
-    return Schedule(policy)
+    return Schedule(policy, number)
 
 
 def thread_priority(priority: int = 0, *, urgent: bool = False) -> None:

@@ -51,28 +51,41 @@ class Scheduler:
         self._library = load(library)
 
     def start(self, policy, options=""):
-        """Start a policy: a name, or the path of a library. Raises UnfitError."""
+        """Start a policy: a name, or the path of a library; return its number. Raises UnfitError."""
+        return self._with(self._library.schedule, policy, options)
+
+    def check(self, policy, options=""):
+        """Raise UnfitError if the policy or an option does not exist, or there is no GIL; change nothing."""
+        self._with(self._library.check_policy, policy, options)
+
+    def _with(self, function, policy, options):
         if not gil_enabled():
             raise UnfitError(
                 "this interpreter runs without a GIL, and one that an extension module switches on later stays without a policy"
             )
         try:
-            error, problem = self._library.schedule(os.fsencode(policy), os.fsencode(options))
+            error, problem, number = function(os.fsencode(policy), os.fsencode(options))
         except ValueError as unfit:  # a NUL
             raise UnfitError("%r: %s" % (policy, unfit))
         if error:
             name = errno_name(-error)
             text = os.fsdecode(problem) or _PROBLEMS.get(name) or os.strerror(-error)
             raise UnfitError(text)
+        return number
 
-    def stop(self):
-        """Restore CPython's own behaviour; return whether a policy was active."""
-        return self._library.unschedule() == 0
+    def stop(self, number=0):
+        """Restore CPython's own behaviour; return whether a policy was active. A number spares every other policy."""
+        return self._library.unschedule(number) == 0
 
     @property
     def active(self):
         """The name of the active policy; "" if there is none, or the watchdog has removed it."""
-        return os.fsdecode(self._library.scheduled())
+        return os.fsdecode(self._library.scheduled()[0])
+
+    @property
+    def number(self):
+        """The number of the active policy, as start() returned it; 0 if there is none."""
+        return self._library.scheduled()[1]
 
     def hint(self, priority, urgent):
         """Set the calling thread's priority. Raises UnfitError, and ValueError for a priority that is out of range."""
@@ -83,9 +96,12 @@ class Scheduler:
                 raise ValueError("priority is %r, expected -20 to 19" % (priority,))
             raise UnfitError(os.strerror(-error))
 
-    def counts(self):
-        """Return the counts at the main GIL under the policy, as a dict; {} if there was no policy."""
-        packed = self._library.counts()
+    def counts(self, number=0):
+        """Return the counts at the main GIL under the last policy, as a dict; {} if there was none.
+
+        With a number, return {} also if the last policy has another one.
+        """
+        packed = self._library.counts(number)
         return dict(zip(COUNTS, struct.unpack("%dq" % len(COUNTS), packed))) if packed else {}
 
     def gainer(self):

@@ -1,0 +1,87 @@
+"""A policy that a program starts for itself, or that another process starts in it; one that replaces another."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from real_programs import BY_NAME, LIMIT_S, unobserved
+
+import headway
+from headway.agent.headway_agent import scheduler
+from headway.agent.headway_agent.library import UnfitError
+from headway.errors import SchedulingError
+from headway.live.attach import detach, look_at
+from headway.live.attach import schedule as schedule_process
+from headway.live.lease import Ended
+from headway.native import library_path
+
+HEADWAY = str(Path(sys.executable).with_name("headway"))
+WAITS = "import sys, time\nprint('ready', flush=True)\nwhile True: time.sleep(0.001)"
+
+pytestmark = pytest.mark.slow
+
+
+def run(*arguments):
+    """Run the command line."""
+    return subprocess.run([HEADWAY, *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+def test_in_process():
+    """`with headway.schedule(...)` starts a policy and stops it; counts and hints work in between."""
+    with headway.schedule("fair", latency_us=20000) as policy:
+        assert policy.active
+        with pytest.raises(SchedulingError, match="a policy is already active"):
+            headway.schedule("stock")
+        headway.thread_priority(-3, urgent=True)
+        headway.thread_priority()
+        time.sleep(0.01)
+        assert policy.counts().acquires > 0
+    assert not policy.active
+    policy.stop()
+    with pytest.raises(SchedulingError, match="is no longer active"):
+        policy.counts()
+    with headway.schedule():
+        pass
+    for wrong in (20, -21, 2**40):
+        with pytest.raises(SchedulingError, match=f"priority is {wrong}, expected -20 to 19"):
+            headway.thread_priority(wrong)
+    with pytest.raises(SchedulingError, match=r"latency_us is 1\.5, expected a whole number"):
+        headway.schedule("fair", latency_us=1.5)
+
+
+def test_a_later_policy_is_another_one():
+    """A policy that replaces that of a `with` is not taken for it: neither its counts nor its end."""
+    with headway.schedule("fair") as first:
+        _, (lease,) = scheduler.attach(str(library_path()), "bfs", "")
+        os.close(lease)
+        assert not first.active
+        with pytest.raises(SchedulingError, match="fair is no longer active"):
+            first.counts()
+    assert scheduler.detach(str(library_path())) == "the policy bfs"
+
+
+@pytest.mark.parametrize("name", ["3.14", "3.15"])
+def test_attached(name):
+    """A policy is started in a running process, replaced, and stopped."""
+    with contextlib.ExitStack() as stack:
+        command = [BY_NAME[name].executable, "-c", WAITS]
+        one = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=unobserved()))
+        stack.callback(one.kill)
+        assert one.stdout.readline() == "ready\n"
+        target = look_at(one.pid)
+        with contextlib.closing(schedule_process(target, "fair")) as first:
+            assert first.text == ""
+            with contextlib.closing(schedule_process(target, "bfs", "slice_us=5000")) as second:
+                assert (second.text, first.ended) == ("fair", Ended.BY_HAND)
+                assert detach(target, recording=False, policy=True) == "the policy bfs"
+        assert detach(target, recording=False, policy=True) == ""
+        done = run("attach", str(one.pid), "--policy", "fair", "--duration", "0.2")
+        assert done.returncode == 0, done.stderr
+        assert "is scheduled by fair for 0.2 s" in done.stderr
+        assert "without a policy" not in done.stderr
+        assert detach(target, recording=False, policy=True) == ""
+        assert one.poll() is None
