@@ -64,6 +64,16 @@ def test_a_later_policy_is_another_one():
     assert scheduler.detach(str(library_path())) == "the policy bfs"
 
 
+@pytest.mark.parametrize(("policy", "options"), [("nobody", ""), ("/nowhere/x.so", ""), ("bfs", "slice_us=0")])
+def test_a_refused_policy_leaves_the_present_one(policy, options):
+    """A policy that cannot replace another one changes nothing."""
+    with headway.schedule("fair") as first:
+        with pytest.raises(UnfitError):
+            scheduler.attach(str(library_path()), policy, options)
+        assert first.active
+        assert first.counts().acquires > 0
+
+
 @pytest.mark.parametrize("name", ["3.14", "3.15"])
 def test_attached(name):
     """A policy is started in a running process, replaced, and stopped."""
@@ -85,3 +95,19 @@ def test_attached(name):
         assert "without a policy" not in done.stderr
         assert detach(target, recording=False, policy=True) == ""
         assert one.poll() is None
+
+
+def test_a_policy_that_was_replaced_does_not_come_back(tmp_path):
+    """The command says whose policy it ended, as the process is without one afterwards."""
+    program = tmp_path / "app.py"
+    program.write_text(WAITS)
+    command = [HEADWAY, "run", "--policy", "fair", "--python", BY_NAME["3.14"].executable, str(program)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=unobserved()) as one:
+        assert one.stdout.readline() == "ready\n"
+
+        done = run("attach", str(one.pid), "--policy", "bfs", "--duration", "0.2")
+
+        one.kill()
+    assert done.returncode == 0, done.stderr
+    assert f"process {one.pid} is scheduled by bfs in place of fair for 0.2 s" in done.stderr
+    assert f"process {one.pid} is without a policy now; before, it was scheduled by fair" in done.stderr

@@ -1,6 +1,7 @@
 """Record a running Python process, or schedule its GIL, until Ctrl-C or a limit.
 
-The process keeps running, and Headway leaves it as it was before. Headway
+The process keeps running, and Headway leaves it as it was before; a process
+that had another policy than --policy is without a policy afterwards. Headway
 enters CPython 3.14 and later through the debugger interface of PEP 768. For
 earlier versions, on x86-64 only, ptrace stops the main thread for about a
 millisecond.
@@ -19,7 +20,7 @@ even by kill -9, the process returns to CPython's own behaviour within seconds;
 `headway detach` does so at once.
 
 Exit codes:
-  0              the process is as it was before
+  0              the process has CPython's own behaviour again
   2              bad argument
   5              no native library
   7              the process could not be recorded, or could not be told to stop
@@ -279,7 +280,7 @@ def _silence() -> None:
 
 
 def _end(target: "attach.Target", held: "attach.Attachment", arguments: argparse.Namespace, *, policy: bool) -> int:
-    """Detach, so that the process is as it was before; return 0, or the exit code of a failure."""
+    """Detach, so that the process has CPython's own behaviour again; return 0, or the exit code of a failure."""
     from headway.errors import RecordingError
     from headway.live import attach
     from headway.live.lease import SPAN_S, Ended
@@ -341,4 +342,10 @@ def _schedule(target: "attach.Target", arguments: argparse.Namespace, signals: _
     with contextlib.closing(held):
         console.say(f"process {target.pid} is scheduled by {policy}{instead} {how_long}")
         alive = _wait(target.pid, held, signals, arguments.duration)
-        return _end(target, held, arguments, policy=True) if alive else 0
+        if not alive:
+            return 0
+        is_ours = not held.ended
+        code = _end(target, held, arguments, policy=True)
+        if is_ours and held.text and code == 0:
+            console.say(f"process {target.pid} is without a policy now; before, it was scheduled by {held.text}")
+        return code

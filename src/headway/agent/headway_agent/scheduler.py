@@ -174,6 +174,7 @@ def attach(library, policy, options):
     Returns the name of the policy that was active before, and the lease's descriptor. Raises UnfitError.
     """
     scheduler = Scheduler(library)
+    scheduler.check(policy, options)  # if it fails, the present policy stays
     before = scheduler.active
     scheduler.stop()  # also ends a policy that an ended client has left behind
     lease = leased(scheduler._library, LEASE_SCHEDULE, lambda: scheduler.start(policy, options))
