@@ -16,9 +16,24 @@ def test_the_thread_that_gained_most_is_named_if_it_had_most():
 @pytest.mark.parametrize(("worst_ns", "said"), [(7_960_000, "7.96 ms"), (1_230_000_000, "1.23 s")])
 def test_waits_have_the_unit_that_fits(worst_ns, said):
     """A wait of more than a second is told in seconds."""
-    assert told("fair", {**COUNTS, "worst_wait_ns": worst_ns}, 0.005).endswith(f"no thread waited longer than {said}")
+    assert told("fair", {**COUNTS, "worst_wait_ns": worst_ns}, 0.005).endswith(
+        f"no wait that ended was longer than {said}"
+    )
 
 
 def test_a_policy_that_had_nothing_to_do_says_so():
     """Without an early request there is one sentence and no figure."""
     assert told("fair", {"early": 0}, 0.005) == "fair had nothing to do: no thread waited for a CPU-bound thread"
+
+
+def test_a_policy_that_only_asked_as_cpython_does_does_not_say_that_nobody_waited():
+    """`stock` makes no request early, whatever it does."""
+    counts = {"early": 0, "asked": 1_234}
+
+    assert told("stock", counts, 0.005) == "stock requested the GIL 1,234 times, never earlier than CPython would have"
+
+
+@pytest.mark.parametrize("counts", [COUNTS, {"early": 0}, {"early": 0, "asked": 3}])
+def test_a_policy_that_is_no_longer_active_says_so(counts):
+    """The watchdog may have removed the policy: its counts are not those of the whole program."""
+    assert told("fair", counts, 0.005, is_on=False).startswith("fair, which is no longer active, ")

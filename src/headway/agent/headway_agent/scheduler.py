@@ -119,9 +119,12 @@ def _named(thread):
     return "thread %d" % thread
 
 
-def told(policy, counts, interval_s, gainer="", most=0):
+def told(policy, counts, interval_s, gainer="", most=0, is_on=True):
     """Describe in a sentence what a policy did. `gainer` is the living thread with the most early requests, `most`."""
-    early = counts.get("early", 0)
+    policy = policy if is_on else "%s, which is no longer active," % policy
+    early, asked = counts.get("early", 0), counts.get("asked", 0)
+    if not early and asked:
+        return "%s requested the GIL %s times, never earlier than CPython would have" % (policy, format(asked, ","))
     if not early:
         return "%s had nothing to do: no thread waited for a CPU-bound thread" % policy
     # Only threads that live are known: the one with the most requests may have ended, and then no name is right.
@@ -129,7 +132,7 @@ def told(policy, counts, interval_s, gainer="", most=0):
     wait_s, worst_s = counts["early_wait_ns"] / early / 1e9, counts["worst_wait_ns"] / 1e9
     return (
         "%s requested the GIL early %s times%s: these waits took %s on average, and would take %s or more without it; "
-        "no thread waited longer than %s"
+        "no wait that ended was longer than %s"
         % (policy, format(early, ","), mostly, _duration(wait_s), _duration(interval_s), _duration(worst_s))
     )
 
@@ -138,12 +141,15 @@ def _duration(value_s):
     return "%.3g s" % value_s if value_s >= 1 else "%.3g ms" % (value_s * 1e3)
 
 
-def _tell(scheduler, policy):
+def _tell(scheduler, policy, number):
     thread, most = scheduler.gainer()
-    counts = scheduler.counts()
+    is_on = scheduler.number == number
+    counts = scheduler.counts(number)
     if counts:
         name = _named(thread) if thread else ""
-        say("process %d: %s" % (os.getpid(), told(policy, counts, sys.getswitchinterval(), name, most)))
+        say("process %d: %s" % (os.getpid(), told(policy, counts, sys.getswitchinterval(), name, most, is_on)))
+    elif not is_on:
+        say("process %d: %s is no longer active: another policy has replaced it" % (os.getpid(), policy))
 
 
 def start_from_environment():
@@ -159,11 +165,11 @@ def start_from_environment():
         policy = os.environ.get("HEADWAY_POLICY")
         if policy:
             scheduler = Scheduler(os.environ["HEADWAY_NATIVE"])
-            scheduler.start(policy, os.environ.get("HEADWAY_POLICY_OPTIONS", ""))
+            number = scheduler.start(policy, os.environ.get("HEADWAY_POLICY_OPTIONS", ""))
             if os.environ.get("HEADWAY_WHY"):
                 import atexit
 
-                atexit.register(_tell, scheduler, policy)
+                atexit.register(_tell, scheduler, policy, number)
     except (UnfitError, KeyError, ValueError, OSError) as error:
         say("process %d is not scheduled: %s" % (os.getpid(), error))
 
