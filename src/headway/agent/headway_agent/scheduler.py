@@ -89,11 +89,10 @@ class Scheduler:
 
     def hint(self, priority, urgent):
         """Set the calling thread's priority. Raises UnfitError, and ValueError for a priority that is out of range."""
+        if not -20 <= priority <= 19:
+            raise ValueError("priority is %r, expected -20 to 19" % (priority,))
         error = self._library.hint(priority, int(urgent))
         if error:
-            name = errno_name(-error)
-            if name == "EINVAL":
-                raise ValueError("priority is %r, expected -20 to 19" % (priority,))
             raise UnfitError(os.strerror(-error))
 
     def counts(self, number=0):
@@ -119,7 +118,7 @@ def _named(thread):
     return "thread %d" % thread
 
 
-def told(policy, counts, interval_s, gainer="", most=0, is_on=True):
+def told(policy, counts, interval_s, gainer="", most=0, *, is_on=True):
     """Describe in a sentence what a policy did. `gainer` is the living thread with the most early requests, `most`."""
     policy = policy if is_on else "%s, which is no longer active," % policy
     early, asked = counts.get("early", 0), counts.get("asked", 0)
@@ -147,7 +146,7 @@ def _tell(scheduler, policy, number):
     counts = scheduler.counts(number)
     if counts:
         name = _named(thread) if thread else ""
-        say("process %d: %s" % (os.getpid(), told(policy, counts, sys.getswitchinterval(), name, most, is_on)))
+        say("process %d: %s" % (os.getpid(), told(policy, counts, sys.getswitchinterval(), name, most, is_on=is_on)))
     elif not is_on:
         say("process %d: %s is no longer active: another policy has replaced it" % (os.getpid(), policy))
 
