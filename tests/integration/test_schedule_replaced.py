@@ -111,3 +111,32 @@ def test_a_policy_that_was_replaced_does_not_come_back(tmp_path):
     assert done.returncode == 0, done.stderr
     assert f"process {one.pid} is scheduled by bfs in place of fair for 0.2 s" in done.stderr
     assert f"process {one.pid} is without a policy now; before, it was scheduled by fair" in done.stderr
+
+
+CHILD = """
+import os, threading
+import headway
+from headway.live import schedule
+taken, fork = threading.Event(), threading.Event()
+def begin():
+    with schedule._lock:
+        taken.set()
+        fork.wait()
+threading.Thread(target=begin, daemon=True).start()
+taken.wait()
+if os.fork() == 0:
+    with headway.schedule("fair"):
+        print("scheduled", flush=True)
+    os._exit(0)
+fork.set()
+os.wait()
+"""
+
+
+def test_a_child_that_was_forked_in_the_middle_of_a_start():
+    """A child has no lock of a thread that it does not have."""
+    command = [sys.executable, "-W", "ignore", "-c", CHILD]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env=unobserved())
+
+    assert (done.stdout, done.stderr) == ("scheduled\n", "")

@@ -5,6 +5,7 @@ policy applies to all threads of the process, including those that run already, 
 one policy at a time.
 """
 
+import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,15 @@ class ScheduleCounts:
 
 
 _scheduler: Scheduler | None = None
-_lock = threading.Lock()  # protects the creation of _scheduler; held while a policy begins or ends
+_lock = threading.RLock()  # held while a policy begins or ends, also by a signal handler that does so meanwhile
+
+
+def _free_lock() -> None:
+    global _lock  # noqa: PLW0603 a thread that does not exist in a forked child may have it
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_free_lock)
 
 
 def _the_scheduler() -> Scheduler:
@@ -101,7 +110,7 @@ def check(policy: str, options: dict[str, int]) -> None:
 class Schedule:
     """A policy that is active until stop() or the end of a `with`; `schedule()` returns it."""
 
-    def __init__(self, policy: str) -> None:
+    def __init__(self, policy: str, number: int) -> None:
         self.policy = policy
         self._number = number
 
@@ -126,7 +135,7 @@ class Schedule:
         return ScheduleCounts(**found)
 
     def stop(self) -> None:
-        """Restore CPython's own behaviour. Stopping twice does nothing."""
+        """Restore CPython's own behaviour. Stopping twice does nothing, nor does it stop a policy that came later."""
         with _lock:
             if self._number:
                 _the_scheduler().stop(self._number)
