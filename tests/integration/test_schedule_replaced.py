@@ -140,3 +140,29 @@ def test_a_child_that_was_forked_in_the_middle_of_a_start():
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env=unobserved())
 
     assert (done.stdout, done.stderr) == ("scheduled\n", "")
+
+
+POOL = """
+import sys
+import _interpreters
+def interval(config):
+    _interpreters.exec(_interpreters.create(config), "import sys\\nprint(sys.getswitchinterval(), flush=True)")
+print(sys.getswitchinterval(), flush=True)
+interval("isolated")
+sys.setswitchinterval(0.003)
+interval("legacy")
+print(sys.getswitchinterval(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("policy", [(), ("--policy", "fair")], ids=["alone", "policy"])
+def test_the_switch_interval_of_sub_interpreters(policy, tmp_path):
+    """`--switch-interval` is for each GIL, beside a policy too; a shared GIL keeps what the program sets."""
+    program = tmp_path / "app.py"
+    program.write_text(POOL)
+
+    done = run("run", "--switch-interval", "0.0005", *policy, "--python", BY_NAME["3.13"].executable, str(program))
+
+    assert done.stdout.split()[:2] == ["0.0005", "0.0005"], done.stderr
+    if policy:
+        assert done.stdout.split()[2:] == ["0.003", "0.003"]

@@ -13,6 +13,8 @@ for a module in an archive.
 import os
 import sys
 
+_STOCK_INTERVAL_S = 0.005
+
 
 def _start():
     archive = os.path.dirname(os.path.abspath(__file__))
@@ -27,6 +29,7 @@ def _start():
     writes = sys.dont_write_bytecode
     try:
         if _is_there():
+            _set_own_interval()
             return
         sys.dont_write_bytecode = True
         sys.path.insert(0, agent)
@@ -61,6 +64,17 @@ def _is_there():
     name = os.path.basename(os.environ.get("HEADWAY_NATIVE", ""))
     with open("/proc/self/maps", "rb", buffering=0) as file:
         return bool(name) and name.encode() in b"".join(iter(lambda: file.read(1 << 16), b""))
+
+
+def _set_own_interval():
+    """Set the switch interval of a sub-interpreter with a GIL of its own.
+
+    Such a GIL begins with CPython's 5 ms. A GIL that it shares with the main interpreter has the interval that was set
+    there.
+    """
+    interval = os.environ.get("HEADWAY_SWITCH_INTERVAL")
+    if interval and sys.version_info >= (3, 12) and sys.getswitchinterval() == _STOCK_INTERVAL_S:
+        sys.setswitchinterval(float(interval))
 
 
 def _say(text):
