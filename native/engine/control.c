@@ -165,6 +165,14 @@ static struct hw__settings settle(const int64_t *engine) {
         .spin_ns = engine[0] * 1000, .watchdog_ns = engine[1] * 1000000, .yields = engine[2] != 0};
 }
 
+/* Tells whether the calling thread holds this GIL, whose mutex it must have: it may be in a
+ * sub-interpreter with a GIL of its own. */
+static bool holds(const struct hw__gil_memory *memory) {
+    void *(*state)(void) = (void *(*)(void))(uintptr_t)hw__interpreter_symbol("PyThreadState_Get");
+    return state != NULL && HW__READ(memory->locked) == 1 &&
+           HW__READ(memory->last_holder) == state();
+}
+
 int hw_schedule_start(const struct hw_policy *policy, const char *options, char *problem,
                       int room) {
     struct values values = {{0}, {0}};
@@ -193,7 +201,9 @@ int hw_schedule_start(const struct hw_policy *policy, const char *options, char 
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
     pthread_mutex_lock(&memory->mutex);
     hw__sched_adopt(gil); /* the policy begins at other GILs when they are next acquired */
-    hw__sched_found_holding(hw__sched_of(gil));
+    if (holds(memory)) {
+        hw__sched_found_holding(hw__sched_of(gil));
+    }
     pthread_mutex_unlock(&memory->mutex);
     hw__registry_unlock();
     hw__hooks_repair();

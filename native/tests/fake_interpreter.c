@@ -129,6 +129,7 @@ struct fake_state *fake_current(void) { return current; }
 static _Atomic bool finalizing;
 
 EXPORT void *PyThreadState_GetUnchecked(void) { return current; }
+EXPORT void *PyThreadState_Get(void) { return current; }
 
 void fake_spin(int times) {
     /* Not in a register, so that nothing but the time tells one spin from two. */

@@ -149,6 +149,7 @@ void *PyGILState_GetThisThreadState(void);
  * attached or not. */
 void fake_spin(int times);
 void *PyThreadState_GetUnchecked(void);
+void *PyThreadState_Get(void);
 
 /* The address that stands for that of PyCode_Type, and the layout of these structs in memory. With
  * `cframe`, a `struct fake_cframe` lies between the thread state and the frame, as in CPython 3.11

@@ -118,6 +118,30 @@ static void test_hint_after_the_other_has_ended(void) {
     T_EQ(0, hw_schedule_stop());
 }
 
+/* A thread of the other interpreter starts a policy: it is not taken for the holder of the main
+ * GIL, nor is its time there counted as such a hold. */
+static void test_start_from_the_other(void) {
+    static struct fake_gil other;
+    fake_gil_init(&other);
+    schedule(0);
+    T_EQ(0, hw_schedule_stop());
+    const struct hw__ledger *ledger = &hw__sched_of(&hw__gils[0])->ledger;
+    void *main_state = PyEval_SaveThread();
+    struct fake_state *there = fake_state_new(&other);
+    PyEval_RestoreThread(there);
+    schedule(0);
+    T_TRUE(ledger->policy != NULL && ledger->holder == NULL);
+    PyEval_SaveThread();
+    PyEval_RestoreThread(main_state);
+    world_yield();
+    T_EQ(0, hw_schedule_stop());
+    schedule(0);
+    T_TRUE(ledger->holder == &hw__runner_known()->waiter);
+    T_EQ(0, hw_schedule_stop());
+    fake_state_free(there);
+    fake_gil_destroy(&other);
+}
+
 /* Each start has a number of its own, and the counts keep the number of the policy that they are
  * of. */
 static void test_numbers(void) {
@@ -144,6 +168,7 @@ int main(void) {
     world_enter();
     T_RUN(test_goes_to_another_gil);
     T_RUN(test_hint_after_the_other_has_ended);
+    T_RUN(test_start_from_the_other);
     T_RUN(test_numbers);
     world_leave();
     return 0;
