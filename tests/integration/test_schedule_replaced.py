@@ -14,6 +14,7 @@ import headway
 from headway.agent.headway_agent import scheduler
 from headway.agent.headway_agent.library import UnfitError
 from headway.errors import SchedulingError
+from headway.live import schedule
 from headway.live.attach import detach, look_at
 from headway.live.attach import schedule as schedule_process
 from headway.live.lease import Ended
@@ -111,6 +112,14 @@ def test_a_policy_that_was_replaced_does_not_come_back(tmp_path):
     assert done.returncode == 0, done.stderr
     assert f"process {one.pid} is scheduled by bfs in place of fair for 0.2 s" in done.stderr
     assert f"process {one.pid} is without a policy now; before, it was scheduled by fair" in done.stderr
+
+
+def test_a_signal_handler_in_the_middle_of_a_start():
+    """A handler may stop a policy although its own thread is about to start one."""
+    first = headway.schedule("fair")
+    with schedule._lock:
+        first.stop()
+    assert not first.active
 
 
 CHILD = """
