@@ -293,12 +293,9 @@ def test_a_few_pairs_that_lie_far_apart_do_not_support_the_order(store, monkeypa
         store.add_prediction(run_id, made(cell, 100.0 + place))
         store.add_launch(run_id, cell.key, 0, launch(requests_per_s=100.0))
     # Which pairs differ is what the intervals of the ratios say.
-    ratios = iter(
-        [
-            Interval(*((2.0, 1.9, 2.1) if n < wrong else (0.5, 0.4, 0.6) if n < told else (1, 0.9, 1.1)), "", 0.95)
-            for n in range(10)
-        ]
-    )
+    against, along = Interval(2.0, 1.9, 2.1, "welch"), Interval(0.5, 0.4, 0.6, "welch")
+    same = Interval(1.0, 0.9, 1.1, "welch")
+    ratios = iter([against] * wrong + [along] * (told - wrong) + [same] * (10 - told))
     monkeypatch.setattr(CellResult, "ratio_to", lambda *_: next(ratios))
 
     (evidence,) = orders(read_run(store, run_id), EXPERIMENT, ORDER, GIL.id)
