@@ -5,7 +5,8 @@ import os
 import pytest
 
 from headway.traces.frames import Frame
-from headway.traces.loops import waits_for_a_lock
+from headway.traces.loops import home_at, waits_for_a_lock
+from headway.traces.sources import changed_since
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,6 @@ def test_what_is_no_source_is_not_read(tmp_path):
     assert not waits_for_a_lock([Frame(str(tmp_path / "app.py"), 1, "handler", 1)])
     assert not waits_for_a_lock([Frame("/dev/zero", 1, "handler", 1)])
     assert not waits_for_a_lock([Frame("/nowhere\0", 1, "handler", 1)])
+    for name in (str(tmp_path / "app.py"), "/dev/zero", "/nowhere\0"):
+        assert home_at([Frame(name, 1, "main", 1)]) is None
+    assert changed_since(["/nowhere\0", __file__], 2**62) == {"/nowhere\0"}

@@ -4,17 +4,15 @@ A trace has the Python frame that made the call, not the C function. In the stan
 a program's own code, the text of the line tells the kind if the file exists; else only the length of the call tells it.
 """
 
-import functools
-import linecache
 import os
 import re
-import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from enum import Enum
 
 from headway.traces.frames import Frame
+from headway.traces.sources import source_line
 
-__all__ = ["Call", "call_at", "changed_since", "sleep_ns_at", "takes_a_lock"]
+__all__ = ["Call", "call_at", "sleep_ns_at", "takes_a_lock"]
 
 
 class Call(Enum):
@@ -70,38 +68,6 @@ _WORDS: tuple[tuple[Call, re.Pattern[str]], ...] = (
 )
 
 
-_LARGEST = 8 << 20
-"""The largest file that is read as a source, in bytes."""
-
-
-@functools.lru_cache(maxsize=4096)
-def _line(filename: str, line: int) -> str:
-    """Return a line of a program's source, or "" if it cannot be read.
-
-    The program chose the name. A pipe or a device under it could keep us waiting, or never end.
-    """
-    if not line or not os.path.isabs(filename):
-        return ""
-    try:
-        found = os.stat(filename)
-    except (OSError, ValueError):
-        return ""
-    is_source = stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST
-    return linecache.getline(filename, line) if is_source else ""
-
-
-def changed_since(filenames: Iterable[str], realtime_ns: int) -> frozenset[str]:
-    """Return the files that were written after a time, or that do not exist any more."""
-    found = set()
-    for one in filenames:
-        try:
-            if os.path.isabs(one) and os.stat(one).st_mtime_ns > realtime_ns:
-                found.add(one)
-        except OSError:  # the file is gone
-            found.add(one)
-    return frozenset(found)
-
-
 def call_at(frame: Frame | None, changed: Collection[str] = ()) -> Call:
     """Return the kind of the call that a frame makes. The lines of files in `changed` are not those of the trace."""
     if frame is None or not frame.filename:
@@ -110,7 +76,7 @@ def call_at(frame: Frame | None, changed: Collection[str] = ()) -> Call:
     function = frame.function.rsplit(".", 1)[-1]
     if base in _STANDARD and function in _STANDARD[base]:
         return _STANDARD[base][function]
-    text = "" if frame.filename in changed else _line(frame.filename, frame.line)
+    text = "" if frame.filename in changed else source_line(frame.filename, frame.line)
     found = {kind for kind, pattern in _WORDS if pattern.search(text)}
     return found.pop() if len(found) == 1 else Call.UNKNOWN
 
@@ -127,7 +93,7 @@ def takes_a_lock(frame: Frame, changed: Collection[str] = ()) -> bool:
 
     The lines of files in `changed` are not those of the trace.
     """
-    text = "" if frame.filename in changed else _line(frame.filename, frame.line)
+    text = "" if frame.filename in changed else source_line(frame.filename, frame.line)
     return _TAKES.search(text[:_MOST_OF_A_LINE]) is not None
 
 
@@ -136,5 +102,7 @@ _SLEEP = re.compile(r"\bsleep\(\s*([0-9][0-9_.]*(?:[eE][+-]?[0-9]+)?)\s*\)")
 
 def sleep_ns_at(frame: Frame | None, changed: Collection[str] = ()) -> int | None:
     """Return the length of a sleep that a line of the program's own code has as a number: `time.sleep(0.01)`."""
-    found = None if frame is None or frame.filename in changed else _SLEEP.search(_line(frame.filename, frame.line))
+    found = (
+        None if frame is None or frame.filename in changed else _SLEEP.search(source_line(frame.filename, frame.line))
+    )
     return None if found is None else round(float(found[1].replace("_", "")) * 1e9)

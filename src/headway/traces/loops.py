@@ -6,7 +6,6 @@ any change of the program, because both ends of a lap are releases of the GIL wh
 """
 
 import functools
-import itertools
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -15,6 +14,7 @@ from typing import Final
 
 from headway.traces.calls import takes_a_lock
 from headway.traces.frames import CUT, Frame
+from headway.traces.sources import source_line
 
 __all__ = [
     "Home",
@@ -106,7 +106,7 @@ def _runs_a_loop(frame: Frame) -> bool:
     """Tell whether a frame calls an event loop written in C: in a library by its name, else by its source line."""
     if is_library(frame):
         return _at(frame) in _RUNNERS
-    return _RUNS.search(_line(frame.filename, frame.line)) is not None
+    return _RUNS.search(source_line(frame.filename, frame.line)) is not None
 
 
 def _runs_a_target_in_c(frame: Frame) -> bool:
@@ -116,18 +116,6 @@ def _runs_a_target_in_c(frame: Frame) -> bool:
     uvloop (Ray's async actors), or a library's poller.
     """
     return frame.function == "Thread.run" and os.path.basename(frame.filename) == "threading.py"
-
-
-@functools.lru_cache(maxsize=4096)
-def _line(filename: str, number: int) -> str:
-    """Return a line of a program's source, or "" if it cannot be read. Whole files are not kept in memory."""
-    if number <= 0 or not os.path.isabs(filename):
-        return ""
-    try:
-        with open(filename, encoding="utf-8", errors="replace") as file:
-            return next(itertools.islice(file, number - 1, number), "")
-    except OSError:
-        return ""
 
 
 def home_at(frames: Sequence[Frame]) -> Home | None:

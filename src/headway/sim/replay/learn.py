@@ -24,8 +24,9 @@ from headway.sim.replay.window import window
 from headway.sim.result import percentile
 from headway.traces.analysis.words import duration
 from headway.traces.analysis.words import role as role_of
-from headway.traces.calls import Call, call_at, changed_since, sleep_ns_at
+from headway.traces.calls import Call, call_at, sleep_ns_at
 from headway.traces.model import Frame, Trace
+from headway.traces.sources import changed_since
 
 __all__ = ["Actor", "Assumption", "Measured", "Model", "learn"]
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from headway.traces.analysis.intervals import Holds, recorded
 from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind, Thresholds
-from headway.traces.calls import changed_since
 from headway.traces.loops import (
     Home,
     home_at,
@@ -32,6 +31,7 @@ from headway.traces.loops import (
     waits_for_a_lock,
 )
 from headway.traces.model import RAN_ALL, RAN_SHIFT, CoreTime, Flag, Frame, Kind, Sample, Trace
+from headway.traces.sources import changed_since
 
 __all__ = ["find_stalls"]
 
