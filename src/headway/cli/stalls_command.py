@@ -20,6 +20,8 @@ from headway.cli import console
 from headway.cli.options import add_json
 from headway.cli.watch_command import add_lengths
 from headway.errors import TraceError, UsageError
+from headway.live.files import family_files
+from headway.printable import printable
 
 __all__ = ["prepare", "run"]
 
@@ -34,7 +36,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def _logs(path: Path) -> list[Path]:
-    """Return the logs of a folder, or its recordings of processes without a GIL, or the file itself. Raises UsageError."""
+    """Return the files to read. Raises UsageError.
+
+    Of a folder, they are its logs and its recordings of processes without a GIL, which have no log. Of a trace, they are
+    the traces of its launch's processes.
+    """
     if path.is_dir():
         found = sorted(path.glob("*.stalls.jsonl"))
         recordings = sorted(path.glob("*.hwt"))
@@ -43,10 +49,21 @@ def _logs(path: Path) -> list[Path]:
                 f"the folder {path} has no log of stalls",
                 hint="name a folder that `headway watch -o` wrote to; a process without a GIL has no log",
             )
-        return found or list(_blind(recordings))
+        return [*found, *_blind(recordings)]
     if not path.is_file():
         raise UsageError(f"there is no file {path}", hint="name a log, a folder of `headway watch`, or a trace")
-    return [path]
+    if path.suffix != ".hwt":
+        return [path]
+    return [path, *(one for one in family_files(path) if one != path and _has_events(one))]
+
+
+def _has_events(path: Path) -> bool:
+    """Return whether a trace can be read and has events: a process that died early may have left an empty one."""
+    from headway.traces.reader import read
+
+    with contextlib.suppress(TraceError):
+        return len(read(path).events) > 0
+    return False
 
 
 def _blind(recordings: list[Path]) -> Iterator[Path]:
@@ -133,7 +150,7 @@ def run(arguments: argparse.Namespace) -> int:
         console.print_plain("no file shows whether there were stalls")
     elif arguments.each:
         for row in sums.rows:
-            console.print_plain(f"{row['began']} {row.get('line', '')}")
+            console.print_plain(printable(f"{row['began']} {row.get('line', '')}"))
     else:
         from headway.report.stalls import render_stalls
 

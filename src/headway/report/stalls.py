@@ -15,6 +15,7 @@ from headway.traces.analysis.words import duration, number, share, short_path
 __all__ = ["render_stalls"]
 
 _FEW = 10
+_NEWEST = 13
 
 
 def _cells(one: Sum, all_s: float) -> tuple[str, ...]:
@@ -48,7 +49,7 @@ def render_stalls(found: StallSums, *, every: bool = False) -> RenderableType:
     advice = [
         f"{cause}: {one.advice}" for (_, cause), one in found.by_cause.items() if one.advice and cause != "unexplained"
     ]
-    parts += [Text(f"  {line}") for line in dict.fromkeys(advice)]
+    parts += [Text(f"  {printable(line)}") for line in dict.fromkeys(advice)]
     lines: dict[tuple[str, str], Sum] = {}
     for (cause, line), one in found.by_line.items():
         # Of files that differ in their outer folders only, the one that has cost most keeps the short name.
@@ -56,6 +57,11 @@ def render_stalls(found: StallSums, *, every: bool = False) -> RenderableType:
         lines[(cause, line) if short in lines else short] = one
     parts += _table("By line", ("cause", "line"), lines, all_s, "the program's own line, if there is one", few)
     over_time = {(begin,): one for begin, one in found.over_time.items()}
-    parts += _table("Over time (UTC)", ("since",), over_time, all_s, f"intervals of {duration(found.bin_s * 1e9)}", few)
+    caption = f"intervals of {duration(found.bin_s * 1e9)}"
+    left = 0 if every else max(0, len(over_time) - _NEWEST)
+    if left:  # the newest ones, which stand last, are what one looks for in an incident
+        over_time = dict(list(over_time.items())[left:])
+        caption += f"\n{number(left, 'earlier one')} left out: `--all` shows them"
+    parts += _table("Over time (UTC)", ("since",), over_time, all_s, caption, len(over_time))
     parts += _table("By process", ("program", "process"), found.by_process, all_s, "", few)
     return Group(*parts)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from headway.printable import printable
 from headway.traces.analysis.contention import ParkPlace
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.result import Analysis, Finding
@@ -11,7 +12,7 @@ from headway.traces.model import Park
 __all__ = ["NOTES"]
 
 CONTENDED = 0.01
-"""A share of the wall time: less blocking on a lock is not worth a change."""
+"""A share of the threads' time: less blocking on a lock is not worth a change."""
 MOST_PLACES = 3
 
 ROUND_TRIP_NS = 60
@@ -130,17 +131,22 @@ def _mattered(analysis: Analysis) -> bool:
     return max(held_ns, analysis.wait_ns) >= CONTENDED * analysis.wall_ns
 
 
+def _time_ns(analysis: Analysis, threads: int) -> int:
+    """Return the time of so many threads together: their blocked times are added up, too."""
+    return max(1, threads) * analysis.wall_ns
+
+
 def _locks(analysis: Analysis) -> Iterator[Finding]:
     contended = [
         one
         for one in analysis.contention.places
-        if one.times.total_ns >= CONTENDED * analysis.wall_ns
+        if one.times.total_ns >= CONTENDED * _time_ns(analysis, one.threads)
         and (one.kind in _LOCKS or (one.kind == Park.LOCK and not one.awaits and not analysis.gils))
     ]
     for one in contended[:MOST_PLACES]:
         yield _own_lock(analysis, one) if one.kind == Park.LOCK else _lock(analysis, one)
     world = analysis.contention.kinds.get(Park.WORLD)
-    stopped = world is not None and world.total_ns >= CONTENDED * analysis.wall_ns
+    stopped = world is not None and world.total_ns >= CONTENDED * _time_ns(analysis, len(analysis.labels))
     if world is not None and stopped:
         yield Finding(
             kind="stop-the-world",
@@ -161,7 +167,7 @@ def _no_locks(analysis: Analysis) -> Finding:
     kinds = analysis.contention.kinds
     inner_ns = sum(times.total_ns for kind, times in kinds.items() if kind in _LOCKS)
     own_ns = kinds[Park.LOCK].total_ns if Park.LOCK in kinds else 0
-    awaited = own_ns >= CONTENDED * analysis.wall_ns
+    awaited = own_ns >= CONTENDED * _time_ns(analysis, len(analysis.labels))
     return Finding(
         kind="no-lock-contention",
         weight="fine",
@@ -205,13 +211,13 @@ def _blocked(analysis: Analysis, one: ParkPlace, on: str) -> str:
     where += f", called from {place(own)}" if own is not None and own != one.frame else ""
     return (
         f"{number(one.threads, 'thread')} blocked {number(one.times.count, 'time')} on {on}{where}: "
-        f"{duration(one.times.total_ns)} in total ({share(one.times.total_ns, analysis.wall_ns)} of the wall time), "
+        f"{duration(one.times.total_ns)} in total ({share(one.times.total_ns, _time_ns(analysis, one.threads))} of their time), "
         f"{duration(one.times.p99_ns)} at p99"
     )
 
 
 def _lock(analysis: Analysis, one: ParkPlace) -> Finding:
-    name = f"{_LOCKS[one.kind]} a `{one.type_name}`" if one.type_name and one.kind == Park.OBJECT else ""
+    name = f"{_LOCKS[one.kind]} a `{printable(one.type_name)}`" if one.type_name and one.kind == Park.OBJECT else ""
     name = name or ("the lock of an object" if one.kind == Park.OBJECT else _LOCKS[one.kind])
     cause = advice = ""
     awaits = one.kind == Park.MUTEX and one.at_once

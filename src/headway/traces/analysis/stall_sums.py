@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -60,15 +61,23 @@ def told_rows(lines: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
     for line in lines:
         try:
             row = json.loads(line)
-            dt.datetime.fromisoformat(row["began"])
-            float(row["length_s"])
-            for part in row["parts"]:
-                float(part["time_s"])
-                str(part["cause"])
+            _check(row)
             found.append(row)
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError):
             bad += 1
     return found, bad
+
+
+def _check(row: dict[str, Any]) -> None:
+    """Raise ValueError, TypeError, KeyError or ArithmeticError for values that cannot be those of a stall."""
+    times = [row["length_s"], *(part["time_s"] for part in row["parts"])]
+    if not all(isinstance(one, int | float) and math.isfinite(one) for one in times):
+        raise ValueError("a time is no number")
+    if dt.datetime.fromisoformat(row["began"]).tzinfo is None:
+        raise ValueError("the time has no zone")
+    for part in row["parts"]:
+        str(part["cause"])
+    hash((row.get("pid"), row.get("serial"), row.get("since_ns")))
 
 
 def sum_up(rows: Sequence[dict[str, Any]]) -> StallSums:
