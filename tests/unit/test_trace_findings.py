@@ -202,6 +202,20 @@ def test_threads_that_compute_together_are_told():
     assert "saturated" not in told(shared(gap_ms=1.0))
 
 
+@pytest.mark.parametrize(("alone_ms", "is_told"), [(60, True), (600, False)])
+def test_two_threads_that_compute_are_told_though_one_begins_earlier(alone_ms, is_told):
+    """Two threads wait as long as they hold, or somewhat less: the start and the end of a program have only one."""
+    script = Script().hold(0, 0, alone_ms, forced=True)
+    at_ms = alone_ms
+    for turn in range(100):
+        script.wait(turn % 2 == 0, at_ms - 5, asks_ms=at_ms)
+        script.hold(turn % 2 == 0, at_ms, at_ms + 5, forced=True)
+        at_ms += 5
+    found = told(script.trace(at_ms + 1, "a", "b"))
+
+    assert ("saturated" in found) == is_told
+
+
 def test_one_thread_that_computes_is_told_to_divide_its_work():
     """One thread alone waits for no other; if it computes all the time, more cores need more processes."""
     busy = told(Script().hold(0, 0, 1000).trace(1000))["no-contention"]

@@ -143,12 +143,12 @@ def _long_hold(analysis: Analysis, one: Place) -> Finding:
             f"holds there last {duration(one.times.p50_ns)} at the median and {duration(one.times.max_ns)} at most, and "
             f"threads waited {duration(one.blocked_ns)} during them"
         ),
-        cause="a call into C, on that line or just before it, does not release the GIL: Python code would have "
-        "answered the request at once, but nothing can interrupt such a call",
+        cause="a call into C, on that line or just before it, does not release the GIL, or a garbage collection began "
+        "there: Python code would have answered the request at once, but nothing can interrupt these",
         advice=(
             f"let that call release the GIL (`Py_BEGIN_ALLOW_THREADS`, Cython's `nogil`), give it less work at a time, or, if "
-            f"its result is small, run it elsewhere: {another_gil(analysis.process)}; a shorter switch "
-            f"interval does not help here"
+            f"its result is small, run it elsewhere: {another_gil(analysis.process)}; if `gc.callbacks` show that it is a "
+            f"collection, `gc.freeze()` after the start makes it shorter; a shorter switch interval does not help here"
             if one.frame is not None
             else ""
         ),
@@ -162,10 +162,11 @@ def _saturated(analysis: Analysis) -> Iterator[Finding]:
     for gil in analysis.gils:
         computing = [one for one in analysis.threads if one.computes and gil.index in one.gils]
         full = gil.holds.total_ns >= SATURATED * gil.wall_ns > 0
-        if not full or len(computing) < 2 or gil.waits.total_ns <= gil.holds.total_ns:
+        waited_ns = sum(one.pushed_ns for one in computing)
+        # Two threads that compute all the time wait as long as they hold; with less, they hardly met.
+        if not full or len(computing) < 2 or 2 * waited_ns < gil.holds.total_ns:
             continue
         names = [one.label for one in computing]
-        waited_ns = sum(one.pushed_ns for one in computing)
         yield Finding(
             kind="saturated",
             weight="problem",
