@@ -93,3 +93,20 @@ def test_the_end_of_stderr_is_the_program_s_end(env):
     )
 
     os.kill(int(done.stdout), signal.SIGKILL)
+
+
+def test_the_variables_of_the_service_s_python_are_none_of_the_watcher_s(env, tmp_path):
+    """PYTHONHOME of a service that is another Python ended the watcher, and the service did not start."""
+    script = tmp_path / "serve.sh"
+    script.write_text("#!/bin/sh\necho served\n")
+    script.chmod(0o755)
+    done = subprocess.run(
+        [*COMMAND[:3], str(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=LIMIT_S,
+        env=env | {"PYTHONHOME": "/nonexistent"},
+    )
+
+    assert done.stdout == "served\n"

@@ -1,6 +1,14 @@
 """The machine's checks."""
 
+import sys
+from pathlib import Path
+
+import pytest
+
+from headway.errors import UsageError
 from headway.host import doctor
+from headway.host.interpreters import _folders, _ProbeCache
+from headway.host.paths import cache_path
 
 
 def test_every_named_check_answers_in_order():
@@ -55,3 +63,25 @@ def test_one_core_is_a_warning(monkeypatch):
     monkeypatch.setattr(doctor.os, "sched_getaffinity", lambda _pid: {0})
 
     assert doctor._cores("cores").status == "warning"
+
+
+def test_a_home_that_cannot_be_written_or_is_not_known_is_no_reason_to_fail(monkeypatch):
+    """The checks that need a folder are skipped, and interpreters are found without a cache of their answers."""
+
+    def unknown_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    assert {one.name: one.status for one in doctor.examine()}["disk"] == "skipped"
+    cache = _ProbeCache()
+    assert cache.get(Path(sys.executable))["implementation"] == "cpython"
+    cache.save()
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HEADWAY_INTERPRETERS", raising=False)
+    monkeypatch.setattr(Path, "home", unknown_home)
+    with pytest.raises(UsageError, match="has no home folder"):
+        cache_path()
+    assert {one.name: one.status for one in doctor.examine()}["disk"] == "skipped"
+    _ProbeCache().save()
+    assert "private" not in {origin for origin, _ in _folders()}

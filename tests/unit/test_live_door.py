@@ -1,12 +1,15 @@
 """The folders of sockets: what is left of owners that were killed is removed, and nothing else."""
 
+import errno
 import os
 import socket
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
-from headway.live import channel
+from headway.live import channel, door
 
 DAYS_S = 3 * 24 * 3600
 
@@ -60,3 +63,25 @@ def test_only_deserted_folders_are_removed(tmp_path, a_folder):
         "watcher",
         "young",
     ]
+
+
+@pytest.mark.parametrize("home", ["full", "long"])
+def test_a_home_without_room_for_a_socket_is_passed_over(home, tmp_path, monkeypatch):
+    """Where the private folder cannot be made, or its path is too long for a socket, the temporary folder serves."""
+    long = tmp_path / ("x" * 100)
+
+    def private():
+        if home == "full":
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+        long.mkdir()
+        return long
+
+    monkeypatch.setattr(door, "private_folder", private)
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
+    made = door.Door()
+
+    assert made.path.parent.parent == Path("/tmp")
+    assert made.path.is_socket()
+    assert not long.exists()
+    made.close()
+    assert not made.path.parent.exists()

@@ -4,10 +4,12 @@ The last line names the command to run next.
 """
 
 import argparse
+import contextlib
 
 from headway import lab
 from headway.cli import console
 from headway.cli.options import add_json
+from headway.errors import HeadwayError
 
 __all__ = ["prepare", "run"]
 
@@ -43,9 +45,10 @@ def _next_command() -> str:
     names = {one.name for one in lab.discover()[0]}
     if not any(name.endswith("t") for name in names):
         return "headway interpreters --add 3.14t    (adds a free-threaded Python to compare with)"
-    store = lab.default_store()
-    if store.exists():
-        with lab.Store(store) as kept:
-            if kept.runs():
-                return "headway report last    (shows the last run of the lab)"
+    with contextlib.suppress(HeadwayError, OSError):  # a store that cannot be read has no last run
+        store = lab.default_store()
+        if store.exists():
+            with lab.Store(store) as kept:
+                if kept.runs():
+                    return "headway report last    (shows the last run of the lab)"
     return "headway lab convoy    (measures what the GIL costs a server, in a minute)"

@@ -341,7 +341,7 @@ class _ProgressLine:
         self.run: str | None = None
         self._told: set[str] = set()
         self._brief = brief
-        self._rewrites = sys.stderr.isatty()
+        self._rewrites = sys.stderr is not None and sys.stderr.isatty()
         self._last_s = -self._QUIET_S
         self._open = False
         self._begun_s = time.monotonic()

@@ -98,7 +98,8 @@ class _Options(argparse.ArgumentParser):
 def run(arguments: argparse.Namespace) -> int:
     """Watch until Ctrl-C, the end of `--count`, or the end of the process; return the exit code."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _stop)
     words = arguments.program
     if words and words[0].isdecimal():
         more = _Options(add_help=False)
@@ -238,15 +239,16 @@ def _show(monitor: "Monitor", arguments: argparse.Namespace) -> bool:
 
     Returns whether anything was shown.
     """
-    on_screen = sys.stdout.isatty() and not arguments.json
-    if on_screen and sys.stdin.isatty() and not arguments.plain and importlib.util.find_spec("textual"):
+    on_screen = sys.stdout is not None and sys.stdout.isatty() and not arguments.json
+    repaints = on_screen and os.environ.get("TERM", "dumb") != "dumb"
+    has_keys = sys.stdin is not None and sys.stdin.isatty()
+    if repaints and has_keys and not arguments.plain and importlib.util.find_spec("textual"):
         from headway.cli.top_app import TopApp
 
         app = TopApp(monitor, arguments.interval, arguments.count)
         app.run()
         return app.has_shown
     out: Callable[[list[Sample]], None] = _print_json if arguments.json else _print_block
-    repaints = on_screen and os.environ.get("TERM", "dumb") != "dumb"
     if repaints:
         out = _repaint
         print("\x1b[?25l\x1b[2J", end="")

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, final
 
+from headway.errors import HeadwayError
 from headway.host.machine import split_off_runner, this_machine
 from headway.host.paths import cache_folder
 
@@ -234,6 +235,6 @@ def examine() -> list[Check]:
     for name, check in CHECKS.items():
         try:
             checks.append(check(name))
-        except (OSError, ValueError, ZeroDivisionError) as error:
+        except (HeadwayError, OSError, ValueError, ZeroDivisionError) as error:
             checks.append(Check(name, "skipped", f"could not be read: {error}"))
     return checks

@@ -6,6 +6,7 @@ is cached by the executable's path, size and modification time.
 """
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from typing import Any, final
 
 from headway.errors import InterpreterError, UsageError
 from headway.host.children import clean_environment
-from headway.host.paths import cache_folder, interpreters_folder
+from headway.host.paths import cache_path, interpreters_folder
 
 __all__ = ["Interpreter", "discover", "executable_of", "probe", "select"]
 
@@ -199,12 +200,12 @@ class _ProbeCache:
     """Answers of the probe, by executable, size and modification time. A broken cache file counts as empty."""
 
     def __init__(self) -> None:
-        self._file = cache_folder() / "probes.json"
-        try:
+        self._file: Path | None = None
+        self._answers: dict[str, Any] = {}
+        with contextlib.suppress(UsageError, OSError, ValueError, KeyError, TypeError):
+            self._file = cache_path() / "probes.json"
             stored = json.loads(self._file.read_text())
             self._answers = stored["answers"] if stored["version"] == _PROBE_VERSION else {}
-        except (OSError, ValueError, KeyError, TypeError):
-            self._answers = {}
         self._changed = False
 
     @staticmethod
@@ -223,7 +224,7 @@ class _ProbeCache:
         return answer
 
     def save(self) -> None:
-        if not self._changed:
+        if not self._changed or self._file is None:
             return
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -237,13 +238,17 @@ class _ProbeCache:
 def _folders() -> Iterator[tuple[str, Path]]:
     """Yield (origin, folder) in order of preference: an interpreter that is found twice has the first origin."""
     # The marker is the provisioning script's last step: without it the interpreter is still being built.
-    for marker in sorted(interpreters_folder().glob("*/.headway-complete")):
+    markers: list[Path] = []
+    with contextlib.suppress(UsageError):  # there is no home
+        markers = sorted(interpreters_folder().glob("*/.headway-complete"))
+    for marker in markers:
         yield "private", marker.parent / "bin"
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    home = os.path.expanduser("~")
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path(home, ".pyenv"))
     for folder in sorted((pyenv / "versions").glob("*/bin")):
         yield "pyenv", folder
     data = os.environ.get("XDG_DATA_HOME", "")
-    uv = os.environ.get("UV_PYTHON_INSTALL_DIR") or (Path(data) if data else Path.home() / ".local/share") / "uv/python"
+    uv = os.environ.get("UV_PYTHON_INSTALL_DIR") or Path(data or Path(home, ".local/share"), "uv/python")
     for folder in sorted(Path(uv).glob("*/bin")):
         yield "uv", folder
     for name in ("/usr/bin", "/usr/local/bin"):

@@ -5,23 +5,31 @@ from pathlib import Path
 
 from headway.errors import UsageError
 
-__all__ = ["cache_folder", "default_store", "interpreters_folder", "libraries_folder", "scratch_folder"]
+__all__ = ["cache_folder", "cache_path", "default_store", "interpreters_folder", "libraries_folder", "scratch_folder"]
 
 
 def _xdg(variable: str, fallback: str) -> Path:
     value = os.environ.get(variable, "")
-    # The XDG specification says that a relative path must be ignored.
-    base = Path(value) if value.startswith("/") else Path.home() / fallback
-    return base / "headway"
+    if value.startswith("/"):  # the XDG specification says that a relative path must be ignored
+        return Path(value, "headway")
+    try:
+        return Path.home() / fallback / "headway"
+    except RuntimeError as error:
+        raise UsageError("this user has no home folder", hint=f"set HOME, or {variable}, to a folder") from error
+
+
+def cache_path() -> Path:
+    """Return the folder for data that can be made again, which may be missing. Raises UsageError: there is no home."""
+    return _xdg("XDG_CACHE_HOME", ".cache")
 
 
 def cache_folder() -> Path:
     """Return the folder for data that can be made again (probes, provisioned interpreters), and make it if necessary.
 
     Raises:
-        UsageError: The folder cannot be made.
+        UsageError: The folder cannot be made, or there is no home.
     """
-    folder = _xdg("XDG_CACHE_HOME", ".cache")
+    folder = cache_path()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -41,13 +49,13 @@ def default_store() -> Path:
 def interpreters_folder() -> Path:
     """Return the private prefix of provisioned interpreters: `$HEADWAY_INTERPRETERS`, else in the cache."""
     named = os.environ.get("HEADWAY_INTERPRETERS")
-    return Path(named) if named else cache_folder() / "interpreters"
+    return Path(named) if named else cache_path() / "interpreters"
 
 
 def libraries_folder() -> Path:
     """Return the folder of libraries for measured interpreters: `$HEADWAY_LIBRARIES`, else in the cache."""
     named = os.environ.get("HEADWAY_LIBRARIES")
-    return Path(named) if named else cache_folder() / "libraries"
+    return Path(named) if named else cache_path() / "libraries"
 
 
 def scratch_folder() -> Path:

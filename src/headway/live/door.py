@@ -32,6 +32,8 @@ _HELLO = struct.Struct("<QQ")
 _HELLO_S = 5.0
 """How long a process that has called may take to send its hello."""
 _BACKLOG = 4096
+_MOST_PATH_BYTES = 107
+"""The longest path of a Unix socket (sun_path of unix(7), without the NUL)."""
 _BUSY_S = 0.02
 
 
@@ -65,7 +67,7 @@ class Door:
         except OSError as error:
             raise RecordingError(
                 f"the socket cannot be created: {error.strerror or error}",
-                hint="name another folder with TMPDIR; the path of a socket may have at most 107 characters",
+                hint="name another folder with XDG_RUNTIME_DIR or TMPDIR; a socket's path may have at most 107 characters",
             ) from error
 
     @classmethod
@@ -234,7 +236,13 @@ def watch_process(pid: int) -> tuple[int, bool]:
 
 def _new_folder() -> Path:
     """Make a folder for a socket. Raises OSError."""
-    try:
-        return private_folder()
-    except RecordingError:  # no runtime folder, and no home: the recorder checks whose socket it is
-        return Path(tempfile.mkdtemp(prefix="headway-"))
+    # Without a runtime folder, and with no home, a full one or one of a long name: the recorder checks whose socket it is.
+    with contextlib.suppress(RecordingError, OSError):
+        private = private_folder()
+        if len(os.fsencode(private / DOOR)) <= _MOST_PATH_BYTES:
+            return private
+        private.rmdir()
+    folder = Path(tempfile.mkdtemp(prefix="headway-"))
+    if os.geteuid() == 0:
+        folder.chmod(0o711)  # a process of root may give up its rights before it calls
+    return folder

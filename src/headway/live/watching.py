@@ -70,7 +70,9 @@ def start_watcher(options: Options) -> tuple[dict[str, str], int]:
         RecordingError: The socket cannot be made, or the process does not start.
     """
     door = Door()
-    command = [sys.executable, "-P", "-m", "headway.live.watcher", json.dumps(options.to_json())]
+    # As `headway watch`, this interpreter ignores the PYTHON* variables, which are the service's.
+    ours = ["-E"] if sys.flags.ignore_environment else []
+    command = [sys.executable, *ours, "-P", "-m", "headway.live.watcher", json.dumps(options.to_json())]
     listener = door.socket.fileno()
     command += [str(listener), str(door.folder), str(door.family)]
     # The watcher must not inherit the variables for recording of this process's children.
