@@ -311,7 +311,7 @@ def _hint(text: str, target: Target) -> str:
     if "already" in text:
         return f"`headway detach {target.pid}` ends that"
     if "Permission denied" in text or "Read-only" in text:
-        return "the process writes the file itself, as its own user: with -o, name a place that this user may write to"
+        return "the process cannot reach Headway's socket: its user may not, or its sandbox does not let it"
     if "headway_agent" in text or "does not load" in text:
         return f"let the user of the process read {AGENT_PATH} and {library_path()}"
     return ""
