@@ -173,7 +173,7 @@ def predicted(
     found: list[tuple[RolePrediction | None, tuple[str, ...]]] = []
     for one in changes:
         try:
-            made = predict(model, [one.change], costs, cores=cores, slow_down=costs.slow_down, seeds=seeds)[0]
+            made = predict(model, [one.change], costs, cores=cores, seeds=seeds)[0]
         except HeadwayError as error:
             found.append((None, (str(error),)))
             continue

@@ -260,7 +260,8 @@ def test_a_role_that_has_no_turn_any_more_is_told():
 def test_without_a_gil_threads_compute_beside_each_other():
     """Both cores are used, and the prediction says that what threads share is not in the model."""
     scenario = scenario_of("t6", {})
-    (prediction,) = predict(model_of(scenario), [Change(gil=False, cores=2)], COSTS, cores=2, slow_down=0.25, seeds=1)
+    costs = replace(COSTS, slow_down=0.25)
+    (prediction,) = predict(model_of(scenario), [Change(gil=False, cores=2)], costs, cores=2, seeds=1)
     # Four threads on two cores, each of which takes 1 + 3 x 0.25 as long: the simulator counts the time that they run.
     assert prediction.roles[0].run_share.value > 1.9
     assert any("without a GIL" in one for one in prediction.outside)

@@ -431,18 +431,18 @@ def test_what_a_change_tells_the_simulator():
     """Each change appears in the specification, and nothing else does."""
     rows = [row for n in range(40) for row in turn(n * 20_000, n % 2, holds_us=10, stack=1 + n % 2)]
     model = learn(trace_of(rows), COSTS)
-    spec, names = specify(model, NOTHING, COSTS, 7, MS, cores=2, slow_down=0.1)
+    spec, names = specify(model, NOTHING, COSTS, 7, MS, cores=2)
     assert names == ("main", "other")
     assert (spec.seed, spec.core_count, spec.gils[0].policy, spec.gils[0].interval_ns) == (7, 2, 0, 5 * MS)
     change = Change(policy="fair", interval_ns=MS, threads=(("other", 3),), cores=4, without=("main",))
-    spec, names = specify(model, change, COSTS, 7, MS, cores=2, slow_down=0.1)
+    spec, names = specify(model, change, COSTS, 7, MS, cores=2)
     assert names == ("other", "other", "other")
     assert (spec.core_count, spec.gils[0].interval_ns) == (4, MS)
     assert spec.gils[0].policy != 0
-    spec, _ = specify(model, Change(gil=False), COSTS, 7, MS, cores=2, slow_down=0.1)
+    spec, _ = specify(model, Change(gil=False), COSTS, 7, MS, cores=2)
     assert (spec.gils[0].enabled, spec.gils[0].slow_down) == (False, 0.1)
-    spec, _ = specify(model, Change(shorten=(Shorten("app.py", 1, 0.5),)), COSTS, 7, MS, cores=2, slow_down=0.1)
-    plain, _ = specify(model, NOTHING, COSTS, 7, MS, cores=2, slow_down=0.1)
+    spec, _ = specify(model, Change(shorten=(Shorten("app.py", 1, 0.5),)), COSTS, 7, MS, cores=2)
+    plain, _ = specify(model, NOTHING, COSTS, 7, MS, cores=2)
     holds = [role.ops["value"][role.ops["kind"] == OpKind.HOLD] for role in (*spec.roles, *plain.roles)]  # type: ignore[call-overload]
     assert holds[0].sum() * 2 == pytest.approx(holds[2].sum(), rel=0.01)
     assert holds[1].sum() == holds[3].sum()

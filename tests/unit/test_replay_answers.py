@@ -44,7 +44,7 @@ def test_a_thread_in_calls_of_c_answers_late_and_the_others_do_not():
     assert set(found.own_costs["pending"]) == {30 * US}
     model = learn(trace, COSTS)
     assert [one.answers for one in model.actors] == [1, 0]
-    spec, _ = specify(model, NOTHING, COSTS, 7, MS, cores=2, slow_down=0.1)
+    spec, _ = specify(model, NOTHING, COSTS, 7, MS, cores=2)
     assert [one.answers for one in spec.roles] == [1, 0]
     assert len(spec.dists) == 1
     assert spec.dists == model.dists

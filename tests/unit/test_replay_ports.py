@@ -54,7 +54,7 @@ def test_requests_that_another_thread_answers_are_a_port():
     assert set(answerer) == {OpKind.REPLY}
     assert len(taker) == len(answerer) > 150
     assert not any("another answers them" in one for one in model.outside)
-    spec, _ = specify(model, NOTHING, COSTS, 1, MS, cores=2, slow_down=0)
+    spec, _ = specify(model, NOTHING, COSTS, 1, MS, cores=2)
     assert [one.connections for one in spec.clients] == [1]
 
 

@@ -111,15 +111,13 @@ def run(arguments: argparse.Namespace) -> int:
     model = model_of(trace, costs, cores=cores)
     tell = console.progress("runs")
     if change == NOTHING and arguments.policy is None:
-        ranked = rank(model, costs, cores=cores, slow_down=costs.slow_down, seeds=arguments.seeds, progress=tell)
+        ranked = rank(model, costs, cores=cores, seeds=arguments.seeds, progress=tell)
         if arguments.json:
             console.print_json({"ranked": [{"worth": one.worth, **_json(one.prediction)} for one in ranked]})
         else:
             console.print_rendered(ranking(ranked, str(arguments.trace)))
         return 0
-    (found,) = predict(
-        model, [change], costs, cores=cores, slow_down=costs.slow_down, seeds=arguments.seeds, progress=tell
-    )
+    (found,) = predict(model, [change], costs, cores=cores, seeds=arguments.seeds, progress=tell)
     _write_outputs(arguments, model, found, costs, cores)
     if arguments.json:
         console.print_json(_json(found))
@@ -204,7 +202,6 @@ def _write_outputs(
         costs,
         cores=cores,
         length_ns=max(1, until_ns - since_ns),
-        slow_down=costs.slow_down,
     )
     if arguments.trace_out is not None:
         write_trace(trace, arguments.trace_out, what="the predicted run")

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -15,6 +15,7 @@ __all__ = ["PRESET", "Costs", "from_json", "kept", "load"]
 
 PRESET = "preset"
 """The name of the costs that come with Headway; they are those of another machine."""
+_PRESET_SLOW_DOWN = calibration.PRESET.interpreters["3.13t"]["slow_down"] or 0.0
 
 
 def _nothing(_: str) -> None:
@@ -32,7 +33,8 @@ class Costs:
         tick_ns: The time between two ticks of the kernel.
         slice_ns: The scheduler's base slice.
         migration_ns: The time after running during which a thread counts as warm on its core.
-        slow_down: The share by which Python code without a GIL takes longer for each further thread at once.
+        slow_down: The share by which Python code without a GIL takes longer for each further thread at once; None if it
+            was not measured, since no free-threaded interpreter was there.
     """
 
     name: str
@@ -40,8 +42,12 @@ class Costs:
     tick_ns: int
     slice_ns: int
     migration_ns: int
-    slow_down: float = 0.0
-    """The share by which Python code without a GIL takes longer for each further thread at once."""
+    slow_down: float | None = None
+
+    @property
+    def known_slow_down(self) -> float:
+        """The slow-down, or the preset's if none was measured."""
+        return _PRESET_SLOW_DOWN if self.slow_down is None else self.slow_down
 
     def in_order(self) -> tuple[tuple[float, ...], ...]:
         """Return the costs in the order of COSTS."""
@@ -93,16 +99,16 @@ def _name_of(mine: calibration.Calibration) -> str:
 
 
 def _of(found: calibration.Calibration, name: str) -> Costs:
-    costs = Costs(name, found.costs, found.tick_ns, found.slice_ns, found.migration_ns)
-    slow_downs = [one["slow_down"] for one in found.interpreters.values() if one["slow_down"] is not None]
-    return replace(costs, slow_down=slow_downs[-1]) if slow_downs else costs
+    return from_json(found.to_json(), name)
 
 
 def from_json(values: object, name: str) -> Costs:
     """Return costs from `{"costs": {"switch": [...], ...}, "tick_ns": ..., "slice_ns": ..., "migration_ns": ...}`.
 
+    `interpreters` may be there, too: the slow-down is that of the last one for which it was measured.
+
     Raises:
-        ScenarioError: A cost is missing, or its quantiles do not rise.
+        ScenarioError: A cost is missing, or its quantiles do not rise, or a slow-down is no number from 0.
     """
     if not isinstance(values, Mapping) or not isinstance(values.get("costs"), Mapping):
         raise ScenarioError(f"the calibration {name} has no `costs`", hint="name a file that `headway calibrate` wrote")
@@ -111,7 +117,22 @@ def from_json(values: object, name: str) -> Costs:
         key: _moment(values.get(key), f"{key} of the calibration {name}")
         for key in ("tick_ns", "slice_ns", "migration_ns")
     }
-    return Costs(name=name, costs=costs, **moments)
+    return Costs(name=name, costs=costs, slow_down=_slow_down(values.get("interpreters", {}), name), **moments)
+
+
+def _slow_down(interpreters: Any, name: str) -> float | None:
+    if not isinstance(interpreters, Mapping) or not all(isinstance(one, Mapping) for one in interpreters.values()):
+        raise ScenarioError(f"interpreters of the calibration {name} is {interpreters!r}, expected a table for each")
+    found = None
+    for interpreter, one in interpreters.items():
+        value = one.get("slow_down")
+        if value is None:
+            continue
+        if not isinstance(value, int | float) or not 0 <= value < math.inf:
+            where = f"interpreters.{interpreter}.slow_down of the calibration {name}"
+            raise ScenarioError(f"{where} is {value!r}, expected a number from 0")
+        found = float(value)
+    return found
 
 
 def _quantiles(value: Any, where: str) -> tuple[float, ...]:

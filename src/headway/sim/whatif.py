@@ -138,10 +138,8 @@ def cores_of(trace: Trace) -> int:
     return trace.process.core_count or len(os.sched_getaffinity(0))
 
 
-def _run(
-    model: Model, change: Change, costs: Costs, seed: int, cores: int, slow_down: float, most_steps: int
-) -> _ByRole:
-    spec, names = specify(model, change, costs, seed, _SPAN_NS, cores=cores, slow_down=slow_down)
+def _run(model: Model, change: Change, costs: Costs, seed: int, cores: int, most_steps: int) -> _ByRole:
+    spec, names = specify(model, change, costs, seed, _SPAN_NS, cores=cores)
     with Simulation(spec) as simulation:
         until_ns = spec.end_ns
         for part in range(2, _PARTS + 1):
@@ -244,7 +242,7 @@ def _rests_on(model: Model, change: Change) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.text for one in held))
 
 
-def _limits(model: Model, change: Change, roles: Sequence[RolePrediction]) -> tuple[str, ...]:
+def _limits(model: Model, change: Change, roles: Sequence[RolePrediction], costs: Costs) -> tuple[str, ...]:
     found = list(model.outside)
     for one in roles:
         off = one.identity.get("turns_per_s")
@@ -259,7 +257,12 @@ def _limits(model: Model, change: Change, roles: Sequence[RolePrediction]) -> tu
     if change.processes:
         found.append("the model does not include the cost of passing arguments and results between processes")
     if not change.gil:
-        found.append("the cost of shared objects without a GIL comes from the calibration, not from this program")
+        found.append(
+            f"no free-threaded interpreter was measured: without a GIL, Python code is assumed to take"
+            f" {costs.known_slow_down:.0%} longer for each further thread"
+            if costs.slow_down is None
+            else "the cost of shared objects without a GIL comes from the calibration, not from this program"
+        )
     found += _limits_of_waiting(model, change)
     return tuple(found)
 
@@ -299,7 +302,6 @@ def predict(
     costs: Costs,
     *,
     cores: int,
-    slow_down: float = 0.0,
     seeds: int = 5,
     progress: Callable[[int, int], None] = lambda done, total: None,
     most_steps: int = _MOST_STEPS,
@@ -311,7 +313,6 @@ def predict(
         changes: The changes.
         costs: The costs of the machine.
         cores: The number of cores that the program ran on.
-        slow_down: Without a GIL, the share by which Python code takes longer for each further thread.
         seeds: The number of runs for each change, and for none.
         progress: Called with the number of runs done, and the total number.
         most_steps: The number of simulator steps after which a run is long enough.
@@ -331,7 +332,7 @@ def predict(
         found = []
         for seed in range(1, seeds + 1):
             try:
-                found.append(_run(model, change, costs, seed, cores, slow_down, most_steps))
+                found.append(_run(model, change, costs, seed, cores, most_steps))
             except ScenarioError as error:
                 if not change.without:
                     raise
@@ -348,7 +349,7 @@ def predict(
     for change in changes:
         after = before if change == NOTHING else runs(change)
         roles = tuple(_role(model, change, role, before, after, cores) for role in model.roles)
-        predictions.append(Prediction(change, roles, _rests_on(model, change), _limits(model, change, roles)))
+        predictions.append(Prediction(change, roles, _rests_on(model, change), _limits(model, change, roles, costs)))
     return predictions
 
 
@@ -404,7 +405,6 @@ def rank(
     costs: Costs,
     *,
     cores: int,
-    slow_down: float = 0.0,
     seeds: int = 3,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Ranked]:
@@ -412,9 +412,7 @@ def rank(
 
     A change that helps comes before those with more of their own outside the model, whose predictions are less sure.
     """
-    predictions = predict(
-        model, _candidates(model), costs, cores=cores, slow_down=slow_down, seeds=seeds, progress=progress
-    )
+    predictions = predict(model, _candidates(model), costs, cores=cores, seeds=seeds, progress=progress)
     return sorted(_ranked(predictions), key=_place)
 
 

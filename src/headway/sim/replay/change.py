@@ -158,7 +158,7 @@ def _counts(model: Model, change: Change) -> dict[str, int]:
 
 
 def specify(
-    model: Model, change: Change, costs: Costs, seed: int, end_ns: int, *, cores: int, slow_down: float
+    model: Model, change: Change, costs: Costs, seed: int, end_ns: int, *, cores: int
 ) -> tuple[Spec, tuple[str, ...]]:
     """Return the simulator's specification, and for each of its roles the name of the model's role.
 
@@ -169,7 +169,6 @@ def specify(
         seed: The seed of the run.
         end_ns: The latest end of the run, in virtual time.
         cores: The number of cores on which the program may run, unless the change sets it.
-        slow_down: Without a GIL, the share by which Python code takes longer for each further thread that runs it.
 
     Raises:
         ScenarioError: A role or line is not in the trace, the change contradicts itself, or the policy does not exist.
@@ -178,7 +177,7 @@ def specify(
     _check_lines(model, change.shorten)
     policy = choose(Process(name="main", policy=change.policy, options=change.options))
     interval_ns = change.interval_ns or model.seen.interval_ns
-    stock = Gil(enabled=change.gil, interval_ns=interval_ns, slow_down=slow_down)
+    stock = Gil(enabled=change.gil, interval_ns=interval_ns, slow_down=costs.known_slow_down)
     main = (
         replace(stock, policy=policy.address, options=policy.options, spin_ns=policy.spin_ns, yields=policy.yields)
         if change.gil

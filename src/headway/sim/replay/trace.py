@@ -29,7 +29,6 @@ def predicted_trace(
     *,
     cores: int,
     length_ns: int,
-    slow_down: float = 0.0,
     seed: int = 1,
     max_events: int = MOST_EVENTS,
 ) -> Trace:
@@ -44,14 +43,13 @@ def predicted_trace(
         costs: The costs of the machine.
         cores: The number of cores that the program ran on.
         length_ns: The length of the replay, in virtual time.
-        slow_down: Without a GIL, the share by which Python code takes longer for each further thread.
         seed: The seed of the run.
         max_events: The trace ends before it has more events than this.
 
     Raises:
         ScenarioError: The change names something that the trace does not have, or the replay comes to a stop.
     """
-    spec, roles = specify(model, change, costs, seed, length_ns, cores=cores, slow_down=slow_down)
+    spec, roles = specify(model, change, costs, seed, length_ns, cores=cores)
     spec = dataclasses.replace(spec, max_events=max_events)
     dropped = 0
     until_ns = 0

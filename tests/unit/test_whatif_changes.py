@@ -1,0 +1,62 @@
+"""Predictions: the costs that they use, changes that cannot be replayed, and runs that are cut."""
+
+import json
+import re
+
+import pytest
+from made_turns import trace_of, turn
+
+from headway.errors import ScenarioError
+from headway.sim import calibration
+from headway.sim.machine import from_json, load
+from headway.sim.replay.change import Change
+from headway.sim.replay.learn import learn
+from headway.sim.whatif import predict
+
+COSTS = load("preset")
+
+
+def model_of(threads=2):
+    """Return the model of a trace of half a second, in which threads take turns of 10 us."""
+    rows = [row for n in range(100) for row in turn(n * 5_000, n % threads, holds_us=10, stack=1 + n % 2)]
+    return learn(trace_of(rows), COSTS)
+
+
+# ---------------------------------------------------------------------------- costs without a GIL
+def measured(**interpreters):
+    """Return the preset's costs, with other slow-downs."""
+    values = calibration.PRESET.to_json()
+    values["interpreters"] = {name: {"loop_ns": 50.0, "slow_down": one} for name, one in interpreters.items()}
+    return values
+
+
+def test_a_calibration_file_has_the_slow_down_of_the_one_that_is_kept(tmp_path):
+    """The same calibration gives the same costs from a file and from the cache."""
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(calibration.PRESET.to_json()), encoding="utf-8")
+    assert load(str(path)).slow_down == COSTS.slow_down == 0.1
+
+
+@pytest.mark.parametrize(
+    ("costs", "slow_down", "told"),
+    [
+        (from_json(measured(a=0.25), "file"), 0.25, "without a GIL comes from the calibration"),
+        (from_json(measured(a=None), "file"), 0.1, "no free-threaded interpreter was measured: .* 10% longer"),
+        (from_json(measured(), "file"), 0.1, "no free-threaded interpreter was measured"),
+    ],
+    ids=["measured", "a GIL only", "no interpreter"],
+)
+def test_a_prediction_without_a_gil_says_where_its_slow_down_comes_from(costs, slow_down, told):
+    """A slow-down that was not measured is the preset's, and the prediction says so."""
+    assert costs.known_slow_down == slow_down
+    (found,) = predict(model_of(), [Change(gil=False)], costs, cores=2, seeds=1)
+    assert any(re.search(told, one) for one in found.outside)
+
+
+@pytest.mark.parametrize(
+    "interpreters", [[], {"3.13t": 1}, {"3.13t": {"slow_down": -1}}, {"3.13t": {"slow_down": "a"}}]
+)
+def test_a_calibration_file_with_no_slow_down(interpreters):
+    """A file that was edited gives an error that names the value."""
+    with pytest.raises(ScenarioError, match=r"interpreters.* of the calibration file is .*, expected"):
+        from_json(measured() | {"interpreters": interpreters}, "file")
