@@ -2,12 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from made_turns import trace_of, turn
 
 from headway.errors import ScenarioError
-from headway.sim import calibration
+from headway.sim import calibration, whatif
 from headway.sim.machine import from_json, load
 from headway.sim.replay.change import Change
 from headway.sim.replay.learn import learn
@@ -60,3 +61,28 @@ def test_a_calibration_file_with_no_slow_down(interpreters):
     """A file that was edited gives an error that names the value."""
     with pytest.raises(ScenarioError, match=r"interpreters.* of the calibration file is .*, expected"):
         from_json(measured() | {"interpreters": interpreters}, "file")
+
+
+# ---------------------------------------------------------------------------- processes
+def computing(threads):
+    """Return a model with this many CPU-bound threads: the model of two, whose second role is given more threads."""
+    rows = [row for n in range(100) for row in turn(n * 5_000, n % 2, holds_us=4_000 if n % 2 else 10, stack=1 + n % 2)]
+    model = learn(trace_of(rows), COSTS)
+    (cpu,) = (one for one in model.actors if one.role == "other")
+    return replace(model, actors=(model.actors[0], *[cpu] * threads))
+
+
+def test_more_threads_than_there_can_be_gils_do_not_become_processes():
+    """A ranking leaves the change out, and the change itself is refused with the number."""
+    model = computing(255)
+    with pytest.raises(ScenarioError, match="turns 255 threads into processes, expected 254 at most"):
+        predict(model, [Change(processes=True)], COSTS, cores=2, seeds=1)
+    assert Change(processes=True) not in whatif._candidates(model)
+    assert Change(processes=True) in whatif._candidates(computing(254))
+
+
+@pytest.mark.parametrize("change", [Change(processes=True), Change(processes=True, threads=(("main", 3),))])
+def test_no_thread_becomes_a_process_where_none_is_cpu_bound(change):
+    """The change is refused: its prediction would be that of the unchanged program."""
+    with pytest.raises(ScenarioError, match="no role is CPU-bound"):
+        predict(model_of(), [change], COSTS, cores=2, seeds=1)

@@ -18,7 +18,17 @@ import numpy as np
 from headway.errors import HeadwayError, ScenarioError
 from headway.native_sim import OpKind, Simulation
 from headway.sim.machine import Costs
-from headway.sim.replay.change import NOTHING, Change, Shorten, computes, left_out, members, role_named, specify
+from headway.sim.replay.change import (
+    MOST_PROCESSES,
+    NOTHING,
+    Change,
+    Shorten,
+    becoming_processes,
+    left_out,
+    members,
+    role_named,
+    specify,
+)
 from headway.sim.replay.fit import model_of
 from headway.sim.replay.learn import Actor, Measured, Model
 from headway.sim.replay.refused import refused
@@ -359,8 +369,9 @@ def _candidates(model: Model) -> list[Change]:
     found = [Change(policy="fair")]
     if model.seen.interval_ns > 1_000_000:
         found.append(Change(interval_ns=500_000))
-    if any(computes(model, role) for role in model.roles) and len(model.actors) > 1:
-        found.append(Change(processes=True))
+    processes = Change(processes=True)
+    if 0 < sum(becoming_processes(model, processes).values()) <= MOST_PROCESSES and len(model.actors) > 1:
+        found.append(processes)
     if len(model.actors) > 1:
         found.append(Change(gil=False))
     hog = _longest_line(model)

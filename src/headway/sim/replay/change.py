@@ -1,6 +1,7 @@
 """A change: another policy, switch interval, number of threads or cores, processes, no GIL, or shorter holds."""
 
 import re
+import shlex
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -9,13 +10,28 @@ from numpy.typing import NDArray
 
 from headway.errors import ScenarioError
 from headway.native_sim import OF_PORT, Client, Gil, OpKind, Role, Spec
+from headway.sim.check import MOST_GILS
 from headway.sim.machine import Costs
 from headway.sim.policy import choose
 from headway.sim.replay.learn import Actor, Model
 from headway.sim.scenario import STOCK, Process
 from headway.sim.table import nearest
 
-__all__ = ["NOTHING", "Change", "Shorten", "left_out", "members", "parse_shorten", "role_named", "specify"]
+__all__ = [
+    "MOST_PROCESSES",
+    "NOTHING",
+    "Change",
+    "Shorten",
+    "becoming_processes",
+    "left_out",
+    "members",
+    "parse_shorten",
+    "role_named",
+    "specify",
+]
+
+MOST_PROCESSES = MOST_GILS - 1
+"""The most threads that may become processes; the others keep the GIL that they share."""
 
 _MOST_CORES = 64
 _COMPUTES_SHARE = 0.3
@@ -115,6 +131,18 @@ def computes(model: Model, role: str) -> bool:
     return measured.run_share >= max(_COMPUTES_SHARE, _COMPUTES_S * measured.turns_per_s)
 
 
+def becoming_processes(model: Model, change: Change) -> dict[str, int]:
+    """Return the roles whose threads a change turns into processes, with their numbers of threads.
+
+    Raises:
+        ScenarioError: A role is not in the trace, or the change contradicts itself.
+    """
+    if not change.processes:
+        return {}
+    counts = {role: len(members(model, change, role)) for role in model.roles if computes(model, role)}
+    return {role: count for role, count in counts.items() if count}
+
+
 def members(model: Model, change: Change, role: str) -> list[Actor]:
     """Return the thread that each thread of a role replays after a change: those of the trace in turns.
 
@@ -175,6 +203,7 @@ def specify(
     """
     left_out(model, change)  # refuses roles that are not there, before anything else
     _check_lines(model, change.shorten)
+    apart = _checked_processes(model, change)
     policy = choose(Process(name="main", policy=change.policy, options=change.options))
     interval_ns = change.interval_ns or model.seen.interval_ns
     stock = Gil(enabled=change.gil, interval_ns=interval_ns, slow_down=costs.known_slow_down)
@@ -191,10 +220,9 @@ def specify(
     clients: dict[tuple[int, int], Client] = {}
     for role in model.roles:
         first = sum(one.role == role for one in model.actors)
-        apart = change.processes and computes(model, role)
         for nth, actor in enumerate(members(model, change, role)):
             ops = _shortened(model, actor, change.shorten)
-            if apart:
+            if role in apart:
                 gils.append(main)
             if actor.port >= 0:
                 port = model.ports[actor.port]
@@ -207,7 +235,7 @@ def specify(
             roles.append(
                 Role(
                     ops=ops,
-                    gil=len(gils) - 1 if apart else 0,
+                    gil=len(gils) - 1 if role in apart else 0,
                     turns=True,
                     cores=mask,
                     begin_ns=actor.begin_ns,
@@ -234,6 +262,22 @@ def specify(
         dists=model.dists,
     )
     return spec, tuple(names)
+
+
+def _checked_processes(model: Model, change: Change) -> dict[str, int]:
+    found = becoming_processes(model, change)
+    if change.processes and not found:
+        raise ScenarioError(
+            "--processes turns CPU-bound threads into processes, and no role is CPU-bound",
+            hint="a CPU-bound role runs with the GIL for a third of the time and a millisecond at a time",
+        )
+    count = sum(found.values())
+    if count > MOST_PROCESSES:
+        raise ScenarioError(
+            f"--processes turns {count} threads into processes, expected {MOST_PROCESSES} at most",
+            hint=f"give a role fewer threads, as in `--threads {shlex.quote(f'{next(iter(found))}:8')}`",
+        )
+    return found
 
 
 def _beside(cores: int) -> int:
