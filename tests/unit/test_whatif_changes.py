@@ -86,3 +86,10 @@ def test_no_thread_becomes_a_process_where_none_is_cpu_bound(change):
     """The change is refused: its prediction would be that of the unchanged program."""
     with pytest.raises(ScenarioError, match="no role is CPU-bound"):
         predict(model_of(), [change], COSTS, cores=2, seeds=1)
+
+
+# ---------------------------------------------------------------------------- runs that are cut
+def test_a_run_is_not_cut_before_it_has_figures():
+    """A run of too many steps ends after the warm-up, and has rates."""
+    (found,) = predict(model_of(), [Change(policy="fair")], COSTS, cores=2, seeds=1, most_steps=1)
+    assert all(one.turns_per_s is not None and one.turns_per_s.value > 0 for one in found.roles)

@@ -155,7 +155,7 @@ def _run(model: Model, change: Change, costs: Costs, seed: int, cores: int, most
         for part in range(2, _PARTS + 1):
             until_ns = spec.end_ns * part // _PARTS
             simulation.run(until_ns)
-            if simulation.steps() > most_steps:
+            if until_ns > spec.warm_ns and simulation.steps() > most_steps:  # the warm-up has no figures
                 break
         elapsed_ns = until_ns - spec.warm_ns
         figures: _ByRole = {}
