@@ -11,8 +11,8 @@ from headway.errors import ScenarioError
 from headway.sim import calibration, whatif
 from headway.sim.machine import from_json, load
 from headway.sim.replay.change import Change
-from headway.sim.replay.learn import learn
-from headway.sim.whatif import predict
+from headway.sim.replay.learn import Measured, learn
+from headway.sim.whatif import Prediction, RolePrediction, Span, predict
 
 COSTS = load("preset")
 
@@ -93,3 +93,12 @@ def test_a_run_is_not_cut_before_it_has_figures():
     """A run of too many steps ends after the warm-up, and has rates."""
     (found,) = predict(model_of(), [Change(policy="fair")], COSTS, cores=2, seeds=1, most_steps=1)
     assert all(one.turns_per_s is not None and one.turns_per_s.value > 0 for one in found.roles)
+
+
+# ---------------------------------------------------------------------------- ranking
+@pytest.mark.parametrize("turns_per_s", [None, Span(0.5, 0.4, 0.6)], ids=["never", "every two seconds"])
+def test_what_a_thread_that_seldom_yields_loses_counts(turns_per_s):
+    """A CPU-bound role that computes half as much is a loss, whether or not it yields now and then."""
+    measured = Measured(turns=4, turns_per_s=0.5, p50_ns=None, p99_ns=None, run_share=0.8, turns_error=0.1)
+    role = RolePrediction("cpu", measured, turns_per_s, None, None, Span(0.4, 0.3, 0.5), {})
+    assert whatif._worth(Prediction(Change(), (role,), (), ())) == pytest.approx(-0.693, abs=0.001)

@@ -402,11 +402,12 @@ def _worth(prediction: Prediction) -> float:
     """Return the worth of a change: gains of rates and of waits, and losses of computing, as logarithms."""
     worth = 0.0
     for one in prediction.roles:
-        if one.turns_per_s is not None and one.measured.turns_per_s > 1:
+        counted = one.turns_per_s is not None and one.measured.turns_per_s > 1
+        if one.turns_per_s is not None and counted:
             worth += min(_MOST_GAIN, math.log(max(one.turns_per_s.value, 1e-9) / one.measured.turns_per_s))
         if one.p99_ns is not None and one.measured.p99_ns:
             worth += 0.5 * min(5.0, math.log(one.measured.p99_ns / max(one.p99_ns.value, 1.0)))
-        if one.turns_per_s is None and one.run_share is not None and one.measured.run_share > 0.05:
+        if not counted and one.run_share is not None and one.measured.run_share > 0.05:
             worth += math.log(max(one.run_share.value, 1e-6) / one.measured.run_share)
     return worth
 
