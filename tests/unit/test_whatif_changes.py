@@ -102,3 +102,11 @@ def test_what_a_thread_that_seldom_yields_loses_counts(turns_per_s):
     measured = Measured(turns=4, turns_per_s=0.5, p50_ns=None, p99_ns=None, run_share=0.8, turns_error=0.1)
     role = RolePrediction("cpu", measured, turns_per_s, None, None, Span(0.4, 0.3, 0.5), {})
     assert whatif._worth(Prediction(Change(), (role,), (), ())) == pytest.approx(-0.693, abs=0.001)
+
+
+# ---------------------------------------------------------------------------- roles that are left out
+@pytest.mark.parametrize("change", [Change(without=("OTH",)), Change(threads=(("other", 0),))], ids=str)
+def test_a_role_that_is_left_out_has_no_figures(change):
+    """A role is left out by any words that name it, and by a number of 0 threads."""
+    (found,) = predict(model_of(), [change], COSTS, cores=2, seeds=1)
+    assert [one.role for one in found.roles] == ["main"]

@@ -58,8 +58,6 @@ _FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 
 def _rows(prediction: "Prediction") -> Iterator[tuple[str, ...]]:
     for one in prediction.roles:
-        if one.role in prediction.change.without:
-            continue
         for name, word, say in _FIGURES:
             seen, span = getattr(one.measured, name), getattr(one, name)
             if seen is None or (name != "run_share" and one.measured.turns < _LEAST_TURNS):

@@ -105,7 +105,7 @@ class Prediction:
 
     Attributes:
         change: The change.
-        roles: The predictions for each role.
+        roles: The predictions for each role that the change does not leave out.
         rests_on: The assumptions of the model that matter with the change, a sentence each.
         outside: The reasons why the prediction may be wrong beyond its intervals; empty if none is known.
     """
@@ -359,7 +359,10 @@ def predict(
     for change in changes:
         after = before if change == NOTHING else runs(change)
         roles = tuple(_role(model, change, role, before, after, cores) for role in model.roles)
-        predictions.append(Prediction(change, roles, _rests_on(model, change), _limits(model, change, roles, costs)))
+        limits = _limits(model, change, roles, costs)
+        absent = left_out(model, change)
+        shown = tuple(one for one in roles if one.role not in absent)
+        predictions.append(Prediction(change, shown, _rests_on(model, change), limits))
     return predictions
 
 
