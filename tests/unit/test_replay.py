@@ -462,8 +462,8 @@ def test_a_change_in_words():
         shorten=(parse_shorten("app.py:42=0.5"),),
     )
     assert str(change) == (
-        "--policy fair --option latency_us=20000 --switch-interval 0.0005 --threads 'cpu:8' --cores 4 --processes --no-gil "
-        "--without 'burner' --shorten app.py:42=0.5"
+        "--policy fair --option latency_us=20000 --switch-interval 0.0005 --threads cpu:8 --cores 4 --processes --no-gil "
+        "--without burner --shorten app.py:42=0.5"
     )
     assert str(NOTHING) == "no change"
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from made_turns import trace_of, turn
 from headway.errors import ScenarioError
 from headway.sim import calibration, whatif
 from headway.sim.machine import from_json, load
-from headway.sim.replay.change import Change
+from headway.sim.replay.change import Change, Shorten
 from headway.sim.replay.learn import Measured, learn
 from headway.sim.whatif import Prediction, RolePrediction, Span, predict
 
@@ -110,3 +111,16 @@ def test_a_role_that_is_left_out_has_no_figures(change):
     """A role is left out by any words that name it, and by a number of 0 threads."""
     (found,) = predict(model_of(), [change], COSTS, cores=2, seeds=1)
     assert [one.role for one in found.roles] == ["main"]
+
+
+# ---------------------------------------------------------------------------- words
+def test_a_change_can_be_pasted_into_a_shell():
+    """Names with spaces and quotes are read back as they were."""
+    change = Change(
+        policy="my policy.so",
+        threads=(("worker *", 3),),
+        without=("the user's",),
+        shorten=(Shorten("my app.py", 42, 0.5),),
+    )
+    words = ["--policy", "my policy.so", "--threads", "worker *:3", "--without", "the user's"]
+    assert shlex.split(str(change)) == [*words, "--shorten", "my app.py:42=0.5"]

@@ -80,20 +80,28 @@ class Change:
     shorten: tuple[Shorten, ...] = ()
 
     def __str__(self) -> str:
-        """Return the change in the words of the command line."""
-        words = [f"--policy {self.policy}"] if self.policy != STOCK else []
+        """Return the change in the words of the command line, quoted for a shell."""
+        words = [f"--policy {shlex.quote(self.policy)}"] if self.policy != STOCK else []
         words += [f"--option {name}={value}" for name, value in self.options]
         words += [f"--switch-interval {self.interval_ns / 1e9:g}"] if self.interval_ns else []
-        words += [f"--threads '{role}:{count}'" for role, count in self.threads]
+        words += [_threads_words(role, count) for role, count in self.threads]
         words += [f"--cores {self.cores}"] if self.cores else []
         words += ["--processes"] if self.processes else []
         words += [] if self.gil else ["--no-gil"]
-        words += [f"--without '{role}'" for role in self.without]
-        words += [f"--shorten {one.filename}:{one.line}={one.factor:g}" for one in self.shorten]
+        words += [_without_words(role) for role in self.without]
+        words += [f"--shorten {shlex.quote(f'{one.filename}:{one.line}={one.factor:g}')}" for one in self.shorten]
         return " ".join(words) or "no change"
 
 
 NOTHING = Change()
+
+
+def _threads_words(role: str, count: int) -> str:
+    return f"--threads {shlex.quote(f'{role}:{count}')}"
+
+
+def _without_words(role: str) -> str:
+    return f"--without {shlex.quote(role)}"
 
 
 def parse_shorten(text: str) -> Shorten:
@@ -167,7 +175,7 @@ def _counts(model: Model, change: Change) -> dict[str, int]:
     found: dict[str, int] = {}
     said: dict[str, str] = {}
     for name, count in change.threads:
-        role, words = role_named(model, name), f"--threads '{name}:{count}'"
+        role, words = role_named(model, name), _threads_words(name, count)
         if role in said:
             raise ScenarioError(
                 f"{words} contradicts {said[role]}, expected one number of threads for a role",
@@ -175,7 +183,7 @@ def _counts(model: Model, change: Change) -> dict[str, int]:
             )
         found[role], said[role] = count, words
     for name in change.without:
-        role, words = role_named(model, name), f"--without '{name}'"
+        role, words = role_named(model, name), _without_words(name)
         if found.get(role):
             raise ScenarioError(
                 f"{words} contradicts {said[role]}, expected a role that is left out or has threads",
@@ -275,7 +283,7 @@ def _checked_processes(model: Model, change: Change) -> dict[str, int]:
     if count > MOST_PROCESSES:
         raise ScenarioError(
             f"--processes turns {count} threads into processes, expected {MOST_PROCESSES} at most",
-            hint=f"give a role fewer threads, as in `--threads {shlex.quote(f'{next(iter(found))}:8')}`",
+            hint=f"give a role fewer threads, as in `{_threads_words(next(iter(found)), 8)}`",
         )
     return found
 
