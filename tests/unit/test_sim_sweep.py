@@ -73,6 +73,10 @@ def test_sweeps_that_are_none():
 
     with pytest.raises(ScenarioError, match="--sweep names threads twice"):
         points(convoy, [parse_axis("threads=1"), parse_axis("threads=2")])
+    with pytest.raises(ScenarioError, match=r"--sweep names one parameter twice, as threads and as cpu\.threads"):
+        points(convoy, [parse_axis("threads=1"), parse_axis("cpu.threads=2")])
+    with pytest.raises(ScenarioError, match="--sweep names switch_interval_s twice"):
+        points(convoy, [parse_axis("switch-interval=1"), parse_axis("switch_interval=2")])
     many = ",".join(map(str, range(1, 200)))
     with pytest.raises(ScenarioError, match="the sweep has 39,601 points, expected 10,000 at most"):
         points(convoy, [parse_axis(f"threads={many}"), parse_axis(f"connections={many}")])

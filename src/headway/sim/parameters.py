@@ -10,7 +10,7 @@ from headway.sim.check import MOST_THREADS, check
 from headway.sim.scenario import PLACEMENTS, STOCK, Client, Process, Role, Scenario, busy_role
 from headway.sim.table import nearest
 
-__all__ = ["PARAMETERS", "change", "split_setting", "with_options"]
+__all__ = ["PARAMETERS", "change", "full_name", "split_setting", "with_options"]
 
 PARAMETERS = (
     "threads",
@@ -80,6 +80,20 @@ def change(scenario: Scenario, name: str, value: str) -> Scenario:
         raise ScenarioError(f"there is no parameter {name!r}", hint=nearest(last, PARAMETERS))
     check(changed)
     return changed
+
+
+def full_name(scenario: Scenario, name: str) -> str:
+    """Return a parameter's name with the role or the client that it is of, so that one parameter has one name.
+
+    Raises:
+        ScenarioError: There is no such role or client.
+    """
+    part, _, last = name.rpartition(".")
+    if last in _OF_A_ROLE and part != "option":
+        return f"{_role(scenario, name, part).name}.{last}"
+    if last in _OF_A_CLIENT and part != "option":
+        return f"{_client(scenario, name, part).name}.{last}"
+    return name
 
 
 def with_options(scenario: Scenario, options: tuple[tuple[str, int], ...]) -> Scenario:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from headway.errors import ScenarioError
-from headway.sim.parameters import change, split_setting
+from headway.sim.parameters import change, full_name, split_setting
 from headway.sim.scenario import Scenario
 from headway.sim.summary import Summary
 
@@ -82,9 +82,13 @@ def points(scenario: Scenario, axes: Sequence[Axis]) -> list[Point]:
         ScenarioError: An axis occurs twice, a value does not fit, or there are too many points.
     """
     names = [axis.name for axis in axes]
+    said: dict[str, str] = {}
     for name in names:
-        if names.count(name) > 1:
-            raise ScenarioError(f"--sweep names {name} twice", hint=f"give all values at once: `--sweep {name}=1,2,4`")
+        full = full_name(scenario, name)
+        if full in said:
+            both = f"{name} twice" if said[full] == name else f"one parameter twice, as {said[full]} and as {name}"
+            raise ScenarioError(f"--sweep names {both}", hint=f"give all values at once: `--sweep {name}=1,2,4`")
+        said[full] = name
     count = math.prod(len(axis.values) for axis in axes)
     if count > MOST_POINTS:
         raise ScenarioError(f"the sweep has {count:,} points, expected {MOST_POINTS:,} at most")
