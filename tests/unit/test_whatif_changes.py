@@ -11,6 +11,7 @@ from made_turns import trace_of, turn
 from headway.errors import ScenarioError
 from headway.sim import calibration, whatif
 from headway.sim.machine import from_json, load
+from headway.sim.replay import change
 from headway.sim.replay.change import Change, Shorten
 from headway.sim.replay.learn import Measured, learn
 from headway.sim.whatif import Prediction, RolePrediction, Span, predict
@@ -18,9 +19,9 @@ from headway.sim.whatif import Prediction, RolePrediction, Span, predict
 COSTS = load("preset")
 
 
-def model_of(threads=2):
-    """Return the model of a trace of half a second, in which threads take turns of 10 us."""
-    rows = [row for n in range(100) for row in turn(n * 5_000, n % threads, holds_us=10, stack=1 + n % 2)]
+def model_of():
+    """Return the model of a trace of half a second, in which two threads take turns of 10 us."""
+    rows = [row for n in range(100) for row in turn(n * 5_000, n % 2, holds_us=10, stack=1 + n % 2)]
     return learn(trace_of(rows), COSTS)
 
 
@@ -124,3 +125,15 @@ def test_a_change_can_be_pasted_into_a_shell():
     )
     words = ["--policy", "my policy.so", "--threads", "worker *:3", "--without", "the user's"]
     assert shlex.split(str(change)) == [*words, "--shorten", "my app.py:42=0.5"]
+
+
+# ---------------------------------------------------------------------------- shorter holds
+def test_a_line_is_looked_for_once_and_not_for_each_thread_and_run(monkeypatch):
+    """The time of a prediction does not grow with a search of all stacks for each thread and each seed."""
+    searched = []
+    stacks_with = change._stacks_with
+    monkeypatch.setattr(change, "_stacks_with", lambda *words: searched.append(1) or stacks_with(*words))
+
+    predict(model_of(), [Change(shorten=(Shorten("app.py", 1, 0.5),))], COSTS, cores=2, seeds=3)
+
+    assert len(searched) == 1

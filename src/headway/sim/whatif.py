@@ -10,13 +10,13 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 
 from headway.errors import HeadwayError, ScenarioError
-from headway.native_sim import OpKind, Simulation
+from headway.native_sim import OpKind, Simulation, Spec
 from headway.sim.machine import Costs
 from headway.sim.replay.change import (
     MOST_PROCESSES,
@@ -148,8 +148,7 @@ def cores_of(trace: Trace) -> int:
     return trace.process.core_count or len(os.sched_getaffinity(0))
 
 
-def _run(model: Model, change: Change, costs: Costs, seed: int, cores: int, most_steps: int) -> _ByRole:
-    spec, names = specify(model, change, costs, seed, _SPAN_NS, cores=cores)
+def _run(spec: Spec, names: Sequence[str], most_steps: int) -> _ByRole:
     with Simulation(spec) as simulation:
         until_ns = spec.end_ns
         for part in range(2, _PARTS + 1):
@@ -340,9 +339,10 @@ def predict(
     def runs(change: Change) -> list[_ByRole]:
         nonlocal done
         found = []
+        spec, names = specify(model, change, costs, 1, _SPAN_NS, cores=cores)
         for seed in range(1, seeds + 1):
             try:
-                found.append(_run(model, change, costs, seed, cores, most_steps))
+                found.append(_run(replace(spec, seed=seed), names, most_steps))
             except ScenarioError as error:
                 if not change.without:
                     raise

@@ -210,7 +210,7 @@ def specify(
         ScenarioError: A role or line is not in the trace, the change contradicts itself, or the policy does not exist.
     """
     left_out(model, change)  # refuses roles that are not there, before anything else
-    _check_lines(model, change.shorten)
+    operations = _operations(model, change.shorten)
     apart = _checked_processes(model, change)
     policy = choose(Process(name="main", policy=change.policy, options=change.options))
     interval_ns = change.interval_ns or model.seen.interval_ns
@@ -229,7 +229,7 @@ def specify(
     for role in model.roles:
         first = sum(one.role == role for one in model.actors)
         for nth, actor in enumerate(members(model, change, role)):
-            ops = _shortened(model, actor, change.shorten)
+            ops = operations[actor.thread]
             if role in apart:
                 gils.append(main)
             if actor.port >= 0:
@@ -305,15 +305,21 @@ def _matches(model: Model, one: Shorten) -> NDArray[np.bool_]:
     )
 
 
-def _line_shares(model: Model, actor: Actor, one: Shorten) -> NDArray[np.float64]:
+def _line_shares(
+    model: Model, actor: Actor, frames: NDArray[np.bool_], inside: NDArray[np.bool_]
+) -> NDArray[np.float64]:
     """Return, for each burst of a thread, the share of it that is spent in that line, or in code that the line calls.
 
     A preempted hold shows what it ran, and all of it counts as spent there. Another hold shows only where it ended, so
     it counts if it ended at that line. A burst that tells nothing gets the average share of the thread's preempted
     holds.
+
+    Args:
+        model: The program.
+        actor: The thread.
+        frames: A mask of the trace's frames that are on the line.
+        inside: A mask of the stacks that have one of these frames.
     """
-    frames = _matches(model, one)
-    inside = _stacks_with(model, frames)
     ends_there = frames[model.trace.stack_frame]
     holds = model.seen.holds
     mine = np.flatnonzero(holds.thread == actor.thread)
@@ -345,23 +351,32 @@ def _stacks_with(model: Model, frames: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return found
 
 
-def _check_lines(model: Model, shorten: tuple[Shorten, ...]) -> None:
+def _operations(model: Model, shorten: tuple[Shorten, ...]) -> dict[int, NDArray[np.void]]:
+    """Return each thread's operations, with the holds of some lines multiplied.
+
+    Raises:
+        ScenarioError: A line is not in the trace.
+    """
+    found = {actor.thread: actor.ops for actor in model.actors}
     for one in shorten:
-        if not any(_line_shares(model, actor, one).any() for actor in model.actors):
+        frames = _matches(model, one)
+        inside = _stacks_with(model, frames)
+        shares = {actor.thread: _line_shares(model, actor, frames, inside) for actor in model.actors}
+        if not any(share.any() for share in shares.values()):
             raise ScenarioError(
                 f"no thread of the trace was seen at {one.filename}:{one.line} holding the GIL between two calls",
                 hint="name the line of a thread that also makes blocking calls; one that only computes is seen to hold the GIL, but"
                 " not what it does between two calls",
             )
+        for thread, share in shares.items():
+            found[thread] = _shortened(found[thread], share, one.factor)
+    return found
 
 
-def _shortened(model: Model, actor: Actor, shorten: tuple[Shorten, ...]) -> NDArray[np.void]:
-    ops = actor.ops
-    for one in shorten:
-        shares = _line_shares(model, actor, one)
-        of_burst = np.flatnonzero((ops["kind"] == OpKind.HOLD) & (ops["reserved"] > 0))
-        if shares.any() and len(of_burst):
-            ops = ops.copy()
-            factor = 1 - (1 - one.factor) * shares[ops["reserved"][of_burst] - 1]
-            ops["value"][of_burst] = np.maximum(1, ops["value"][of_burst] * factor).astype(np.int64)
+def _shortened(ops: NDArray[np.void], shares: NDArray[np.float64], by: float) -> NDArray[np.void]:
+    of_burst = np.flatnonzero((ops["kind"] == OpKind.HOLD) & (ops["reserved"] > 0))
+    if shares.any() and len(of_burst):
+        ops = ops.copy()
+        factor = 1 - (1 - by) * shares[ops["reserved"][of_burst] - 1]
+        ops["value"][of_burst] = np.maximum(1, ops["value"][of_burst] * factor).astype(np.int64)
     return ops
