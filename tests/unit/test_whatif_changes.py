@@ -137,3 +137,15 @@ def test_a_line_is_looked_for_once_and_not_for_each_thread_and_run(monkeypatch):
     predict(model_of(), [Change(shorten=(Shorten("app.py", 1, 0.5),))], COSTS, cores=2, seeds=3)
 
     assert len(searched) == 1
+
+
+# ---------------------------------------------------------------------------- threads
+def test_threads_that_would_not_fit_into_memory_are_refused(monkeypatch):
+    """The error says how many threads are possible, and so many are."""
+    model = model_of()
+    length = len(model.actors[1].ops)
+    monkeypatch.setattr(change, "_MOST_OPERATIONS", 3 * length + 1)
+    with pytest.raises(ScenarioError, match=f"100 threads of other have {100 * length:,} operations") as caught:
+        predict(model, [Change(threads=(("oth", 100),))], COSTS, cores=2, seeds=1)
+    assert caught.value.hint == "about 3 threads of it are possible"
+    assert predict(model, [Change(threads=(("oth", 3),))], COSTS, cores=2, seeds=1)

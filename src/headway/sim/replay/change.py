@@ -34,6 +34,8 @@ MOST_PROCESSES = MOST_GILS - 1
 """The most threads that may become processes; the others keep the GIL that they share."""
 
 _MOST_CORES = 64
+_MOST_OPERATIONS = 20_000_000
+"""The most operations of a role whose number of threads is changed: about a gigabyte."""
 _COMPUTES_SHARE = 0.3
 _COMPUTES_S = 1e-3
 """A role is CPU-bound, and may run in processes, if it runs with the GIL for this share, and this long per turn."""
@@ -210,6 +212,7 @@ def specify(
         ScenarioError: A role or line is not in the trace, the change contradicts itself, or the policy does not exist.
     """
     left_out(model, change)  # refuses roles that are not there, before anything else
+    _check_size(model, change)
     operations = _operations(model, change.shorten)
     apart = _checked_processes(model, change)
     policy = choose(Process(name="main", policy=change.policy, options=change.options))
@@ -270,6 +273,18 @@ def specify(
         dists=model.dists,
     )
     return spec, tuple(names)
+
+
+def _check_size(model: Model, change: Change) -> None:
+    """Refuse threads whose operations would not fit into memory, since each thread has a copy of its own."""
+    for name, count in change.threads:
+        role = role_named(model, name)
+        size = sum(len(actor.ops) for actor in members(model, change, role))
+        if size > _MOST_OPERATIONS:
+            raise ScenarioError(
+                f"{count} threads of {role} have {size:,} operations to replay, expected {_MOST_OPERATIONS:,} at most",
+                hint=f"about {count * _MOST_OPERATIONS // size} threads of it are possible",
+            )
 
 
 def _checked_processes(model: Model, change: Change) -> dict[str, int]:
