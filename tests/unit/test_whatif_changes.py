@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from made_turns import trace_of, turn
@@ -130,13 +131,12 @@ def test_a_change_can_be_pasted_into_a_shell():
 # ---------------------------------------------------------------------------- shorter holds
 def test_a_line_is_looked_for_once_and_not_for_each_thread_and_run(monkeypatch):
     """The time of a prediction does not grow with a search of all stacks for each thread and each seed."""
-    searched = []
-    stacks_with = change._stacks_with
-    monkeypatch.setattr(change, "_stacks_with", lambda *words: searched.append(1) or stacks_with(*words))
+    search = Mock(wraps=change._stacks_with)
+    monkeypatch.setattr(change, "_stacks_with", search)
 
     predict(model_of(), [Change(shorten=(Shorten("app.py", 1, 0.5),))], COSTS, cores=2, seeds=3)
 
-    assert len(searched) == 1
+    assert search.call_count == 1
 
 
 # ---------------------------------------------------------------------------- threads
