@@ -8,6 +8,7 @@ import chaos_soak
 import crowd
 import disk_hooks
 import policy_corpus
+import policy_table
 import pytest
 from policy_soak import Course
 
@@ -237,3 +238,25 @@ def test_blocks_without_a_launch_of_none_are_left_out():
     blocks = [{"none": {"rate": 1.0}, "fair": {"rate": 2.0}}, {"fair": {"rate": 9.0}}]
 
     assert policy_corpus.judged(CORPUS["map"], "fair", blocks)["ratios"]["rate"].value == 2.0
+
+
+# ---- policy_table ----
+
+
+def test_the_guide_s_table_marks_what_is_beyond_a_bound():
+    """A median beyond a bound is in italics, a whole interval beyond it in bold, and what was not measured is a dash."""
+    rates = {"map": [0.5] * 8, "submit": [0.9, 0.9, 0.9, 0.9, 0.9, 1.0, 1.0, 1.0], "pipeline": [1.004] * 8}
+    launches = [
+        {"program": name, "side": side, "launch": launch, "rate": 100.0 * (rate if side == "fair" else 1.0)}
+        for name, values in rates.items()
+        for launch, rate in enumerate(values)
+        for side in ("none", "fair")
+    ]
+
+    lines = policy_table.table(launches).splitlines()
+
+    assert lines[3:] == [
+        "| map | **0.50** | - | - | - | - | - | - |",
+        "| submit | *0.90* | - | - | - | - | - | - |",
+        "| pipeline | 1.00 | - | - | - | - | - | - |",
+    ]
