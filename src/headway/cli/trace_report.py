@@ -163,11 +163,14 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
         raise UsageError(
             "`--html` always shows all threads", hint="leave out `--thread`; search for the thread by name on the page"
         )
+    part = next((one for one in ("since", "until", "thread") if getattr(arguments, one) is not None), None)
     outputs: dict[str, Path] = {}
     for name in ("html", *_EXPORTS):
         path = getattr(arguments, name)
         if path is None:
             continue
+        if part is not None and name in _EXPORTS:
+            raise UsageError(f"`--{name}` always writes the whole trace", hint=f"leave out `--{part}`")
         console.check_output(path, force=arguments.force)
         if path.exists() and Path(arguments.run).exists() and path.samefile(arguments.run):
             raise UsageError(f"{path} is the trace itself", hint="use another name")

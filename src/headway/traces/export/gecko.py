@@ -72,7 +72,7 @@ def write(traces: Sequence[Trace], path: Path) -> None:
     if rows > MOST_ROWS:
         raise HeadwayError(
             f"the trace is too long for Firefox Profiler: {rows:,} samples and markers, of {MOST_ROWS:,} at most",
-            hint="export the perfetto format, which has no limit, or a shorter trace",
+            hint="export the perfetto format, which has no limit, or record a shorter part of the program",
         )
     profile = _Profile(min(trace.start_ns for trace in traces))
     with written_whole(path) as file:
