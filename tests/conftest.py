@@ -8,8 +8,9 @@ import tempfile
 import zlib
 from pathlib import Path
 
-import numpy  # noqa: F401, ICN001  (pytester takes away what a test imports, and numpy cannot be loaded twice)
+import numpy.fft  # noqa: F401  (pytester takes away what a test imports; parts of NumPy cannot be loaded twice)
 import pytest
+import scipy.special  # noqa: F401
 from default_signals import restore_for_children
 from hypothesis import settings
 from provision.find_chromium import find_chromium

@@ -13,8 +13,9 @@ from headway.sim.replay.computing import computing
 from headway.sim.replay.learn import learn
 from headway.sim.replay.outside import asked_sleeps, find_peer
 from headway.sim.replay.wakes import find_wakes
-from headway.traces.calls import Call, call_at, changed_since, sleep_ns_at
+from headway.traces.calls import Call, call_at, sleep_ns_at
 from headway.traces.model import Frame, Kind
+from headway.traces.sources import changed_since
 
 COSTS = load("preset")
 
