@@ -115,7 +115,7 @@ def _name_new(file: Path, name: Path) -> None:
 
 
 def _say(text: str) -> None:
-    if sys.stderr is not None:
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # None, broken or closed: the program goes on
         sys.stderr.write(f"headway: process {os.getpid()}: {text}\n")
 
 
@@ -213,16 +213,14 @@ class Recording:
             recorder = the_recorder()
             self._pid = os.getpid()
             try:
-                self._ours, self._memory = _join(recorder, self._max_bytes)
+                path = self._temporary() if self._wanted is None else self._wanted
+                self._ours, self._memory = _join(recorder, self._max_bytes)  # last: what it starts must be ended
             except OSError as error:
                 raise RecordingError(f"this process cannot be recorded: {error.strerror}") from error
             self._is_collected = self._memory < 0
-            if self._is_collected:
-                self._path = Path(recorder.path)
-                if recorder.path == WATCHED:
-                    _say_watched()
-            else:
-                self._path = self._temporary() if self._wanted is None else self._wanted
+            self._path = Path(recorder.path) if self._is_collected else path
+            if recorder.path == WATCHED:
+                _say_watched()
         self._since_ns = time.monotonic_ns()
         return self
 
