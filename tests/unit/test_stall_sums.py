@@ -1,14 +1,20 @@
 """Logs of stalls that may come from anywhere, their sums, and the tables of these."""
 
+import dataclasses
 import io
 import json
 import math
 
 import pytest
+from made_traces import made_trace
 from rich.console import Console
+from test_stalls import AT_POLL, AT_SLEEP, loop, with_stacks
+from told_traces import Script
 
+from headway.cli.main import main
 from headway.report.stalls import render_stalls
 from headway.traces.analysis.stall_sums import sum_up, told_rows
+from headway.traces.writer import write
 
 
 def text_of(rendered):
@@ -63,3 +69,20 @@ def test_what_a_log_says_reaches_the_terminal_without_control_characters():
     }
 
     assert "\x1b" not in text_of(render_stalls(sum_up([row])))
+
+
+def test_the_other_processes_of_a_launch_are_read_with_its_trace(tmp_path, capsys):
+    """The stalls of a server's workers are in the traces beside its own; one that died early left nothing."""
+    slept = with_stacks(loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 212, stack=AT_POLL).trace(300, "M"))
+    parent = made_trace(events=100)
+    for name, trace, pid in (("app.hwt", parent, 10), ("app.11.hwt", slept, 11), ("app.12.hwt", parent, 12)):
+        write(
+            dataclasses.replace(trace, process=dataclasses.replace(trace.process, family=7, pid=pid)), tmp_path / name
+        )
+    whole = (tmp_path / "app.12.hwt").read_bytes()
+    (tmp_path / "app.12.hwt").write_bytes(whole[:40])
+
+    assert main(["stalls", "--json", str(tmp_path / "app.hwt")]) == 0
+    found = json.loads(capsys.readouterr().out)
+
+    assert [(one["recording"], one["pid"]) for one in found["stalls"]] == [("app.11.hwt", 11)]

@@ -14,7 +14,7 @@ import argparse
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headway.cli import console
 from headway.cli.options import add_json
@@ -22,6 +22,9 @@ from headway.cli.watch_command import add_lengths
 from headway.errors import TraceError, UsageError
 from headway.live.files import family_files
 from headway.printable import printable
+
+if TYPE_CHECKING:
+    from headway.traces.model import Trace
 
 __all__ = ["prepare", "run"]
 
@@ -54,52 +57,42 @@ def _logs(path: Path) -> list[Path]:
         raise UsageError(f"there is no file {path}", hint="name a log, a folder of `headway watch`, or a trace")
     if path.suffix != ".hwt":
         return [path]
-    return [path, *(one for one in family_files(path) if one != path and _has_events(one))]
-
-
-def _has_events(path: Path) -> bool:
-    """Return whether a trace can be read and has events: a process that died early may have left an empty one."""
-    from headway.traces.reader import read
-
-    with contextlib.suppress(TraceError):
-        return len(read(path).events) > 0
-    return False
+    return [path, *(one for one in family_files(path) if one != path)]
 
 
 def _blind(recordings: list[Path]) -> Iterator[Path]:
+    from headway.traces.reader import read
+
     for path in recordings:
         with contextlib.suppress(TraceError):  # it is being written, or is damaged
-            if _is_blind(path):
+            if _is_blind(read(path)):
                 yield path
 
 
-def _is_blind(path: Path) -> bool:
-    """Return whether a file is a trace of a process without a GIL: it does not show stalls."""
+def _is_blind(trace: "Trace") -> bool:
+    """Return whether a trace is that of a process without a GIL: it does not show stalls."""
     from headway.traces.analysis.intervals import recorded
-    from headway.traces.reader import read
 
-    if path.suffix != ".hwt":
-        return False
-    trace = read(path)
     off = trace.process.free_threaded and not trace.process.gil_enabled
     return off and not len(recorded(trace).holds)
 
 
-def _rows(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+def _of_trace(path: Path, trace: "Trace", arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from headway.traces.analysis.stall_model import Thresholds
-    from headway.traces.analysis.stall_sums import told_rows
     from headway.traces.analysis.stall_words import stall_json
     from headway.traces.analysis.stalls import find_stalls
-    from headway.traces.reader import read
 
-    if path.suffix == ".hwt":
-        trace = read(path)
-        if trace.loss.damaged_bytes:
-            console.say(f"{path}: {trace.loss.damaged_bytes:,} bytes are damaged; stalls in them are missing")
-        preset = Thresholds()
-        over_ns = arguments.over or preset.loop_ns
-        thresholds = Thresholds(over_ns, over_ns, arguments.requests_over or preset.request_ns)
-        return [stall_json(trace, one) | {"recording": path.name} for one in find_stalls(trace, thresholds)]
+    if trace.loss.damaged_bytes:
+        console.say(f"{path}: {trace.loss.damaged_bytes:,} bytes are damaged; stalls in them are missing")
+    preset = Thresholds()
+    over_ns = arguments.over or preset.loop_ns
+    thresholds = Thresholds(over_ns, over_ns, arguments.requests_over or preset.request_ns)
+    return [stall_json(trace, one) | {"recording": path.name} for one in find_stalls(trace, thresholds)]
+
+
+def _of_log(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from headway.traces.analysis.stall_sums import told_rows
+
     with path.open(encoding="utf-8", errors="replace") as file:
         found, bad = told_rows(file)
     if bad and not found:
@@ -113,6 +106,19 @@ def _rows(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     return found
 
 
+def _read(path: Path, *, is_named: bool) -> "Trace | None":
+    """Return a trace; None for an unreadable or empty one that was not named: its process may have died early."""
+    from headway.traces.reader import read
+
+    try:
+        trace = read(path)
+    except TraceError:
+        if is_named:
+            raise
+        return None
+    return trace if is_named or len(trace.events) else None
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Read the stalls of all files, and print them or their sums."""
     from headway.traces.analysis.stall_sums import sum_up
@@ -122,11 +128,16 @@ def run(arguments: argparse.Namespace) -> int:
     told = 0
     for path in arguments.files:
         for log in _logs(path):
-            if _is_blind(log):
+            if log.suffix != ".hwt":
+                rows += _of_log(log, arguments)
+            elif (trace := _read(log, is_named=path.is_dir() or log == path)) is None:
+                continue
+            elif _is_blind(trace):
                 blind.append(log)
+                continue
             else:
-                told += 1
-                rows += _rows(log, arguments)
+                rows += _of_trace(log, trace, arguments)
+            told += 1
     for path in blind:
         console.say(f"{path}: the process ran without a GIL, so Headway cannot tell its stalls")
     sums = sum_up(rows)

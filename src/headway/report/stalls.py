@@ -16,6 +16,7 @@ __all__ = ["render_stalls"]
 
 _FEW = 10
 _NEWEST = 13
+"""The intervals that are shown: as many as the sums of stalls choose, and one, as the first is seldom whole."""
 
 
 def _cells(one: Sum, all_s: float) -> tuple[str, ...]:
