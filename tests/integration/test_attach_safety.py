@@ -29,10 +29,7 @@ from headway.live.channel import Channel
 from headway.live.lease import SPAN_S, Ended
 from headway.live.memory import Memory
 from headway.live.remote import OFFSETS, Request
-from headway.live.watch import is_recorded
 from headway.native import library_path
-from headway.traces.invariants import violations
-from headway.traces.reader import read_family
 
 BY_NAME = {interpreter.name: interpreter for interpreter in reversed(chosen(discover()[0], ["all"]))}
 NAMES = [name for name in ("3.8", "3.11", "3.12", "3.13", "3.13t") if name in BY_NAME] + ["3.14", "3.15"]
@@ -533,86 +530,6 @@ def test_namespaces_that_can_be_reached(tmp_path, name, kind):
         assert detach(look_at(inside)) == f"the recording into {tmp_path}/trace.hwt"
         held.close()
         assert program.finish() == ""
-
-
-FORKED = r"""
-import os, sys, time
-if sys.argv[1:] == ["deep"]:
-    os.fork()  # the parent's child has one, too
-child = os.fork()
-os.write(1, b"%d\n" % os.getpid())
-def work():
-    while True:
-        time.sleep(0.001)
-work()
-"""
-
-
-@contextlib.contextmanager
-def forked(*arguments, processes):
-    """Run a program that forks at once; yield it and the pids of its children, and end all of them afterwards."""
-    command = [BY_NAME["3.14"].executable, "-c", FORKED, *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
-        try:
-            pids = {int(parent.stdout.readline()) for _ in range(processes)}
-            yield parent, sorted(pids - {parent.pid})
-        finally:
-            os.killpg(parent.pid, signal.SIGKILL)
-
-
-@pytest.mark.parametrize("arguments", [(), ("deep",)])
-def test_children_that_do_the_work_are_recorded(tmp_path, arguments):
-    """Existing children and their children are recorded too, and left as they were; each has a trace with its lines."""
-    with forked(*arguments, processes=4 if arguments else 2) as (parent, children):
-        done = run("attach", parent.pid, "-o", tmp_path / "trace.hwt", "--duration", "0.5", "--no-summary")
-        assert done.returncode == 0, done.stderr
-        some = f"{len(children)} child process{'es' * (len(children) > 1)}"
-        assert f"and its {some}: {', '.join(map(str, children))}" in done.stderr
-        traces = read_family(tmp_path / "trace.hwt")
-        assert sorted(one.process.pid for one in traces) == sorted([parent.pid, *children])
-        for trace in traces:
-            assert violations(trace) == []
-            assert "work" in {frame.function for frame in trace.frames}
-        assert not any(map(is_recorded, children))
-
-
-def test_children_may_be_left_alone(tmp_path):
-    """With --no-children the children are not touched, and a message names them."""
-    with forked(processes=2) as (parent, (child,)):
-        done = run(
-            "attach", parent.pid, "-o", tmp_path / "trace.hwt", "--duration", "0.1", "--no-summary", "--no-children"
-        )
-        assert done.returncode == 0, done.stderr
-        assert f"its 1 child process is not recorded, and may do the work: {child}" in done.stderr
-        assert [one.process.pid for one in read_family(tmp_path / "trace.hwt")] == [parent.pid]
-
-
-def test_a_child_that_cannot_be_recorded(tmp_path):
-    """A child inside a C call is named with the reason; the process itself is recorded, and the exit code is 0."""
-    code = "import os, signal, time\nchild = os.fork()\nif not child: signal.pthread_sigmask(2, range(1, 65)); os.read(os.pipe()[0], 1)\nprint(child, flush=True)\nwhile True: time.sleep(0.001)"
-    with subprocess.Popen([BY_NAME["3.14"].executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
-        child = int(parent.stdout.readline())
-        try:
-            done = run(
-                "attach",
-                parent.pid,
-                "-o",
-                tmp_path / "trace.hwt",
-                "--duration",
-                "0.1",
-                "--patience",
-                "0.5",
-                "--no-summary",
-            )
-            assert done.returncode == 0, done.stderr
-            assert (
-                f"its child process {child} is not recorded: the main thread of process {child} has run no Python"
-                in done.stderr
-            )
-            assert [one.process.pid for one in read_family(tmp_path / "trace.hwt")] == [parent.pid]
-        finally:
-            parent.kill()
-            os.kill(child, signal.SIGKILL)
 
 
 # ---------------------------------------------------------------- facts about CPython

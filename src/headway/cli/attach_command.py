@@ -41,9 +41,11 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from headway.cli import console, options
 from headway.cli.trace_command import add_output, summarise
@@ -54,6 +56,9 @@ if TYPE_CHECKING:
 
 __all__ = ["add_despite_filter", "add_patience", "prepare", "run"]
 
+_One = TypeVar("_One")
+_Found = TypeVar("_Found")
+
 _SIGNALLED = 128
 _LISTED = 10
 _ENOUGH = 0.9
@@ -62,6 +67,8 @@ _LONG_S = 0.5
 """A longer wait until Headway is in a process is mentioned."""
 _PATIENCE_S = 3.0
 """The longest wait until a child process runs Python; a child that does not is not recorded."""
+_AT_A_TIME = 32
+"""How many processes are entered or left beside each other: those of a server with idle workers all make us wait."""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -120,11 +127,12 @@ class _Signals:
     """The handling of Ctrl-C, SIGTERM and SIGHUP.
 
     The first signal after `wait_for` sets `came`, so that the command can end in order. All others raise
-    `_StoppedError`.
+    `_StoppedError` in the main thread, and in the threads that call `check`.
     """
 
     def __init__(self) -> None:
         self._is_waited_for = False
+        self._stopped_by: int | None = None
         self.came = False
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
@@ -138,8 +146,14 @@ class _Signals:
         if number == signal.SIGHUP:
             _silence()
         if not self._is_waited_for or self.came:
+            self._stopped_by = number
             raise _StoppedError(number)
         self.came = True
+
+    def check(self) -> None:
+        """Raise `_StoppedError` if a signal ended the command at once; for threads, which see no signals."""
+        if self._stopped_by is not None:
+            raise _StoppedError(self._stopped_by)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -179,14 +193,18 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
         console.say(f"recording process {target.pid} {how_long}")
         workers = _workers(target, door, arguments, signals, held_ones)
         alive = _wait(target.pid, held, signals, arguments.duration)
-        code = _end(target, held, arguments, policy=False) if alive else 0
-        for worker, also_held in workers:
-            if _is_alive(worker.pid):
-                code = _end(worker, also_held, arguments, policy=False) or code
+        running = [one for one in [(target, held), *workers] if _is_alive(one[0].pid)]
+        codes = _beside_each_other(lambda one: _end(*one, arguments, signals, policy=False), running)
     if not alive:
         _tell_short(file, target.pid, arguments.duration, waited_s)
     summarise(file, brief=arguments.no_summary)
-    return code
+    return max(codes, default=0)
+
+
+def _beside_each_other(do: Callable[[_One], _Found], ones: Sequence[_One]) -> list[_Found]:
+    """Call `do` for each of some processes, at most `_AT_A_TIME` at a time; return the results in the same order."""
+    with ThreadPoolExecutor(_AT_A_TIME, "headway-attach") as pool:
+        return list(pool.map(do, ones))
 
 
 def _tell_short(file: Path, pid: int, asked_s: float | None, waited_s: float) -> None:
@@ -228,19 +246,27 @@ def _workers(
                 f" the work: {_some(below)}"
             )
         return []
-    found: list[tuple[attach.Target, attach.Attachment]] = []
-    for pid in below:
+
+    def enter(pid: int) -> "tuple[attach.Target, attach.Attachment] | RecordingError | None":
         if signals.came:
-            break
+            return None
         try:
             worker = attach.look_at(pid)
             patience_s = min(arguments.patience, _PATIENCE_S)
-            held = attach.attach(worker, door, patience_s=patience_s, despite_filter=arguments.despite_filter)
+            despite = arguments.despite_filter
+            return worker, attach.attach(
+                worker, door, patience_s=patience_s, despite_filter=despite, check=signals.check
+            )
         except RecordingError as error:
-            console.say(f"its child process {pid} is not recorded: {error.message}")
-        else:
-            held_ones.enter_context(contextlib.closing(held))
-            found.append((worker, held))
+            return error
+
+    found: list[tuple[attach.Target, attach.Attachment]] = []
+    for pid, entered in zip(below, _beside_each_other(enter, below), strict=True):
+        if isinstance(entered, RecordingError):
+            console.say(f"its child process {pid} is not recorded: {entered.message}")
+        elif entered is not None:
+            held_ones.enter_context(contextlib.closing(entered[1]))
+            found.append(entered)
     if found:
         is_one = len(found) == 1
         pids = [worker.pid for worker, _ in found]
@@ -279,7 +305,14 @@ def _silence() -> None:
     os.close(nowhere)
 
 
-def _end(target: "attach.Target", held: "attach.Attachment", arguments: argparse.Namespace, *, policy: bool) -> int:
+def _end(
+    target: "attach.Target",
+    held: "attach.Attachment",
+    arguments: argparse.Namespace,
+    signals: _Signals,
+    *,
+    policy: bool,
+) -> int:
     """Detach, so that the process has CPython's own behaviour again; return 0, or the exit code of a failure."""
     from headway.errors import RecordingError
     from headway.live import attach
@@ -300,6 +333,7 @@ def _end(target: "attach.Target", held: "attach.Attachment", arguments: argparse
             policy=policy,
             patience_s=arguments.patience,
             despite_filter=arguments.despite_filter,
+            check=signals.check,
         )
     except RecordingError as error:
         # The error is printed and not raised, because the events recorded so far stay readable.
@@ -345,7 +379,7 @@ def _schedule(target: "attach.Target", arguments: argparse.Namespace, signals: _
         if not alive:
             return 0
         is_ours = not held.ended
-        code = _end(target, held, arguments, policy=True)
+        code = _end(target, held, arguments, signals, policy=True)
         if is_ours and held.text and code == 0:
             console.say(f"process {target.pid} is without a policy now; before, it was scheduled by {held.text}")
         return code

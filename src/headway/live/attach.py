@@ -156,7 +156,18 @@ class Attachment:
         self._lease.close()
 
 
-def attach(target: Target, door: Door, *, patience_s: float = 10.0, despite_filter: bool = False) -> Attachment:
+def _go_on() -> None:
+    """Check nothing."""
+
+
+def attach(
+    target: Target,
+    door: Door,
+    *,
+    patience_s: float = 10.0,
+    despite_filter: bool = False,
+    check: Callable[[], None] = _go_on,
+) -> Attachment:
     """Start recording a process, for the collector behind a door.
 
     Args:
@@ -164,13 +175,14 @@ def attach(target: Target, door: Door, *, patience_s: float = 10.0, despite_filt
         door: Where the process reaches its collector.
         patience_s: How long to wait for the process's main thread to run Python.
         despite_filter: Attach even if a seccomp filter of the process may end the process for that.
+        check: Called several times a second while this waits; what it raises ends the wait.
 
     Raises:
         RecordingError: The process cannot be recorded, or is recorded already; it goes on as before.
         NativeError: The native library is missing or does not fit.
     """
     _check_filter(target, despite=despite_filter)
-    held = _recorded(target, str(door.path), door.family, PROCESS_MEMORY_BYTES, patience_s, door.folder)
+    held = _recorded(target, str(door.path), door.family, PROCESS_MEMORY_BYTES, patience_s, door.folder, check=check)
     door.called.wait(_COLLECTED_S)
     return held
 
@@ -189,13 +201,20 @@ def count(target: Target, *, patience_s: float = 10.0, despite_filter: bool = Fa
 
 
 def _recorded(
-    target: Target, door: str, family: int, memory_bytes: int, patience_s: float, *folders: Path
+    target: Target,
+    door: str,
+    family: int,
+    memory_bytes: int,
+    patience_s: float,
+    *folders: Path,
+    check: Callable[[], None] = _go_on,
 ) -> Attachment:
     library = str(library_path())
     with contextlib.suppress(OSError):  # a user who may not look may not trace either: a later step reports that
         _check_sees(target, *folders)
     call = f"recorder.attach({library!r}, {door!r}, {family}, {memory_bytes})"
-    return _held(target, _call(target, ("recorder",), call, patience_s, undo=f"recorder.detach({library!r})"))
+    undo = f"recorder.detach({library!r})"
+    return _held(target, _call(target, ("recorder",), call, patience_s, undo=undo, check=check))
 
 
 def schedule(
@@ -223,11 +242,12 @@ def detach(
     policy: bool = False,
     patience_s: float = 10.0,
     despite_filter: bool = False,
+    check: Callable[[], None] = _go_on,
 ) -> str:
     """End the recording or the policy of a process, whoever began it; return what was ended, or "" for nothing.
 
     `despite_filter`: connect even if a seccomp filter of the process may end the process for that. The process connects
-    to us as for attach(), and may have installed the filter since then.
+    to us as for attach(), and may have installed the filter since then. `check`: as for attach().
 
     Raises:
         RecordingError: The process cannot be reached.
@@ -241,7 +261,7 @@ def detach(
     modules = (("recorder",) if recording else ()) + (("scheduler",) if policy else ())
     calls = ", ".join(f"{module}.detach({str(library_path())!r})" for module in modules)
     call = f"' and '.join(filter(None, [{calls}])), ()"
-    answer = _call(target, modules, call, patience_s, what="told to stop")
+    answer = _call(target, modules, call, patience_s, what="told to stop", check=check)
     close_all(answer.descriptors)
     return answer.text
 
@@ -275,10 +295,17 @@ def _held(target: Target, answer: Answer) -> Attachment:
 
 
 def _call(
-    target: Target, modules: Sequence[str], call: str, patience_s: float, *, undo: str = "pass", what: str = "recorded"
+    target: Target,
+    modules: Sequence[str],
+    call: str,
+    patience_s: float,
+    *,
+    undo: str = "pass",
+    what: str = "recorded",
+    check: Callable[[], None] = _go_on,
 ) -> Answer:
     """Make the process run a function of a module of the agent; return the process's answer."""
-    check = _Check(target)
+    check = _Check(target, check)
     check()
     _check_goes_on(target)
     try:
@@ -369,12 +396,14 @@ def _check_sees(target: Target, *paths: Path) -> None:
 
 
 class _Check:
-    """Raises RecordingError if the process has ended; a later process may have its id."""
+    """Raises RecordingError if the process has ended; a later process may have its id. Calls the caller's check, too."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, check: Callable[[], None]) -> None:
         self._target = target
+        self._check = check
 
     def __call__(self) -> None:
+        self._check()
         try:
             is_it = _started(self._target.pid) == self._target.started
         except OSError:

@@ -1,0 +1,169 @@
+"""`headway attach` on a process whose children do the work."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from waiting import wait_for
+
+from headway.cli import attach_command
+from headway.host.interpreters import discover
+from headway.host.interpreters import select as chosen
+from headway.live.watch import is_recorded
+from headway.traces.invariants import violations
+from headway.traces.reader import read_family
+
+PYTHON = chosen(discover()[0], ["3.14"])[0].executable
+LIMIT_S = 60.0
+
+pytestmark = pytest.mark.slow
+
+
+def start(*arguments):
+    """Start the command line."""
+    command = [sys.executable, "-m", "headway", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def run(*arguments):
+    """Run the command line."""
+    with start(*arguments) as command:
+        output, errors = command.communicate(timeout=LIMIT_S)
+    return subprocess.CompletedProcess(command.args, command.returncode, output, errors)
+
+
+FORKED = r"""
+import os, sys, time
+if sys.argv[1:] == ["deep"]:
+    os.fork()  # the parent's child has one, too
+child = os.fork()
+os.write(1, b"%d\n" % os.getpid())
+def work():
+    while True:
+        time.sleep(0.001)
+work()
+"""
+
+
+@contextlib.contextmanager
+def forked(*arguments, processes):
+    """Run a program that forks at once; yield it and the pids of its children, and end all of them afterwards."""
+    command = [PYTHON, "-c", FORKED, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
+        try:
+            pids = {int(parent.stdout.readline()) for _ in range(processes)}
+            yield parent, sorted(pids - {parent.pid})
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("arguments", [(), ("deep",)])
+def test_children_that_do_the_work_are_recorded(tmp_path, arguments):
+    """Existing children and their children are recorded too, and left as they were; each has a trace with its lines."""
+    with forked(*arguments, processes=4 if arguments else 2) as (parent, children):
+        done = run("attach", parent.pid, "-o", tmp_path / "trace.hwt", "--duration", "0.5", "--no-summary")
+        assert done.returncode == 0, done.stderr
+        some = f"{len(children)} child process{'es' * (len(children) > 1)}"
+        assert f"and its {some}: {', '.join(map(str, children))}" in done.stderr
+        traces = read_family(tmp_path / "trace.hwt")
+        assert sorted(one.process.pid for one in traces) == sorted([parent.pid, *children])
+        for trace in traces:
+            assert violations(trace) == []
+            assert "work" in {frame.function for frame in trace.frames}
+        assert not any(map(is_recorded, children))
+
+
+def test_children_may_be_left_alone(tmp_path):
+    """With --no-children the children are not touched, and a message names them."""
+    with forked(processes=2) as (parent, (child,)):
+        done = run(
+            "attach", parent.pid, "-o", tmp_path / "trace.hwt", "--duration", "0.1", "--no-summary", "--no-children"
+        )
+        assert done.returncode == 0, done.stderr
+        assert f"its 1 child process is not recorded, and may do the work: {child}" in done.stderr
+        assert [one.process.pid for one in read_family(tmp_path / "trace.hwt")] == [parent.pid]
+
+
+def test_a_child_that_cannot_be_recorded(tmp_path):
+    """A child inside a C call is named with the reason; the process itself is recorded, and the exit code is 0."""
+    code = "import os, signal, time\nchild = os.fork()\nif not child: signal.pthread_sigmask(2, range(1, 65)); os.read(os.pipe()[0], 1)\nprint(child, flush=True)\nwhile True: time.sleep(0.001)"
+    with subprocess.Popen([PYTHON, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        child = int(parent.stdout.readline())
+        try:
+            done = run(
+                "attach",
+                parent.pid,
+                "-o",
+                tmp_path / "trace.hwt",
+                "--duration",
+                "0.1",
+                "--patience",
+                "0.5",
+                "--no-summary",
+            )
+            assert done.returncode == 0, done.stderr
+            assert (
+                f"its child process {child} is not recorded: the main thread of process {child} has run no Python"
+                in done.stderr
+            )
+            assert [one.process.pid for one in read_family(tmp_path / "trace.hwt")] == [parent.pid]
+        finally:
+            parent.kill()
+            os.kill(child, signal.SIGKILL)
+
+
+BLOCKED = r"""
+import os, signal, sys, time
+gate, ungated = os.pipe()
+children = []
+for _ in range(3):
+    child = os.fork()
+    if not child:
+        while not os.path.exists(sys.argv[1]):
+            time.sleep(0.001)
+        os.write(1, b"blocked\n")
+        os.read(gate, 1)
+    children.append(child)
+os.write(1, b"%d\n" % len(children))
+while True:
+    time.sleep(0.001)
+"""
+
+
+def test_processes_are_entered_beside_each_other():
+    """Each process may keep the command waiting, so they wait beside each other; results come in order."""
+    meeting = threading.Barrier(5, timeout=LIMIT_S)
+
+    def meet(one):
+        meeting.wait()
+        return one * 2
+
+    assert attach_command._beside_each_other(meet, range(5)) == [0, 2, 4, 6, 8]
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path):
+    """Children that run no Python any more keep the end waiting, for as long as --patience; a second Ctrl-C ends that."""
+    command = [PYTHON, "-u", "-c", BLOCKED, str(tmp_path / "block")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
+        try:
+            assert parent.stdout.readline() == "3\n"
+            with start("attach", parent.pid, "-o", tmp_path / "trace.hwt", "--patience", "1000") as command:
+                said = ""
+                while "and its 3 child processes" not in said:
+                    said = command.stderr.readline()
+                    assert said
+                (tmp_path / "block").touch()
+                assert [parent.stdout.readline() for _ in range(3)] == ["blocked\n"] * 3
+                command.send_signal(signal.SIGINT)
+                wait_for(lambda: not is_recorded(parent.pid))
+                assert command.poll() is None
+                command.send_signal(signal.SIGINT)
+                assert "stopped" in command.communicate(timeout=LIMIT_S)[1]
+                assert command.returncode == 128 + signal.SIGINT
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)
+    assert parent.pid in {one.process.pid for one in read_family(tmp_path / "trace.hwt")}
