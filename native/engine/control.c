@@ -16,6 +16,7 @@
 #include "engine/wake.h"
 #include "gil/hooks.h"
 #include "gil/probe.h"
+#include "gil/recorder.h"
 #include "headway/clock.h"
 
 /* The options of the engine itself, which every policy has. */
@@ -198,6 +199,7 @@ int hw_schedule_start(const struct hw_policy *policy, const char *options, char 
     hw__registry_lock();
     struct hw__settings settings = settle(values.engine);
     hw__sched_set_policy(policy, values.policy, &settings);
+    hw__on_policy(policy->name);
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
     pthread_mutex_lock(&memory->mutex);
     hw__sched_adopt(gil); /* the policy begins at other GILs when they are next acquired */

@@ -53,6 +53,10 @@ void hw__on_gil_end(struct hw__gil *gil, struct hw__gil_memory *memory);
  * event, without hw__gil_enter(). */
 void hw__on_mutex(const struct hw__gil *gil, int64_t since_ns);
 
+/* A policy now schedules the GIL. To be called with the registry's lock held, without the GIL's
+ * mutex. A child that has no memory of its own yet looks for its policy when it makes one. */
+void hw__on_policy(const char *name);
+
 /* ---------------------------------------------------------------- waits for locks */
 /* The kinds of locks. */
 enum hw__lock_kind {

@@ -88,6 +88,9 @@ struct hw__header {
     /* When a thread last called _exit(); 0: none did. If end_ns is 0 and no event follows, the
      * session ended then. In a file that still grows: 0. */
     _Atomic int64_t left_ns;
+    /* The policy that scheduled the GIL when tracing began, or the first that came later; "": none.
+     * NUL-terminated. Files of versions before this field have "" here. */
+    char policy[HW__NAME_BYTES];
 };
 
 /* slot.state */

@@ -17,6 +17,7 @@
 #include "base/rare.h"
 #include "base/room.h"
 #include "headway/clock.h"
+#include "headway/schedule.h"
 
 /* Offsets in the memory are multiples of this page size: the largest one of x86-64 and aarch64. */
 #define ALIGNMENT 65536
@@ -216,6 +217,13 @@ void hw__session_note_cores(struct hw__header *header) {
     errno = saved;
 }
 
+void hw__session_note_policy(const char *name) {
+    struct hw__header *header = hw__session.header;
+    if (header->policy[0] == '\0') {
+        copy_text(header->policy, sizeof header->policy, name, strlen(name));
+    }
+}
+
 int hw__session_open(const char *door, int64_t bytes, const struct hw__session_facts *facts) {
     if (strlen(door) >= sizeof hw__session.door) {
         return -ENAMETOOLONG;
@@ -244,6 +252,7 @@ int hw__session_open(const char *door, int64_t bytes, const struct hw__session_f
     copy_text(header->executable, sizeof header->executable, facts->executable,
               strlen(facts->executable));
     copy_text(header->program, sizeof header->program, facts->program, strlen(facts->program));
+    hw__session_note_policy(facts->policy);
     if (facts->layout != NULL) {
         hw__session.control->layout = *facts->layout;
     }
@@ -300,6 +309,7 @@ bool hw__session_adopt(void) {
             memcpy(header->command, parents->command, sizeof header->command);
             memcpy(header->executable, parents->executable, sizeof header->executable);
             memcpy(header->program, parents->program, sizeof header->program);
+            hw__session_note_policy(hw_schedule_active()); /* the parent's may have ended before */
             hw__session.control->layout = parents_control->layout;
             error = give(fd);
         }

@@ -49,6 +49,7 @@ struct hw__session_facts {
     uint32_t command_bytes;
     const char *executable;
     const char *program;
+    const char *policy;                   /* "": none */
     const struct hw_stack_layout *layout; /* NULL: no stacks */
 };
 
@@ -109,6 +110,10 @@ int hw__session_open(const char *door, int64_t bytes, const struct hw__session_f
 
 /* Writes into the header on how many cores the calling thread may run. errno is preserved. */
 void hw__session_note_cores(struct hw__header *header);
+
+/* Writes the name of a policy into the header, unless one is there already. With the registry's
+ * lock held. */
+void hw__session_note_policy(const char *name);
 
 /* Ends the session: writes its end time, and unmaps the memory. No hook may be writing: see
  * hw_trace_stop(). */

@@ -25,7 +25,9 @@
 #include "gil/hooks.h"
 #include "gil/parking.h"
 #include "gil/probe.h"
+#include "gil/recorder.h"
 #include "headway/clock.h"
+#include "headway/schedule.h"
 #include "trace/events.h"
 #include "trace/leave.h"
 #include "trace/parks.h"
@@ -183,6 +185,7 @@ int hw_trace_start(const struct hw_trace_options *options) {
         .command_bytes = options->command_bytes,
         .executable = options->executable,
         .program = options->program,
+        .policy = hw_schedule_active(),
         .layout = options->has_layout ? &options->layout : NULL,
     };
     if (error == 0) {
@@ -213,6 +216,12 @@ int hw_trace_start(const struct hw_trace_options *options) {
     hw__parking_repair();
     hw__leave_watch(runtime);
     return 0;
+}
+
+void hw__on_policy(const char *name) {
+    if (hw__session.active && atomic_load(&hw__session.inherited) == 0) {
+        hw__session_note_policy(name);
+    }
 }
 
 int hw_trace_stop(void) {

@@ -51,7 +51,7 @@ def test_a_program_is_as_without_a_policy(interpreter, policy, case, tmp_path):
 @pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_a_trace_of_a_scheduled_program_keeps_the_laws(interpreter, tmp_path):
-    """The trace keeps its invariants, also where the waits are a policy's."""
+    """The trace keeps its invariants, also where the waits are a policy's, and names the policy; a forked child's does, too."""
     file = tmp_path / "x.hwt"
     with collecting(file) as door:
         env = environment(door.environment(), base=scheduled_environment("fair", base=unobserved()))
@@ -65,6 +65,7 @@ def test_a_trace_of_a_scheduled_program_keeps_the_laws(interpreter, tmp_path):
     assert len(traces) >= 4
     for trace in traces:
         assert violations(trace) == []
+        assert trace.process.policy == "fair"
 
 
 # Sleeps beside threads that compute: how much too late it wakes, without and with a policy, in turn.

@@ -31,6 +31,21 @@ def run(*arguments):
     return subprocess.run([HEADWAY, *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
 
+def test_a_trace_names_the_first_policy():
+    """A trace has the name of the first policy of its time, also if that began later, and none of an earlier one."""
+    with headway.schedule("bfs"), headway.trace() as begun_before:
+        pass
+    with headway.trace() as begun_after:
+        for name in ("fair", "bfs"):
+            with headway.schedule(name):
+                pass
+    with headway.trace() as without:
+        pass
+
+    found = [one.trace().process.policy for one in (begun_before, begun_after, without)]
+    assert found == ["bfs", "fair", ""]
+
+
 def test_in_process():
     """`with headway.schedule(...)` starts a policy and stops it; counts and hints work in between."""
     with headway.schedule("fair", latency_us=20000) as policy:

@@ -51,6 +51,15 @@ def test_a_convoys_advice_names_our_own_remedy():
     assert "0.006 to 0.13 of their former p99" in advice
 
 
+def test_a_convoy_under_a_policy():
+    """Neither the policy that was on nor a shorter switch interval is advised, and the cause does not name the interval."""
+    one = told(convoy(policy="fair"))["convoy"]
+
+    assert "as late as the policy fair or the cores let it after each return of reader" in one.cause
+    assert "headway run" not in one.advice
+    assert "setswitchinterval" not in one.advice
+
+
 def connections(threads, *, asked=True):
     """Return a trace of `threads` connections, each of which waits for the one before.
 

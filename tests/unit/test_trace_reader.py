@@ -229,6 +229,13 @@ def test_a_thread_that_came_late_does_not_move_the_cut(tmp_path):
     assert violations(found) == []
 
 
+def test_the_policy_is_in_the_file(tmp_path):
+    """A trace has the name of its policy, cut to the room for it; "" is none."""
+    for given, kept in (("", ""), ("fair", "fair"), ("x" * 100, "x" * 63)):
+        trace = small([(0, A, 0), (1, R, 0)], process=made_process(policy=given))
+        assert read(write(trace, tmp_path / f"{len(given)}.hwt")).process.policy == kept
+
+
 def test_the_switch_interval_before_the_cut_is_the_traces(tmp_path):
     """An INTERVAL that is cut off at the front still sets the interval."""
     rows_ = [(0, A, 0), (1, R, 0), (2, INTERVAL, 1, 0, 77)]

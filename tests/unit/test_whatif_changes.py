@@ -66,6 +66,19 @@ def test_a_calibration_file_with_no_slow_down(interpreters):
         from_json(measured() | {"interpreters": interpreters}, "file")
 
 
+# ---------------------------------------------------------------------------- a policy
+def test_a_trace_that_a_policy_scheduled():
+    """All predictions are outside the model, since that begins with CPython's own GIL; no policy is a candidate."""
+    rows = [row for n in range(100) for row in turn(n * 5_000, n % 2, holds_us=10, stack=1 + n % 2)]
+    trace = trace_of(rows)
+    scheduled = learn(replace(trace, process=replace(trace.process, policy="fair")), COSTS)
+
+    assert [one for one in scheduled.outside if "recorded under the policy fair" in one]
+    assert not [one for one in model_of().outside if "policy" in one]
+    assert Change(policy="fair") in whatif._candidates(model_of())
+    assert not any(one.policy != "none" for one in whatif._candidates(scheduled))
+
+
 # ---------------------------------------------------------------------------- processes
 def computing(threads):
     """Return a model with this many CPU-bound threads: the model of two, whose second role is given more threads."""

@@ -151,6 +151,8 @@ def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
     )
     if helps and any(one.outside for one in ranked):
         first += "; those outside the model come later, since their figures are less sure"
+    if not ranked:
+        first = "there is no change to try here"
     lines: list[RenderableType] = [Text(first, style="bold"), Text("")]
     for place, one in enumerate(ranked, 1):
         verdict = "" if one.worth > WORTH else " (no gain)" if one.worth > -WORTH else " (a loss)"

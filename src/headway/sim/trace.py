@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.sim.compile import Compiled
-from headway.sim.scenario import Scenario
+from headway.sim.scenario import STOCK, Scenario
 from headway.traces.model import EVENT_DTYPE, Frame, Gil, Kind, Loss, Process, Thread, Trace
 
 __all__ = ["START_NS", "end_of", "events_of", "gils_of", "trace_of"]
@@ -55,6 +55,7 @@ def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], d
             interval_us=max(1, min((gil.interval_ns for gil in spec.gils), default=5_000_000) // 1_000),
             ended=True,
             core_count=spec.core_count,
+            policy=next((one.policy for one in scenario.processes if one.policy != STOCK), ""),
         ),
         start_ns=START_NS,
         end_ns=end_ns,

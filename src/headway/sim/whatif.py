@@ -369,7 +369,7 @@ def predict(
 # ---------------------------------------------------------------------------- ranking
 def _candidates(model: Model) -> list[Change]:
     """Return the changes that a user could make without knowing the program."""
-    found = [Change(policy="fair")]
+    found = [] if model.trace.process.policy else [Change(policy="fair")]
     if model.seen.interval_ns > 1_000_000:
         found.append(Change(interval_ns=500_000))
     processes = Change(processes=True)
@@ -432,6 +432,8 @@ def rank(
 
 
 def _ranked(predictions: Sequence[Prediction]) -> Iterator[Ranked]:
+    if not predictions:
+        return
     of_all = tuple(text for text in predictions[0].outside if all(text in one.outside for one in predictions))
     for one in predictions:
         yield Ranked(one, _worth(one), tuple(text for text in one.outside if text not in of_all), of_all)

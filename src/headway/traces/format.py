@@ -167,6 +167,7 @@ HEADER_DTYPE = np.dtype(
         ("program", f"V{PATH_BYTES}"),
         ("known_until_ns", "<i8"),
         ("left_ns", "<i8"),
+        ("policy", f"V{NAME_BYTES}"),
     ],
     align=True,
 )

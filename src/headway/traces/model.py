@@ -173,6 +173,8 @@ class Process:
     """True if tracing ended in order; False if the process was killed or is still running."""
     core_count: int = 0
     """The number of cores on which the thread that ended tracing, else the one that began it, might run; 0: unknown."""
+    policy: str = ""
+    """The policy that scheduled the GIL when tracing began, or the first that came later; "": none."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -122,6 +122,7 @@ def _process(header: np.void) -> Process:
         start_realtime_ns=int(header["start_realtime_ns"]),
         interval_us=int(header["interval_us"]),
         core_count=int(header["core_count"]),
+        policy=_until_nul(header["policy"]),
         ended=bool(header["end_ns"]),
     )
 

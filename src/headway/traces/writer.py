@@ -339,6 +339,7 @@ def _header(
         "command": np.void(b"".join(one.encode() + b"\0" for one in process.command).ljust(hwt.COMMAND_BYTES, b"\0")),
         "executable": np.void(process.executable.encode().ljust(hwt.PATH_BYTES, b"\0")),
         "program": np.void(process.program.encode().ljust(hwt.PATH_BYTES, b"\0")),
+        "policy": np.void(process.policy.encode()[: hwt.NAME_BYTES - 1].ljust(hwt.NAME_BYTES, b"\0")),
     }
     for name, value in fields.items():
         header[name] = value

@@ -34,6 +34,7 @@ def trace_lines(analysis: Analysis) -> Iterator[str]:
         + (
             f"{number(len(analysis.threads), 'thread')} at {number(len(analysis.gils), 'GIL')}, "
             f"switch interval {duration(analysis.interval_ns)}"
+            + (f", under the policy {printable(process.policy)}" if process.policy else "")
             if analysis.gils
             else f"{number(len(analysis.labels), 'thread')} that waited, no GIL used"
         )

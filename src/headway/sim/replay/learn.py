@@ -281,6 +281,11 @@ def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
         ] = None
     if not trace.process.has_stacks:
         building.rests_on[Assumption("the trace has no stacks: the model distinguishes calls by their length")] = None
+    if trace.process.policy:
+        building.outside[
+            f"the trace was recorded under the policy {printable(trace.process.policy)}, and the model begins with CPython's own"
+            " GIL: record the program without a policy"
+        ] = None
     if len(trace.gils) > 1:
         building.outside["the model leaves out all GILs except the main interpreter's"] = None
 

@@ -11,6 +11,7 @@ from headway.native_sim import Simulation
 from headway.sim.machine import Costs
 from headway.sim.replay.change import Change, specify
 from headway.sim.replay.learn import Model
+from headway.sim.scenario import STOCK
 from headway.sim.trace import START_NS, end_of, events_of, gils_of
 from headway.traces.model import Kind, Loss, Thread, Trace
 
@@ -75,6 +76,7 @@ def predicted_trace(
             interval_us=max(1, spec.gils[0].interval_ns // 1_000),
             ended=True,
             core_count=change.cores or cores,
+            policy="" if change.policy == STOCK else change.policy,
         ),
         start_ns=START_NS,
         end_ns=end_ns,

@@ -38,12 +38,14 @@ def in_parallel(process: Process) -> str:
     return f"{ways}, or {since} free-threaded build"
 
 
-def by_policy(waiter: str) -> str:
-    """Return the advice to run the program under Headway's scheduler.
+def by_policy(process: Process, waiter: str) -> str:
+    """Return the advice to run the program under Headway's scheduler; "" if a policy scheduled it already.
 
     The figures are from bench/policy_corpus.py on CPython 3.13: servers beside a CPU-bound thread, the ratio of the p99
     of their answers under the policy `fair` to that without it (docs/guides/schedule-a-program.md).
     """
+    if process.policy:
+        return ""
     return (
         f"run the program unchanged under `headway run`, so that {waiter} acquires the GIL at once: measured servers beside a"
         " CPU-bound thread had 0.006 to 0.13 of their former p99, and that thread kept about a tenth of its work while they"
@@ -52,8 +54,8 @@ def by_policy(waiter: str) -> str:
 
 
 def shorter_interval(analysis: Analysis, gil: GilSummary, interval_ns: int) -> str:
-    """Return the advice to set a shorter switch interval, with its cost; "" if the interval is short already."""
-    if interval_ns < 2 * _SHORTER_NS:
+    """Return the advice to set a shorter switch interval, with its cost; "" if it is short, or a policy decides."""
+    if interval_ns < 2 * _SHORTER_NS or analysis.process.policy:
         return ""
     factor = interval_ns / _SHORTER_NS
     times = f"{factor:.2g}"

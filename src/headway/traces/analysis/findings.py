@@ -99,6 +99,8 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
     work = _where(first.holder_stack)
     move = f"move the work of {first.holder}{work} out of the process: {another_gil(analysis.process)}"
     shorter = shorter_interval(analysis, gil, first.interval_ns)
+    policy = analysis.process.policy
+    after = f"as late as the policy {printable(policy)} or the cores let it" if policy else "one switch interval"
     return Finding(
         kind="convoy",
         weight="problem",
@@ -108,10 +110,10 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
             f"total, {share(cost_ns, all_waits_ns)} of {'their' if several else 'its'} waiting time"
         ),
         cause=(
-            f"a convoy: {first.holder} computes{work} and releases the GIL only on request, one switch interval after each "
+            f"a convoy: {first.holder} computes{work} and releases the GIL only on request, {after} after each "
             f"return of {first.waiter} from a blocking call{_where(first.waiter_stack)}"
         ),
-        advice="; or ".join(filter(None, [move, shorter, by_policy(first.waiter)])),
+        advice="; or ".join(filter(None, [move, shorter, by_policy(analysis.process, first.waiter)])),
         cost_ns=cost_ns,
         gil=gil.index,
         threads=(*waiters, *holders),

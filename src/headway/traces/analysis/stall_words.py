@@ -58,8 +58,8 @@ def stall_line(trace: Trace, stall: Stall) -> str:
     return f"{program} ({trace.process.pid}): {what}: {'; '.join(told) or 'unexplained'}"
 
 
-def advice(kind: StallKind, cause: Cause, kept: Kept | None = None) -> str:
-    """Return the advice for a cause."""
+def advice(kind: StallKind, cause: Cause, kept: Kept | None = None, policy: str = "") -> str:
+    """Return the advice for a cause; `policy` is the one that schedules the GIL, "" for none."""
     if cause is Cause.OWN:
         if kind is StallKind.LOOP:
             return "move it off the loop: `asyncio.to_thread()` if it releases the GIL, else a process; or cut it into pieces"
@@ -67,6 +67,8 @@ def advice(kind: StallKind, cause: Cause, kept: Kept | None = None) -> str:
     if cause is Cause.GIL:
         if kept is Kept.C:
             return "this call keeps the GIL until it ends, and no policy can change that: run it in a process, or in pieces"
+        if policy:
+            return f"run the work of the holder in a process: the policy {printable(policy)} did not prevent it"
         return (
             "use `headway run`, which gives the GIL to the waiter at once; or run the work of the holder in a process"
         )
@@ -114,6 +116,6 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
             }
             for part in stall.parts
         ],
-        "advice": advice(stall.kind, stall.cause, None if top is None else top.kept),
+        "advice": advice(stall.kind, stall.cause, None if top is None else top.kept, trace.process.policy),
         "line": stall_line(trace, stall),
     }
