@@ -10,6 +10,7 @@ import threading
 
 import pytest
 from headway_agent.load import LoadClient, percentiles
+from real_programs import LIMIT_S
 
 from headway import native
 from headway.agent import AGENT_PATH
@@ -267,7 +268,7 @@ def test_every_interpreter_can_run_it(echo, interpreter):
     )
     command = [interpreter.executable, "-s", "-c", script, str(native.library_path()), str(echo.port)]
     environment = {**os.environ, "PYTHONPATH": str(AGENT_PATH)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=LIMIT_S, check=False)
 
     assert done.stderr == ""
     assert int(done.stdout) >= 1

@@ -91,9 +91,6 @@ def test_the_trace_agrees_with_what_the_client_measured(name, cpu, tmp_path):
     begun = np.flatnonzero((turns["kind"][:-1] == Kind.WAIT) & (turns["time_ns"][:-1] < last_ns))
     wait_ns = turns["time_ns"][begun + 1] - turns["time_ns"][begun]
     assert np.percentile(wait_ns, 25) > 4.5 * MS  # a switch interval, by default 5 ms
-    if cpu == 1:
-        # Some of them find the core free when they have the GIL, however busy the machine is.
-        assert np.percentile(wait_ns, 5) < 8 * MS
     # The client counts from its first request to its last answer, all within the life of the server's thread and of the
     # process. On a busy machine that thread may be late at the begin, and in the middle of one more request at the end.
     counted_ns = measured["requests"] / measured["requests_per_s"] * 1e9

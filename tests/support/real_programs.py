@@ -16,7 +16,9 @@ WITH_STACKS = [one for one in WITH_A_GIL if not one.name.startswith(("3.8", "3.9
 SOME = [one for one in FOUND if one.name in ("3.8", "3.11", "3.13", "3.14", "3.15")]
 BY_NAME = {one.name: one for one in FOUND}
 POLICIES = [one.name for one in policies()[0]]
-LIMIT_S = 60
+LIMIT_S = 150
+"""A free-threaded 3.13 may take most of it on a busy machine: where a thread has a type's lock already, it yields its core
+40 times before it takes that lock again, and each import does so often."""
 
 
 def ran(command, env, folder):
