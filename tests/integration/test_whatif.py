@@ -17,12 +17,13 @@ from headway.sim import library, parameters
 from headway.sim.compile import compile_scenario
 from headway.sim.machine import load
 from headway.sim.parse import parse
+from headway.sim.ranking import WORTH, rank
 from headway.sim.replay import fit
 from headway.sim.replay.change import NOTHING, Change, Shorten
 from headway.sim.replay.learn import learn
 from headway.sim.replay.trace import predicted_trace
 from headway.sim.run import Job, run
-from headway.sim.whatif import WORTH, predict, rank
+from headway.sim.whatif import predict
 from headway.traces.calls import Call
 from headway.traces.writer import write
 

@@ -12,7 +12,7 @@ from told_traces import convoy
 
 from headway.cli import report_what_if, whatif_view
 from headway.cli.main import main
-from headway.sim import calibration, machine, whatif
+from headway.sim import calibration, machine, ranking
 from headway.sim.replay.change import Change, Shorten
 from headway.traces.analysis import Finding, analyse
 from headway.traces.model import Frame
@@ -88,7 +88,7 @@ def test_json_has_it(path, capsys):
     process = json.loads(reported(path, capsys, "--json"))["processes"][0]
 
     assert process["what_if"].items() >= {"change": "--policy fair", "costs": "preset"}.items()
-    assert process["what_if"]["worth"] > whatif.WORTH
+    assert process["what_if"]["worth"] > ranking.WORTH
     assert process["what_if"]["gives"] in process["what_if"]["line"]
     convoys = [one for one in process["findings"] if one["kind"] == "convoy"]
     assert len(convoys[0]["predicted"]) == 2
@@ -141,7 +141,7 @@ def test_a_trace_that_is_too_short_tells_nothing():
     short = replace(trace, events=events, end_ns=int(events["time_ns"][-1]))
 
     assert told(short) is None
-    assert whatif.remedies(short, machine.load(machine.PRESET), cores=2, most_s=60) == []
+    assert ranking.remedies(short, machine.load(machine.PRESET), cores=2, most_s=60) == []
 
 
 def test_a_program_without_a_gil_tells_nothing():
@@ -154,9 +154,9 @@ def test_a_program_without_a_gil_tells_nothing():
 
 def test_nothing_is_said_of_what_is_outside_the_model(monkeypatch):
     """Nothing is predicted for a program, or a change, that is outside the model."""
-    model_of = whatif.model_of
+    model_of = ranking.model_of
     monkeypatch.setattr(
-        whatif, "model_of", lambda *words, **cores: replace(model_of(*words, **cores), outside=("a reason",))
+        ranking, "model_of", lambda *words, **cores: replace(model_of(*words, **cores), outside=("a reason",))
     )
 
     assert told(traced(SLEEPERS)) is None
@@ -164,18 +164,18 @@ def test_nothing_is_said_of_what_is_outside_the_model(monkeypatch):
 
 def test_nothing_is_said_where_nothing_helps(monkeypatch):
     """A change of little worth is not mentioned."""
-    monkeypatch.setattr(whatif, "_worth", lambda _: whatif.WORTH)
+    monkeypatch.setattr(ranking, "_worth", lambda _: ranking.WORTH)
 
     assert told(traced(SLEEPERS)) is None
 
 
 def test_a_report_does_not_wait_for_it(monkeypatch):
     """A report does not wait for runs that take too long, nor for a trace that is too long to learn from."""
-    assert whatif.remedies(traced(SLEEPERS), machine.load(machine.PRESET), cores=2, most_s=60)
-    assert not whatif.remedies(traced(SLEEPERS), machine.load(machine.PRESET), cores=2, most_s=0)
-    monkeypatch.setattr(whatif, "_REPORT_EVENTS", 10)
-    monkeypatch.setattr(whatif, "model_of", lambda *_, **__: pytest.fail("it learns"))
-    assert not whatif.remedies(traced(SLEEPERS), machine.load(machine.PRESET), cores=2, most_s=60)
+    assert ranking.remedies(traced(SLEEPERS), machine.load(machine.PRESET), cores=2, most_s=60)
+    assert not ranking.remedies(traced(SLEEPERS), machine.load(machine.PRESET), cores=2, most_s=0)
+    monkeypatch.setattr(ranking, "_REPORT_EVENTS", 10)
+    monkeypatch.setattr(ranking, "model_of", lambda *_, **__: pytest.fail("it learns"))
+    assert not ranking.remedies(traced(SLEEPERS), machine.load(machine.PRESET), cores=2, most_s=60)
 
 
 def test_a_prediction_that_fails_leaves_the_report(path, capsys, monkeypatch):
@@ -184,7 +184,7 @@ def test_a_prediction_that_fails_leaves_the_report(path, capsys, monkeypatch):
     def fail(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(whatif, "remedies", fail)
+    monkeypatch.setattr(ranking, "remedies", fail)
 
     assert "most helpful change" not in reported(path, capsys)
 

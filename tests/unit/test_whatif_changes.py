@@ -10,11 +10,12 @@ import pytest
 from made_turns import trace_of, turn
 
 from headway.errors import ScenarioError
-from headway.sim import calibration, whatif
+from headway.sim import calibration, ranking, whatif
 from headway.sim.machine import from_json, load
 from headway.sim.replay import change
-from headway.sim.replay.change import Change, Shorten
+from headway.sim.replay.change import NOTHING, Change, Shorten
 from headway.sim.replay.learn import Measured, learn
+from headway.sim.replay.window import window
 from headway.sim.whatif import Prediction, RolePrediction, Span, predict
 
 COSTS = load("preset")
@@ -75,8 +76,8 @@ def test_a_trace_that_a_policy_scheduled():
 
     assert [one for one in scheduled.outside if "recorded under the policy fair" in one]
     assert not [one for one in model_of().outside if "policy" in one]
-    assert Change(policy="fair") in whatif._candidates(model_of())
-    assert not any(one.policy != "none" for one in whatif._candidates(scheduled))
+    assert Change(policy="fair") in ranking._candidates(model_of())
+    assert not any(one.policy != "none" for one in ranking._candidates(scheduled))
 
 
 # ---------------------------------------------------------------------------- processes
@@ -93,8 +94,8 @@ def test_more_threads_than_there_can_be_gils_do_not_become_processes():
     model = computing(255)
     with pytest.raises(ScenarioError, match="turns 255 threads into processes, expected 254 at most"):
         predict(model, [Change(processes=True)], COSTS, cores=2, seeds=1)
-    assert Change(processes=True) not in whatif._candidates(model)
-    assert Change(processes=True) in whatif._candidates(computing(254))
+    assert Change(processes=True) not in ranking._candidates(model)
+    assert Change(processes=True) in ranking._candidates(computing(254))
 
 
 @pytest.mark.parametrize("change", [Change(processes=True), Change(processes=True, threads=(("main", 3),))])
@@ -111,13 +112,48 @@ def test_a_run_is_not_cut_before_it_has_figures():
     assert all(one.turns_per_s is not None and one.turns_per_s.value > 0 for one in found.roles)
 
 
+def test_a_thread_that_begins_late_has_its_turns():
+    """The whole window is replayed, so a thread that begins after some seconds has as many turns as in the trace."""
+    rows = [row for n in range(1000) for row in turn(n * 5_000, 0, holds_us=10, stack=1)]
+    rows += [row for n in range(600, 1000) for row in turn(n * 5_000 + 2_000, 1, holds_us=10, stack=2)]
+    (found,) = predict(learn(trace_of(rows, until_ns=5_000_000_000), COSTS), [NOTHING], COSTS, cores=2, seeds=1)
+    assert {one.role: round(one.identity["turns_per_s"], 1) for one in found.roles} == {"main": 1.0, "other": 1.0}
+
+
+def test_a_start_that_computes_in_one_thread_is_left_out():
+    """Seconds at the start in which hardly any thread releases the GIL are not replayed."""
+    rows = turn(0, 0, holds_us=1_990_000, stack=1)
+    rows += [row for n in range(400, 1000) for row in turn(n * 5_000, 1, holds_us=10, stack=2)]
+    since_ns, _ = window(trace_of(rows, until_ns=5_000_000_000))
+    assert since_ns == 2_000_000_000
+
+
 # ---------------------------------------------------------------------------- ranking
+def test_a_pool_is_judged_by_what_it_computes():
+    """A few turns a second of threads that compute tell less than their time: a change that doubles that is a gain."""
+    measured = Measured(turns=20, turns_per_s=5.0, p50_ns=None, p99_ns=None, run_share=0.4, turns_error=0.1)
+    role = RolePrediction("pool *", measured, Span(4.5, 4.0, 5.0), None, None, Span(0.8, 0.7, 0.9), {})
+    assert ranking._worth(Prediction(Change(), (role,), (), ())) == pytest.approx(0.693, abs=0.001)
+
+
+def test_a_replay_that_computes_far_more_than_the_trace_is_outside():
+    """Other programs may have taken the cores of a CPU-bound thread while the trace was recorded."""
+    measured = Measured(turns=4, turns_per_s=0.5, p50_ns=None, p99_ns=None, run_share=0.4, turns_error=0.1)
+    for factor, told in (
+        (1.4, []),
+        (2.5, ["replayed without a change, cpu computes 2.50 of what it did in the trace: "]),
+    ):
+        role = RolePrediction("cpu", measured, None, None, None, None, {"run_share": factor})
+        found = [one for one in whatif._limits(model_of(), Change(), [role], COSTS) if "computes" in one]
+        assert [one.rpartition(": ")[0] + ": " for one in found] == told
+
+
 @pytest.mark.parametrize("turns_per_s", [None, Span(0.5, 0.4, 0.6)], ids=["never", "every two seconds"])
 def test_what_a_thread_that_seldom_yields_loses_counts(turns_per_s):
     """A CPU-bound role that computes half as much is a loss, whether or not it yields now and then."""
     measured = Measured(turns=4, turns_per_s=0.5, p50_ns=None, p99_ns=None, run_share=0.8, turns_error=0.1)
     role = RolePrediction("cpu", measured, turns_per_s, None, None, Span(0.4, 0.3, 0.5), {})
-    assert whatif._worth(Prediction(Change(), (role,), (), ())) == pytest.approx(-0.693, abs=0.001)
+    assert ranking._worth(Prediction(Change(), (role,), (), ())) == pytest.approx(-0.693, abs=0.001)
 
 
 # ---------------------------------------------------------------------------- roles that are left out

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from headway.printable import printable
 
 if TYPE_CHECKING:
+    from headway.sim.ranking import Ranked
     from headway.sim.replay.change import Change
-    from headway.sim.whatif import Ranked
     from headway.traces.analysis import Analysis, Finding
     from headway.traces.model import Trace
 
@@ -53,7 +53,8 @@ def with_predictions(traces: "Sequence[Trace]", analyses: "Sequence[Analysis]", 
 def _predicted(trace: "Trace", analysis: "Analysis", path: Path | None) -> "Analysis":
     from headway.cli.whatif_view import headline
     from headway.sim.machine import PRESET, kept
-    from headway.sim.whatif import cores_of, remedies
+    from headway.sim.ranking import remedies
+    from headway.sim.whatif import cores_of
     from headway.traces.analysis import WhatIf
 
     costs = kept()

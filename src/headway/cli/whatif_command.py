@@ -100,9 +100,10 @@ def run(arguments: argparse.Namespace) -> int:
     _check_outputs(arguments, change)
     from headway.cli.whatif_view import one_change, ranking
     from headway.sim.machine import load
+    from headway.sim.ranking import rank
     from headway.sim.replay.change import NOTHING
     from headway.sim.replay.fit import model_of
-    from headway.sim.whatif import cores_of, predict, rank
+    from headway.sim.whatif import cores_of, predict
     from headway.traces.reader import read
 
     trace = read(arguments.trace)

@@ -10,12 +10,13 @@ from rich.text import Text
 
 from headway.printable import printable
 from headway.report import Table, render_table
-from headway.sim.whatif import WORTH
+from headway.sim.ranking import WORTH
 from headway.traces.analysis.words import duration
 
 if TYPE_CHECKING:
     from headway.report.html import schema
-    from headway.sim.whatif import Prediction, Ranked
+    from headway.sim.ranking import Ranked
+    from headway.sim.whatif import Prediction
     from headway.traces.model import Trace
 
 __all__ = ["headline", "one_change", "page", "ranking"]
@@ -151,6 +152,8 @@ def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
     )
     if helps and any(one.outside for one in ranked):
         first += "; those outside the model come later, since their figures are less sure"
+    if not helps and any(one.outside_all for one in ranked):
+        first = "no change is predicted to help, but the model lacks something of this program: see the last lines"
     if not ranked:
         first = "there is no change to try here"
     lines: list[RenderableType] = [Text(first, style="bold"), Text("")]

@@ -35,6 +35,8 @@ _Row = tuple[int, int, int, int, int, int]
 
 _FEW = 5
 _MANY_SHORT_LIVED = 20
+_LATE_NS = 100_000
+"""An answer to a request within this time is prompt, and not worth a line."""
 _DATED_NS = 10**18
 """A trace with an earlier time (before 2001) is from a simulation, and has no date."""
 _BATCHES = 10
@@ -302,6 +304,8 @@ def _tell_late_answers(roles: Mapping[int, str], building: _Building) -> None:
     for thread, answers_ns in building.answers.late.items():
         medians_ns[roles[thread]].append(float(np.median(answers_ns)))
     for role, some_ns in medians_ns.items():
+        if np.median(some_ns) < _LATE_NS:
+            continue
         text = (
             f"{role} releases the GIL {duration(float(np.median(some_ns)))} after a request, as in the trace, since it is "
             "in calls of C that keep the GIL: no policy and no switch interval makes that sooner"

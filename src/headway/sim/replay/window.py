@@ -13,15 +13,17 @@ _PARTS = 20
 _UNLIKE = 0.8
 """The least distance of an unlike part. Chance alone gives 0.35 for ten samples from ten places."""
 _TELLS = 10
-"""A part with fewer releases of the GIL than this is not judged."""
+"""The places of fewer releases of the GIL in a part are not judged."""
+_OFTEN = 5 * _TELLS
+"""With this many releases in a usual part, a part that has too few is unlike it."""
 
 
 def window(trace: Trace) -> tuple[int, int]:
     """Return the window that is replayed: all but the start and the end of the program, or a part of a long trace.
 
     Left out are at least the first tenth and the last twentieth. Also left out are parts at the beginning in which
-    other code
-    releases the GIL than in the last quarter: imports beside a CPU-bound thread take seconds.
+    other code releases the GIL than in the last quarter, or hardly any does: a program may compute for seconds before it
+    starts its threads, and imports beside a CPU-bound thread take as long.
     """
     events = trace.events["time_ns"]
     elapsed_ns = trace.end_ns - trace.start_ns
@@ -42,11 +44,14 @@ def _unlike(trace: Trace) -> int:
     later = part >= _PARTS * 3 // 4
     if np.count_nonzero(later) < _TELLS:
         return 0
+    often = np.count_nonzero(later) >= 5 * _OFTEN
     usual = np.bincount(place[later], minlength=len(trace.frames)) / np.count_nonzero(later)
     unlike = 0
     for one in range(_PARTS * 3 // 4):
         here = place[part == one]
         if len(here) < _TELLS:
+            if often:
+                unlike = one + 1  # the program is idle, or computes in one thread, as at its start
             continue
         share = np.bincount(here, minlength=len(trace.frames)) / len(here)
         if np.abs(share - usual).sum() / 2 < _UNLIKE:

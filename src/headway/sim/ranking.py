@@ -1,0 +1,171 @@
+"""Ranks the changes that a user could make to a traced program, by what is predicted of each."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from headway.errors import HeadwayError
+from headway.sim.machine import Costs
+from headway.sim.replay.change import MOST_PROCESSES, Change, Shorten, becoming_processes
+from headway.sim.replay.fit import model_of
+from headway.sim.replay.learn import Model
+from headway.sim.whatif import COMPUTES, TELLING, Prediction, predict
+from headway.traces.model import Trace
+
+__all__ = ["WORTH", "Ranked", "rank", "remedies"]
+
+WORTH = 0.05
+"""The least worth of a useful change; a change with a worth below the negative of this does harm."""
+
+
+@final
+@dataclass(frozen=True)
+class Ranked:
+    """A change and its worth; a worth above 0 means that the change makes the program better.
+
+    Attributes:
+        prediction: The prediction.
+        worth: Gains and losses together, as a sum of logarithms.
+        outside: The reasons of `prediction.outside` that are this change's own.
+        outside_all: The reasons that are those of every change, such as an error of the replay itself.
+    """
+
+    prediction: Prediction
+    worth: float
+    outside: tuple[str, ...]
+    outside_all: tuple[str, ...]
+
+
+def _candidates(model: Model) -> list[Change]:
+    """Return the changes that a user could make without knowing the program."""
+    found = [] if model.trace.process.policy else [Change(policy="fair")]
+    if model.seen.interval_ns > 1_000_000:
+        found.append(Change(interval_ns=500_000))
+    processes = Change(processes=True)
+    if 0 < sum(becoming_processes(model, processes).values()) <= MOST_PROCESSES and len(model.actors) > 1:
+        found.append(processes)
+    if len(model.actors) > 1:
+        found.append(Change(gil=False))
+    hog = _longest_line(model)
+    if hog is not None:
+        found.append(Change(shorten=(hog,)))
+    return found
+
+
+def _longest_line(model: Model) -> Shorten | None:
+    """Return a change that halves the holds of the line where threads that yield often were preempted longest."""
+    holds = model.seen.holds
+    counted = holds.forced & np.isin(
+        holds.thread, [thread for thread, bursts in model.seen.bursts.items() if len(bursts) >= TELLING]
+    )
+    totals = np.bincount(holds.stack[counted], weights=holds.length_ns[counted], minlength=1)
+    totals[0] = 0
+    if not totals.any():
+        return None
+    frame = model.trace.frames[model.trace.stack_frame[int(totals.argmax())]]
+    return Shorten(frame.filename, frame.line, 0.5) if frame.filename and frame.line else None
+
+
+_MOST_GAIN = 6.0
+"""The largest gain that counts for one role, as a logarithm: 400 times as many turns are enough."""
+
+
+def _worth(prediction: Prediction) -> float:
+    """Return the worth of a change: gains of rates and of waits, and losses of computing, as logarithms."""
+    worth = 0.0
+    for one in prediction.roles:
+        few = one.measured.turns < TELLING and one.measured.run_share > COMPUTES  # its time tells more than its turns
+        counted = one.turns_per_s is not None and one.measured.turns_per_s > 1 and not few
+        if one.turns_per_s is not None and counted:
+            worth += min(_MOST_GAIN, math.log(max(one.turns_per_s.value, 1e-9) / one.measured.turns_per_s))
+        if one.p99_ns is not None and one.measured.p99_ns:
+            worth += 0.5 * min(5.0, math.log(one.measured.p99_ns / max(one.p99_ns.value, 1.0)))
+        if not counted and one.run_share is not None and one.measured.run_share > 0.05:
+            worth += math.log(max(one.run_share.value, 1e-6) / one.measured.run_share)
+    return worth
+
+
+def rank(
+    model: Model,
+    costs: Costs,
+    *,
+    cores: int,
+    seeds: int = 3,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Ranked]:
+    """Return predictions for the changes that a user could make, the best one first.
+
+    A change that helps comes before those with more of their own outside the model, whose predictions are less sure.
+    """
+    predictions = predict(model, _candidates(model), costs, cores=cores, seeds=seeds, progress=progress)
+    return sorted(_ranked(predictions), key=_place)
+
+
+def _ranked(predictions: Sequence[Prediction]) -> Iterator[Ranked]:
+    if not predictions:
+        return
+    of_all = tuple(text for text in predictions[0].outside if all(text in one.outside for one in predictions))
+    for one in predictions:
+        yield Ranked(one, _worth(one), tuple(text for text in one.outside if text not in of_all), of_all)
+
+
+def _place(one: Ranked) -> tuple[int, float]:
+    group = 2 if one.worth <= WORTH else bool(one.outside)
+    return group, -one.worth
+
+
+# ---------------------------------------------------------------------------- for a report
+_REPORT_STEPS = 200_000
+_REPORT_SEEDS = 5
+_REPORT_EVENTS = 2_000_000
+"""A report has no prediction for a longer trace, because learning from it takes too long."""
+
+
+class _OutOfTimeError(Exception):
+    """The time that a report may take is over."""
+
+
+def remedies(trace: Trace, costs: Costs, *, cores: int, most_s: float) -> list[Ranked]:
+    """Return the changes that would help a traced program, the best first; only those that are inside the model.
+
+    The function is for a report: it takes little time, and returns [] if there is no prediction or if one would take
+    too long.
+
+    Args:
+        trace: The trace of one process.
+        costs: The costs of the machine.
+        cores: The number of cores that the program ran on.
+        most_s: The time that the function may take, in seconds.
+    """
+    end_s = time.perf_counter() + most_s
+
+    def wait_no_longer(*_: int) -> None:
+        if time.perf_counter() > end_s:
+            raise _OutOfTimeError
+
+    if len(trace.events) > _REPORT_EVENTS:
+        return []
+    try:
+        model = model_of(trace, costs, cores=cores)
+        wait_no_longer()
+        # Changes to processes, and to threads without a GIL, always have something outside the model.
+        changes = [] if model.outside else [one for one in _candidates(model) if one.gil and not one.processes]
+        if not changes:
+            return []
+        predictions = predict(
+            model,
+            changes,
+            costs,
+            cores=cores,
+            seeds=_REPORT_SEEDS,
+            progress=wait_no_longer,
+            most_steps=_REPORT_STEPS,
+        )
+    except (_OutOfTimeError, HeadwayError):
+        return []
+    inside = [one for one in predictions if not one.outside]
+    return sorted((one for one in _ranked(inside) if one.worth > WORTH), key=_place) if inside else []
