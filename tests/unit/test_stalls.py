@@ -405,6 +405,20 @@ def test_a_call_that_computes_without_the_gil_by_the_systems_account():
         assert abs(stall.parts[0].time_ns - 199 * MS) <= 2 * MS
 
 
+def test_many_short_calls_between_two_looks_share_the_account():
+    """A line that blocks for 0.9 ms again and again is a blocking call: what the thread ran meanwhile is not each call's own."""
+    script = loop(Script())
+    for turn in range(200):
+        script.hold(0, 10 + turn, 10.1 + turn, stack=AT_SLEEP)
+    script.hold(0, 210, 211, stack=AT_POLL)
+    times = tuple(CoreTime(at(5 + 10 * look), 101, round(1.3 * look * MS), 0) for look in range(22))
+    stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
+
+    assert stall.cause is Cause.BLOCKED
+    assert stall.parts[0].place == SLEEP
+    assert stall.parts[0].time_ns > 0.95 * 180 * MS
+
+
 def test_a_call_that_sleeps_with_the_gil_held_by_the_systems_account():
     """A hold in which the thread did not run is a blocking call, or has no core, as the account tells."""
     for queued_ms, cause in ((0, Cause.BLOCKED), (190, Cause.CORE)):

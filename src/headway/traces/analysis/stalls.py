@@ -84,6 +84,15 @@ class _Own:
     def __len__(self) -> int:
         return len(self.time_ns)
 
+    def spent(self, since_ns: int, until_ns: int) -> tuple[int, int]:
+        """Return for how long, within a time, the thread was neither holding the GIL nor waiting for it, and holding it."""
+        first, last = np.searchsorted(self.time_ns, [since_ns, until_ns])
+        place = np.arange(first - 1, last)  # the event before the time begins what the thread does at its start
+        begin_ns = np.maximum(np.where(place >= 0, self.time_ns[place], since_ns), since_ns)
+        length_ns = np.diff(begin_ns, append=until_ns)
+        kind = np.where(place >= 0, self.kind[place], Kind.RELEASE)
+        return int(length_ns[kind == Kind.RELEASE].sum()), int(length_ns[kind == Kind.ACQUIRE].sum())
+
     def ran(self, event: int) -> float | None:
         """Return the share of the time before an event in which the thread ran; None if the event does not tell it."""
         bits = int(self.flags[event]) >> RAN_SHIFT
@@ -438,15 +447,11 @@ class _Finder:
         if account is None:
             return 0
         before, after = account
-        own = self._of(thread)
-        holds = self._holds.get(own.gil)
-        ran_ns = after.ran_ns - before.ran_ns
-        if holds is not None:
-            mine = holds.thread == thread
-            begin_ns = np.clip(holds.start_ns[mine], before.time_ns, after.time_ns)
-            end_ns = np.clip(holds.end_ns[mine], before.time_ns, after.time_ns)
-            ran_ns -= int((end_ns - begin_ns).sum())
+        away_ns, held_ns = self._of(thread).spent(before.time_ns, after.time_ns)
+        ran_ns = after.ran_ns - before.ran_ns - held_ns
         seen_ns = min(after.time_ns, until_ns) - max(before.time_ns, since_ns)
+        if 2 * seen_ns < away_ns:  # the account is of other times, too, in which the thread was away
+            ran_ns = ran_ns * seen_ns // away_ns
         ran_ns = max(0, min(ran_ns, seen_ns))
         return ran_ns * (until_ns - since_ns) // seen_ns if seen_ns > 0 else 0
 
