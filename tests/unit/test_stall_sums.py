@@ -8,12 +8,13 @@ import math
 import pytest
 from made_traces import made_trace
 from rich.console import Console
-from test_stalls import AT_POLL, AT_SLEEP, loop, with_stacks
+from test_stalls import AT_LOCK, AT_POLL, AT_SLEEP, loop, only, with_stacks
 from told_traces import Script
 
 from headway.cli.main import main
 from headway.report.stalls import render_stalls
 from headway.traces.analysis.stall_sums import sum_up, told_rows
+from headway.traces.analysis.stall_words import stall_json
 from headway.traces.writer import write
 
 
@@ -69,6 +70,23 @@ def test_what_a_log_says_reaches_the_terminal_without_control_characters():
     }
 
     assert "\x1b" not in text_of(render_stalls(sum_up([row])))
+
+
+def test_each_cause_has_the_advice_of_its_longest_part():
+    """A cause that is the main one of no stall has advice, too, and a longer part without advice takes none away."""
+    script = loop(Script()).hold(0, 10, 11, stack=AT_LOCK).hold(0, 111, 112, stack=AT_SLEEP)
+    trace = with_stacks(script.hold(0, 312, 313, stack=AT_POLL).trace(400, "MainThread"))
+    row = stall_json(trace, only(trace))
+    bare = row | {"since_ns": 1, "parts": [{**part, "time_s": 9, "advice": ""} for part in row["parts"]], "advice": ""}
+    sums = sum_up([row, bare])
+
+    assert [(part["lock"], part["advice"][:11]) for part in row["parts"][:2]] == [
+        (False, "await the c"),
+        (True, "wait for it"),
+    ]
+    assert "a wait for another thread (a lock, an event, a queue) at" in row["line"]
+    assert sums.by_cause["event loop", "blocking call"].advice.startswith("await the call")
+    assert sums.by_cause["event loop", "own code"].advice.startswith("move it")
 
 
 def test_the_other_processes_of_a_launch_are_read_with_its_trace(tmp_path, capsys):

@@ -80,14 +80,14 @@ def main(partial: Path) -> int:
 
 
 def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the lines for stderr: one for each stall; if many threads waited, only the longest of their waits."""
+    """Yield the lines for stderr: one for each stall; of many waits for the GIL, only the longest one."""
     waits = [row for row in rows if row["kind"] == StallKind.WAIT.value]
     longest = max(waits, key=lambda row: float(row["length_s"]), default=None)
     for row in rows:
         if row["kind"] != StallKind.WAIT.value or len(waits) <= _FEW:
             yield str(row["line"])
         elif row is longest:
-            yield f"{row['line']}; {len(waits) - 1} further threads waited too long (see the log)"
+            yield f"{row['line']}; {len(waits) - 1} further waits for the GIL were too long (see the log)"
 
 
 def _turn_over(log: Path) -> None:

@@ -65,6 +65,7 @@ class Part:
         thread: The index of the thread that caused it: the thread itself, or the one that it waited for. None: unknown.
         frames: The stack at which it happened, innermost frame first; () if unknown.
         kept: How the GIL was kept; None if it was not, or if that is unknown.
+        lock: Whether a blocking call waited for another thread: for a lock, an event or a queue.
     """
 
     cause: Cause
@@ -72,6 +73,7 @@ class Part:
     thread: int | None = None
     frames: tuple[Frame, ...] = ()
     kept: Kept | None = None
+    lock: bool = False
 
     @property
     def place(self) -> Frame | None:

@@ -23,13 +23,15 @@ class Sum:
     time_s: float = 0.0
     longest_s: float = 0.0
     advice: str = ""
+    _advised_s: float = 0.0
 
     def add(self, time_s: float, advice: str = "") -> None:
         """Count one more stall or part."""
         self.count += 1
         self.time_s += time_s
-        if time_s > self.longest_s:
-            self.longest_s, self.advice = time_s, advice
+        self.longest_s = max(self.longest_s, time_s)
+        if advice and time_s > self._advised_s:
+            self._advised_s, self.advice = time_s, advice
 
 
 @final
@@ -68,6 +70,14 @@ def told_rows(lines: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
     return found, bad
 
 
+def _advice(row: dict[str, Any], cause: str) -> str:
+    """Return the advice for the longest part of a stall that has a cause; "" if there is none."""
+    parts = [part for part in row["parts"] if str(part["cause"]) == cause and part.get("advice")]
+    if parts:
+        return str(max(parts, key=lambda part: float(part["time_s"]))["advice"])
+    return str(row.get("advice", "")) if cause == row.get("cause") else ""  # a log of an earlier version
+
+
 def _check(row: dict[str, Any]) -> None:
     """Raise ValueError, TypeError, KeyError or ArithmeticError for values that cannot be those of a stall."""
     times = [row["length_s"], *(part["time_s"] for part in row["parts"])]
@@ -99,8 +109,7 @@ def sum_up(rows: Sequence[dict[str, Any]]) -> StallSums:
             of_causes[str(part["cause"])] += float(part["time_s"])
             of_lines[str(part["cause"]), _place(part)] += float(part["time_s"])
         for cause, time_s in of_causes.items():
-            advice = str(row.get("advice", "")) if cause == row.get("cause") else ""
-            causes[str(row.get("kind")), cause].add(time_s, advice)
+            causes[str(row.get("kind")), cause].add(time_s, _advice(row, cause))
         for line, time_s in of_lines.items():
             lines[line].add(time_s)
     found = StallSums(kept, _ordered(causes), _ordered(lines), _ordered(processes))

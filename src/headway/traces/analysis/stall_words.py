@@ -36,6 +36,8 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
         return "it waited for a core" if itself else f"{other} held the GIL and waited for a core"
     if part.cause is Cause.COLLECTION:
         return f"a garbage collection{'' if itself else f' in {other}'}{where}"
+    if part.cause is Cause.BLOCKED and part.lock:
+        return f"a wait for another thread (a lock, an event, a queue){where}"
     if part.cause is Cause.BLOCKED:
         return f"a blocking call{where}"
     return "unexplained"
@@ -47,8 +49,8 @@ def stall_line(trace: Trace, stall: Stall) -> str:
     until = " so far" if stall.goes_on else " until the process ended" if stall.cut_off else ""
     what = _NAMES[stall.kind].format(names[stall.thread], f"{duration(stall.length_ns)}{until}")
     causes = []
-    for cause in dict.fromkeys(part.cause for part in stall.parts):
-        parts = [part for part in stall.parts if part.cause is cause]
+    for key in dict.fromkeys((part.cause, part.lock) for part in stall.parts):
+        parts = [part for part in stall.parts if (part.cause, part.lock) == key]
         sum_ns = sum(part.time_ns for part in parts)
         if sum_ns >= _TOLD * stall.length_ns:
             more = f", and {len(parts) - 1} more" if len(parts) > 1 else ""
@@ -58,14 +60,15 @@ def stall_line(trace: Trace, stall: Stall) -> str:
     return f"{program} ({trace.process.pid}): {what}: {'; '.join(told) or 'unexplained'}"
 
 
-def advice(kind: StallKind, cause: Cause, kept: Kept | None = None, policy: str = "") -> str:
-    """Return the advice for a cause; `policy` is the one that schedules the GIL, "" for none."""
+def advice(kind: StallKind, part: Part, policy: str = "") -> str:
+    """Return the advice for a part of a stall; `policy` is the one that schedules the GIL, "" for none."""
+    cause = part.cause
     if cause is Cause.OWN:
         if kind is StallKind.LOOP:
             return "move it off the loop: `asyncio.to_thread()` if it releases the GIL, else a process; or cut it into pieces"
         return "make it faster, or run it in a process"
     if cause is Cause.GIL:
-        if kept is Kept.C:
+        if part.kept is Kept.C:
             return "this call keeps the GIL until it ends, and no policy can change that: run it in a process, or in pieces"
         if policy:
             return f"run the work of the holder in a process: the policy {printable(policy)} did not prevent it"
@@ -76,6 +79,13 @@ def advice(kind: StallKind, cause: Cause, kept: Kept | None = None, policy: str 
         return "give the process more CPU (quota, cores), or run less beside it"
     if cause is Cause.COLLECTION:
         return "call `gc.freeze()` after start-up, set a higher `gc.set_threshold()`, or call `gc.collect()` when nothing waits"
+    if cause is Cause.BLOCKED and part.lock:
+        if kind is StallKind.LOOP:
+            return (
+                "wait for it in another thread (`asyncio.to_thread()`), or hold the lock for less in the threads that have it:"
+                " a lock of `threading` stops the whole loop"
+            )
+        return "do less while the lock is held in the thread that has it, or wait with a time-out"
     if cause is Cause.BLOCKED:
         if kind is StallKind.LOOP:
             return "await the call, or run it with `asyncio.to_thread()`"
@@ -113,9 +123,11 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
                 "place": _frame(part.place),
                 "stack": [_frame(one) for one in part.frames[:_DEPTH]],
                 "kept": None if part.kept is None else part.kept.value,
+                "lock": part.lock,
+                "advice": advice(stall.kind, part, trace.process.policy),
             }
             for part in stall.parts
         ],
-        "advice": advice(stall.kind, stall.cause, None if top is None else top.kept, trace.process.policy),
+        "advice": advice(stall.kind, top or Part(stall.cause, 0), trace.process.policy),
         "line": stall_line(trace, stall),
     }

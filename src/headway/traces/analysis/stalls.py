@@ -318,7 +318,8 @@ class _Finder:
         queued_ns = min(length_ns - ran_ns, self._queued_ns(tid, begun_ns, over_ns) or 0)
         found = [Part(Cause.OWN, ran_ns, thread, stack), Part(Cause.CORE, queued_ns, thread)]
         rest_ns = length_ns - ran_ns - queued_ns
-        if waits_for_a_lock(stack, self._changed):
+        lock = waits_for_a_lock(stack, self._changed)
+        if lock:
             kept = self._kept(thread, self._of(thread).gil, begun_ns, over_ns)
             kept_ns = sum(part.time_ns for part in kept)
             if kept_ns > rest_ns:  # the account of what the thread ran is up to a tick old
@@ -326,7 +327,7 @@ class _Finder:
                 kept_ns = sum(part.time_ns for part in kept)
             found += kept
             rest_ns -= kept_ns
-        return [*found, Part(Cause.BLOCKED, rest_ns, thread, stack)]
+        return [*found, Part(Cause.BLOCKED, rest_ns, thread, stack, lock=lock)]
 
     def _kept(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
         """Return the parts in which a call of C kept the GIL: no other thread could release a lock of Python then."""
@@ -479,7 +480,7 @@ def _merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
         if id(part.frames) not in functions:
             spot = part.place
             functions[id(part.frames)] = None if spot is None else (spot.filename, spot.function)
-        key: tuple[object, ...] = (part.cause, part.thread, functions[id(part.frames)], part.kept)
+        key: tuple[object, ...] = (part.cause, part.thread, functions[id(part.frames)], part.kept, part.lock)
         sums[key] += part.time_ns
         if key not in longest or part.time_ns > longest[key].time_ns:
             longest[key] = part
@@ -490,6 +491,6 @@ def _merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
         if part.cause is Cause.UNEXPLAINED or time_ns < _LEAST_SHARE * length_ns:
             small_ns[part.cause] += time_ns
         else:
-            found.append(Part(part.cause, time_ns, part.thread, part.frames, part.kept))
+            found.append(replace(part, time_ns=time_ns))
     found += [Part(cause, time_ns) for cause, time_ns in small_ns.items() if time_ns]
     return tuple(sorted(found, key=lambda one: -one.time_ns))

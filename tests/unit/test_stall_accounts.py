@@ -1,0 +1,97 @@
+"""What the system's account of a thread's time tells of stalls: what it ran, and how long it had no core."""
+
+from made_traces import MS
+from test_stalls import AT_POLL, AT_SLEEP, SLEEP, at, loop, only, with_stacks
+from told_traces import AT_COMPUTE, Script
+
+from headway.traces.analysis.stall_model import Cause, Kept
+from headway.traces.frames import CoreTime
+
+
+def test_a_call_that_computes_without_the_gil_by_the_systems_account():
+    """The system's account tells a computing call from a waiting one, because a watcher has no CPU times of holds."""
+    for ran_ms, cause in ((200, Cause.OWN), (2, Cause.BLOCKED)):
+        script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 212, stack=AT_POLL)
+        times = tuple(CoreTime(at(ms), 101, ran * MS, 0) for ms, ran in ((5, 3), (150, 4 + ran_ms), (220, 5 + ran_ms)))
+        stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
+
+        assert stall.cause is cause
+        assert stall.parts[0].place == SLEEP
+        assert abs(stall.parts[0].time_ns - 199 * MS) <= 2 * MS
+
+
+def test_many_short_calls_between_two_looks_share_the_account():
+    """A line that blocks for 0.9 ms again and again is a blocking call: what the thread ran meanwhile is not each call's own."""
+    script = loop(Script())
+    for turn in range(200):
+        script.hold(0, 10 + turn, 10.1 + turn, stack=AT_SLEEP)
+    script.hold(0, 210, 211, stack=AT_POLL)
+    times = tuple(CoreTime(at(5 + 10 * look), 101, round(1.3 * look * MS), 0) for look in range(22))
+    stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
+
+    assert stall.cause is Cause.BLOCKED
+    assert stall.parts[0].place == SLEEP
+    assert stall.parts[0].time_ns > 0.95 * 180 * MS
+
+
+def test_a_call_that_sleeps_with_the_gil_held_by_the_systems_account():
+    """A hold in which the thread did not run is a blocking call, or has no core, as the account tells."""
+    for queued_ms, cause in ((0, Cause.BLOCKED), (190, Cause.CORE)):
+        script = loop(Script()).hold(0, 10, 210, stack=AT_POLL)
+        times = tuple(CoreTime(at(ms), 101, 3 * MS, queued * MS) for ms, queued in ((5, 0), (220, queued_ms)))
+        stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
+
+        assert stall.cause is cause
+        assert stall.parts[0].time_ns >= 188 * MS
+
+
+def test_an_account_that_covers_a_part_of_a_hold_tells_nothing_of_the_rest():
+    """The account tells the part of a hold that it covers, and the rest is the thread's own code."""
+    script = loop(Script()).hold(0, 10, 210, stack=AT_POLL)
+    times = tuple(CoreTime(at(ms), 101, 3 * MS, 0) for ms in (100, 220))
+
+    found = {
+        part.cause: part.time_ns for part in only(with_stacks(script.trace(300, "MainThread"), core_times=times)).parts
+    }
+    assert abs(found[Cause.BLOCKED] - 110 * MS) <= 5 * MS
+    assert sum(found.values()) == 200 * MS
+
+
+def test_of_two_looks_the_nearer_one_begins_an_account():
+    """A look right after a hold's beginning is preferred to an earlier one, which includes what was long before."""
+    script = loop(Script()).hold(0, 10, 210, stack=AT_POLL)
+    times = tuple(
+        CoreTime(at(ms), 101, ran * MS, queued * MS) for ms, ran, queued in ((-85, 0, 0), (20, 95, 0), (220, 96, 185))
+    )
+    stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
+
+    assert stall.cause is Cause.CORE
+    assert stall.parts[0].time_ns >= 180 * MS
+
+
+def test_a_holder_that_hardly_ran_is_not_said_to_be_in_a_call_of_c_while_it_lasts():
+    """A holder that hardly ran is not said to be in a C call while its hold lasts.
+
+    A thread without a core looks the same until the system reports that, which it does when it is over.
+    """
+    script = loop(Script()).wait(0, 10, stack=AT_POLL, asks_ms=15)
+    script.hold(1, 5, 300, stack=AT_COMPUTE, forced=True)
+    trace = script.trace(300, "MainThread", "cruncher")
+    waits = tuple(CoreTime(at(ms), 101, 0, 0) for ms in (5, 290))
+    for ran_ms, kept in ((20, None), (280, Kept.C)):
+        times = (*waits, CoreTime(at(5), 102, 0, 0), CoreTime(at(300), 102, ran_ms * MS, 0))
+        stall = only(with_stacks(trace, core_times=times))
+
+        assert (stall.cause, stall.parts[0].kept) == (Cause.GIL, kept)
+
+
+def test_a_loop_that_got_no_core_was_late_for_as_long_as_the_system_says():
+    """A loop was late for as long as the system says, even if its wait began before the previous look.
+
+    The system reports the length of a wait when the wait is over.
+    """
+    script = loop(Script()).hold(0, 200, 201, stack=AT_POLL)
+    times = tuple(CoreTime(at(ms), 101, 0, queued * MS) for ms, queued in ((5, 0), (185, 0), (198, 90)))
+    stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
+
+    assert (stall.cause, stall.length_ns) == (Cause.CORE, 90 * MS)
