@@ -1,6 +1,7 @@
 """`headway attach` on a process whose children do the work."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import threading
 import pytest
 from waiting import wait_for
 
-from headway.cli import attach_command
+from headway.cli.entering import beside_each_other
 from headway.host.interpreters import discover
 from headway.host.interpreters import select as chosen
 from headway.live.watch import is_recorded
@@ -116,6 +117,19 @@ def test_a_child_that_cannot_be_recorded(tmp_path):
             os.kill(child, signal.SIGKILL)
 
 
+def test_top_counts_children_that_run_already():
+    """`headway top PID --children` enters the children, too, and they stop counting by themselves afterwards."""
+    with forked(processes=2) as (parent, (child,)):
+        with start("top", parent.pid, "--children", "--json", "--interval", "0.2") as command:
+            seen: set[int] = set()
+            while not {parent.pid, child} <= seen:
+                seen |= {one["pid"] for one in json.loads(command.stdout.readline())["processes"]}
+            command.send_signal(signal.SIGINT)
+            assert command.communicate(timeout=LIMIT_S)[1] == ""
+        assert command.returncode == 0
+        wait_for(lambda: not is_recorded(child))
+
+
 BLOCKED = r"""
 import os, signal, sys, time
 gate, ungated = os.pipe()
@@ -142,7 +156,7 @@ def test_processes_are_entered_beside_each_other():
         meeting.wait()
         return one * 2
 
-    assert attach_command._beside_each_other(meet, range(5)) == [0, 2, 4, 6, 8]
+    assert beside_each_other(meet, range(5)) == [0, 2, 4, 6, 8]
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path):

@@ -1,4 +1,4 @@
-"""What the system's account of a thread's time tells of stalls: what it ran, and how long it had no core."""
+"""The account that the system keeps of a thread tells how much of a stall it ran, and how long it had no core."""
 
 from made_traces import MS
 from test_stalls import AT_POLL, AT_SLEEP, SLEEP, at, loop, only, with_stacks

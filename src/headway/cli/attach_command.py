@@ -41,13 +41,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from headway.cli import console, options
+from headway.cli.entering import CHILD_PATIENCE_S, beside_each_other
 from headway.cli.trace_command import add_output, summarise
 
 if TYPE_CHECKING:
@@ -56,19 +55,12 @@ if TYPE_CHECKING:
 
 __all__ = ["add_despite_filter", "add_patience", "prepare", "run"]
 
-_One = TypeVar("_One")
-_Found = TypeVar("_Found")
-
 _SIGNALLED = 128
 _LISTED = 10
 _ENOUGH = 0.9
 """The share of the time asked from which a recording needs no warning."""
 _LONG_S = 0.5
 """A longer wait until Headway is in a process is mentioned."""
-_PATIENCE_S = 3.0
-"""The longest wait until a child process runs Python; a child that does not is not recorded."""
-_AT_A_TIME = 32
-"""How many processes are entered or left beside each other: those of a server with idle workers all make us wait."""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -194,17 +186,11 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
         workers = _workers(target, door, arguments, signals, held_ones)
         alive = _wait(target.pid, held, signals, arguments.duration)
         running = [one for one in [(target, held), *workers] if _is_alive(one[0].pid)]
-        codes = _beside_each_other(lambda one: _end(*one, arguments, signals, policy=False), running)
+        codes = beside_each_other(lambda one: _end(*one, arguments, signals, policy=False), running)
     if not alive:
         _tell_short(file, target.pid, arguments.duration, waited_s)
     summarise(file, brief=arguments.no_summary)
     return max(codes, default=0)
-
-
-def _beside_each_other(do: Callable[[_One], _Found], ones: Sequence[_One]) -> list[_Found]:
-    """Call `do` for each of some processes, at most `_AT_A_TIME` at a time; return the results in the same order."""
-    with ThreadPoolExecutor(_AT_A_TIME, "headway-attach") as pool:
-        return list(pool.map(do, ones))
 
 
 def _tell_short(file: Path, pid: int, asked_s: float | None, waited_s: float) -> None:
@@ -252,7 +238,7 @@ def _workers(
             return None
         try:
             worker = attach.look_at(pid)
-            patience_s = min(arguments.patience, _PATIENCE_S)
+            patience_s = min(arguments.patience, CHILD_PATIENCE_S)
             despite = arguments.despite_filter
             return worker, attach.attach(
                 worker, door, patience_s=patience_s, despite_filter=despite, check=signals.check
@@ -261,7 +247,7 @@ def _workers(
             return error
 
     found: list[tuple[attach.Target, attach.Attachment]] = []
-    for pid, entered in zip(below, _beside_each_other(enter, below), strict=True):
+    for pid, entered in zip(below, beside_each_other(enter, below), strict=True):
         if isinstance(entered, RecordingError):
             console.say(f"its child process {pid} is not recorded: {entered.message}")
         elif entered is not None:

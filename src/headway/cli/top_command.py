@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from headway.cli import console, options
 from headway.cli.attach_command import add_despite_filter
+from headway.cli.entering import CHILD_PATIENCE_S, beside_each_other
 from headway.cli.trace_command import add_program
 from headway.cli.trace_command import program as program_of
 from headway.errors import RecordingError, UsageError
@@ -73,7 +74,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         default=5.0,
         help="time that percentiles cover (default %(default)g)",
     )
-    parser.add_argument("--children", action="store_true", help="also watch the processes that it started")
+    parser.add_argument(
+        "--children", action="store_true", help="also watch the processes that it has started, or starts"
+    )
     parser.add_argument("--json", action="store_true", help="print one line of JSON per interval")
     parser.add_argument("--plain", action="store_true", help="print lines of text even if textual is installed")
     parser.add_argument("--output", metavar="FILE", type=Path, help="file for the output of the started program")
@@ -132,6 +135,7 @@ def _watch(pid: int, arguments: argparse.Namespace) -> int:
             with (
                 _counted(pid, arguments.patience, despite_filter=arguments.despite_filter) as joined,
                 contextlib.closing(monitor),
+                _children_counted(pid, arguments),
             ):
                 waited_s = time.monotonic() - asked_s
                 shown = _show(monitor, arguments)
@@ -152,6 +156,33 @@ def _unseen(pid: int, waited_s: float) -> str:
         else ""
     )
     return f"warning: nothing was counted: process {pid} has ended{why}"
+
+
+@contextlib.contextmanager
+def _children_counted(pid: int, arguments: argparse.Namespace) -> Iterator[None]:
+    """Let the Python processes below a process count while the block runs; say which of them cannot.
+
+    They stop by themselves within seconds after the block, because its leases are over then.
+    """
+    from headway.live import attach, watch
+
+    def enter(child: int) -> attach.Attachment | RecordingError | None:
+        if watch.is_recorded(child):
+            return None
+        patience_s = min(arguments.patience, CHILD_PATIENCE_S)
+        try:
+            return attach.count(attach.look_at(child), patience_s=patience_s, despite_filter=arguments.despite_filter)
+        except RecordingError as error:
+            return error
+
+    with contextlib.ExitStack() as held:
+        below = attach.python_descendants(pid) if arguments.children else []
+        for child, entered in zip(below, beside_each_other(enter, below), strict=True):
+            if isinstance(entered, RecordingError):
+                console.say(f"its child process {child} is not counted: {entered.message}")
+            elif entered is not None:
+                held.enter_context(contextlib.closing(entered))
+        yield
 
 
 @contextlib.contextmanager
