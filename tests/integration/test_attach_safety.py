@@ -307,11 +307,13 @@ def test_giving_up_undoes_the_request(tmp_path, name):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("name", ["3.12", *ASKED])
 def test_an_attach_that_is_ended_while_it_waits(tmp_path, name, number):
-    """A request has no effect later if its attach has ended, because nobody answers."""
+    """A request has no effect later if its attach has ended, because nobody answers; the attach has said why it waited."""
     with Program(name) as program:
         program.block()
         command = start("attach", program.pid, "-o", tmp_path / "trace.hwt", "--patience", "60")
         wait_for(lambda: asked(program.pid, name))
+        said = command.stderr.readline()
+        assert said == f"waiting up to 60 s until the main thread of process {program.pid} runs Python\n"
         command.send_signal(number)
         command.communicate(timeout=LIMIT_S)
         assert command.returncode == (-number if number == signal.SIGKILL else 128 + number)

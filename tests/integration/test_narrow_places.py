@@ -235,6 +235,17 @@ def test_a_folder_that_is_gone(environment_of, tmp_path):
     check(run([sys.executable], preexec_fn=leave), run([sys.executable], env=env, preexec_fn=leave), what, trace)
 
 
+def test_a_folder_that_is_gone_is_named_as_the_cause(tmp_path):
+    """A command that needs the current folder says that it was removed, and not that a disk is full."""
+    code = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.executable, [sys.executable, '-m', 'headway', 'trace', '-c', ''])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert "the current folder has been removed" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_file_that_becomes_too_large_does_not_end_the_collector():
     """The signal for that is ignored by the collector and the watcher, as Python ignores it; the write then fails."""
     code = "import os, signal; from headway.live.detached import alone; alone(b'x'); os._exit(signal.getsignal(signal.SIGXFSZ) != 1)"

@@ -59,6 +59,8 @@ _SIGNALLED = 128
 _LISTED = 10
 _ENOUGH = 0.9
 """The share of the time asked from which a recording needs no warning."""
+_SILENT_S = 1.0
+"""A wait that goes on for longer is announced."""
 _LONG_S = 0.5
 """A longer wait until Headway is in a process is mentioned."""
 
@@ -148,6 +150,19 @@ class _Signals:
             raise _StoppedError(self._stopped_by)
 
 
+class _Waiting:
+    """Says once that a process makes us wait, and for what."""
+
+    def __init__(self, pid: int, patience_s: float) -> None:
+        self._text = f"waiting up to {patience_s:g} s until the main thread of process {pid} runs Python"
+        self._since_s: float | None = time.monotonic()
+
+    def __call__(self) -> None:
+        if self._since_s is not None and time.monotonic() - self._since_s > _SILENT_S:
+            self._since_s = None
+            console.say(self._text)
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Attach to the process, wait, detach, and print a summary; return the exit code."""
     from headway.live import attach
@@ -178,7 +193,13 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
         contextlib.ExitStack() as held_ones,
     ):
         asked_s = time.monotonic()
-        held = attach.attach(target, door, patience_s=arguments.patience, despite_filter=arguments.despite_filter)
+        held = attach.attach(
+            target,
+            door,
+            patience_s=arguments.patience,
+            despite_filter=arguments.despite_filter,
+            check=_Waiting(target.pid, arguments.patience),
+        )
         waited_s = time.monotonic() - asked_s
         held_ones.enter_context(contextlib.closing(held))
         signals.wait_for()

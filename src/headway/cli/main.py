@@ -10,6 +10,7 @@ stdout has data, and stderr has messages. Exit codes:
 """
 
 import argparse
+import errno
 import importlib
 import signal
 import sys
@@ -186,5 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         console.discard_output()
         where = f" ({error.filename})" if error.filename else ""
-        console.complain(f"{error.strerror or error}{where}", "free space or choose another place, then try again")
+        if error.errno == errno.ENOENT and not where:  # of getcwd(), which has no name to tell
+            console.complain("the current folder has been removed", "change to another folder, then try again")
+        else:
+            console.complain(f"{error.strerror or error}{where}", "free space or choose another place, then try again")
     return code
