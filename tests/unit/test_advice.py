@@ -282,11 +282,24 @@ def test_fewer_processes_than_threads_prove_nothing_where_calls_wait():
 
 def test_processes_do_not_scale_beyond_the_one_that_gives_them_their_calls():
     """A call of 10 ms whose arguments and result take 2 ms of pickling is at most 5 times as fast, on any machine."""
-    (*_, free) = predict(HOLDS, [contender("processes-forkserver", 1.8)], 2, 0.0)
-    (*_, bound) = predict(HOLDS, [contender("processes-forkserver", 1.8)], 2, 0.002)
+    (*_, free), _ = predict(HOLDS, [contender("processes-forkserver", 1.8)], 2, 0.0)
+    (*_, bound), _ = predict(HOLDS, [contender("processes-forkserver", 1.8)], 2, 0.002)
     assert free.speed_up > 10
     assert bound.speed_up == pytest.approx(5)
     assert bound.high == pytest.approx(5)
+
+
+def test_calls_that_take_turns_at_a_lock_of_their_own_gain_nothing_on_more_cores():
+    """Threads that compute without the GIL and gain nothing here have no prediction, and a sentence tells of a limit."""
+    free = replace(HOLDS, held=0.05, computes_without=0.95, waits=0.0)
+    found, limits = predict(free, [contender("threads", 1.0)], 2, 0.0)
+    assert found == ()
+    assert [one.startswith("2 threads: 1.00 times, where its time without the GIL allows") for one in limits] == [True]
+
+    found, limits = predict(free, [contender("threads", 1.9)], 2, 0.0)
+    assert [one.cores for one in found] == [4, 8, 32]
+    assert limits == ()
+    assert predict(free, [contender("threads", 1.9, spread=5.0)], 2, 0.0) == ((), ())
 
 
 def test_a_wide_interval_is_no_nothing():

@@ -26,6 +26,10 @@ _LEAST_NS = 2_000
 _MOST_WAITING = 0.5
 _LEAST_SPEED_UP = 0.8
 """A model with a smaller speed-up than this does not become quicker with more cores."""
+_LIKE = 0.7
+"""A model whose speed-up here is a smaller part of the simulated one has a limit that the simulator does not know."""
+_WIDE = 4.0
+"""A measured interval that is wider than this factor tells nothing of other machines."""
 _CALLS = 60
 """The least number of calls per worker in a run, unless they take longer than `_MOST_S` of virtual time."""
 _MOST_S = 20.0
@@ -65,8 +69,14 @@ program = {_program(holds)}
     return next(one.done_per_s for one in ran.outcome.parts if one.name == "work")
 
 
-def predict(holds: Holds, contenders: Sequence[Contender], cores: int, pickle_s: float) -> tuple[Cores, ...]:
-    """Return the speed-ups of the measured models on more cores, with as many workers per core as here.
+def predict(
+    holds: Holds, contenders: Sequence[Contender], cores: int, pickle_s: float
+) -> tuple[tuple[Cores, ...], tuple[str, ...]]:
+    """Return the speed-ups of the measured models on more cores, with as many workers per core as here, and what limits them.
+
+    A model has no prediction if it is far slower here than simulated: calls that take turns at a lock of their own do so
+    on any number of cores. It has none either if its measured interval is wide. A sentence tells of each model that is
+    surely slower than simulated.
 
     Args:
         holds: The function's time with and without the GIL.
@@ -76,8 +86,9 @@ def predict(holds: Holds, contenders: Sequence[Contender], cores: int, pickle_s:
             as much on each call that it gives to a worker: it also copies the bytes.
     """
     found: list[Cores] = []
+    limits: list[str] = []
     if holds.waits > _MOST_WAITING:
-        return ()  # calls that wait need more workers, not more cores
+        return (), ()  # calls that wait need more workers, not more cores
     for one in contenders:
         if one.model not in _SIMULATED or one.speed_up is None or one.speed_up.value < _LEAST_SPEED_UP:
             continue
@@ -87,6 +98,13 @@ def predict(holds: Holds, contenders: Sequence[Contender], cores: int, pickle_s:
         try:
             alone = _done_per_s(holds, 1, cores, own_gil=True)
             here = _done_per_s(holds, one.workers, cores, own_gil=own_gil) / alone
+            if one.speed_up.high < _LIKE * here:
+                limits.append(
+                    f"{one.words}: {one.speed_up.value:.2f} times, where its time without the GIL allows {here:.2f}: something else"
+                    " keeps the calls apart, such as a lock of their own, or the memory"
+                )
+            if one.speed_up.value < _LIKE * here or one.speed_up.high > _WIDE * one.speed_up.low:
+                continue
             for other in OTHER_CORES:
                 if other <= cores:
                     continue
@@ -106,7 +124,7 @@ def predict(holds: Holds, contenders: Sequence[Contender], cores: int, pickle_s:
                 )
         except (HeadwayError, ZeroDivisionError, StopIteration):
             continue
-    return tuple(found)
+    return tuple(found), tuple(limits)
 
 
 def beside_a_server(holds: Holds, workers: int, cores: int) -> tuple[str, ...]:

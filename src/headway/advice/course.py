@@ -168,9 +168,10 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     verdict = decide(at_home, away, between, function, seen, all_refusals, pays, own.name, without=_not_to_be_had(own))
     session.end_run([verdict.sentence, *verdict.lines])
     predicted: tuple[Any, ...] = ()
+    limits: tuple[str, ...] = ()
     server: tuple[str, ...] = ()
     if seen is not None:
-        predicted = cores.predict(seen, at_home, usable, function.pickle_s)
+        predicted, limits = cores.predict(seen, at_home, usable, function.pickle_s)
         server = cores.beside_a_server(seen, sizes.workers["threads"], usable) if home.place.gil else ()
     workers = sizes.workers[verdict.model]
     return Advice(
@@ -194,6 +195,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
             *_of_the_quota(len(machine.cores), quota),
             *_notes(home, function),
             *_failures(at_home),
+            *limits,
             *notes,
         ),
         code=code_for(target, function, verdict.model, workers),
