@@ -243,6 +243,15 @@ def test_an_async_open_load_begins_at_its_times():
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop", "trio"])
+def test_no_call_of_an_open_load_begins_too_early(loop):
+    """A call that takes no time has a latency all the same: none begins before its time."""
+    result = bench(loop=loop).open(nothing, rate=730, seconds=0.3)
+
+    assert min(result.launches[0].latencies_s) > 0
+    assert result.interval is not None
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop", "trio"])
 def test_a_plain_test_has_the_loop_that_it_names(loop):
     """A plain test runs in the loop that it names."""
     seen = []

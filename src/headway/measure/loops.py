@@ -11,9 +11,24 @@ from typing import Any, Literal
 
 from headway.errors import UsageError
 
-__all__ = ["LOOPS", "Library", "gather", "pause", "run", "running", "sleep", "task_cost_s"]
+__all__ = [
+    "LOOPS",
+    "Library",
+    "Task",
+    "gather",
+    "gathered",
+    "pause",
+    "readable",
+    "run",
+    "running",
+    "sleep",
+    "task_cost_s",
+]
 
 Library = Literal["asyncio", "trio"]
+Task = Callable[[], Awaitable[Any]]
+"""A function that is called in a task."""
+
 LOOPS = ("asyncio", "uvloop", "trio")
 """The loops that `run` can start."""
 
@@ -53,31 +68,66 @@ async def pause() -> None:
     await sleep(0)
 
 
-async def gather(tasks: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
-    """Run all at once, in a task each, and return the results in order; raise the first error and cancel the others."""
+async def readable(file: int) -> None:
+    """Wait until a file can be read."""
     if running() == "trio":
         import trio
 
-        results: list[Any] = [None] * len(tasks)
+        await trio.lowlevel.wait_readable(file)
+        return
+    import asyncio
 
-        async def one(place: int) -> None:
-            results[place] = await tasks[place]()
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(file, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(file)
+
+
+async def gather(tasks: Sequence[Task]) -> list[Any]:
+    """Run all at once, in a task each, and return the results in order; raise the first error and cancel the others."""
+
+    async def begin_all(begin: Callable[[Task], None]) -> None:
+        for task in tasks:
+            begin(task)
+
+    return await gathered(begin_all)
+
+
+async def gathered(begin_all: Callable[[Callable[[Task], None]], Awaitable[None]]) -> list[Any]:
+    """Let `begin_all` begin tasks, wait for them, and return the results in the order in which they began.
+
+    The first error, also one of `begin_all`, is raised and cancels the rest.
+    """
+    if running() == "trio":
+        import trio
+
+        results: list[Any] = []
+
+        async def one(place: int, task: Task) -> None:
+            results[place] = await task()
+
+        def begin_in_nursery(task: Task) -> None:
+            results.append(None)
+            nursery.start_soon(one, len(results) - 1, task)
 
         try:
             async with trio.open_nursery() as nursery:
-                for place in range(len(tasks)):
-                    nursery.start_soon(one, place)
+                await begin_all(begin_in_nursery)
         except BaseExceptionGroup as group:
             raise _first(group) from None
         return results
     import asyncio
 
-    async def call(task: Callable[[], Awaitable[Any]]) -> Any:
+    async def call(task: Task) -> Any:
         return await task()
 
+    started: list[asyncio.Task[Any]] = []
     try:
         async with asyncio.TaskGroup() as all_of_them:
-            started = [all_of_them.create_task(call(task)) for task in tasks]
+            await begin_all(lambda task: started.append(all_of_them.create_task(call(task))))
     except BaseExceptionGroup as group:
         raise _first(group) from None
     return [one.result() for one in started]

@@ -27,7 +27,8 @@ class Measured:
         latencies_s: The duration of each call, for loads; for an open load, from the time when the call should have
             begun.
         lags_s: The lags of the event loop, sampled every few milliseconds under load.
-        loop_s: The loop's time for a task that does nothing; `None` without a loop. No other figure includes it.
+        loop_s: The loop's time for a task that does nothing; `None` without a loop. No other figure includes it, except
+            that each call of an async open load begins as a task.
         held, waited: The shares of its threads' time in which they held the GIL and waited for it, by round; () if that
             was not asked for.
         note: Why the GIL was not measured although it was asked for.

@@ -18,6 +18,7 @@ from typing import Any, Protocol, final
 from headway.agent.headway_agent.model import MODELS, open_model
 from headway.errors import NativeError, RecordingError, UsageError
 from headway.measure import loops, work
+from headway.measure.alarm import Alarm
 
 __all__ = [
     "WORKERS",
@@ -384,7 +385,8 @@ class Load:
 
 
 _STRETCHES = 5
-_MAKING_NS = 20_000
+_LEAD_NS = 1_000_000
+"""The time from the start of an open load to its first call."""
 
 
 @final
@@ -404,8 +406,7 @@ class Open:
         return self._awaited(calls) if self._target.is_async else self._threaded(calls)
 
     def _times(self, calls: int) -> list[int]:
-        # Late enough for all tasks to exist: the time to create them is no latency of the function.
-        begin = time.perf_counter_ns() + 1_000_000 + calls * _MAKING_NS
+        begin = time.perf_counter_ns() + _LEAD_NS
         return [begin + int(place / self._rate_per_s * 1e9) for place in range(calls)]
 
     def _threaded(self, calls: int) -> Round:
@@ -435,15 +436,17 @@ class Open:
         times, target = self._times(calls), self._target
         before, begun = self._watch.read(), time.perf_counter_ns()
 
-        def at(intended: int) -> Callable[[], Awaitable[int]]:
-            async def one() -> int:
-                await loops.sleep(max(0.0, (intended - time.perf_counter_ns()) / 1e9))
-                await target.function(*target.args, **target.kwargs)
-                return time.perf_counter_ns()
+        async def one() -> int:
+            await target.function(*target.args, **target.kwargs)
+            return time.perf_counter_ns()
 
-            return one
+        async def begin_all(begin: Callable[[loops.Task], None]) -> None:
+            with Alarm() as alarm:
+                for intended in times:
+                    await alarm.until(intended)
+                    begin(one)
 
-        ended = await loops.gather([at(intended) for intended in times])
+        ended = await loops.gathered(begin_all)
         took_ns = time.perf_counter_ns() - begun
         return self._round(times, ended, took_ns, *self._watch.since(before))
 
