@@ -1,6 +1,7 @@
 """The command of a launch: the session's own options, without those that concern the session alone."""
 
 import argparse
+import json
 import subprocess
 import sys
 import types
@@ -80,6 +81,25 @@ def test_the_reason_of_a_launchs_end_is_an_error_and_no_warning(tmp_path):
 
     assert reasons(warning) == ["exit code 3"]
     assert reasons("Fatal Python error: Aborted\n" + warning) == ["exit code 3: Fatal Python error: Aborted"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ({"test": [{"values_s": [1.0], "calls": 1, "latencies_s": [-1e-6]}]}, "-1e-06 is not a time"),
+        ({"test": [{"values_s": [1.0], "calls": 1, "surprise": 1}]}, "surprise"),
+        ([], "no results"),
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_a_failed_launch(tmp_path, answer, why):
+    """A launch whose answer cannot be right has failed, and costs the session no other launch."""
+    file = tmp_path / children.ANSWER
+    file.write_text(json.dumps(answer))
+    launched = children.taken(file, subprocess.CompletedProcess([], 0, "", ""))
+
+    assert launched.measured == {}
+    assert len(launched.failures) == 1
+    assert why in launched.failures[0]
 
 
 def test_launches_that_ended_early_are_told():

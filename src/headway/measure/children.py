@@ -298,13 +298,14 @@ ANSWER = "launch.json"
 
 def taken(answer: Path, done: "subprocess.CompletedProcess[str]") -> Launched:
     """Return the results of one launch that has ended."""
-    launched = Launched()
-    try:
+    launched, names = Launched(), {}
+    with contextlib.suppress(OSError, ValueError):
         names = json.loads(answer.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        names = {}
-    for name, values in names.items():
-        launched.measured[name] = tuple(map(Measured.from_json, values))
+    try:
+        launched.measured = {name: tuple(map(Measured.from_json, values)) for name, values in names.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        launched.failures.append(f"its answer has no results of Headway: {error}")
+        return launched
     # A failed test (1) has measured all the same: its assertions are judged over all launches, not in one.
     if not names or done.returncode not in {0, 1}:
         said = [line.strip() for line in done.stdout.splitlines() if line.startswith(("E ", "FAILED", "ERROR"))]
