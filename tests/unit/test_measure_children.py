@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from headway import pytest_plugin
+from headway import pytest_options, pytest_plugin
 from headway.measure import children
 from headway.measure.children import Launched, Launching
 from headway.measure.measured import Measured
@@ -32,6 +32,22 @@ from headway.measure.measured import Measured
 def test_a_launch_has_the_sessions_options_and_not_its_files(arguments, positional, kept):
     """A launch has no options for the session's files, for when it stops, or for sharing its work."""
     assert children._options(arguments, positional) == kept
+
+
+def test_no_option_without_a_value_takes_the_next_argument_with_it():
+    """An argument after any option of ours that has no value reaches the launches."""
+    flags = []
+
+    def addoption(name, **how):
+        if how.get("action") == "store_true":
+            flags.append(name)
+
+    group = types.SimpleNamespace(addoption=addoption)
+    pytest_options.add_options(types.SimpleNamespace(getgroup=lambda *_: group))
+
+    assert "--headway-stalls" in flags
+    for flag in flags:
+        assert children._options([flag, "-k", "one"], []) == ["-k", "one"]
 
 
 def test_a_launch_has_options_by_which_other_plugins_let_it_measure(tmp_path):

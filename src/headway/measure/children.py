@@ -75,6 +75,8 @@ _ALONE = {
 }
 _ALONE |= {"--sw", "--stepwise", "--sw-skip", "--stepwise-skip", "--no-cov", "--cache-clear"}
 _FLAGS = {"--headway-disable", "--headway-trace", "--headway-no-store", "--headway-only", "--headway-skip"}
+_FLAGS |= {"--headway-stalls", "--headway-with-reference"}
+"""Our options that have no value."""
 _PREFIXES = (
     "--headway-",
     "--junit",
