@@ -59,7 +59,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--headway-compare-fail",
         metavar="5%",
         help="fail if a benchmark takes longer beyond doubt, by more than this limit, than with --headway-compare or "
-        "--headway-against",
+        "--headway-against, or if it has results there and can be measured here no more",
     )
     option("--headway-columns", metavar="NAMES", help="columns of the tables, such as `time,p99`")
     option("--headway-sort", metavar="ORDER", help="order of rows: time (default), name, given")

@@ -92,6 +92,32 @@ def test_a_real_difference_is_one():
     assert regressions(nearly, earlier, 1.01) == ([], 1)
 
 
+def test_a_benchmark_that_no_launch_measured_fails_the_comparison_unless_it_is_new():
+    """A benchmark whose launches all crash now, and did not before, is told beside one that is compared."""
+    gone = Result(name="it", model="serial", why_not="no launch measured it", failed=("exit code -11",) * 6)
+    fine = Entry(result(0.001, seed=2), "f", "it")
+    crashed, new = Entry(gone, "f", "it"), Entry(gone, "f", "other")
+    earlier = stored(session(0.001))
+
+    assert regressions({"f": [fine, crashed, new]}, earlier, 1.05) == (
+        ["f: it could not be compared with base: exit code -11"],
+        1,
+    )
+
+
+def test_launches_that_never_took_turns_fail_the_comparison():
+    """A benchmark that each tree measured, but in no pair of launches, has no ratio, and the session is not green."""
+    one = replace(session(0.001), beside="first pair")
+    other = Revision("HEAD", {"key": replace(result(0.001), launches=(replace(one, beside="second pair"),))})
+    now = Entry(replace(result(0.001), launches=(one,)), "f", "it", key="key")
+
+    assert regressions({"f": [now]}, other, 1.05) == (
+        ["f: it could not be compared with HEAD: no launch measured both"],
+        0,
+    )
+    assert regressions({"f": [replace(now, key="new")]}, other, 1.05) == ([], 0)
+
+
 def test_several_sessions_tell_how_they_drift():
     """Sessions that differ by more than usual widen the interval, and sessions that agree narrow it."""
     noise = random.Random(3)

@@ -320,6 +320,11 @@ class Revision:
         found = now.result.ratio_beside(other) if other is not None else None
         return found[0] if found is not None else None
 
+    def has(self, now: Entry) -> bool:
+        """Tell whether a launch of a benchmark was measured in the other tree."""
+        other = self.results.get(now.key)
+        return other is not None and other.measured
+
 
 def measure_against(tree: Worktree, how: Launching, tests: Sequence[str], launches: int, top: Path) -> dict[str, Sides]:
     """Launch each test several times in this tree and in the other one, in turns, and return the results by test.

@@ -157,9 +157,16 @@ class Stored:
 
     def ratio(self, now: Entry) -> stats.Interval | None:
         """Return a benchmark's time per call over that in the stored sessions; None if that is not known."""
+        return self._known(now).ratio(now.result)
+
+    def has(self, now: Entry) -> bool:
+        """Tell whether a stored session measured a benchmark beside the reference."""
+        return any(map(_have_reference, self._known(now).sessions))
+
+    def _known(self, now: Entry) -> Known:
         names: tuple[str | tuple[str, str], ...] = (now.key, (now.group, now.label))
         sessions = [one for name in names if name in self.known for one in self.known[name].sessions]
-        return Known(tuple(sessions)).ratio(now.result)
+        return Known(tuple(sessions))
 
     @classmethod
     def from_json(cls, name: str, values: Mapping[str, Any]) -> "Stored":

@@ -60,6 +60,10 @@ class Earlier(Protocol):
         """Return a benchmark's time per call over the earlier one; None if that is not known."""
         ...
 
+    def has(self, now: Entry) -> bool:
+        """Tell whether there are earlier results of a benchmark that it could be compared with."""
+        ...
+
 
 @final
 @dataclass(frozen=True)
@@ -135,15 +139,19 @@ def _notes(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def regressions(groups: Groups, earlier: Earlier, limit: float) -> tuple[list[str], int]:
-    """Return a line for each benchmark that takes longer than before, and the number of compared benchmarks.
+    """Return a line for each benchmark that fails the comparison, and the number of compared benchmarks.
 
-    A benchmark takes longer if the ratio's whole interval is above 1 and the ratio itself is above `limit`.
+    A benchmark fails if the ratio's whole interval is above 1 and the ratio itself is above `limit`, or if it has
+    earlier results and no ratio to them, as when each of its launches crashes now. A new benchmark does not fail.
     """
     found, compared = [], 0
     for group, entries in groups.items():
         for one in entries:
             interval = earlier.ratio(one) if one.result.measured else None
             if interval is None:
+                if earlier.has(one):
+                    why = "; ".join(dict.fromkeys(one.result.failed)) or "no launch measured both"
+                    found.append(f"{group}: {one.label} could not be compared with {earlier.name}: {why}")
                 continue
             compared += 1
             if interval.low > 1 and interval.value > limit:
