@@ -408,7 +408,7 @@ def _show(terminalreporter: Any, ours: _Session) -> None:
         for line in notes:
             terminalreporter.write_line(line)
         terminalreporter.write_line("")
-    if any(len(entry.result.launches) == 1 for entry in ours.entries):
+    if any(entry.result.measured and not entry.result.of_launches for entry in ours.entries):
         terminalreporter.write_line(
             "intervals are of rounds within this process; `--headway-launches 5` measures in fresh processes"
         )

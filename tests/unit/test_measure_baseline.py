@@ -105,6 +105,16 @@ def test_a_benchmark_that_no_launch_measured_fails_the_comparison_unless_it_is_n
     )
 
 
+def test_a_launch_that_is_left_of_several_is_no_comparison():
+    """A benchmark of which one pair of launches is left is told as well, although it has a ratio."""
+    pair = replace(session(0.001), beside="pair")
+    now = replace(result(0.001), launches=(pair,), failed=("exit code 3",))
+    other = Revision("HEAD", {"key": replace(now, failed=())})
+    told, compared = regressions({"f": [Entry(now, "f", "it", key="key")]}, other, 1.05)
+
+    assert (told, compared) == (["f: it could not be compared with HEAD: exit code 3"], 0)
+
+
 def test_launches_that_never_took_turns_fail_the_comparison():
     """A benchmark that each tree measured, but in no pair of launches, has no ratio, and the session is not green."""
     one = replace(session(0.001), beside="first pair")

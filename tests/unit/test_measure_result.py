@@ -113,6 +113,36 @@ def test_a_launch_of_several_does_not_decide():
     assert launched("slow", 2.0, provisional=True).faster_than(launched("fast", 1.0))
 
 
+def test_a_launch_that_is_left_of_several_bounds_nothing():
+    """If all launches but one failed, its rounds are no proof: no interval has a bound, and nothing is decided."""
+    launch = Measured(
+        values_s=STEADY * 8, calls=1, turns="one", beside="one", waited=(0.1,) * 40, latencies_s=(1.0,) * 1000
+    )
+    left = Result(name="left", model="serial", launches=(launch,), traced=True, failed=("exit code 3",) * 4)
+    slow = replace(launch, values_s=tuple(2 * one for one in launch.values_s))
+    other = replace(left, name="other", launches=(slow,), failed=())
+
+    for decision in (left.faster_than(other), other.no_faster_than(left), left.takes_less_than(9)):
+        assert decision.outcome == "inconclusive"
+        assert "only one launch is left" in repr(decision)
+    assert (left.gil_wait_share < 0.9).outcome == "inconclusive"
+    assert left.percentile(0.5).below(9).outcome == left.percentile(0.999).below(9).outcome == "inconclusive"
+    assert left.values_s == (1.0,)
+    ratio, basis = other.ratio_beside(left)
+    assert (ratio.value, ratio.low, ratio.high) == (2.0, 0.0, math.inf)
+    assert (basis.count, basis.of_launches) == (1, True)
+
+
+def test_a_pair_that_is_left_of_several_bounds_nothing():
+    """If launches of both trees failed in turn, one pair may be left of many launches."""
+    here = launched("it", 1.0)
+    pair = replace(here.launches[0], beside="pair")
+    there = replace(here, launches=(pair, *here.launches[1:]))
+    ratio, basis = replace(here, launches=(*here.launches[:4], pair)).ratio_beside(there)
+
+    assert (ratio.low, ratio.high, basis.of_launches) == (0.0, math.inf, True)
+
+
 def test_a_share_is_held_against_its_limit():
     """A share has Student's interval of the mean, over rounds or launches, within 0 and 1."""
     launch = Measured(values_s=STEADY, calls=1, held=(0.5,) * 5, waited=(0.1, 0.12, 0.11, 0.1, 0.09))

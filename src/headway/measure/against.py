@@ -311,7 +311,7 @@ class Revision:
         """Add the results of the other tree's launches of a test's benchmarks."""
         for name, entry in zip(journal.entries, journal.keyed(), strict=True):
             measured = there.measured.get(name, ())
-            self.results[entry.key] = replace(entry.result, launches=measured)
+            self.results[entry.key] = replace(entry.result, launches=measured, failed=tuple(there.failures))
         self.failed |= dict.fromkeys(f"{journal.test}: in {self.name}: {why}" for why in there.failures)
 
     def ratio(self, now: Entry) -> stats.Interval | None:

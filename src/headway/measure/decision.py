@@ -80,6 +80,8 @@ class Decision:
     def _more(self) -> str:
         """Return a text on what would decide it."""
         wanted, count = self.evidence.launches_to_decide, self._basis.count
+        if self._basis.of_launches and count < 2:
+            return "only one launch is left, the others failed, and it bounds nothing"
         interval = self.evidence.interval
         if (
             interval is not None

@@ -83,17 +83,21 @@ def level(values: Sequence[float]) -> stats.Interval:
     return _of_blocks(values, "blocks of rounds")
 
 
-def ratio_in_turns(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> stats.Interval:
+def ratio_in_turns(
+    pairs: Sequence[tuple[Sequence[float], Sequence[float]]], *, of_launches: bool = False
+) -> stats.Interval:
     """Return the ratio of two benchmarks that took turns, with its interval.
 
     Args:
         pairs: For each process, the rounds of both benchmarks: equally many, and neighbours in time.
+        of_launches: Processes are the values, even if only one is left, which bounds nothing. Otherwise the interval
+            of one process is over its rounds.
 
     Raises:
         ValueError: There is no pair, or a value is not positive.
     """
     ratios = [stats.neighbour_ratios(tops, bottoms) for tops, bottoms in pairs]
-    if len(ratios) == 1:
+    if len(ratios) == 1 and not of_launches:
         return _of_blocks(ratios[0], "blocks of rounds in turns")
     return stats.paired_ratio_interval([(stats.launch_value(one), 1.0) for one in ratios])
 
@@ -131,10 +135,10 @@ def percentile_of_launches(by_launch: Sequence[Sequence[float]], share: float) -
 
     The interval is Student's over launches. If a launch has too few calls beyond the percentile, its value is hardly
     more than its largest call, and launches agree in what none of them shows. The interval then also spans that of the
-    order statistics of all calls.
+    order statistics of all calls. A single process bounds nothing.
     """
     over = stats.level_interval([percentile(one, share) for one in by_launch])
-    if min(map(len, by_launch)) * min(share, 1 - share) >= _BEYOND:
+    if len(by_launch) < 2 or min(map(len, by_launch)) * min(share, 1 - share) >= _BEYOND:
         return over
     of_order = _of_order([value for one in by_launch for value in one], share)
     return replace(of_order, low=min(over.low, of_order.low), high=max(over.high, of_order.high))

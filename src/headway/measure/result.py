@@ -122,22 +122,33 @@ class Result:
         """Whether there are any measurements."""
         return bool(self.launches)
 
+    @property
+    def of_launches(self) -> bool:
+        """Whether launches are the values of its intervals, and not rounds.
+
+        If other launches failed, this holds for a single one, too: its rounds say nothing about another process.
+        """
+        return len(self.launches) > 1 or bool(self.failed)
+
     @functools.cached_property
     def values_s(self) -> tuple[float, ...]:
-        """Seconds per call: one median per launch; of a single launch, the medians of blocks of rounds."""
-        if len(self.launches) == 1:
+        """Seconds per call: one median per launch; without `of_launches`, the medians of blocks of rounds."""
+        if self.launches and not self.of_launches:
             return tuple(intervals.blocks(self.launches[0].values_s))
         return tuple(stats.launch_value(one.values_s) for one in self.launches)
 
     @property
     def basis(self) -> Basis:
         """The basis of its interval."""
-        return Basis(len(self.values_s), len(self.launches) > 1, self.why_not, self.provisional)
+        return Basis(len(self.values_s), self.of_launches, self.why_not, self.provisional)
 
     @functools.cached_property
     def interval(self) -> stats.Interval | None:
-        """Seconds per call with the interval over launches, or over a single launch's rounds; None without launches."""
-        if len(self.launches) == 1:
+        """Seconds per call with the interval over launches, or over a single launch's rounds; None without launches.
+
+        A single launch that is left of several bounds nothing.
+        """
+        if self.launches and not self.of_launches:
             return intervals.level(self.launches[0].values_s)
         return stats.level_interval(self.values_s) if self.launches else None
 
@@ -175,11 +186,11 @@ class Result:
         """
         by_launch, count = self._latencies(share), 0
         interval: stats.Interval | None = None
-        if len(by_launch) > 1:
+        if by_launch and self.of_launches:
             interval, count = intervals.percentile_of_launches(by_launch, share), len(by_launch)
         elif by_launch:
             interval, count = intervals.percentile_of_calls(by_launch[0], share)
-        basis = Basis(count, len(by_launch) > 1, self.why_not, self.provisional)
+        basis = Basis(count, self.of_launches, self.why_not, self.provisional)
         return Level(f"the {100 * share:g}th percentile of {self.name}", interval, basis)
 
     def _latencies(self, share: float) -> list[Sequence[float]]:
@@ -219,7 +230,7 @@ class Result:
         by_launch = [getattr(one, which) for one in self.launches if getattr(one, which)]
         notes = [one.note for one in self.launches if one.note]
         why_not = self.why_not or next(iter(notes), "only threads of this process can be traced")
-        several = len(self.launches) > 1
+        several = self.of_launches
         # A share is a mean: a block of rounds has the mean of theirs, not the median.
         of_blocks = intervals.blocks(by_launch[0], statistics.fmean) if by_launch else ()
         values = tuple(statistics.fmean(one) for one in by_launch) if several else tuple(of_blocks)
@@ -258,11 +269,13 @@ class Result:
             return None
         # Rounds that one of them ran alone come last.
         rounds = [min(len(one.values_s), len(two.values_s)) for one, two in both]
+        of_launches = self.of_launches or other.of_launches
         ratio = intervals.ratio_in_turns(
-            [(one.values_s[:n], two.values_s[:n]) for (one, two), n in zip(both, rounds, strict=True)]
+            [(one.values_s[:n], two.values_s[:n]) for (one, two), n in zip(both, rounds, strict=True)],
+            of_launches=of_launches,
         )
-        count = len(both) if len(both) > 1 else len(intervals.blocks(both[0][0].values_s))
-        return ratio, Basis(count, len(both) > 1, provisional=self.provisional)
+        count = len(both) if of_launches else len(intervals.blocks(both[0][0].values_s))
+        return ratio, Basis(count, of_launches, provisional=self.provisional)
 
     def faster_than(self, other: "Result", by: float = 1.0) -> Decision:
         """Return whether this one takes less than 1/`by` of the other's time per call."""

@@ -142,13 +142,15 @@ def regressions(groups: Groups, earlier: Earlier, limit: float) -> tuple[list[st
     """Return a line for each benchmark that fails the comparison, and the number of compared benchmarks.
 
     A benchmark fails if the ratio's whole interval is above 1 and the ratio itself is above `limit`, or if it has
-    earlier results and no ratio to them, as when each of its launches crashes now. A new benchmark does not fail.
+    earlier results and no ratio to them, as when all or all but one of its launches crash now. A new benchmark does not
+    fail.
     """
     found, compared = [], 0
     for group, entries in groups.items():
         for one in entries:
             interval = earlier.ratio(one) if one.result.measured else None
-            if interval is None:
+            # One launch that is left of several compares nothing.
+            if interval is None or (one.result.failed and math.isinf(interval.high)):
                 if earlier.has(one):
                     why = "; ".join(dict.fromkeys(one.result.failed)) or "no launch measured both"
                     found.append(f"{group}: {one.label} could not be compared with {earlier.name}: {why}")
@@ -307,7 +309,7 @@ def _result(entry: Entry, earlier: Earlier | None = None) -> dict[str, Any]:
         "model": one.model,
         "tasks": one.tasks,
         "traced": one.traced,
-        "call_s": interval_to_json(one.interval, of="launches" if len(one.launches) > 1 else "rounds of one launch"),
+        "call_s": interval_to_json(one.interval, of="launches" if one.of_launches else "rounds of one launch"),
         "ratio_to_before": interval_to_json(before, to=earlier.name if earlier is not None else ""),
         "launches": [launch.to_json() for launch in one.launches],
         "failed": list(one.failed),
