@@ -5,11 +5,12 @@ import functools
 import itertools
 import sys
 import time
+import types
 
 import pytest
 
 from headway.errors import UsageError
-from headway.measure import work
+from headway.measure import steps, work
 from headway.measure.bench import Bench
 from headway.measure.journal import Journal, Options
 
@@ -211,6 +212,25 @@ def test_tasks_of_a_loop_overlap():
     assert result.percentile_s(0.5) >= 0.02
     assert result.launches[0].lags_s
     assert bench(rounds=2).concurrent(nap, tasks=1).launches[0].lags_s
+
+
+def test_a_long_set_up_ends_the_rounds(monkeypatch):
+    """A set-up of a second, or a tear-down, does not run before each of a thousand short rounds."""
+    clock_s, set_up = [0.0], []
+
+    def setup():
+        clock_s[0] += 0.5
+        set_up.append(1)
+
+    def teardown():
+        clock_s[0] += 0.5
+
+    clocks = types.SimpleNamespace(perf_counter=lambda: clock_s[0], process_time_ns=time.process_time_ns)
+    monkeypatch.setattr(steps, "time", clocks)
+    short = bench(seconds=1.0, setup=setup, teardown=teardown)(add, 1)
+    assert len(short.launches[0].values_s) == 36
+    assert len(set_up) == 37  # with the first call
+    assert len(bench(rounds=40, setup=setup)(add, 1).launches[0].values_s) == 40
 
 
 def test_an_open_load_counts_from_when_a_call_should_begin():

@@ -28,7 +28,8 @@ class Options:
     """The way in which a benchmark is measured.
 
     Attributes:
-        seconds: About how long all rounds take together; there are at least five rounds.
+        seconds: About how long all rounds take together; there are at least five rounds. Set-up and tear-down do not
+            count, except that with them it is ten times as long at most once there are 36 rounds.
         rounds: The exact number of rounds, instead of `seconds`.
         calls: Calls per round (and task). None means calibrated to 10 ms a round, or 1 if there is a set-up.
         setup: A function that is called before each round, untimed; it may be async for async functions. If it returns

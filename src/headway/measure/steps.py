@@ -28,8 +28,10 @@ _LEAST_ROUNDS = 5
 _MOST_ROUNDS = 1_000
 _MOST_CALLS = 10**7
 _MOST_LATENCIES = 500_000
-_MOST_OF_PRECISION = 10
-"""A benchmark with a precision takes at most this many times as long as one without."""
+_MOST_TIMES = 10
+"""A benchmark takes at most this many times its `seconds`: for its precision, or with its set-up and tear-down."""
+_LEAST_WITH_SET_UP = 36
+"""Set-up and tear-down end a benchmark only after so many rounds: enough for its interval's blocks."""
 
 
 @final
@@ -112,13 +114,16 @@ def measured(
             loop_s = yield loops.task_cost_s()
         gc.collect()
         rounds: dict[str, list[Round]] = {plan.name: [] for plan in plans}
-        while not _enough(rounds, wanted):
+        elapsed_s = 0.0
+        while not _enough(rounds, wanted, elapsed_s):
             if at_turn is not None:
                 at_turn()
+            begun_s = time.perf_counter()
             for plan in turns.in_order(plans, len(rounds[plans[0].name])):
                 lag = lags[plan.name] if plan.lag and plan.target.is_async else None
                 one = yield from _round(plan, sources[plan.name], calls[plan.name], watches[plan.name], lag)
                 rounds[plan.name].append(one)
+            elapsed_s += time.perf_counter() - begun_s
     name = uuid.uuid4().hex
     beside = rounds[reference.name] if reference is not None else []
     return {
@@ -136,7 +141,8 @@ def measured(
     }
 
 
-def _enough(rounds: Mapping[str, list[Round]], plans: Sequence[Plan]) -> bool:
+def _enough(rounds: Mapping[str, list[Round]], plans: Sequence[Plan], elapsed_s: float) -> bool:
+    """Return whether there are enough rounds; `elapsed_s` includes set-ups and tear-downs."""
     done = len(rounds[plans[0].name])
     wanted = plans[0].rounds or plans[0].options.rounds
     if wanted is not None:
@@ -146,10 +152,12 @@ def _enough(rounds: Mapping[str, list[Round]], plans: Sequence[Plan]) -> bool:
     usual_s = sum(plan.options.seconds for plan in plans)
     if done >= _MOST_ROUNDS or (done >= _LEAST_ROUNDS and latencies >= _MOST_LATENCIES):
         return True
+    if done >= _LEAST_WITH_SET_UP and elapsed_s >= _MOST_TIMES * usual_s:
+        return True
     if done < _LEAST_ROUNDS or took_s < usual_s:
         return False
     precision = plans[0].options.precision
-    if precision is None or took_s >= _MOST_OF_PRECISION * usual_s:
+    if precision is None or took_s >= _MOST_TIMES * usual_s:
         return True
     values = [[one.took_ns / one.calls for one in rounds[plan.name]] for plan in plans]
     return (
