@@ -281,6 +281,18 @@ def test_sizes_that_cannot_tell_decide_nothing(make_run, declare):
     )
 
 
+def test_undecided_sizes_outside_a_crossing_are_named(make_run, declare):
+    """A crossing claims nothing of the sizes beyond its bracket that cannot tell."""
+    declare(sweep="size_bytes")
+
+    assert crossing(make_run(swept((4.0, 0.5, 1.0, 1.0), unsure=SIZES[2:]), [GIL])).endswith(
+        "(between 64 KiB and 256 KiB), then ahead, too close to decide at 1 MiB and 4 MiB"
+    )
+    assert crossing(make_run(swept((1.0, 2.0, 1.0, 0.5), unsure=(SIZES[0], SIZES[2])), [GIL])).endswith(
+        "(between 256 KiB and 4 MiB), then ahead, too close to decide at 64 KiB"
+    )
+
+
 def test_curves_are_kept_apart_by_their_setting(make_run, declare):
     """Another file system is another curve, a size measured once is none, and fewer files of one size make no new one."""
     one = declare(sweep="size_bytes")

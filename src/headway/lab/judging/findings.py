@@ -217,7 +217,13 @@ def _course(curve: Curve, sweep: str) -> str:
             f"(between {sized(one.low.size, sweep)} and {sized(one.high.size, sweep)})"
             for one in crossings
         )
-        return f"{course}, then {_WORDS[crossings[-1].high.side]}"
+        open_sizes = [
+            sized(point.size, sweep)
+            for point in curve.points
+            if not point.side and not any(one.low.size < point.size < one.high.size for one in crossings)
+        ]
+        still = f", too close to decide at {_listed(open_sizes)}" if open_sizes else ""
+        return f"{course}, then {_WORDS[crossings[-1].high.side]}{still}"
     (side,) = sides - {0}
     unsure = [sized(point.size, sweep) for point in curve.points if not point.side]
     if not unsure:
