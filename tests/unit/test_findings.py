@@ -189,6 +189,22 @@ def test_a_model_too_noisy_to_be_quicker_is_no_slower_than_the_quickest_either(m
     assert (won.series, won.like) == ("threads", ("interpreters",))
 
 
+def test_the_quickest_model_is_beaten_by_none_where_both_were_measured(make_run, declare):
+    """A mean over other interpreters may be less, and the series still slower where both were measured."""
+    other = make_interpreter("3.14.0")
+    cells = [
+        cell("serial", around(1.0)),
+        cell("threads", around(0.5)),
+        cell("processes", around(0.4)),
+        cell("serial", around(1.0), other),
+        cell("processes", around(0.9), other),
+    ]
+    (won,) = winners(make_run(cells, [GIL, other]), declare())
+
+    assert won.ratio.value > 0.5
+    assert (won.series, won.like) == ("processes", ())
+
+
 def test_where_nothing_is_quicker_that_is_said_by_setting(make_run, declare):
     """A model whose interval contains 1 is no winner."""
     declare()

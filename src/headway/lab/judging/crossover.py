@@ -223,12 +223,21 @@ def _winner(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> 
     quicker = {series: ratio for series, (ratio, _) in ratios.items() if ratio.high < 1}
     if not quicker:
         return "", None, tuple(baselines), ()
-    best = min(quicker, key=lambda series: quicker[series].value)
+
+    def against(series: str, other: str) -> stats.Interval | None:
+        return _mean_ratio(run, by_series[series], by_series[other], experiment.metric)
+
+    def beaten(series: str) -> bool:
+        found = (against(other, series) for other in ratios if other != series)
+        return any(one is not None and one.high < 1 for one in found)
+
+    # Mean ratios may be over other interpreters, so the least one may be of a series that another one beats.
+    best = min(quicker, key=lambda series: (beaten(series), quicker[series].value))
     like = []
     # A wide interval that contains 1 may lie about the winner's, too.
     for series, (ratio, _) in ratios.items():
-        against = _mean_ratio(run, by_series[series], by_series[best], experiment.metric)
-        apart = against.low > 1 if against is not None else ratio.low > quicker[best].high
+        between = against(series, best)
+        apart = not between.low <= 1 <= between.high if between is not None else ratio.low > quicker[best].high
         if series != best and not apart:
             like.append(series)
     return best, quicker[best], ratios[best][1], tuple(like)
