@@ -4,6 +4,7 @@ import json
 import math
 import random
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -12,8 +13,9 @@ from headway.errors import UsageError
 from headway.measure import baseline, intervals, seen
 from headway.measure.against import Revision
 from headway.measure.baseline import DRIFT, PROCESS, Stored, summary
+from headway.measure.bench import Bench
 from headway.measure.children import Launched
-from headway.measure.journal import Entry, Journal
+from headway.measure.journal import Entry, Journal, Options
 from headway.measure.measured import Measured
 from headway.measure.result import Figure, Result
 from headway.report.benchmarks import Shown, benchmark_tables, regressions, session_to_json
@@ -126,6 +128,19 @@ def test_launches_that_never_took_turns_fail_the_comparison():
         0,
     )
     assert regressions({"f": [replace(now, key="new")]}, other, 1.05) == ([], 0)
+
+
+def test_an_open_load_has_a_ratio_to_a_stored_one():
+    """The stretches of an open load are compared as rounds are, each with the reference that ran beside the load."""
+    journal = Journal(test="it", group="f", reference=lambda: sum(range(100)))
+    now = Bench(journal, Options(seconds=0.01)).open(time.sleep, 0.002, rate=100, seconds=0.2)
+    (one,) = now.launches
+    earlier = stored(one)
+    entry = Entry(now, "f", "it")
+
+    assert len(one.values_s) == len(one.reference_s) == 5
+    assert earlier.has(entry)
+    assert earlier.ratio(entry).value == pytest.approx(1)
 
 
 def test_several_sessions_tell_how_they_drift():

@@ -237,13 +237,15 @@ async def _lagging(round_of: Awaitable[Round], lag: Lag) -> Round:
     return done
 
 
-def _as_measured(rounds: list[Round], *, lags_s: list[float], **told: Any) -> Measured:
+def _as_measured(rounds: list[Round], *, lags_s: list[float], reference_s: tuple[float, ...], **told: Any) -> Measured:
     took_s = sum(one.took_ns for one in rounds) / 1e9
     is_open = bool(rounds[0].stretches_s)
     if not is_open:
         values = [max(1, one.took_ns) / one.calls / 1e9 for one in rounds]
     elif len(rounds) == 1:
         values = list(rounds[0].stretches_s)
+        # The reference had one round beside all of them.
+        reference_s *= len(values)
     else:
         # Only whole rounds take turns: the stretches of one round have no neighbours in the other benchmark.
         values = [statistics.median(one.latencies_ns) / 1e9 for one in rounds]
@@ -251,6 +253,7 @@ def _as_measured(rounds: list[Round], *, lags_s: list[float], **told: Any) -> Me
     return Measured(
         values_s=tuple(values),
         calls=rounds[0].calls,
+        reference_s=reference_s,
         latencies_s=tuple(latency / 1e9 for one in rounds for latency in one.latencies_ns),
         lags_s=tuple(lags_s),
         held=tuple(one.held for one in watched if one.held is not None),
