@@ -11,6 +11,7 @@ from headway.lab.judging.assessed import assess
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import read_run
 from headway.lab.kept.store import Store
+from headway.lab.launching import runner
 from headway.lab.launching.session import Session
 from headway.lab.plan import Plan
 from headway.lab.sequential import FIRST_LOOK
@@ -145,6 +146,16 @@ def test_a_run_that_is_cut_short_goes_on_to_the_same_end(store, limit):
     assert [(key, one.by_block("work_s")) for key, one in again.results.items()] == [
         (key, one.by_block("work_s")) for key, one in whole.results.items()
     ]
+
+
+def test_a_complete_run_is_only_read_by_a_resume(store, tmp_path, monkeypatch):
+    """A complete run with a budget is neither prepared nor launched again, whatever today's claims would ask for."""
+    run, _ = ran(store, Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}))
+    monkeypatch.setattr(runner, "ready_again", lambda *_, **__: pytest.fail("it is prepared again"))
+    again = runner.resume(run.id, store_path=tmp_path / "results.sqlite")
+
+    assert again.header == run.header
+    assert again.results.keys() == run.results.keys()
 
 
 def test_intervals_of_a_run_that_looks_again_are_wider(store):

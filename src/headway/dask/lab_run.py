@@ -160,7 +160,7 @@ class _Measuring:
 
     def _begin_again(self, results: Store, run_id: str, host: _Host, token: str) -> None:
         header, cells = results.find_run(run_id), results.cells(run_id)
-        left = left_of(plan_of(header.settings, cells), header, results.done(run_id))
+        left = left_of(plan_of(header.settings, cells), results.done(run_id))
         self._until_it_works(host, lab_worker.begin_again, token, header.settings, cells, left)
 
     def _carry_out(self, results: Store, run_id: str, host: _Host, token: str) -> None:

@@ -30,7 +30,6 @@ from headway.lab.kept.launched import Launch
 from headway.lab.kept.predictions import Prediction
 from headway.lab.kept.results import Run, read_run
 from headway.lab.kept.settings import ADVICE, Settings
-from headway.lab.kept.store import RunHeader
 from headway.lab.launching.launch import run_launch
 from headway.lab.launching.lock import only_lab
 from headway.lab.launching.request import Request, budget_s, check
@@ -367,13 +366,10 @@ def _refuse_other_volumes(
             )
 
 
-def left_of(plan: Plan, header: RunHeader, done: set[tuple[str, int]]) -> list[Cell]:
-    """Return the cells that may get further launches.
-
-    With a budget, that may be any cell until the run has ended.
-    """
+def left_of(plan: Plan, done: set[tuple[str, int]]) -> list[Cell]:
+    """Return the cells of a run that has not ended that may get further launches: with a budget, any cell."""
     if plan.budget_s is not None:
-        return [] if header.complete else list(plan.cells)
+        return list(plan.cells)
     return list({cell.key: cell for block, cell in plan.order() if (cell.key, block) not in done}.values())
 
 
@@ -465,7 +461,7 @@ def resume(
     report: Report = _silent,
     say: Say = _mute,
 ) -> Run:
-    """Complete a run that was cut short: the same cells in the same order, none twice.
+    """Complete a run that was cut short: the same cells in the same order, none twice. A complete run is only read.
 
     Args:
         name: The run, as `load_run` takes it.
@@ -487,10 +483,11 @@ def resume(
             raise UsageError(f"the run {header.id} is advice on a function", hint="run `headway advise` again")
         if settings.declared:
             raise UsageError(f"the run {header.id} contains benchmarks of pytest", hint="run pytest again")
+        if header.complete:
+            # Another version's claims could ask for more launches.
+            return read_run(results, header.id)
         plan = plan_of(settings, results.cells(header.id))
-        again = ready_again(
-            settings, plan, left_of(plan, header, results.done(header.id)), redis_url=redis_url, say=say
-        )
+        again = ready_again(settings, plan, left_of(plan, results.done(header.id)), redis_url=redis_url, say=say)
         if again.settings != settings:
             results.change_run(header.id, again.settings, again.plan.cells)
         session = Session(results, header.id, report)
