@@ -246,3 +246,4 @@ def test_the_report_says_when_a_run_gives_claims_no_more_launches(store):
     (said,) = [line for line in legend(run) if line.startswith("the run checked")]
     assert "gave no more launches to those that were decided or expected to need too many" in said
     assert "each interval is one of 99.11%" in said
+    assert "all checks of one comparison together decide for a given side in 5 %" in said

@@ -22,7 +22,7 @@ MOST_LAUNCHES = 100
 """The most launches that a claim gets; the error is stated for this many looks."""
 
 LOOK_CONFIDENCE = 0.9911
-"""Coverage of the interval of each look, so that all looks together miss on one side in 5 % of cases."""
+"""Coverage of the interval of each look, so that all looks at one comparison together miss on one side in 5 % of cases."""
 
 
 def confidence_of(*, sequential: bool) -> float:

@@ -134,14 +134,14 @@ def legend(run: Run) -> tuple[str, ...]:
         lines.append(f"intervals: {run.settings.confidence:.0%}")
     elif run.settings.declared:
         lines.append(
-            f"the run looked at its figures after every round, so each interval is one of {run.settings.confidence:.2%}: all "
-            "looks together decide falsely in 5 % of cases at most"
+            f"the run looked at its figures after every round, so each interval is one of {run.settings.confidence:.2%}: where "
+            "nothing differs, all looks at one comparison together decide for a given side in 5 % of cases at most"
         )
     else:
         lines.append(
             "the run checked the claims after every launch, and gave no more launches to those that were decided or "
-            f"expected to need too many, so each interval is one of {run.settings.confidence:.2%}: all checks "
-            "together decide falsely in 5 % of cases at most"
+            f"expected to need too many, so each interval is one of {run.settings.confidence:.2%}: if the truth is a claim's "
+            "threshold, all checks of one comparison together decide for a given side in 5 % of cases at most"
         )
     placements = {result.cell.placement for result in run.results.values()}
     if placements - {"free"}:
