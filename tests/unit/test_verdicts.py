@@ -114,6 +114,14 @@ def test_cells_whose_launches_all_failed_keep_a_claim_open(make_run):
     assert verdict.sentence == "no launch of processes-spawn / serial succeeded"
 
 
+def test_a_launch_that_measured_nought_is_no_failed_launch(make_run):
+    """A value of 0 has no ratio, and the sentence says so; the launches have succeeded all the same."""
+    verdict = verdict_of(cpu_bound(make_run, [1.3, 0.0, 1.29, 1.3]), "cpu-bound/threads-not-faster")
+
+    assert verdict.outcome == "not measured"
+    assert verdict.sentence == "a launch of threads / serial measured 0, so there is no ratio and no interval"
+
+
 def test_a_count_without_launches_supports_nothing(make_run):
     """An append cell without a successful launch may hide a loss."""
     cells = [

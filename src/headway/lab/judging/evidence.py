@@ -41,8 +41,8 @@ class Evidence:
     """One comparison or count behind a verdict.
 
     Attributes:
-        outcome: The outcome of this piece alone; "not measured" where every launch of a cell failed, or none has run
-            yet.
+        outcome: The outcome of this piece alone; "not measured" where every launch of a cell failed, none has run yet,
+            or a launch gave 0, which has no ratio.
         what: The measured thing, as "threads / serial", with the placement where there are several.
         interval: The measured ratio or level with its interval; None for a count.
         relation: The range that the claim states, as text.
@@ -51,6 +51,7 @@ class Evidence:
         launches_to_decide: About how many launches would decide an inconclusive comparison, if the estimate and the
             spread stay as they are; `TOO_MANY` for more than that; None where no estimate is possible.
         cells: Keys of the cells behind the figure.
+        of_zero: A launch gave 0, so there is no interval.
     """
 
     outcome: Outcome
@@ -61,6 +62,7 @@ class Evidence:
     launches: int
     launches_to_decide: int | None = None
     cells: tuple[str, ...] = ()
+    of_zero: bool = False
 
 
 def _launches_to_decide(relation: Relation, interval: stats.Interval, launches: int) -> int | None:
@@ -84,7 +86,13 @@ def _is_at_limit(relation: Relation, interval: stats.Interval) -> bool:
 
 
 def judged(
-    what: str, relation: Relation, interval: stats.Interval | None, launches: int, cells: tuple[str, ...] = ()
+    what: str,
+    relation: Relation,
+    interval: stats.Interval | None,
+    launches: int,
+    cells: tuple[str, ...] = (),
+    *,
+    of_zero: bool = False,
 ) -> Evidence:
     """Return the evidence of an interval over launches of some cells for a relation; "not measured" for None."""
     outcome: Outcome = "inconclusive"
@@ -99,7 +107,7 @@ def judged(
         outcome = "at the limit"
     else:
         more = _launches_to_decide(relation, interval, launches)
-    return Evidence(outcome, what, interval, str(relation), None, launches, more, cells)
+    return Evidence(outcome, what, interval, str(relation), None, launches, more, cells, of_zero)
 
 
 def _places(run: Run, experiment: Experiment, comparison: Comparison | Level) -> list[str]:
@@ -133,7 +141,8 @@ def comparisons(run: Run, experiment: Experiment, comparison: Comparison, interp
             what += f", {place}"
         interval = top.ratio_to(bottom, metric)
         launches = top.launches_with(bottom, metric)
-        yield judged(what, comparison.relation, interval, launches, (top.cell.key, bottom.cell.key))
+        cells, of_zero = (top.cell.key, bottom.cell.key), interval is None and launches > 0
+        yield judged(what, comparison.relation, interval, launches, cells, of_zero=of_zero)
 
 
 def pooled(run: Run, experiment: Experiment, comparison: Comparison, interpreters: Sequence[str]) -> Iterator[Evidence]:
@@ -166,8 +175,9 @@ def levels(run: Run, experiment: Experiment, level: Level, interpreter: str) -> 
         if result is None:
             continue
         what = f"{level.metric.replace('_', ' ')} of {level.label}" + (f", {place}" if len(places) > 1 else "")
-        launches = len(result.by_block(level.metric))
-        yield judged(what, level.relation, result.level(level.metric), launches, (result.cell.key,))
+        interval, launches = result.level(level.metric), len(result.by_block(level.metric))
+        of_zero = interval is None and launches > 0
+        yield judged(what, level.relation, interval, launches, (result.cell.key,), of_zero=of_zero)
 
 
 def counted(run: Run, experiment: Experiment, count: Count, interpreter: str) -> Iterator[Evidence]:
