@@ -2,9 +2,11 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from waiting import state_of, wait_for
@@ -54,3 +56,34 @@ def test_a_request_ends_no_other_process(tmp_path):
 
     pending = next(line for line in status.splitlines() if line.startswith("ShdPnd:"))
     assert int(pending.split()[1], 16) == 0
+
+
+WORKER = """
+import os, sys
+from headway.live.services import watch_worker
+print(watch_worker(folder="stalls", name=sys.argv[1], listen=sys.argv[2]), flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_workers_with_one_address_are_all_watched(tmp_path):
+    """The second worker's watcher cannot have the address, says so, and writes its log all the same."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    env = os.environ | {"HEADWAY_NATIVE": str(library_path())}
+    pipes: dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
+    workers = []
+    for name in ("first", "second"):
+        worker = subprocess.Popen([sys.executable, "-c", WORKER, name, address], env=env, cwd=tmp_path, **pipes)
+        workers.append(worker)
+        assert worker.stdout.readline() == "True\n"
+        wait_for((tmp_path / "stalls" / f"{name}.stalls.jsonl").exists)
+    said = [worker.communicate("\n", timeout=LIMIT_S)[1] for worker in workers]
+
+    assert said[0] == ""
+    assert f"{address} is not served for process {workers[1].pid}" in said[1]

@@ -2,13 +2,18 @@
 
 import http.client
 import socket
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from waiting import wait_for
 
+from headway.errors import UsageError
 from headway.live.served import serve
 from headway.live.watcher import Watcher
 from headway.live.watching import check_address
+
+LIMIT_S = 60
 
 
 @pytest.mark.parametrize(
@@ -30,3 +35,29 @@ def test_an_address_is_served(family, host):
     connection.request("GET", "/nothing")
     assert connection.getresponse().status == 404
     connection.close()
+
+
+def test_an_address_of_another_process_is_served_after_it():
+    """The watcher says that the address is taken, goes on, and serves it once it is free."""
+    said: list[str] = []
+    watcher = cast("Watcher", SimpleNamespace(pid=7, say=said.append))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        address = check_address(f"127.0.0.1:{port}", may_be_taken=True)
+        with pytest.raises(UsageError, match="cannot be served"):
+            check_address(address)
+        serve(watcher, address)
+
+    def answers():
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
+        try:
+            connection.request("GET", "/nothing")
+            return connection.getresponse().status
+        except ConnectionRefusedError:
+            return None
+        finally:
+            connection.close()
+
+    assert wait_for(answers) == 404
+    (line,) = said
+    assert f"{address} is not served for process 7" in line

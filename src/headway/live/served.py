@@ -8,9 +8,11 @@
 All answers come from the watcher's own memory: a scrape takes no GIL of the watched processes.
 """
 
+import errno
 import http.server
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["family_of", "serve"]
 
 _MOST_LOG_BYTES: Final = 8 << 20
+_AGAIN_S: Final = 0.5
+"""The time between two attempts at an address that another process serves."""
 
 
 def _log(path: Path) -> bytes:
@@ -41,7 +45,13 @@ def family_of(host: str) -> socket.AddressFamily:
 
 
 def serve(watcher: "Watcher", address: str) -> None:
-    """Serve in a separate thread for the rest of the process's life. Raises OSError."""
+    """Serve in a separate thread for the rest of the process's life; if another process serves the address, after it.
+
+    The workers of a server have the same settings, each has a watcher, and only one of these can have the address.
+
+    Raises:
+        OSError: The address cannot be served, and no other process is the reason.
+    """
 
     @final
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -75,6 +85,23 @@ def serve(watcher: "Watcher", address: str) -> None:
     class Server(http.server.ThreadingHTTPServer):
         address_family = family_of(host)
 
-    server = Server((host.strip("[]"), int(port)), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    def opened() -> Server | None:
+        try:
+            return Server((host.strip("[]"), int(port)), Handler)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return None
+
+    server = opened()
+    if server is None:
+        watcher.say(f"{address} is not served for process {watcher.pid} as long as another process has that address")
+
+    def work() -> None:
+        has_it = server
+        while has_it is None:
+            time.sleep(_AGAIN_S)
+            has_it = opened()
+        has_it.serve_forever()
+
+    threading.Thread(target=work, daemon=True).start()

@@ -166,7 +166,7 @@ class Watcher:
         self._reports: list[_Report] = []
         self._written = deque[Path](maxlen=options.keep + 1)
         """This watcher's recordings, oldest first."""
-        self._reception = Reception(door, self._begin, self._say)
+        self._reception = Reception(door, self._begin, self.say)
         self._dump = False
         self._asked_ns = 0
         """When a recording was last requested."""
@@ -178,6 +178,11 @@ class Watcher:
         self._service = ServiceTotals()
         tick_s = options.limits.shortest_ns / 1e9 / _TICKS
         self._tick_s = min(_MOST_TICK_S, max(_LEAST_TICK_S, tick_s))
+
+    @property
+    def pid(self) -> int:
+        """The process that is watched together with its children."""
+        return self._options.pid
 
     @property
     def log(self) -> Path:
@@ -234,7 +239,8 @@ class Watcher:
             one.ring.close()
         self._reception.close()
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Print a message on stderr, once."""
         if not self._options.quiet and text not in self._said:
             self._said.add(text)
             with contextlib.suppress(OSError):
@@ -244,7 +250,7 @@ class Watcher:
         for one in [one for one in self._rings if one.ring.pid == pid]:
             self._over(one)  # the process has executed another program
         if len(self._rings) >= _MOST_RINGS:
-            self._say(f"process {pid} is not watched: {_MOST_RINGS} processes are watched already")
+            self.say(f"process {pid} is not watched: {_MOST_RINGS} processes are watched already")
             return
         ring = Ring(memory, pid, self._options.limits)
         if ring.pidfd >= 0:
@@ -261,7 +267,7 @@ class Watcher:
         try:
             os.close(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         except OSError as error:
-            self._say(f"the log {self.log} cannot be written: {error.strerror or error}")
+            self.say(f"the log {self.log} cannot be written: {error.strerror or error}")
 
     def _step(self) -> None:
         self._wait()
@@ -274,7 +280,7 @@ class Watcher:
                 continue  # waits for the report in progress, so that the last report need not repeat its stalls
             self._look(one, now_ns)
             if one.ring.blind:
-                self._say(f"process {one.ring.pid}: {one.ring.blind}")
+                self.say(f"process {one.ring.pid}: {one.ring.blind}")
             if one.ring.gone and not self._is_told_of(one):
                 self._over(one)
         self._collect()
@@ -374,7 +380,7 @@ class Watcher:
                     stdout=subprocess.PIPE,
                 )
         except OSError as error:
-            self._say(f"a recording could not be written in {self._folder}: {error.strerror or error}")
+            self.say(f"a recording could not be written in {self._folder}: {error.strerror or error}")
             with contextlib.suppress(OSError):
                 _partial(path).unlink()
             return
@@ -392,7 +398,7 @@ class Watcher:
             except ValueError:
                 with contextlib.suppress(OSError):
                     _partial(report.path).rename(report.path)
-                self._say(f"the stall could not be explained; {report.path} has the recording")
+                self.say(f"the stall could not be explained; {report.path} has the recording")
                 found = {"stalls": [], "keys": {}}
                 report.asked = True  # keeps the recording
             self._learn(report, found)

@@ -1,6 +1,7 @@
 """Starts a watcher: beside a program that this process is about to become, or beside this process itself."""
 
 import contextlib
+import errno
 import json
 import os
 import select
@@ -45,8 +46,16 @@ def check_folder(folder: Path) -> Path:
     return folder
 
 
-def check_address(text: str) -> str:
-    """Return `text` if it is a HOST:PORT that can be served. Raises UsageError."""
+def check_address(text: str, *, may_be_taken: bool = False) -> str:
+    """Return `text` if it is a HOST:PORT that can be served.
+
+    Args:
+        text: The address.
+        may_be_taken: Another process may serve it now.
+
+    Raises:
+        UsageError: It is no address, or cannot be served.
+    """
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise UsageError(
@@ -57,6 +66,8 @@ def check_address(text: str) -> str:
         with socket.create_server((host.strip("[]"), int(port)), family=family_of(host)):
             return text
     except OSError as error:
+        if may_be_taken and error.errno == errno.EADDRINUSE:
+            return text
         raise UsageError(
             f"the address {text} cannot be served: {error.strerror}",
             hint="name an address of this machine, and a free port",
@@ -173,7 +184,8 @@ def watch(
         ring_bytes: The memory for events.
         keep: The number of recordings to keep.
         quiet: Print nothing on stderr; the log has everything.
-        listen: The address that serves metrics and `/dump`, as 127.0.0.1:9464; "": none.
+        listen: The address that serves metrics and `/dump`, as 127.0.0.1:9464; "": none. As long as another process
+            has that address, this one is watched without it.
         sparing: After more than 20 recordings in 10 minutes, write at most one in 20 s; otherwise one in 2 s.
 
     Raises:
@@ -192,7 +204,7 @@ def watch(
         check_folder(where)
         limits = Limits(round(over_s * 1e9), round(over_s * 1e9), round(requests_over_s * 1e9), ring_bytes)
         script = name or Path(sys.argv[0] if sys.argv else "").stem or "python"
-        listen = check_address(listen) if listen else ""
+        listen = check_address(listen, may_be_taken=True) if listen else ""
         options = Options(str(where), script, os.getpid(), limits, keep, quiet, listen, own=True, sparing=sparing)
         variables, watcher = start_watcher(options)
         door = " ".join([*(variables[name] for name in _DOOR), str(watcher)])
