@@ -100,7 +100,7 @@ def metrics() -> Iterator[str]:
     yield ""
     yield "| name | kind | meaning | labels |"
     yield "|---|---|---|---|"
-    totals = Totals(stalls={("loop", "gil"): (1, 1.0)}, roles={(0, "main"): RoleTotals()}, laps=[1], processes=1)
+    totals = Totals(roles={(0, "main"): RoleTotals()}, laps=[1], processes=1)
     text = "\n".join(exposition(totals))
     for name, what in re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE):
         kind = re.findall(rf"^# TYPE {name} (\S+)$", text, re.MULTILINE)[0]

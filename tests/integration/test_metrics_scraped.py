@@ -142,7 +142,7 @@ def test_prometheus_scrapes_a_watched_service_and_the_dashboard_s_questions_have
             return [(one["metric"], float(one["value"][1])) for one in answer.get("data", {}).get("result", [])]
 
         wait_for(lambda: any(value >= 2 for _, value in asked("headway_stalls_total")), "no stall was scraped")
-        (stall, _), *_ = asked("headway_stalls_total")
+        (stall, _), *_ = asked("headway_stalls_total >= 2")
         assert (stall["kind"], stall["cause"], stall["job"]) == ("event loop", "blocking call", "service")
 
         dashboard = json.loads(fetched(f"http://127.0.0.1:{watched}/dashboard"))

@@ -15,6 +15,7 @@ from headway.live import metrics
 from headway.live.exposition import ServiceTotals, Totals, exposition
 from headway.live.otel_exporter import GilExporter
 from headway.live.roles import OTHER, Roles, cumulative, normalised, series
+from headway.traces.analysis.stall_model import Cause, StallKind
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_the_text_is_what_prometheus_reads():
     totals.roles = roles.totals
     families = {one.name: one for one in parse("\n".join(exposition(totals)) + "\n")}
 
-    stall = families["headway_stalls"].samples[0]
+    (stall,) = (one for one in families["headway_stalls"].samples if one.value)
     assert (stall.labels, stall.value) == ({"kind": 'a "b"\n', "cause": "GIL"}, 2)
     hold = families["cpython_gil_hold_duration_seconds"]
     assert hold.type == "histogram"
@@ -186,6 +187,15 @@ def test_the_text_is_what_prometheus_reads():
         "forced": 1,
     }
     assert families["asyncio_eventloop_delay_seconds"].samples[-1].value in (3, 0.009)
+
+
+def test_stalls_are_counted_from_zero():
+    """Each kind and cause of stall is there before its first stall, which Prometheus sees as an increase then."""
+    families = {one.name: one for one in parse("\n".join(exposition(Totals())) + "\n")}
+
+    for name in ("headway_stalls", "headway_stalls_seconds"):
+        found = {(one.labels["kind"], one.labels["cause"]): one.value for one in families[name].samples}
+        assert found == {(kind.value, cause.value): 0 for kind in StallKind for cause in Cause}
 
 
 def test_old_names_stay_for_one_release():

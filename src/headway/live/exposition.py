@@ -3,6 +3,7 @@
 Needs no prometheus_client: the watcher uses only the standard library.
 """
 
+import itertools
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,12 +13,15 @@ from typing import Final, final
 from headway.live.ring import Ring
 from headway.live.roles import HANDOFFS, HISTOGRAMS, OTHER, REASONS, Roles, RoleTotals, cumulative, series
 
-__all__ = ["ServiceTotals", "Totals", "exposition"]
+__all__ = ["STALL_CAUSES", "STALL_KINDS", "ServiceTotals", "Totals", "exposition"]
 
 _LAP_POWERS: Final = range(20, 36)
 """The bounds of the histogram of event loops' delay, as powers of two in nanoseconds: 1 ms to 34 s."""
 _MOST_SERIES: Final = 100
 """The largest number of series by role, over all processes that a service ever had."""
+STALL_KINDS: Final = ("event loop", "request", "thread")
+STALL_CAUSES: Final = ("own code", "GIL", "no core", "garbage collection", "blocking call", "unexplained")
+"""The values of traces.analysis.stall_model, which needs numpy; a test holds these against those."""
 _CUT: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
 
 
@@ -114,7 +118,9 @@ def _histogram(name: str, labels: str, below: Iterable[tuple[float, int]], count
 
 def exposition(totals: Totals) -> Iterator[str]:
     """Yield the lines of Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats)."""
-    stalls = sorted(totals.stalls.items())
+    # rate() and increase() do not see the first stall of a series that begins with it.
+    none = dict.fromkeys(itertools.product(STALL_KINDS, STALL_CAUSES), (0, 0.0))
+    stalls = sorted((none | totals.stalls).items())
     yield from _head("headway_stalls_total", "counter", "Stalls, by kind and cause.")
     for (kind, cause), (count, _) in stalls:
         yield f"headway_stalls_total{{{_labels(kind=kind, cause=cause)}}} {count}"
