@@ -1,17 +1,18 @@
 """Metrics by role: names, totals that never decrease, and the text for Prometheus."""
 
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from live_image import make_snapshot
+from live_image import make_slots, make_snapshot
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from headway.errors import NativeError
-from headway.live import metrics
+from headway.live import metrics, slots
 from headway.live.exposition import ServiceTotals, Totals, exposition
 from headway.live.otel_exporter import GilExporter
 from headway.live.roles import OTHER, Roles, cumulative, normalised, series
@@ -78,6 +79,36 @@ def test_totals_never_go_back():
         add(roles, make_snapshot(100, {"serial": 1, "name": name, "hold_ns": hold}, start_ns=start))
 
     assert {role: one[0] for role, one in totals(roles).items()} == {"a": 65, "b": 5}
+
+
+def test_a_bucket_that_goes_back_counts_nothing():
+    """A slot that is read while another thread clears it adds nothing, and a bucket that wraps around adds its rise."""
+    roles = Roles()
+    for held, waited in [(5, 2**32 - 1), (0, 3)]:
+        threads = {"serial": 1, "name": "w", "holds_of": {20: held}, "waits_of": {20: waited}}
+        add(roles, make_snapshot(100, threads))
+
+    one = roles.totals[0, "w"]
+    assert (one.hold_buckets[20], one.wait_buckets[20]) == (5, 2**32 + 3)
+
+
+def test_a_slot_that_changes_is_read_again(monkeypatch):
+    """A thread that takes over a slot as it is read leaves no half of the thread before it."""
+    data = bytearray(make_slots({"serial": 1, "holds_of": {20: 5}}, slot_count=1).tobytes())
+    whole = slots.thread_counters
+
+    def torn(*place):
+        if slots.SLOT_HEAD.unpack_from(data)[1] == 1:
+            data[:] = make_slots({"serial": 2, "holds_of": {20: 1}}, slot_count=1).tobytes()
+            return replace(whole(*place), serial=1)
+        return whole(*place)
+
+    monkeypatch.setattr(slots, "thread_counters", torn)
+    found = slots.steady_counters(data, 0, 100)
+
+    assert found is not None
+    assert (found.serial, found.hold_buckets[20]) == (2, 1)
+    assert slots.steady_counters(bytes(len(data)), 0, 100) is None
 
 
 def test_there_are_only_so_many_roles():

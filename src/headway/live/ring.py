@@ -23,7 +23,7 @@ from headway.live.door import PROCESS_MEMORY_BYTES, watch_process
 from headway.live.files import begin_ticks
 from headway.live.homes import Homes
 from headway.live.sampling import Accounts, Looker
-from headway.live.slots import HOLDING, IDLE, SLOT_BYTES, SLOT_HEAD, WAITING, Slot, ThreadCounters, thread_counters
+from headway.live.slots import HOLDING, IDLE, SLOT_BYTES, SLOT_HEAD, WAITING, Slot, ThreadCounters, steady_counters
 from headway.live.stacks import Stacks
 from headway.native import CHUNK_BYTES, Collection, Laps, Worth
 from headway.traces.frames import CoreTime, Sample, packed
@@ -191,8 +191,8 @@ class Ring:
     def counters(self, now_ns: int) -> list[ThreadCounters]:
         """Return all counters of all threads, also of those that have ended."""
         places = range(self._used_slots)
-        found = (thread_counters(self._slots, self._slots_at + place * SLOT_BYTES, now_ns) for place in places)
-        return [one for one in found if one.serial]
+        found = (steady_counters(self._slots, self._slots_at + place * SLOT_BYTES, now_ns) for place in places)
+        return [one for one in found if one is not None]
 
     def look(self, now_ns: int) -> tuple[bool, bool]:
         """Look at threads that hold the GIL for long, and at what the system does with event loops.

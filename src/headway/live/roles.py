@@ -69,6 +69,8 @@ _POWERS: Final = range(10, 35, 2)
 BOUNDS_S: Final = tuple(2**power / 1e9 for power in _POWERS)
 """The histograms' bounds in seconds: 1 us to 17 s, by powers of four, because holds of seconds are of most interest."""
 _BUCKET_MASK: Final = 0xFFFFFFFF  # buckets are 32-bit counters, which wrap around
+_BACK: Final = 1 << 31
+"""A difference from which on a bucket has gone back: its slot was read while another thread took it over."""
 _SUMS: Final = ("hold_ns", "wait_ns", "voluntary", "forced", "ended_hold_ns", "ended_wait_ns", "world_ns")
 _BUCKETS: Final = tuple(f"{one.which}_buckets" for one in HISTOGRAMS)
 
@@ -189,9 +191,12 @@ class Roles:
                 seen.sums[name] = value
         for name in _BUCKETS:
             sums, new = getattr(totals, name), getattr(thread, name)
-            old = seen.buckets.get(name) or (0,) * len(new)
-            if new != old:  # most threads of a large pool have not changed
-                sums[:] = [count + ((b - a) & _BUCKET_MASK) for count, a, b in zip(sums, old, new, strict=True)]
+            old = seen.buckets.get(name)
+            if old is None:
+                sums[:] = [count + b for count, b in zip(sums, new, strict=True)]
+            elif new != old:  # most threads of a large pool have not changed
+                rises = [(b - a) & _BUCKET_MASK for a, b in zip(old, new, strict=True)]
+                sums[:] = [count + (rise if rise < _BACK else 0) for count, rise in zip(sums, rises, strict=True)]
             seen.buckets[name] = new
 
     def _totals_of(self, thread: ThreadCounters) -> RoleTotals:

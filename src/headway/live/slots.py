@@ -20,6 +20,7 @@ __all__ = [
     "WORLD_BUCKETS",
     "Slot",
     "ThreadCounters",
+    "steady_counters",
     "thread_counters",
 ]
 
@@ -31,6 +32,7 @@ SLOT_BYTES: Final = 512
 SLOT_HEAD: Final = struct.Struct("<IIiIqQQQQQQ")
 SLOT: Final = struct.Struct(f"<IIiIqQQQQQQQQ8x64s{BUCKETS}I{BUCKETS}I{WORLD_BUCKETS}I")
 _HEAD_FIELDS: Final = 13
+_READS: Final = 3
 _STATES: Final = {FREE: "exited", IDLE: "idle", WAITING: "waiting", HOLDING: "holding"}
 
 
@@ -122,3 +124,26 @@ def thread_counters(data: "bytes | mmap", at: int, time_ns: int) -> ThreadCounte
         world_ns=world_ns,
         world_buckets=buckets[2 * BUCKETS :],
     )
+
+
+def steady_counters(data: "bytes | mmap", at: int, time_ns: int) -> ThreadCounters | None:
+    """Return the counters in a slot that a thread may just write to; None if no thread has the slot.
+
+    A thread clears the slot that it takes over, so a reading at that moment would be half of each thread's. A reading
+    at the end of a long hold would count this hold twice. Therefore a slot that changes is read again.
+
+    Args:
+        data: Memory of the process.
+        at: The slot's offset in it.
+        time_ns: CLOCK_MONOTONIC, from before the slot was read.
+    """
+    found = None
+    for _ in range(_READS):
+        before = Slot._make(SLOT_HEAD.unpack_from(data, at))
+        found = thread_counters(data, at, time_ns)
+        after = Slot._make(SLOT_HEAD.unpack_from(data, at))
+        if before == after:
+            break
+        if before.serial != after.serial:
+            found = None
+    return found if found is not None and found.serial else None
