@@ -56,6 +56,23 @@ def test_wsgi_tells_what_came_before_the_response(gil, caplog):
     assert record.getMessage().startswith("GET /slow waited 20.0 ms for the GIL and held it 5.0 ms of ")
 
 
+@pytest.mark.parametrize("kind", ["WSGI", "ASGI"])
+def test_a_path_forges_no_line_of_the_log(gil, caplog, kind):
+    """A line end in a path is escaped: the log's lines are ours."""
+    path = "/\nCRITICAL forged\x1b[2J"
+    if kind == "WSGI":
+        serve(GilWSGIMiddleware(lambda environ, start_response: [], log_over_ms=0), PATH_INFO=path)[1].close()
+    else:
+
+        async def app(*_):
+            pass
+
+        asyncio.run(GilASGIMiddleware(app, log_over_ms=0)({"type": "http", "method": "GET", "path": path}, None, None))
+
+    (message,) = caplog.messages
+    assert message.startswith("GET /\\x0aCRITICAL forged\\x1b[2J waited ")
+
+
 def test_wsgi_logs_only_over_the_threshold(gil, caplog):
     """A request that waited for less than the threshold is not logged, and a list keeps its length and is closed."""
 

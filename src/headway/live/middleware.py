@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.errors import HeadwayError
 from headway.live.recording import GilTimes, gil_times
+from headway.printable import printable
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -110,7 +111,7 @@ class _Middleware:
         if self._log_over_ns is not None and meter.waited_ns >= self._log_over_ns:
             _LOG.warning(
                 "%s waited %.1f ms for the GIL and held it %.1f ms of %.1f ms",
-                what,
+                printable(what),  # a path may hold a line end, and a forged line behind it
                 meter.waited_ns / 1e6,
                 meter.held_ns / 1e6,
                 (time.perf_counter_ns() - started_ns) / 1e6,
