@@ -37,6 +37,18 @@ def test_an_address_is_served(family, host):
     connection.close()
 
 
+def test_no_name_is_asked_for(monkeypatch):
+    """The server starts without the resolver, which may be slow or gone."""
+
+    def resolver(*_):
+        raise AssertionError("the resolver was asked")
+
+    monkeypatch.setattr(socket, "getfqdn", resolver)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    serve(cast("Watcher", None), f"127.0.0.1:{port}")
+
+
 def test_an_address_of_another_process_is_served_after_it():
     """The watcher says that the address is taken, goes on, and serves it once it is free."""
     said: list[str] = []

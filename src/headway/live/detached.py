@@ -150,19 +150,28 @@ def start_detached(command: list[str], kept: int, env: dict[str, str], timeout_s
         timeout_s: The time until the id must be there.
 
     Raises:
-        OSError, SubprocessError, ValueError: The command does not start, ends with an error, or prints no id.
+        OSError, ValueError: The command does not start, ends with an error, or prints no id.
     """
 
     def start(output: int) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            pass_fds=[kept],
-            env=env,
-            timeout=timeout_s,
-            check=True,
-        )
+        # The text of a SubprocessError has the whole command, which may tell a secret to the reader of a log.
+        try:
+            return subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                pass_fds=[kept],
+                env=env,
+                timeout=timeout_s,
+                check=True,
+            )
+        except subprocess.TimeoutExpired:
+            raise late() from None
+        except subprocess.CalledProcessError as error:
+            raise ValueError(f"it ended with exit code {error.returncode}") from None
+
+    def late() -> TimeoutError:
+        return TimeoutError(f"it is not ready after {timeout_s:g} s")
 
     if os.getpid() != 1:
         with _orphans_pass_by():
@@ -179,7 +188,7 @@ def start_detached(command: list[str], kept: int, env: dict[str, str], timeout_s
         poll.register(reading, select.POLLIN)
         if not poll.poll(timeout_s * 1000):
             os.kill(between, signal.SIGKILL)
-            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+            raise late()
         return _id_of(os.read(reading, 32))
     finally:
         os.close(reading)

@@ -11,6 +11,7 @@ All answers come from the watcher's own memory: a scrape takes no GIL of the wat
 import errno
 import http.server
 import socket
+import socketserver
 import threading
 import time
 from pathlib import Path
@@ -82,8 +83,11 @@ def serve(watcher: "Watcher", address: str) -> None:
     host, _, port = address.rpartition(":")
 
     @final
-    class Server(http.server.ThreadingHTTPServer):
+    class Server(socketserver.ThreadingTCPServer):
+        # An HTTPServer asks the resolver for our name, which may take longer than we may take to start.
         address_family = family_of(host)
+        allow_reuse_address = True
+        daemon_threads = True
 
     def opened() -> Server | None:
         try:

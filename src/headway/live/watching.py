@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -91,7 +90,7 @@ def start_watcher(options: Options) -> tuple[dict[str, str], int]:
     env |= {"HEADWAY_NATIVE": os.environ["HEADWAY_NATIVE"]} if "HEADWAY_NATIVE" in os.environ else {}
     try:
         pid = start_detached(command, listener, env, _PATIENCE_S)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError) as error:
         door.close()
         raise RecordingError(f"the watcher does not start: {error}", hint="try `headway doctor`") from error
     with contextlib.suppress(OSError):
