@@ -258,18 +258,18 @@ def test_no_role_at_all_is_an_error():
         metrics.GilCollector(max_roles=0)
 
 
-@pytest.fixture
-def cannot_count(monkeypatch):
-    """Nothing of this process can be recorded."""
+@pytest.fixture(params=[NativeError("the native library is missing"), OSError("no descriptor is left")], ids=str)
+def cannot_count(request, monkeypatch):
+    """Nothing of this process can be recorded, for the reason that is returned."""
 
     def totals(_):
-        raise NativeError("the native library is missing")
+        raise request.param
 
     monkeypatch.setattr(metrics.Counting, "totals", totals)
+    return str(request.param)
 
 
-@pytest.mark.usefixtures("cannot_count")
-def test_prometheus_scrapes_the_program_where_nothing_can_be_recorded(caplog):
+def test_prometheus_scrapes_the_program_where_nothing_can_be_recorded(cannot_count, caplog):
     """A scrape has the program's own metrics, and the log says once why ours are missing."""
     registry = CollectorRegistry()
     Counter("orders", "Orders.", registry=registry).inc()
@@ -278,11 +278,10 @@ def test_prometheus_scrapes_the_program_where_nothing_can_be_recorded(caplog):
     for _ in range(2):
         assert b"orders_total 1.0" in generate_latest(registry)
 
-    assert caplog.messages == ["there are no metrics of the GIL: the native library is missing"]
+    assert caplog.messages == [f"there are no metrics of the GIL: {cannot_count}"]
 
 
-@pytest.mark.usefixtures("cannot_count")
-def test_opentelemetry_sends_the_program_s_metrics_where_nothing_can_be_recorded(caplog, tmp_path):
+def test_opentelemetry_sends_the_program_s_metrics_where_nothing_can_be_recorded(cannot_count, caplog, tmp_path):
     """The wrapped exporter gets the program's own metrics, and no callback fails."""
     with (tmp_path / "sent").open("w+") as sent:
         exporter = GilExporter(ConsoleMetricExporter(out=sent))
@@ -295,4 +294,4 @@ def test_opentelemetry_sends_the_program_s_metrics_where_nothing_can_be_recorded
 
     assert '"orders"' in text
     assert "cpython.gil" not in text
-    assert set(caplog.messages) == {"there are no metrics of the GIL: the native library is missing"}
+    assert set(caplog.messages) == {f"there are no metrics of the GIL: {cannot_count}"}

@@ -2,6 +2,8 @@
 
 import http.client
 import socket
+import struct
+import threading
 from types import SimpleNamespace
 from typing import cast
 
@@ -9,6 +11,7 @@ import pytest
 from waiting import wait_for
 
 from headway.errors import UsageError
+from headway.live.exposition import Totals
 from headway.live.served import serve
 from headway.live.watcher import Watcher
 from headway.live.watching import check_address
@@ -35,6 +38,26 @@ def test_an_address_is_served(family, host):
     connection.request("GET", "/nothing")
     assert connection.getresponse().status == 404
     connection.close()
+
+
+def test_clients_with_bad_manners_change_nothing(capfd):
+    """A client that hangs up leaves no word on the service's stderr, and a query in a path is passed over."""
+    watcher = cast("Watcher", SimpleNamespace(totals=Totals))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    serve(watcher, f"127.0.0.1:{port}")
+    with socket.create_connection(("127.0.0.1", port)) as rude:
+        rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # the end is a reset
+        rude.sendall(b"GET /metrics HTTP/1.1\r\n")
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
+    connection.request("GET", "/metrics?name=headway_watched_processes")
+    answer = connection.getresponse()
+    assert (answer.status, b"headway_watched_processes 0" in answer.read()) == (200, True)
+    connection.close()
+
+    # The handlers' threads end later than their connections.
+    wait_for(lambda: not any("process_request_thread" in one.name for one in threading.enumerate()))
+    assert capfd.readouterr().err == ""
 
 
 def test_no_name_is_asked_for(monkeypatch):

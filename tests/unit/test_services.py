@@ -1,10 +1,13 @@
 """The hooks by which servers watch their workers."""
 
+import io
 import os
+import sys
 from types import SimpleNamespace
 
 import pytest
 
+from headway.errors import RecordingError
 from headway.live import services, watching
 
 
@@ -38,3 +41,18 @@ def test_a_worker_that_stays_the_same_user_is_watched_from_its_fork_on(begun, ca
 
     assert begun == [{"name": "gunicorn"}] * 2
     assert capsys.readouterr().err == ""
+
+
+def test_a_service_that_has_closed_its_stderr_runs(monkeypatch):
+    """A process that cannot be watched, and cannot be told so, answers its request."""
+
+    def cannot(**_):
+        raise RecordingError("there is no native library")
+
+    monkeypatch.setattr(watching, "watch", cannot)
+    monkeypatch.setattr(services, "_said", False)
+    stderr = io.StringIO()
+    stderr.close()
+    monkeypatch.setattr(sys, "stderr", stderr)
+
+    assert services.watched_wsgi(lambda environ, start_response: [b"ok"])({}, lambda *_: None) == [b"ok"]

@@ -111,10 +111,11 @@ class Counting:
         """
         try:
             return self.totals()
-        except HeadwayError as error:
+        except (HeadwayError, OSError) as error:  # an OSError: no descriptor is left, say
             if not self._has_said:
                 self._has_said = True
-                _LOG.warning("there are no metrics of the GIL: %s", error.message)
+                why = error.message if isinstance(error, HeadwayError) else error
+                _LOG.warning("there are no metrics of the GIL: %s", why)
             return None
 
 

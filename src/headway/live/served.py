@@ -12,10 +12,11 @@ import errno
 import http.server
 import socket
 import socketserver
+import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from headway.live.exposition import exposition
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["family_of", "serve"]
 
 _MOST_LOG_BYTES: Final = 8 << 20
+_PATIENCE_S: Final = 30
+"""How long a client may take to send its request, and to take the answer."""
 _AGAIN_S: Final = 0.5
 """The time between two attempts at an address that another process serves."""
 
@@ -56,15 +59,18 @@ def serve(watcher: "Watcher", address: str) -> None:
 
     @final
     class Handler(http.server.BaseHTTPRequestHandler):
+        timeout = _PATIENCE_S
+
         def do_GET(self) -> None:
             """Answer a request."""
-            if self.path == "/metrics":
+            path = self.path.partition("?")[0]
+            if path == "/metrics":
                 self._give("text/plain; version=0.0.4", ("\n".join(exposition(watcher.totals())) + "\n").encode())
-            elif self.path == "/stalls":
+            elif path == "/stalls":
                 self._give("application/x-ndjson", _log(watcher.log))
-            elif self.path == "/dashboard":
+            elif path == "/dashboard":
                 self._give("application/json", Path(__file__).with_name("grafana.json").read_bytes())
-            elif self.path == "/dump":
+            elif path == "/dump":
                 watcher.ask()
                 self._give("text/plain", b"a recording of each process is being written\n")
             else:
@@ -88,6 +94,11 @@ def serve(watcher: "Watcher", address: str) -> None:
         address_family = family_of(host)
         allow_reuse_address = True
         daemon_threads = True
+
+        def handle_error(self, *request: Any) -> None:
+            """Print nothing about a client that has hung up: stderr is the service's."""
+            if not isinstance(sys.exc_info()[1], OSError):
+                super().handle_error(*request)
 
     def opened() -> Server | None:
         try:

@@ -12,6 +12,7 @@ If the process cannot be watched, for lack of the native library say, each funct
 service runs. $HEADWAY_WATCH names the folder for recordings; by default it is the folder `stalls`.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable
@@ -43,7 +44,8 @@ def watch_worker(**options: Any) -> bool:
 def _say(reason: str) -> None:
     global _said  # noqa: PLW0603 once in each process
     if not _said and sys.stderr is not None:
-        sys.stderr.write(f"headway: process {os.getpid()} is not watched: {reason}\n")
+        with contextlib.suppress(OSError, ValueError):  # a service may have closed its stderr
+            sys.stderr.write(f"headway: process {os.getpid()} is not watched: {reason}\n")
     _said = True
 
 

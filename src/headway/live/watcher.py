@@ -191,7 +191,7 @@ class Watcher:
 
     def totals(self) -> Totals:
         """Return the totals up to now, over all processes. Any thread may call it."""
-        found = self._service.now([one.ring for one in self._rings], time.monotonic_ns())
+        found = self._service.now([one.ring for one in list(self._rings)], time.monotonic_ns())
         found.stalls = dict(self._counts)
         return found
 
