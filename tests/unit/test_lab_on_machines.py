@@ -5,8 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from headway.dask import lab_run, lab_worker
+from headway.dask.cluster import Cluster, ClusterError
 from headway.lab.judging.machines import OnMachine, OverMachines
 from headway.lab.kept.launched import Launch
+from headway.lab.launching.request import Request
 from headway.lab.stats import Interval
 
 
@@ -81,3 +83,31 @@ def test_what_kills_each_worker_is_a_failed_launch():
 
     assert [one.status for one in found] == ["failed", "failed"]
     assert "3 workers of h1 died" in found[0].reason
+
+
+class WithoutHeadway:
+    """The client of a cluster of two machines whose scheduler cannot read what it is sent."""
+
+    def __init__(self):
+        self.scheduler = SimpleNamespace(identity=None)
+
+    def sync(self, *_, **__):
+        return {"workers": {"tcp://h1:1": {}, "tcp://h2:1": {}}}
+
+    def submit(self, *_, **__):
+        return SimpleNamespace(done=lambda: True, result=self.fail, release=lambda: None)
+
+    def fail(self):
+        raise RuntimeError("Error during deserialization of the task graph. This frequently occurs\nif environments")
+
+
+def test_a_cluster_without_headway_is_an_error_with_a_hint(tmp_path):
+    """Each machine that cannot be asked is lost, for a reason of one line, and the hint says what to install."""
+    said = []
+    request = Request(experiments=["sleep"], store=tmp_path / "results.sqlite")
+    with pytest.raises(ClusterError, match="no machine could start: h1: worker tcp://h1:1 gives no answer") as failed:
+        lab_run.run_on(Cluster(WithoutHeadway()), request, report=lambda *_: None, say=said.append)
+
+    assert "install this version of headway" in failed.value.hint
+    assert [line.partition(":")[0] for line in said[1:]] == ["h1", "h2"]
+    assert not any("\n" in line for line in said)

@@ -38,6 +38,7 @@ __all__ = ["ClusterRun", "go_on", "run_on"]
 _R = TypeVar("_R")
 _LOOK_S: Final = 0.2
 _TRIES: Final = 3
+_INSTALL: Final = "install this version of headway for the scheduler and for each worker"
 _GONE_S: Final = 90.0
 """How long a host may be without a worker: a nanny takes some seconds to start another one."""
 
@@ -83,9 +84,21 @@ class _Host:
         raise ClusterError(f"{self.host} has had no worker for {_GONE_S:g} s")
 
     def ask(self, function: Callable[..., _R], *arguments: Any) -> _R:
-        """Call a function in this host's worker. Raises _WorkerDiedError, and what the function raises."""
+        """Call a function in this host's worker.
+
+        Raises:
+            _WorkerDiedError: The worker is gone.
+            HeadwayError, NotBegunError: As the function raises it.
+            ClusterError: The scheduler or the worker cannot call the function, as without Headway.
+        """
         address = self._worker()
-        answer: _R = self._cluster.ask(address, function, *arguments, gone=_WorkerDiedError)
+        try:
+            answer: _R = self._cluster.ask(address, function, *arguments, gone=_WorkerDiedError)
+        except (_WorkerDiedError, HeadwayError, lab_worker.NotBegunError):
+            raise
+        except Exception as error:
+            why = " ".join(f"{type(error).__name__}: {error}".split())  # Dask's own reasons have several lines
+            raise ClusterError(f"worker {address} gives no answer: {why}", hint=_INSTALL) from error
         return answer
 
 
@@ -182,9 +195,9 @@ class _Measuring:
                 return host.ask(function, *arguments)
         raise ClusterError(f"{_TRIES} workers of {host.host} died at the start of the run")
 
-    def all_of(self, jobs: Sequence[tuple[str, Callable[[], None]]]) -> dict[str, str]:
+    def all_of(self, jobs: Sequence[tuple[str, Callable[[], None]]]) -> dict[str, HeadwayError]:
         """Run jobs concurrently, one for each host; return why hosts were lost, by host."""
-        lost: dict[str, str] = {}
+        lost: dict[str, HeadwayError] = {}
         with ThreadPoolExecutor(max(1, len(jobs)), thread_name_prefix="headway-lab") as threads:
             futures = {host: threads.submit(job) for host, job in jobs}
             try:
@@ -192,19 +205,20 @@ class _Measuring:
                     try:
                         future.result()
                     except HeadwayError as error:
-                        lost[host] = error.message
-                        self._say(f"{host}: {error.message}")
+                        lost[host] = error
+                        self._say(f"{host}: {error.message}{f'; {error.hint}' if error.hint else ''}")
             except KeyboardInterrupt:
                 self._stopped.set()
                 raise
         return lost
 
 
-def _read(store: Path, cluster: str, lost: dict[str, str]) -> ClusterRun:
+def _read(store: Path, cluster: str, lost: dict[str, HeadwayError]) -> ClusterRun:
     with Store(store) as results:
         runs = [header for header in results.runs() if header.settings.cluster == cluster]
         runs.sort(key=lambda header: header.settings.host)
-        return ClusterRun(cluster, tuple(read_run(results, header.id) for header in runs), lost)
+        reasons = {host: error.message for host, error in lost.items()}
+        return ClusterRun(cluster, tuple(read_run(results, header.id) for header in runs), reasons)
 
 
 def run_on(
@@ -243,7 +257,10 @@ def run_on(
     lost = measuring.all_of([(host, functools.partial(measuring.begin, host, request, name)) for host in hosts])
     found = _read(store, name, lost)
     if not found.runs:
-        raise ClusterError("no machine could start: " + "; ".join(f"{host}: {why}" for host, why in lost.items()))
+        raise ClusterError(
+            "no machine could start: " + "; ".join(f"{host}: {why}" for host, why in found.lost.items()),
+            hint=next((error.hint for error in lost.values() if error.hint), ""),
+        )
     return found
 
 
