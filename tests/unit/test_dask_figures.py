@@ -9,6 +9,7 @@ from rich.console import Console
 from headway.cli.dask_view import render_workers
 from headway.dask.figures import Looks
 from headway.dask.tasks import OTHER, TaskTimes
+from headway.dask.worker import HeadwayWorker
 from headway.live.own_recorder import the_recorder
 from headway.live.stall_log import StallLog
 
@@ -41,6 +42,19 @@ def test_shares_are_between_two_heartbeats():
 
         assert (first.name, first.interval_s, first.loop_wait_share, first.knocked_share) == ("b", 2.0, 0.5, None)
         assert (second.loop_wait_share, second.held_share, second.knocked_share) == (0.25, 0.5, 0.75)
+
+
+def test_a_loop_has_the_role_of_its_thread():
+    """The number of a loop's thread is not part of its role, and a loop without figures has no share."""
+    plugin = HeadwayWorker()
+    thread = threading.Thread(target=plugin._begin, args=[None], name="Dask-Loop-3")
+    thread.start()
+    thread.join()
+    told = {"loop": plugin._loop_role, "roles": {"Dask-Loop": [0.0, 1.0]}}
+    looks = Looks({"a": worker("a", 10.0, loop="Dask-Loop", roles={"Dask-Loop": [0.0, 0.0]}), "b": worker("b", 10.0)})
+    known, unknown = looks.look({"a": worker("a", 14.0, **told), "b": worker("b", 14.0, loop="gone")})
+
+    assert (known.loop_wait_share, unknown.loop_wait_share, unknown.held_share) == (0.25, None, 0.0)
 
 
 def test_a_worker_that_is_another_process_now_begins_anew():

@@ -107,7 +107,8 @@ def _worker(address: str, new: dict[str, Any], old: dict[str, Any] | None) -> Wo
     before = ((old or {}).get("metrics", {}).get(METRIC) or {}) if old is not None else {}
     if before.get("pid") != ours.get("pid"):
         before = {}  # the worker is another process now
-    interval_s = float(ours["time_s"] - before["time_s"]) if before and ours else 0.0
+    # A process of another machine that is at this address now has another clock, and may have the same id.
+    interval_s = max(0.0, float(ours["time_s"] - before["time_s"])) if before and ours else 0.0
     loop_wait_share = held_share = None
     if interval_s > 0:
         roles, then = ours["roles"], before["roles"]
@@ -115,7 +116,8 @@ def _worker(address: str, new: dict[str, Any], old: dict[str, Any] | None) -> Wo
         def more(role: str, which: int) -> float:
             return max(0.0, float(roles.get(role, (0, 0))[which] - then.get(role, (0, 0))[which]))
 
-        loop_wait_share = min(1.0, more(ours["loop"], 1) / interval_s)
+        if ours["loop"] in roles:
+            loop_wait_share = min(1.0, more(ours["loop"], 1) / interval_s)
         held_share = min(1.0, sum(more(role, 0) for role in roles) / interval_s)
     return WorkerFigures(
         address=address,

@@ -23,7 +23,7 @@ from headway.errors import HeadwayError
 from headway.live.metrics import Counting
 from headway.live.own_recorder import the_recorder
 from headway.live.recording import gil_times
-from headway.live.roles import MAX_ROLES
+from headway.live.roles import MAX_ROLES, normalised
 from headway.live.schedule import Schedule, check, schedule
 from headway.live.stall_log import StallLog
 from headway.live.watching import Watch, watch
@@ -175,7 +175,7 @@ class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no typ
         self._schedule: Schedule | None = None
         self._watch: Watch | None = None
         self._log: StallLog | None = None
-        self._loop_role = threading.current_thread().name
+        self._loop_role = normalised(threading.current_thread().name)
 
     async def setup(self, worker: Any) -> None:
         """Start the plugin on a worker."""
@@ -226,7 +226,7 @@ class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no typ
     async def told(self, _worker: Any) -> dict[str, Any]:
         """Return this worker's figures since the plugin began; each heartbeat sends them to the scheduler."""
         found: dict[str, Any] = {
-            "time_s": time.time(),
+            "time_s": time.monotonic(),  # for differences only: the clock of the day may be set
             "pid": os.getpid(),
             "loop": self._loop_role,
             "policy": self._policy if self._schedule is not None and self._schedule.active else "",
