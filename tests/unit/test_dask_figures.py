@@ -1,17 +1,23 @@
 """The reports of a cluster's workers: figures between heartbeats, the table, the log of stalls, and tasks' sums."""
 
+import asyncio
 import json
+import os
 import threading
+from types import SimpleNamespace
 
 import pytest
+from live_image import image
 from rich.console import Console
 
 from headway.cli.dask_view import render_workers
 from headway.dask.figures import Looks
 from headway.dask.tasks import OTHER, TaskTimes
-from headway.dask.worker import HeadwayWorker
+from headway.dask.worker import HeadwayWorker, take_recording
 from headway.live.own_recorder import the_recorder
-from headway.live.stall_log import StallLog
+from headway.live.recording import gil_times
+from headway.live.stall_log import StallLog, here
+from headway.live.watch import Watch
 
 TASK = {"count": 3, "run_s": 5.0, "hold_s": 4.5, "wait_s": 0.1, "longest_hold_s": 2.5, "longest_wait_s": 0.05}
 
@@ -108,16 +114,35 @@ def test_tasks_are_measured_in_their_thread(counting):
     assert len(times.told(5)) == 5
 
 
+def test_a_worker_gives_its_own_recording(counting, tmp_path):
+    """In a folder that containers share, a worker passes over a recording of another process with its id."""
+    gil_times()
+    with Watch(os.getpid()) as one:
+        start_ns = one.snapshot().start_ns
+
+    def record():
+        for name, began_ns in (("dask-1", start_ns + 1), ("dask-2", start_ns)):
+            (tmp_path / f"{name}-{os.getpid()}.hwt").write_bytes(image(start_ns=began_ns))
+
+    plugin = SimpleNamespace(_watch=SimpleNamespace(folder=tmp_path, record=record))
+    name, data = asyncio.run(take_recording(SimpleNamespace(plugins={"headway": plugin})))
+
+    assert (name, data) == (f"dask-2-{os.getpid()}.hwt", image(start_ns=start_ns))
+
+
 def test_the_log_is_followed(tmp_path):
-    """Only whole rows of this process's finished stalls count, also when the log is rotated."""
+    """Only whole rows of this process's finished stalls count, also when the log is rotated or others share it."""
     path = tmp_path / "dask.stalls.jsonl"
-    old = {"pid": 7, "goes_on": False, "cause": "GIL", "length_s": 9.0, "line": "old"}
+    us = {"pid": os.getpid()} | here()
+    old = us | {"goes_on": False, "cause": "GIL", "length_s": 9.0, "line": "old"}
     path.write_text(json.dumps(old) + "\n")
-    log = StallLog(path, 7)
-    row = {"kind": "event loop", "pid": 7, "goes_on": False, "cause": "GIL", "length_s": 0.5, "line": "late"}
+    log = StallLog(path)
+    row = us | {"kind": "event loop", "goes_on": False, "cause": "GIL", "length_s": 0.5, "line": "late"}
     lines = [
         row,
-        row | {"pid": 8},
+        row | {"pid": os.getpid() + 1},
+        row | {"host": "another"},
+        row | {"pid_namespace": 1},
         row | {"kind": "thread"},
         row | {"goes_on": True},
         row | {"cause": "own code", "line": "last"},

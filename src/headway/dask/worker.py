@@ -26,6 +26,7 @@ from headway.live.recording import gil_times
 from headway.live.roles import MAX_ROLES, normalised
 from headway.live.schedule import Schedule, check, schedule
 from headway.live.stall_log import StallLog
+from headway.live.watch import is_of_this_process
 from headway.live.watching import Watch, watch
 
 __all__ = ["HeadwayWorker", "take_recording"]
@@ -209,7 +210,7 @@ class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no typ
             return found, (lambda: None) if is_watched else found.stop  # a watch that is not ours goes on
 
         self._watch = _watches.use(self._worker, (self._folder, self._over_s), begin)
-        self._log = StallLog(self._watch.folder / "dask.stalls.jsonl", os.getpid())
+        self._log = StallLog(self._watch.folder / "dask.stalls.jsonl")
 
     def _begin_counting(self) -> None:
         gil_times()
@@ -268,6 +269,10 @@ async def take_recording(dask_worker: Any) -> tuple[str, bytes]:
         await asyncio.sleep(0.05)
         for path in set(watching.folder.glob(pattern)) - before:
             with contextlib.suppress(FileNotFoundError):  # newer recordings replace the oldest
-                if path.stat().st_size <= _MOST_RECORDING_BYTES:
-                    return path.name, path.read_bytes()
+                if path.stat().st_size > _MOST_RECORDING_BYTES:
+                    continue
+                data = path.read_bytes()
+                if is_of_this_process(data):
+                    return path.name, data
+                before.add(path)
     raise RuntimeError(f"no recording was written in {watching.folder} within {_PATIENCE_S:g} s")

@@ -1,29 +1,37 @@
-"""Follows the log of stalls that a watcher writes, and adds up the stalls of one process."""
+"""Follows the log of stalls that a watcher writes, and adds up the stalls of this process."""
 
 import contextlib
 import json
+import os
+import socket
 from pathlib import Path
 from typing import Any, Final, final
 
-__all__ = ["StallLog"]
-
+__all__ = ["StallLog", "here"]
 
 _LOOP: Final = "event loop"
 
 
+def here() -> dict[str, Any]:
+    """Return what tells a process from one with the same id elsewhere: containers may share a folder, and so a log."""
+    found: dict[str, Any] = {"host": socket.gethostname(), "pid_namespace": 0}
+    with contextlib.suppress(OSError):
+        found["pid_namespace"] = Path("/proc/self/ns/pid").stat().st_ino
+    return found
+
+
 @final
 class StallLog:
-    """The stalls of one process."""
+    """The stalls of this process."""
 
-    def __init__(self, path: Path, pid: int) -> None:
+    def __init__(self, path: Path) -> None:
         """Begin at the log's present end: earlier lines belong to other processes.
 
         Args:
             path: NAME.stalls.jsonl; need not exist yet.
-            pid: The process's id.
         """
         self._path = path
-        self._pid = pid
+        self._ours = {"pid": os.getpid()} | here()
         self._inode, self._at = self._stand()
         self.by_cause: dict[str, list[float]] = {}
         """(number, seconds) of ended stalls of event loops, by cause."""
@@ -55,7 +63,8 @@ class StallLog:
     def _add(self, line: bytes) -> None:
         try:
             row: dict[str, Any] = json.loads(line)
-            if row["pid"] != self._pid or row["goes_on"] or row["kind"] != _LOOP:
+            is_ours = all(row[name] == value for name, value in self._ours.items())
+            if not is_ours or row["goes_on"] or row["kind"] != _LOOP:
                 return
             count, sum_s = self.by_cause.get(row["cause"], [0, 0.0])
             self.by_cause[row["cause"]] = [count + 1, sum_s + float(row["length_s"])]

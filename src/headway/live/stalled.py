@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import HeadwayError
+from headway.live.stall_log import here
 from headway.traces.analysis.stall_model import StallKind, Thresholds
 from headway.traces.analysis.stall_words import stall_json
 from headway.traces.analysis.stalls import find_stalls
@@ -52,6 +53,7 @@ def main(partial: Path) -> int:
     found = []
     keys = {}
     rows = []
+    place = here()
     for each in find_stalls(trace, thresholds, since_ns=told["since_ns"]):
         key = f"{trace.threads[each.thread].serial}:{each.since_ns}"
         is_known, is_over = key in told["keys"], told["keys"].get(key, False)
@@ -62,7 +64,7 @@ def main(partial: Path) -> int:
         if is_over or (is_known and stall.goes_on):
             continue  # the stall was reported, and nothing new is known of it
         keys[key] = not stall.goes_on
-        rows.append(stall_json(trace, stall) | {"recording": path.name})
+        rows.append(stall_json(trace, stall) | {"recording": path.name} | place)
         if not stall.goes_on:
             found.append((stall.kind.value, stall.cause.value, stall.length_ns / 1e9))
     if rows or told["asked"]:

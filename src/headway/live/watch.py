@@ -36,6 +36,7 @@ __all__ = [
     "counts_only",
     "incarnation_in",
     "incarnation_of",
+    "is_of_this_process",
     "is_recorded",
     "process_of",
 ]
@@ -126,6 +127,18 @@ def counts_only(pid: int) -> bool:
             return one.counters_only
     except RecordingError:
         return False
+
+
+def is_of_this_process(trace: bytes) -> bool:
+    """Tell whether a trace is of what this process records now; one of another container may have our id in its name.
+
+    Raises:
+        RecordingError: This process is not recorded.
+    """
+    if len(trace) < fmt.HEADER_DTYPE.itemsize:
+        return False
+    with Watch(os.getpid()) as one:
+        return int(np.frombuffer(trace, fmt.HEADER_DTYPE, 1)[0]["start_ns"]) == one.snapshot().start_ns
 
 
 def _fits(header: np.void) -> bool:
