@@ -134,6 +134,29 @@ def test_the_histograms_are_cumulative():
     assert dict(cumulative(one.hold_buckets))[17.179869184] == 3
 
 
+@pytest.mark.parametrize(
+    ("counted", "sum_s", "least_s", "most_s"),
+    [
+        ({}, 0.0, 0.0, 0.0),
+        ({"waits_of": {20: 1}}, 0.0007, 0.000524288, 0.0007),
+        ({"waits_of": {20: 1, 35: 1}}, 60.0007, 0.000524288, 60.000175712),
+        ({"waits_of": {35: 2}}, 60.0, 17.179869184, 42.820130816),
+        ({"waits_of": {20: 2}}, 0.0001, 0.000524288, 0.000524288),
+        ({"worlds_of": {0: 1, 1: 2}}, 4e-6, 0.0, 2.976e-6),
+        ({"worlds_of": {15: 1}}, 300.0, 17.179869184, 300.0),
+    ],
+    ids=["none", "one", "one and longer than all bounds", "two longer", "torn", "stopped world", "longest of worlds"],
+)
+def test_the_shortest_and_the_longest_have_bounds(counted, sum_s, least_s, most_s):
+    """A length is within its bucket, the last one has no end, and the longest is not above what the total leaves."""
+    roles = Roles()
+    lengths = {"world_ns": round(sum_s * 1e9)} if "worlds_of" in counted else {"wait_ns": round(sum_s * 1e9)}
+    add(roles, make_snapshot(1000, {"serial": 1, "name": "w", **lengths, **counted}))
+    (one,) = series("world" if "worlds_of" in counted else "wait", roles.totals.items())
+
+    assert one.extremes_s == pytest.approx((least_s, most_s))
+
+
 def test_stopped_worlds_have_coarser_bounds():
     """The buckets of stop-the-world are those between the histogram's bounds; roles without a pause have no series."""
     roles = Roles(normalised, 20)

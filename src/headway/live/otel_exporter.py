@@ -4,10 +4,13 @@
 
 The SDK's own histogram would need a call for each wait and hold, of which there may be a million a second. The recorder
 counts them already, and this exporter adds the counts to each export. Needs the SDK (opentelemetry-sdk).
+
+The SDK calls an exporter only if an instrument has data: a program without instruments of its own must call
+`headway.live.metrics.instrument()`, or nothing is exported.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from opentelemetry.sdk.metrics.export import (
@@ -25,25 +28,25 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from headway import __version__
 from headway.live.metrics import Counting
-from headway.live.roles import BOUNDS_S, HISTOGRAMS, MAX_ROLES, RoleTotals, cumulative, series
+from headway.live.roles import BOUNDS_S, HISTOGRAMS, MAX_ROLES, RoleTotals, Series, cumulative, series
 
 __all__ = ["GilExporter"]
 
 
-def _point(buckets: Sequence[int], sum_s: float, attributes: dict[str, Any], since_ns: int) -> HistogramDataPoint:
-    """Return a histogram's data point; its minimum and maximum are known to a power of two."""
-    below = [count for _, count in cumulative(buckets)]
-    used = [power for power, count in enumerate(buckets) if count]
+def _point(one: Series, since_ns: int) -> HistogramDataPoint:
+    """Return a histogram's data point; its minimum and maximum are bounds, as lengths are counted and not kept."""
+    count, below = sum(one.buckets), [count for _, count in cumulative(one.buckets)]
+    least_s, most_s = one.extremes_s
     return HistogramDataPoint(
-        attributes=attributes,
+        attributes={"cpython.gil": one.gil, "thread.role": one.role},
         start_time_unix_nano=since_ns,
         time_unix_nano=time.time_ns(),
-        count=sum(buckets),
-        sum=sum_s,
-        bucket_counts=[b - a for a, b in zip([0, *below], [*below, sum(buckets)], strict=True)],
+        count=count,
+        sum=one.sum_s,
+        bucket_counts=[b - a for a, b in zip([0, *below], [*below, count], strict=True)],
         explicit_bounds=list(BOUNDS_S),
-        min=2 ** used[0] / 2e9 if used else 0.0,
-        max=2 ** used[-1] / 1e9 if used else 0.0,
+        min=least_s,
+        max=most_s,
     )
 
 
@@ -87,10 +90,7 @@ class GilExporter(MetricExporter):
         since_ns = self._counting.since_ns
 
         def points(which: str) -> list[HistogramDataPoint]:
-            return [
-                _point(one.buckets, one.sum_s, {"cpython.gil": one.gil, "thread.role": one.role}, since_ns)
-                for one in series(which, totals.items())
-            ]
+            return [_point(one, since_ns) for one in series(which, totals.items())]
 
         return [
             Metric(one.name, one.what, "s", Histogram(found, AggregationTemporality.CUMULATIVE))

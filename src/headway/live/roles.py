@@ -213,9 +213,32 @@ class Series(NamedTuple):
     gil: int
     role: str
     buckets: list[int]
-    """[i] counts lengths with bit length i in ns."""
+    """[i] counts lengths below 2^i ns that no earlier bucket counts; the last one also counts all longer ones."""
     sum_s: float
     """The total of all lengths."""
+    coarse: bool = False
+    """Whether only the buckets at BOUNDS_S, and the last one, are used."""
+
+    def least_ns(self, bucket: int) -> int:
+        """Return the length that no length in a bucket is below."""
+        if not self.coarse:
+            return 1 << (bucket - 1) if bucket else 0
+        before = max((power for power in _POWERS if power < bucket), default=0)
+        return 1 << before if before else 0
+
+    @property
+    def extremes_s(self) -> tuple[float, float]:
+        """Bounds of the shortest and of the longest length, each at most one bucket off; (0, 0) without lengths."""
+        used = [bucket for bucket, count in enumerate(self.buckets) if count]
+        if not used:
+            return 0.0, 0.0
+        least_s = self.least_ns(used[-1]) / 1e9
+        # The last bucket has no upper end, but the longest length is at most what the others leave of the total.
+        others_s = sum(self.buckets[bucket] * self.least_ns(bucket) for bucket in used) / 1e9 - least_s
+        longest_s = self.sum_s - others_s
+        if used[-1] < BUCKETS - 1:
+            longest_s = min(longest_s, 2 ** used[-1] / 1e9)
+        return self.least_ns(used[0]) / 1e9, max(least_s, longest_s)
 
 
 def series(which: str, totals: Iterable[tuple[tuple[int, str], RoleTotals]]) -> Iterator[Series]:
@@ -229,7 +252,7 @@ def series(which: str, totals: Iterable[tuple[tuple[int, str], RoleTotals]]) -> 
             wide = [0] * BUCKETS
             for i, count in enumerate(one.world_buckets):
                 wide[min(_POWERS.start + i * _POWERS.step, BUCKETS - 1)] += count
-            yield Series(gil, role, wide, one.world_ns / 1e9)
+            yield Series(gil, role, wide, one.world_ns / 1e9, coarse=True)
 
 
 def cumulative(buckets: Sequence[int]) -> list[tuple[float, int]]:
