@@ -399,8 +399,8 @@ def test_opentelemetry_observes_this_process():
         provider.shutdown()
     """)
 
-    old = {"cpython.gil.hold.time", "cpython.gil.wait.time", "cpython.gil.handovers"}
-    assert set(found) == {"cpython.gil.handoffs", "cpython.gil.enabled"} | old
+    times = {"cpython.gil.hold.time", "cpython.gil.wait.time"}
+    assert set(found) == {"cpython.gil.handoffs", "cpython.gil.enabled", "cpython.gil.handovers"} | times
     unit, monotonic, points = found["cpython.gil.handoffs"]
     assert (unit, monotonic) == ("{handoff}", True)
     assert [point[0] for point in points] == [
@@ -408,7 +408,7 @@ def test_opentelemetry_observes_this_process():
     ]
     assert found["cpython.gil.enabled"] == ["1", None, [[{}, 1]]]
     unit, monotonic, ((attributes, value),) = found["cpython.gil.hold.time"]
-    assert (unit, monotonic, attributes) == ("s", True, {"role": "all"})
+    assert (unit, monotonic, attributes) == ("s", True, {"cpython.gil": 0, "thread.role": "all", "role": "all"})
     assert value > 0
     assert {point[0]["kind"] for point in found["cpython.gil.handovers"][2]} == {"voluntary", "forced"}
 

@@ -162,6 +162,8 @@ def test_prometheus_scrapes_a_watched_service_and_the_dashboard_s_questions_have
             "cpython_gil_wait_duration_seconds": "histogram",
             "cpython_gil_hold_duration_seconds": "histogram",
             "cpython_stop_the_world_duration_seconds": "histogram",
+            "cpython_gil_hold_time_seconds_total": "counter",
+            "cpython_gil_wait_time_seconds_total": "counter",
             "cpython_gil_handoffs_total": "counter",
         }
 
@@ -180,6 +182,8 @@ def test_the_otlp_exporter_sends_the_histograms():
     ]
 
     assert set(exports[0]) == {
+        "cpython.gil.hold.time",
+        "cpython.gil.wait.time",
         "cpython.gil.handoffs",
         "cpython.gil.enabled",
         "cpython.gil.wait.duration",

@@ -252,6 +252,17 @@ def test_stalls_are_counted_from_zero():
         assert found == {(kind.value, cause.value): 0 for kind in StallKind for cause in Cause}
 
 
+def test_a_hold_in_progress_counts():
+    """A thread that has held the GIL for a minute has that minute in its time, and none yet in its histogram."""
+    roles = Roles()
+    add(roles, make_snapshot(61 * 10**9, {"serial": 1, "name": "w", "holds": 1, "state": "holding", "since_ns": 10**9}))
+    text = "\n".join(exposition(Totals(roles=roles.totals))) + "\n"
+    found = {one.name: one.value for family in parse(text) for one in family.samples if one.labels.get("role") == "w"}
+
+    assert found["cpython_gil_hold_time_seconds_total"] == 60
+    assert found["cpython_gil_wait_time_seconds_total"] == found["cpython_gil_hold_duration_seconds_sum"] == 0
+
+
 def test_old_names_stay_for_one_release():
     """Old names are given with a warning, unless they are switched off."""
     with pytest.warns(DeprecationWarning, match="python_gil_"):
@@ -264,6 +275,8 @@ def test_old_names_stay_for_one_release():
         "cpython_gil_wait_duration_seconds",
         "cpython_gil_hold_duration_seconds",
         "cpython_stop_the_world_duration_seconds",
+        "cpython_gil_hold_time_seconds",
+        "cpython_gil_wait_time_seconds",
         "cpython_gil_handoffs",
         "cpython_gil_enabled",
     }

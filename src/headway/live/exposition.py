@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from headway.live.ring import Ring
-from headway.live.roles import HANDOFFS, HISTOGRAMS, OTHER, REASONS, Roles, RoleTotals, cumulative, series
+from headway.live.roles import HANDOFFS, HISTOGRAMS, OTHER, REASONS, TIMES, Roles, RoleTotals, cumulative, series
 
 __all__ = ["STALL_CAUSES", "STALL_KINDS", "ServiceTotals", "Totals", "exposition"]
 
@@ -139,6 +139,10 @@ def exposition(totals: Totals) -> Iterator[str]:
         for each in series(shown.which, roles):
             labels, below = _labels(gil=each.gil, role=each.role), cumulative(each.buckets)
             yield from _histogram(shown.prometheus_name, labels, below, sum(each.buckets), each.sum_s)
+    for time in TIMES:
+        yield from _head(time.prometheus_name, "counter", time.what)
+        for (gil, role), one in roles:
+            yield f"{time.prometheus_name}{{{_labels(gil=gil, role=role)}}} {time.of(one)!r}"
     name = "cpython_gil_handoffs_total"
     yield from _head(name, "counter", HANDOFFS)
     for (gil, role), one in roles:

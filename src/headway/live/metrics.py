@@ -28,9 +28,11 @@ from headway.live.roles import (
     HISTOGRAMS,
     MAX_ROLES,
     REASONS,
+    TIMES,
     Histogram,
     Roles,
     RoleTotals,
+    Time,
     cumulative,
     normalised,
     series,
@@ -165,6 +167,11 @@ class GilCollector:
 
         for shown in HISTOGRAMS:
             yield _histogram(shown, totals)
+        for shown_time in TIMES:
+            times = CounterMetricFamily(shown_time.prometheus_name, shown_time.what, labels=["gil", "role"])
+            for (gil, role), one in totals.items():
+                times.add_metric([str(gil), role], shown_time.of(one))
+            yield times
         handoffs = CounterMetricFamily("cpython_gil_handoffs", HANDOFFS, labels=["gil", "role", "reason"])
         for (gil, role), one in totals.items():
             for reason in REASONS:
@@ -199,8 +206,8 @@ def _old_families(totals: dict[str, RoleTotals]) -> "list[Metric]":
     from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 
     old = "Old name: see cpython_gil_"
-    hold = CounterMetricFamily("python_gil_hold_seconds", f"{old}hold_duration_seconds_sum.", labels=["role"])
-    wait = CounterMetricFamily("python_gil_wait_seconds", f"{old}wait_duration_seconds_sum.", labels=["role"])
+    hold = CounterMetricFamily("python_gil_hold_seconds", f"{old}hold_time_seconds_total.", labels=["role"])
+    wait = CounterMetricFamily("python_gil_wait_seconds", f"{old}wait_time_seconds_total.", labels=["role"])
     handovers = CounterMetricFamily("python_gil_handovers", f"{old}handoffs_total.", labels=["role", "kind"])
     waits = HistogramMetricFamily("python_gil_wait_duration_seconds", f"{old}wait_duration_seconds.", labels=["role"])
     for role, one in totals.items():
@@ -224,7 +231,7 @@ def instrument(
     max_roles: int = MAX_ROLES,
     old_names: bool = True,
 ) -> None:
-    """Make the OpenTelemetry instruments cpython.gil.handoffs and cpython.gil.enabled.
+    """Make the OpenTelemetry instruments cpython.gil.hold.time, .wait.time, .handoffs and .enabled.
 
     OpenTelemetry has no observable histogram, so the histograms are no instruments: see
     `headway.live.otel_exporter`.
@@ -233,8 +240,8 @@ def instrument(
         meter_provider: The provider; by default the global one.
         role: Maps a thread's name to its role; by default `headway.live.roles.normalised`.
         max_roles: The largest number of roles, including `other`.
-        old_names: Make the old instruments, too (cpython.gil.hold.time, .wait.time, .handovers), with a
-            DeprecationWarning.
+        old_names: Make the old instrument cpython.gil.handovers, too, and give the two times their old attribute
+            `role`, with a DeprecationWarning.
     """
     from opentelemetry.metrics import Observation, get_meter
 
@@ -252,23 +259,31 @@ def instrument(
     def enabled(_: "CallbackOptions") -> Iterable["Observation"]:
         return [] if counting.totals_if_any() is None else [Observation(int(counting.has_gil))]
 
+    def times(shown: Time) -> Callable[["CallbackOptions"], Iterable["Observation"]]:
+        def observed(_: "CallbackOptions") -> Iterable["Observation"]:
+            return [
+                Observation(
+                    shown.of(one), {"cpython.gil": gil, "thread.role": name} | ({"role": name} if old_names else {})
+                )
+                for (gil, name), one in (counting.totals_if_any() or {}).items()
+            ]
+
+        return observed
+
     meter = get_meter("headway", __version__, meter_provider)
+    for shown in TIMES:
+        meter.create_observable_counter(shown.name, [times(shown)], "s", shown.what)
     meter.create_observable_counter("cpython.gil.handoffs", [handoffs], "{handoff}", HANDOFFS)
     meter.create_observable_gauge("cpython.gil.enabled", [enabled], "1", "1: threads need the GIL to run.")
     if not old_names:
         return
-    _warn_of_old_names("cpython.gil.hold.time, cpython.gil.wait.time and cpython.gil.handovers")
+    _warn_of_old_names("cpython.gil.handovers, and the attribute `role` of cpython.gil.hold.time and .wait.time")
 
-    def old(
-        value: Callable[[RoleTotals], float], **more: str
-    ) -> Callable[["CallbackOptions"], Iterable["Observation"]]:
-        def observed(_: "CallbackOptions") -> Iterable["Observation"]:
-            totals = _by_role(counting.totals_if_any() or {})
-            return [Observation(value(one), {"role": name, **more}) for name, one in totals.items()]
+    def old(_: "CallbackOptions") -> Iterable["Observation"]:
+        return [
+            Observation(getattr(one, kind), {"role": name, "kind": kind})
+            for name, one in _by_role(counting.totals_if_any() or {}).items()
+            for kind in REASONS
+        ]
 
-        return observed
-
-    meter.create_observable_counter("cpython.gil.hold.time", [old(lambda one: one.hold_ns / 1e9)], "s", "Old name.")
-    meter.create_observable_counter("cpython.gil.wait.time", [old(lambda one: one.wait_ns / 1e9)], "s", "Old name.")
-    kinds = [old(lambda one: one.voluntary, kind="voluntary"), old(lambda one: one.forced, kind="forced")]
-    meter.create_observable_counter("cpython.gil.handovers", kinds, "{handover}", "Old name.")
+    meter.create_observable_counter("cpython.gil.handovers", [old], "{handover}", "Old name.")

@@ -23,10 +23,12 @@ __all__ = [
     "MAX_ROLES",
     "OTHER",
     "REASONS",
+    "TIMES",
     "Histogram",
     "RoleTotals",
     "Roles",
     "Series",
+    "Time",
     "cumulative",
     "normalised",
     "series",
@@ -60,6 +62,31 @@ HISTOGRAMS: Final = (
         "cpython.stop_the_world.duration",
         "Single waits of a thread that a free-threaded interpreter had stopped, or that waited for others to stop.",
     ),
+)
+
+
+class Time(NamedTuple):
+    """A counter of seconds of all kinds of metrics, in which a hold or a wait counts while it goes on."""
+
+    which: str
+    """It is `RoleTotals.{which}_ns`."""
+    name: str
+    """OpenTelemetry's name of it."""
+    what: str
+
+    @property
+    def prometheus_name(self) -> str:
+        """Prometheus' name of it."""
+        return f"{self.name.replace('.', '_')}_seconds_total"
+
+    def of(self, totals: "RoleTotals") -> float:
+        """Return a role's time in seconds."""
+        return float(getattr(totals, f"{self.which}_ns") / 1e9)
+
+
+TIMES: Final = (
+    Time("hold", "cpython.gil.hold.time", "Time of holds of the GIL, also of those in progress."),
+    Time("wait", "cpython.gil.wait.time", "Time of waits for the GIL, also of those in progress."),
 )
 REASONS: Final = ("voluntary", "forced")
 """The reasons of a release; RoleTotals counts each."""
