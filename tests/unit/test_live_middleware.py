@@ -56,6 +56,20 @@ def test_wsgi_tells_what_came_before_the_response(gil, caplog):
     assert record.getMessage().startswith("GET /slow waited 20.0 ms for the GIL and held it 5.0 ms of ")
 
 
+def test_without_a_gil_the_log_names_locks(gil, caplog, monkeypatch):
+    """The waits of a request in a free-threaded process are for locks, and the log does not call them otherwise."""
+
+    def application(environ, start_response):
+        gil.waited = 20
+        return []
+
+    monkeypatch.setattr(middleware, "gil_enabled", lambda: False)
+    serve(GilWSGIMiddleware(application, log_over_ms=10), PATH_INFO="/slow")[1].close()
+
+    (message,) = caplog.messages
+    assert message.startswith("GET /slow waited 20.0 ms for locks, there is no GIL, of ")
+
+
 @pytest.mark.parametrize("kind", ["WSGI", "ASGI"])
 def test_a_path_forges_no_line_of_the_log(gil, caplog, kind):
     """A line end in a path is escaped: the log's lines are ours."""

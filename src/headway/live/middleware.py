@@ -23,7 +23,8 @@ other requests in between does not count. The figures leave out:
 - Tasks that the request starts (a TaskGroup, or Starlette's BaseHTTPMiddleware if it is further inside).
 - Threads (`run_in_executor`, synchronous endpoints).
 
-Only HTTP requests are measured.
+Only HTTP requests are measured. Without a GIL, waits are those for locks of objects and of the interpreter, under the
+same names, and there are no holds.
 
 If the interpreter cannot be recorded, requests are served as without the middleware; the log says so once.
 """
@@ -36,6 +37,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, 
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from headway.agent.headway_agent.library import gil_enabled
 from headway.errors import HeadwayError
 from headway.live.recording import GilTimes, gil_times
 from headway.printable import printable
@@ -108,14 +110,17 @@ class _Middleware:
         return meter
 
     def _log(self, what: str, meter: _Meter, started_ns: int) -> None:
-        if self._log_over_ns is not None and meter.waited_ns >= self._log_over_ns:
+        if self._log_over_ns is None or meter.waited_ns < self._log_over_ns:
+            return
+        what = printable(what)  # a path may hold a line end, and a forged line behind it
+        waited_ms, all_ms = meter.waited_ns / 1e6, (time.perf_counter_ns() - started_ns) / 1e6
+        if gil_enabled():
+            held_ms = meter.held_ns / 1e6
             _LOG.warning(
-                "%s waited %.1f ms for the GIL and held it %.1f ms of %.1f ms",
-                printable(what),  # a path may hold a line end, and a forged line behind it
-                meter.waited_ns / 1e6,
-                meter.held_ns / 1e6,
-                (time.perf_counter_ns() - started_ns) / 1e6,
+                "%s waited %.1f ms for the GIL and held it %.1f ms of %.1f ms", what, waited_ms, held_ms, all_ms
             )
+        else:
+            _LOG.warning("%s waited %.1f ms for locks, there is no GIL, of %.1f ms", what, waited_ms, all_ms)
 
 
 def _timing(times: GilTimes) -> str:

@@ -55,8 +55,8 @@ class Histogram(NamedTuple):
 
 
 HISTOGRAMS: Final = (
-    Histogram("wait", "cpython.gil.wait.duration", "Single waits for the GIL that ended."),
-    Histogram("hold", "cpython.gil.hold.duration", "Single holds of the GIL that ended."),
+    Histogram("wait", "cpython.gil.wait.duration", "Single waits for the GIL that ended; without a GIL, for locks."),
+    Histogram("hold", "cpython.gil.hold.duration", "Single holds of the GIL that ended; without a GIL there are none."),
     Histogram(
         "world",
         "cpython.stop_the_world.duration",
@@ -85,8 +85,12 @@ class Time(NamedTuple):
 
 
 TIMES: Final = (
-    Time("hold", "cpython.gil.hold.time", "Time of holds of the GIL, also of those in progress."),
-    Time("wait", "cpython.gil.wait.time", "Time of waits for the GIL, also of those in progress."),
+    Time("hold", "cpython.gil.hold.time", "Time of holds of the GIL, also of those in progress; without a GIL 0."),
+    Time(
+        "wait",
+        "cpython.gil.wait.time",
+        "Time of waits for the GIL, without a GIL for locks, also of those in progress.",
+    ),
 )
 REASONS: Final = ("voluntary", "forced")
 """The reasons of a release; RoleTotals counts each."""
