@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from browser_pages import until
-from made_traces import made_trace
+from made_traces import MS, made_trace
 from told_traces import Script, convoy
 
 from headway.report.html import render_page, trace_page
 from headway.traces.analysis import analyse
 from headway.traces.analysis.intervals import recorded
+from headway.traces.model import Kind
 
 pytestmark = pytest.mark.slow
 
@@ -115,6 +116,25 @@ def test_a_wait_says_who_held_meanwhile(open_page):
     row.get_by_role("button", name="cruncher").click()
     assert chosen.locator("h3").inner_text().startswith("cruncher held the GIL")
     assert "at the request of another thread" in chosen.inner_text()
+
+
+def test_an_end_that_was_not_seen_is_told_as_such(open_page):
+    """A hold without a recorded release is not told as released, and one that the window cuts goes on."""
+    trace = Script().hold(0, 0, 30).add(40, 0, Kind.ACQUIRE).trace(60, "one")
+    page = open_page(html_of(("", trace)))
+    page.evaluate("headwayTimelines[0].select({lane: 0, kind: 'hold', row: 0})")
+    assert "released by the thread itself" in page.inner_text(".selection")
+    page.evaluate("headwayTimelines[0].select({lane: 0, kind: 'hold', row: 1})")
+    told = page.inner_text(".selection")
+    assert "its end was not recorded" in told
+    assert "released" not in told
+
+    part = analyse(trace, since_ns=trace.start_ns + 10 * MS, until_ns=trace.start_ns + 20 * MS)
+    page = open_page(render_page(*trace_page([("", [(trace, part)])], "0")))
+    page.evaluate("headwayTimelines[0].select({lane: 0, kind: 'hold', row: 0})")
+    told = page.inner_text(".selection")
+    assert "it began before this window; it goes on beyond this window" in told
+    assert "released" not in told
 
 
 def test_the_keyboard_alone_goes_through_waits_and_holds(open_page):

@@ -11,10 +11,11 @@ from told_traces import AT_SERVE, Script, convoy
 
 from headway.report.html import columns as packing
 from headway.report.html import render_page, trace_page
+from headway.report.html.columns import Cut, End
 from headway.traces.analysis import analyse
 from headway.traces.analysis.intervals import recorded
 from headway.traces.export.parks import parks
-from headway.traces.model import Park
+from headway.traces.model import Kind, Park
 
 
 def page_of(*given_traces):
@@ -44,6 +45,11 @@ def intervals(view, columns, kind):
             yield place, start, at, int(columns[f"{kind}_stack"][row])
 
 
+def cut(found, window):
+    """Return holds and waits cut to a window."""
+    return Cut.to(window, found.holds), Cut.to(window, found.waits)
+
+
 def test_the_timeline_has_every_hold_and_wait():
     """The timeline has the thread, time, length and stack of every hold and wait of the convoy."""
     trace = convoy()
@@ -62,7 +68,7 @@ def test_the_timeline_has_every_hold_and_wait():
             )
         )
         assert shown
-    assert columns["hold_forced"].sum() == found.holds.forced.sum() > 0
+    assert (columns["hold_flags"] & End.FORCED > 0).sum() == found.holds.forced.sum() > 0
     assert [mark.kind for mark in view.marks].count("convoy") == 5
     assert "reader, which waits in convoys, waited 5 ms" in {mark.text for mark in view.marks}
 
@@ -119,7 +125,7 @@ def test_a_long_trace_is_shares_and_its_longest(monkeypatch):
     found = recorded(trace)
     of = [(0, thread) for thread in range(3)]
     window = (trace.start_ns, trace.end_ns)
-    packed = packing.pack(of, found.holds, found.waits, window, (trace.stack_parent, trace.stack_frame), whole=1000)
+    packed = packing.pack(of, *cut(found, window), window, (trace.stack_parent, trace.stack_frame), whole=1000)
 
     assert packed.bins == packing.BINS
     assert [sum(row[place] for row in packed.rows) for place in (1, 3)] == [50, 50]
@@ -137,7 +143,7 @@ def test_thousands_of_lanes_have_fewer_bins():
     found = recorded(trace)
     lanes = [(0, thread) for thread in range(2_000)]
     window = (trace.start_ns, trace.end_ns)
-    packed = packing.pack(lanes, found.holds, found.waits, window, (trace.stack_parent, trace.stack_frame), whole=0)
+    packed = packing.pack(lanes, *cut(found, window), window, (trace.stack_parent, trace.stack_frame), whole=0)
 
     assert packed.bins == 2_000
     assert next(one.rows for one in packed.columns if one.name == "bin_held") == 4_000_000
@@ -164,6 +170,33 @@ def test_a_window_is_cut_and_begins_at_nought():
     held = list(intervals(view, unpacked(view, blocks[view.block]), "hold"))
     assert held
     assert all(0 <= start <= end <= view.span_ns for _, start, end, _ in held)
+
+
+def test_an_interval_that_was_not_seen_whole_has_flags():
+    """Holds and waits that the window cuts have flags for it, and those without a recorded end have theirs."""
+    script = Script().hold(0, 0, 30, forced=True).wait(1, 10).hold(1, 30, 40).add(45, 0, Kind.ACQUIRE).wait(1, 46)
+    trace = script.trace(60, "one", "two")
+    whole = [(End.FORCED, 0, 0, 30), (0, 1, 30, 40), (End.OPEN, 0, 45, 60), (0, 1, 10, 30), (End.OPEN, 1, 46, 60)]
+    cases = [
+        (None, None, whole),
+        (20, 40, [(End.FORCED | End.BEFORE, 0, 0, 10), (0, 1, 10, 20), (End.BEFORE, 1, 0, 10)]),
+        (5, 15, [(End.FORCED | End.BEFORE | End.AFTER, 0, 0, 10), (End.AFTER, 1, 5, 10)]),
+    ]
+    for since, until, wanted in cases:
+        window = [None if one is None else trace.start_ns + one * MS for one in (since, until)]
+        page, blocks = trace_page([("", [(trace, analyse(trace, since_ns=window[0], until_ns=window[1]))])], "0")
+        (view,) = page.views
+        columns = unpacked(view, blocks[view.block])
+        shown = [
+            (flags, view.lanes[lane].label, start, end)
+            for kind in ("hold", "wait")
+            for flags, (lane, start, end, _) in zip(
+                columns[f"{kind}_flags"], intervals(view, columns, kind), strict=True
+            )
+        ]
+        assert sorted(shown) == sorted(
+            (flags, ("one", "two")[thread], start * MS, end * MS) for flags, thread, start, end in wanted
+        )
 
 
 def test_a_thread_is_only_text():

@@ -8,6 +8,9 @@ import type { FlameFrame, Lane, TraceView } from "../schema.ts";
 export type Kind = "hold" | "wait";
 export const KINDS = ["hold", "wait"] as const;
 
+/** The sum of these is an interval's flags: `End` in src/headway/report/html/columns.py. */
+const END = { forced: 1, open: 2, after: 4, before: 8 } as const;
+
 /** All intervals of one kind, by lane and then by time; the intervals of a lane do not overlap. */
 export interface Intervals {
   readonly start: Float64Array;
@@ -15,6 +18,8 @@ export interface Intervals {
   readonly stack: Float64Array;
   /** For each interval, the time in the lane's earlier intervals. */
   readonly before: Float64Array;
+  /** For each interval, the facts about its ends. */
+  readonly flags: Float64Array;
 }
 
 export interface Selected {
@@ -48,7 +53,7 @@ function intervalsOf(columns: Columns, name: Kind, lanes: readonly (readonly [nu
       total += length[row]!;
     }
   }
-  return { start, end, stack: columns.get(`${name}_stack`)!, before };
+  return { start, end, stack: columns.get(`${name}_stack`)!, before, flags: columns.get(`${name}_flags`)! };
 }
 
 function sumsOf(shares: Float64Array, bins: number): Float64Array {
@@ -66,7 +71,6 @@ function sumsOf(shares: Float64Array, bins: number): Float64Array {
 export class Model {
   readonly hold: Intervals;
   readonly wait: Intervals;
-  readonly forced: Float64Array;
   readonly parent: Float64Array;
   readonly frame: Float64Array;
   readonly stackHeld: Float64Array;
@@ -80,7 +84,6 @@ export class Model {
   ) {
     this.hold = intervalsOf(columns, "hold", view.lanes.map((lane) => [lane.first_hold, lane.holds]));
     this.wait = intervalsOf(columns, "wait", view.lanes.map((lane) => [lane.first_wait, lane.waits]));
-    this.forced = columns.get("hold_forced")!;
     this.parent = columns.get("stack_parent")!;
     this.frame = columns.get("stack_frame")!;
     this.stackHeld = columns.get("stack_held")!;
@@ -236,6 +239,17 @@ export class Model {
       if (count) found.push({ lane, ns, count, row: best });
     }
     return found.sort((a, b) => b.ns - a.ns);
+  }
+
+  /** Return what is known about an interval's ends, in words; nothing for a wait that began and ended in the window. */
+  ends({ kind, row }: Selected): string[] {
+    const flags = this[kind].flags[row]!;
+    const found = [];
+    if (flags & END.before) found.push("it began before this window");
+    if (flags & END.after) found.push("it goes on beyond this window");
+    else if (flags & END.open) found.push("its end was not recorded");
+    else if (kind === "hold") found.push(flags & END.forced ? "released at the request of another thread" : "released by the thread itself");
+    return found;
   }
 
   /** Return a stack's frames, innermost first. */

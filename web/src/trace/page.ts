@@ -256,8 +256,7 @@ function selection(model: Model, one: Selected, choose: (one: Selected) => void)
     h(
       "p",
       { class: "dim" },
-      `from ${duration(model.view.begin_ns + start[one.row]!)} after the start`,
-      one.kind === "hold" ? (model.forced[one.row] ? "; released at the request of another thread" : "; released by the thread itself") : "",
+      [`from ${duration(model.view.begin_ns + start[one.row]!)} after the start`, ...model.ends(one)].join("; "),
     ),
     stackOf(model.stack(stack[one.row]!)),
     rows.length > 0 &&

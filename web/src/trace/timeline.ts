@@ -122,7 +122,7 @@ export class Timeline {
       if (go && (outside || tiny)) this.show(around(start, end, this.span));
       this.reveal(one.lane);
       const what = one.kind === "hold" ? "held" : "waited";
-      this.spoken.textContent = `${this.model.view.lanes[one.lane]!.label} ${what} ${duration(end - start)} at ${duration(this.model.view.begin_ns + start)}`;
+      this.spoken.textContent = `${this.model.view.lanes[one.lane]!.label} ${what} ${[`${duration(end - start)} at ${duration(this.model.view.begin_ns + start)}`, ...this.model.ends(one)].join("; ")}`;
     }
     this.hears.selected(one);
     this.ask();

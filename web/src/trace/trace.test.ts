@@ -33,6 +33,7 @@ function modelOf(lanes: readonly { holds: readonly Span[]; waits: readonly Span[
     for (const [place, name] of ["gap", "length", "stack"].entries()) {
       columns.set(`${kind}_${name}`, Float64Array.from(rows, (row) => row[place]!));
     }
+    columns.set(`${kind}_flags`, new Float64Array(rows.length));
   }
   let [hold, wait] = [0, 0];
   for (const [place, lane] of lanes.entries()) {
@@ -50,7 +51,6 @@ function modelOf(lanes: readonly { holds: readonly Span[]; waits: readonly Span[
     hold += lane.holds.length;
     wait += lane.waits.length;
   }
-  columns.set("hold_forced", new Float64Array(hold));
   // 1 is main, 2 is main -> work, 3 is main -> read.
   columns.set("stack_parent", Float64Array.from([0, 0, 1, 1]));
   columns.set("stack_frame", Float64Array.from([0, 1, 2, 3]));

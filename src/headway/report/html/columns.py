@@ -7,8 +7,9 @@ intervals.
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import final
+from dataclasses import dataclass, fields
+from enum import IntFlag
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from headway.report.html.schema import Column
 from headway.traces.analysis.intervals import Intervals
 from headway.traces.analysis.utilisation import per_bucket
 
-__all__ = ["BINS", "LONGEST", "WHOLE", "LaneKey", "Packed", "pack"]
+__all__ = ["BINS", "LONGEST", "WHOLE", "Cut", "End", "LaneKey", "Packed", "pack"]
 
 WHOLE = 1_500_000
 """The most holds and waits that are all given."""
@@ -32,6 +33,51 @@ _WIDTHS = (1, 2, 4, 8)
 
 LaneKey = tuple[int, int]
 """A GIL's index (-1 means locks) and a thread's index."""
+
+
+@final
+class End(IntFlag):
+    """Facts about the ends of an interval, as the columns of flags have them."""
+
+    FORCED = 1
+    """The GIL was released at the request of another thread."""
+    OPEN = 2
+    """The end was not recorded."""
+    AFTER = 4
+    """The interval goes on beyond the end of the window."""
+    BEFORE = 8
+    """The interval began before the window."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Cut(Intervals):
+    """Intervals cut to a window."""
+
+    began_before: NDArray[np.bool_]
+    goes_on: NDArray[np.bool_]
+
+    @classmethod
+    def to(cls, span_ns: tuple[int, int], intervals: Intervals) -> Self:
+        """Return the parts of intervals that lie in a window."""
+        since_ns, until_ns = span_ns
+        whole = {one.name: getattr(intervals, one.name) for one in fields(Intervals)}
+        return cls(**whole, began_before=intervals.start_ns < since_ns, goes_on=intervals.end_ns > until_ns).clipped(
+            since_ns, until_ns
+        )
+
+    @property
+    def flags(self) -> NDArray[np.uint8]:
+        """The facts about the ends of each interval."""
+        result = np.zeros(len(self), dtype=np.uint8)
+        for flag, which in (
+            (End.FORCED, self.forced),
+            (End.OPEN, self.open),
+            (End.AFTER, self.goes_on),
+            (End.BEFORE, self.began_before),
+        ):
+            result |= which * np.uint8(flag)
+        return result
 
 
 @final
@@ -54,8 +100,8 @@ class Packed:
 
 def pack(
     lanes: list[LaneKey],
-    holds: Intervals,
-    waits: Intervals,
+    holds: Cut,
+    waits: Cut,
     span_ns: tuple[int, int],
     stacks: tuple[NDArray[np.int64], NDArray[np.int64]],
     *,
@@ -65,8 +111,8 @@ def pack(
 
     Args:
         lanes: The lanes, in the page's order; every interval belongs to one of them.
-        holds: Holds within the window. Those of one lane do not overlap.
-        waits: Waits within the window; the GIL of a wait for a lock is -1.
+        holds: Holds, cut to the window. Those of one lane do not overlap.
+        waits: Waits, cut to the window; the GIL of a wait for a lock is -1.
         span_ns: The window.
         stacks: The parent and the frame of each stack.
         whole: The most intervals that are given one by one.
@@ -125,7 +171,7 @@ def _by_stack(intervals: Intervals, stacks: int) -> NDArray[np.int64]:
     return total
 
 
-def _longest(intervals: Intervals, lane: NDArray[np.int64]) -> tuple[Intervals, NDArray[np.int64]]:
+def _longest(intervals: Cut, lane: NDArray[np.int64]) -> tuple[Cut, NDArray[np.int64]]:
     if len(intervals) <= LONGEST:
         return intervals, lane
     kept = np.sort(np.argpartition(-intervals.length_ns, LONGEST)[:LONGEST])
@@ -138,7 +184,7 @@ def _shares(intervals: Intervals, lane: NDArray[np.int64], lanes: int, edges: ND
     return result
 
 
-def _of_lanes(name: str, intervals: Intervals, lane: NDArray[np.int64], start_ns: int) -> Iterator[tuple[str, NDArray]]:
+def _of_lanes(name: str, intervals: Cut, lane: NDArray[np.int64], start_ns: int) -> Iterator[tuple[str, NDArray]]:
     order = np.lexsort((intervals.start_ns, lane))
     chosen, lane = intervals.chosen(order), lane[order]
     before = np.append(start_ns, chosen.end_ns[:-1])[: len(chosen)]
@@ -146,8 +192,7 @@ def _of_lanes(name: str, intervals: Intervals, lane: NDArray[np.int64], start_ns
     yield f"{name}_gap", np.maximum(chosen.start_ns - before, 0)
     yield f"{name}_length", chosen.length_ns
     yield f"{name}_stack", chosen.stack
-    if name == "hold":
-        yield "hold_forced", chosen.forced
+    yield f"{name}_flags", chosen.flags
 
 
 def _planes(name: str, values: NDArray) -> tuple[Column, bytes]:

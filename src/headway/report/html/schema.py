@@ -284,10 +284,11 @@ class Column:
     """A column of unsigned numbers in a block.
 
     Attributes:
-        name: "hold_gap", "hold_length", "hold_stack", "hold_forced" (rows by lane, then by time; a gap is counted from
-            the end before it in its lane), "wait_gap", "wait_length", "wait_stack"; "stack_parent", "stack_frame",
-            "stack_held", "stack_waited" (by stack; 0 is the unknown one); "bin_held", "bin_waited" (by lane, then by
-            time: the share of each bin, in 65,535ths). Times are in nanoseconds.
+        name: "hold_gap", "hold_length", "hold_stack", "hold_flags" (rows by lane, then by time; a gap is counted from
+            the end before it in its lane; flags are the sum of `End`), "wait_gap", "wait_length", "wait_stack",
+            "wait_flags"; "stack_parent", "stack_frame", "stack_held", "stack_waited" (by stack; 0 is the unknown one);
+            "bin_held", "bin_waited" (by lane, then by time: the share of each bin, in 65,535ths). Times are in
+            nanoseconds.
         rows: The count of numbers.
         width: Bytes of each number: 1, 2, 4 or 8. The block has first the lowest byte of all rows, then the next, and
             so on.

@@ -1,6 +1,7 @@
 """The traces of a launch as a page: the terminal's tables, and every hold and wait for the timeline."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from headway.printable import printable
 from headway.report.figures import Table
 from headway.report.html import schema
-from headway.report.html.columns import LaneKey, pack
+from headway.report.html.columns import Cut, LaneKey, pack
 from headway.report.trace.heading import command_line, gil_use, process_name, program_name, trace_lines
 from headway.report.trace.summary import worst_first
 from headway.report.trace.tables import (
@@ -74,8 +75,8 @@ def _title(analyses: Sequence[Analysis]) -> str:
 def _view(trace: Trace, analysis: Analysis, label: str, block: str) -> tuple[schema.TraceView, bytes]:
     window = analysis.start_ns, analysis.end_ns
     found = recorded(trace)
-    holds = found.holds.clipped(*window)
-    waits = _joined(found.waits.clipped(*window), _parks(trace).clipped(*window))
+    holds = Cut.to(window, found.holds)
+    waits = _joined(Cut.to(window, found.waits), Cut.to(window, _parks(trace)))
     held, waited = dict(_by_lane(holds)), dict(_by_lane(waits))
     lanes = _lanes(analysis, held, waited)
     packed = pack(lanes, holds, waits, window, (trace.stack_parent, trace.stack_frame))
@@ -106,12 +107,12 @@ def _parks(trace: Trace) -> Intervals:
     found = parks(trace)
     none = np.zeros(len(found), dtype=np.bool_)
     gil: NDArray[Any] = np.full(len(found), _LOCKS, dtype=np.int16)  # joined with bytes it makes columns of int16
-    return Intervals(found.start_ns, found.end_ns, found.thread, gil, found.stack, none, none)
+    return Intervals(found.start_ns, found.end_ns, found.thread, gil, found.stack, none, found.open)
 
 
-def _joined(waits: Intervals, others: Intervals) -> Intervals:
-    names = ("start_ns", "end_ns", "thread", "gil", "stack", "forced", "open")
-    return Intervals(*(np.concatenate([getattr(waits, name), getattr(others, name)]) for name in names))
+def _joined(waits: Cut, others: Cut) -> Cut:
+    columns = [(getattr(waits, one.name), getattr(others, one.name)) for one in fields(Cut)]
+    return Cut(*(np.concatenate(both) for both in columns))
 
 
 def _lanes(analysis: Analysis, held: Mapping[LaneKey, int], waited: Mapping[LaneKey, int]) -> list[LaneKey]:

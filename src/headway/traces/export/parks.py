@@ -27,6 +27,8 @@ class Parks:
     """A value of `Park`."""
     type: NDArray[np.uint32]
     """Index in `Trace.types`; 0 if the type is unknown."""
+    open: NDArray[np.bool_]
+    """The end of the park was not recorded: the trace ended before."""
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -54,4 +56,5 @@ def parks(trace: Trace) -> Parks:
         stack=events["value"][begin],
         kind=(events["flags"][begin] >> _KIND_SHIFT & _KIND_MASK).astype(np.uint8),
         type=np.where(unparked, events["value"][after], np.uint32(0)),
+        open=after < 0,
     )
