@@ -33,6 +33,12 @@ test("ticks are round, in order and within", () => {
   }
 });
 
+test("ticks of a short stretch after many hours are distinct", () => {
+  const [low, high] = [1.08e14 + 123, 1.08e14 + 823];
+  const ticks = niceTicks(low, high, 7);
+  assert.deepEqual(ticks, [200, 300, 400, 500, 600, 700, 800].map((ns) => 1.08e14 + ns));
+});
+
 test("a scale keeps the order of values, and is logarithmic where they spread", () => {
   const values = [1, 10, 1000];
   assert.ok(spreads(values));

@@ -16,7 +16,8 @@ export function niceTicks(low: number, high: number, count: number): number[] {
   const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough) ?? 10 * power;
   const found = [];
   for (let at = Math.ceil(low / step); at * step <= high + step * 1e-9; at += 1) {
-    found.push(Number((at * step).toPrecision(12)));
+    // A multiple of a fraction has a rounding error in its last digits; one of a whole number is exact.
+    found.push(step < 1 ? Number((at * step).toPrecision(12)) : at * step);
   }
   return found;
 }
