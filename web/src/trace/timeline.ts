@@ -1,11 +1,10 @@
 /** The timeline: a lane per thread on a canvas, zoomed and moved by wheel, drag, touch and keyboard. */
 
 import { h } from "../lib/dom.ts";
-import { duration, instant } from "../lib/format.ts";
-import { niceTicks } from "../lib/scale.ts";
+import { duration } from "../lib/format.ts";
 import { type Kind, KINDS, type Model, type Selected } from "./model.ts";
 import { type Found, placeFrom } from "./search.ts";
-import { around, moved, type Window, within, zoomed } from "./window.ts";
+import { around, moved, ticksOf, type Window, within, zoomed } from "./window.ts";
 
 const LANE = 26;
 const BAR = 18;
@@ -358,17 +357,14 @@ export class Timeline {
   private drawAxis(height: number): void {
     const { context, colours } = this;
     const { from, to } = this.window;
-    const ticks = niceTicks(from, to, Math.max(2, Math.floor(this.wide / 130)));
-    const step = ticks.length > 1 ? ticks[1]! - ticks[0]! : to - from;
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "middle";
     context.textAlign = "center";
-    for (const tick of ticks) {
-      const x = this.x(tick);
+    for (const { at, text } of ticksOf(this.window, this.model.view.begin_ns, Math.max(2, Math.floor(this.wide / 130)))) {
+      const x = this.x(at);
       context.fillStyle = colours.rule;
       context.fillRect(Math.round(x), AXIS - 4, 1, height);
       context.fillStyle = colours.dim;
-      const text = instant(this.model.view.begin_ns + tick, step);
       const half = context.measureText(text).width / 2;
       context.fillText(text, Math.max(this.labels + half - 4, Math.min(x, this.labels + this.wide - half)), AXIS / 2 - 1);
     }

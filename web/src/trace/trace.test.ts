@@ -6,7 +6,7 @@ import { perfettoJson } from "./export.ts";
 import { treeOf } from "./flame.ts";
 import { type Kind, KINDS, Model, type Selected } from "./model.ts";
 import { nextHit, search } from "./search.ts";
-import { around, LEAST_NS, moved, within, zoomed } from "./window.ts";
+import { around, LEAST_NS, moved, ticksOf, within, zoomed } from "./window.ts";
 
 type Span = readonly [start: number, end: number, stack: number];
 
@@ -231,6 +231,21 @@ test("what is too short to see is shown around its middle, and what goes beyond 
   assert.deepEqual(within(5000, 5010, 10_000), { from: 5005 - LEAST_NS / 2, to: 5005 + LEAST_NS / 2 });
   assert.deepEqual(within(-300, 700, 10_000), { from: 0, to: 1000 });
   assert.deepEqual(around(4000, 5000, 10_000), { from: 3000, to: 6000 });
+});
+
+test("a tick stands at the instant that its label tells, also where the view begins later", () => {
+  const units = { ns: 1, us: 1e3, ms: 1e6, s: 1e9 };
+  for (const begin of [0, 1.5e9, 1_234_567_891, 1.08e14 + 123]) {
+    for (const [from, to] of [[0, 7e9], [3e6, 3e6 + 700], [123_456, 9_876_543]] as const) {
+      const ticks = ticksOf({ from, to }, begin, 7);
+      assert.ok(ticks.length >= 3, String(ticks.length));
+      for (const { at, text } of ticks) {
+        const [number, unit] = text.replaceAll(",", "").split(" ") as [string, keyof typeof units];
+        assert.ok(at >= from && at <= to, `${at} is not from ${from} to ${to}`);
+        assert.ok(Math.abs(Number(number) * units[unit] - (begin + at)) < 0.5, `${text} at ${begin + at}`);
+      }
+    }
+  }
 });
 
 test("zooming keeps the instant under the pointer where it is", () => {

@@ -1,5 +1,8 @@
 /** The window of time that a timeline shows. Each change returns a new window within the whole time. */
 
+import { instant } from "../lib/format.ts";
+import { niceTicks } from "../lib/scale.ts";
+
 export interface Window {
   readonly from: number;
   readonly to: number;
@@ -34,4 +37,17 @@ export function moved(one: Window, share: number, span: number): Window {
 export function around(from: number, to: number, span: number): Window {
   const length = Math.max(to - from, LEAST_NS);
   return within(from - length, to + length, span);
+}
+
+export interface Tick {
+  /** The place in the view's time. */
+  readonly at: number;
+  readonly text: string;
+}
+
+/** Return about `count` ticks in a window of a view that begins at `begin_ns`, at round times since the trace's start. */
+export function ticksOf(one: Window, begin_ns: number, count: number): Tick[] {
+  const ticks = niceTicks(begin_ns + one.from, begin_ns + one.to, count);
+  const step = ticks.length > 1 ? ticks[1]! - ticks[0]! : one.to - one.from;
+  return ticks.map((tick) => ({ at: tick - begin_ns, text: instant(tick, step) }));
 }
