@@ -21,8 +21,9 @@ const STEPS: readonly (readonly [number, string])[] = [
   [1e9, "s"],
 ];
 
-/** Return a time in a fitting unit: `12.3 ms`. */
+/** Return a time in a fitting unit, with three digits: `12.3 ms`; a long one to the second: `1,234 s`. */
 export function duration(ns: number): string {
+  if (Math.abs(ns) >= 999.5e9) return `${Math.round(ns / 1e9).toLocaleString("en")} s`;
   let shown = STEPS[0]!;
   for (const step of STEPS) {
     // A value that rounds to 1,000 us is shown as 1 ms.
@@ -36,6 +37,11 @@ export function instant(ns: number, step: number): string {
   const [unit, name] = [...STEPS].reverse().find(([size]) => Math.abs(ns) >= size) ?? STEPS[0]!;
   const decimals = Math.min(9, Math.max(0, Math.ceil(Math.log10(unit / step))));
   return `${(ns / unit).toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals })} ${name}`;
+}
+
+/** Return the time of something of some length: three digits at least, and enough to tell it from what follows it. */
+export function position(ns: number, length: number): string {
+  return instant(ns, Math.max(1, Math.min(length, ns / 100)));
 }
 
 function scaled(value: number, step: number, units: readonly string[]): string {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { deflateSync } from "node:zlib";
 import { test } from "node:test";
 import { bytesOf, columnsOf, inflated } from "./columns.ts";
-import { amount, digits, duration, instant } from "./format.ts";
+import { amount, digits, duration, instant, position } from "./format.ts";
 import { niceTicks, scaleOf, spreads } from "./scale.ts";
 import { csv, quoted } from "./table.ts";
 
@@ -10,6 +10,10 @@ test("figures read as the terminal's do", () => {
   assert.equal(duration(12_345_678), "12.3 ms");
   assert.equal(duration(999.6), "1 us");
   assert.equal(duration(0), "0 ns");
+  assert.equal(duration(999.4e9), "999 s");
+  assert.equal(duration(999.6e9), "1,000 s");
+  assert.equal(duration(1234e9), "1,234 s");
+  assert.equal(duration(12_345.678e9), "12,346 s");
   assert.equal(amount(0.0123, "s"), "12.3 ms");
   assert.equal(amount(38_612, "per_s"), "38,600/s");
   assert.equal(amount(1_048_576, "bytes"), "1 MiB");
@@ -22,6 +26,14 @@ test("an instant has as many decimals as tell it from the next", () => {
   assert.equal(instant(1_500_000_000, 100_000_000), "1.5 s");
   assert.equal(instant(1_500_000_100, 100), "1.5000001 s");
   assert.equal(instant(780_000_000, 10_000_000), "780 ms");
+});
+
+test("a position has three digits, and as many more as tell short things apart", () => {
+  assert.equal(position(1_400_000_000, 3e9), "1.40 s");
+  assert.equal(position(1_234_567_891, 5_000_000), "1.235 s");
+  assert.equal(position(12_345_678_900_000, 400_000), "12,345.6789 s");
+  assert.equal(position(12_345_678_900_000, 0), "12,345.678900000 s");
+  assert.equal(position(0, 0), "0 ns");
 });
 
 test("ticks are round, in order and within", () => {

@@ -2,7 +2,7 @@
 
 import { bytesOf, columnsOf, inflated } from "../lib/columns.ts";
 import { h, save } from "../lib/dom.ts";
-import { duration } from "../lib/format.ts";
+import { duration, position } from "../lib/format.ts";
 import { headOf, scrolled, tableOf } from "../lib/table.ts";
 import type { FlameFrame, TracePage, TraceView } from "../schema.ts";
 import { perfettoJson } from "./export.ts";
@@ -256,7 +256,7 @@ function selection(model: Model, one: Selected, choose: (one: Selected) => void)
     h(
       "p",
       { class: "dim" },
-      [`from ${duration(model.view.begin_ns + start[one.row]!)} after the start`, ...model.ends(one)].join("; "),
+      [`from ${position(model.view.begin_ns + start[one.row]!, length)} after the start`, ...model.ends(one)].join("; "),
     ),
     stackOf(model.stack(stack[one.row]!)),
     rows.length > 0 &&
@@ -300,7 +300,7 @@ function marks(view: TraceView, timeline: Timeline): HTMLElement {
             },
             mark.text,
           ),
-          h("span", { class: "dim" }, ` at ${duration(view.begin_ns + mark.at_ns)}`),
+          h("span", { class: "dim" }, ` at ${position(view.begin_ns + mark.at_ns, mark.until_ns - mark.at_ns)}`),
         ),
       ),
     ),

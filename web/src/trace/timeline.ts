@@ -1,7 +1,7 @@
 /** The timeline: a lane per thread on a canvas, zoomed and moved by wheel, drag, touch and keyboard. */
 
 import { h } from "../lib/dom.ts";
-import { duration } from "../lib/format.ts";
+import { duration, position } from "../lib/format.ts";
 import { type Kind, KINDS, type Model, type Selected } from "./model.ts";
 import { type Found, placeFrom } from "./search.ts";
 import { around, moved, ticksOf, type Window, within, zoomed } from "./window.ts";
@@ -121,7 +121,7 @@ export class Timeline {
       if (go && (outside || tiny)) this.show(around(start, end, this.span));
       this.reveal(one.lane);
       const what = one.kind === "hold" ? "held" : "waited";
-      this.spoken.textContent = `${this.model.view.lanes[one.lane]!.label} ${what} ${[`${duration(end - start)} at ${duration(this.model.view.begin_ns + start)}`, ...this.model.ends(one)].join("; ")}`;
+      this.spoken.textContent = `${this.model.view.lanes[one.lane]!.label} ${what} ${[`${duration(end - start)} at ${position(this.model.view.begin_ns + start, end - start)}`, ...this.model.ends(one)].join("; ")}`;
     }
     this.hears.selected(one);
     this.ask();
