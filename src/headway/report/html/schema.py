@@ -207,7 +207,8 @@ class Lane:
         first_hold, holds: The first row and the number of rows that are its own in the view's columns of holds:
             contiguous, by time, never overlapping.
         first_wait, waits: The same for waits.
-        summary: The times that it held and waited, in words.
+        held_ns, waited_ns: The times that it held and waited.
+        summary: The same in words.
     """
 
     label: str
@@ -218,6 +219,8 @@ class Lane:
     holds: int
     first_wait: int
     waits: int
+    held_ns: int
+    waited_ns: int
     summary: str
 
 
@@ -287,8 +290,8 @@ class Column:
         name: "hold_gap", "hold_length", "hold_stack", "hold_flags" (rows by lane, then by time; a gap is counted from
             the end before it in its lane; flags are the sum of `End`), "wait_gap", "wait_length", "wait_stack",
             "wait_flags"; "stack_parent", "stack_frame", "stack_held", "stack_waited" (by stack; 0 is the unknown one);
-            "bin_held", "bin_waited" (by lane, then by time: the share of each bin, in 65,535ths). Times are in
-            nanoseconds.
+            "bin_held", "bin_waited" (by lane, then by time: the share of each bin, in 65,535ths, at least one if
+            it is not 0). Times are in nanoseconds.
         rows: The count of numbers.
         width: Bytes of each number: 1, 2, 4 or 8. The block has first the lowest byte of all rows, then the next, and
             so on.

@@ -157,6 +157,8 @@ def _shown(
             holds=count,
             first_wait=first_wait,
             waits=wait_count,
+            held_ns=held.get((gil, thread), 0),
+            waited_ns=waited.get((gil, thread), 0),
             summary=", ".join(words),
         )
 
