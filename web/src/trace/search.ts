@@ -1,6 +1,7 @@
 /** Searches for threads and functions: finds lanes by name, and intervals whose stacks have the function. */
 
-import { type Kind, KINDS, type Model, type Selected } from "./model.ts";
+import { type Intervals, type Kind, KINDS, type Model, type Selected } from "./model.ts";
+import type { Window } from "./window.ts";
 
 interface Times {
   readonly hold: number;
@@ -68,6 +69,21 @@ export function placeFrom(rows: Uint32Array, start: Float64Array, instant: numbe
     else low = middle + 1;
   }
   return low;
+}
+
+/**
+ * Yield the start and the end of a lane's hits in a window, of those that begin within one pixel only the first and the
+ * last one. The hits do not overlap, so no other one reaches into a further pixel.
+ */
+export function* strokes(rows: Uint32Array, of: Pick<Intervals, "start" | "end">, { from, to }: Window, pixel: number): Generator<readonly [number, number]> {
+  const { start, end } = of;
+  // A hit that began before the window may reach into it.
+  let place = Math.max(0, placeFrom(rows, start, from) - 1);
+  while (place < rows.length && start[rows[place]!]! <= to) {
+    const row = rows[place]!;
+    if (end[row]! >= from) yield [start[row]!, end[row]!];
+    place = Math.max(place + 1, placeFrom(rows, start, start[row]! + pixel) - 1);
+  }
 }
 
 /** Return the next hit after (1) or before (-1) an instant; after the last hit, the first one again. */

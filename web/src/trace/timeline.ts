@@ -3,7 +3,7 @@
 import { h } from "../lib/dom.ts";
 import { duration, position } from "../lib/format.ts";
 import { type Kind, KINDS, type Model, type Selected } from "./model.ts";
-import { type Found, placeFrom } from "./search.ts";
+import { type Found, strokes } from "./search.ts";
 import { around, moved, ticksOf, type Window, within, zoomed } from "./window.ts";
 
 const LANE = 26;
@@ -494,23 +494,16 @@ export class Timeline {
     }
   }
 
-  /** Draw a stroke above each hit of a search, and at most one per pixel. */
+  /** Draw a stroke above each hit of a search that can be seen. */
   private drawHits(lane: number, top: number, found: Found): void {
     const { context, model } = this;
-    const { from, to } = this.window;
-    const pixel = (to - from) / this.wide;
+    const pixel = (this.window.to - this.window.from) / this.wide;
     context.fillStyle = this.colours.mark;
     for (const kind of KINDS) {
-      const rows = found.rows[lane]![kind];
-      const { start, end } = model[kind];
-      // A hit that began before the window may reach into it.
-      let place = Math.max(0, placeFrom(rows, start, from) - 1);
-      while (place < rows.length && start[rows[place]!]! <= to) {
-        const row = rows[place]!;
-        const x = Math.max(this.labels, this.x(start[row]!));
-        const wide = Math.min(this.labels + this.wide, this.x(end[row]!)) - x;
-        if (end[row]! >= from) context.fillRect(x, top - 3, Math.max(1.5, wide), 2.5);
-        place = Math.max(place + 1, placeFrom(rows, start, start[row]! + pixel));
+      for (const [start, end] of strokes(found.rows[lane]![kind], model[kind], this.window, pixel)) {
+        const x = Math.max(this.labels, this.x(start));
+        const wide = Math.min(this.labels + this.wide, this.x(end)) - x;
+        context.fillRect(x, top - 3, Math.max(1.5, wide), 2.5);
       }
     }
   }

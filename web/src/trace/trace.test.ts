@@ -5,7 +5,7 @@ import type { TraceView } from "../schema.ts";
 import { perfettoJson } from "./export.ts";
 import { treeOf } from "./flame.ts";
 import { type Kind, KINDS, Model, type Selected } from "./model.ts";
-import { nextHit, search } from "./search.ts";
+import { nextHit, search, strokes } from "./search.ts";
 import { around, LEAST_NS, moved, ticksOf, within, zoomed } from "./window.ts";
 
 type Span = readonly [start: number, end: number, stack: number];
@@ -199,6 +199,28 @@ test("going through what is found meets each once, by time, in both directions, 
       assert.equal(new Set(seen.map((hit) => JSON.stringify(hit))).size, all.length);
       const times = seen.map((hit) => model[hit.kind].start[hit.row]! * step);
       assert.deepEqual([...times].sort((x, y) => x - y), times);
+    }
+  }
+});
+
+test("a long hit has its stroke also right after a short one, and a pixel has two at most", () => {
+  const after = modelOf([{ holds: [[0, 2, 2], [3, 500, 2]], waits: [] }]);
+  const all = Uint32Array.from([0, 1]);
+  assert.deepEqual([...strokes(all, after.hold, { from: 0, to: 1000 }, 10)], [[0, 2], [3, 500]]);
+  const next = random(13);
+  for (let round = 0; round < 40; round += 1) {
+    const spans = spansOf(next);
+    const { hold } = modelOf([{ holds: spans, waits: [] }]);
+    const [from, pixel] = [next() * 400, 1 + next() * 40];
+    const window = { from, to: from + next() * 600 };
+    const drawn = [...strokes(Uint32Array.from(spans.keys()), hold, window, pixel)];
+    const pixels = (window.to - from) / pixel + 1;
+    assert.ok(drawn.length <= 2 * pixels + 2, `${drawn.length} in ${pixels}`);
+    for (const [start, end] of spans) {
+      if (end < from || start > window.to) continue;
+      const near = drawn.some(([x, y]) => Math.max(0, x - pixel - end, start - y - pixel) === 0);
+      const covered = end - start < pixel || drawn.some(([x, y]) => x === start && y === end);
+      assert.ok(near && covered, `${start} to ${end}`);
     }
   }
 });
