@@ -302,6 +302,33 @@ def test_paper_is_light_and_has_everything(open_page):
     assert page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--card').trim()") != "#ffffff"
 
 
+def test_paper_has_all_threads(open_page):
+    """A printed timeline has the lanes that would have to be scrolled to, no blank space, and afterwards looks as before."""
+    script = Script()
+    for thread in range(250):
+        script.hold(thread, thread, thread + 0.5)
+    trace = script.trace(300, *(f"thread-{one}" for one in range(250)))
+    few = replace(trace, events=trace.events[:80])
+    heights = """(() => { const one = headwayTimelines[0], scroller = one.canvas.closest('.scroller');
+      return [scroller.scrollHeight, scroller.clientHeight, one.canvas.clientHeight, scroller.scrollTop]; })()"""
+    for one, lanes in ((few, 40), (trace, 200)):
+        page = open_page(html_of(("", one)))
+        page.evaluate("headwayTimelines[0].canvas.closest('.scroller').scrollTop = 50")
+        before = page.evaluate(heights)
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print")
+        settle(page)
+        inner, outer, canvas, _ = page.evaluate(heights)
+        assert inner == outer == canvas
+        assert canvas == pytest.approx(AXIS_PX + lanes * LANE_PX, rel=0.02)
+        assert ("200 of 250 threads" in page.inner_text(".timeline")) == (lanes == 200)
+        page.emulate_media(media="screen")
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        settle(page)
+        assert page.evaluate(heights) == before
+        assert "of 250 threads" not in page.inner_text(".timeline")
+
+
 def test_a_hostile_name_is_only_text(open_page):
     """A hostile name is shown as it is, and runs nothing: no dialog, no request, no error."""
     hostile = "</script><img src=x onerror=alert(1)>"

@@ -62,11 +62,11 @@ export async function launches(all: readonly TraceView[], root: HTMLElement): Pr
     await show(views[0]!);
   }
   root.append(...rests);
-  // A printed page uses light colours. A canvas keeps the colours with which it was drawn, so it is drawn again.
+  // A printed page uses light colours and has all lanes. A canvas keeps what was drawn on it, so it is drawn again.
   for (const [name, printing] of [["beforeprint", true], ["afterprint", false]] as const) {
     addEventListener(name, () => {
       document.documentElement.classList.toggle("printing", printing);
-      timelines.forEach((one) => one.redraw());
+      timelines.forEach((one) => one.print(printing));
     });
   }
   Object.assign(globalThis, { headwayTimelines: timelines });

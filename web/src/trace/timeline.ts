@@ -11,6 +11,8 @@ const BAR = 18;
 const AXIS = 22;
 const HEAD = 18;
 const MOST_LANES = 24;
+/** The most lanes on paper: browsers limit the height of a canvas. */
+const MOST_PRINTED = 200;
 const REACH_PX = 4;
 /**
  * The least average width of an interval, in pixels, at which intervals are drawn one by one. Narrower ones could not
@@ -51,14 +53,20 @@ export class Timeline {
 
   private readonly context: CanvasRenderingContext2D;
   private readonly scroller: HTMLElement;
+  /** The space of the lanes that cannot be seen at once. */
+  private readonly beyond: HTMLElement;
   private readonly spoken: HTMLElement;
   private readonly rows: Row[] = [];
   private readonly height: number;
+  /** The height of the axis and of the lanes that can be seen at once. */
+  private tall: number;
   private readonly pointers = new Map<number, { x: number; y: number }>();
   private colours!: Colours;
   private wide = 0;
   private labels = 150;
   private asked = false;
+  /** The place to which the reader has scrolled, while the page is printed. */
+  private scrolled = 0;
   private dragged = 0;
   private lane = 0;
   private readonly shares = { hold: new Float32Array(0), wait: new Float32Array(0) };
@@ -89,14 +97,17 @@ export class Timeline {
     });
     this.context = this.canvas.getContext("2d")!;
     this.spoken = h("p", { class: "spoken", "aria-live": "polite" });
-    const seen = Math.min(this.height, MOST_LANES * LANE) + AXIS;
+    this.tall = Math.min(this.height, MOST_LANES * LANE) + AXIS;
+    this.beyond = h("div", { class: "beyond", style: `height:${this.height + AXIS - this.tall}px` });
     this.scroller = h(
       "div",
-      { class: "scroller", style: `height:${seen}px`, scroll: () => this.ask() },
+      { class: "scroller", style: `height:${this.tall}px`, scroll: () => this.ask() },
       h("div", { class: "sticky" }, this.canvas),
-      h("div", { style: `height:${Math.max(0, this.height + AXIS - seen)}px` }),
+      this.beyond,
     );
-    this.element = h("div", { class: "timeline" }, this.scroller, this.spoken);
+    const lanes = model.view.lanes.length;
+    const left = lanes > MOST_PRINTED && h("p", { class: "dim on-paper" }, `${MOST_PRINTED} of ${lanes.toLocaleString("en")} threads; the table of threads has all`);
+    this.element = h("div", { class: "timeline" }, this.scroller, left, this.spoken);
     this.listen();
     new ResizeObserver(() => this.resized()).observe(this.scroller);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.resized());
@@ -127,8 +138,17 @@ export class Timeline {
     this.ask();
   }
 
-  /** Draw again at once, without waiting for the next frame: the colours have changed. */
-  redraw(): void {
+  /**
+   * Draw for paper, which cannot be scrolled: all lanes in the page's printed colours; or as before. The drawing is done
+   * at once, without waiting for the next frame.
+   */
+  print(printing: boolean): void {
+    if (printing) this.scrolled = this.scroller.scrollTop;
+    const left = this.rows.find((row) => row.lane === MOST_PRINTED);
+    this.tall = (printing ? (left?.y ?? this.height) : Math.min(this.height, MOST_LANES * LANE)) + AXIS;
+    this.scroller.style.height = `${this.tall}px`;
+    this.beyond.hidden = printing;
+    this.scroller.scrollTop = printing ? 0 : this.scrolled;
     this.resized();
     this.draw();
   }
@@ -308,7 +328,7 @@ export class Timeline {
       mark: colour("mark"),
       onHold: colour("on-hold"),
     };
-    const [width, height] = [this.scroller.clientWidth, this.scroller.clientHeight];
+    const [width, height] = [this.scroller.clientWidth, this.tall];
     const scale = devicePixelRatio || 1;
     this.canvas.width = Math.round(width * scale);
     this.canvas.height = Math.round(height * scale);
@@ -336,7 +356,7 @@ export class Timeline {
 
   private draw(): void {
     const { context, colours } = this;
-    const [width, height] = [this.scroller.clientWidth, this.scroller.clientHeight];
+    const [width, height] = [this.scroller.clientWidth, this.tall];
     context.fillStyle = colours.card;
     context.fillRect(0, 0, width, height);
     this.drawAxis(height);
