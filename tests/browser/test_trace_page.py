@@ -153,6 +153,52 @@ def test_the_keyboard_alone_goes_through_waits_and_holds(open_page):
     assert page.locator(".selection").count() == 0
 
 
+def test_the_focus_stays_where_the_keyboard_is(open_page):
+    """A bar or a holder that is chosen with Enter is drawn anew, and the focus is on it or on what it led to."""
+    page = open_page(html_of(("", convoy())))
+    focused = "document.activeElement.getAttribute('aria-label') ?? document.activeElement.innerText"
+    bar = page.locator(".flame").nth(1).get_by_role("button", name="serve").first
+    bar.focus()
+    for _ in range(2):  # into the frame, and back
+        page.keyboard.press("Enter")
+        assert page.evaluate(focused).startswith("serve")
+
+    lane = lane_of(page, "reader")
+    row = page.evaluate(f"headwayTimelines[0].model.rows({lane}, 'wait')[0]")
+    page.evaluate(f"headwayTimelines[0].select({{lane: {lane}, kind: 'wait', row: {row}}})")
+    page.locator(".selection").get_by_role("button", name="cruncher").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate(focused).startswith("cruncher held the GIL")
+
+
+def test_the_keyboard_goes_through_all_lanes_from_the_first(open_page):
+    """The first arrow key chooses the first lane, and a lane without an interval of its own is spoken by its times."""
+    page = open_page(html_of(("", convoy())))
+    labels = page.evaluate("headwayTimelines[0].model.view.lanes.map(lane => lane.label)")
+    page.evaluate("(() => { const one = headwayTimelines[0].model.view.lanes[1]; one.holds = one.waits = 0; })()")
+    page.locator("canvas").focus()
+    page.keyboard.press("ArrowDown")
+    assert page.locator(".spoken").inner_text().startswith(f"{labels[0]} ")
+    page.keyboard.press("ArrowDown")
+    assert page.locator(".spoken").inner_text().startswith(f"{labels[1]}: held ")
+
+
+def test_the_wheel_scrolls_lanes_over_their_names(open_page):
+    """Over the names the wheel scrolls down and up, and leaves the window as it is."""
+    script = Script()
+    for thread in range(40):
+        script.hold(thread, thread, thread + 0.5)
+    page = open_page(html_of(("", script.trace(50, *(f"thread-{one}" for one in range(40))))))
+    whole = window(page)
+    x, y = place(page, 3, 0)
+    page.mouse.move(x - 50, y)
+    page.mouse.wheel(0, 200)
+    until(page, "headwayTimelines[0].canvas.closest('.scroller').scrollTop === 200")
+    page.mouse.wheel(0, -200)
+    until(page, "headwayTimelines[0].canvas.closest('.scroller').scrollTop === 0")
+    assert window(page) == whole
+
+
 def test_a_search_finds_threads_and_functions(open_page):
     """A search reports how many matches there are and for how long, and goes from one to the next."""
     page = open_page(html_of(("", convoy())))

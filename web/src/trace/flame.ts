@@ -60,8 +60,10 @@ export function flame(model: Model, times: Float64Array, words: string): HTMLEle
   });
   const where = h("p", { class: "dim", "aria-live": "polite" });
 
-  function show(top: Node): void {
+  /** Show what is below a frame. If the focus is in the graph, it goes to the bar of `chosen`, which is drawn anew. */
+  function show(top: Node, chosen = top): void {
     const bars: HTMLElement[] = [];
+    let focused: HTMLElement | undefined;
     let deepest = 0;
     function place(node: Node, left: number, width: number, depth: number): void {
       deepest = Math.max(deepest, depth);
@@ -79,11 +81,12 @@ export function flame(model: Model, times: Float64Array, words: string): HTMLEle
             title: text,
             tabindex: bars.length ? -1 : 0,
             "aria-label": text,
-            click: () => show(node === top && node.parent ? node.parent : node),
+            click: () => show(node === top && node.parent ? node.parent : node, node),
           },
           width > 0.02 ? name : "",
         ),
       );
+      if (node === chosen) focused = bars.at(-1);
       let at = left;
       for (const child of [...node.children.values()].sort((a, b) => b.ns - a.ns)) {
         const part = (width * child.ns) / node.ns;
@@ -92,7 +95,9 @@ export function flame(model: Model, times: Float64Array, words: string): HTMLEle
       }
     }
     if (root.ns) place(top, 0, 1, 0);
+    const focus = canvas.contains(document.activeElement);
     canvas.replaceChildren(...bars);
+    if (focus) (focused ?? bars[0])?.focus({ preventScroll: true });
     canvas.style.height = `${(deepest + 1) * ROW_PX}px`;
     where.textContent = top.parent ? "choose the top bar to go back" : root.ns ? "choose a bar to look into it" : "none";
   }

@@ -103,8 +103,12 @@ async function process(view: TraceView, span: number, follow: (window: Window) =
   const timeline: Timeline = new Timeline(
     model,
     {
-      selected: (one) =>
-        details.replaceChildren(one ? selection(model, one, (other) => timeline.select(other, true)) : hint(view)),
+      selected: (one) => {
+        const focus = details.contains(document.activeElement);
+        details.replaceChildren(one ? selection(model, one, (other) => timeline.select(other, true)) : hint(view));
+        // The button that led here is gone.
+        if (focus) details.querySelector("h3")?.focus({ preventScroll: true });
+      },
       moved: follow,
     },
     span,
@@ -155,7 +159,7 @@ function hint(view: TraceView): HTMLElement {
   return h(
     "p",
     { class: "dim" },
-    `Choose ${what}. Wheel or + and - zoom, drag or arrows move, n and p go to the next and the previous, Home shows all.`,
+    `Choose ${what}. Wheel or + and - zoom, the wheel over the names scrolls, drag or arrows move, n and p go to the next and the previous, Home shows all.`,
   );
 }
 
@@ -252,7 +256,7 @@ function selection(model: Model, one: Selected, choose: (one: Selected) => void)
   return h(
     "section",
     { class: "selection" },
-    h("h3", {}, `${lane.label} ${one.kind === "hold" ? "held the GIL" : lane.gil < 0 ? "waited for a lock" : "waited for the GIL"} ${duration(length)}`),
+    h("h3", { tabindex: -1 }, `${lane.label} ${one.kind === "hold" ? "held the GIL" : lane.gil < 0 ? "waited for a lock" : "waited for the GIL"} ${duration(length)}`),
     h(
       "p",
       { class: "dim" },

@@ -68,7 +68,8 @@ export class Timeline {
   /** The place to which the reader has scrolled, while the page is printed. */
   private scrolled = 0;
   private dragged = 0;
-  private lane = 0;
+  /** The lane that the keyboard chose last, or that of the last selection; -1 before. */
+  private lane = -1;
   private readonly shares = { hold: new Float32Array(0), wait: new Float32Array(0) };
 
   constructor(
@@ -201,6 +202,8 @@ export class Timeline {
     const whole = this.window.to - this.window.from >= this.span;
     // When the timeline cannot zoom out further, the page scrolls.
     if (!sideways && whole && event.deltaY > 0) return;
+    // Over the names the lanes scroll, or the page: a way back up where the wheel would zoom in.
+    if (!sideways && event.offsetX < this.labels) return;
     event.preventDefault();
     const by = (sideways ? event.deltaX || event.deltaY : event.deltaY) * (event.deltaMode === 1 ? 16 : 1);
     if (sideways) this.show(moved(this.window, by / Math.max(1, this.wide), this.span));
@@ -284,7 +287,7 @@ export class Timeline {
       case "ArrowUp":
       case "ArrowDown":
         this.lane = Math.min(lanes - 1, Math.max(0, this.lane + (key === "ArrowDown" ? 1 : -1)));
-        this.select(this.middle(), false);
+        this.step(this.middle());
         return true;
       case "n":
       case "p": {
@@ -310,7 +313,16 @@ export class Timeline {
   /** Return the current thread's interval in the middle of the window, or the one nearest to the middle. */
   private middle(): Selected | null {
     const { from, to } = this.window;
-    return this.model.at(this.lane, (from + to) / 2, this.span);
+    return this.model.at(Math.max(0, this.lane), (from + to) / 2, this.span);
+  }
+
+  /** Select the interval to which the keyboard has come in the current lane, or tell why there is none. */
+  private step(one: Selected | null): void {
+    this.select(one);
+    if (one) return;
+    this.reveal(this.lane);
+    const { label, summary } = this.model.view.lanes[this.lane]!;
+    this.spoken.textContent = `${label}: ${summary}; none of this is among the longest holds and waits, which alone are in this file one by one`;
   }
 
   // ---- drawing
@@ -411,7 +423,7 @@ export class Timeline {
     const dimmed = this.found !== null && !this.found.lanes.has(lane) && this.found.lanes.size > 0;
     context.globalAlpha = dimmed ? 0.45 : 1;
     context.fillStyle = colours.ink;
-    context.font = `${this.selection?.lane === lane || this.found?.lanes.has(lane) ? "bold " : ""}12px system-ui, sans-serif`;
+    context.font = `${this.lane === lane || this.found?.lanes.has(lane) ? "bold " : ""}12px system-ui, sans-serif`;
     context.fillText(this.fitted(one.label), 6, y + LANE / 2);
     const [from, to] = [Math.max(this.labels, this.x(one.start_ns)), Math.min(this.labels + this.wide, this.x(one.end_ns))];
     if (to > from) {
