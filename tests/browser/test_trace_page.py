@@ -107,7 +107,7 @@ def test_a_wait_says_who_held_meanwhile(open_page):
     page.mouse.click(*place(page, lane, 0.5))
 
     chosen = page.locator(".selection")
-    assert chosen.locator("h3").inner_text() == "reader waited for the GIL 5 ms"
+    assert chosen.locator("h3").inner_text() == "reader waited 5 ms for the GIL"
     assert [one.inner_text() for one in chosen.locator(".stack code").all()] == ["SocketIO.readinto", "serve"]
     row = chosen.locator("tbody tr")
     assert row.count() == 1
@@ -224,7 +224,7 @@ def test_marks_lead_to_the_convoys_and_the_longest_holds(open_page):
 
     shown = window(page)
     assert shown[1] - shown[0] == pytest.approx(15, rel=0.01)
-    assert page.locator(".selection h3").inner_text() == "reader waited for the GIL 5 ms"
+    assert page.locator(".selection h3").inner_text() == "reader waited 5 ms for the GIL"
 
 
 def test_a_bar_of_a_flame_graph_opens(open_page):

@@ -118,6 +118,23 @@ def test_waits_for_locks_have_lanes_of_their_own():
     assert [one[:3] for one in intervals(view, columns, "wait")] == [(0, 10 * MS, 35 * MS), (1, 20 * MS, 30 * MS)]
 
 
+def test_a_thread_at_two_gils_has_two_lanes_and_marks_name_the_gil():
+    """The lanes of one thread have its index, and a mark says at which GIL the hold was."""
+    script = Script().hold(0, 0, 5).hold(0, 10, 13, gil=1).hold(1, 20, 21)
+    (view,) = page_of(script.trace(30, "both", "one", gils=2))[0].views
+
+    assert [(lane.label, lane.thread, lane.gil) for lane in view.lanes] == [
+        ("both", 0, 0),
+        ("one", 1, 0),
+        ("both", 0, 1),
+    ]
+    assert [mark.text.partition(" at ")[0] for mark in view.marks] == [
+        "both held the main GIL for 5 ms",
+        "both held GIL 1 for 3 ms",
+        "one held the main GIL for 1 ms",
+    ]
+
+
 def test_a_long_trace_is_shares_and_its_longest(monkeypatch):
     """A trace with more intervals than fit has bins that add up to the whole time, and rows for the longest only."""
     monkeypatch.setattr(packing, "LONGEST", 50)

@@ -142,6 +142,7 @@ export interface LabPage {
 /** A thread at one GIL, or at the locks of a build without a GIL. */
 export interface Lane {
   readonly label: string;
+  readonly thread: number;
   readonly gil: number;
   readonly start_ns: number;
   readonly end_ns: number;

@@ -11,14 +11,18 @@ export interface Exported {
   readonly left: number;
 }
 
-/** Return the file with the first `most` holds and waits, thread by thread; later ones are left out and counted. */
+/**
+ * Return the file, in times since the start of the trace, with the first `most` holds and waits, thread by thread; later ones are
+ * left out and counted.
+ */
 export function perfettoJson(model: Model, window: Window, most = MOST_EVENTS): Exported {
   const pieces = ['{"displayTimeUnit":"ns","traceEvents":[\n'];
   const name = (text: string): string => JSON.stringify(text);
   pieces.push(`{"ph":"M","name":"process_name","pid":1,"args":{"name":${name(model.view.title)}}}`);
   let count = 0;
   for (const [lane, one] of model.view.lanes.entries()) {
-    pieces.push(`,\n{"ph":"M","name":"thread_name","pid":1,"tid":${lane + 1},"args":{"name":${name(one.label)}}}`);
+    const track = model.several ? `${one.label}: ${model.gil(lane)}` : one.label;
+    pieces.push(`,\n{"ph":"M","name":"thread_name","pid":1,"tid":${lane + 1},"args":{"name":${name(track)}}}`);
     for (const kind of KINDS) {
       const { start, end, stack } = model[kind];
       const [, last] = model.rows(lane, kind);
@@ -29,7 +33,7 @@ export function perfettoJson(model: Model, window: Window, most = MOST_EVENTS): 
         const where = frame ? `,"args":{"where":${name(`${frame.function} (${frame.place})`)}}` : "";
         const what = kind === "hold" ? "holds the GIL" : "waits";
         pieces.push(
-          `,\n{"ph":"X","name":"${what}","pid":1,"tid":${lane + 1},"ts":${start[row]! / 1000},"dur":${(end[row]! - start[row]!) / 1000}${where}}`,
+          `,\n{"ph":"X","name":"${what}","pid":1,"tid":${lane + 1},"ts":${(model.view.begin_ns + start[row]!) / 1000},"dur":${(end[row]! - start[row]!) / 1000}${where}}`,
         );
       }
     }

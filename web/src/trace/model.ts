@@ -3,6 +3,7 @@
  */
 
 import type { Columns } from "../lib/columns.ts";
+import { duration } from "../lib/format.ts";
 import type { FlameFrame, Lane, TraceView } from "../schema.ts";
 
 export type Kind = "hold" | "wait";
@@ -69,6 +70,8 @@ function sumsOf(shares: Float64Array, bins: number): Float64Array {
 }
 
 export class Model {
+  /** The lanes belong to several GILs, or to GILs and to locks. */
+  readonly several: boolean;
   readonly hold: Intervals;
   readonly wait: Intervals;
   readonly parent: Float64Array;
@@ -82,6 +85,7 @@ export class Model {
     readonly view: TraceView,
     columns: Columns,
   ) {
+    this.several = new Set(view.lanes.map((lane) => lane.gil)).size > 1;
     this.hold = intervalsOf(columns, "hold", view.lanes.map((lane) => [lane.first_hold, lane.holds]));
     this.wait = intervalsOf(columns, "wait", view.lanes.map((lane) => [lane.first_wait, lane.waits]));
     this.parent = columns.get("stack_parent")!;
@@ -236,6 +240,18 @@ export class Model {
       if (count) found.push({ lane, ns, count, row: best });
     }
     return found.sort((a, b) => b.ns - a.ns);
+  }
+
+  /** Return the name of a lane's GIL. */
+  gil(lane: number): string {
+    return this.view.gils[this.view.lanes[lane]!.gil]?.name ?? "a lock";
+  }
+
+  /** Return an interval's thread, GIL and length in words. */
+  words({ lane, kind, row }: Selected): string {
+    const length = duration(this[kind].end[row]! - this[kind].start[row]!);
+    const { label } = this.view.lanes[lane]!;
+    return kind === "hold" ? `${label} held ${this.gil(lane)} for ${length}` : `${label} waited ${length} for ${this.gil(lane)}`;
   }
 
   /** Return what is known about an interval's ends, in words; nothing for a wait that began and ended in the window. */

@@ -217,7 +217,7 @@ function words(found: Found): string {
   const parts = [];
   const times = (of: { hold: number; wait: number }): string => `held ${duration(of.hold)}, waited ${duration(of.wait)}`;
   const several = (count: number, what: string): string => `${count.toLocaleString("en")} ${what}${count > 1 ? "s" : ""}`;
-  if (found.lanes.size) parts.push(`${several(found.lanes.size, "thread")}: ${times(found.ofThreads)}`);
+  if (found.threads) parts.push(`${several(found.threads, "thread")}: ${times(found.ofThreads)}`);
   if (found.lines) parts.push(`${several(found.lines, "line")} of code: ${times(found.ofLines)}`);
   return parts.join("; ") || "not found";
 }
@@ -256,7 +256,7 @@ function selection(model: Model, one: Selected, choose: (one: Selected) => void)
   return h(
     "section",
     { class: "selection" },
-    h("h3", { tabindex: -1 }, `${lane.label} ${one.kind === "hold" ? "held the GIL" : lane.gil < 0 ? "waited for a lock" : "waited for the GIL"} ${duration(length)}`),
+    h("h3", { tabindex: -1 }, model.words(one)),
     h(
       "p",
       { class: "dim" },

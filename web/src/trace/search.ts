@@ -11,6 +11,8 @@ interface Times {
 export interface Found {
   /** Lanes of threads whose name has the text. */
   readonly lanes: ReadonlySet<number>;
+  /** The number of these threads; one has several lanes if it had to do with several GILs. */
+  readonly threads: number;
   /** The times that these threads held and waited. */
   readonly ofThreads: Times;
   /** The number of code lines whose function or file has the text. */
@@ -57,7 +59,8 @@ export function search(model: Model, text: string): Found | null {
     }
     return found;
   });
-  return { lanes, ofThreads, lines: matching.filter(Boolean).length, ofLines, rows };
+  const threads = new Set([...lanes].map((lane) => model.view.lanes[lane]!.thread)).size;
+  return { lanes, threads, ofThreads, lines: matching.filter(Boolean).length, ofLines, rows };
 }
 
 /** Return the first place in an ordered list of rows whose interval begins at or after an instant. */

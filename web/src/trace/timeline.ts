@@ -80,9 +80,8 @@ export class Timeline {
     this.window = { from: 0, to: Math.max(span, 1) };
     let y = 0;
     let gil = NaN;
-    const several = new Set(model.view.lanes.map((lane) => lane.gil)).size > 1;
     for (const [lane, one] of model.view.lanes.entries()) {
-      if (several && one.gil !== gil) {
+      if (model.several && one.gil !== gil) {
         this.rows.push({ lane: -1, gil: one.gil, y });
         y += HEAD;
       }
@@ -132,8 +131,8 @@ export class Timeline {
       const tiny = (end - start) * this.wide < (this.window.to - this.window.from) * 3;
       if (go && (outside || tiny)) this.show(around(start, end, this.span));
       this.reveal(one.lane);
-      const what = one.kind === "hold" ? "held" : "waited";
-      this.spoken.textContent = `${this.model.view.lanes[one.lane]!.label} ${what} ${[`${duration(end - start)} at ${position(this.model.view.begin_ns + start, end - start)}`, ...this.model.ends(one)].join("; ")}`;
+      const at = position(this.model.view.begin_ns + start, end - start);
+      this.spoken.textContent = [`${this.model.words(one)} at ${at}`, ...this.model.ends(one)].join("; ");
     }
     this.hears.selected(one);
     this.ask();

@@ -18,7 +18,7 @@ function random(seed: number): () => number {
   };
 }
 
-function modelOf(lanes: readonly { holds: readonly Span[]; waits: readonly Span[]; gil?: number }[], bins?: Columns): Model {
+function modelOf(lanes: readonly { holds: readonly Span[]; waits: readonly Span[]; gil?: number; thread?: number }[], bins?: Columns): Model {
   const columns = new Map<string, Float64Array>(bins);
   const shown: TraceView["lanes"][number][] = [];
   for (const kind of ["hold", "wait"] as const) {
@@ -39,6 +39,7 @@ function modelOf(lanes: readonly { holds: readonly Span[]; waits: readonly Span[
   for (const [place, lane] of lanes.entries()) {
     shown.push({
       label: `thread ${place}`,
+      thread: lane.thread ?? place,
       gil: lane.gil ?? 0,
       start_ns: 0,
       end_ns: 1000,
@@ -61,10 +62,11 @@ function modelOf(lanes: readonly { holds: readonly Span[]; waits: readonly Span[
   const frame = (name: string): TraceView["frames"][number] => ({ function: name, place: `app.py:${name.length}`, file: "/srv/app.py" });
   const view = {
     title: "app.py (pid 1)",
+    begin_ns: 5_000,
     span_ns: 1000,
     bins: bins ? bins.get("bin_held")!.length / lanes.length : 0,
     lanes: shown,
-    gils: [],
+    gils: [{ name: "the main GIL", summary: "" }, { name: "GIL 1", summary: "" }],
     frames: [{ function: "?", place: "?", file: "" }, frame("main"), frame("work"), frame("read")],
   } as unknown as TraceView;
   return new Model(view, columns);
@@ -282,8 +284,20 @@ test("the export for Perfetto is JSON with what is in the window, and counts wha
   const events = (most?: number): { left: number; times: number[][] } => {
     const { pieces, left } = perfettoJson(model, { from: 150, to: 500 }, most);
     const told = JSON.parse(pieces.join("")) as { traceEvents: { ph: string; ts: number; dur: number }[] };
-    return { left, times: told.traceEvents.filter((event) => event.ph === "X").map(({ ts, dur }) => [ts * 1000, dur * 1000]) };
+    return { left, times: told.traceEvents.filter((event) => event.ph === "X").map(({ ts, dur }) => [Math.round(ts * 1000) - model.view.begin_ns, Math.round(dur * 1000)]) };
   };
   assert.deepEqual(events(), { left: 0, times: [[100, 100], [300, 50], [250, 50]] });
   assert.deepEqual(events(1), { left: 2, times: [[100, 100]] });
+});
+
+test("a thread at two GILs is one thread, and each of its lanes names its GIL", () => {
+  const span = [[100, 200, 2]] as const;
+  const model = modelOf([{ holds: span, waits: [], thread: 3 }, { holds: span, waits: span, gil: 1, thread: 3 }]);
+  const found = search(model, "thread")!;
+  assert.deepEqual([found.lanes.size, found.threads], [2, 1]);
+  assert.equal(model.words({ lane: 0, kind: "hold", row: 0 }), "thread 0 held the main GIL for 100 ns");
+  assert.equal(model.words({ lane: 1, kind: "wait", row: 0 }), "thread 1 waited 100 ns for GIL 1");
+  const told = JSON.parse(perfettoJson(model, { from: 0, to: 500 }).pieces.join("")) as { traceEvents: { name: string; args: { name: string } }[] };
+  const tracks = told.traceEvents.filter((event) => event.name === "thread_name").map((event) => event.args.name);
+  assert.deepEqual(tracks, ["thread 0: the main GIL", "thread 1: GIL 1"]);
 });

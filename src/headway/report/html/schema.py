@@ -201,6 +201,7 @@ class Lane:
 
     Attributes:
         label: The thread's name, as in reports.
+        thread: The thread; it has several lanes if it had to do with several GILs.
         gil: The index in `TraceView.gils`; -1 if its waits are for locks.
         start_ns: The time when the thread was first seen, from the start of the view.
         end_ns: The time when it was last seen.
@@ -212,6 +213,7 @@ class Lane:
     """
 
     label: str
+    thread: int
     gil: int
     start_ns: int
     end_ns: int

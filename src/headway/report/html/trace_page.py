@@ -150,6 +150,7 @@ def _shown(
         end_ns = analysis.end_ns if one.end_ns is None else min(one.end_ns, analysis.end_ns)
         yield schema.Lane(
             label=analysis.labels[thread],
+            thread=thread,
             gil=-1 if gil == _LOCKS else gils[gil],
             start_ns=max(one.start_ns - analysis.start_ns, 0),
             end_ns=max(end_ns - analysis.start_ns, 0),
@@ -167,11 +168,13 @@ def _marks(analysis: Analysis, lanes: list[LaneKey], waits: Intervals) -> Iterat
     """Yield the longest holds, and the longest waits at each GIL of each thread or pool that waits in convoys there."""
     of = {key: position for position, key in enumerate(lanes)}
     threads = {label: index for index, label in enumerate(analysis.labels)}
+    several = {one.index: one.name for one in analysis.gils} if len(analysis.gils) > 1 else {}
     for hold in analysis.longest[:_HOLD_MARKS]:
         lane = of.get((hold.gil, threads.get(hold.thread, -1)))
         if lane is not None:
             where = f" at {place(hold.stack[0])}" if hold.stack else ""
-            text = f"{hold.thread} held {duration(hold.length_ns)}{where}"
+            which = f"{several[hold.gil]} for " if several else ""
+            text = f"{hold.thread} held {which}{duration(hold.length_ns)}{where}"
             at_ns = hold.start_ns - analysis.start_ns
             yield schema.Mark("hold", text, lane, at_ns, at_ns + hold.length_ns)
     for gil in analysis.gils:
@@ -182,6 +185,7 @@ def _marks(analysis: Analysis, lanes: list[LaneKey], waits: Intervals) -> Iterat
             for wait in longest.tolist():
                 length_ns, thread = int(waits.length_ns[wait]), int(waits.thread[wait])
                 text = f"{analysis.labels[thread]}, which waits in convoys, waited {duration(length_ns)}"
+                text += f" for {gil.name}" if several else ""
                 at_ns = int(waits.start_ns[wait]) - analysis.start_ns
                 yield schema.Mark("convoy", text, of[gil.index, thread], at_ns, at_ns + length_ns)
 
