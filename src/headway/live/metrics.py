@@ -261,12 +261,13 @@ def instrument(
 
     def times(shown: Time) -> Callable[["CallbackOptions"], Iterable["Observation"]]:
         def observed(_: "CallbackOptions") -> Iterable["Observation"]:
-            return [
-                Observation(
-                    shown.of(one), {"cpython.gil": gil, "thread.role": name} | ({"role": name} if old_names else {})
-                )
-                for (gil, name), one in (counting.totals_if_any() or {}).items()
-            ]
+            found = []
+            for (gil, name), one in (counting.totals_if_any() or {}).items():
+                attributes: dict[str, int | str] = {"cpython.gil": gil, "thread.role": name}
+                if old_names:
+                    attributes["role"] = name
+                found.append(Observation(shown.of(one), attributes))
+            return found
 
         return observed
 
