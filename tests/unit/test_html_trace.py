@@ -45,9 +45,11 @@ def intervals(view, columns, kind):
             yield place, start, at, int(columns[f"{kind}_stack"][row])
 
 
-def cut(found, window):
-    """Return holds and waits cut to a window."""
-    return Cut.to(window, found.holds), Cut.to(window, found.waits)
+def packed_whole(trace, lanes, whole):
+    """Return the data of a trace's whole time for a page that gives `whole` intervals one by one."""
+    found, window = recorded(trace), (trace.start_ns, trace.end_ns)
+    holds, waits = Cut.to(window, found.holds), Cut.to(window, found.waits)
+    return packing.pack(lanes, holds, waits, window, (trace.stack_parent, trace.stack_frame), whole=whole)
 
 
 def test_the_timeline_has_every_hold_and_wait():
@@ -141,8 +143,7 @@ def test_a_long_trace_is_shares_and_its_longest(monkeypatch):
     trace = made_trace(events=4000, threads=3, seed=2)
     found = recorded(trace)
     of = [(0, thread) for thread in range(3)]
-    window = (trace.start_ns, trace.end_ns)
-    packed = packing.pack(of, *cut(found, window), window, (trace.stack_parent, trace.stack_frame), whole=1000)
+    packed = packed_whole(trace, of, 1000)
 
     assert packed.bins == packing.BINS
     assert [sum(row[place] for row in packed.rows) for place in (1, 3)] == [50, 50]
@@ -158,9 +159,7 @@ def test_a_moment_in_a_long_trace_is_not_rounded_away():
     """A hold that takes a tiny share of its bin is in the bin, and the lane's times are exact."""
     script = Script().hold(0, 400_000, 400_000.0001).hold(1, 500_000, 600_000)
     trace = script.trace(1_000_000, "moment", "busy")
-    window = (trace.start_ns, trace.end_ns)
-    stacks = (trace.stack_parent, trace.stack_frame)
-    packed = packing.pack([(0, 0), (0, 1)], *cut(recorded(trace), window), window, stacks, whole=0)
+    packed = packed_whole(trace, [(0, 0), (0, 1)], 0)
 
     held = unpacked(packed, packed.block)["bin_held"].reshape(2, packed.bins)
     assert held[0].sum() == 1
@@ -175,10 +174,7 @@ def test_a_moment_in_a_long_trace_is_not_rounded_away():
 def test_thousands_of_lanes_have_fewer_bins():
     """The number of bins is bounded over all lanes, so that a thread for each request does not cost gigabytes."""
     trace = made_trace(events=20_000, threads=2_000, seed=3)
-    found = recorded(trace)
-    lanes = [(0, thread) for thread in range(2_000)]
-    window = (trace.start_ns, trace.end_ns)
-    packed = packing.pack(lanes, *cut(found, window), window, (trace.stack_parent, trace.stack_frame), whole=0)
+    packed = packed_whole(trace, [(0, thread) for thread in range(2_000)], 0)
 
     assert packed.bins == 2_000
     assert next(one.rows for one in packed.columns if one.name == "bin_held") == 4_000_000
@@ -212,7 +208,7 @@ def test_an_interval_that_was_not_seen_whole_has_flags():
     script = Script().hold(0, 0, 30, forced=True).wait(1, 10).hold(1, 30, 40).add(45, 0, Kind.ACQUIRE).wait(1, 46)
     trace = script.trace(60, "one", "two")
     whole = [(End.FORCED, 0, 0, 30), (0, 1, 30, 40), (End.OPEN, 0, 45, 60), (0, 1, 10, 30), (End.OPEN, 1, 46, 60)]
-    cases = [
+    cases: list[tuple[int | None, int | None, list[tuple[int, int, int, int]]]] = [
         (None, None, whole),
         (20, 40, [(End.FORCED | End.BEFORE, 0, 0, 10), (0, 1, 10, 20), (End.BEFORE, 1, 0, 10)]),
         (5, 15, [(End.FORCED | End.BEFORE | End.AFTER, 0, 0, 10), (End.AFTER, 1, 5, 10)]),
