@@ -43,6 +43,42 @@ def test_many_threads_that_are_hardly_blocked_are_no_problem():
     assert "contended-lock" not in free_threaded(script, *names)
 
 
+def pool_of_short_lives():
+    """Return a trace of 100 threads that live 1 ms one after the other, and are blocked for half of it."""
+    script = Script()
+    for thread in range(100):
+        script.park(thread, thread + 0.2, thread + 0.7, Park.OBJECT, of=1)
+    names = [f"t{thread}" for thread in range(100)]
+    trace = script.trace(100, *names, gils=0, types=("", "dict"), free_threaded=True, gil_enabled=False)
+    lives = [
+        dataclasses.replace(one, start_ns=trace.start_ns + at * MS, end_ns=trace.start_ns + (at + 1) * MS)
+        for at, one in enumerate(trace.threads)
+    ]
+    return dataclasses.replace(trace, threads=tuple(lives))
+
+
+@pytest.mark.parametrize("window_ms", [(0, 100), (50, 60)])
+def test_a_share_is_one_of_the_time_for_which_threads_lived(window_ms):
+    """Threads that live shortly one after the other, as one per request, do not make each other's waits small."""
+    trace = pool_of_short_lives()
+    since_ns, until_ns = (trace.start_ns + at * MS for at in window_ms)
+    found = {one.kind: one for one in analyse(trace, since_ns=since_ns, until_ns=until_ns).findings}
+
+    assert "no-lock-contention" not in found
+    assert "(50 % of their time)" in found["contended-lock"].fact
+
+
+def test_a_stop_of_the_world_is_a_share_of_the_time_for_which_threads_lived():
+    """Threads that were over before the window, or begin after it, do not hide the stops in it."""
+    script = Script().park(0, 50, 50.5, Park.WORLD)
+    trace = script.trace(100, *(f"t{at}" for at in range(100)), gils=0, free_threaded=True, gil_enabled=False)
+    trace = dataclasses.replace(trace, threads=pool_of_short_lives().threads)
+    trace = dataclasses.replace(trace, threads=(trace.threads[50], *trace.threads[:50], *trace.threads[51:]))
+
+    window = {"since_ns": trace.start_ns + 50 * MS, "until_ns": trace.start_ns + 55 * MS}
+    assert "stop-the-world" in {one.kind for one in analyse(trace, **window).findings}
+
+
 def test_a_type_s_name_reaches_the_terminal_without_control_characters():
     """A program chooses the names of its classes."""
     script = Script().park(0, 0, 50, Park.OBJECT, of=1).park(1, 10, 60, Park.OBJECT, of=1)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.hotspots import own_frame
-from headway.traces.analysis.threads import Distribution, distribution
+from headway.traces.analysis.threads import Distribution, distribution, lives_ns
 from headway.traces.model import Frame, Kind, Park, Trace
 
 __all__ = ["Contention", "ParkPlace", "contention"]
@@ -36,6 +36,7 @@ class ParkPlace:
         stack: The stack with most of the time, innermost frame first.
         times: How long threads were blocked.
         threads: The number of threads, without those with hardly any part in the time.
+        lived_ns: The sum of the times for which these threads lived in the window.
         at_once: These threads, or the only one, were blocked all at once for most of the time in which any of them was. None
             of them had what they waited for, then.
         awaits: The place is in a module of the standard library that blocks to await another thread, as
@@ -48,6 +49,7 @@ class ParkPlace:
     stack: tuple[Frame, ...]
     times: Distribution
     threads: int
+    lived_ns: int
     at_once: bool = False
     awaits: bool = False
 
@@ -61,11 +63,13 @@ class Contention:
         kinds: How long threads were blocked, by kind of lock.
         places: The places with most time, longest first.
         unpaired: The number of PARKs whose UNPARK was lost, and of UNPARKs whose PARK was lost.
+        lived_ns: The sum of the times for which all threads lived in the window; 0 if there is no wait.
     """
 
     kinds: dict[Park, Distribution]
     places: tuple[ParkPlace, ...]
     unpaired: int
+    lived_ns: int = 0
 
 
 def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[int] | None = None) -> Contention:
@@ -114,10 +118,12 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
     groups, group = np.unique(np.stack([kind, type_of, frame]), axis=1, return_inverse=True)
     group = group.reshape(-1)
     totals = np.bincount(group, weights=length_ns, minlength=groups.shape[1])
+    lived_ns = lives_ns(trace.threads, since_ns, until_ns)
     places = []
     for number in np.argsort(-totals, kind="stable")[:_PLACES].tolist():
         mine = np.flatnonzero(group == number)
         taking = mine[_take_part(length_ns[mine], thread[parks[mine]])]
+        members = np.unique(thread[parks[taking]])
         one_kind, one_type, one_frame = (int(value) for value in groups[:, number])
         heaviest = int(np.bincount(stack[mine], weights=length_ns[mine] + 1).argmax())
         places.append(
@@ -127,12 +133,14 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
                 frame=trace.frames[one_frame] if one_frame else None,
                 stack=trace.stack(heaviest),
                 times=distribution(length_ns[mine]),
-                threads=len(np.unique(thread[parks[taking]])),
+                threads=len(members),
+                lived_ns=int(lived_ns[members].sum()),
                 at_once=_at_once(start_ns[kept][taking], length_ns[taking], thread[parks[taking]]),
                 awaits=bool(awaits[mine[0]]),
             )
         )
-    return Contention(dict(sorted(by_kind.items(), key=lambda item: -item[1].total_ns)), tuple(places), unpaired)
+    kinds_ns = dict(sorted(by_kind.items(), key=lambda item: -item[1].total_ns))
+    return Contention(kinds_ns, tuple(places), unpaired, int(lived_ns.sum()))
 
 
 def _take_part(length_ns: NDArray[np.int64], thread: NDArray[np.integer]) -> NDArray[np.bool_]:

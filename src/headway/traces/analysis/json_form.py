@@ -67,6 +67,7 @@ def as_json(analysis: Analysis) -> _Json:
                     "frame": _frame(one.frame),
                     "stack": _stack(one.stack),
                     "threads": one.threads,
+                    "lived_ns": one.lived_ns,
                     "times": asdict(one.times),
                 }
                 for one in analysis.contention.places

@@ -131,22 +131,17 @@ def _mattered(analysis: Analysis) -> bool:
     return max(held_ns, analysis.wait_ns) >= CONTENDED * analysis.wall_ns
 
 
-def _time_ns(analysis: Analysis, threads: int) -> int:
-    """Return the time of so many threads together: their blocked times are added up, too."""
-    return max(1, threads) * analysis.wall_ns
-
-
 def _locks(analysis: Analysis) -> Iterator[Finding]:
     contended = [
         one
         for one in analysis.contention.places
-        if one.times.total_ns >= CONTENDED * _time_ns(analysis, one.threads)
+        if one.times.total_ns >= CONTENDED * one.lived_ns > 0
         and (one.kind in _LOCKS or (one.kind == Park.LOCK and not one.awaits and not analysis.gils))
     ]
     for one in contended[:MOST_PLACES]:
-        yield _own_lock(analysis, one) if one.kind == Park.LOCK else _lock(analysis, one)
+        yield _own_lock(one) if one.kind == Park.LOCK else _lock(one)
     world = analysis.contention.kinds.get(Park.WORLD)
-    stopped = world is not None and world.total_ns >= CONTENDED * _time_ns(analysis, len(analysis.labels))
+    stopped = world is not None and world.total_ns >= CONTENDED * analysis.contention.lived_ns > 0
     if world is not None and stopped:
         yield Finding(
             kind="stop-the-world",
@@ -167,7 +162,7 @@ def _no_locks(analysis: Analysis) -> Finding:
     kinds = analysis.contention.kinds
     inner_ns = sum(times.total_ns for kind, times in kinds.items() if kind in _LOCKS)
     own_ns = kinds[Park.LOCK].total_ns if Park.LOCK in kinds else 0
-    awaited = own_ns >= CONTENDED * _time_ns(analysis, len(analysis.labels))
+    awaited = own_ns >= CONTENDED * analysis.contention.lived_ns
     return Finding(
         kind="no-lock-contention",
         weight="fine",
@@ -183,7 +178,7 @@ def _no_locks(analysis: Analysis) -> Finding:
     )
 
 
-def _own_lock(analysis: Analysis, one: ParkPlace) -> Finding:
+def _own_lock(one: ParkPlace) -> Finding:
     """Return the finding about a lock of the program, or of a module's import, for which threads wait at one line."""
     imports = one.frame is not None and one.frame.filename.startswith("<frozen importlib")
     cause = "these threads take turns at that lock: one at a time has it, and the others are blocked"
@@ -196,7 +191,7 @@ def _own_lock(analysis: Analysis, one: ParkPlace) -> Finding:
     return Finding(
         kind="contended-lock",
         weight="note" if one.at_once and not imports else "problem",
-        fact=_blocked(analysis, one, "a lock of an import" if imports else "a lock of the program"),
+        fact=_blocked(one, "a lock of an import" if imports else "a lock of the program"),
         cause=cause,
         advice=advice,
         cost_ns=one.times.total_ns,
@@ -204,19 +199,19 @@ def _own_lock(analysis: Analysis, one: ParkPlace) -> Finding:
     )
 
 
-def _blocked(analysis: Analysis, one: ParkPlace, on: str) -> str:
+def _blocked(one: ParkPlace, on: str) -> str:
     """Return the fact about a place: how many threads blocked on what, where, how often and how long."""
     own = own_frame(one.stack)
     where = f" at {place(one.frame)}" if one.frame is not None else ""
     where += f", called from {place(own)}" if own is not None and own != one.frame else ""
     return (
         f"{number(one.threads, 'thread')} blocked {number(one.times.count, 'time')} on {on}{where}: "
-        f"{duration(one.times.total_ns)} in total ({share(one.times.total_ns, _time_ns(analysis, one.threads))} of their time), "
+        f"{duration(one.times.total_ns)} in total ({share(one.times.total_ns, one.lived_ns)} of their time), "
         f"{duration(one.times.p99_ns)} at p99"
     )
 
 
-def _lock(analysis: Analysis, one: ParkPlace) -> Finding:
+def _lock(one: ParkPlace) -> Finding:
     name = f"{_LOCKS[one.kind]} a `{printable(one.type_name)}`" if one.type_name and one.kind == Park.OBJECT else ""
     name = name or ("the lock of an object" if one.kind == Park.OBJECT else _LOCKS[one.kind])
     cause = advice = ""
@@ -235,7 +230,7 @@ def _lock(analysis: Analysis, one: ParkPlace) -> Finding:
     return Finding(
         kind="contended-lock",
         weight="note" if awaits else "problem",
-        fact=_blocked(analysis, one, name),
+        fact=_blocked(one, name),
         cause=cause,
         advice=advice,
         cost_ns=one.times.total_ns,

@@ -5,6 +5,7 @@ do not exceed.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from headway.traces.analysis.intervals import Intervals, Recorded
 from headway.traces.analysis.words import labels, roles
-from headway.traces.model import Trace
+from headway.traces.model import Thread, Trace
 
 __all__ = [
     "NOTHING",
@@ -21,6 +22,7 @@ __all__ = [
     "ThreadSummary",
     "distribution",
     "distributions",
+    "lives_ns",
     "role_summaries",
     "thread_summaries",
 ]
@@ -110,6 +112,13 @@ def distributions(lengths_ns: NDArray[np.int64], group: NDArray, groups: int) ->
     return [_of_sorted(np.sort(one)) for one in np.split(grouped, ends[:-1])]
 
 
+def lives_ns(threads: Sequence[Thread], start_ns: int, end_ns: int) -> NDArray[np.int64]:
+    """Return how long each thread lived within a window."""
+    ends = (end_ns if one.end_ns is None else min(one.end_ns, end_ns) for one in threads)
+    lives = [max(0, end - max(one.start_ns, start_ns)) for one, end in zip(threads, ends, strict=True)]
+    return np.array(lives, dtype=np.int64)
+
+
 def thread_summaries(trace: Trace, found: Recorded, start_ns: int, end_ns: int) -> tuple[ThreadSummary, ...]:
     """Return a summary of every thread that held or waited, ordered by the time in both, longest first.
 
@@ -147,9 +156,7 @@ def _summaries(
     voluntary = np.bincount(holds.thread[~holds.forced & ~holds.open], minlength=count)
     gils = [held | waited for held, waited in zip(_gils(holds, count), _gils(waits, count), strict=True)]
     members = np.bincount(group, minlength=count)
-    ends = [(end_ns if one.end_ns is None else min(one.end_ns, end_ns)) for one in trace.threads]
-    lives = [max(0, end - max(one.start_ns, start_ns)) for one, end in zip(trace.threads, ends, strict=True)]
-    lived_ns = np.bincount(group, weights=lives, minlength=count)
+    lived_ns = np.bincount(group, weights=lives_ns(trace.threads, start_ns, end_ns), minlength=count)
     summaries = []
     for name, number in known.items():
         if not gils[number]:
