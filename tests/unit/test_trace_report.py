@@ -82,6 +82,22 @@ def test_a_pool_is_one_row_unless_all_is_asked_for():
     assert all(f"{thread.label} [{thread.tid}]" in every for thread in found.threads)
 
 
+def test_shares_of_a_pool_are_of_the_time_for_which_its_threads_lived():
+    """Ten threads that live one after the other, and wait for half of their lives, wait for 50 % of the time."""
+    script = Script()
+    for at in range(10):
+        script.hold(10, at * 10, at * 10 + 5).wait(at, at * 10).hold(at, at * 10 + 5, at * 10 + 6)
+    trace = script.trace(100, *(f"request-{at}" for at in range(10)), "cruncher")
+    lives = [
+        replace(one, start_ns=trace.start_ns + at * 10 * MS, end_ns=trace.start_ns + (at + 1) * 10 * MS)
+        for at, one in enumerate(trace.threads[:10])
+    ]
+    shown = text_of(render_traces([analyse(replace(trace, threads=(*lives, trace.threads[10])))]), 200)
+
+    (row,) = [line for line in shown.splitlines() if "request-* x 10" in line]
+    assert " ".join(row.split()[:11]) == "request-* x 10 10 ms 10 % 50 ms 50 %"
+
+
 def test_many_gils_are_cut_unless_all_is_asked_for():
     """Four of seven sub-interpreters are shown, and how many more there are."""
     found = analyse(made_trace(threads=7, gils=7, events=700))

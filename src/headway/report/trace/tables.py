@@ -65,6 +65,11 @@ def _thread_name(one: ThreadSummary) -> str:
     return one.label if str(one.tid) in one.label else f"{one.label} [{one.tid}]"
 
 
+def _time_ns(one: ThreadSummary, analysis: Analysis) -> int:
+    """Return the whole of a row's shares: the time for a thread, and the sum of the lives for a pool."""
+    return one.lived_ns if one.threads > 1 else analysis.wall_ns
+
+
 def threads_table(analysis: Analysis, *, every: bool = False, threads: Collection[int] | None = None) -> Table | None:
     """Return the times that each thread held and waited, or None if none did."""
     columns = ["", "held", "of the time", "waited", "of the time", "holds", "forced", "waits"]
@@ -76,9 +81,9 @@ def threads_table(analysis: Analysis, *, every: bool = False, threads: Collectio
         (
             _thread_name(one),
             _time(one.holds.total_ns),
-            share(one.holds.total_ns, one.threads * analysis.wall_ns),
+            share(one.holds.total_ns, _time_ns(one, analysis)),
             _time(one.waits.total_ns),
-            share(one.waits.total_ns, one.threads * analysis.wall_ns),
+            share(one.waits.total_ns, _time_ns(one, analysis)),
             _count(one.holds.count),
             _count(one.forced),
             _count(one.waits.count),
@@ -90,7 +95,7 @@ def threads_table(analysis: Analysis, *, every: bool = False, threads: Collectio
     ]
     caption = "by time held and waited; [native id]; forced: holds that ended on request; percentiles are nearest-rank"
     if grouped:
-        caption += "\nthe threads of a pool are one row with shares of their total time; `--all` shows each thread"
+        caption += "\nthe threads of a pool are one row with shares of the time for which they lived; `--all` shows each thread"
     return _table(columns, rows, caption, every=every)
 
 
