@@ -33,6 +33,18 @@ def test_waiting_for_work_is_no_contention():
     assert found["contended-lock"].cause == "another thread had the lock meanwhile, or this is where it is awaited"
 
 
+def test_waits_that_began_before_a_window_are_at_once_as_they_are_in_it():
+    """A window cuts a wait's beginning: two threads that are blocked in all of it await a third."""
+    script = Script().park(0, 0, 20, Park.LOCK).park(1, 9, 20, Park.LOCK)
+    trace = script.trace(20, "a", "b", gils=0, free_threaded=True, gil_enabled=False)
+    since_ns, until_ns = trace.start_ns + 10 * MS, trace.start_ns + 20 * MS
+    (found,) = (
+        one for one in analyse(trace, since_ns=since_ns, until_ns=until_ns).findings if one.kind == "contended-lock"
+    )
+
+    assert found.weight == "note"
+
+
 def test_many_threads_that_are_hardly_blocked_are_no_problem():
     """A share is one of the time of all these threads: 64 of them, each blocked for 0.02 % of its time, lose nothing."""
     script = Script()

@@ -111,7 +111,8 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
 
     parks, following, ended = parks[kept], following[kept], ended[kept]
     kind, type_of, frame, awaits = kind[kept], type_of[kept], frame[kept], awaits[kept]
-    length_ns = np.minimum(end_ns[kept], until_ns) - np.maximum(start_ns[kept], since_ns)
+    start_ns = np.maximum(start_ns[kept], since_ns)
+    length_ns = np.minimum(end_ns[kept], until_ns) - start_ns
     stack = events["value"][parks].astype(np.int64)
     by_kind = {Park(one): distribution(length_ns[kind == one]) for one in np.unique(kind).tolist()}
 
@@ -135,7 +136,7 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
                 times=distribution(length_ns[mine]),
                 threads=len(members),
                 lived_ns=int(lived_ns[members].sum()),
-                at_once=_at_once(start_ns[kept][taking], length_ns[taking], thread[parks[taking]]),
+                at_once=_at_once(start_ns[taking], length_ns[taking], thread[parks[taking]]),
                 awaits=bool(awaits[mine[0]]),
             )
         )
