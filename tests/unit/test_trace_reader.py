@@ -17,12 +17,12 @@ from headway.traces import format as hwt
 from headway.traces import mending, reader
 from headway.traces.frames import CUT
 from headway.traces.invariants import violations
-from headway.traces.model import Flag, Frame, Gil, Kind, Loss, Thread, Trace
+from headway.traces.model import Flag, Frame, Gil, Kind, Loss, Park, Thread, Trace
 from headway.traces.reader import read, read_family
 from headway.traces.writer import CHUNKS_OFFSET, record, write
 
 W, A, R, EXIT = Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT
-REQUEST, INTERVAL = Kind.REQUEST, Kind.INTERVAL
+REQUEST, INTERVAL, PARK, UNPARK = Kind.REQUEST, Kind.INTERVAL, Kind.PARK, Kind.UNPARK
 
 
 def rows(trace: Trace) -> list[tuple[int, Kind, int]]:
@@ -210,6 +210,21 @@ def test_the_front_of_an_overwritten_trace_is_cut_off(tmp_path):
     assert ((at_start["flags"] & Flag.ASSUMED) != 0)[at_start["kind"] == A].all()
     gone = {thread.serial for thread in written.threads} - {thread.serial for thread in found.threads}
     assert all(written.threads[serial - 1].end_ns < found.start_ns for serial in gone)
+
+
+def test_a_wait_for_a_lock_that_is_open_at_the_cut_begins_there(tmp_path):
+    """A thread that is blocked on a lock at the cut stays blocked until its UNPARK; one that was blocked before is not."""
+    park = Park.LOCK << 8
+    rows_ = [(MS + 1, PARK, 1, 0, 0, park), (100 * MS, UNPARK, 1, 0, 0, park)]
+    rows_ += [(MS + 2, PARK, 2, 0, 0, park), (MS + 3, UNPARK, 2, 0, 0, park)]
+    rows_ += [row for i in range(40) for row in ((i * MS, PARK, 0, 0, 0, park), (i * MS + 10, UNPARK, 0, 0, 0, park))]
+    trace = small(sorted(rows_), threads=3, end=100 * MS)
+    found = read(write(trace, tmp_path / "x.hwt", events_per_chunk=4, room=8))
+
+    cut_ns = found.start_ns - START_NS
+    assert 2 * MS < cut_ns < 40 * MS
+    assert [row for row in rows(found) if row[2] > 1] == [(cut_ns, PARK, 2), (100 * MS, UNPARK, 2)]
+    assert violations(found) == []
 
 
 def test_a_thread_that_came_late_does_not_move_the_cut(tmp_path):

@@ -49,6 +49,8 @@ def kind_table(*kinds: Kind) -> Mask:
 
 
 _TURNS = kind_table(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT)
+_PARKS = kind_table(Kind.PARK, Kind.UNPARK, Kind.EXIT)
+_BEGINS = kind_table(Kind.WAIT, Kind.ACQUIRE, Kind.PARK)
 _OWNS = kind_table(Kind.ACQUIRE, Kind.RELEASE)
 _HOLDS = kind_table(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE)
 OF_A_GIL = kind_table(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.REQUEST)
@@ -248,19 +250,25 @@ def taken_twice(events: NDArray[np.void]) -> Mask:
 def cut_front(events: NDArray[np.void], start_ns: int) -> Mask:
     """Return a mask of the events, by thread, to remove so that the trace begins at `start_ns`.
 
-    Also changes `events`: a hold or a wait that is open at `start_ns` is made to begin there, and the ACQUIRE of such a
-    hold is marked as assumed.
+    Also changes `events`: a hold, a wait or a park that is open at `start_ns` is made to begin there, and the ACQUIRE of
+    such a hold is marked as assumed.
     """
     early = events["time_ns"] < start_ns
-    turns = np.flatnonzero(_TURNS[events["kind"]])
-    time, thread, kind = (events[name][turns] for name in ("time_ns", "thread", "kind"))
-    still = np.append((thread[1:] != thread[:-1]) | (time[1:] >= start_ns), True)
-    spanning = turns[(time < start_ns) & still & ((kind == Kind.ACQUIRE) | (kind == Kind.WAIT))]
+    spanning = np.concatenate([_open_at(events, kinds, start_ns) for kinds in (_TURNS, _PARKS)])
     early[spanning] = False
     assumed = spanning[events["kind"][spanning] == Kind.ACQUIRE]
     events["flags"][assumed] |= np.uint16(Flag.ASSUMED)
     events["time_ns"][spanning] = start_ns
     return early
+
+
+def _open_at(events: NDArray[np.void], kinds: Mask, time_ns: int) -> NDArray[np.intp]:
+    """Return the events, by thread, that begin what no event of these kinds has ended before a time."""
+    mine = np.flatnonzero(kinds[events["kind"]])
+    time, thread = events["time_ns"][mine], events["thread"][mine]
+    still = np.append((thread[1:] != thread[:-1]) | (time[1:] >= time_ns), True)[: len(mine)]
+    found: NDArray[np.intp] = mine[(time < time_ns) & still & _BEGINS[events["kind"][mine]]]
+    return found
 
 
 def ended_gils(gils: Sequence[Gil], events: NDArray[np.void]) -> list[Gil]:
