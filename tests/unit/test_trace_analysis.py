@@ -88,6 +88,24 @@ def test_a_window_cuts_holds_and_waits(three):
     assert found.gils[0].blame.nobody_ns.tolist() == [1 * MS, 1 * MS]
 
 
+def test_what_a_window_cuts_at_its_end_has_no_end_in_it():
+    """A hold that goes on after the window was neither preempted nor ended there, and a wait that does is no hand-over."""
+    script = Script().hold(0, 0, 10, forced=True).hold(1, 10, 20).wait(1, 2, asks_ms=7).wait(0, 10, stack=AT_COMPUTE)
+    trace = script.hold(0, 20, 30).trace(30, "zero", "one")
+    known = {until: analyse(trace, until_ns=START_NS + until * MS) for until in (5, 8, 10, 15, 30)}
+
+    figures = {
+        until: (found.gils[0].forced, found.gils[0].handovers, sum(one.voluntary for one in found.threads))
+        for until, found in known.items()
+    }
+    assert figures == {5: (0, 0, 0), 8: (0, 0, 0), 10: (1, 1, 0), 15: (1, 1, 0), 30: (1, 2, 2)}
+    assert {until: [one.open for one in found.longest] for until, found in known.items()} == {
+        5: [True], 8: [True], 10: [False], 15: [False, True], 30: [False, False, False]
+    }  # fmt: skip
+    # What a hold runs is known from its request on.
+    assert [[one.ran for one in known[until].behind] for until in (5, 8)] == [[False], [True, False]]
+
+
 @pytest.mark.parametrize("window", [(-5, -1), (25, 30), (12, 8)])
 def test_a_window_beside_the_trace_is_empty(three, window):
     """A window before or after the trace, or one that ends before it begins, is empty."""

@@ -18,7 +18,7 @@ from headway.report.trace.summary import short_summary, summary_lines
 from headway.report.trace.terminal import render_traces
 from headway.traces import writer
 from headway.traces.analysis import analyse
-from headway.traces.model import Loss, Park
+from headway.traces.model import Kind, Loss, Park
 
 
 def text_of(rendered, width=100):
@@ -96,6 +96,15 @@ def test_shares_of_a_pool_are_of_the_time_for_which_its_threads_lived():
 
     (row,) = [line for line in shown.splitlines() if "request-* x 10" in line]
     assert " ".join(row.split()[:11]) == "request-* x 10 10 ms 10 % 50 ms 50 %"
+
+
+@pytest.mark.parametrize(("until", "word"), [(15, "(goes on after the window)"), (20, "(still held)")])
+def test_a_hold_that_goes_on_after_the_window_says_so(until, word):
+    """The longest hold of a window may go on after it; only one without an end in the trace is still held."""
+    trace = Script().add(10, 0, Kind.ACQUIRE).trace(20)
+    shown = words(text_of(render_traces([analyse(trace, until_ns=trace.start_ns + until * MS)])))
+
+    assert f"? {word}" in shown
 
 
 def test_many_gils_are_cut_unless_all_is_asked_for():

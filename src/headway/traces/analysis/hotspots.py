@@ -72,7 +72,7 @@ class Place:
 @final
 @dataclass(frozen=True)
 class LongHold:
-    """One of the longest holds."""
+    """One of the longest holds; `open`: its end was not recorded, or lies beyond the window."""
 
     start_ns: int
     length_ns: int
@@ -139,7 +139,8 @@ def blocking_functions(
     trace: Trace, holds: Holds, blocked_ns: NDArray[np.int64], names: Sequence[str]
 ) -> tuple[Behind, ...]:
     """Return the functions that blocked threads most: in the holds with a request, and by the end of all holds."""
-    asked = holds.forced
+    # The request of a hold that a window cuts may lie in the window, and the release after it.
+    asked = holds.forced | (holds.open & (holds.asked_ns < holds.end_ns))
     found = [_behind(trace, holds.chosen(asked), blocked_ns[asked], names, ran=True)]
     found.append(_behind(trace, holds, blocked_ns, names, ran=False))
     return tuple(one for one in found if one is not None)

@@ -37,7 +37,7 @@ class Intervals:
     forced: NDArray[np.bool_]
     """For a hold: it was preempted. For a wait: it follows a preempted hold of the same thread."""
     open: NDArray[np.bool_]
-    """The end of the interval was not recorded."""
+    """The end of the interval was not recorded, or lies beyond the window to which the interval was cut."""
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -57,7 +57,8 @@ class Intervals:
             return self
         inside = self.chosen((self.start_ns < until_ns) & ((self.end_ns > since_ns) | (self.start_ns >= since_ns)))
         times = [one.name for one in fields(self) if one.name.endswith("_ns")]
-        return replace(inside, **{name: np.clip(getattr(inside, name), since_ns, until_ns) for name in times})
+        cut = {name: np.clip(getattr(inside, name), since_ns, until_ns) for name in times}
+        return replace(inside, **cut, open=inside.open | (inside.end_ns > until_ns))
 
 
 @final
@@ -71,6 +72,11 @@ class Holds(Intervals):
     """The share of the hold in which the thread ran on a core, as in the RELEASE's flags; 0: unknown."""
     away_ran: NDArray[np.uint8]
     """The same share for the time from the thread's last release to the hold, or to the wait for it."""
+
+    def clipped(self, since_ns: int, until_ns: int) -> Self:
+        """Return the holds cut to a window; one that goes on after it was not preempted in it."""
+        inside = super().clipped(since_ns, until_ns)
+        return replace(inside, forced=inside.forced & ~inside.open)
 
     @property
     def off_core_ns(self) -> NDArray[np.int64]:
