@@ -185,6 +185,19 @@ def test_the_summary_of_many_processes_is_short_too():
     assert summary_lines([]) == ["nothing was recorded"]
 
 
+def test_processes_without_a_gil_are_ordered_by_their_waits_for_locks():
+    """Waits for locks of objects count where there is no GIL; a wait for a lock of the program may be idle time."""
+    scripts = [Script().park(0, 0, at, Park.OBJECT).park(1, 0, 50 - at, Park.LOCK) for at in range(1, 6)]
+    found = [
+        analyse(one.trace(50, "a", "b", gils=0, pid=pid, free_threaded=True, gil_enabled=False))
+        for pid, one in enumerate(scripts, 1)
+    ]
+    lines = summary_lines(found)
+
+    assert [line.split(":")[0] for line in lines if "pid" in line] == [f"app.py (pid {number})" for number in (5, 4, 3)]
+    assert lines[-1] == "... and 2 processes more, which waited 3 ms in total"
+
+
 def test_losses_stand_in_the_summary():
     """Missing events are mentioned before what follows from the others."""
     lines = summary_lines([analyse(Script().hold(0, 0, 1).trace(9, loss=Loss(dropped_events=5)))])

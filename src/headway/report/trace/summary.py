@@ -9,16 +9,26 @@ from headway.report.layout import indented
 from headway.report.trace.heading import process_name
 from headway.traces.analysis import Analysis
 from headway.traces.analysis.words import duration, number, place, share
+from headway.traces.model import Park
 
 __all__ = ["short_summary", "summary_lines", "worst_first"]
 
 _PROCESSES = 3
 _FINDINGS = 3
+_INSTEAD = frozenset({Park.OBJECT, Park.MUTEX, Park.WORLD})
+"""Locks of the interpreter and of its objects; a wait for another lock may be idle time."""
 
 
 def worst_first(analyses: Sequence[Analysis]) -> list[Analysis]:
     """Return analyses in order, the one whose threads waited most first; equal ones keep their order."""
-    return sorted(analyses, key=lambda one: -one.wait_ns)
+    return sorted(analyses, key=lambda one: -_waited_ns(one))
+
+
+def _waited_ns(one: Analysis) -> int:
+    """Return how long threads waited: for GILs, or in a process without one for the locks that take a GIL's place."""
+    if one.gils:
+        return one.wait_ns
+    return sum(times.total_ns for kind, times in one.contention.kinds.items() if kind in _INSTEAD)
 
 
 def short_summary(analyses: Sequence[Analysis]) -> RenderableType:
@@ -37,7 +47,7 @@ def summary_lines(analyses: Sequence[Analysis]) -> list[str]:
     lines = [line for one in shown for line in _lines(one, findings=1)]
     if len(analyses) > len(shown):
         rest = [one for one in analyses if one not in shown]
-        waited_ns = sum(one.wait_ns for one in rest)
+        waited_ns = sum(_waited_ns(one) for one in rest)
         lines.append(
             f"... and {number(len(rest), 'process', 'processes')} more, which waited {duration(waited_ns)} in total"
         )
