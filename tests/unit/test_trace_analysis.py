@@ -82,6 +82,7 @@ def test_a_window_cuts_holds_and_waits(three):
     by_name = {thread.name: thread for thread in found.threads}
 
     assert found.wall_ns == 3 * MS
+    assert found.events == 3
     assert by_name["zero"].holds.total_ns == 1 * MS
     assert (by_name["one"].waits.total_ns, by_name["one"].holds.total_ns) == (2 * MS, 1 * MS)
     assert (by_name["two"].waits.total_ns, by_name["two"].holds.total_ns) == (3 * MS, 0)

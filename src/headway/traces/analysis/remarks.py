@@ -63,7 +63,7 @@ def _unfinished(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _no_stacks(analysis: Analysis) -> Iterator[Finding]:
-    if not analysis.process.has_stacks and analysis.events:
+    if not analysis.process.has_stacks and (analysis.gils or analysis.contention.kinds):
         yield Finding(
             kind="no-stacks",
             weight="note",

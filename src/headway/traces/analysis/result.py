@@ -119,7 +119,7 @@ class Analysis:
         trace_end_ns: The end of tracing.
         start_ns: The begin of the window.
         end_ns: The end of the window.
-        events: The number of events in the trace, also outside the window.
+        events: The number of events in the window.
         interval_ns: The switch interval that was in force for the longest time.
         labels: The label of each thread, by index.
         threads: The threads that held or waited, longest first.

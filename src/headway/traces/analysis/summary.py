@@ -48,7 +48,7 @@ def analyse(
         trace_end_ns=trace.end_ns,
         start_ns=start_ns,
         end_ns=end_ns,
-        events=len(trace.events),
+        events=_events(trace, start_ns, end_ns),
         interval_ns=interval_ns,
         labels=names,
         threads=thread_summaries(trace, found, start_ns, end_ns),
@@ -76,6 +76,12 @@ def analyse(
         longest=longest_holds(trace, holds, names),
         contention=contention(trace, start_ns, end_ns, threads),
     )
+
+
+def _events(trace: Trace, start_ns: int, end_ns: int) -> int:
+    """Return the number of events in a window."""
+    time_ns = trace.events["time_ns"]
+    return int(np.searchsorted(time_ns, end_ns, "right") - np.searchsorted(time_ns, start_ns))
 
 
 def _gils(
