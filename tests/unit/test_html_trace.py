@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from made_traces import MS, made_trace, traces
-from told_traces import AT_SERVE, Script, convoy
+from made_traces import MS, UNKNOWN_FRAME, made_trace, traces
+from told_traces import AT_SERVE, SERVE, Script, convoy
 
 from headway.report.html import columns as packing
 from headway.report.html import render_page, trace_page
@@ -15,7 +15,8 @@ from headway.report.html.columns import Cut, End
 from headway.traces.analysis import analyse
 from headway.traces.analysis.intervals import recorded
 from headway.traces.export.parks import parks
-from headway.traces.model import Kind, Park
+from headway.traces.frames import CUT
+from headway.traces.model import Frame, Kind, Park
 
 
 def page_of(*given_traces):
@@ -103,6 +104,15 @@ def test_nothing_is_lost_in_the_columns(trace):
         assert 0 <= mark.lane < len(view.lanes)
         assert 0 <= mark.at_ns <= mark.until_ns <= view.span_ns
     render_page(page, blocks)
+
+
+def test_a_frame_has_its_function_and_its_line_apart():
+    """A function's name may have blanks, and the frame that stands for frames that are not recorded has no file."""
+    frames = (UNKNOWN_FRAME, Frame("/a/b/c/app.py", 7, "a name of blanks", 5), CUT, SERVE)
+    page, _ = page_of(replace(Script().hold(0, 0, 1).trace(2), frames=frames))
+
+    shown = [(one.function, one.place, one.file) for one in page.views[0].frames[:3]]
+    assert shown == [("?", "?", ""), ("a name of blanks", ".../b/c/app.py:7", "/a/b/c/app.py"), (CUT.function, "?", "")]
 
 
 def test_waits_for_locks_have_lanes_of_their_own():

@@ -24,7 +24,7 @@ from headway.report.trace.tables import (
 )
 from headway.traces.analysis import Analysis
 from headway.traces.analysis.intervals import Intervals, recorded
-from headway.traces.analysis.words import duration, number, place, share
+from headway.traces.analysis.words import duration, file_line, number, place, share
 from headway.traces.export.parks import parks
 from headway.traces.model import Frame, Trace
 
@@ -208,6 +208,4 @@ def _section(title: str, *tables: Table | None) -> Iterator[schema.Section]:
 
 
 def _frame(frame: Frame) -> schema.FlameFrame:
-    return schema.FlameFrame(
-        printable(frame.function), place(frame).rpartition(" ")[0] or "?", printable(frame.filename)
-    )
+    return schema.FlameFrame(printable(frame.function), file_line(frame), printable(frame.filename))

@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from headway.printable import printable
 from headway.traces.model import Frame, Thread
 
-__all__ = ["POOL", "duration", "labels", "listed", "number", "place", "role", "roles", "share", "short_path"]
+__all__ = [
+    "POOL",
+    "duration",
+    "file_line",
+    "labels",
+    "listed",
+    "number",
+    "place",
+    "role",
+    "roles",
+    "share",
+    "short_path",
+]
 
 POOL = 8
 """More threads than this whose names differ only in numbers are one role: a pool."""
@@ -84,7 +96,12 @@ def place(frame: Frame | None) -> str:
     """
     if frame is None or not frame.filename:
         return "?" if frame is None else printable(frame.function) or "?"
-    return printable(f"{short_path(frame.filename)}:{frame.line or '?'} {frame.function}")
+    return f"{file_line(frame)} {printable(frame.function)}"
+
+
+def file_line(frame: Frame) -> str:
+    """Return a location without its function: `app/views.py:12`; `?` if its file is unknown. The text may be printed."""
+    return printable(f"{short_path(frame.filename)}:{frame.line or '?'}") if frame.filename else "?"
 
 
 def short_path(path: str) -> str:
