@@ -221,6 +221,41 @@ def test_report_shows_a_trace_file(recording, capsys):
     assert "only from 50 ms to 60 ms after the start" in capsys.readouterr().out
 
 
+@pytest.fixture
+def launch(tmp_path):
+    """Return the path of the trace of a process that lives for 1 s, beside that of a child that begins after 20 s."""
+    parent = Script().hold(0, 0, 1).trace(1_000, "MainThread")
+    child = Script().hold(0, 0, 1).hold(0, 400, 500).trace(1_000, "worker", pid=4300, program="child.py")
+    later = child.events.copy()
+    later["time_ns"] += 20_000 * MS
+    threads = tuple(replace(one, start_ns=one.start_ns + 20_000 * MS) for one in child.threads)
+    times = {"start_ns": child.start_ns + 20_000 * MS, "end_ns": child.end_ns + 20_000 * MS}
+    writer.write(replace(child, events=later, threads=threads, **times), tmp_path / "app.4300.hwt")
+    return writer.write(parent, tmp_path / "app.hwt")
+
+
+def test_all_times_of_a_launch_count_from_its_first_process(launch, tmp_path, capsys):
+    """The times that a child's report and page show are those that `--since` and `--until` take."""
+    assert main(["report", str(launch)]) == 0
+    shown = words(capsys.readouterr().out)
+    assert "began 20 s after the first process of the launch, from whose start all times here count" in shown
+    assert re.search(r"compute worker 100 ms - 20\.4 s", shown)
+    assert "20 s 21 s" in shown  # the bars
+
+    assert main(["report", str(launch), "--since", "20.4", "--until", "20.6", "--html", f"{tmp_path}/x.html"]) == 0
+    page = json.loads(re.search(r'id="data">(.*?)</script>', (tmp_path / "x.html").read_text(), re.DOTALL)[1])
+    (view,) = page["views"]
+    assert (view["begin_ns"], view["span_ns"]) == (20_400_000_000, 200_000_000)
+    assert "only from 20.4 s to 20.6 s after the start" in view["lines"]
+    assert [mark["text"] for mark in view["marks"]] == ["worker held 100 ms at app.py:12 compute"]
+
+
+def test_an_empty_window_tells_when_the_chosen_threads_were_recorded(launch, capsys):
+    """The hint counts as the options do, also if only threads of a later process are chosen."""
+    assert main(["report", str(launch), "--thread", "worker", "--since", "0", "--until", "10"]) == 2
+    assert "the recording lasts from 20 s to 21 s" in capsys.readouterr().err
+
+
 def test_report_knows_a_trace_by_its_first_bytes(recording, capsys):
     """A trace file may have any name."""
     assert main(["report", str(recording.rename(recording.with_suffix(".bin"))), "--json"]) == 0

@@ -36,13 +36,13 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
         "--since",
         type=options.seconds(below=math.inf),
         metavar="S",
-        help="show only events later than S seconds after the start",
+        help="show only events later than S seconds after the first process began",
     )
     group.add_argument(
         "--until",
         type=options.seconds(below=math.inf),
         metavar="S",
-        help="show only events before S seconds after the start",
+        help="show only events before S seconds after the first process began",
     )
     group.add_argument(
         "--beside", type=Path, metavar="FILE", help="with --html: put another trace on the same page, below this one"
@@ -141,9 +141,9 @@ def _write_page(arguments: argparse.Namespace, traces: "Sequence[Trace]", beside
     launches: list[tuple[str, Sequence[tuple[Trace, Analysis]]]] = []
     for path, found in ((Path(arguments.run), traces), (arguments.beside, beside)):
         if found:
-            since_ns, until_ns = _window(arguments, found)
-            chosen = _in_window(found, since_ns, until_ns)
-            analyses = [analyse(one, since_ns=since_ns, until_ns=until_ns) for one in chosen]
+            origin_ns, since_ns, until_ns = _window(arguments, found)
+            chosen = _in_window(found, origin_ns, since_ns, until_ns)
+            analyses = [analyse(one, since_ns=since_ns, until_ns=until_ns, origin_ns=origin_ns) for one in chosen]
             if found is traces and since_ns is None and until_ns is None:
                 analyses = with_predictions(chosen, analyses, path)
             launches.append((path.stem, list(zip(chosen, analyses, strict=True))))
@@ -208,17 +208,17 @@ def _threads(traces: "Sequence[Trace]", name: str | None) -> list[set[int] | Non
     return found
 
 
-def _window(arguments: argparse.Namespace, traces: "Sequence[Trace]") -> tuple[int | None, int | None]:
-    """Return the window of `--since` and `--until`, in the traces' times; None: no limit."""
+def _window(arguments: argparse.Namespace, traces: "Sequence[Trace]") -> tuple[int, int | None, int | None]:
+    """Return the start of a launch, and the window of `--since` and `--until`, in the traces' times; None: no limit."""
     begin_ns = min(trace.start_ns for trace in traces)
     since_ns, until_ns = (
         None if seconds is None else begin_ns + round(seconds * _S_NS) for seconds in (arguments.since, arguments.until)
     )
-    return since_ns, until_ns
+    return begin_ns, since_ns, until_ns
 
 
-def _in_window(traces: "Sequence[Trace]", since_ns: int | None, until_ns: int | None) -> "list[Trace]":
-    """Return the traces that overlap a window.
+def _in_window(traces: "Sequence[Trace]", origin_ns: int, since_ns: int | None, until_ns: int | None) -> "list[Trace]":
+    """Return the traces that overlap a window; times are told from the origin.
 
     Raises:
         UsageError: No trace does.
@@ -229,20 +229,26 @@ def _in_window(traces: "Sequence[Trace]", since_ns: int | None, until_ns: int | 
         if (since_ns is None or since_ns <= trace.end_ns) and (until_ns is None or until_ns >= trace.start_ns)
     ]
     if not chosen:
-        end_s = (max(trace.end_ns for trace in traces) - min(trace.start_ns for trace in traces)) / _S_NS
-        raise UsageError("nothing was recorded in this window", hint=f"the recording ends after {end_s:.3g} s")
+        first_s = (min(trace.start_ns for trace in traces) - origin_ns) / _S_NS
+        last_s = (max(trace.end_ns for trace in traces) - origin_ns) / _S_NS
+        raise UsageError(
+            "nothing was recorded in this window", hint=f"the recording lasts from {first_s:.3g} s to {last_s:.3g} s"
+        )
     return chosen
 
 
 def _show(arguments: argparse.Namespace, traces: "Sequence[Trace]", threads: Sequence[set[int] | None]) -> None:
     from headway.traces.analysis import analyse, as_json
 
-    since_ns, until_ns = _window(arguments, traces)
+    origin_ns, since_ns, until_ns = _window(arguments, traces)
     of = dict(zip(map(id, traces), threads, strict=True))
     # Processes without a thread that `--thread` names are left out, and so are processes outside the window.
     wanted = [trace for trace in traces if of[id(trace)] is None or of[id(trace)]]
-    chosen = [(trace, of[id(trace)]) for trace in _in_window(wanted, since_ns, until_ns)]
-    analyses = [analyse(trace, since_ns=since_ns, until_ns=until_ns, threads=mine) for trace, mine in chosen]
+    chosen = [(trace, of[id(trace)]) for trace in _in_window(wanted, origin_ns, since_ns, until_ns)]
+    analyses = [
+        analyse(trace, since_ns=since_ns, until_ns=until_ns, threads=mine, origin_ns=origin_ns)
+        for trace, mine in chosen
+    ]
     if arguments.thread is None and since_ns is None and until_ns is None:
         # There are no predictions for a part of a trace, because a change affects the whole program.
         analyses = with_predictions([trace for trace, _ in chosen], analyses, Path(arguments.run))

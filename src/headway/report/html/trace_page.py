@@ -84,7 +84,7 @@ def _view(trace: Trace, analysis: Analysis, label: str, block: str) -> tuple[sch
         title=process_name(analysis.process),
         label=label,
         lines=tuple(filter(None, (command_line(analysis.process), *trace_lines(analysis)))),
-        begin_ns=analysis.start_ns - analysis.trace_start_ns,
+        begin_ns=analysis.start_ns - analysis.origin_ns,
         span_ns=analysis.wall_ns,
         bins=packed.bins,
         block=block,

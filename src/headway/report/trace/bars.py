@@ -61,5 +61,5 @@ def bars(
         short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
         shares = timeline.held_by[at]
         rows.append((short, shares, 1.0, f"mean {share(shares.mean(), 1)}"))
-    edges_ns = timeline.edges_ns - analysis.trace_start_ns
+    edges_ns = timeline.edges_ns - analysis.origin_ns
     return _Bars(rows, (duration(int(edges_ns[0])), duration(int(edges_ns[-1]))))

@@ -39,8 +39,11 @@ def trace_lines(analysis: Analysis) -> Iterator[str]:
             else f"{number(len(analysis.labels), 'thread')} that waited, no GIL used"
         )
     )
+    later_ns = analysis.trace_start_ns - analysis.origin_ns
+    if later_ns:
+        yield f"began {duration(later_ns)} after the first process of the launch, from whose start all times here count"
     if analysis.windowed:
-        since_ns, until_ns = (time - analysis.trace_start_ns for time in (analysis.start_ns, analysis.end_ns))
+        since_ns, until_ns = (time - analysis.origin_ns for time in (analysis.start_ns, analysis.end_ns))
         yield f"only from {duration(since_ns)} to {duration(until_ns)} after the start"
 
 

@@ -211,7 +211,7 @@ def long_holds_table(analysis: Analysis, *, every: bool = False) -> Table | None
             one.thread + (f", GIL {one.gil}" if several else ""),
             _time(one.length_ns),
             _time(one.overrun_ns),
-            duration(one.start_ns - analysis.trace_start_ns),
+            duration(one.start_ns - analysis.origin_ns),
         )
         for one in analysis.longest
         if one.length_ns

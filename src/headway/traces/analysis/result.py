@@ -115,6 +115,7 @@ class Analysis:
 
     Attributes:
         process: The process that was traced.
+        origin_ns: The time from which reports count: the begin of tracing in the first process of the launch.
         trace_start_ns: The begin of tracing. The window and the timelines are in the trace's own times.
         trace_end_ns: The end of tracing.
         start_ns: The begin of the window.
@@ -139,6 +140,7 @@ class Analysis:
     """
 
     process: Process
+    origin_ns: int
     trace_start_ns: int
     trace_end_ns: int
     start_ns: int

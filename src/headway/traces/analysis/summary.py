@@ -23,7 +23,12 @@ __all__ = ["analyse"]
 
 
 def analyse(
-    trace: Trace, *, since_ns: int | None = None, until_ns: int | None = None, threads: Collection[int] | None = None
+    trace: Trace,
+    *,
+    since_ns: int | None = None,
+    until_ns: int | None = None,
+    threads: Collection[int] | None = None,
+    origin_ns: int | None = None,
 ) -> Analysis:
     """Return the analysis of a trace.
 
@@ -33,6 +38,7 @@ def analyse(
         until_ns: The end of the window. None: the trace's end.
         threads: Indices of the threads whose lines of code are wanted (`held`, `waited`, `longest`, `contention`); the
             rest is about all threads. None: all threads.
+        origin_ns: The time from which reports count, in the trace's times. None: the trace's begin.
     """
     start_ns = min(trace.end_ns, max(trace.start_ns, trace.start_ns if since_ns is None else since_ns))
     end_ns = max(start_ns, min(trace.end_ns, trace.end_ns if until_ns is None else until_ns))
@@ -44,6 +50,7 @@ def analyse(
     interval_ns = found.interval.main_ns(start_ns, end_ns)
     analysis = Analysis(
         process=trace.process,
+        origin_ns=trace.start_ns if origin_ns is None else origin_ns,
         trace_start_ns=trace.start_ns,
         trace_end_ns=trace.end_ns,
         start_ns=start_ns,
