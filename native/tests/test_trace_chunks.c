@@ -13,18 +13,24 @@ static uint64_t all_events(const struct trace *trace) {
 }
 
 /* One thread fills eight chunks many times over: the newest events remain, up to the end without a
- * gap. */
+ * gap. Of the switch intervals that the others set, the last is kept. */
 static void test_wraps_around(void) {
     T_EQ(0, world_try_start("wrap.hwt", 8 * HW__CHUNK_BYTES, false));
     long rounds = 20 * (long)CHUNK_EVENTS;
     for (long i = 0; i < rounds; i++) {
+        if (i % (long)CHUNK_EVENTS == 0 && i < 3 * (long)CHUNK_EVENTS) {
+            fake_set_interval(fake_main_gil(), 6000 + (unsigned long)i);
+        }
         world_yield();
     }
     T_EQ(0, hw_trace_stop());
+    fake_set_interval(fake_main_gil(), FAKE_INTERVAL_US);
     struct trace trace = trace_open(world_path("wrap.hwt"));
     T_EQ(8, trace.header->chunk_count);
     T_EQ(0, trace.header->dropped_events);
-    T_EQ(1 + 2 * rounds, all_events(&trace));
+    T_EQ(1 + 2 * rounds + 3, all_events(&trace));
+    T_EQ(6000 + 2 * CHUNK_EVENTS, trace.header->lost_interval_us);
+    T_TRUE(trace.header->lost_interval_ns < trace.header->overwritten_until_ns);
     /* Seven chunks of events and one of the GIL; the newest has at least one event. */
     T_TRUE(trace.event_count > 6 * CHUNK_EVENTS);
     T_TRUE(trace.event_count <= 2 * 7 * CHUNK_EVENTS); /* a HOLD is two */

@@ -117,9 +117,13 @@ static void test_collected_while_threads_record(void) {
 }
 
 /* The file has a limit of chunks: the oldest events make room, also when the limit is lowered
- * later. */
+ * later. The last of the switch intervals that they set is kept. */
 static void test_the_file_is_limited(void) {
     T_EQ(0, world_try_collect("limit.hwt", 32 * HW__CHUNK_BYTES));
+    for (int interval_us = 6000; interval_us <= 7000; interval_us += 1000) {
+        fake_set_interval(fake_main_gil(), (unsigned long)interval_us);
+        yield(1);
+    }
     hw_collect_limit(the_one(), 8);
     long rounds = 0;
     for (int pass = 0; pass < 10; pass++) {
@@ -133,7 +137,12 @@ static void test_the_file_is_limited(void) {
     hw_collect_pass(the_one(), 0, &state);
     T_EQ(5, state.chunks);
     struct trace trace = ended("limit.hwt");
-    T_EQ(1 + 2 * rounds, all_events(&trace));
+    fake_set_interval(fake_main_gil(), FAKE_INTERVAL_US);
+    T_EQ(1 + 2 * (rounds + 2) + 2, all_events(&trace));
+    T_EQ(FAKE_INTERVAL_US, trace.header->interval_us);
+    T_EQ(7000, trace.header->lost_interval_us);
+    T_TRUE(trace.header->lost_interval_ns > trace.header->start_ns);
+    T_TRUE(trace.header->lost_interval_ns < trace.header->overwritten_until_ns);
     T_TRUE(trace.event_count > 3 * CHUNK_EVENTS);
     T_TRUE(trace.header->overwritten_until_ns > trace.header->start_ns);
     T_TRUE(trace.events[0].event.time_ns >= trace.header->overwritten_until_ns);

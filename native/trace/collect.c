@@ -74,10 +74,12 @@ struct turn {
     uint32_t chunk;
 };
 
-/* A place in the file: the room for one chunk. */
-struct place {
-    uint32_t events; /* number of events; a HOLD counts as two */
-    int64_t last_ns;
+/* What a chunk's events sum up to. */
+struct sums {
+    uint64_t events;     /* their number; a HOLD counts as two */
+    int64_t last_ns;     /* the time of the last one */
+    int64_t interval_ns; /* the last change of the main GIL's switch interval; 0: there is none */
+    uint32_t interval_us;
 };
 
 /* A queue of places. It has room for all places if necessary. */
@@ -102,7 +104,9 @@ struct hw_collection {
     struct source *sources;
     struct turn *turns; /* room for all turns of a pass */
 
-    struct place *places;
+    /* Of the events at each place in the file, which is the room for one chunk; 0 for an open
+     * chunk. */
+    struct sums *places;
     /* The number of places that were ever used, and of those allocated. */
     int64_t place_count, place_room;
     int64_t in_use, limit;
@@ -112,9 +116,9 @@ struct hw_collection {
     int64_t lost_meta;   /* meta chunks without a place */
     struct queue closed; /* places of closed event chunks, the oldest first */
     struct queue free;   /* places that were given up */
-    uint64_t dropped, overwritten;
+    uint64_t dropped;
     uint64_t left_out; /* events of open chunks that the present pass could not write */
-    int64_t overwritten_until_ns;
+    struct sums overwritten;
     int64_t slots_ns;       /* when the slots were last copied */
     int64_t open_written;   /* open chunks that had something new in the present pass */
     int64_t open_ns;        /* when open chunks are copied again */
@@ -268,27 +272,40 @@ static bool write_all(struct hw_collection *to, const void *from, size_t bytes, 
     return true;
 }
 
-/* Returns how many events there are in `bytes`, and sets *last_ns to the time of the last one. */
-static uint64_t count_events(const char *from, uint32_t bytes, int64_t *last_ns) {
-    uint64_t count = 0;
+/* Returns the sums of the events in `bytes`. */
+static struct sums sum_up(const char *from, uint32_t bytes) {
+    struct sums found = {0};
     for (uint32_t at = 0; at + sizeof(struct hw__event) <= bytes; at += sizeof(struct hw__event)) {
         struct hw__event event;
         memcpy(&event, from + at, sizeof event);
         bool two = event.kind == HW__HOLD;
-        count += 1 + two;
-        *last_ns = event.time_ns + (two ? event.flags : 0);
+        found.events += 1 + two;
+        found.last_ns = event.time_ns + (two ? event.flags : 0);
+        if (event.kind == HW__INTERVAL && event.gil == 0) {
+            found.interval_ns = event.time_ns;
+            found.interval_us = event.value;
+        }
     }
-    return count;
+    return found;
+}
+
+/* Keeps the later of the changes of the switch interval that were overwritten. */
+static void lose_interval(struct hw_collection *to, int64_t time_ns, uint32_t us) {
+    if (time_ns > to->overwritten.interval_ns) {
+        to->overwritten.interval_ns = time_ns;
+        to->overwritten.interval_us = us;
+    }
 }
 
 /* Counts the events of a place as overwritten. */
 static void lose(struct hw_collection *to, int64_t place) {
-    struct place *lost = &to->places[place];
-    to->overwritten += lost->events;
-    if (lost->last_ns > to->overwritten_until_ns) {
-        to->overwritten_until_ns = lost->last_ns;
+    struct sums *lost = &to->places[place];
+    to->overwritten.events += lost->events;
+    if (lost->last_ns > to->overwritten.last_ns) {
+        to->overwritten.last_ns = lost->last_ns;
     }
-    *lost = (struct place){0};
+    lose_interval(to, lost->interval_ns, lost->interval_us);
+    *lost = (struct sums){0};
 }
 
 /* Has the file system reserve the room for a place. Returns false if there is no room. */
@@ -314,7 +331,7 @@ static int64_t new_place(struct hw_collection *to, uint32_t kind) {
         if (appended) {
             if (to->place_count == to->place_room) {
                 int64_t room = to->place_room == 0 ? 64 : 2 * to->place_room;
-                struct place *places = realloc(to->places, (size_t)room * sizeof *places);
+                struct sums *places = realloc(to->places, (size_t)room * sizeof *places);
                 if (places == NULL) {
                     return NO_PLACE;
                 }
@@ -323,7 +340,7 @@ static int64_t new_place(struct hw_collection *to, uint32_t kind) {
             }
             place = to->place_count++;
         }
-        to->places[place] = (struct place){0};
+        to->places[place] = (struct sums){0};
         ++*in_use;
         if (allocate(to, place)) {
             return place;
@@ -439,6 +456,7 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
     } else if (used < source->copied || used < source->told) {
         source->copied = source->told = 0; /* an honest process only adds to a chunk */
     }
+    lose_interval(to, head.lost_interval_ns, head.lost_interval_us);
     bool closed = state == HW__CHUNK_CLOSED;
     if (used == 0) {
         return closed;
@@ -458,13 +476,11 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
     if (!written && head.kind == HW__CHUNK_EVENTS) {
         /* A closed chunk that cannot be written must not keep the process from using its memory. An
          * open one may be written later, unless this is the last pass. */
-        int64_t last_ns = 0;
         *(closed ? &to->dropped : &to->left_out) +=
-            count_events(content + source->copied, used - source->copied, &last_ns);
+            sum_up(content + source->copied, used - source->copied).events;
     }
     if (closed && head.kind == HW__CHUNK_EVENTS && source->placed) {
-        struct place *place = &to->places[source->place];
-        place->events = (uint32_t)count_events(content, source->copied, &place->last_ns);
+        to->places[source->place] = sum_up(content, source->copied);
         put(&to->closed, source->place);
     }
     return closed;
@@ -510,10 +526,12 @@ static void copy_header(struct hw_collection *to, bool last) {
     header->chunks_offset = FILE_CHUNKS_OFFSET;
     header->chunk_count = (uint32_t)to->place_count;
     header->dropped_events += to->dropped + (last ? to->left_out : 0);
-    header->overwritten_events += to->overwritten;
-    if (to->overwritten_until_ns > header->overwritten_until_ns) {
-        header->overwritten_until_ns = to->overwritten_until_ns;
+    header->overwritten_events += to->overwritten.events;
+    if (to->overwritten.last_ns > header->overwritten_until_ns) {
+        header->overwritten_until_ns = to->overwritten.last_ns;
     }
+    header->lost_interval_ns = to->overwritten.interval_ns;
+    header->lost_interval_us = to->overwritten.interval_us;
     if (!last) {
         header->end_ns = 0;
     }
@@ -573,7 +591,7 @@ void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state
         .lost_children = atomic_load_explicit(&to->control->lost_children, memory_order_relaxed),
         .error = to->error,
         .closed = closed,
-        .overwritten_until_ns = to->overwritten_until_ns,
+        .overwritten_until_ns = to->overwritten.last_ns,
         .lost_meta = to->lost_meta,
     };
 }

@@ -91,6 +91,11 @@ struct hw__header {
     /* The policy that scheduled the GIL when tracing began, or the first that came later; "": none.
      * NUL-terminated. Files of versions before this field have "" here. */
     char policy[HW__NAME_BYTES];
+    /* The last change of the main GIL's switch interval among the events that were overwritten; 0:
+     * there was none. In a memory that nobody collects, these fields are 0: see the chunks'. */
+    int64_t lost_interval_ns;
+    uint32_t lost_interval_us;
+    uint32_t reserved;
 };
 
 /* slot.state */
@@ -150,7 +155,11 @@ struct hw__chunk {
     /* Event chunk: the thread's name, from Python, else from the operating system;
      * NUL-terminated. */
     char name[HW__NAME_BYTES];
-    uint64_t reserved[3];
+    /* In a memory that nobody collects: the header's fields of these names, but of the events that
+     * this chunk had before it was reused. */
+    int64_t lost_interval_ns;
+    uint32_t lost_interval_us;
+    uint32_t reserved[3];
 };
 
 /* event.kind */

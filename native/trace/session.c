@@ -337,6 +337,10 @@ static void count_overwritten(struct hw__header *header, struct hw__chunk *chunk
         bool two = events[i].kind == HW__HOLD;
         lost += two;
         last_ns = events[i].time_ns + (two ? events[i].flags : 0);
+        if (events[i].kind == HW__INTERVAL && events[i].gil == 0) {
+            chunk->lost_interval_ns = events[i].time_ns;
+            chunk->lost_interval_us = events[i].value;
+        }
     }
     atomic_fetch_add_explicit(&header->overwritten_events, lost, memory_order_relaxed);
     int64_t until_ns = atomic_load(&header->overwritten_until_ns);

@@ -251,16 +251,27 @@ def test_the_policy_is_in_the_file(tmp_path):
         assert read(write(trace, tmp_path / f"{len(given)}.hwt")).process.policy == kept
 
 
-def test_the_switch_interval_before_the_cut_is_the_traces(tmp_path):
-    """An INTERVAL that is cut off at the front still sets the interval."""
-    rows_ = [(0, A, 0), (1, R, 0), (2, INTERVAL, 1, 0, 77)]
+@pytest.mark.parametrize(
+    ("changes", "interval_us"),
+    [
+        ([(2, 1, 77)], 77),  # in a chunk that stays, before the cut
+        ([(2, 0, 77)], 77),  # in a chunk that is overwritten
+        ([(2, 1, 66), (MS + 20, 0, 77)], 77),
+        ([(2, 0, 66), (MS + 20, 1, 77)], 77),
+        ([(39 * MS + 20, 0, 66)], 5000),  # after the cut
+    ],
+)
+def test_the_switch_interval_before_the_cut_is_the_traces(tmp_path, changes, interval_us):
+    """An INTERVAL that is overwritten, or cut off at the front, still sets the interval; another GIL's does not."""
+    rows_ = [(0, A, 0), (1, R, 0), (3 * MS + 20, INTERVAL, 1, 1, 88)]
     rows_ += [row for i in range(1, 40) for row in ((i * MS, A, 0), (i * MS + 10, R, 0))]
-    path = write(small(rows_, end=70 * MS), tmp_path / "x.hwt", events_per_chunk=4, room=8)
+    rows_ += [(time, INTERVAL, thread, 0, value) for time, thread, value in changes]
+    path = write(small(sorted(rows_), gils=2, end=70 * MS), tmp_path / "x.hwt", events_per_chunk=4, room=9)
 
     found = read(path)
 
     assert found.start_ns > START_NS
-    assert found.process.interval_us == 77
+    assert found.process.interval_us == interval_us
 
 
 @pytest.mark.parametrize(

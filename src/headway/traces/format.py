@@ -168,6 +168,9 @@ HEADER_DTYPE = np.dtype(
         ("known_until_ns", "<i8"),
         ("left_ns", "<i8"),
         ("policy", f"V{NAME_BYTES}"),
+        ("lost_interval_ns", "<i8"),
+        ("lost_interval_us", "<u4"),
+        ("reserved", "<u4"),
     ],
     align=True,
 )
@@ -205,7 +208,9 @@ CHUNK_DTYPE = np.dtype(
         ("named", "<u4"),
         ("thread_start_ns", "<i8"),
         ("name", f"V{NAME_BYTES}"),
-        ("reserved", "<u8", 3),
+        ("lost_interval_ns", "<i8"),
+        ("lost_interval_us", "<u4"),
+        ("reserved", "<u4", 3),
     ],
     align=True,
 )

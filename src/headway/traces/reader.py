@@ -394,18 +394,19 @@ class _Reading:
 
     def _without_overwritten(self, events: NDArray[np.void], seen: list[_Seen]) -> NDArray[np.void]:
         """Cut off the front of a trace in which events were overwritten; the trace then begins at the cut."""
-        cut_ns = self._complete_from_ns(events) if self._overwritten_events else self._start_ns
+        if not self._overwritten_events:
+            return events
+        header = read_header(self._path, self._file)  # the current one: the file may grow
+        cut_ns = self._complete_from_ns(header, events)
         if cut_ns <= self._start_ns:
             return events
         self._process = replace(
-            self._process, start_realtime_ns=self._process.start_realtime_ns + cut_ns - self._start_ns
+            self._process,
+            start_realtime_ns=self._process.start_realtime_ns + cut_ns - self._start_ns,
+            interval_us=self._interval_us(header, events, cut_ns),
         )
         self._start_ns = cut_ns
         time, thread = events["time_ns"], events["thread"]
-        intervals = np.flatnonzero((events["kind"] == Kind.INTERVAL) & (time < cut_ns))
-        if len(intervals):
-            newest = intervals[np.argmax(time[intervals])]
-            self._process = replace(self._process, interval_us=int(events["value"][newest]))
         # A thread that exited before the cut is not a thread of this trace.
         over = thread[(events["kind"] == Kind.EXIT) & (time < cut_ns)]
         alive = np.ones(len(seen), dtype=np.bool_)
@@ -418,9 +419,17 @@ class _Reading:
         seen[:] = [one for one, is_alive in zip(seen, alive, strict=True) if is_alive]
         return events
 
-    def _complete_from_ns(self, events: NDArray[np.void]) -> int:
-        """Return the time from which on no event was overwritten, from the current header: the file may grow."""
-        until_ns = int(read_header(self._path, self._file)["overwritten_until_ns"])
+    def _interval_us(self, header: np.void, events: NDArray[np.void], cut_ns: int) -> int:
+        """Return the main GIL's switch interval at a cut; its last change may have been overwritten."""
+        changes = events[(events["kind"] == Kind.INTERVAL) & (events["gil"] == 0) & (events["time_ns"] < cut_ns)]
+        known = [(self._start_ns, self._process.interval_us)]
+        known += zip(changes["time_ns"].tolist(), changes["value"].tolist(), strict=True)
+        known += [(int(header["lost_interval_ns"]), int(header["lost_interval_us"]))]
+        return max((one for one in known if one[0] < cut_ns), key=lambda one: one[0])[1]
+
+    def _complete_from_ns(self, header: np.void, events: NDArray[np.void]) -> int:
+        """Return the time from which on no event was overwritten."""
+        until_ns = int(header["overwritten_until_ns"])
         # A time after all events is damage. Contradicting events are then removed one by one.
         return until_ns + 1 if len(events) and until_ns < int(events["time_ns"].max()) else self._start_ns
 

@@ -188,14 +188,14 @@ def _meta(trace: Trace, owners: list[int]) -> tuple[list[tuple[int, bytes]], dic
     return chunks, ids
 
 
-def _ring(pieces: list[_Piece], metas: int, room: int) -> tuple[list[_Placed | None], int, int, int]:
+def _ring(pieces: list[_Piece], metas: int, room: int) -> tuple[list[_Placed | None], int, NDArray[np.intp]]:
     """Place event chunks in a ring of `room` chunks, as the recorder does when there is no more room.
 
-    Returns the pieces by position, the number of chunks taken, the number of events overwritten, and the position of
-    the last of these events.
+    Returns the pieces by position, the number of chunks taken, and the positions of the overwritten events, in order.
     """
     places: list[_Placed | None] = [None] * room
-    sequence, overwritten, last_overwritten = metas, 0, -1
+    sequence = metas
+    overwritten = [np.zeros(0, dtype=np.intp)]
     open_of: dict[int, int] = {}
     for piece in pieces:
         _, thread, positions, last = piece
@@ -208,12 +208,11 @@ def _ring(pieces: list[_Piece], metas: int, room: int) -> tuple[list[_Placed | N
             if free:
                 break
         if taken is not None:
-            overwritten += len(taken[2])
-            last_overwritten = max(last_overwritten, *taken[2].tolist(), -1)
+            overwritten.append(taken[2])
         places[place] = (sequence - 1, thread, positions)
         if not last:
             open_of[thread] = place
-    return places, sequence, overwritten, last_overwritten
+    return places, sequence, np.sort(np.concatenate(overwritten))
 
 
 def with_short_holds(raw: NDArray[np.void]) -> NDArray[np.void]:
@@ -271,11 +270,10 @@ def write(
             pieces.append((int(part[0]) if len(part) else len(events), thread, part, over))
     pieces.sort(key=lambda piece: piece[:2])
     room = room or len(metas) + len(pieces)
-    places, taken, overwritten, last_overwritten = _ring(pieces, len(metas), room)
+    places, taken, overwritten = _ring(pieces, len(metas), room)
 
     with path.open("wb") as file:
-        until_ns = int(events["time_ns"][last_overwritten]) if last_overwritten >= 0 else 0
-        file.write(_header(trace, room, taken, overwritten, until_ns).tobytes())
+        file.write(_header(trace, room, taken, events[overwritten]).tobytes())
         file.write(bytes(CHUNKS_OFFSET - file.tell()))
         for position in range(room):
             placed = places[position]
@@ -301,10 +299,9 @@ def write(
     return path
 
 
-def _header(
-    trace: Trace, chunk_count: int, taken: int, overwritten: int, overwritten_until_ns: int
-) -> NDArray[np.uint8]:
+def _header(trace: Trace, chunk_count: int, taken: int, overwritten: NDArray[np.void]) -> NDArray[np.uint8]:
     process = trace.process
+    changes = overwritten[(overwritten["kind"] == Kind.INTERVAL) & (overwritten["gil"] == 0)]
     header = np.zeros(1, dtype=hwt.HEADER_DTYPE)
     page = np.zeros(hwt.HEADER_BYTES, dtype=np.uint8)
     fields = {
@@ -312,7 +309,9 @@ def _header(
         "version": hwt.FORMAT_VERSION,
         "header_bytes": hwt.HEADER_BYTES,
         "family": process.family,
-        "overwritten_until_ns": overwritten_until_ns,
+        "overwritten_until_ns": overwritten["time_ns"][-1] if len(overwritten) else 0,
+        "lost_interval_ns": changes["time_ns"][-1] if len(changes) else 0,
+        "lost_interval_us": changes["value"][-1] if len(changes) else 0,
         "pid": process.pid,
         "parent_pid": process.parent_pid,
         "python_version": hexversion(process.python),
@@ -330,7 +329,7 @@ def _header(
         "chunks_offset": CHUNKS_OFFSET,
         "chunks_taken": taken,
         "dropped_events": trace.loss.dropped_events,
-        "overwritten_events": trace.loss.overwritten_events + overwritten,
+        "overwritten_events": trace.loss.overwritten_events + len(overwritten),
         "lost_stacks": trace.loss.lost_stacks,
         "gil_count": len(trace.gils),
         "thread_count": len(trace.threads),
