@@ -387,6 +387,31 @@ def test_an_unknown_gil_is_damage(tmp_path):
     assert rows(read(patch_event(path, 1, 1, "gil", 200))) == [(1, A, 1)]
 
 
+def test_the_number_that_stands_for_no_gil_is_no_gil(tmp_path):
+    """An event or a record of the GIL 255 is damage: such events are those of a build whose GIL is off."""
+    path = write(small([(1, A, 0), (2, R, 0), (3, A, 0)], threads=1, gils=2), tmp_path / "x.hwt")
+    patch_header(path, "gil_count", 256)
+    index = hwt.CHUNK_HEADER_BYTES + hwt.META_GIL_DTYPE.fields["index"][1]
+    patch(path, CHUNKS_OFFSET + hwt.CHUNK_BYTES + index, np.array(255, dtype="<u4").tobytes())
+
+    found = read(patch_event(path, 2, 2, "gil", 255))
+
+    assert rows(found) == [(1, A, 1), (2, R, 1)]
+    assert [gil.index for gil in found.gils] == [0]
+    assert found.loss.damaged_bytes == 16 + hwt.META_GIL_DTYPE.itemsize
+
+
+@pytest.mark.parametrize(("count", "gils"), [(2, 2), (130, 2), (1, 1), (0, 1)])
+def test_only_gils_that_have_something_are_believed(tmp_path, count, gils):
+    """The number of GILs in the header counts up to the last GIL with a record or an event."""
+    path = write(small([(1, A, 0), (2, R, 0), (3, A, 1, 1)], gils=2), tmp_path / "x.hwt")
+    patch(path, CHUNKS_OFFSET + hwt.CHUNK_BYTES + hwt.CHUNK_HEADER_BYTES, bytes(2))  # GIL 1 has lost its record
+
+    found = read(patch_header(path, "gil_count", count))
+
+    assert [gil.index for gil in found.gils] == list(range(gils))
+
+
 @pytest.mark.parametrize(("name", "value"), [("kind", 7), ("used", hwt.CHUNK_BYTES), ("used", 2**32 - 1), ("owner", 0)])
 def test_a_chunk_without_sense_is_skipped(tmp_path, name, value):
     """A chunk whose header is impossible is left out as a whole, and the others are read."""
@@ -541,7 +566,7 @@ def test_sizes_in_the_header_are_not_believed(tmp_path):
     found = read(path)
 
     assert len(found.events) == 100
-    assert len(found.gils) == 256
+    assert len(found.gils) == 1
 
 
 def test_a_file_that_was_cut_off_counts_what_is_missing(tmp_path):

@@ -31,7 +31,6 @@ __all__ = ["read", "read_family"]
 
 _ROOM_BYTES = hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES
 _EVENT_BYTES = hwt.EVENT_DTYPE.itemsize
-_MOST_GILS = 256
 _LONGEST_NS = 366 * 24 * 3600 * 10**9
 """No trace is longer; a time beyond it is damage."""
 _LATE_NS = 10 * 10**9
@@ -221,11 +220,11 @@ class _Reading:
         seen, events = self._read_events(chunks)
         # Read records after events: a process writes a record before the events that refer to it.
         self._read_records(chunks if self._end_ns else chunk_headers(self._file, self._header))
-        gils = self._records.gils(min(int(self._header["gil_count"]), _MOST_GILS), self._start_ns)
         tables = self._records.tables()
 
         events, collections = _without_collections(events, seen)
         events = mending.whole_waits(_with_releases(events), lost=self._lost_events > 0)
+        gils = self._records.gils(min(int(self._header["gil_count"]), _used_gils(events)), self._start_ns)
         events = self._without_damaged(events, len(gils))
         if known_until_ns:
             events = _without(events, events["time_ns"] > known_until_ns)
@@ -287,7 +286,7 @@ class _Reading:
         """Return a mask of the chunks that are of this kind and make sense; `count` counts the others as damage."""
         head = chunks["head"]
         events = (head["kind"] == hwt.CHUNK_EVENTS) & (head["owner"] > 0)
-        records = (head["kind"] == hwt.CHUNK_META) & (head["owner"] < _MOST_GILS)
+        records = (head["kind"] == hwt.CHUNK_META) & (head["owner"] <= hwt.NO_GIL)
         fits = head["used"] <= _ROOM_BYTES
         if count:
             # An empty chunk that makes no sense was just being taken by a thread.
@@ -444,6 +443,13 @@ class _Reading:
                 self._damaged_bytes += missing * events["value"].itemsize
         # With the GIL off, events belong to no GIL; the file keeps their stacks and types under the number NO_GIL.
         events["gil"][events["gil"] == hwt.NO_GIL] = 0
+
+
+def _used_gils(events: NDArray[np.void]) -> int:
+    """Return the number of GILs up to the last one that has an event; the GIL itself may have lost its record."""
+    used = events["gil"][mending.OF_A_GIL[events["kind"]]]
+    used = used[used < hwt.NO_GIL]
+    return int(used.max()) + 1 if len(used) else 0
 
 
 def _without(events: NDArray[np.void], bad: NDArray[np.bool_]) -> NDArray[np.void]:

@@ -22,9 +22,6 @@ from headway.traces.model import Gil
 
 __all__ = ["Name", "Records", "Tables"]
 
-_MOST_GILS = 256
-"""The limit follows from the events, in which `gil` is one byte."""
-
 _META = struct.Struct("<HHI")
 _GIL = struct.Struct("<8xIIQq")
 _NODE = struct.Struct("<8xIIIi")
@@ -170,7 +167,7 @@ class Records:
             return True
         if kind in {hwt.META_GIL, hwt.META_GIL_END}:
             index, main, address, time_ns = _GIL.unpack_from(record)
-            if index >= _MOST_GILS or time_ns < 0:
+            if index >= hwt.NO_GIL or time_ns < 0:
                 return False
             if kind == hwt.META_GIL:
                 self._begun.setdefault(index, (main != 0, address, time_ns))
