@@ -74,7 +74,7 @@ struct turn {
     uint32_t chunk;
 };
 
-/* What a chunk's events sum up to. */
+/* The sums of a chunk's events. */
 struct sums {
     uint64_t events;     /* their number; a HOLD counts as two */
     int64_t last_ns;     /* the time of the last one */

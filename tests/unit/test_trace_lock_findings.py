@@ -175,6 +175,23 @@ def test_a_spin_in_a_condition_is_for_a_lock_of_the_program(file, kind):
     assert not [one for one in found.findings if one.weight == "problem"]
 
 
+@pytest.mark.parametrize(
+    ("function", "kinds"), [("Condition.__enter__", {"contended-lock"}), ("Condition.wait", set())]
+)
+def test_the_lock_of_a_queue_may_be_contended(function, kinds):
+    """Threads that take turns at the lock of a queue or a condition do not await work there, as in `Condition.wait`."""
+    trace = in_turns(Park.LOCK).trace(100, "a", "b", "c", gils=0, free_threaded=True, gil_enabled=False)
+    frames = tuple(
+        dataclasses.replace(one, filename="/usr/lib/python3.13/threading.py", function=function)
+        if one == SERVE
+        else one
+        for one in trace.frames
+    )
+    found = analyse(dataclasses.replace(trace, frames=frames))
+
+    assert {one.kind for one in found.findings if one.weight == "problem"} == kinds
+
+
 def test_waits_for_conditions_are_told_beside_locks_that_cost_nothing():
     """Where threads await each other for long, the report does not say that no lock slows the program down."""
     trace = Script().park(0, 0, 90, Park.LOCK).trace(100, gils=0, free_threaded=True, gil_enabled=False)

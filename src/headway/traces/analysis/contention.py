@@ -15,7 +15,10 @@ __all__ = ["Contention", "ParkPlace", "contention"]
 
 _PLACES = 40
 _AWAITING = frozenset({"threading.py", "queue.py", "_base.py", "thread.py", "synchronize.py"})
-"""Modules of the standard library whose own frames block only to await another thread, by a lock of the program."""
+"""Modules of the standard library whose own frames block only for a lock of the program, most of them to await another
+thread."""
+_TAKING = frozenset({"Condition.__enter__", "Condition._acquire_restore"})
+"""Functions of these modules that take a lock which other threads hold while they work, as those of a queue do."""
 _LEAST_PART = 0.02
 _LEAST_COUNT, _LEAST_TIMES = 0.1, 3
 """A thread hardly takes part if it was blocked for less than `_LEAST_PART` of the time of the thread that was blocked
@@ -106,8 +109,9 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
     kind[kind > max(Park)] = Park.OTHER
     type_of = np.where(ended, events["value"][following], 0).astype(np.int64)
     frame = trace.stack_frame[events["value"][parks]]
-    awaits = _awaits(trace)[frame]
-    kind, type_of = _named(kind, type_of, frame, awaits)
+    of_program = _of_program(trace)
+    kind, type_of = _named(kind, type_of, frame, of_program[frame])
+    awaits = (of_program & [one.function not in _TAKING for one in trace.frames])[frame]
 
     parks, following, ended = parks[kept], following[kept], ended[kept]
     kind, type_of, frame, awaits = kind[kept], type_of[kept], frame[kept], awaits[kept]
@@ -153,26 +157,26 @@ def _take_part(length_ns: NDArray[np.int64], thread: NDArray[np.integer]) -> NDA
     return taking[which]
 
 
-def _awaits(trace: Trace) -> NDArray[np.bool_]:
-    """Return a mask of the frames in which a thread blocks to await another one; a program's own `queue.py` has none."""
+def _of_program(trace: Trace) -> NDArray[np.bool_]:
+    """Return a mask of the frames that block for a lock of the program only; a program's own `queue.py` has none."""
     return np.array(
         [one.filename.rpartition("/")[2] in _AWAITING and own_frame((one,)) is None for one in trace.frames], dtype=bool
     )
 
 
 def _named(
-    kind: NDArray[np.int64], type_of: NDArray[np.int64], frame: NDArray[np.int64], awaits: NDArray[np.bool_]
+    kind: NDArray[np.int64], type_of: NDArray[np.int64], frame: NDArray[np.int64], of_program: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return kinds and types of locks, with spins for a lock that the recorder could not tell named by their place.
 
-    `sched_yield()` does not tell for which lock a thread spins. A spin is for a lock of the program if the thread awaits
-    another one there, or if threads park for such a lock at the same line.
+    `sched_yield()` does not tell for which lock a thread spins. A spin is for a lock of the program if the line blocks
+    for no other, or if threads park for such a lock at the same line.
     """
     parks = np.flatnonzero((kind == Park.LOCK) & (frame != 0))
     parked, first = np.unique(frame[parks], return_index=True)
     place = np.minimum(np.searchsorted(parked, frame), max(0, len(parked) - 1))
     same = parked[place] == frame if len(parked) else np.zeros(len(frame), dtype=bool)
-    own = (kind == Park.MUTEX) & (awaits | same)
+    own = (kind == Park.MUTEX) & (of_program | same)
     type_of = np.where(own, 0, type_of)
     if len(parked):
         type_of = np.where(own & same, type_of[parks[first]][place], type_of)
