@@ -39,7 +39,11 @@ def add_options(parser: pytest.Parser) -> None:
     option("--headway-json", type=Path, metavar="FILE", help="write all measurements as JSON")
     option("--headway-pyperf", type=Path, metavar="FILE", help="write a suite that pyperf loads")
     option("--headway-benchmark-json", type=Path, metavar="FILE", help="write the JSON format of pytest-benchmark")
-    option("--headway-save", metavar="NAME", help=f"store this session as {_FOLDER}/NAME.json, replacing an older one")
+    option(
+        "--headway-save",
+        metavar="NAME",
+        help=f"store this session, with {_LAUNCHES_TO_COMPARE} launches of each test, as {_FOLDER}/NAME.json, replacing an older one",
+    )
     option(
         "--headway-add",
         metavar="NAME",
