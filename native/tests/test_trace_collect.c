@@ -70,6 +70,7 @@ static void test_a_slow_collector(void) {
     T_EQ(0, trace.header->overwritten_events);
     T_EQ(1 + 2 * (rounds + 2 * (long)CHUNK_EVENTS), all_events(&trace));
     T_TRUE(trace.event_count > 4 * CHUNK_EVENTS); /* recording went on */
+    T_EQ(trace.header->dropped_events, trace.gaps);
     trace_close(&trace);
 }
 

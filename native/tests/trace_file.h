@@ -47,6 +47,7 @@ struct trace {
     /* events of each kind; a HOLD counts as one ACQUIRE and one RELEASE */
     uint64_t kinds[TRACE_KINDS];
     uint64_t short_holds;   /* how many HOLDs */
+    uint64_t gaps;          /* events dropped before chunks, as the chunks' numbers tell */
     bool complete;          /* no event is lost */
     struct trace_sums sums; /* of all threads; only holds and waits that ended */
 };
@@ -336,6 +337,12 @@ static inline struct trace trace_open(const char *path) {
         if (chunks[i]->kind == HW__CHUNK_META) {
             continue;
         }
+        bool first = i == 0 || chunks[i - 1]->kind == HW__CHUNK_META ||
+                     chunks[i - 1]->owner != chunks[i]->owner;
+        uint32_t before = first ? 0 : chunks[i - 1]->number;
+        T_TRUE(chunks[i]->number > before);
+        T_TRUE(!trace.complete || chunks[i]->number == before + 1);
+        trace.gaps += chunks[i]->number - before - 1;
         T_EQ(0, chunks[i]->used % sizeof(struct hw__event));
         T_TRUE(chunks[i]->owner >= 1 && chunks[i]->owner <= trace.header->thread_count);
         const struct hw__event *events = (const struct hw__event *)(chunks[i] + 1);

@@ -159,7 +159,11 @@ struct hw__chunk {
      * this chunk had before it was reused. */
     int64_t lost_interval_ns;
     uint32_t lost_interval_us;
-    uint32_t reserved[3];
+    /* Event chunk: 1 more than that of the thread's chunk before, and 1 more for each event that
+     * was dropped in between; so a reader knows where the thread has a gap. 0: not known, in files
+     * of versions before this field. */
+    uint32_t number;
+    uint32_t reserved[2];
 };
 
 /* event.kind */

@@ -473,6 +473,7 @@ struct hw__chunk *hw__session_chunk(uint32_t kind, uint32_t owner, int32_t tid) 
     chunk->tid = tid;
     chunk->thread_start_ns = 0;
     chunk->named = 0;
+    chunk->number = 0;
     memset(chunk->name, 0, sizeof chunk->name);
     /* A reader that finds the chunk open finds the other fields. */
     atomic_store_explicit(&chunk->state, HW__CHUNK_OPEN, memory_order_release);

@@ -337,7 +337,7 @@ HW__RARE static struct hw__thread *begin(void) {
     thread->slot = slot;
     thread->chunk = NULL;
     thread->open = NULL;
-    thread->fill = thread->room = thread->starved = 0;
+    thread->fill = thread->room = thread->starved = thread->number = 0;
     thread->serial = 1 + atomic_fetch_add(&header->thread_count, 1);
     thread->tid = (int32_t)syscall(SYS_gettid);
     thread->start_ns = hw_now_ns();
@@ -417,6 +417,7 @@ HW__RARE static bool make_room(struct hw__thread *thread) {
         return true;
     }
     close_chunk(thread);
+    thread->number++;
     struct hw__chunk *chunk = NULL;
     if (thread->starved > 0) {
         thread->starved--;
@@ -434,6 +435,7 @@ HW__RARE static bool make_room(struct hw__thread *thread) {
         atomic_fetch_add_explicit(&header->dropped_events, 1, memory_order_relaxed);
         return false;
     }
+    chunk->number = thread->number;
     chunk->thread_start_ns = thread->start_ns;
     memcpy(chunk->name, thread->slot->name, sizeof chunk->name);
     chunk->named = atomic_load_explicit(&thread->named, memory_order_relaxed);

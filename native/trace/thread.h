@@ -96,6 +96,7 @@ struct hw__thread {
     _Atomic uint64_t left_session; /* the session in which the thread ended */
     struct hw__thread *next_left;  /* the next record on that stack */
     uint32_t starved;              /* events to drop before it asks for a chunk again */
+    uint32_t number;               /* chunks that it has had, and events that were dropped */
     uint32_t serial;
     uint32_t index; /* of the record and of its slot; set when the record is claimed */
     int32_t tid;

@@ -277,6 +277,48 @@ def test_the_switch_interval_before_the_cut_is_the_traces(tmp_path, changes, int
 @pytest.mark.parametrize(
     ("events", "kept"),
     [
+        ([(1, INTERVAL, 0), (2, W, 0), (9, A, 0), (10, R, 0)], [1, 9, 10]),
+        ([(1, W, 0), (2, A, 0), (9, R, 0), (10, W, 0)], [10]),
+        ([(1, W, 0), (2, A, 0), (9, A, 0), (10, R, 0)], [9, 10]),  # the WAIT does not lead to the later ACQUIRE
+        ([(1, PARK, 0), (2, W, 0), (9, UNPARK, 0), (10, A, 0)], [9, 10]),
+        ([(1, PARK, 0), (2, UNPARK, 0), (9, PARK, 0), (10, UNPARK, 0)], [1, 2, 9, 10]),
+        ([(1, A, 0), (2, R, 0), (9, W, 0), (10, A, 0)], [1, 2, 9, 10]),
+    ],
+)
+def test_nothing_lasts_across_a_gap(tmp_path, events, kept):
+    """Where a thread's events are missing between chunks, what is open there is taken out, and what ends there."""
+    path = write(small([(0, W, 1), *events]), tmp_path / "x.hwt", events_per_chunk=2)
+    found = read(patch_header(patch_chunk(path, 3, "number", 7), "dropped_events", 5))
+
+    assert [time for time, _, serial in rows(found) if serial == 1] == kept
+    assert (0, W, 2) in rows(found)
+    assert found.loss.dropped_events == 5 + 4 - len(kept)
+    assert violations(found) == []
+
+
+@pytest.mark.parametrize("number", [2, 0])
+def test_what_lasts_from_chunk_to_chunk_stays(tmp_path, number):
+    """Where no event is missing, or where it is not known in an older file, the events of both chunks belong together."""
+    events = [(1, INTERVAL, 0), (2, W, 0), (9, A, 0), (10, R, 0)]
+    path = write(small(events), tmp_path / "x.hwt", events_per_chunk=2)
+    found = read(patch_header(patch_chunk(path, 2, "number", number), "dropped_events", 5))
+
+    assert [time for time, _, _ in rows(found)] == [1, 2, 9, 10]
+    assert found.loss.dropped_events == 5
+
+
+@pytest.mark.parametrize(("dropped", "state", "kept"), [(1, 2, 1), (1, 1, 2), (0, 2, 2)])
+def test_what_is_open_at_a_closed_chunk_is_not_known_to_last(tmp_path, dropped, state, kept):
+    """A thread whose last chunk is closed had a further event: if events were dropped, its wait ended at some time."""
+    path = write(small([(0, W, 1), (1, W, 0)]), tmp_path / "x.hwt")
+    patch_header(patch_chunk(path, 2, "state", state), "dropped_events", dropped)
+
+    assert len(read(path).events) == kept
+
+
+@pytest.mark.parametrize(
+    ("events", "kept"),
+    [
         ([(1, R, 0), (2, A, 0), (3, R, 0)], [1, 2]),  # a release without its acquire
         ([(1, A, 0), (2, A, 0), (3, R, 0)], [1, 2]),  # a release is missing: the hold after it is sound
         ([(1, W, 0), (2, A, 0), (3, W, 0), (4, A, 0), (5, R, 0)], [2, 3, 4]),

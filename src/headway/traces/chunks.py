@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from headway.errors import TraceError
 from headway.traces import format as hwt
 
-__all__ = ["PLACED_DTYPE", "chunk_headers", "opened", "pread", "read_header"]
+__all__ = ["PLACED_DTYPE", "chunk_headers", "last_before_gaps", "opened", "pread", "read_header"]
 
 PLACED_DTYPE = np.dtype([("position", "<i8"), ("head", hwt.CHUNK_DTYPE)])
 """A chunk's header, and the chunk's position in the file."""
@@ -134,3 +134,20 @@ def chunk_headers(file: int, header: np.void) -> NDArray[np.void]:
     placed["position"] = positions
     placed["head"] = np.frombuffer(b"".join(heads), hwt.CHUNK_DTYPE)
     return placed
+
+
+def last_before_gaps(head: NDArray[np.void], *, dropped: bool) -> NDArray[np.intp]:
+    """Return the chunks after which events of their thread are missing, as indices.
+
+    Args:
+        head: The headers of event chunks, by thread and in the order in which they were taken.
+        dropped: Events were dropped. A thread closes its chunk for the sake of a further event, or when it exits: so if
+            a chunk is closed and none follows, that event was dropped.
+    """
+    goes_on = np.append(head["owner"][1:] == head["owner"][:-1], np.False_)[: len(head)]
+    number = head["number"].astype(np.int64)
+    following = np.append(number[1:], 0)[: len(head)]
+    missing = goes_on & (number > 0) & (following > 0) & (following != number + 1)
+    missing |= ~goes_on & (head["state"] == hwt.CHUNK_CLOSED) & dropped
+    found: NDArray[np.intp] = np.flatnonzero(missing)
+    return found

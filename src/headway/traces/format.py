@@ -210,7 +210,8 @@ CHUNK_DTYPE = np.dtype(
         ("name", f"V{NAME_BYTES}"),
         ("lost_interval_ns", "<i8"),
         ("lost_interval_us", "<u4"),
-        ("reserved", "<u4", 3),
+        ("number", "<u4"),
+        ("reserved", "<u4", 2),
     ],
     align=True,
 )

@@ -28,7 +28,9 @@ __all__ = [
     "ended_gils",
     "going_back",
     "kind_table",
+    "open_at_gaps",
     "taken_twice",
+    "used_gils",
     "whole_waits",
 ]
 
@@ -41,7 +43,7 @@ _AT_ONCE_NS = 1_000_000
 Mask = NDArray[np.bool_]
 
 
-def kind_table(*kinds: Kind) -> Mask:
+def kind_table(*kinds: int) -> Mask:
     """Return a table that tells for each number whether it is one of these kinds."""
     table = np.zeros(256, dtype=np.bool_)
     table[list(kinds)] = True
@@ -49,12 +51,45 @@ def kind_table(*kinds: Kind) -> Mask:
 
 
 _TURNS = kind_table(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT)
+_FILE_TURNS = kind_table(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT, hwt.HOLD)
 _PARKS = kind_table(Kind.PARK, Kind.UNPARK, Kind.EXIT)
 _BEGINS = kind_table(Kind.WAIT, Kind.ACQUIRE, Kind.PARK)
 _OWNS = kind_table(Kind.ACQUIRE, Kind.RELEASE)
 _HOLDS = kind_table(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE)
 OF_A_GIL = kind_table(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.REQUEST)
 """Whether an event of each kind is one of a GIL, by the kind's number."""
+
+
+def open_at_gaps(events: NDArray[np.void], gaps: NDArray[np.int64], owners: NDArray[np.int64]) -> Mask:
+    """Return a mask of the events that begin what was not over when events of their thread began to be missing.
+
+    Their ends may be among the missing events, and the next end that there is may be another one's, seconds later.
+
+    Args:
+        events: By thread, as they are in the file.
+        gaps: The positions before which events are missing.
+        owners: For each gap, the thread that misses them.
+    """
+    bad = np.zeros(len(events), dtype=np.bool_)
+    kind, thread = events["kind"], events["thread"]
+    for kinds in (_FILE_TURNS, _PARKS):
+        mine = np.flatnonzero(kinds[kind])
+        last = np.searchsorted(mine, gaps) - 1
+        of_gap, last = owners[last >= 0], last[last >= 0]
+        last = last[(thread[mine[last]] == of_gap) & _BEGINS[kind[mine[last]]]]
+        bad[mine[last]] = True
+        # With an ACQUIRE, remove its WAIT, which otherwise would lead to a later ACQUIRE.
+        last = last[(kind[mine[last]] == Kind.ACQUIRE) & (last > 0)]
+        led = (kind[mine[last - 1]] == Kind.WAIT) & (thread[mine[last - 1]] == thread[mine[last]])
+        bad[mine[last - 1][led]] = True
+    return bad
+
+
+def used_gils(events: NDArray[np.void]) -> int:
+    """Return the number of GILs up to the last one that has an event; the GIL itself may have lost its record."""
+    used = events["gil"][OF_A_GIL[events["kind"]]]
+    used = used[used < hwt.NO_GIL]
+    return int(used.max()) + 1 if len(used) else 0
 
 
 def whole_waits(events: NDArray[np.void], *, lost: bool = False) -> NDArray[np.void]:

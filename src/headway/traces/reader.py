@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from headway.errors import TraceError
 from headway.traces import format as hwt
 from headway.traces import mending
-from headway.traces.chunks import chunk_headers, opened, pread, read_header
+from headway.traces.chunks import chunk_headers, last_before_gaps, opened, pread, read_header
 from headway.traces.frames import text
 from headway.traces.model import EVENT_DTYPE, Collected, Kind, Loss, Process, Thread, Trace, known_flags
 from headway.traces.notes import evidence_of
@@ -224,7 +224,7 @@ class _Reading:
 
         events, collections = _without_collections(events, seen)
         events = mending.whole_waits(_with_releases(events), lost=self._lost_events > 0)
-        gils = self._records.gils(min(int(self._header["gil_count"]), _used_gils(events)), self._start_ns)
+        gils = self._records.gils(min(int(self._header["gil_count"]), mending.used_gils(events)), self._start_ns)
         events = self._without_damaged(events, len(gils))
         if known_until_ns:
             events = _without(events, events["time_ns"] > known_until_ns)
@@ -337,7 +337,9 @@ class _Reading:
                 place = int(places[one])
                 begun_ns = int(events["time_ns"][place]) if counts[one] else int(head["thread_start_ns"][one])
                 self._own_names.append(Name(begun_ns, int(head["tid"][one]), _until_nul(head["name"][one])))
-        return seen, events
+        gaps = last_before_gaps(head, dropped=self._lost_events > 0)
+        torn = mending.open_at_gaps(events, places[gaps + 1], index[gaps])
+        return seen, self._without_contradictory(events, torn)
 
     def _taken_anew(self, chunk: np.void) -> bool:
         """Tell whether a chunk was overwritten since its header was read."""
@@ -443,13 +445,6 @@ class _Reading:
                 self._damaged_bytes += missing * events["value"].itemsize
         # With the GIL off, events belong to no GIL; the file keeps their stacks and types under the number NO_GIL.
         events["gil"][events["gil"] == hwt.NO_GIL] = 0
-
-
-def _used_gils(events: NDArray[np.void]) -> int:
-    """Return the number of GILs up to the last one that has an event; the GIL itself may have lost its record."""
-    used = events["gil"][mending.OF_A_GIL[events["kind"]]]
-    used = used[used < hwt.NO_GIL]
-    return int(used.max()) + 1 if len(used) else 0
 
 
 def _without(events: NDArray[np.void], bad: NDArray[np.bool_]) -> NDArray[np.void]:

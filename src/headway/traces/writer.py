@@ -36,10 +36,11 @@ CHUNKS_OFFSET = 8192
 EVENTS_PER_CHUNK = (hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES) // hwt.EVENT_DTYPE.itemsize
 _OF_A_STACK = (Kind.WAIT, Kind.RELEASE, Kind.PARK)
 
-_Piece = tuple[int, int, NDArray[np.intp], bool]
-"""A chunk's events: the first one's position, the thread, all positions, and whether the thread ends with the chunk."""
-_Placed = tuple[int, int, NDArray[np.intp]]
-"""A chunk's sequence number, its thread, and the positions of its events."""
+_Piece = tuple[int, int, NDArray[np.intp], int, bool]
+"""A chunk's events: the first one's position, the thread, all positions, the chunk's number in its thread, and whether
+the thread ends with the chunk."""
+_Placed = tuple[int, int, NDArray[np.intp], int]
+"""A chunk's sequence number, its thread, the positions of its events, and its number in its thread."""
 
 
 def hexversion(python: str) -> int:
@@ -198,7 +199,7 @@ def _ring(pieces: list[_Piece], metas: int, room: int) -> tuple[list[_Placed | N
     overwritten = [np.zeros(0, dtype=np.intp)]
     open_of: dict[int, int] = {}
     for piece in pieces:
-        _, thread, positions, last = piece
+        _, thread, positions, number, last = piece
         open_of.pop(thread, None)  # a thread closes its chunk before it takes the next one
         while True:
             place = sequence % room
@@ -209,7 +210,7 @@ def _ring(pieces: list[_Piece], metas: int, room: int) -> tuple[list[_Placed | N
                 break
         if taken is not None:
             overwritten.append(taken[2])
-        places[place] = (sequence - 1, thread, positions)
+        places[place] = (sequence - 1, thread, positions, number)
         if not last:
             open_of[thread] = place
     return places, sequence, np.sort(np.concatenate(overwritten))
@@ -264,10 +265,10 @@ def write(
     bounds = np.searchsorted(events["thread"][by_thread], np.arange(len(trace.threads) + 1))
     for thread in range(len(trace.threads)):
         mine = by_thread[bounds[thread] : bounds[thread + 1]]
-        for start in range(0, max(1, len(mine)), events_per_chunk):
+        for number, start in enumerate(range(0, max(1, len(mine)), events_per_chunk), 1):
             part = mine[start : start + events_per_chunk]
             over = start + events_per_chunk >= len(mine) and trace.threads[thread].end_ns is not None
-            pieces.append((int(part[0]) if len(part) else len(events), thread, part, over))
+            pieces.append((int(part[0]) if len(part) else len(events), thread, part, number, over))
     pieces.sort(key=lambda piece: piece[:2])
     room = room or len(metas) + len(pieces)
     places, taken, overwritten = _ring(pieces, len(metas), room)
@@ -284,10 +285,10 @@ def write(
             elif placed is None:
                 continue
             else:
-                sequence, thread, part = placed
+                sequence, thread, part, number = placed
                 one = trace.threads[thread]
                 head = {"kind": hwt.CHUNK_EVENTS, "owner": one.serial, "sequence": sequence, "tid": one.tid}
-                head |= {"thread_start_ns": one.start_ns, "name": b"os-name"}
+                head |= {"number": number, "thread_start_ns": one.start_ns, "name": b"os-name"}
                 data = (with_short_holds(raw[part]) if short_holds else raw[part]).tobytes()
             chunk = np.zeros(1, dtype=hwt.CHUNK_DTYPE)
             chunk["state"], chunk["used"] = hwt.CHUNK_OPEN, len(data)
