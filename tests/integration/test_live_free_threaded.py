@@ -34,6 +34,18 @@ while True:
     time.sleep(0.01)
 """
 
+IDLE = """
+import queue, threading, time
+lock = threading.Lock()
+lock.acquire()
+idle = {"lock": lock.acquire, "event": threading.Event().wait, "queue": queue.Queue().get}
+threads = [threading.Thread(target=target, name=name, daemon=True) for name, target in idle.items()]
+threads.append(threading.Thread(target=threads[0].join, name="join", daemon=True))
+for one in threads:
+    one.start()
+time.sleep(600)
+"""
+
 FORKED = """
 import os, struct, sys
 sys.path.insert(0, sys.argv[1])
@@ -73,6 +85,24 @@ def test_a_process_without_a_gil_is_said_to_have_none():
         monitor.close()
 
     assert top_view.head(seen)[0].endswith("no GIL; waits are for locks and for ends of threads")
+
+
+def test_a_lock_of_the_program_s_own_is_no_contention():
+    """A thread that idles in a lock, an event or a queue has not waited, as in a trace; one in a join() waits."""
+
+    def states(sample):
+        return {one.now.name: one.now for one in sample.interval.threads}
+
+    with Beside([FREE.executable, "-c", IDLE]) as program:
+        monitor = Monitor(program.pid)
+        # The join() begins last, and the others have waited by then.
+        seen = states(sampled(monitor, lambda one: "join" in states(one) and states(one)["join"].state_ns > 10**9))
+        monitor.close()
+
+    assert seen["join"].state == "waiting"
+    assert {name: seen[name].state for name in ("lock", "event", "queue")} == dict.fromkeys(
+        ("lock", "event", "queue"), "idle"
+    )
 
 
 def test_a_gil_that_an_extension_switches_on_is_seen(tmp_path):

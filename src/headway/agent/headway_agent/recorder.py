@@ -116,7 +116,8 @@ class Recorder:
             _command(arguments),
             os.fsencode(sys.executable or ""),
             _program(),
-            self._layout() if memory_bytes else b"",
+            # A count needs no stacks, but must know the locks of the program's own, in which threads may idle.
+            self._layout() if memory_bytes or not gil_enabled() else b"",
         )
         try:
             failed = self._library.start(*options)
@@ -274,7 +275,7 @@ def start_from_environment():
         memory_bytes = int(os.environ.get("HEADWAY_TRACE_BYTES", str(DEFAULT_BYTES))) if door else 0
         arguments = os.environ.get("HEADWAY_TRACE_ARGUMENTS") == "1"
         recorder.start(door, family, memory_bytes, arguments=arguments)
-        if recorder.without_stacks and sys.version_info >= (3, 11):
+        if memory_bytes and recorder.without_stacks and sys.version_info >= (3, 11):
             say("process %d is traced without stacks: %s" % (os.getpid(), recorder.without_stacks))
         watcher = int(os.environ.get("HEADWAY_TRACE_WATCHER", "0"))
         if watcher:
