@@ -333,13 +333,14 @@ static inline struct trace trace_open(const char *path) {
             trace_meta_chunk(&trace, chunks[i], codes, nodes);
         }
     }
+    const struct hw__chunk *earlier = NULL; /* of events; chunks of GILs may lie in between */
     for (uint32_t i = 0; i < used; i++) {
         if (chunks[i]->kind == HW__CHUNK_META) {
             continue;
         }
-        bool first = i == 0 || chunks[i - 1]->kind == HW__CHUNK_META ||
-                     chunks[i - 1]->owner != chunks[i]->owner;
-        uint32_t before = first ? 0 : chunks[i - 1]->number;
+        bool is_first = earlier == NULL || earlier->owner != chunks[i]->owner;
+        uint32_t before = is_first ? 0 : earlier->number;
+        earlier = chunks[i];
         T_TRUE(chunks[i]->number > before);
         T_TRUE(!trace.complete || chunks[i]->number == before + 1);
         trace.gaps += chunks[i]->number - before - 1;
