@@ -62,11 +62,11 @@ class Table:
 
 
 def seconds(value_s: float) -> str:
-    """Return a time in the unit that fits it: `12.3 ms`."""
-    for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
-        if abs(value_s) < limit:
+    """Return a time in the unit that fits it: `12.3 ms`, `12,345 s`."""
+    for factor, unit in ((1e9, "ns"), (1e6, "us"), (1e3, "ms")):
+        if float(f"{abs(value_s) * factor:.3g}") < 1000:  # a value that rounds to 1,000 us is shown as 1 ms
             return f"{value_s * factor:.3g} {unit}"
-    return f"{value_s:.3g} s"
+    return f"{value_s:.3g} s" if abs(value_s) < 999.5 else f"{value_s:,.0f} s"
 
 
 def unit_of(metric: str) -> Unit:
