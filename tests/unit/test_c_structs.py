@@ -37,8 +37,10 @@ OURS = {
     "headway_agent.load.LoadResult": ("headway/load.h", "hw_load_result"),
     "headway_agent.load.Histogram": ("headway/histogram.h", "hw_histogram"),
 }
-# Structs of the system, not of Headway; the code uses them only on x86-64.
+# Structs of the system, not of Headway; the code uses those of `inject` only on x86-64.
 SYSTEMS = {
+    "headway.measure.alarm._Time": ("time.h", "timespec"),
+    "headway.measure.alarm._Setting": ("time.h", "itimerspec"),
     "headway.live.inject._Registers": ("sys/user.h", "user_regs_struct"),
     "headway.live.inject._IoVec": ("sys/uio.h", "iovec"),
     "headway.live.inject._Rseq": None,  # ptrace's struct, which older C libraries' headers lack

@@ -72,8 +72,17 @@ def paper(series, metrics, interpreter=GIL, *, setting="", placement="free", nam
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(2.5e-9, "2.5 ns"), (0.0000123, "12.3 us"), (0.0456, "45.6 ms"), (7.0, "7 s"), (123.4, "123 s")]
-    + [(0.0009996, "1 ms"), (999.6, "1,000 s"), (12345.6, "12,346 s"), (-0.5, "-500 ms")],
+    [
+        (2.5e-9, "2.5 ns"),
+        (0.0000123, "12.3 us"),
+        (0.0009996, "1 ms"),
+        (0.0456, "45.6 ms"),
+        (-0.5, "-500 ms"),
+        (7.0, "7 s"),
+        (123.4, "123 s"),
+        (999.6, "1,000 s"),
+        (12345.6, "12,346 s"),
+    ],
 )
 def test_times_are_shown_in_their_unit(value, shown):
     """Times from nanoseconds to seconds have three digits."""

@@ -18,10 +18,16 @@ __all__ = ["Alarm"]
 _MONOTONIC, _ABSOLUTE = 1, 1
 
 
+class _Time(ctypes.Structure):
+    """`struct timespec`."""
+
+    _fields_ = (("tv_sec", ctypes.c_long), ("tv_nsec", ctypes.c_long))
+
+
 class _Setting(ctypes.Structure):
     """`struct itimerspec`."""
 
-    _fields_ = tuple((name, ctypes.c_long) for name in ("every_s", "every_ns", "at_s", "at_ns"))
+    _fields_ = (("it_interval", _Time), ("it_value", _Time))
 
 
 @final
@@ -51,8 +57,7 @@ class Alarm:
         if time.perf_counter_ns() >= at_ns:
             return
         # The clock of `perf_counter` is the kernel's monotonic one.
-        at_s, rest_ns = divmod(at_ns, 1_000_000_000)
-        setting = _Setting(at_s=at_s, at_ns=rest_ns)
+        setting = _Setting(it_value=_Time(*divmod(at_ns, 1_000_000_000)))
         self._checked(self._libc.timerfd_settime(self._file, _ABSOLUTE, ctypes.byref(setting), None))
         await loops.readable(self._file)
         os.read(self._file, 8)

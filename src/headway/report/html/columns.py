@@ -72,7 +72,7 @@ class Cut(Intervals):
         result = np.zeros(len(self), dtype=np.uint8)
         for flag, which in (
             (End.FORCED, self.forced),
-            (End.OPEN, self.open),
+            (End.OPEN, self.open & ~self.goes_on),
             (End.AFTER, self.goes_on),
             (End.BEFORE, self.began_before),
         ):
