@@ -115,4 +115,4 @@ def test_shown_times_read_back(value_s):
     number, unit = seconds(value_s).split()
     factor = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}[unit]
 
-    assert math.isclose(float(number) * factor, value_s, rel_tol=0.006)
+    assert math.isclose(float(number.replace(",", "")) * factor, value_s, rel_tol=0.006)
