@@ -46,7 +46,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from headway.cli import console, options
-from headway.cli.entering import CHILD_PATIENCE_S, beside_each_other
+from headway.cli.entering import CHILD_PATIENCE_S, beside_each_other, enter_children
 from headway.cli.trace_command import add_output, summarise
 
 if TYPE_CHECKING:
@@ -241,7 +241,6 @@ def _workers(
     held_ones: contextlib.ExitStack,
 ) -> "list[tuple[attach.Target, attach.Attachment]]":
     """Attach to the Python processes below `target`; say which of them are recorded, and why the others are not."""
-    from headway.errors import RecordingError
     from headway.live import attach
 
     below = attach.python_descendants(target.pid)
@@ -254,26 +253,16 @@ def _workers(
             )
         return []
 
-    def enter(pid: int) -> "tuple[attach.Target, attach.Attachment] | RecordingError | None":
+    def enter(pid: int) -> "tuple[attach.Target, attach.Attachment] | None":
         if signals.came:
             return None
-        try:
-            worker = attach.look_at(pid)
-            patience_s = min(arguments.patience, CHILD_PATIENCE_S)
-            despite = arguments.despite_filter
-            return worker, attach.attach(
-                worker, door, patience_s=patience_s, despite_filter=despite, check=signals.check
-            )
-        except RecordingError as error:
-            return error
+        worker = attach.look_at(pid)
+        patience_s, despite = min(arguments.patience, CHILD_PATIENCE_S), arguments.despite_filter
+        return worker, attach.attach(worker, door, patience_s=patience_s, despite_filter=despite, check=signals.check)
 
-    found: list[tuple[attach.Target, attach.Attachment]] = []
-    for pid, entered in zip(below, beside_each_other(enter, below), strict=True):
-        if isinstance(entered, RecordingError):
-            console.say(f"its child process {pid} is not recorded: {entered.message}")
-        elif entered is not None:
-            held_ones.enter_context(contextlib.closing(entered[1]))
-            found.append(entered)
+    found = enter_children(below, enter, "recorded")
+    for _, held in found:
+        held_ones.enter_context(contextlib.closing(held))
     if found:
         is_one = len(found) == 1
         pids = [worker.pid for worker, _ in found]

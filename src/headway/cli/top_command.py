@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from headway.cli import console, options
 from headway.cli.attach_command import add_despite_filter
-from headway.cli.entering import CHILD_PATIENCE_S, beside_each_other
+from headway.cli.entering import CHILD_PATIENCE_S, enter_children
 from headway.cli.trace_command import add_program
 from headway.cli.trace_command import program as program_of
 from headway.errors import RecordingError, UsageError
@@ -166,22 +166,16 @@ def _children_counted(pid: int, arguments: argparse.Namespace) -> Iterator[None]
     """
     from headway.live import attach, watch
 
-    def enter(child: int) -> attach.Attachment | RecordingError | None:
+    def enter(child: int) -> attach.Attachment | None:
         if watch.is_recorded(child):
             return None
         patience_s = min(arguments.patience, CHILD_PATIENCE_S)
-        try:
-            return attach.count(attach.look_at(child), patience_s=patience_s, despite_filter=arguments.despite_filter)
-        except RecordingError as error:
-            return error
+        return attach.count(attach.look_at(child), patience_s=patience_s, despite_filter=arguments.despite_filter)
 
     with contextlib.ExitStack() as held:
         below = attach.python_descendants(pid) if arguments.children else []
-        for child, entered in zip(below, beside_each_other(enter, below), strict=True):
-            if isinstance(entered, RecordingError):
-                console.say(f"its child process {child} is not counted: {entered.message}")
-            elif entered is not None:
-                held.enter_context(contextlib.closing(entered))
+        for one in enter_children(below, enter, "counted"):
+            held.enter_context(contextlib.closing(one))
         yield
 
 
