@@ -144,9 +144,10 @@ def test_the_tasks_that_starve_the_loops_are_named(cluster, tmp_path):
     }
     assert [one["policy"] for one in found["workers"]] == ["", ""]
     assert all(one["knocked_share"] is not None for one in found["workers"])
-    # On a busy machine a loop may also wait for a core, or for the disk, in code of its own; never in a task's.
-    assert {cause for one in found["workers"] for cause in one["stalls"]} <= {"GIL", "no core", "blocking call"}
-    assert not any("blocking call" in one["last_stall"] and "tasks.py" in one["last_stall"] for one in found["workers"])
+    # On a busy machine a loop may also stall by itself (no core, the disk, an import); that is in code of its own, never in a task's.
+    assert not any(
+        "tasks.py" in one["last_stall"] for one in found["workers"] if "the GIL held by" not in one["last_stall"]
+    )
     by_tasks = [one["last_stall"] for one in found["workers"] if set(one["stalls"]) == {"GIL"}]
     assert all("tasks.py:5 keeps, in one call of C" in line for line in by_tasks)
 

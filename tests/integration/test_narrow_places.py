@@ -5,6 +5,7 @@ If we cannot do our work there, one line says so. Seccomp filters are in test_re
 
 import os
 import resource
+import secrets
 import shutil
 import subprocess
 import sys
@@ -40,8 +41,11 @@ sys.exit(3)
 
 WANTED = ("3.8", "3.11", "3.13", "3.13t", "3.14")
 INTERPRETERS = {one.name: one.executable for one in reversed(discover()[0]) if one.name in WANTED}
-UNUSED_UID = 1_000_000 + os.getpid()
-"""Of a user who runs nothing else, nor does another worker of the suite: limits on processes count a user's."""
+UNUSED_UID = 1_000_000 + secrets.randbelow(1 << 30)
+"""Of a user who runs nothing else, nor does another worker of the suite: limits on processes count a user's.
+
+The kernel counts over all containers, in which process ids are the same: the number is drawn.
+"""
 
 
 def namespaces() -> str:
