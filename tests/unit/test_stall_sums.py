@@ -104,3 +104,22 @@ def test_the_other_processes_of_a_launch_are_read_with_its_trace(tmp_path, capsy
     found = json.loads(capsys.readouterr().out)
 
     assert [(one["recording"], one["pid"]) for one in found["stalls"]] == [("app.11.hwt", 11)]
+
+
+def test_processes_of_several_hosts_are_told_apart():
+    """Processes of containers that share a folder may have one id; a row of a trace is that of the log's stall."""
+    stall = {"began": "2026-01-01T00:00:00+00:00", "length_s": 1.0, "parts": [], "program": "app", "pid": 7}
+    places = [{"host": host, "pid_namespace": at} for host, at in (("web-1", 11), ("web-2", 11), ("web-2", 12))]
+    rows = [stall | place | {"serial": 1, "since_ns": 5} for place in places]
+    alone = stall | {"serial": 2, "since_ns": 6}
+    both = sum_up([*rows, alone | places[0], alone])
+    text = text_of(render_stalls(both))
+
+    assert [(*key, one.count) for key, one in both.by_process.items()] == [
+        ("app", "7", "web-1", "11", 2),
+        ("app", "7", "web-2", "11", 1),
+        ("app", "7", "web-2", "12", 1),
+    ]
+    assert all(word in text for word in ("PID namespace", "web-1", "web-2"))
+    assert "host" not in text_of(render_stalls(sum_up(rows[:1])))
+    assert "web-2" not in text_of(render_stalls(sum_up(rows[1:])))

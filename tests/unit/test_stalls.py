@@ -364,7 +364,7 @@ def test_json_and_sums():
     assert row["advice"].startswith("await the call")
     assert [one["goes_on"] for one in sums.rows] == [False, False]
     assert sums.by_cause["event loop", "blocking call"].count == 2
-    assert list(sums.by_process) == [("app.py", "1"), ("app.py", "4242")]
+    assert list(sums.by_process) == [("app.py", "1", "", ""), ("app.py", "4242", "", "")]
     assert sums.by_line["blocking call", "/app/app.py:50 nap"].count == 2
     assert told_rows(['{"began": "2026-01-01T00:00:00+00:00", "length_s": 1, "parts": []}', '{"began": "20']) == (
         [{"began": "2026-01-01T00:00:00+00:00", "length_s": 1, "parts": []}],

@@ -150,7 +150,8 @@ def run(arguments: argparse.Namespace) -> int:
                 ],
                 "by_line": [{"cause": cause, "line": line, **vars(one)} for (cause, line), one in sums.by_line.items()],
                 "by_process": [
-                    {"program": program, "pid": pid, **vars(one)} for (program, pid), one in sums.by_process.items()
+                    dict(zip(("program", "pid", "host", "pid_namespace"), key, strict=True)) | vars(one)
+                    for key, one in sums.by_process.items()
                 ],
                 "over_time": [{"since": since, **vars(one)} for since, one in sums.over_time.items()],
                 "bin_s": sums.bin_s,

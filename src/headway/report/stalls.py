@@ -37,6 +37,19 @@ def _table(
     return [bold(title), render_table(Table(caption, (*names, *_COLUMNS), tuple(rows), len(names)))]
 
 
+def _by_process(found: StallSums, all_s: float, few: int) -> list[RenderableType]:
+    """Return the table of processes, with as much of the place of each as tells the processes apart."""
+    places = {key[2:] for key in found.by_process}
+    names = ["program", "process"]
+    if len({host for host, _ in places}) > 1:
+        names.append("host")
+    if len(places) > len({host for host, _ in places}):
+        names.append("PID namespace")
+    columns = [("program", "process", "host", "PID namespace").index(name) for name in names]
+    sums = {tuple(key[one] for one in columns): each for key, each in found.by_process.items()}
+    return _table("By process", tuple(names), sums, all_s, "", few)
+
+
 def render_stalls(found: StallSums, *, every: bool = False) -> RenderableType:
     """Return the report."""
     few = 1 << 30 if every else _FEW
@@ -64,5 +77,5 @@ def render_stalls(found: StallSums, *, every: bool = False) -> RenderableType:
         over_time = dict(list(over_time.items())[left:])
         caption += f"\n{number(left, 'earlier one')} left out: `--all` shows them"
     parts += _table("Over time (UTC)", ("since",), over_time, all_s, caption, len(over_time))
-    parts += _table("By process", ("program", "process"), found.by_process, all_s, "", few)
+    parts += _by_process(found, all_s, few)
     return Group(*parts)

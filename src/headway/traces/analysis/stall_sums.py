@@ -4,12 +4,13 @@ import datetime as dt
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 __all__ = ["StallSums", "Sum", "sum_up", "told_rows"]
 
+_Key = TypeVar("_Key", bound=Hashable)
 _MOST_BINS = 12
 _BINS_S = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
 
@@ -43,7 +44,7 @@ class StallSums:
         rows: The stalls, by their beginnings, in the form of `stall_json`.
         by_cause: Sums by kind of stall and cause of a part. A stall counts once for each of its causes.
         by_line: Sums by cause and place.
-        by_process: Sums by program and process id.
+        by_process: Sums by program, process id, host and PID namespace; "" if a row does not have the last two.
         over_time: Sums by the beginning of a time bin.
         bin_s: The length of a time bin.
     """
@@ -51,7 +52,7 @@ class StallSums:
     rows: list[dict[str, Any]]
     by_cause: dict[tuple[str, str], Sum] = field(default_factory=dict)
     by_line: dict[tuple[str, str], Sum] = field(default_factory=dict)
-    by_process: dict[tuple[str, str], Sum] = field(default_factory=dict)
+    by_process: dict[tuple[str, str, str, str], Sum] = field(default_factory=dict)
     over_time: dict[str, Sum] = field(default_factory=dict)
     bin_s: int = 0
 
@@ -87,22 +88,44 @@ def _check(row: dict[str, Any]) -> None:
         raise ValueError("the time has no zone")
     for part in row["parts"]:
         str(part["cause"])
-    hash((row.get("pid"), row.get("serial"), row.get("since_ns")))
+    hash((*_key(row), row.get("host"), row.get("pid_namespace")))
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what tells a stall from the others of its host and PID namespace."""
+    return row.get("pid"), row.get("serial"), row.get("since_ns")
+
+
+def _place_of(row: dict[str, Any]) -> tuple[str, str]:
+    """Return the host and the PID namespace of a stall's process; "" if the row is from a trace, which has neither."""
+    return str(row.get("host", "")), str(row.get("pid_namespace", ""))
+
+
+def _placed(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows; one of a trace has the host and the PID namespace of the log's row on the same stall."""
+    known: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        place: dict[str, Any] = {name: row[name] for name in ("host", "pid_namespace") if name in row}
+        if place and place not in known[_key(row)]:
+            known[_key(row)].append(place)
+    for row in rows:
+        places = known[_key(row)]
+        yield places[0] | row if len(places) == 1 else row
 
 
 def sum_up(rows: Sequence[dict[str, Any]]) -> StallSums:
     """Return the sums of stalls. A stall that was logged while it went on, and again at its end, counts once."""
     last: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in rows:
-        key = (row.get("pid"), row.get("serial"), row.get("since_ns"))
+    for row in _placed(rows):
+        key = (*_key(row), *_place_of(row))
         if key not in last or not row.get("goes_on"):
             last[key] = row
     kept = sorted(last.values(), key=lambda row: str(row["began"]))
     causes: dict[tuple[str, str], Sum] = defaultdict(Sum)
     lines: dict[tuple[str, str], Sum] = defaultdict(Sum)
-    processes: dict[tuple[str, str], Sum] = defaultdict(Sum)
+    processes: dict[tuple[str, str, str, str], Sum] = defaultdict(Sum)
     for row in kept:
-        processes[str(row.get("program")), str(row.get("pid"))].add(float(row["length_s"]))
+        processes[str(row.get("program")), str(row.get("pid")), *_place_of(row)].add(float(row["length_s"]))
         of_causes: dict[str, float] = defaultdict(float)
         of_lines: dict[tuple[str, str], float] = defaultdict(float)
         for part in row["parts"]:
@@ -124,7 +147,7 @@ def _place(part: dict[str, Any]) -> str:
     return "?"
 
 
-def _ordered(sums: dict[tuple[str, str], Sum]) -> dict[tuple[str, str], Sum]:
+def _ordered(sums: dict[_Key, Sum]) -> dict[_Key, Sum]:
     return dict(sorted(sums.items(), key=lambda one: -one[1].time_s))
 
 
