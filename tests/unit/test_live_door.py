@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.errors import RecordingError
 from headway.live import channel, door
 
 DAYS_S = 3 * 24 * 3600
@@ -85,3 +86,31 @@ def test_a_home_without_room_for_a_socket_is_passed_over(home, tmp_path, monkeyp
     assert not long.exists()
     made.close()
     assert not made.path.parent.exists()
+
+
+@pytest.mark.parametrize("step", ["bind", "chmod", "listen"])
+def test_a_door_that_cannot_be_opened_leaves_nothing(tmp_path, monkeypatch, step):
+    """Whichever step fails, the folder, the socket's file and the descriptor are gone."""
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "no space")
+
+    folder = tmp_path / "new"
+    monkeypatch.setattr(door, "_new_folder", lambda: folder.mkdir() or folder)
+    made = []
+
+    def keep(one):
+        made.append(one)
+        return one
+
+    monkeypatch.setattr(door, "_beyond_the_streams", keep)
+    if step == "chmod":
+        monkeypatch.setattr(Path, "chmod", fail)
+    else:
+        monkeypatch.setattr(door.socket, "socket", type("Failing", (socket.socket,), {step: fail}))
+
+    with pytest.raises(RecordingError, match="the socket cannot be created: no space"):
+        door.Door()
+
+    assert list(tmp_path.iterdir()) == []
+    assert made[0].fileno() == -1

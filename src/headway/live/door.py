@@ -57,13 +57,19 @@ class Door:
         self.called = threading.Event()
         """Set once a first process has called, and its file exists."""
         try:
-            self.folder = _new_folder()
-            self.path = self.folder / DOOR
-            # All users may connect: root's process may drop its rights before it calls. Callers must know the family.
-            self.socket = _beyond_the_streams(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
-            self.socket.bind(str(self.path))
-            self.path.chmod(0o666)
-            self.socket.listen(_BACKLOG)
+            with contextlib.ExitStack() as half_open:
+                self.folder = _new_folder()
+                self.path = self.folder / DOOR
+                half_open.callback(self.remove, self.path)
+                self.socket = _beyond_the_streams(
+                    socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+                )
+                half_open.callback(self.socket.close)
+                self.socket.bind(str(self.path))
+                # All users may connect: root's process may drop its rights before it calls. Callers must know the family.
+                self.path.chmod(0o666)
+                self.socket.listen(_BACKLOG)
+                half_open.pop_all()
         except OSError as error:
             raise RecordingError(
                 f"the socket cannot be created: {error.strerror or error}",
