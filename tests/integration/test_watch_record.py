@@ -87,3 +87,32 @@ def test_workers_with_one_address_are_all_watched(tmp_path):
 
     assert said[0] == ""
     assert f"{address} is not served for process {workers[1].pid}" in said[1]
+
+
+EMBEDS = """
+import asyncio, os, sys, time
+sys.executable = os.path.abspath("server")
+from headway.live.services import watch_worker
+print(watch_worker(folder="stalls", name="it"), flush=True)
+
+async def stall():
+    time.sleep(0.3)
+
+asyncio.run(stall())
+"""
+
+
+def test_a_process_that_embeds_python_is_watched(tmp_path):
+    """In uWSGI, sys.executable is the server: another server must not be started, and stalls are told."""
+    server = tmp_path / "server"
+    server.write_text("#!/bin/sh\ntouch started\n")
+    server.chmod(0o755)
+    env = os.environ | {"HEADWAY_NATIVE": str(library_path())}
+    command = [sys.executable, "-c", EMBEDS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S, env=env, cwd=tmp_path)
+    log = tmp_path / "stalls" / "it.stalls.jsonl"
+    wait_for(lambda: log.is_file() and log.stat().st_size > 0)
+
+    assert done.stdout == "True\n", done.stderr
+    assert "blocking call" in log.read_text()
+    assert not (tmp_path / "started").exists()

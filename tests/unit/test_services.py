@@ -56,3 +56,28 @@ def test_a_service_that_has_closed_its_stderr_runs(monkeypatch):
     monkeypatch.setattr(sys, "stderr", stderr)
 
     assert services.watched_wsgi(lambda environ, start_response: [b"ok"])({}, lambda *_: None) == [b"ok"]
+
+
+@pytest.mark.parametrize("executable", ["/usr/sbin/uwsgi", "", None])
+def test_a_program_that_embeds_python_is_not_started_as_a_watcher(monkeypatch, tmp_path, executable):
+    """The interpreter is that of the virtual environment, else that of the installation; without any, the watch fails."""
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    monkeypatch.setattr(sys, "executable", executable)
+    for name in ("exec_prefix", "base_exec_prefix"):
+        monkeypatch.setattr(sys, name, str(tmp_path / name))
+        (tmp_path / name / "bin").mkdir(parents=True)
+    installed, ours = (tmp_path / name / "bin" / version for name in ("base_exec_prefix", "exec_prefix"))
+
+    with pytest.raises(RecordingError, match=f"bin has no {version}"):
+        watching._interpreter()
+    for path in (installed, ours):
+        path.write_text("")
+        path.chmod(0o755)
+        assert watching._interpreter() == str(path)
+
+
+def test_an_interpreter_is_its_own(monkeypatch):
+    """The interpreter that runs is taken, whatever its version's name in the prefix is."""
+    monkeypatch.setattr(sys, "executable", "/opt/bin/.python-wrapped")
+
+    assert watching._interpreter() == "/opt/bin/.python-wrapped"

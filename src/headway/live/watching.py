@@ -73,16 +73,40 @@ def check_address(text: str, *, may_be_taken: bool = False) -> str:
         ) from error
 
 
+def _interpreter() -> str:
+    """Return the path of this Python's interpreter.
+
+    A program that embeds Python, such as uWSGI, is itself sys.executable: it must not be started a second time.
+
+    Raises:
+        RecordingError: There is none.
+    """
+    if "python" in os.path.basename(sys.executable or ""):
+        return sys.executable
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    for folder in (sys.exec_prefix, sys.base_exec_prefix):
+        for name in (version + sys.abiflags, version):
+            path = os.path.join(folder, "bin", name)
+            if os.path.isfile(path) and os.access(path, os.X_OK):
+                return path
+    raise RecordingError(
+        f"the watcher does not start: {sys.executable or 'this program'} is no interpreter, and"
+        f" {sys.exec_prefix}/bin has no {version}",
+        hint="install the interpreter of the Python that this program embeds",
+    )
+
+
 def start_watcher(options: Options) -> tuple[dict[str, str], int]:
     """Start the process that watches; return the variables by which processes find it, and its id.
 
     Raises:
-        RecordingError: The socket cannot be made, or the process does not start.
+        RecordingError: The socket cannot be made, the process does not start, or there is no interpreter to start.
     """
+    python = _interpreter()
     door = Door()
     # As `headway watch`, this interpreter ignores the PYTHON* variables, which are the service's.
     ours = ["-E"] if sys.flags.ignore_environment else []
-    command = [sys.executable, *ours, "-P", "-m", "headway.live.watcher", json.dumps(options.to_json())]
+    command = [python, *ours, "-P", "-m", "headway.live.watcher", json.dumps(options.to_json())]
     listener = door.socket.fileno()
     command += [str(listener), str(door.folder), str(door.family)]
     # The watcher must not inherit the variables for recording of this process's children.
