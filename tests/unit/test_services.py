@@ -2,6 +2,7 @@
 
 import io
 import os
+import signal
 import sys
 from types import SimpleNamespace
 
@@ -41,6 +42,25 @@ def test_a_worker_that_stays_the_same_user_is_watched_from_its_fork_on(begun, ca
 
     assert begun == [{"name": "gunicorn"}] * 2
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT, signal.SIGINT])
+def test_a_worker_that_is_ended_as_its_watcher_starts_ends(monkeypatch, number):
+    """The handlers of gunicorn's master, which a new worker has, would lose the signal; they are there again afterwards."""
+    lost = []
+    monkeypatch.setattr(watching, "watch", lambda **_: os.kill(os.getpid(), number))
+    before = signal.signal(number, lambda *_: lost.append(number))
+    try:
+        with pytest.raises(SystemExit) as ended:
+            services.post_fork(None, worker())
+        monkeypatch.setattr(watching, "watch", lambda **_: None)
+        services.post_fork(None, worker())
+        os.kill(os.getpid(), number)
+    finally:
+        signal.signal(number, before)
+
+    assert ended.value.code == 0
+    assert lost == [number]
 
 
 def test_a_service_that_has_closed_its_stderr_runs(monkeypatch):

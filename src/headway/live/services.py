@@ -14,8 +14,9 @@ service runs. $HEADWAY_WATCH names the folder for recordings; by default it is t
 
 import contextlib
 import os
+import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 from headway.errors import HeadwayError
@@ -54,16 +55,37 @@ def post_worker_init(_worker: object) -> None:
     watch_worker(name="gunicorn")
 
 
+@contextlib.contextmanager
+def _ends_by_signals() -> Iterator[None]:
+    """End the process after the `with` if one of the signals that end a worker came meanwhile.
+
+    A worker that was just forked has the handlers of gunicorn's master, which would put the signal into a queue that
+    nobody reads.
+    """
+    came: list[int] = []
+    before: dict[int, Any] = {}
+    try:
+        for one in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):
+            if signal.getsignal(one) is not None:  # None: a handler in C, which could not be restored
+                before[one] = signal.signal(one, lambda number, _: came.append(number))
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        raise SystemExit(0)
+
+
 def post_fork(_server: object, worker: object) -> None:
     """Watch a worker of gunicorn from its fork on, before it imports the application; prefer `post_worker_init`.
 
-    At that time the worker still has the rights of gunicorn's master, which the watcher would keep, and the master's
-    signal handlers: a SIGTERM while the watcher starts is lost.
+    At that time the worker still has the rights of gunicorn's master, which the watcher would keep.
     """
     settings = getattr(worker, "cfg", None)
     uid, gid = getattr(settings, "uid", os.geteuid()), getattr(settings, "gid", os.getegid())
     if (uid, gid) == (os.geteuid(), os.getegid()):
-        watch_worker(name="gunicorn")
+        with _ends_by_signals():
+            watch_worker(name="gunicorn")
     else:
         _say("the worker gives up its user's or group's rights later: import post_worker_init instead of post_fork")
 
