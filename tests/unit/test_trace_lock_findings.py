@@ -1,10 +1,11 @@
-"""The findings about waits for locks, in traces without a GIL."""
+"""The findings about waits for locks, in traces without a GIL and with one."""
 
 import dataclasses
+import os
 
 import pytest
 from made_traces import MS
-from told_traces import SERVE, Script, told
+from told_traces import AT_RECV, AT_SERVE, SERVE, Script, told
 
 from headway.traces.analysis import analyse
 from headway.traces.model import Park
@@ -227,3 +228,77 @@ def test_waits_for_an_import_are_told_as_such():
 
     assert "on a lock of an import at <frozen importlib._bootstrap>:30 serve" in found["contended-lock"].fact
     assert found["contended-lock"].advice == "import it before the threads start"
+
+
+def with_a_gil(script, folder, *, line="with self.guard_lock:", name="app.py", function="serve"):
+    """Return the findings of two threads with a GIL, for which the stack `AT_SERVE` is that line of a file."""
+    source = folder / name
+    source.parent.mkdir(parents=True, exist_ok=True)
+    source.write_text("\n" * 29 + f"    {line}\n")
+    os.utime(source, (0, 0))
+    trace = script.trace(100, "a", "b")
+    frames = tuple(
+        dataclasses.replace(one, filename=str(source), function=function) if one == SERVE else one
+        for one in trace.frames
+    )
+    return {one.kind: one for one in analyse(dataclasses.replace(trace, frames=frames)).findings}
+
+
+def away(*times_ms):
+    """Return the events of two threads that release the GIL at `AT_SERVE`; times are (thread, begin, end)."""
+    script = Script()
+    for thread, since_ms, until_ms in times_ms:
+        script.hold(thread, since_ms - 1, since_ms, stack=AT_SERVE)
+        if until_ms < 100:
+            script.hold(thread, until_ms, until_ms + 1, stack=AT_RECV)
+    return script
+
+
+IN_TURNS = away((0, 10, 20), (1, 30, 40))
+AT_ONCE = away((0, 10, 100), (1, 12, 100))
+
+
+@pytest.mark.parametrize("line", ["with self.guard_lock:", "guard.acquire()"])
+def test_waits_for_a_lock_are_told_with_a_gil_too(tmp_path, line):
+    """Threads that block each other on a lock of the program lose time, though none of them waits for the GIL."""
+    found = with_a_gil(IN_TURNS, tmp_path, line=line)
+    one = found["contended-lock"]
+
+    assert one.weight == "problem"
+    assert one.fact.startswith("2 threads blocked 2 times on a lock of the program at ")
+    assert one.fact.endswith(
+        "app.py:30 serve: 20 ms in total (10 % of their time), 10 ms at p99; they had released the GIL"
+    )
+    assert one.cause.startswith("these threads take turns at that lock")
+    assert "no-contention" not in found
+
+
+def test_a_lock_that_is_had_until_the_end_is_told_with_a_gil_too(tmp_path):
+    """Threads that are still blocked at the end count until then; whether the lock is awaited there is not known."""
+    found = with_a_gil(AT_ONCE, tmp_path)
+
+    assert "178 ms in total (89 % of their time)" in found["contended-lock"].fact
+    assert (found["contended-lock"].weight, found["contended-lock"].advice) == ("note", "")
+    assert found["no-contention"].cause == "the GIL does not slow this program down"
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "function", "is_told"),
+    [
+        ("time.sleep(1)", "app.py", "serve", False),
+        ("waiter.acquire()", "lib/python3.13/threading.py", "Condition.wait", False),
+        ("return self._lock.__enter__()", "lib/python3.13/threading.py", "Condition.__enter__", True),
+    ],
+    ids=["a sleep", "a condition is awaited", "a condition's lock"],
+)
+def test_only_lines_that_take_a_lock_are_told_with_a_gil(tmp_path, line, name, function, is_told):
+    """A thread that awaits a condition may be idle; the lock of a condition is one that others hold while they work."""
+    assert ("contended-lock" in with_a_gil(IN_TURNS, tmp_path, line=line, name=name, function=function)) == is_told
+
+
+@pytest.mark.parametrize("name", ["site-packages/waitress/task.py", "app.py"])
+def test_a_server_s_waits_for_locks_point_to_its_stalls(tmp_path, name):
+    """The command that names requests which waited too long is told where the stack is that of a request."""
+    found = with_a_gil(IN_TURNS, tmp_path, name=name)
+
+    assert ("`headway stalls` on this file" in found["contended-lock"].advice) == ("waitress" in name)

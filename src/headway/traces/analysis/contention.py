@@ -1,4 +1,7 @@
-"""Waits for locks on a free-threaded build: by kind of lock, place and type of the contended object."""
+"""Waits for locks: by kind of lock, place and type of the contended object.
+
+A free-threaded build's trace has an event for each. With a GIL, a trace has releases of the GIL and their lines.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -9,9 +12,12 @@ from numpy.typing import NDArray
 
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.threads import Distribution, distribution, lives_ns
+from headway.traces.analysis.turns import Away
+from headway.traces.calls import takes_a_lock
 from headway.traces.model import Frame, Kind, Park, Trace
+from headway.traces.sources import changed_since
 
-__all__ = ["Contention", "ParkPlace", "contention"]
+__all__ = ["Contention", "ParkPlace", "contention", "waits_for_locks"]
 
 _PLACES = 40
 _AWAITING = frozenset({"threading.py", "queue.py", "_base.py", "thread.py", "synchronize.py"})
@@ -75,6 +81,20 @@ class Contention:
     lived_ns: int = 0
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class _Blocked:
+    """Columns of waits for locks."""
+
+    thread: NDArray[np.int64]
+    stack: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    length_ns: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    type_of: NDArray[np.int64]
+    awaits: NDArray[np.bool_]
+
+
 def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[int] | None = None) -> Contention:
     """Return the waits for locks within a window; a wait that is open at the trace's end ends there.
 
@@ -114,23 +134,57 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
     awaits = (of_program & [one.function not in _TAKING for one in trace.frames])[frame]
 
     parks, following, ended = parks[kept], following[kept], ended[kept]
-    kind, type_of, frame, awaits = kind[kept], type_of[kept], frame[kept], awaits[kept]
+    kind, type_of, awaits = kind[kept], type_of[kept], awaits[kept]
     start_ns = np.maximum(start_ns[kept], since_ns)
     length_ns = np.minimum(end_ns[kept], until_ns) - start_ns
     stack = events["value"][parks].astype(np.int64)
     by_kind = {Park(one): distribution(length_ns[kind == one]) for one in np.unique(kind).tolist()}
 
-    groups, group = np.unique(np.stack([kind, type_of, frame]), axis=1, return_inverse=True)
+    lived_ns = lives_ns(trace.threads, since_ns, until_ns)
+    blocked = _Blocked(thread[parks].astype(np.int64), stack, start_ns, length_ns, kind, type_of, awaits)
+    places = _places(trace, blocked, lived_ns)
+    kinds_ns = dict(sorted(by_kind.items(), key=lambda item: -item[1].total_ns))
+    return Contention(kinds_ns, places, unpaired, int(lived_ns.sum()))
+
+
+def waits_for_locks(trace: Trace, away: Away, since_ns: int, until_ns: int) -> tuple[ParkPlace, ...]:
+    """Return the lines of a program with a GIL at which threads were blocked for a lock, most time first.
+
+    The words of a line tell that it takes a lock. A thread that finds the lock free does not release the GIL there.
+    """
+    changed = changed_since({one.filename for one in trace.frames}, trace.process.start_realtime_ns)
+    frames, which = np.unique(trace.stack_frame[away.stack], return_inverse=True)
+    takes = np.array([_takes(trace.frames[one], changed) for one in frames.tolist()], dtype=bool)
+    at = np.flatnonzero(takes[which]) if len(frames) else np.zeros(0, np.int64)
+    none = np.zeros(len(at), np.int64)
+    length_ns = away.end_ns[at] - away.start_ns[at]
+    blocked = _Blocked(
+        away.thread[at], away.stack[at], away.start_ns[at], length_ns, none + Park.LOCK, none, none.astype(bool)
+    )
+    return _places(trace, blocked, lives_ns(trace.threads, since_ns, until_ns))
+
+
+def _takes(frame: Frame, changed: Collection[str]) -> bool:
+    """Tell whether a line takes a lock that other threads hold while they work."""
+    if _blocks_for_program(frame):
+        return frame.function in _TAKING
+    return takes_a_lock(frame, changed)
+
+
+def _places(trace: Trace, blocked: _Blocked, lived_ns: NDArray[np.int64]) -> tuple[ParkPlace, ...]:
+    """Return the places of waits, most time first; `lived_ns` has the life of each thread."""
+    thread, length_ns = blocked.thread, blocked.length_ns
+    columns = np.stack([blocked.kind, blocked.type_of, trace.stack_frame[blocked.stack]])
+    groups, group = np.unique(columns, axis=1, return_inverse=True)
     group = group.reshape(-1)
     totals = np.bincount(group, weights=length_ns, minlength=groups.shape[1])
-    lived_ns = lives_ns(trace.threads, since_ns, until_ns)
     places = []
     for number in np.argsort(-totals, kind="stable")[:_PLACES].tolist():
         mine = np.flatnonzero(group == number)
-        taking = mine[_take_part(length_ns[mine], thread[parks[mine]])]
-        members = np.unique(thread[parks[taking]])
+        taking = mine[_take_part(length_ns[mine], thread[mine])]
+        members = np.unique(thread[taking])
         one_kind, one_type, one_frame = (int(value) for value in groups[:, number])
-        heaviest = int(np.bincount(stack[mine], weights=length_ns[mine] + 1).argmax())
+        heaviest = int(np.bincount(blocked.stack[mine], weights=length_ns[mine] + 1).argmax())
         places.append(
             ParkPlace(
                 kind=Park(one_kind),
@@ -140,12 +194,11 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
                 times=distribution(length_ns[mine]),
                 threads=len(members),
                 lived_ns=int(lived_ns[members].sum()),
-                at_once=_at_once(start_ns[taking], length_ns[taking], thread[parks[taking]]),
-                awaits=bool(awaits[mine[0]]),
+                at_once=_at_once(blocked.start_ns[taking], length_ns[taking], thread[taking]),
+                awaits=bool(blocked.awaits[mine[0]]),
             )
         )
-    kinds_ns = dict(sorted(by_kind.items(), key=lambda item: -item[1].total_ns))
-    return Contention(kinds_ns, tuple(places), unpaired, int(lived_ns.sum()))
+    return tuple(places)
 
 
 def _take_part(length_ns: NDArray[np.int64], thread: NDArray[np.integer]) -> NDArray[np.bool_]:
@@ -158,10 +211,13 @@ def _take_part(length_ns: NDArray[np.int64], thread: NDArray[np.integer]) -> NDA
 
 
 def _of_program(trace: Trace) -> NDArray[np.bool_]:
-    """Return a mask of the frames that block for a lock of the program only; a program's own `queue.py` has none."""
-    return np.array(
-        [one.filename.rpartition("/")[2] in _AWAITING and own_frame((one,)) is None for one in trace.frames], dtype=bool
-    )
+    """Return a mask of the frames that block for a lock of the program only."""
+    return np.array([_blocks_for_program(one) for one in trace.frames], dtype=bool)
+
+
+def _blocks_for_program(frame: Frame) -> bool:
+    """Tell whether a frame blocks for a lock of the program only; one of a program's own `queue.py` does not."""
+    return frame.filename.rpartition("/")[2] in _AWAITING and own_frame((frame,)) is None
 
 
 def _named(

@@ -10,7 +10,7 @@ from headway.printable import printable
 from headway.traces.analysis.advice import another_gil, by_policy, in_parallel, shorter_interval
 from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.hotspots import LATE_INTERVALS, Place, own_frame
-from headway.traces.analysis.remarks import NOTES
+from headway.traces.analysis.remarks import NOTES, lock_waits
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.words import duration, listed, number, place, role, share
 from headway.traces.model import Frame
@@ -48,7 +48,7 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     found = [finding for rule in RULES for finding in rule(analysis)]
     found += _behind_a_function(analysis, [one.frame for one in found if one.frame is not None])
     if not any(one.weight == "problem" for one in found):
-        found += _nothing_to_improve(analysis)
+        found += _nothing_to_improve(analysis, is_all=not found)
     found += [finding for note in NOTES for finding in note(analysis)]
     order = ("problem", "fine", "note")
     return tuple(sorted(found, key=lambda one: (order.index(one.weight), -one.cost_ns)))
@@ -306,8 +306,13 @@ def _behind_a_function(analysis: Analysis, told: list[Frame]) -> Iterator[Findin
     )
 
 
-def _nothing_to_improve(analysis: Analysis) -> Iterator[Finding]:
-    """Yield that the GIL does not limit this program, or, if no rule explains its waits, the known facts about them."""
+def _nothing_to_improve(analysis: Analysis, *, is_all: bool) -> Iterator[Finding]:
+    """Yield that the GIL does not limit this program, or, if no rule explains its waits, the known facts about them.
+
+    Args:
+        analysis: The analysis.
+        is_all: No rule has found anything else, such as waits for locks.
+    """
     if not analysis.gils or not analysis.wall_ns:
         return
     # A thread of a pool may live for a moment only: it is held against its own life, and the pool against the whole time.
@@ -349,7 +354,7 @@ def _nothing_to_improve(analysis: Analysis) -> Iterator[Finding]:
         kind="no-contention",
         weight="fine",
         fact=fact,
-        cause="the GIL does not slow this program down: nothing to improve here",
+        cause="the GIL does not slow this program down" + (": nothing to improve here" if is_all else ""),
         advice=_one_core(analysis, busiest),
     )
 
@@ -386,4 +391,4 @@ def _turns(analysis: Analysis) -> Iterator[Finding]:
 
 _Rule = Callable[[Analysis], Iterator[Finding]]
 
-RULES: tuple[_Rule, ...] = (_convoys, _long_holds, _turns, _saturated, _handovers, _late, _off_core)
+RULES: tuple[_Rule, ...] = (_convoys, _long_holds, _turns, lock_waits, _saturated, _handovers, _late, _off_core)

@@ -1,15 +1,17 @@
-"""Findings that are not problems of the GIL: what the recording lacks, and what a free-threaded build does."""
+"""Findings that are not problems of the GIL: what the recording lacks, waits for locks, what a free-threaded build does."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from headway.printable import printable
 from headway.traces.analysis.contention import ParkPlace
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.words import duration, number, place, share
+from headway.traces.loops import is_for_a_request, is_in_a_loop
 from headway.traces.model import Park
 
-__all__ = ["NOTES"]
+__all__ = ["NOTES", "lock_waits"]
 
 CONTENDED = 0.01
 """A share of the threads' time: less blocking on a lock is not worth a change."""
@@ -176,6 +178,28 @@ def _no_locks(analysis: Analysis) -> Finding:
             else "locks do not slow this program down"
         ),
     )
+
+
+def lock_waits(analysis: Analysis) -> Iterator[Finding]:
+    """Yield findings about the lines of a program with a GIL at which threads are blocked for a lock of the program.
+
+    Left out are lines at which threads take turns, which are a finding of their own.
+    """
+    told = {one.frame for one in analysis.turns}
+    contended = [
+        one
+        for one in analysis.lock_waits
+        if one.frame not in told and one.times.total_ns >= CONTENDED * one.lived_ns > 0
+    ]
+    for one in contended[:MOST_PLACES]:
+        found = _own_lock(one)
+        serves = is_in_a_loop(one.stack) or is_for_a_request(one.stack, is_web=True)
+        more = "`headway stalls` on this file has the event loops and the requests for which such a wait was too long"
+        yield replace(
+            found,
+            fact=f"{found.fact}; they had released the GIL",
+            advice="; ".join(filter(None, [found.advice, more if serves else ""])),
+        )
 
 
 def _own_lock(one: ParkPlace) -> Finding:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from headway.traces.analysis.blame import Blame
-from headway.traces.analysis.contention import Contention
+from headway.traces.analysis.contention import Contention, ParkPlace
 from headway.traces.analysis.convoys import Convoy
 from headway.traces.analysis.hotspots import Behind, LongHold, Place
 from headway.traces.analysis.threads import Distribution, ThreadSummary
@@ -132,6 +132,7 @@ class Analysis:
         behind: The functions for which threads waited most: one by what holds ran, one by where holds ended.
         contention: Waits for locks, on a free-threaded build.
         turns: The lines at which threads take turns without the GIL, most blocked time first.
+        lock_waits: With a GIL: the lines that take a lock of the program, and how long threads were blocked there.
         loss: The data that is missing from the trace.
         unpaired: The number of events whose other end was lost.
         by_imports: Imports of extension modules held a GIL that is not among `gils`, because it was off otherwise.
@@ -157,6 +158,7 @@ class Analysis:
     behind: tuple[Behind, ...]
     contention: Contention
     turns: tuple[Turns, ...]
+    lock_waits: tuple[ParkPlace, ...]
     loss: Loss
     unpaired: int
     by_imports: bool = False

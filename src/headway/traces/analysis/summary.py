@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.blame import blame, meet, waited_during
-from headway.traces.analysis.contention import contention
+from headway.traces.analysis.contention import contention, waits_for_locks
 from headway.traces.analysis.convoys import convoys
 from headway.traces.analysis.findings import findings
 from headway.traces.analysis.hotspots import blocking_functions, held_places, longest_holds, waited_places
 from headway.traces.analysis.intervals import Holds, Intervals, Recorded, recorded
 from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.threads import distribution, role_summaries, thread_summaries
-from headway.traces.analysis.turns import turns
+from headway.traces.analysis.turns import times_away, turns
 from headway.traces.analysis.utilisation import timeline
 from headway.traces.analysis.words import labels
 from headway.traces.model import Gil, Trace
@@ -48,6 +48,7 @@ def analyse(
     gils, blocked_ns = _gils(trace, found, start_ns, end_ns)
     holds, waits = found.holds, found.waits
     interval_ns = found.interval.main_ns(start_ns, end_ns)
+    away = times_away(trace, found, end_ns)
     analysis = Analysis(
         process=trace.process,
         origin_ns=trace.start_ns if origin_ns is None else origin_ns,
@@ -66,7 +67,8 @@ def analyse(
         longest=longest_holds(trace, holds, names),
         behind=blocking_functions(trace, holds, blocked_ns, names),
         contention=contention(trace, start_ns, end_ns),
-        turns=turns(trace, found, start_ns, end_ns),
+        turns=turns(trace, away, start_ns, end_ns),
+        lock_waits=waits_for_locks(trace, away, start_ns, end_ns),
         loss=trace.loss,
         unpaired=found.unpaired,
         by_imports=found.by_imports,

@@ -16,7 +16,7 @@ from headway.traces.analysis.intervals import Recorded
 from headway.traces.loops import home_at
 from headway.traces.model import Frame, Trace
 
-__all__ = ["Turns", "turns"]
+__all__ = ["Away", "Turns", "times_away", "turns"]
 
 _NEVER = np.iinfo(np.int64).max
 _LEAST_TIMES = 5
@@ -49,24 +49,28 @@ class Turns:
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Away:
+class Away:
     """Columns of times from a release that no other thread had requested until the thread wanted a GIL again."""
 
     thread: NDArray[np.int64]
-    frame: NDArray[np.int64]
+    stack: NDArray[np.int64]
     start_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
+    """The end of the thread or of the window, if the thread wanted no GIL until then."""
+    back: NDArray[np.bool_]
+    """Whether the thread wanted a GIL again."""
 
 
-def turns(trace: Trace, found: Recorded, start_ns: int, end_ns: int) -> tuple[Turns, ...]:
+def turns(trace: Trace, away: Away, start_ns: int, end_ns: int) -> tuple[Turns, ...]:
     """Return the lines at which threads take turns in a window, those with most blocked time first.
 
     Left out are lines of libraries, which include those where an idle thread of a pool waits for work.
     """
-    away = _away(trace, found)
     wall_ns = end_ns - start_ns
     groups = []
-    for frame, at in _grouped(away.frame).items():
+    back = np.flatnonzero(away.back)
+    for frame, of_frame in _grouped(trace.stack_frame[away.stack[back]]).items():
+        at = back[of_frame]
         place = trace.frames[frame]
         if own_frame((place,)) is None or home_at((place,)) is not None:
             continue
@@ -74,22 +78,28 @@ def turns(trace: Trace, found: Recorded, start_ns: int, end_ns: int) -> tuple[Tu
     return tuple(sorted((one for one in groups if one is not None), key=lambda one: -one.blocked_ns))
 
 
-def _away(trace: Trace, found: Recorded) -> _Away:
+def times_away(trace: Trace, found: Recorded, end_ns: int) -> Away:
+    """Return the times for which threads were away from the GIL in a window that ends at `end_ns`."""
     holds, waits = found.holds, found.waits
     of_holds, of_waits = _grouped(holds.thread), _grouped(waits.thread)
-    parts: list[list[NDArray[np.int64]]] = [[], [], [], []]
+    parts: list[list[NDArray[Any]]] = [[], [], [], [], []]
     for thread, held in of_holds.items():
         holds_ns = np.append(holds.start_ns[held], _NEVER)
         waits_ns = np.append(waits.start_ns[of_waits.get(thread, held[:0])], _NEVER)
         chosen = np.flatnonzero(~holds.open[held] & ~holds.forced[held] & (holds.stack[held] > 0))
         mine = held[chosen]
         wants_ns = np.minimum(holds_ns[chosen + 1], waits_ns[np.searchsorted(waits_ns, holds.end_ns[mine])])
-        back = wants_ns < _NEVER
-        parts[0].append(np.full(np.count_nonzero(back), thread, np.int64))
-        parts[1].append(trace.stack_frame[holds.stack[mine[back]]].astype(np.int64))
-        parts[2].append(holds.end_ns[mine[back]])
-        parts[3].append(wants_ns[back])
-    return _Away(*(np.concatenate(part) if part else np.zeros(0, np.int64) for part in parts))
+        over_ns = trace.threads[thread].end_ns
+        last_ns = end_ns if over_ns is None else min(end_ns, over_ns)
+        parts[0].append(np.full(len(mine), thread, np.int64))
+        parts[1].append(holds.stack[mine].astype(np.int64))
+        parts[2].append(holds.end_ns[mine])
+        parts[3].append(np.where(wants_ns < _NEVER, wants_ns, np.maximum(last_ns, holds.end_ns[mine])))
+        parts[4].append(wants_ns < _NEVER)
+    if not of_holds:
+        none = np.zeros(0, np.int64)
+        return Away(none, none, none, none, none.astype(bool))
+    return Away(*map(np.concatenate, parts))
 
 
 def _grouped(values: NDArray[Any]) -> dict[int, NDArray[np.int64]]:
