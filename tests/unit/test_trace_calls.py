@@ -33,6 +33,55 @@ def test_a_lock_in_the_programs_own_line(tmp_path, line, is_lock):
     assert waits_for_a_lock([Frame(str(source), 2, "handler", 1)]) is is_lock
 
 
+MADE = """
+import _thread, threading
+from dataclasses import field
+from queue import Queue, SimpleQueue
+
+guard = threading.Lock()
+
+class Store:
+    entry: threading.RLock = field(default_factory=threading.RLock)
+    db = connect(Lock=1)
+
+    def __init__(self):
+        self._pool_guard, self.rest = None, 1
+        self._pool_guard = _thread.allocate_lock()
+        self.doors = [threading.Condition()]
+        self.doors_of: dict[str, threading.Condition] = {}
+        self.gate: threading.Condition = threading.Condition()
+        self.jobs = SimpleQueue()
+        self.others = Queue()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "is_lock"),
+    [
+        ("with guard:", True),
+        ("    with self._pool_guard:  # others", True),
+        ("with (open(path) as file, store.entry):", True),
+        ("with self.gate as gate:", True),
+        ("job = self.jobs.get()", True),
+        ("with guard.name:", False),
+        ("with guard(): ", False),
+        ("with self.db:", False),
+        ("with self.rest:", False),
+        ("async with other:", False),
+        ("value = self.others.get()", False),
+        ("value = self.guard.get()", False),
+    ],
+)
+def test_a_lock_is_known_by_the_line_that_makes_it(tmp_path, line, is_lock):
+    """A lock may have any name, and the file that makes it tells that it is one."""
+    source = tmp_path / "app.py"
+    source.write_text(f"{MADE}\ndef handler():\n{line}\n")
+    frame = Frame(str(source), MADE.count("\n") + 3, "handler", 1)
+
+    assert waits_for_a_lock([frame]) is is_lock
+    assert not waits_for_a_lock([frame], [str(source)])
+
+
 def test_what_is_no_source_is_not_read(tmp_path):
     """A program chooses the names of its code, and a pipe or a device under such a name is left alone."""
     os.mkfifo(tmp_path / "app.py")

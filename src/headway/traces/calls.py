@@ -10,9 +10,9 @@ from collections.abc import Collection
 from enum import Enum
 
 from headway.traces.frames import Frame
-from headway.traces.sources import source_line
+from headway.traces.sources import MOST_OF_A_LINE, source_line, words_in
 
-__all__ = ["Call", "call_at", "sleep_ns_at", "takes_a_lock"]
+__all__ = ["Call", "awaits_a_queue", "call_at", "sleep_ns_at", "takes_a_lock"]
 
 
 class Call(Enum):
@@ -81,20 +81,40 @@ def call_at(frame: Frame | None, changed: Collection[str] = ()) -> Call:
     return found.pop() if len(found) == 1 else Call.UNKNOWN
 
 
-_MOST_OF_A_LINE = 500
 _TAKES = re.compile(
     r"\.acquire\(|\bwith\s[^:#]*?(?<![a-z])(r?lock|cond|condition|mutex|sem|semaphore)s?(\[[^\]]*\]|\(\))?\s*[:,)]",
     re.IGNORECASE,
 )
+_WITH = re.compile(r"^\s*with\s+\(?([^#]*?)\)?\s*:")
+_NAMED = re.compile(r"[\w.]*?(\w+)(?:\[[^\]]*\])?(?:\s+as\s.*)?")
+_GETS = re.compile(r"(\w+)\.get\(")
+_MAKES = r"\b(\w+)\s*(?::[^=]*)?=\s*(?:field\(\s*default_factory\s*=\s*)?(?:\w+\.)*%s\b"
+_MAKES_A_LOCK = re.compile(_MAKES % r"(?:R?Lock|Condition|(?:Bounded)?Semaphore|allocate_lock)")
+_MAKES_A_QUEUE = re.compile(_MAKES % "SimpleQueue")
 
 
 def takes_a_lock(frame: Frame, changed: Collection[str] = ()) -> bool:
-    """Tell whether a line of a program's own code acquires a lock, by its words: `with self.lock:`, `lock.acquire()`.
+    """Tell whether a line of a program's own code acquires a lock: `lock.acquire()`, `with self.lock:`, `with guard:`.
 
-    The lines of files in `changed` are not those of the trace.
+    The words of the line tell that, or those of another line of the file that makes the lock: `guard = Lock()`. The
+    lines of files in `changed` are not those of the trace.
     """
-    text = "" if frame.filename in changed else source_line(frame.filename, frame.line)
-    return _TAKES.search(text[:_MOST_OF_A_LINE]) is not None
+    text = _line_of(frame, changed)
+    if _TAKES.search(text):
+        return True
+    found = _WITH.match(text)
+    names = [] if found is None else [_NAMED.fullmatch(one.strip()) for one in found[1].split(",")]
+    return any(one is not None and one[1] in words_in(frame.filename, _MAKES_A_LOCK) for one in names)
+
+
+def awaits_a_queue(frame: Frame, changed: Collection[str] = ()) -> bool:
+    """Tell whether a line of a program's own code takes an item from a `SimpleQueue`, which is made in the same file."""
+    names = _GETS.findall(_line_of(frame, changed))
+    return any(one in words_in(frame.filename, _MAKES_A_QUEUE) for one in names)
+
+
+def _line_of(frame: Frame, changed: Collection[str]) -> str:
+    return "" if frame.filename in changed else source_line(frame.filename, frame.line)[:MOST_OF_A_LINE]
 
 
 _SLEEP = re.compile(r"\bsleep\(\s*([0-9][0-9_.]*(?:[eE][+-]?[0-9]+)?)\s*\)")

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 from typing import Final
 
-from headway.traces.calls import takes_a_lock
+from headway.traces.calls import awaits_a_queue, takes_a_lock
 from headway.traces.frames import CUT, Frame
 from headway.traces.sources import source_line
 
@@ -223,7 +223,10 @@ def waits_for_a_lock(frames: Sequence[Frame], changed: Collection[str] = ()) -> 
     The file tells, or the text of the line: a lock written in C has no frame of its own. The lines of files in
     `changed` are not those of the trace.
     """
-    return bool(frames) and (os.path.basename(frames[0].filename) in _LOCKS or takes_a_lock(frames[0], changed))
+    if not frames:
+        return False
+    at = frames[0]
+    return os.path.basename(at.filename) in _LOCKS or takes_a_lock(at, changed) or awaits_a_queue(at, changed)
 
 
 _STANDARD: Final = re.compile(r"/lib/python\d+\.\d+/(?!(site|dist)-packages/)|^<frozen ")

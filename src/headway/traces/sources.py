@@ -6,33 +6,49 @@ A pipe or a device under such a name could keep the reader waiting, or never end
 import functools
 import itertools
 import os
+import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-__all__ = ["changed_since", "source_line"]
+__all__ = ["MOST_OF_A_LINE", "changed_since", "source_line", "words_in"]
 
 _LARGEST = 8 << 20
 """The largest file that is read as a source, in bytes."""
+MOST_OF_A_LINE = 500
+"""A line is searched for words up to here: it may be as long as the file."""
 
 
 def _is_source(found: os.stat_result) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST
 
 
+def _lines(filename: str) -> Iterator[str]:
+    """Yield the lines of a source. Raises OSError, ValueError (a NUL in the name)."""
+    # A device may do something when it is opened, and another file may come between the look and the opening.
+    if not os.path.isabs(filename) or not _is_source(os.stat(filename)):
+        return
+    descriptor = os.open(filename, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    with open(descriptor, encoding="utf-8", errors="replace") as file:
+        if _is_source(os.fstat(descriptor)):
+            yield from file
+
+
 @functools.lru_cache(maxsize=4096)
 def source_line(filename: str, number: int) -> str:
     """Return a line of a program's source, or "" if it cannot be read. Whole files are not kept in memory."""
-    if number <= 0 or not os.path.isabs(filename):
-        return ""
     try:
-        # A device may do something when it is opened, and another file may come between the look and the opening.
-        if not _is_source(os.stat(filename)):
-            return ""
-        descriptor = os.open(filename, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        with open(descriptor, encoding="utf-8", errors="replace") as file:
-            return next(itertools.islice(file, number - 1, number), "") if _is_source(os.fstat(descriptor)) else ""
-    except (OSError, ValueError):  # ValueError: a NUL in the name
+        return next(itertools.islice(_lines(filename), number - 1, number), "") if number > 0 else ""
+    except (OSError, ValueError):
         return ""
+
+
+@functools.lru_cache(maxsize=256)
+def words_in(filename: str, pattern: re.Pattern[str]) -> frozenset[str]:
+    """Return what the first group of a pattern finds in the lines of a program's source; nothing if it cannot be read."""
+    try:
+        return frozenset(one[1] for line in _lines(filename) for one in pattern.finditer(line[:MOST_OF_A_LINE]))
+    except (OSError, ValueError):
+        return frozenset()
 
 
 def changed_since(filenames: Iterable[str], realtime_ns: int) -> frozenset[str]:
