@@ -72,6 +72,37 @@ def test_a_process_that_adopts_orphans_is_not_given_the_watcher(command, more, e
     assert done.stdout == f"False 0\n{more}", done.stderr
 
 
+AGAIN = """
+import os, time
+import headway
+
+def between():
+    found = {}
+    for one in filter(str.isdigit, os.listdir("/proc")):
+        words = open(f"/proc/{one}/stat").read().replace("(", ") ").split(") ")
+        if words[1] == "headway-between":
+            found[one] = words[2].split()[0]
+    return found
+
+for turn in range(3):
+    assert headway.watch("stalls", quiet=True).finish()
+    until = time.monotonic() + 60
+    while set(between().values()) != {"Z"} and time.monotonic() < until:
+        time.sleep(0.01)
+    print(list(between().values()))
+"""
+
+
+def test_watches_of_the_first_process_leave_no_more_than_one_zombie(env):
+    """A Dask worker that gets its plugin again and again is watched anew each time."""
+    if subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may make no process namespace (unshare --pid)")
+    command = [*UNSHARE, sys.executable, "-c", AGAIN]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S, env=env)
+
+    assert done.stdout == "['Z']\n" * 3, done.stderr
+
+
 ENDS = """
 import sys
 import headway

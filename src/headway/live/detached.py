@@ -18,7 +18,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 from headway.live import files
 
@@ -26,6 +26,9 @@ __all__ = ["Program", "Terminal", "alone", "check_open_files", "detached", "star
 
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37  # <linux/prctl.h>
 _CLONE = {"x86_64": 56, "aarch64": 220}  # <asm/unistd.h>
+_WCLONE = -(1 << 31)  # __WCLONE of <linux/wait.h> as an int: a child that sends no signal at its end
+_between: Final[set[int]] = set()
+"""The children that stand between this process, the first of a container, and orphans."""
 _LEAST_OPEN_FILES = 16
 """The process's own files, and those of one program process; each further one needs three."""
 _ARG_START, _ARG_END = 45, 46
@@ -176,11 +179,13 @@ def start_detached(command: list[str], kept: int, env: dict[str, str], timeout_s
     if os.getpid() != 1:
         with _orphans_pass_by():
             return _id_of(start(subprocess.PIPE).stdout)
+    _reap()
     reading, writing = os.pipe()
     try:
         between = _clone_without_signal()
         if between == 0:
             _do(lambda: _adopt(start, writing))
+        _between.add(between)
     finally:
         os.close(writing)
     try:
@@ -192,6 +197,15 @@ def start_detached(command: list[str], kept: int, env: dict[str, str], timeout_s
         return _id_of(os.read(reading, 32))
     finally:
         os.close(reading)
+
+
+def _reap() -> None:
+    """Let go of the children between this process and orphans that have ended; no other wait takes them from us."""
+    for pid in list(_between):
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG | _WCLONE)[0] == 0:
+                continue
+        _between.discard(pid)
 
 
 def _id_of(output: bytes) -> int:
