@@ -116,3 +116,41 @@ def test_a_process_that_embeds_python_is_watched(tmp_path):
     assert done.stdout == "True\n", done.stderr
     assert "blocking call" in log.read_text()
     assert not (tmp_path / "started").exists()
+
+
+HELD = """
+import asyncio, threading, time
+import headway
+from locks import entry
+
+watch = headway.watch("stalls", name="it")
+
+def keep():
+    with entry:
+        taken.set()
+        time.sleep(0.5)
+
+async def stall():
+    with entry:
+        pass
+
+taken = threading.Event()
+threading.Thread(target=keep).start()
+taken.wait()
+asyncio.run(stall())
+watch.finish()
+"""
+
+
+def test_a_lock_from_another_file_is_told_as_a_wait_for_another_thread(tmp_path):
+    """Neither its name nor the file of the line tells that it is a lock, but the thread is seen asleep in the kernel."""
+    if not Path("/proc/self/syscall").exists():
+        pytest.skip("this kernel does not tell system calls")
+    (tmp_path / "locks.py").write_text("import threading\nentry = threading.Lock()\n")
+    (tmp_path / "held.py").write_text(HELD)
+    env = os.environ | {"HEADWAY_NATIVE": str(library_path())}
+    command = [sys.executable, "held.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S, env=env, cwd=tmp_path)
+
+    assert "a wait for another thread (a lock, an event, a queue) at " in done.stderr
+    assert "a blocking call at" not in done.stderr

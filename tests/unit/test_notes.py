@@ -13,7 +13,7 @@ from headway import native
 from headway.live import ring, sampling, slots, stacks
 from headway.live.slots import thread_counters
 from headway.traces import format as hwt
-from headway.traces.frames import MAX_DEPTH, CoreTime, Evidence, Frame, Sample
+from headway.traces.frames import MAX_DEPTH, Asleep, CoreTime, Evidence, Frame, Sample
 from headway.traces.notes import append_notes, evidence_of
 from headway.traces.reader import read
 from headway.traces.writer import write
@@ -26,6 +26,7 @@ def evidence(samples=3, depth=5):
     return Evidence(
         samples=tuple(Sample(1000 + n, 101, tuple(frames[: 1 + n % depth])) for n in range(samples)),
         core_times=tuple(CoreTime(1000 + n, 101, 5 * n, 7 * n) for n in range(samples)),
+        asleep=tuple(Asleep(1000 + n, 101) for n in range(samples)),
     )
 
 
@@ -69,6 +70,7 @@ def test_a_stack_that_fits_no_chunk_is_cut(tmp_path):
         b'{"core_times": [[1, 2, 3]]}',
         b'{"core_times": [[1, 2, 3, 1e99]]}',
         b'{"core_times": 7}',
+        b'{"asleep": [[1, 2, 3]]}',
         b"[" * 100000,
     ],
 )

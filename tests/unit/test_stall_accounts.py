@@ -1,11 +1,19 @@
 """The account that the system keeps of a thread tells how much of a stall it ran, and how long it had no core."""
 
+import dataclasses
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
 from made_traces import MS
 from test_stalls import AT_POLL, AT_SLEEP, SLEEP, at, loop, only, with_stacks
 from told_traces import AT_COMPUTE, Script
 
+from headway.live.sampling import Accounts
 from headway.traces.analysis.stall_model import Cause, Kept
-from headway.traces.frames import CoreTime
+from headway.traces.frames import Asleep, CoreTime
 
 
 def test_a_call_that_computes_without_the_gil_by_the_systems_account():
@@ -95,3 +103,50 @@ def test_a_loop_that_got_no_core_was_late_for_as_long_as_the_system_says():
     stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
 
     assert (stall.cause, stall.length_ns) == (Cause.CORE, 90 * MS)
+
+
+@pytest.mark.parametrize(
+    ("line", "seen", "is_lock"),
+    [
+        ("with self.entry:", Asleep(at(100), 101), True),
+        ("with (self.entry, other):", Asleep(at(100), 101), True),
+        ("job = jobs.get()", Asleep(at(100), 101), True),
+        ("with self.entry:", Asleep(at(100), 102), False),
+        ("with self.entry:", Asleep(at(5), 101), False),
+        ("with open(self.entry):", Asleep(at(100), 101), False),
+        ("time.sleep(0.2)", Asleep(at(100), 101), False),
+    ],
+    ids=["lock", "two", "queue", "another thread", "another time", "a file", "a sleep"],
+)
+def test_a_thread_asleep_at_a_with_line_waits_for_another_thread(tmp_path, line, seen, is_lock):
+    """A lock of any name from another file is known if the thread was seen asleep in the kernel's wait for threads."""
+    source = tmp_path / "app.py"
+    source.write_text("\n" * (SLEEP.line - 1) + f"        {line}\n")
+    os.utime(source, (0, 0))
+    script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 212, stack=AT_POLL)
+    trace = with_stacks(script.trace(300, "MainThread"), asleep=(seen,))
+    frames = tuple(dataclasses.replace(one, filename=str(source)) if one == SLEEP else one for one in trace.frames)
+    stall = only(dataclasses.replace(trace, frames=frames))
+
+    assert (stall.parts[0].cause, stall.parts[0].lock) == (Cause.BLOCKED, is_lock)
+
+
+def test_the_kernel_tells_what_a_thread_sleeps_for():
+    """A thread that waits for a lock sleeps in a futex; one that sleeps for a time does not."""
+    if not Path("/proc/self/syscall").exists():
+        pytest.skip("this kernel does not tell system calls")
+    lock = threading.Lock()
+    accounts = Accounts(os.getpid())
+    with lock:
+        waiting = threading.Thread(target=lock.acquire)
+        sleeping = threading.Thread(target=time.sleep, args=(5,), daemon=True)
+        for one in (waiting, sleeping):
+            one.start()
+        until, found = time.monotonic() + 60, [False, False]
+        while found != [True, False] and time.monotonic() < until:  # a thread that waits for the GIL is in a futex, too
+            time.sleep(0.01)
+            found = [accounts.sleeps_in_a_futex(one.native_id) for one in (waiting, sleeping)]
+    waiting.join()
+
+    assert found == [True, False]
+    assert not accounts.sleeps_in_a_futex(1 << 30)

@@ -26,7 +26,7 @@ from headway.live.sampling import Accounts, Looker
 from headway.live.slots import HOLDING, IDLE, SLOT_BYTES, SLOT_HEAD, WAITING, Slot, ThreadCounters, steady_counters
 from headway.live.stacks import Stacks
 from headway.native import CHUNK_BYTES, Collection, Laps, Worth
-from headway.traces.frames import CoreTime, Sample, packed
+from headway.traces.frames import Asleep, CoreTime, Sample, packed
 
 __all__ = ["Limits", "Ring"]
 
@@ -122,6 +122,7 @@ class Ring:
         self._looker = self._look_inside(memory)
         self._samples: deque[Sample] = deque(maxlen=_MOST_SAMPLES)
         self._core_times: deque[CoreTime] = deque(maxlen=_MOST_CORE_TIMES)
+        self._asleep: deque[Asleep] = deque(maxlen=_MOST_CORE_TIMES)
         self._sampled_ns: dict[int, int] = {}
         self._used_slots = _FEW_SLOTS
         self._room_for = 0
@@ -202,6 +203,7 @@ class Ring:
         """
         loops = set(self.laps.loops)
         looked_at: dict[int, None] = {}
+        away: set[int] = set()
         waits = False
         for slot in self.slots():
             since_ns = now_ns - slot.since_ns
@@ -212,13 +214,15 @@ class Ring:
             waits = waits or (slot.state == WAITING and since_ns >= self._limits.wait_ns)
             if len(looked_at) < _MOST_TIDS and self._is_due(slot, since_ns):
                 looked_at[slot.tid] = None
+                if slot.state == IDLE:
+                    away.add(slot.tid)
             worst_ns = slot.worst_wait_ns
             if worst_ns >= self._limits.wait_ns and self._long_waits.get(slot.serial, 0) != worst_ns:
                 self._long_waits[slot.serial] = worst_ns
                 waits = True
         queued = False
         for tid in list(looked_at)[:_MOST_TIDS]:
-            seen = self._account(tid, now_ns)
+            seen = self._account(tid, now_ns, is_away=tid in away)
             if seen is not None:
                 before_ns = self._queued_ns.get(tid, seen.queued_ns)
                 queued = queued or seen.queued_ns - before_ns >= self._limits.loop_ns
@@ -248,11 +252,13 @@ class Ring:
             del self._accounted_ns[slot.serial]
         return lasts or is_over
 
-    def _account(self, tid: int, now_ns: int) -> CoreTime | None:
-        """Record the core time that the system has given a thread up to now."""
+    def _account(self, tid: int, now_ns: int, *, is_away: bool) -> CoreTime | None:
+        """Record the core time that the system has given a thread up to now, and for what it sleeps if it is away."""
         seen = self._accounts.of(tid, now_ns)
         if seen is not None:
             self._core_times.append(seen)
+        if is_away and self._accounts.sleeps_in_a_futex(tid):
+            self._asleep.append(Asleep(now_ns, tid))
         return seen
 
     def _sample(self, slot: Slot, now_ns: int) -> None:
@@ -299,14 +305,15 @@ class Ring:
     # ------------------------------------------------------------------ keeping
     def evidence(self, now_ns: int) -> dict[str, Any]:
         """Return the observations of the last seconds, in the format of notes (headway.traces.notes)."""
-        still = (slot.tid for slot in self.slots() if slot.serial in self._accounted_ns)
-        for tid in itertools.islice(still, _MOST_STILL):
-            self._account(tid, now_ns)
+        still = (slot for slot in self.slots() if slot.serial in self._accounted_ns)
+        for slot in itertools.islice(still, _MOST_STILL):
+            self._account(slot.tid, now_ns, is_away=slot.state == IDLE)
         since_ns = now_ns - _EVIDENCE_NS
         return packed(one for one in self._samples if one.time_ns >= since_ns) | {
             "core_times": [
                 [one.time_ns, one.tid, one.ran_ns, one.queued_ns] for one in self._core_times if one.time_ns >= since_ns
             ],
+            "asleep": [[one.time_ns, one.tid] for one in self._asleep if one.time_ns >= since_ns],
         }
 
     def save(self, file: int) -> None:

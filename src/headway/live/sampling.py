@@ -11,6 +11,7 @@ The process may be hostile: each number and length that comes from it has a boun
 
 import contextlib
 import os
+import platform
 import struct
 from dataclasses import dataclass
 from typing import Self, final
@@ -34,6 +35,8 @@ _FRAME_BYTES = 160
 _CODE_BYTES = 256
 _MOST_CODES = 8192
 _MOST_ACCOUNTS = 64
+_FUTEX = {"x86_64": {202, 449, 455}, "aarch64": {98, 449, 455}}.get(platform.machine(), set())
+"""The numbers of the system calls futex, futex_waitv and futex_wait (<asm/unistd.h>)."""
 
 
 @final
@@ -215,6 +218,14 @@ class Accounts:
                 os.close(self._files.pop(tid))
             return None
         return CoreTime(now_ns, tid, int(ran), int(queued))
+
+    def sleeps_in_a_futex(self, tid: int) -> bool:
+        """Tell whether a thread sleeps until another one wakes it; False if the kernel does not tell."""
+        try:
+            with open(f"/proc/{self._pid}/task/{tid}/syscall", "rb", buffering=0) as file:
+                return int(file.read(100).split()[0]) in _FUTEX
+        except (OSError, ValueError, IndexError):  # ValueError: the thread runs
+            return False
 
     def close(self) -> None:
         """Close all files."""

@@ -12,7 +12,7 @@ from enum import Enum
 from headway.traces.frames import Frame
 from headway.traces.sources import MOST_OF_A_LINE, source_line, words_in
 
-__all__ = ["Call", "awaits_a_queue", "call_at", "sleep_ns_at", "takes_a_lock"]
+__all__ = ["Call", "awaits_a_queue", "call_at", "may_await_a_thread", "sleep_ns_at", "takes_a_lock"]
 
 
 class Call(Enum):
@@ -87,6 +87,7 @@ _TAKES = re.compile(
 )
 _WITH = re.compile(r"^\s*with\s+\(?([^#]*?)\)?\s*:")
 _NAMED = re.compile(r"[\w.]*?(\w+)(?:\[[^\]]*\])?(?:\s+as\s.*)?")
+_AWAITS = re.compile(r"\.(get|put|wait|join|result)\(")
 _GETS = re.compile(r"(\w+)\.get\(")
 _MAKES = r"\b(\w+)\s*(?::[^=]*)?=\s*(?:field\(\s*default_factory\s*=\s*)?(?:\w+\.)*%s\b"
 _MAKES_A_LOCK = re.compile(_MAKES % r"(?:R?Lock|Condition|(?:Bounded)?Semaphore|allocate_lock)")
@@ -105,6 +106,17 @@ def takes_a_lock(frame: Frame, changed: Collection[str] = ()) -> bool:
     found = _WITH.match(text)
     names = [] if found is None else [_NAMED.fullmatch(one.strip()) for one in found[1].split(",")]
     return any(one is not None and one[1] in words_in(frame.filename, _MAKES_A_LOCK) for one in names)
+
+
+def may_await_a_thread(frame: Frame, changed: Collection[str] = ()) -> bool:
+    """Tell whether a line of a program's own code may wait for another thread: `with NAME:`, or a call such as `.get()`.
+
+    That alone is no evidence: such a line may also wait for a file or a peer.
+    """
+    text = _line_of(frame, changed)
+    found = _WITH.match(text)
+    names = [] if found is None else found[1].split(",")
+    return any(_NAMED.fullmatch(one.strip()) for one in names) or _AWAITS.search(text) is not None
 
 
 def awaits_a_queue(frame: Frame, changed: Collection[str] = ()) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["CUT", "MAX_DEPTH", "Collected", "CoreTime", "Evidence", "Frame", "Sample", "packed", "text"]
+__all__ = ["CUT", "MAX_DEPTH", "Asleep", "Collected", "CoreTime", "Evidence", "Frame", "Sample", "packed", "text"]
 
 
 def text(data: bytes, encoding: str = "utf-8") -> str:
@@ -64,6 +64,14 @@ class CoreTime:
 
 
 @dataclass(frozen=True)
+class Asleep:
+    """A thread slept in a futex: until another thread wakes it, as one that waits for a lock does."""
+
+    time_ns: int
+    tid: int
+
+
+@dataclass(frozen=True)
 class Collected:
     """A garbage collection."""
 
@@ -82,7 +90,12 @@ class Evidence:
 
     samples: tuple[Sample, ...] = ()
     core_times: tuple[CoreTime, ...] = ()
+    asleep: tuple[Asleep, ...] = ()
     collections: tuple[Collected, ...] = ()
+
+    def was_asleep(self, tid: int, since_ns: int, until_ns: int) -> bool:
+        """Tell whether a thread was seen asleep in a futex within a time."""
+        return any(one.tid == tid and since_ns < one.time_ns <= until_ns for one in self.asleep)
 
 
 def packed(samples: Iterable[Sample]) -> dict[str, Any]:

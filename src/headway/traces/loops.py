@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 from typing import Final
 
-from headway.traces.calls import awaits_a_queue, takes_a_lock
+from headway.traces.calls import awaits_a_queue, may_await_a_thread, takes_a_lock
 from headway.traces.frames import CUT, Frame
 from headway.traces.sources import source_line
 
@@ -217,16 +217,25 @@ def serves_the_web(frames: Iterable[Frame]) -> bool:
 _LOCKS: Final = {"threading.py", "queue.py", "_base.py", "synchronize.py"}
 
 
-def waits_for_a_lock(frames: Sequence[Frame], changed: Collection[str] = ()) -> bool:
+def waits_for_a_lock(frames: Sequence[Frame], changed: Collection[str] = (), *, asleep: bool = False) -> bool:
     """Tell whether a thread that releases the GIL at this stack waits for one of Python's locks.
 
-    The file tells, or the text of the line: a lock written in C has no frame of its own. The lines of files in
-    `changed` are not those of the trace.
+    The file tells, or the text of the line: a lock written in C has no frame of its own.
+
+    Args:
+        frames: The stack.
+        changed: Files whose lines are not those of the trace.
+        asleep: The thread was seen asleep in a futex, from which another thread wakes it.
     """
     if not frames:
         return False
     at = frames[0]
-    return os.path.basename(at.filename) in _LOCKS or takes_a_lock(at, changed) or awaits_a_queue(at, changed)
+    return (
+        os.path.basename(at.filename) in _LOCKS
+        or takes_a_lock(at, changed)
+        or awaits_a_queue(at, changed)
+        or (asleep and may_await_a_thread(at, changed))
+    )
 
 
 _STANDARD: Final = re.compile(r"/lib/python\d+\.\d+/(?!(site|dist)-packages/)|^<frozen ")

@@ -5,6 +5,7 @@ have any length that fits in a chunk:
 
     {"frames": [[file, line, function, first line], ...], "samples": [[time_ns, tid, [frame, ...]], ...]}
     {"core_times": [[time_ns, tid, ran_ns, queued_ns], ...]}
+    {"asleep": [[time_ns, tid], ...]}
 
 `samples` refer to frames by their index in the list, the innermost first. A file may be damaged or forged: notes that
 make no sense are left out.
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from headway.traces import format as hwt
-from headway.traces.frames import CoreTime, Evidence, Frame, Sample, packed
+from headway.traces.frames import Asleep, CoreTime, Evidence, Frame, Sample, packed
 
 __all__ = ["append_notes", "evidence_of"]
 
@@ -28,7 +29,11 @@ _LATEST_NS = 1 << 62
 
 def append_notes(file: int, evidence: Evidence) -> None:
     """Append observations to a trace file; `file` is a descriptor, and no process may write to it. Raises OSError."""
-    notes = [*_samples(evidence.samples), *_core_times(evidence.core_times)]
+    notes = [
+        *_samples(evidence.samples),
+        *_rows("core_times", [[one.time_ns, one.tid, one.ran_ns, one.queued_ns] for one in evidence.core_times]),
+        *_rows("asleep", [[one.time_ns, one.tid] for one in evidence.asleep]),
+    ]
     if not notes:
         return
     header = np.frombuffer(os.pread(file, hwt.HEADER_DTYPE.itemsize, 0), hwt.HEADER_DTYPE).copy()
@@ -64,11 +69,10 @@ def _samples(samples: Sequence[Sample]) -> Iterator[bytes]:
         yield from _samples([dataclasses.replace(one, frames=one.frames[: len(one.frames) // 2])])
 
 
-def _core_times(times: Sequence[CoreTime]) -> Iterator[bytes]:
-    each = _ROOM_BYTES // 80  # four numbers of at most 19 digits
-    for first in range(0, len(times), each):
-        rows = [[one.time_ns, one.tid, one.ran_ns, one.queued_ns] for one in times[first : first + each]]
-        yield json.dumps({"core_times": rows}, separators=(",", ":")).encode()
+def _rows(name: str, rows: Sequence[list[int]]) -> Iterator[bytes]:
+    each = _ROOM_BYTES // 82  # at most four numbers of at most 19 digits
+    for first in range(0, len(rows), each):
+        yield json.dumps({name: rows[first : first + each]}, separators=(",", ":")).encode()
 
 
 def _number(value: object) -> int:
@@ -82,6 +86,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
     """Return the observations in the notes, and the number of bytes in notes that make no sense."""
     samples: list[Sample] = []
     core_times: list[CoreTime] = []
+    asleep: list[Asleep] = []
     damaged = 0
     for text in notes:
         try:
@@ -96,12 +101,14 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
                 if stack  # a frame that was too long for a note is left out, and may have been the only one
             ]
             core_times += [CoreTime(*map(_number, row)) for row in note.get("core_times", [])]
+            asleep += [Asleep(*map(_number, row)) for row in note.get("asleep", [])]
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             damaged += len(text)
     return (
         Evidence(
             samples=tuple(sorted(samples, key=lambda one: one.time_ns)),
             core_times=tuple(sorted(core_times, key=lambda one: one.time_ns)),
+            asleep=tuple(sorted(asleep, key=lambda one: one.time_ns)),
         ),
         damaged,
     )

@@ -318,7 +318,8 @@ class _Finder:
         queued_ns = min(length_ns - ran_ns, self._queued_ns(tid, begun_ns, over_ns) or 0)
         found = [Part(Cause.OWN, ran_ns, thread, stack), Part(Cause.CORE, queued_ns, thread)]
         rest_ns = length_ns - ran_ns - queued_ns
-        lock = waits_for_a_lock(stack, self._changed)
+        asleep = length_ns >= _ELSEWHERE_NS and self._trace.evidence.was_asleep(tid, begun_ns, over_ns)
+        lock = waits_for_a_lock(stack, self._changed, asleep=asleep)
         if lock:
             kept = self._kept(thread, self._of(thread).gil, begun_ns, over_ns)
             kept_ns = sum(part.time_ns for part in kept)
