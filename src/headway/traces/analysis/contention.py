@@ -20,6 +20,8 @@ from headway.traces.sources import changed_since
 __all__ = ["Contention", "ParkPlace", "contention", "waits_for_locks"]
 
 _PLACES = 40
+_MOST_LINES = 200
+"""The lines of source that are read in search of locks: those at which threads were away for longest."""
 _AWAITING = frozenset({"threading.py", "queue.py", "_base.py", "thread.py", "synchronize.py"})
 """Modules of the standard library whose own frames block only for a lock of the program, most of them to await another
 thread."""
@@ -153,13 +155,15 @@ def waits_for_locks(trace: Trace, away: Away, since_ns: int, until_ns: int) -> t
     The words of a line tell that it takes a lock. A thread that finds the lock free does not release the GIL there.
     """
     changed = changed_since({one.filename for one in trace.frames}, trace.process.start_realtime_ns)
+    length_ns = away.end_ns - away.start_ns
     frames, which = np.unique(trace.stack_frame[away.stack], return_inverse=True)
-    takes = np.array([_takes(trace.frames[one], changed) for one in frames.tolist()], dtype=bool)
-    at = np.flatnonzero(takes[which]) if len(frames) else np.zeros(0, np.int64)
+    takes = np.zeros(len(frames), dtype=bool)
+    for one in np.argsort(-np.bincount(which, weights=length_ns, minlength=len(frames)))[:_MOST_LINES].tolist():
+        takes[one] = _takes(trace.frames[int(frames[one])], changed)
+    at = np.flatnonzero(takes[which])
     none = np.zeros(len(at), np.int64)
-    length_ns = away.end_ns[at] - away.start_ns[at]
     blocked = _Blocked(
-        away.thread[at], away.stack[at], away.start_ns[at], length_ns, none + Park.LOCK, none, none.astype(bool)
+        away.thread[at], away.stack[at], away.start_ns[at], length_ns[at], none + Park.LOCK, none, none.astype(bool)
     )
     return _places(trace, blocked, lives_ns(trace.threads, since_ns, until_ns))
 
