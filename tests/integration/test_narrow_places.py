@@ -41,11 +41,14 @@ sys.exit(3)
 
 WANTED = ("3.8", "3.11", "3.13", "3.13t", "3.14")
 INTERPRETERS = {one.name: one.executable for one in reversed(discover()[0]) if one.name in WANTED}
-UNUSED_UID = 1_000_000 + secrets.randbelow(1 << 30)
-"""Of a user who runs nothing else, nor does another worker of the suite: limits on processes count a user's.
 
-The kernel counts over all containers, in which process ids are the same: the number is drawn.
-"""
+
+def unused_uid() -> int:
+    """Return the id of a user who runs nothing else: limits on processes count all those of a user.
+
+    The kernel counts over all containers, in which process ids are the same. So the number is drawn, for each test.
+    """
+    return 1_000_000 + secrets.randbelow(1 << 30)
 
 
 def namespaces() -> str:
@@ -212,11 +215,13 @@ def test_hardly_any_threads(threads, environment_of):
     if not os.access(python, os.X_OK):
         pytest.skip(f"needs a Python that every user may run: there is no {python}")
 
+    uid = unused_uid()
+
     def restrict():
         resource.setrlimit(resource.RLIMIT_NPROC, (threads + 1, threads + 1))
         os.setgroups([])
-        os.setgid(UNUSED_UID)
-        os.setuid(UNUSED_UID)
+        os.setgid(uid)
+        os.setuid(uid)
 
     bare = run([python], threads, preexec_fn=restrict)
     if bare.returncode != 3:
