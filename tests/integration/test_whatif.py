@@ -82,6 +82,13 @@ PROGRAMS = [
 ]
 
 
+SCHEDULED = [
+    ("convoy", {"threads": "1", "placement": "free", "policy": "fair"}),
+    ("t1", {"policy": "priority"}),
+    ("t1", {"policy": "fair"}),
+]
+
+
 each_change = pytest.mark.parametrize(
     ("change", "settings"),
     [
@@ -119,7 +126,7 @@ def off(found, truth):
     return abs(math.log(found / truth))
 
 
-@pytest.mark.parametrize(("name", "changes"), PROGRAMS)
+@pytest.mark.parametrize(("name", "changes"), [*PROGRAMS, *SCHEDULED])
 def test_replayed_without_a_change_it_is_the_trace(name, changes):
     """Turns and percentiles are those of the trace within 10 %, and the time with the GIL within 6 %."""
     scenario = scenario_of(name, changes)
@@ -147,6 +154,31 @@ def test_a_change_does_what_it_does(name, changes, change, settings):
         told = truth.get(one.role)  # a role that starves is not in the trace
         if told is not None and told.turns >= 200 and one.turns_per_s is not None:
             assert off(one.turns_per_s.value, told.turns_per_s) < 0.20, one.role
+
+
+@pytest.mark.parametrize("policy", ["none", "priority"])
+@pytest.mark.parametrize(("name", "changes"), [SCHEDULED[0], SCHEDULED[2]])
+def test_a_trace_of_a_policy_tells_what_there_is_without_it(name, changes, policy):
+    """A trace under a policy is replayed under it, so that none, or another one, is a change like others."""
+    scenario = scenario_of(name, changes)
+    (prediction,) = predict(model_of(scenario), [Change(policy=policy)], COSTS, cores=cores_of(scenario), seeds=3)
+    assert not prediction.outside
+    truth = model_of(scenario_of(name, changes | {"policy": policy}), seed=2).measured
+    told = {one.role: one.turns_per_s.value for one in prediction.roles if truth[one.role].turns >= 200}
+    assert told
+    for role, turns_per_s in told.items():
+        assert off(turns_per_s, truth[role].turns_per_s) < 0.20, role
+
+
+def test_options_without_a_policy_are_those_of_the_traces_policy(tmp_path, capsys):
+    """`--option` alone changes the policy that scheduled the trace, which the change's words do not name."""
+    path = tmp_path / "fair.hwt"
+    write(trace_of(scenario_of("convoy", {"threads": "2", "policy": "fair"}), 1), path)
+    words = ["whatif", str(path), "--calibration", "preset", "--seeds", "1"]
+    assert main([*words, "--option", "latency_us=9000"]) == 0
+    assert "what if: --option latency_us=9000\n" in capsys.readouterr().out
+    assert main([*words, "--option", "latency_us=9000", "--policy", "none"]) == 2
+    assert "--option needs a policy" in capsys.readouterr().err
 
 
 @each_change
@@ -312,7 +344,7 @@ def test_the_command_line(tmp_path, capsys):
     assert "in the" in table
     assert "80 % interval" in table
     assert main(["whatif", str(path), "--calibration", "preset", "--seeds", "1", "--policy", "none"]) == 0
-    assert "what if: no change\n" in capsys.readouterr().out
+    assert "what if: --policy none\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

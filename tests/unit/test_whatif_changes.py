@@ -13,7 +13,7 @@ from headway.errors import ScenarioError
 from headway.sim import calibration, ranking, whatif
 from headway.sim.machine import from_json, load
 from headway.sim.replay import change
-from headway.sim.replay.change import NOTHING, Change, Shorten
+from headway.sim.replay.change import NOTHING, Change, Shorten, specify
 from headway.sim.replay.learn import Measured, learn
 from headway.sim.replay.window import window
 from headway.sim.whatif import Prediction, RolePrediction, Span, predict
@@ -68,16 +68,34 @@ def test_a_calibration_file_with_no_slow_down(interpreters):
 
 
 # ---------------------------------------------------------------------------- a policy
-def test_a_trace_that_a_policy_scheduled():
-    """All predictions are outside the model, since that begins with CPython's own GIL; no policy is a candidate."""
-    rows = [row for n in range(100) for row in turn(n * 5_000, n % 2, holds_us=10, stack=1 + n % 2)]
-    trace = trace_of(rows)
-    scheduled = learn(replace(trace, process=replace(trace.process, policy="fair")), COSTS)
+def scheduled(policy):
+    """Return the model of that trace, recorded under a policy."""
+    trace = model_of().trace
+    return learn(replace(trace, process=replace(trace.process, policy=policy)), COSTS)
 
-    assert [one for one in scheduled.outside if "recorded under the policy fair" in one]
-    assert not [one for one in model_of().outside if "policy" in one]
-    assert Change(policy="fair") in ranking._candidates(model_of())
-    assert not any(one.policy != "none" for one in ranking._candidates(scheduled))
+
+def policies_tried(model):
+    return {one.policy for one in ranking._candidates(model)} - {None}
+
+
+def test_a_trace_that_a_policy_scheduled():
+    """The model begins with that policy, so that no policy and another one are candidates; its options are assumed."""
+    assert policies_tried(model_of()) == {"fair"}
+    assert policies_tried(scheduled("fair")) == {"none"}
+    assert policies_tried(scheduled("priority")) == {"none", "fair"}
+    model = scheduled("fair")
+    assert not model.outside
+    (assumed,) = (one for one in model.rests_on if "the policy fair had its usual options" in one.text)
+    assert assumed.of_gil
+    assert [gil.policy != 0 for gil in specify(model, NOTHING, COSTS, 1, 10**9, cores=2)[0].gils] == [True]
+    assert [gil.policy for gil in specify(model, Change(policy="none"), COSTS, 1, 10**9, cores=2)[0].gils] == [0]
+
+
+def test_a_trace_that_a_users_own_policy_scheduled():
+    """Its name does not tell where it is: all predictions are outside the model, and no policy is a candidate."""
+    model = scheduled("mine")
+    assert [one for one in model.outside if "under the policy mine, which does not come with Headway" in one]
+    assert policies_tried(model) == set()
 
 
 # ---------------------------------------------------------------------------- processes

@@ -92,6 +92,7 @@ def _is_about(change: "Change", finding: "Finding") -> bool:
 
 def _remedy(change: "Change") -> tuple[str, str]:
     """Return the kind of a change, and how a user makes it."""
+    from headway.sim.scenario import STOCK
     from headway.traces.analysis.words import short_path
 
     if change.shorten:
@@ -99,4 +100,6 @@ def _remedy(change: "Change") -> tuple[str, str]:
         return _SHORTEN, f"{short_path(one.filename)}:{one.line} holding the GIL for {one.factor:g} of its present time"
     if change.interval_ns:
         return _INTERVAL, f"`sys.setswitchinterval({change.interval_ns / 1e9:g})`"
+    if change.policy == STOCK:
+        return _POLICY, "without a policy"
     return _POLICY, f"`headway run`, policy {change.policy}"

@@ -46,7 +46,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy",
         metavar="NAME",
-        help="a policy of `headway policies`, the path of your own policy, or none: the GIL of CPython",
+        help="a policy of `headway policies`, the path of your own policy, or none: the GIL of CPython (default: that of"
+        " the trace)",
     )
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the policy; may be repeated"
@@ -111,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     cores = cores_of(trace)
     model = model_of(trace, costs, cores=cores)
     tell = console.progress("runs")
-    if change == NOTHING and arguments.policy is None:
+    if change == NOTHING:
         ranked = rank(model, costs, cores=cores, seeds=arguments.seeds, progress=tell)
         if arguments.json:
             console.print_json({"ranked": [{"worth": one.worth, **_json(one.prediction)} for one in ranked]})
@@ -136,11 +137,9 @@ def _change(arguments: argparse.Namespace) -> "Change":
         raise UsageError(f"--switch-interval is {interval_s:g}, expected 0.000001 to 100 seconds")
     if arguments.cores is not None and not 1 <= arguments.cores <= 64:
         raise UsageError(f"--cores is {arguments.cores}, expected 1 to 64")
-    policy = STOCK if arguments.policy is None else arguments.policy
-    if arguments.option and policy == STOCK:
-        raise UsageError("--option needs a policy, and none is given", hint="name one with --policy")
+    policy = arguments.policy
     for given, what in (
-        (policy != STOCK, f"--policy is {policy}"),
+        (policy not in (None, STOCK), f"--policy is {policy}"),
         (interval_s, f"--switch-interval is {interval_s or 0:g}"),
     ):
         if given and arguments.no_gil:
@@ -173,7 +172,7 @@ def _check_outputs(arguments: argparse.Namespace, change: "Change") -> None:
     for option, path in (("--html", arguments.html), ("--trace", arguments.trace_out)):
         if path is None:
             continue
-        if change == NOTHING and arguments.policy is None:
+        if change == NOTHING:
             raise UsageError(
                 f"`{option}` needs one change, and none is given", hint="name a change, such as `--policy fair`"
             )

@@ -13,6 +13,7 @@ from headway.sim.machine import Costs
 from headway.sim.replay.change import MOST_PROCESSES, Change, Shorten, becoming_processes
 from headway.sim.replay.fit import model_of
 from headway.sim.replay.learn import Model
+from headway.sim.scenario import STOCK
 from headway.sim.whatif import COMPUTES, TELLING, Prediction, predict
 from headway.traces.model import Trace
 
@@ -42,7 +43,9 @@ class Ranked:
 
 def _candidates(model: Model) -> list[Change]:
     """Return the changes that a user could make without knowing the program."""
-    found = [] if model.trace.process.policy else [Change(policy="fair")]
+    found = []
+    if model.policy == (model.trace.process.policy or STOCK):  # else the trace's own policy cannot be simulated
+        found = [Change(policy=one) for one in (STOCK, "fair") if one != model.policy]
     if model.seen.interval_ns > 1_000_000:
         found.append(Change(interval_ns=500_000))
     processes = Change(processes=True)

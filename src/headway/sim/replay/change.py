@@ -26,6 +26,7 @@ __all__ = [
     "left_out",
     "members",
     "parse_shorten",
+    "policy_of",
     "role_named",
     "specify",
 ]
@@ -60,7 +61,7 @@ class Change:
     """The differences from the trace; the defaults mean no difference.
 
     Attributes:
-        policy: The policy of the GIL, by name or path.
+        policy: The policy of the GIL, by name or path; STOCK: none; None: that of the trace.
         options: Options of the policy, (name, value).
         interval_ns: The switch interval.
         threads: (role, number of threads).
@@ -71,7 +72,7 @@ class Change:
         shorten: Lines that hold the GIL for less time.
     """
 
-    policy: str = STOCK
+    policy: str | None = None
     options: tuple[tuple[str, int], ...] = ()
     interval_ns: int | None = None
     threads: tuple[tuple[str, int], ...] = ()
@@ -83,7 +84,7 @@ class Change:
 
     def __str__(self) -> str:
         """Return the change in the words of the command line, quoted for a shell."""
-        words = [f"--policy {shlex.quote(self.policy)}"] if self.policy != STOCK else []
+        words = [f"--policy {shlex.quote(self.policy)}"] if self.policy is not None else []
         words += [f"--option {name}={value}" for name, value in self.options]
         words += [f"--switch-interval {self.interval_ns / 1e9:g}"] if self.interval_ns else []
         words += [_threads_words(role, count) for role, count in self.threads]
@@ -215,7 +216,7 @@ def specify(
     _check_size(model, change)
     operations = _operations(model, change.shorten)
     apart = _checked_processes(model, change)
-    policy = choose(Process(name="main", policy=change.policy, options=change.options))
+    policy = choose(Process(name="main", policy=policy_of(model, change), options=change.options))
     interval_ns = change.interval_ns or model.seen.interval_ns
     stock = Gil(enabled=change.gil, interval_ns=interval_ns, slow_down=costs.known_slow_down)
     main = (
@@ -273,6 +274,14 @@ def specify(
         dists=model.dists,
     )
     return spec, tuple(names)
+
+
+def policy_of(model: Model, change: Change) -> str:
+    """Return the policy that schedules the GIL after a change, or STOCK. Raises ScenarioError: an option, and none."""
+    policy = model.policy if change.policy is None else change.policy
+    if change.options and policy == STOCK:
+        raise ScenarioError("--option needs a policy, and none is given", hint="name one with --policy")
+    return policy
 
 
 def _check_size(model: Model, change: Change) -> None:

@@ -9,6 +9,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.native import policies
 from headway.native_sim import GOES_ON, OF_DIST, OF_PORT, OP_DTYPE, OpKind
 from headway.printable import printable
 from headway.sim.machine import Costs
@@ -22,6 +23,7 @@ from headway.sim.replay.refused import no_gil, refused
 from headway.sim.replay.wakes import Wakes, find_wakes
 from headway.sim.replay.window import window
 from headway.sim.result import percentile
+from headway.sim.scenario import STOCK
 from headway.traces.analysis.words import duration
 from headway.traces.analysis.words import role as role_of
 from headway.traces.calls import Call, call_at, sleep_ns_at
@@ -111,6 +113,7 @@ class Model:
 
     Attributes:
         trace: The trace.
+        policy: The policy that scheduled the GIL, by name; STOCK: none, or one that cannot be simulated.
         seen: The window that is replayed.
         actors: The threads that are replayed.
         ports: The ports to which simulated clients send their requests.
@@ -126,6 +129,7 @@ class Model:
     """
 
     trace: Trace
+    policy: str
     seen: Seen
     actors: tuple[Actor, ...]
     ports: tuple[Port, ...]
@@ -203,12 +207,14 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     actors = tuple(one for one in actors if len(one.ops))
     if not actors:
         raise refused(trace, 0)
+    policy = _policy(trace, building)
     _look_for_limits(trace, seen, building)
     _look_for_changed(changed, building)
     _look_for_feedback(seen, building)
     _tell_late_answers(roles, building)
     return Model(
         trace=trace,
+        policy=policy,
         seen=seen,
         actors=actors,
         ports=ports,
@@ -270,6 +276,22 @@ def _turns_error(seen: Seen, ends_ns: NDArray[np.int64]) -> float:
     return float(counts.std(ddof=1) / _BATCHES**0.5 / counts.mean()) if counts.any() else 0.0
 
 
+def _policy(trace: Trace, building: _Building) -> str:
+    """Return the policy that is simulated, and note what the trace does not tell of it."""
+    policy = trace.process.policy
+    if not policy:
+        return STOCK
+    if policy not in {one.name for one in policies()[0]}:
+        building.outside[
+            f"the trace was recorded under the policy {printable(policy)}, which does not come with Headway, and the model begins"
+            " with CPython's own GIL: record the program without a policy"
+        ] = None
+        return STOCK
+    text = f"the policy {policy} had its usual options while the trace was recorded, since a trace does not name them"
+    building.rests_on[Assumption(text, of_gil=True)] = None
+    return policy
+
+
 def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
     short = sum(
         1
@@ -283,11 +305,6 @@ def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
         ] = None
     if not trace.process.has_stacks:
         building.rests_on[Assumption("the trace has no stacks: the model distinguishes calls by their length")] = None
-    if trace.process.policy:
-        building.outside[
-            f"the trace was recorded under the policy {printable(trace.process.policy)}, and the model begins with CPython's own"
-            " GIL: record the program without a policy"
-        ] = None
     if len(trace.gils) > 1:
         building.outside["the model leaves out all GILs except the main interpreter's"] = None
 

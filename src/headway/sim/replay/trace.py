@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from headway.native_sim import Simulation
 from headway.sim.machine import Costs
-from headway.sim.replay.change import Change, specify
+from headway.sim.replay.change import Change, policy_of, specify
 from headway.sim.replay.learn import Model
 from headway.sim.scenario import STOCK
 from headway.sim.trace import START_NS, end_of, events_of, gils_of
@@ -64,6 +64,7 @@ def predicted_trace(
     made = _where_interrupted(model, roles, events_of(events))
     end_ns = end_of(made, until_ns, dropped)
     real = model.trace
+    policy = policy_of(model, change)
     return Trace(
         process=dataclasses.replace(
             real.process,
@@ -76,7 +77,7 @@ def predicted_trace(
             interval_us=max(1, spec.gils[0].interval_ns // 1_000),
             ended=True,
             core_count=change.cores or cores,
-            policy="" if change.policy == STOCK else change.policy,
+            policy="" if policy == STOCK else policy,
         ),
         start_ns=START_NS,
         end_ns=end_ns,
