@@ -109,8 +109,8 @@ def test_a_what_if_has_the_trace_above_the_predicted_run(app, tmp_path):
     table = page["sections"][0]["tables"][0]
     assert table["columns"] == ["role", "", "in the trace", "predicted", "80 % interval"]
     assert {row[0] for row in table["rows"]} == {"sleeper *", "burner"}
-    assert [kind for kind, _ in page["notes"]] == ["rests on", "note"]
-    assert page["notes"][0][1].endswith("as the hand-offs in the trace show")
+    assert [kind for kind, _ in page["notes"]] == ["rests on", "rests on", "note"]
+    assert page["notes"][1][1].endswith("as the hand-offs in the trace show")
 
 
 def test_what_is_outside_the_model_is_on_the_page(app, tmp_path):
@@ -118,7 +118,7 @@ def test_what_is_outside_the_model_is_on_the_page(app, tmp_path):
     page = predict(tmp_path / "a.html", app, "--no-gil")
 
     assert [view["label"] for view in page["views"]] == ["in the trace"]
-    assert [kind for kind, _ in page["notes"]][:2] == ["rests on", "outside the model"]
+    assert [kind for kind, _ in page["notes"]][:3] == ["rests on", "rests on", "outside the model"]
     assert page["notes"][-1][1].endswith("the predicted run has no timeline")
 
 

@@ -1,5 +1,6 @@
 """Predictions: the costs that they use, changes that cannot be replayed, and runs that are cut."""
 
+import datetime as dt
 import json
 import re
 import shlex
@@ -10,8 +11,9 @@ import pytest
 from made_turns import trace_of, turn
 
 from headway.errors import ScenarioError
+from headway.host.machine import this_machine
 from headway.sim import calibration, ranking, whatif
-from headway.sim.machine import from_json, load
+from headway.sim.machine import from_json, kept, load
 from headway.sim.replay import change
 from headway.sim.replay.change import NOTHING, Change, Shorten, specify
 from headway.sim.replay.learn import Measured, learn
@@ -65,6 +67,28 @@ def test_a_calibration_file_with_no_slow_down(interpreters):
     """A file that was edited gives an error that names the value."""
     with pytest.raises(ScenarioError, match=r"interpreters.* of the calibration file is .*, expected"):
         from_json(measured() | {"interpreters": interpreters}, "file")
+
+
+def test_a_prediction_says_whose_costs_it_uses(tmp_path, monkeypatch):
+    """A trace that was copied needs the costs of its own machine, and does not name that, so a line says whose they are."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    here = replace(
+        calibration.PRESET,
+        machine=calibration._facts(this_machine()),
+        taken_at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+    )
+    calibration.save(here)
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(here.to_json()), encoding="utf-8")
+
+    def told(costs):
+        (found,) = predict(model_of(), [NOTHING], costs, cores=2, seeds=1)
+        return found.rests_on[0]
+
+    of_here = f"the costs are this machine's of {here.taken_at[:10]}: a trace from another machine needs that one's (--calibration)"
+    assert told(load()) == told(kept()) == of_here
+    assert told(load("preset")) == "the costs are the preset's, which were measured on another machine"
+    assert told(load(str(path))) == "the costs are those of other.json"
 
 
 # ---------------------------------------------------------------------------- a policy

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -35,6 +35,7 @@ class Costs:
         migration_ns: The time after running during which a thread counts as warm on its core.
         slow_down: The share by which Python code without a GIL takes longer for each further thread at once; None if it
             was not measured, since no free-threaded interpreter was there.
+        measured_here: They are the kept costs of the machine on which this process runs.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Costs:
     slice_ns: int
     migration_ns: int
     slow_down: float | None = None
+    measured_here: bool = False
 
     @property
     def known_slow_down(self) -> float:
@@ -74,7 +76,7 @@ def load(choice: str = "", progress: Callable[[str], None] = _nothing) -> Costs:
         return _of(calibration.PRESET, PRESET)
     if not choice:
         mine = calibration.load_or_measure(progress)
-        return _of(mine, _name_of(mine))
+        return _of_here(mine)
     try:
         values = json.loads(Path(choice).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -91,11 +93,11 @@ def kept() -> Costs:
         mine = calibration.load_fit()
     except (UsageError, OSError):  # there is no cache folder
         mine = None
-    return load(PRESET) if mine is None else _of(mine, _name_of(mine))
+    return load(PRESET) if mine is None else _of_here(mine)
 
 
-def _name_of(mine: calibration.Calibration) -> str:
-    return f"this machine's of {mine.taken_at[:10]}"
+def _of_here(mine: calibration.Calibration) -> Costs:
+    return replace(_of(mine, f"this machine's of {mine.taken_at[:10]}"), measured_here=True)
 
 
 def _of(found: calibration.Calibration, name: str) -> Costs:
@@ -113,11 +115,11 @@ def from_json(values: object, name: str) -> Costs:
     if not isinstance(values, Mapping) or not isinstance(values.get("costs"), Mapping):
         raise ScenarioError(f"the calibration {name} has no `costs`", hint="name a file that `headway calibrate` wrote")
     costs = {one: _quantiles(values["costs"].get(one), f"costs.{one} of the calibration {name}") for one in COSTS}
-    moments = {
-        key: _moment(values.get(key), f"{key} of the calibration {name}")
-        for key in ("tick_ns", "slice_ns", "migration_ns")
-    }
-    return Costs(name=name, costs=costs, slow_down=_slow_down(values.get("interpreters", {}), name), **moments)
+    tick_ns, slice_ns, migration_ns = (
+        _moment(values.get(key), f"{key} of the calibration {name}") for key in ("tick_ns", "slice_ns", "migration_ns")
+    )
+    slow_down = _slow_down(values.get("interpreters", {}), name)
+    return Costs(name, costs, tick_ns=tick_ns, slice_ns=slice_ns, migration_ns=migration_ns, slow_down=slow_down)
 
 
 def _slow_down(interpreters: Any, name: str) -> float | None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from headway.errors import ScenarioError
 from headway.native_sim import OpKind, Simulation, Spec
-from headway.sim.machine import Costs
+from headway.sim.machine import PRESET, Costs
 from headway.sim.replay.change import (
     NOTHING,
     Change,
@@ -222,11 +222,20 @@ def _role(
     return RolePrediction(role=role, measured=measured, identity=_identity(measured, before, role), **spans)
 
 
-def _rests_on(model: Model, change: Change) -> tuple[str, ...]:
-    """Return the model's assumptions, without those about roles that are left out, or about a GIL that is removed."""
+def _rests_on(model: Model, change: Change, costs: Costs) -> tuple[str, ...]:
+    """Return the assumptions, without those about roles that are left out, or about a GIL that is removed."""
     absent = left_out(model, change)
     held = (one for one in model.rests_on if one.role not in absent and (change.gil or not one.of_gil))
-    return tuple(dict.fromkeys(one.text for one in held))
+    return _whose(costs), *dict.fromkeys(one.text for one in held)
+
+
+def _whose(costs: Costs) -> str:
+    """Return whose costs a prediction uses. A trace does not name its machine, so it may be from another one."""
+    if costs.measured_here:
+        return f"the costs are {costs.name}: a trace from another machine needs that one's (--calibration)"
+    if costs.name == PRESET:
+        return "the costs are the preset's, which were measured on another machine"
+    return f"the costs are those of {costs.name}"
 
 
 def _limits(model: Model, change: Change, roles: Sequence[RolePrediction], costs: Costs) -> tuple[str, ...]:
@@ -350,5 +359,5 @@ def predict(
         limits = _limits(model, change, roles, costs)
         absent = left_out(model, change)
         shown = tuple(one for one in roles if one.role not in absent)
-        predictions.append(Prediction(change, shown, _rests_on(model, change), limits))
+        predictions.append(Prediction(change, shown, _rests_on(model, change, costs), limits))
     return predictions
