@@ -12,7 +12,8 @@ from told_traces import convoy
 
 from headway.cli import report_what_if, whatif_view
 from headway.cli.main import main
-from headway.sim import calibration, machine, ranking
+from headway.errors import ScenarioError
+from headway.sim import calibration, machine, ranking, whatif
 from headway.sim.replay.change import Change, Shorten
 from headway.traces.analysis import Finding, analyse
 from headway.traces.model import Frame
@@ -167,6 +168,44 @@ def test_nothing_is_said_where_nothing_helps(monkeypatch):
     monkeypatch.setattr(ranking, "_worth", lambda _: ranking.WORTH)
 
     assert told(traced(SLEEPERS)) is None
+
+
+def test_what_is_predicted_in_time_is_kept(monkeypatch):
+    """A run that takes too long, or an error, costs its own prediction and not those before it."""
+    trace, costs = traced(SLEEPERS), machine.load(machine.PRESET)
+    all_of_them = ranking.remedies(trace, costs, cores=2, most_s=60)
+    assert len(all_of_them) > 1
+    predicting = ranking.predicting
+    for ends in (ranking._OutOfTimeError(), ScenarioError("it comes to a stop")):
+
+        def first(*words, ends=ends, **options):
+            yield next(predicting(*words, **options))
+            raise ends
+
+        monkeypatch.setattr(ranking, "predicting", first)
+        (kept,) = ranking.remedies(trace, costs, cores=2, most_s=60)
+        assert str(kept.prediction.change) == "--policy fair"
+
+
+def test_a_change_whose_last_run_ends_too_late_is_kept(monkeypatch):
+    """The time is over during the last run of the first change: its prediction is there, and the next one is not made."""
+    over = False
+
+    def perf_counter():
+        return 100.0 if over else 0.0
+
+    def run(*words):
+        nonlocal over
+        runs.append(words)
+        over = len(runs) == 2 * ranking._REPORT_SEEDS
+        return really(*words)
+
+    runs, really = [], whatif._run
+    monkeypatch.setattr(whatif, "_run", run)
+    monkeypatch.setattr(ranking.time, "perf_counter", perf_counter)
+    (kept,) = ranking.remedies(traced(SLEEPERS), machine.load(machine.PRESET), cores=2, most_s=60)
+    assert str(kept.prediction.change) == "--policy fair"
+    assert len(runs) == 2 * ranking._REPORT_SEEDS
 
 
 def test_a_report_does_not_wait_for_it(monkeypatch):

@@ -1,5 +1,6 @@
 """Ranks the changes that a user could make to a traced program, by what is predicted of each."""
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ from headway.sim.replay.change import MOST_PROCESSES, Change, Shorten, becoming_
 from headway.sim.replay.fit import model_of
 from headway.sim.replay.learn import Model
 from headway.sim.scenario import STOCK
-from headway.sim.whatif import COMPUTES, TELLING, Prediction, predict
+from headway.sim.whatif import COMPUTES, TELLING, Prediction, predict, predicting
 from headway.traces.model import Trace
 
 __all__ = ["WORTH", "Ranked", "rank", "remedies"]
@@ -135,8 +136,7 @@ class _OutOfTimeError(Exception):
 def remedies(trace: Trace, costs: Costs, *, cores: int, most_s: float) -> list[Ranked]:
     """Return the changes that would help a traced program, the best first; only those that are inside the model.
 
-    The function is for a report: it takes little time, and returns [] if there is no prediction or if one would take
-    too long.
+    The function is for a report, and takes little time: it returns what is predicted by then, and [] if that is nothing.
 
     Args:
         trace: The trace of one process.
@@ -146,20 +146,22 @@ def remedies(trace: Trace, costs: Costs, *, cores: int, most_s: float) -> list[R
     """
     end_s = time.perf_counter() + most_s
 
-    def wait_no_longer(*_: int) -> None:
-        if time.perf_counter() > end_s:
+    def wait_no_longer(runs_done: int = 1, _: int = 0) -> None:
+        if runs_done % _REPORT_SEEDS and time.perf_counter() > end_s:  # a change whose runs are done is told first
             raise _OutOfTimeError
 
     if len(trace.events) > _REPORT_EVENTS:
         return []
-    try:
+    inside: list[Prediction] = []
+    # An error, or the end of the time, leaves the predictions that are there.
+    with contextlib.suppress(_OutOfTimeError, HeadwayError):
         model = model_of(trace, costs, cores=cores)
         wait_no_longer()
         # Changes to processes, and to threads without a GIL, always have something outside the model.
         changes = [] if model.outside else [one for one in _candidates(model) if one.gil and not one.processes]
         if not changes:
             return []
-        predictions = predict(
+        for one in predicting(
             model,
             changes,
             costs,
@@ -167,8 +169,8 @@ def remedies(trace: Trace, costs: Costs, *, cores: int, most_s: float) -> list[R
             seeds=_REPORT_SEEDS,
             progress=wait_no_longer,
             most_steps=_REPORT_STEPS,
-        )
-    except (_OutOfTimeError, HeadwayError):
-        return []
-    inside = [one for one in predictions if not one.outside]
-    return sorted((one for one in _ranked(inside) if one.worth > WORTH), key=_place) if inside else []
+        ):
+            if not one.outside:
+                inside.append(one)
+            wait_no_longer()
+    return sorted((one for one in _ranked(inside) if one.worth > WORTH), key=_place)

@@ -31,7 +31,7 @@ from headway.sim.result import percentile
 from headway.traces.analysis.words import listed
 from headway.traces.model import Trace
 
-__all__ = ["COMPUTES", "TELLING", "Prediction", "RolePrediction", "Span", "cores_of", "predict"]
+__all__ = ["COMPUTES", "TELLING", "Prediction", "RolePrediction", "Span", "cores_of", "predict", "predicting"]
 
 _LEAST_NS = 100_000_000
 """The least length of the part of a trace that is replayed, in nanoseconds: twenty switch intervals."""
@@ -312,7 +312,21 @@ def predict(
     progress: Callable[[int, int], None] = lambda done, total: None,
     most_steps: int = _MOST_STEPS,
 ) -> list[Prediction]:
-    """Return a prediction for each change.
+    """Return a prediction for each change; see `predicting`."""
+    return list(predicting(model, changes, costs, cores=cores, seeds=seeds, progress=progress, most_steps=most_steps))
+
+
+def predicting(
+    model: Model,
+    changes: Sequence[Change],
+    costs: Costs,
+    *,
+    cores: int,
+    seeds: int = 5,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    most_steps: int = _MOST_STEPS,
+) -> Iterator[Prediction]:
+    """Yield a prediction for each change, as soon as its runs are done.
 
     Args:
         model: The program, learned from its trace.
@@ -352,12 +366,10 @@ def predict(
         return found
 
     before = runs(NOTHING)
-    predictions = []
     for change in changes:
         after = before if change == NOTHING else runs(change)
         roles = tuple(_role(model, change, role, before, after, cores) for role in model.roles)
         limits = _limits(model, change, roles, costs)
         absent = left_out(model, change)
         shown = tuple(one for one in roles if one.role not in absent)
-        predictions.append(Prediction(change, shown, _rests_on(model, change, costs), limits))
-    return predictions
+        yield Prediction(change, shown, _rests_on(model, change, costs), limits)
