@@ -467,6 +467,8 @@ def test_a_change_in_words():
         "--without burner --shorten app.py:42=0.5"
     )
     assert str(NOTHING) == "no change"
+    dashes = Change(threads=(("-x", 3),), without=("-y z",), shorten=(parse_shorten("-a.py:1=0.5"),))
+    assert str(dashes) == "--threads=-x:3 --without='-y z' --shorten=-a.py:1=0.5"
 
 
 @pytest.mark.parametrize("text", ["app.py", "app.py:x=1", "app.py:3", "app.py:3=-1", "app.py:3=1e9", "app.py:3=e"])

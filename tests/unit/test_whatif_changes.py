@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 from made_turns import trace_of, turn
 
+from headway.cli.main import main, parser
 from headway.errors import ScenarioError
 from headway.host.machine import this_machine
 from headway.sim import calibration, ranking, whatif
@@ -240,3 +241,12 @@ def test_threads_that_would_not_fit_into_memory_are_refused(monkeypatch):
         predict(model, [Change(threads=(("oth", 100),))], COSTS, cores=2, seeds=1)
     assert caught.value.hint == "about 3 threads of it are possible"
     assert predict(model, [Change(threads=(("oth", 3),))], COSTS, cores=2, seeds=1)
+
+
+def test_a_role_that_begins_with_a_dash(capsys):
+    """The name alone would be an option, so the error says how it is given; the words of a change are given so."""
+    with pytest.raises(SystemExit):
+        main(["whatif", "app.hwt", "--without", "-x"])
+    assert "as in `--without=-x`" in capsys.readouterr().err
+    arguments = parser("whatif").parse_args(["whatif", "app.hwt", *shlex.split(str(Change(without=("-x",))))])
+    assert arguments.without == ["-x"]

@@ -12,6 +12,7 @@ stdout has data, and stderr has messages. Exit codes:
 import argparse
 import errno
 import importlib
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -87,7 +88,11 @@ class _Parser(argparse.ArgumentParser):
     """A parser that reports errors in the form of all commands: one message, a hint, exit code 2."""
 
     def error(self, message: str) -> NoReturn:
-        console.complain(message, f"see `{self.prog} --help`")
+        hint = f"see `{self.prog} --help`"
+        found = re.match(r"argument (?:.*/)?(--[a-z-]+): expected one argument", message)
+        if found:
+            hint += f"; a value that begins with a dash needs `=`, as in `{found[1]}=-x`"
+        console.complain(message, hint)
         sys.exit(2)
 
 

@@ -84,7 +84,7 @@ class Change:
 
     def __str__(self) -> str:
         """Return the change in the words of the command line, quoted for a shell."""
-        words = [f"--policy {shlex.quote(self.policy)}"] if self.policy is not None else []
+        words = [_option("--policy", self.policy)] if self.policy is not None else []
         words += [f"--option {name}={value}" for name, value in self.options]
         words += [f"--switch-interval {self.interval_ns / 1e9:g}"] if self.interval_ns else []
         words += [_threads_words(role, count) for role, count in self.threads]
@@ -92,19 +92,24 @@ class Change:
         words += ["--processes"] if self.processes else []
         words += [] if self.gil else ["--no-gil"]
         words += [_without_words(role) for role in self.without]
-        words += [f"--shorten {shlex.quote(f'{one.filename}:{one.line}={one.factor:g}')}" for one in self.shorten]
+        words += [_option("--shorten", f"{one.filename}:{one.line}={one.factor:g}") for one in self.shorten]
         return " ".join(words) or "no change"
 
 
 NOTHING = Change()
 
 
+def _option(name: str, value: str) -> str:
+    """Return an option with its value; a value that begins with a dash would be taken for another option."""
+    return f"{name}{'=' if value.startswith('-') else ' '}{shlex.quote(value)}"
+
+
 def _threads_words(role: str, count: int) -> str:
-    return f"--threads {shlex.quote(f'{role}:{count}')}"
+    return _option("--threads", f"{role}:{count}")
 
 
 def _without_words(role: str) -> str:
-    return f"--without {shlex.quote(role)}"
+    return _option("--without", role)
 
 
 def parse_shorten(text: str) -> Shorten:
