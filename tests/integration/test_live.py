@@ -156,13 +156,13 @@ def test_the_last_top_ends_the_counting(number):
 
 
 def test_top_starts_a_program_and_ends_it(tmp_path):
-    """`top -- script` keeps the program's output off its own stdout, and ends the program as Ctrl-C would."""
+    """`top -- script` passes the program's output on to stderr, and ends the program as Ctrl-C would."""
     done = run_top("--json", "--count", 1, "--interval", 0.3, "--", WORKLOAD, "a word")
 
     assert done.returncode == 0, done.stderr
     (line,) = map(json.loads, done.stdout.splitlines())
     assert held_most(line["processes"][0]["threads"]) == "burner"
-    assert done.stderr == "| ready a word\n| interrupted\n"
+    assert done.stderr == "ready a word\ninterrupted\n"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)])

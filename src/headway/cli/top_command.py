@@ -3,7 +3,8 @@
 If the process is not recorded yet, Headway attaches to it, counts while you
 watch, and leaves the process as it was. A program named after -- is started and
 counted; when you quit, it ends as if by Ctrl-C. Its output goes to the file of
---output; without --output, its last lines are shown at the end.
+--output. Without --output, it goes to stderr; while the table is painted over on
+a terminal, only the last lines are kept, and shown at the end.
 
 Shares and rates are of the last interval. Percentiles and the worst wait are of
 the last seconds (--window); percentiles are exact to within a factor of two.
@@ -230,7 +231,8 @@ def _start(arguments: argparse.Namespace) -> int:
             hint="give it by a pipe, as a file, or with -c",
         )
     console.check_output(arguments.output, force=arguments.force)
-    with Beside(command, arguments.output) as program:
+    shown = not _paints_over(arguments)
+    with Beside(command, arguments.output, passes_on=shown) as program:
         monitor = Monitor(program.pid, children=arguments.children, window_s=arguments.window)
         code = None
         # The first Ctrl-C ends the display. A second one, while the program ends, is not suppressed.
@@ -239,7 +241,7 @@ def _start(arguments: argparse.Namespace) -> int:
             _show(monitor, arguments)
             code = program.code if monitor.alive else program.wait()
         program.end()
-        for line in program.tail(_TAIL_LINES):
+        for line in () if shown else program.tail(_TAIL_LINES):
             console.say(f"| {line}")
         if code is not None:
             console.say(f"{name} has ended" + (f" with exit code {code}" if code else ""))
@@ -259,13 +261,18 @@ def _wait_until_counted(monitor: "Monitor", program: "Beside", name: str, patien
         time.sleep(0.01)
 
 
+def _paints_over(arguments: argparse.Namespace) -> bool:
+    """Tell whether each table is painted over the last one, so that other output would spoil the screen."""
+    on_screen = sys.stdout is not None and sys.stdout.isatty() and not arguments.json
+    return on_screen and os.environ.get("TERM", "dumb") != "dumb"
+
+
 def _show(monitor: "Monitor", arguments: argparse.Namespace) -> bool:
     """Show the counters once per interval, until the process has ended or `--count` intervals are over.
 
     Returns whether anything was shown.
     """
-    on_screen = sys.stdout is not None and sys.stdout.isatty() and not arguments.json
-    repaints = on_screen and os.environ.get("TERM", "dumb") != "dumb"
+    repaints = _paints_over(arguments)
     has_keys = sys.stdin is not None and sys.stdin.isatty()
     if repaints and has_keys and not arguments.plain and importlib.util.find_spec("textual"):
         from headway.cli.top_app import TopApp

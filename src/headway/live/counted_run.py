@@ -1,7 +1,8 @@
-"""Runs a program beside us, counted but not traced, with its output kept away from the screen.
+"""Runs a program beside us, counted but not traced, with its output kept away from a screen that is painted over.
 
 The program runs as under `headway trace`, with three differences. It has its own process group, so that a Ctrl-C
-reaches it once and through us. It records only counters, in memory. It has no terminal to read from.
+reaches it once and through us. It records only counters, in memory. It has no terminal, to read from or to print to:
+its output comes through a pipe. We pass it on to stderr, and keep the last part of it.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -22,27 +23,31 @@ from headway.printable import printable
 __all__ = ["Beside"]
 
 _PATIENCE_S = 5.0
+_DRAINS_S = 2.0
+"""How long we wait for the last output of a program that has ended: a process that it left may keep the pipe open."""
 _TAIL_BYTES = 16384
+_PART_BYTES = 65536
 
 
 class Beside:
     """A program that runs while we do other things, until the end of the `with`."""
 
-    def __init__(self, command: Sequence[str], output: Path | None = None) -> None:
+    def __init__(self, command: Sequence[str], output: Path | None = None, *, passes_on: bool = False) -> None:
         """Start the program.
 
         Args:
             command: The program and its arguments.
-            output: A file for stdout and stderr; by default both are kept for `tail`.
+            output: A file for stdout and stderr; by default the end of both is kept for `tail`.
+            passes_on: Without `output`, the program's stdout and stderr go to our stderr, too.
 
         Raises:
             UsageError: The program cannot be started, or the file cannot be made.
             NativeError: The native library is missing or does not fit.
         """
         env = environment(COUNT_ONLY)
-        self._kept: IO[bytes]
+        self._file: IO[bytes] | None
         try:
-            self._kept = output.open("wb") if output else tempfile.TemporaryFile()  # noqa: SIM115 as long as we are
+            self._file = output.open("wb") if output else None
         except OSError as error:
             raise UsageError(f"{output} cannot be written: {error.strerror}", hint="name another file") from error
         try:
@@ -50,18 +55,23 @@ class Beside:
                 command,
                 env=env,
                 stdin=subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else None,
-                stdout=self._kept,
+                stdout=self._file or subprocess.PIPE,
                 stderr=subprocess.STDOUT,
+                bufsize=0,
                 process_group=0,
                 # The program inherits what we did, such as the pipe of a shell's <(...); our own files are not inheritable.
                 close_fds=False,
             )
         except OSError as error:
-            self._kept.close()
+            if self._file is not None:
+                self._file.close()
             raise UsageError(
                 f"{command[0]} cannot be run: {error.strerror}", hint="name a program that can be executed"
             ) from error
-        self._tail_of = None if output else self._kept
+        self._last = b""
+        self._passes_on = passes_on
+        self._reader = threading.Thread(target=self._read, name="output", daemon=True)
+        self._reader.start()
 
     def __enter__(self) -> Self:
         return self
@@ -70,7 +80,8 @@ class Beside:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self.end()
-        self._kept.close()
+        if self._file is not None:
+            self._file.close()
 
     @property
     def pid(self) -> int:
@@ -92,18 +103,32 @@ class Beside:
         """Stop the program as by Ctrl-C; if that does not help for some seconds, as by kill, then by kill -9."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             if self._child.poll() is not None:
-                return
+                break
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._child.pid, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._child.wait(_PATIENCE_S)
+        self._reader.join(_DRAINS_S)
 
     def tail(self, lines: int) -> list[str]:
-        """Return the last lines that the program printed; [] if they go to a file."""
-        if self._tail_of is None:
-            return []
-        descriptor = self._tail_of.fileno()
-        size = os.fstat(descriptor).st_size
-        text = os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode("utf-8", "replace")
-        found = text.splitlines()[-lines:]
+        """Return the last lines that the program printed, up to now; [] if they go to a file."""
+        found = self._last.decode("utf-8", "replace").splitlines()[-lines:]
         return [printable(line.expandtabs()) for line in found]
+
+    def _read(self) -> None:
+        stream = self._child.stdout
+        if stream is None:
+            return
+        with stream:
+            while part := stream.read(_PART_BYTES):
+                self._last = (self._last + part)[-_TAIL_BYTES:]
+                if self._passes_on:
+                    self._pass_on(part)
+
+    def _pass_on(self, part: bytes) -> None:
+        """Print to stderr; if that is closed or cannot be written to, the program still goes on."""
+        try:
+            sys.stderr.buffer.write(part)
+            sys.stderr.flush()
+        except (AttributeError, OSError, ValueError):
+            self._passes_on = False
