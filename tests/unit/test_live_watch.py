@@ -256,3 +256,28 @@ def test_a_monitor_goes_on_with_the_next_recording(mapped):
     assert [one.now.name for one in sample.interval.threads] == ["second"]
     assert monitor.alive
     monitor.close()
+
+
+def test_a_child_that_becomes_another_program_is_tried_again(mapped, monkeypatch):
+    """A child that records nothing is tried a few times, and again after exec(), which keeps the process's id."""
+    mapped({"serial": 1, "name": "MainThread"})
+    child, program, tried = 2**22 + 1, ["a", "shell", "1"], []
+
+    def watched(pid):
+        if pid == child:
+            tried.append(tuple(program))
+            raise RecordingError("it is not recorded")
+        return Watch(pid)
+
+    monkeypatch.setattr(watch, "Watch", watched)
+    monkeypatch.setattr(watch, "descendants", lambda _: [child])
+    monkeypatch.setattr(watch, "incarnation_of", lambda _: tuple(program))
+    monitor = Monitor(os.getpid(), children=True)
+    for _ in range(2 * watch._TRIES):
+        monitor.sample()
+    assert tried == [("a", "shell", "1")] * watch._TRIES
+    program[1] = "python"
+    for _ in range(2 * watch._TRIES):
+        monitor.sample()
+    monitor.close()
+    assert tried[watch._TRIES :] == [("a", "python", "1")] * watch._TRIES

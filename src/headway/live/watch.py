@@ -382,7 +382,7 @@ class Monitor:
         self._window_s = window_s
         self._incarnation = incarnation_of(pid)
         self._watches: dict[int, tuple[Watch, History]] = {}
-        self._tries: dict[int, int] = {}
+        self._tries: dict[int, tuple[tuple[str, ...] | None, int]] = {}  # of a process: its program, and how many
 
     @property
     def alive(self) -> bool:
@@ -433,7 +433,12 @@ class Monitor:
         return None, None
 
     def _begin(self, pid: int) -> tuple[Watch, History] | None:
-        tries = self._tries.get(pid, 0)
+        program = None
+        with contextlib.suppress(PermissionError):
+            program = incarnation_of(pid)
+        tried, tries = self._tries.get(pid, (None, 0))
+        if program != tried:  # exec() keeps the id, and the new program may be Python
+            tries = 0
         if pid != self.pid and tries >= _TRIES:
             return None
         try:
@@ -441,7 +446,7 @@ class Monitor:
         except WatchEndedError:
             raise
         except RecordingError:
-            self._tries[pid] = tries + 1
+            self._tries[pid] = program, tries + 1
             return None
         self._watches[pid] = known
         return known
