@@ -7,6 +7,7 @@ import pytest
 from made_traces import MS
 from told_traces import AT_RECV, AT_SERVE, SERVE, Script, told
 
+from headway.report.trace.heading import trace_lines
 from headway.traces.analysis import analyse
 from headway.traces.model import Park
 
@@ -302,3 +303,15 @@ def test_a_server_s_waits_for_locks_point_to_its_stalls(tmp_path, name):
     found = with_a_gil(IN_TURNS, tmp_path, name=name)
 
     assert ("`headway stalls` on this file" in found["contended-lock"].advice) == ("waitress" in name)
+
+
+def test_the_heading_counts_threads_that_waited_in_the_window():
+    """Without a GIL, threads that waited before or after the window, or never, are not counted; `--thread` changes nothing."""
+    script = Script().park(0, 0, 3, Park.OBJECT).park(1, 2, 5, Park.OBJECT).park(1, 5, 7, Park.LOCK)
+    trace = script.trace(10, "a", "b", "never", gils=0, free_threaded=True, gil_enabled=False)
+
+    heading = next(trace_lines(analyse(trace)))
+    assert heading.endswith("2 threads that waited, no GIL used")
+    for chosen in (None, (0,), (2,)):
+        late = next(trace_lines(analyse(trace, since_ns=trace.start_ns + 4 * MS, threads=chosen)))
+        assert late.endswith("1 thread that waited, no GIL used")

@@ -36,7 +36,7 @@ def trace_lines(analysis: Analysis) -> Iterator[str]:
             f"switch interval {duration(analysis.interval_ns)}"
             + (f", under the policy {printable(process.policy)}" if process.policy else "")
             if analysis.gils
-            else f"{number(len(analysis.labels), 'thread')} that waited, no GIL used"
+            else f"{number(analysis.contention.threads, 'thread')} that waited, no GIL used"
         )
     )
     later_ns = analysis.trace_start_ns - analysis.origin_ns

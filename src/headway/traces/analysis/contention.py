@@ -75,12 +75,14 @@ class Contention:
         places: The places with most time, longest first.
         unpaired: The number of PARKs whose UNPARK was lost, and of UNPARKs whose PARK was lost.
         lived_ns: The sum of the times for which all threads lived in the window; 0 if there is no wait.
+        threads: The number of threads that were blocked.
     """
 
     kinds: dict[Park, Distribution]
     places: tuple[ParkPlace, ...]
     unpaired: int
     lived_ns: int = 0
+    threads: int = 0
 
 
 @final
@@ -100,7 +102,8 @@ class _Blocked:
 def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[int] | None = None) -> Contention:
     """Return the waits for locks within a window; a wait that is open at the trace's end ends there.
 
-    `threads` are the indices of the threads whose waits are wanted; None: all threads. `unpaired` counts those of all.
+    `threads` are the indices of the threads whose waits are wanted; None: all threads.
+    `unpaired` and `threads` of the result count those of all.
     """
     kinds = trace.events["kind"]
     events = trace.events[(kinds == Kind.PARK) | (kinds == Kind.UNPARK)]
@@ -121,10 +124,11 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
     kept &= (start_ns < until_ns) & (end_ns > since_ns) | (start_ns == end_ns) & (start_ns >= since_ns) & (
         end_ns <= until_ns
     )
+    blocked_threads = len(np.unique(thread[parks[kept]]))
     if threads is not None:
         kept &= np.isin(thread[parks], list(threads))
     if not kept.any():
-        return Contention({}, (), unpaired)
+        return Contention({}, (), unpaired, threads=blocked_threads)
 
     # The locks are named by the whole trace, so that a window or a choice of threads changes no name.
     kind = (events["flags"][parks] >> _KIND_SHIFT & _KIND_MASK).astype(np.int64)
@@ -146,7 +150,7 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
     blocked = _Blocked(thread[parks].astype(np.int64), stack, start_ns, length_ns, kind, type_of, awaits)
     places = _places(trace, blocked, lived_ns)
     kinds_ns = dict(sorted(by_kind.items(), key=lambda item: -item[1].total_ns))
-    return Contention(kinds_ns, places, unpaired, int(lived_ns.sum()))
+    return Contention(kinds_ns, places, unpaired, int(lived_ns.sum()), blocked_threads)
 
 
 def waits_for_locks(trace: Trace, away: Away, since_ns: int, until_ns: int) -> tuple[ParkPlace, ...]:
