@@ -9,7 +9,10 @@ from told_traces import AT_COMPUTE, FRAMES, Script
 
 from headway.traces.analysis import analyse
 from headway.traces.analysis.intervals import recorded
-from headway.traces.model import Frame, Kind
+from headway.traces.invariants import violations
+from headway.traces.model import Frame, Kind, Loss
+from headway.traces.reader import read
+from headway.traces.writer import write
 
 BOOTSTRAP = "<frozen importlib._bootstrap>"
 AT_IMPORT, AT_OWN_IMPORT = 5, 6
@@ -90,3 +93,24 @@ def test_a_gil_that_came_on_and_was_hardly_used_is_a_note():
     (found,) = (one for one in analyse(told(Script().hold(0, 1, 1.5), 100)).findings if one.kind == "gil-came-on")
 
     assert found.weight == "note"
+
+
+def test_waits_in_vain_at_several_imports_are_no_damage(tmp_path):
+    """A thread that waits in vain at one import waits again at the next one, or for a sub-interpreter's GIL."""
+    script = importing()
+    script.wait(1, 20, stack=AT_COMPUTE, asks_ms=25).hold(0, 19, 26, stack=AT_IMPORT)
+    script.wait(1, 30, stack=AT_COMPUTE, gil=1).hold(0, 29, 31, stack=AT_IMPORT, gil=1)
+    script.wait(1, 39, stack=AT_COMPUTE).hold(1, 40, 41, stack=AT_IMPORT)
+    script.wait(1, 50, stack=AT_COMPUTE, gil=1)
+    path = tmp_path / "a.hwt"
+    write(told(script, 100, gils=2), path)
+    trace = read(path)
+
+    assert trace.loss == Loss()
+    assert violations(trace) == []
+    assert [one.kind for one in analyse(trace).findings] == ["gil-off"]
+    waited = trace.events[(trace.events["kind"] == Kind.WAIT) & (trace.events["thread"] == 1)]
+    assert ((waited["time_ns"] - trace.start_ns) // MS).tolist() == [39, 50]
+    with_a_gil = replace(trace.process, free_threaded=False, gil_enabled=True)
+    write(replace(told(script, 100, gils=2), process=with_a_gil), path)
+    assert read(path).loss.damaged_bytes

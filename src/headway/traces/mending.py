@@ -27,6 +27,7 @@ __all__ = [
     "cut_front",
     "ended_gils",
     "going_back",
+    "in_vain",
     "kind_table",
     "open_at_gaps",
     "taken_twice",
@@ -202,6 +203,26 @@ def contradictions(events: NDArray[np.void], gil_ends_ns: NDArray[np.int64]) -> 
             bad[requests[~waiting]] = True
         else:
             bad[requests] = True
+    return bad
+
+
+def in_vain(events: NDArray[np.void]) -> Mask:
+    """Return a mask of the waits, by thread, for a GIL that was switched off before the thread had it, with their requests.
+
+    A free-threaded build switches its GIL on while it imports an extension module, and off again. A thread that waits for
+    it meanwhile runs on without an acquire, and may wait again at a later import, or for the GIL of a sub-interpreter. A
+    wait after which nothing follows stays.
+    """
+    bad = np.zeros(len(events), dtype=np.bool_)
+    turns = np.flatnonzero(_TURNS[events["kind"]])
+    kind, gil, thread = (events[name][turns] for name in ("kind", "gil", "thread"))
+    again = (kind[1:] == Kind.WAIT) | (kind[1:] == Kind.ACQUIRE) & (gil[1:] != gil[:-1])
+    waits = np.flatnonzero((kind[:-1] == Kind.WAIT) & (thread[1:] == thread[:-1]) & again)
+    bad[turns[waits]] = True
+    requests = np.flatnonzero(events["kind"] == Kind.REQUEST)
+    before = np.searchsorted(turns, requests) - 1
+    asked = before >= 0
+    bad[requests[asked]] = bad[turns[before[asked]]] & (thread[before[asked]] == events["thread"][requests[asked]])
     return bad
 
 

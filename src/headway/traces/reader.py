@@ -230,6 +230,8 @@ class _Reading:
             events = _without(events, events["time_ns"] > known_until_ns)
         events = self._without_overwritten(events, seen)
         gils = mending.ended_gils(gils, events)
+        if self._process.free_threaded and not self._process.gil_enabled:
+            events = _without(events, mending.in_vain(events))
         ends_ns = np.array([mending.NEVER_NS if one.end_ns is None else one.end_ns for one in gils], dtype=np.int64)
         events = self._without_contradictory(events, mending.contradictions(events, ends_ns))
         events = events[mending.by_time(events)]
