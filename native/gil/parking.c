@@ -173,21 +173,23 @@ static int64_t call_since_ns(const struct parked_for *what, int64_t now_ns) {
 
 /* The types that look_at() has found, for use in spins. A look makes some six system calls, which
  * take longer than most spins. So a thread that spins looks only where it spins for long, which
- * mostly happens on one core. A thread claims an entry by its `state`; an entry in state 2 never
- * changes. */
+ * mostly happens on one core. A thread claims an entry by its `state`; a complete entry never
+ * changes, but it is passed over once another type was found at its address. */
 #define SEEN_TYPES 64
+enum { FREE, WRITTEN, COMPLETE, GONE }; /* WRITTEN: being written */
 static struct seen_type {
-    _Atomic int state; /* 0: free; 1: being written; 2: complete. Release and acquire */
+    _Atomic int state; /* FREE to GONE. Release and acquire */
     uintptr_t type;
     char name[sizeof(((struct hw__park *)0)->type_name)];
 } seen_types[SEEN_TYPES];
 
 static const struct seen_type *seen_type(uintptr_t type) {
     for (int i = 0; i < SEEN_TYPES; i++) {
-        if (atomic_load_explicit(&seen_types[i].state, memory_order_acquire) != 2) {
+        int state = atomic_load_explicit(&seen_types[i].state, memory_order_acquire);
+        if (state == FREE || state == WRITTEN) {
             return NULL;
         }
-        if (seen_types[i].type == type) {
+        if (state == COMPLETE && seen_types[i].type == type) {
             return &seen_types[i];
         }
     }
@@ -197,15 +199,22 @@ static const struct seen_type *seen_type(uintptr_t type) {
 static void remember_type(const struct hw__park *park) {
     for (int i = 0; park->type != 0 && i < SEEN_TYPES; i++) {
         struct seen_type *seen = &seen_types[i];
-        int state = 0;
-        if (atomic_compare_exchange_strong(&seen->state, &state, 1)) {
+        int state = FREE;
+        if (atomic_compare_exchange_strong(&seen->state, &state, WRITTEN)) {
             seen->type = park->type;
             memcpy(seen->name, park->type_name, sizeof seen->name);
-            atomic_store_explicit(&seen->state, 2, memory_order_release);
+            atomic_store_explicit(&seen->state, COMPLETE, memory_order_release);
             return;
         }
-        if (state == 1 || seen->type == park->type) {
-            return; /* another thread writes an entry, or the type has one: nothing to do now */
+        if (state == WRITTEN) {
+            return; /* another thread writes an entry: nothing to do now */
+        }
+        if (state == COMPLETE && seen->type == park->type) {
+            if (strcmp(seen->name, park->type_name) == 0) {
+                return;
+            }
+            /* That class is gone, and another one is where it was. */
+            atomic_store_explicit(&seen->state, GONE, memory_order_release);
         }
     }
 }

@@ -131,6 +131,30 @@ static void wait_for(const struct hw__park *park) {
     hw__on_unpark(park);
 }
 
+/* A class may be gone, and another one be where it was: each wait has the name that was there. */
+static void test_a_type_at_the_address_of_another_one(void) {
+    begin("types.hwt");
+    struct hw__park first = {
+        .kind = HW__LOCK_OBJECT, .lock = 0x1000, .type = 0x5000, .type_name = "First"};
+    struct hw__park second = first;
+    memcpy(second.type_name, "Second", sizeof "Second");
+    const struct hw__park *parks[] = {&first, &first, &second, &second, &first};
+    static const uint32_t ids[] = {1, 1, 2, 2, 1};
+    size_t count = sizeof parks / sizeof *parks;
+    for (size_t i = 0; i < count; i++) {
+        wait_for(parks[i]);
+    }
+    struct trace trace = end("types.hwt");
+    T_EQ(count, trace.kinds[HW__UNPARK]);
+    size_t told = 0;
+    for (size_t i = 0; i < trace.event_count; i++) {
+        if (trace.events[i].event.kind == HW__UNPARK) {
+            T_EQ(ids[told++], trace.events[i].event.value);
+        }
+    }
+    trace_close(&trace);
+}
+
 /* A thread that is woken in vain waits again, in the same call. */
 static void test_waits_of_one_call_are_told(void) {
     begin("again.hwt");
@@ -349,6 +373,7 @@ int main(void) {
     T_RUN(test_a_spin_is_one_wait);
     T_RUN(test_a_child_leaves_its_parents_spin);
     T_RUN(test_a_spin_that_its_registers_tell_is_one_wait);
+    T_RUN(test_a_type_at_the_address_of_another_one);
     T_RUN(test_waits_of_one_call_are_told);
     T_RUN(test_a_spin_belongs_to_its_call);
     T_RUN(test_a_yield_of_the_programs_own);

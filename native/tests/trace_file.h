@@ -328,7 +328,8 @@ static inline struct trace trace_open(const char *path) {
     trace.events = malloc((room + 1) * sizeof *trace.events);
     T_TRUE(trace.events != NULL);
     for (uint32_t i = 0; i < used; i++) {
-        if (chunks[i]->kind == HW__CHUNK_META) {
+        /* The stacks and types of waits without a GIL are left to the reader in Python. */
+        if (chunks[i]->kind == HW__CHUNK_META && chunks[i]->owner != HW__NO_GIL) {
             T_TRUE(chunks[i]->owner < TRACE_GILS);
             trace_meta_chunk(&trace, chunks[i], codes, nodes);
         }

@@ -40,8 +40,13 @@ static struct hw__gil no_gil = {.index = HW__NO_GIL};
 /* Protects no_gil and the types. Hooks only try it. Comes last in the order of locks. */
 static pthread_mutex_t free_meta = PTHREAD_MUTEX_INITIALIZER;
 
-#define TYPES 1024            /* contended types that get a name; further types get none */
-static uint64_t types[TYPES]; /* addresses of types, by id - 1; guarded by free_meta */
+#define TYPES 1024 /* contended types that get a name; further types get none */
+/* The types by id - 1; guarded by free_meta. The address alone does not tell a type: a class may
+ * be gone, and another one be where it was. */
+static struct {
+    uint64_t address;
+    char name[sizeof(((struct hw__park *)0)->type_name)];
+} types[TYPES];
 static uint32_t type_count;
 
 /* Counts the calling thread as one that is recording a park; it must lower `telling` by 1
@@ -95,7 +100,7 @@ static uint32_t type_id(const struct hw__park *park) {
         return 0;
     }
     for (uint32_t i = 0; i < type_count; i++) {
-        if (types[i] == park->type) {
+        if (types[i].address == park->type && strcmp(types[i].name, park->type_name) == 0) {
             return i + 1;
         }
     }
@@ -107,7 +112,9 @@ static uint32_t type_id(const struct hw__park *park) {
     if (record == NULL) {
         return 0;
     }
-    types[type_count++] = park->type;
+    types[type_count].address = park->type;
+    memcpy(types[type_count].name, park->type_name, sizeof types->name);
+    type_count++;
     record->id = type_count;
     record->name_bytes = (uint32_t)bytes;
     memcpy(record + 1, park->type_name, bytes);
