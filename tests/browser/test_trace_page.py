@@ -339,7 +339,9 @@ def test_paper_is_light_and_has_everything(open_page):
     assert page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--card').trim()") == "#ffffff"
     # A redraw takes place in a frame; a second read would cause a warning of Chromium's.
     page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))")
-    corner = page.evaluate("[...headwayTimelines[0].canvas.getContext('2d').getImageData(2, 40, 1, 1).data]")
+    corner = page.evaluate(
+        "[...document.querySelector('.printed canvas').getContext('2d').getImageData(2, 40, 1, 1).data]"
+    )
     assert corner == [255, 255, 255, 255]
     assert page.get_by_role("button", name="which waits in convoys").first.is_visible()
     assert page.locator(".flame .bar").first.is_visible()
@@ -357,6 +359,7 @@ def test_paper_has_all_threads(open_page):
     few = replace(trace, events=trace.events[:80])
     heights = """(() => { const one = headwayTimelines[0], scroller = one.canvas.closest('.scroller');
       return [scroller.scrollHeight, scroller.clientHeight, one.canvas.clientHeight, scroller.scrollTop]; })()"""
+    pieces = """[...document.querySelectorAll('.printed canvas')].map(one => [one.clientWidth, one.clientHeight])"""
     for one, lanes in ((few, 40), (trace, 200)):
         page = open_page(html_of(("", one)))
         page.evaluate("headwayTimelines[0].canvas.closest('.scroller').scrollTop = 50")
@@ -364,15 +367,44 @@ def test_paper_has_all_threads(open_page):
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         page.emulate_media(media="print")
         settle(page)
-        inner, outer, canvas, _ = page.evaluate(heights)
-        assert inner == outer == canvas
-        assert canvas == pytest.approx(AXIS_PX + lanes * LANE_PX, rel=0.02)
+        assert page.evaluate(heights)[1] == 0
+        sizes = page.evaluate(pieces)
+        scale = sizes[0][0] / page.evaluate("headwayTimelines[0].width")
+        seen = sum((height / scale - AXIS_PX) / LANE_PX for _, height in sizes)
+        assert seen == pytest.approx(lanes, rel=0.02)
         assert ("200 of 250 threads" in page.inner_text(".timeline")) == (lanes == 200)
         page.emulate_media(media="screen")
         page.evaluate("dispatchEvent(new Event('afterprint'))")
         settle(page)
         assert page.evaluate(heights) == before
+        assert page.evaluate(pieces) == []
         assert "of 250 threads" not in page.inner_text(".timeline")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_break_cuts_through_a_lane(open_page, width):
+    """On paper a tall timeline is in pieces that fit on a page, each with the axis and whole lanes."""
+    script = Script()
+    for thread in range(60):
+        script.hold(thread, thread, thread + 0.5)
+    page = open_page(html_of(("", script.trace(100, *(f"thread-{one}" for one in range(60))))), width=width)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    settle(page)
+
+    pieces = page.evaluate(
+        """[...document.querySelectorAll('.printed canvas')].map(one => [
+          one.clientWidth, one.clientHeight, getComputedStyle(one).breakInside])"""
+    )
+    assert len(pieces) > 1
+    lanes = 0.0
+    for wide, high, breaks in pieces:
+        assert breaks == "avoid"
+        assert high <= 0.62 * wide
+        of_piece = (high * page.evaluate("headwayTimelines[0].width") / wide - AXIS_PX) / LANE_PX
+        assert of_piece == pytest.approx(round(of_piece), abs=0.1)
+        lanes += round(of_piece)
+    assert lanes == 60
 
 
 def test_a_hostile_name_is_only_text(open_page):

@@ -11,8 +11,10 @@ const BAR = 18;
 const AXIS = 22;
 const HEAD = 18;
 const MOST_LANES = 24;
-/** The most lanes on paper: browsers limit the height of a canvas. */
+/** The most lanes on paper. */
 const MOST_PRINTED = 200;
+/** The height of a piece on paper, as a share of its width, at most: it fits on a page of any paper, also across it. */
+const PIECE = 0.6;
 const REACH_PX = 4;
 /**
  * The least average width of an interval, in pixels, at which intervals are drawn one by one. Narrower ones could not
@@ -51,20 +53,26 @@ export class Timeline {
   /** The time that it took to draw each frame, in milliseconds; bench/timeline.py reads it. */
   readonly drawn_ms: number[] = [];
 
-  private readonly context: CanvasRenderingContext2D;
+  private context: CanvasRenderingContext2D;
   private readonly scroller: HTMLElement;
   /** The space of the lanes that cannot be seen at once. */
   private readonly beyond: HTMLElement;
+  /** The timeline on paper, in pieces, since a page break would cut through a lane of a single canvas. */
+  private readonly printed = h("div", { class: "printed" });
   private readonly spoken: HTMLElement;
   private readonly rows: Row[] = [];
   private readonly height: number;
-  /** The height of the axis and of the lanes that can be seen at once. */
+  /** The height of the axis and of the lanes that can be seen at once, or of a piece that is drawn for paper. */
   private tall: number;
   private readonly pointers = new Map<number, { x: number; y: number }>();
   private colours!: Colours;
+  /** The width of the canvas. */
+  private width = 0;
   private wide = 0;
   private labels = 150;
   private asked = false;
+  /** The first of the lanes to draw, in pixels, while a piece is drawn for paper; null: the one to which the reader has scrolled. */
+  private first: number | null = null;
   /** The place to which the reader has scrolled, while the page is printed. */
   private scrolled = 0;
   private dragged = 0;
@@ -107,7 +115,7 @@ export class Timeline {
     );
     const lanes = model.view.lanes.length;
     const left = lanes > MOST_PRINTED && h("p", { class: "dim on-paper" }, `${MOST_PRINTED} of ${lanes.toLocaleString("en")} threads; the table of threads has all`);
-    this.element = h("div", { class: "timeline" }, this.scroller, left, this.spoken);
+    this.element = h("div", { class: "timeline" }, this.scroller, this.printed, left, this.spoken);
     this.listen();
     new ResizeObserver(() => this.resized()).observe(this.scroller);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.resized());
@@ -143,14 +151,51 @@ export class Timeline {
    * at once, without waiting for the next frame.
    */
   print(printing: boolean): void {
-    if (printing) this.scrolled = this.scroller.scrollTop;
-    const left = this.rows.find((row) => row.lane === MOST_PRINTED);
-    this.tall = (printing ? (left?.y ?? this.height) : Math.min(this.height, MOST_LANES * LANE)) + AXIS;
-    this.scroller.style.height = `${this.tall}px`;
-    this.beyond.hidden = printing;
-    this.scroller.scrollTop = printing ? 0 : this.scrolled;
-    this.resized();
+    if (printing === this.scroller.hidden) return;
+    if (printing) {
+      this.scrolled = this.scroller.scrollTop;
+      this.resized();
+      this.printed.replaceChildren(...this.pieces().map(([from, to]) => this.piece(from, to)));
+      this.scroller.hidden = true;
+    } else {
+      this.printed.replaceChildren();
+      this.scroller.hidden = false;
+      this.scroller.scrollTop = this.scrolled;
+      this.resized();
+      this.draw();
+    }
+  }
+
+  /** Return the pieces for paper, each from a row's begin to a row's end; no piece ends with the head of a GIL. */
+  private pieces(): [number, number][] {
+    const pieces: [number, number][] = [];
+    for (const row of this.rows) {
+      if (row.lane === MOST_PRINTED) break;
+      const end = row.y + (row.lane < 0 ? HEAD : LANE);
+      const last = pieces.at(-1);
+      const needed = row.lane < 0 ? end + LANE : end;
+      if (last && needed - last[0] + AXIS <= Math.max(PIECE * this.width, AXIS + HEAD + LANE)) last[1] = end;
+      else pieces.push([row.y, end]);
+    }
+    return pieces;
+  }
+
+  private piece(from: number, to: number): HTMLCanvasElement {
+    const canvas = h("canvas", { "aria-hidden": "true" });
+    const [context, tall] = [this.context, this.tall];
+    this.context = canvas.getContext("2d")!;
+    this.first = from;
+    this.tall = to - from + AXIS;
+    this.fit(canvas);
     this.draw();
+    this.context = context;
+    this.first = null;
+    this.tall = tall;
+    return canvas;
+  }
+
+  private get top(): number {
+    return this.first ?? this.scroller.scrollTop;
   }
 
   /** Mark the hits of a search. */
@@ -327,6 +372,7 @@ export class Timeline {
   // ---- drawing
 
   private resized(): void {
+    if (this.scroller.hidden) return; // on paper
     const style = getComputedStyle(this.element);
     const colour = (name: string): string => style.getPropertyValue(`--${name}`).trim();
     this.colours = {
@@ -339,18 +385,23 @@ export class Timeline {
       mark: colour("mark"),
       onHold: colour("on-hold"),
     };
-    const [width, height] = [this.scroller.clientWidth, this.tall];
-    const scale = devicePixelRatio || 1;
-    this.canvas.width = Math.round(width * scale);
-    this.canvas.height = Math.round(height * scale);
-    this.canvas.style.width = `${width}px`;
-    this.canvas.style.height = `${height}px`;
-    this.context.setTransform(scale, 0, 0, scale, 0, 0);
-    this.labels = Math.min(170, Math.max(80, width * 0.2));
-    this.wide = Math.max(10, width - this.labels - 8);
+    this.width = this.scroller.clientWidth;
+    this.fit(this.canvas);
+    this.labels = Math.min(170, Math.max(80, this.width * 0.2));
+    this.wide = Math.max(10, this.width - this.labels - 8);
     this.shares.hold = new Float32Array(Math.ceil(this.wide));
     this.shares.wait = new Float32Array(Math.ceil(this.wide));
     this.ask();
+  }
+
+  /** Give the canvas of the context its size. */
+  private fit(canvas: HTMLCanvasElement): void {
+    const scale = devicePixelRatio || 1;
+    canvas.width = Math.round(this.width * scale);
+    canvas.height = Math.round(this.tall * scale);
+    canvas.style.width = `${this.width}px`;
+    canvas.style.height = `${this.tall}px`;
+    this.context.setTransform(scale, 0, 0, scale, 0, 0);
   }
 
   private ask(): void {
@@ -367,7 +418,7 @@ export class Timeline {
 
   private draw(): void {
     const { context, colours } = this;
-    const [width, height] = [this.scroller.clientWidth, this.tall];
+    const [width, height] = [this.width, this.tall];
     context.fillStyle = colours.card;
     context.fillRect(0, 0, width, height);
     this.drawAxis(height);
@@ -376,7 +427,7 @@ export class Timeline {
     context.rect(0, AXIS, width, height - AXIS);
     context.clip();
     for (const row of this.rows) {
-      const y = row.y + AXIS - this.scroller.scrollTop;
+      const y = row.y + AXIS - this.top;
       if (y + LANE < AXIS || y > height) continue;
       if (row.lane < 0) this.drawHead(row.gil, y);
       else this.drawLane(row.lane, y);
@@ -541,7 +592,7 @@ export class Timeline {
 
   private drawMarks(): void {
     const { context, colours } = this;
-    const place = (lane: number): number => this.rows.find((row) => row.lane === lane)!.y + AXIS - this.scroller.scrollTop;
+    const place = (lane: number): number => this.rows.find((row) => row.lane === lane)!.y + AXIS - this.top;
     for (const mark of this.model.view.marks) {
       const x = this.x(mark.at_ns);
       if (x < this.labels || x > this.labels + this.wide) continue;
