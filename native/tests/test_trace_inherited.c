@@ -8,6 +8,7 @@ static char parents_path[HW__FILE_BYTES];
 
 static void ask_first(void) {
     int64_t hold_ns, wait_ns;
+    hw_trace_name((int32_t)gettid(), "child"); /* before the child has a memory of its own */
     T_TRUE(strcmp(parents_path, hw_trace_path()) != 0);
     T_EQ(getpid(), hw__session.header->pid);
     T_EQ(1, hw_trace_active());
@@ -34,6 +35,7 @@ static void test_a_collected_session(void) {
     struct trace trace = trace_open(world_path(name));
     T_EQ(pid, trace.header->pid);
     T_EQ(3, trace.event_count);
+    T_EQ(0, strcmp("child", trace.slots[0].name));
     trace_close(&trace);
     trace = trace_open(world_path("app.hwt"));
     T_EQ(getpid(), trace.header->pid);

@@ -57,7 +57,9 @@ bool hw__names_take(int32_t tid, char text[HW__NAME_BYTES]) {
 }
 
 void hw__names_forget(void) {
-    atomic_store(&kept, 0);
+    if (atomic_exchange(&kept, 0) == 0) {
+        return;
+    }
     for (int i = 0; i < PLACES; i++) {
         atomic_store(&tids[i], NOBODY);
     }

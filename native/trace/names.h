@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* Names that Python has given to threads without a record. A thread gets its record with its first
  * event, and takes its name from here then. At the beginning of a session in a process that runs
- * already, no thread has a record, and each may get its first event much later.
+ * already, no thread has a record, and each may get its first event much later. So it is in a
+ * forked child.
  *
  * No function waits. There is room for 1,024 names; a further one takes the place of an earlier
  * one. */

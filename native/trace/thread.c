@@ -229,7 +229,6 @@ void hw__threads_forget(void) {
     atomic_store(&turn, 0);
     atomic_store(&fresh, RECENT);
     atomic_store(&free_records, 0);
-    hw__names_forget();
 }
 
 /* Frees records of threads whose end was not reported, as none is if the key is not usable. Writes

@@ -30,6 +30,7 @@
 #include "headway/schedule.h"
 #include "trace/events.h"
 #include "trace/leave.h"
+#include "trace/names.h"
 #include "trace/parks.h"
 #include "trace/stacks.h"
 #include "trace/thread.h"
@@ -55,6 +56,7 @@ static void after_fork_in_child(void) {
         atomic_store(&hw__gils[i].punctual, 0);
         atomic_store(&hw__gils[i].late, 0);
     }
+    hw__names_forget(); /* of the parent's threads */
     hw__session_after_fork();
 }
 
@@ -198,6 +200,7 @@ int hw_trace_start(const struct hw_trace_options *options) {
     }
     hw__registry_lock();
     hw__threads_forget();
+    hw__names_forget();
     hw__stacks_init(options->has_layout ? &options->layout : NULL);
     atomic_store(&hw__session.inherited, 0);
     hw__session.active = true;
@@ -281,7 +284,12 @@ void hw_trace_name(int32_t tid, const char *name) {
         hw__thread_name_later(tid, name);
         return;
     }
-    if (hw__session.active && !atomic_load(&hw__session.inherited)) {
+    /* A forked child that has no GIL is told the names before its first event, which makes its own
+     * memory, perhaps just now in another thread. */
+    if (hw__session.active && atomic_load(&hw__session.inherited) != 0) {
+        hw__thread_name_later(tid, name);
+    }
+    if (hw__session.active && atomic_load(&hw__session.inherited) == 0) {
         if (!hw__thread_name(tid, name)) {
             hw__write_name(tid, name);
         }

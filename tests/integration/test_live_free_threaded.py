@@ -11,10 +11,13 @@ from real_programs import unobserved
 from headway.agent import AGENT_PATH
 from headway.cli import top_view
 from headway.host.interpreters import discover
+from headway.live.collect import collecting
 from headway.live.counted_run import Beside
+from headway.live.launch import environment
 from headway.live.watch import Monitor
 from headway.native import library_path
 from headway.traces.format import HEADER_DTYPE
+from headway.traces.reader import read_family
 
 FREE = next((one for one in discover()[0] if one.free_threaded and not one.gil_enabled), None)
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(FREE is None, reason="no free-threaded CPython here")]
@@ -134,3 +137,38 @@ def test_a_forked_child_without_a_gil():
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "False -1 \nTrue\n"
+
+
+NAMED = """
+import os, threading
+def child():
+    # Locks that nobody gives back: each thread waits once, for certain.
+    gate = threading.Lock()
+    gate.acquire()
+    threading.current_thread().name = "chief"
+    threads = [threading.Thread(target=gate.acquire, args=(True, 0.1), name=f"worker {n}") for n in range(2)]
+    for one in threads:
+        one.start()
+    gate.acquire(True, 0.1)
+    for one in threads:
+        one.join()
+def fork():
+    if os.fork() == 0:
+        child()
+        os._exit(0)
+    os.wait()
+forker = threading.Thread(target=fork, name="forker")
+forker.start()
+forker.join()
+"""
+
+
+def test_the_threads_of_a_forked_child_have_their_names(tmp_path):
+    """A forked child is told names before its first event, which without a GIL is its first wait for a lock."""
+    script, path = tmp_path / "app.py", tmp_path / "app.hwt"
+    script.write_text(NAMED)
+    with collecting(path) as door:
+        env = environment(door.environment(), base=unobserved())
+        subprocess.run([FREE.executable, str(script)], env=env, timeout=60, check=True)
+    _, child = read_family(path)
+    assert {one.name for one in child.threads} == {"chief", "worker 0", "worker 1"}
