@@ -158,6 +158,11 @@ def _bench(request: pytest.FixtureRequest) -> Iterator["Bench"]:
 
         journal.at_turn = turn_taker(session.option("turn_files"))
     yield Bench(journal, options)
+    if session.option("turn_files"):
+        from headway.measure.against import refuse_this_trees_code
+
+        # What a function imports when it is called has been imported by now.
+        refuse_this_trees_code(session.option("turn_files"))
     if session.child is not None:
         from headway.measure.children import write_launch
 

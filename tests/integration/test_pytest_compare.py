@@ -272,6 +272,23 @@ def test_an_installed_copy_is_not_compared_with_itself(repository, late):
     (result.stdout if late else result.stderr).fnmatch_lines([said])
 
 
+def test_code_of_this_tree_is_not_taken_for_the_revisions(repository):
+    """A process of the other revision in which this tree's package was imported has measured nothing."""
+    # As an import hook of an editable installation does that comes before the import path.
+    source = repository.path / "src"
+    (repository.path / "conftest.py").write_text(f"import sys\nsys.path.insert(0, {str(source)!r})\n")
+    (repository.path / "pytest.ini").write_text("[pytest]\n")
+    git(repository.path, "add", "pytest.ini")
+    git(repository.path, "commit", "--quiet", "-m", "no path")
+    result = repository.runpytest_subprocess(
+        "-q", "--headway-against", "HEAD", "--headway-compare-fail", "5%", "--headway-launches", "1"
+    )
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [f"! test_work: in HEAD: *package is this tree's own there, too: {source}/package/__init__.py*"]
+    )
+
+
 @pytest.mark.parametrize("revision", ["nonsense", "--all"])
 def test_what_is_no_revision_is_refused(repository, revision):
     """The error says that there is no such revision, with pytest's exit code for bad usage."""

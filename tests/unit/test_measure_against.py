@@ -1,5 +1,6 @@
 """Two processes that pass the turn to each other, and the paths of a tree that become the other one's."""
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -103,8 +104,11 @@ def test_paths_of_this_tree_are_the_other_ones(tmp_path, monkeypatch):
     editable = types.ModuleType("__editable___thing_finder")
     editable.MAPPING = {"thing": str(here / "lib" / "thing")}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, editable.__name__, editable)
+    files = {"one": str(here / "python" / "one" / "__init__.py"), "two": str(here / "two.py")}
+    finder = types.SimpleNamespace(_redirections=files, find_spec=lambda *_: None)
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, finder])
 
-    assert tree.import_path() == [str(there / "src"), str(there / "lib")]
+    assert tree.import_path() == [str(there / one) for one in ("src", "lib", "python", "")]
     assert tree.mapped(Path("/elsewhere")) is None
 
 
@@ -191,6 +195,33 @@ def test_only_an_installed_copy_is_one(project, tmp_path, monkeypatch):
 def git(*arguments, where):
     identity = ("-c", "user.name=me", "-c", "user.email=me@localhost")
     return subprocess.run(["git", *identity, *arguments], cwd=where, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "refused"),
+    [
+        ("src/package/__init__.py", True),
+        ("build/package/__init__.py", True),  # a build of it
+        ("build/other.py", False),  # a library, in a folder that git ignores
+        (".venv/lib/site-packages/package.py", False),
+        ("headway-against-x/tree/src/package/__init__.py", False),  # the other tree, where TMPDIR is in this one
+        ("../elsewhere/package.py", False),
+    ],
+)
+def test_code_of_this_tree_in_the_other_ones_process(tmp_path, monkeypatch, file, refused):
+    """Code of this tree is refused in the other one's process, but not libraries, nor in this tree's own process."""
+    here = tmp_path / "here"
+    for one in ("src/package/__init__.py", file):
+        (here / one).parent.mkdir(parents=True, exist_ok=True)
+        (here / one).touch()
+    (here / ".gitignore").write_text("build\n.venv\n")
+    git("init", "--quiet", ".", where=here)
+    name = Path(file).parent.name if Path(file).name == "__init__.py" else Path(file).stem
+    monkeypatch.setitem(sys.modules, name, types.SimpleNamespace(__file__=str(here / file)))
+
+    against.refuse_this_trees_code("3,4")
+    with pytest.raises(UsageError, match="is this tree's own there") if refused else contextlib.nullcontext():
+        against.refuse_this_trees_code(f"3,4,{here}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

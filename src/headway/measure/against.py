@@ -2,8 +2,9 @@
 
 The other revision is checked out in a folder of its own (`git worktree`). The tests are this tree's: a test's file,
 the conftest.py files above it and the folder `tests` that it is in replace the other revision's. Folders of the import
-path inside this tree are replaced by the same folders of the other tree. Only one of the two processes runs at a time,
-from its start on. From the first round on, the processes have one round each, in alternating order.
+path inside this tree are replaced by the same folders of the other tree. A process of the other tree in which code of
+this one was imported all the same has failed. Only one of the two processes runs at a time, from its start on. From the
+first round on, the processes have one round each, in alternating order.
 """
 
 import contextlib
@@ -36,12 +37,13 @@ __all__ = [
     "Worktree",
     "copied_package",
     "measure_against",
+    "refuse_this_trees_code",
     "turn_taker",
     "worktree",
 ]
 
 TURN_OPTION = "--headway-turn-files"
-
+_SCRATCH = "headway-against-"
 
 _TESTS = {"test", "tests", "benchmark", "benchmarks"}
 """The names of folders that contain tests, their helper modules and their data, and no code that is measured."""
@@ -68,10 +70,13 @@ class Worktree:
     def import_path(self) -> list[str]:
         """Return the folders of the import path that are inside this tree, as paths in the other tree."""
         own = [Path(one or ".") for one in sys.path]
-        # Editable installations map names to folders.
+        # Editable installations map names to folders (setuptools), or to files (hatchling and others, by `editables`).
         for name, module in list(sys.modules.items()):
             if name.startswith("__editable__"):
                 own += [Path(one).parent for one in dict(getattr(module, "MAPPING", {})).values()]
+        for finder in sys.meta_path:
+            files = [Path(one) for one in dict(getattr(finder, "_redirections", {})).values()]
+            own += [one.parent.parent if one.name == "__init__.py" else one.parent for one in files]
         inside = [self.mapped(one) for one in own if not _installed(one)]
         return list(dict.fromkeys(str(one) for one in inside if one is not None))
 
@@ -160,6 +165,37 @@ def _files(name: str) -> tuple[str, str]:
     return f"{name}/__init__.py", f"{name}.py"
 
 
+def refuse_this_trees_code(files: str) -> None:
+    """Raise UsageError if this process, which measures the other tree, has imported code of this tree.
+
+    Some editable installations put a finder before the import path; and what the other tree lacks may be found here.
+
+    Args:
+        files: The value of the option by which the process takes turns; it names this tree in the other one's process.
+    """
+    tree = files.split(",", 2)[2:]
+    if not tree:
+        return
+    here = Path(tree[0])
+    for name, module in sorted(sys.modules.items()):
+        given = Path(getattr(module, "__file__", None) or os.devnull)
+        file = given.resolve()
+        if not file.is_relative_to(here) or any(part.startswith(_SCRATCH) for part in file.relative_to(here).parts):
+            continue
+        prefix = Path(sys.prefix).resolve()
+        is_environments = prefix.is_relative_to(here) and file.is_relative_to(prefix)
+        if is_environments or {"site-packages", "dist-packages"} & {*given.parts, *file.parts}:
+            continue
+        # A library that lies in a folder that git ignores is the same for both; a build of a package is not.
+        if git("ls-files", "--cached", "--others", "--exclude-standard", "--", str(file), where=here) or any(
+            (here / source / part).is_file() for source in _SOURCES for part in _files(name.partition(".")[0])
+        ):
+            raise UsageError(
+                f"{name} is this tree's own there, too: {file}",
+                hint="an import hook of an editable installation, or an absolute path, leads here",
+            )
+
+
 EDITABLE = "install it with `pip install --editable`, or set `pythonpath` in pytest's configuration"
 """The remedy for an installed copy."""
 
@@ -176,7 +212,7 @@ def worktree(revision: str, folder: Path) -> Iterator[Worktree]:
         commit = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", where=here)
     except UsageError:  # quiet: git itself says nothing about a name that it does not know
         raise UsageError(f"{revision!r} is not a revision of the repository {here}", hint=_missing(here)) from None
-    scratch = Path(tempfile.mkdtemp(prefix="headway-against-")).resolve()
+    scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH)).resolve()
     there = scratch / "tree"
     try:
         git("worktree", "add", "--detach", "--quiet", str(there), commit, where=here)
@@ -210,7 +246,7 @@ def _missing(here: Path) -> str:
 
 def turn_taker(files: str) -> Callable[[], None]:
     """Return a function that waits for this process's turn, with the two descriptors that the launcher passed."""
-    ended, begins = map(int, files.split(","))
+    ended, begins = map(int, files.split(",")[:2])
 
     def wait() -> None:
         os.write(ended, b".")
@@ -228,7 +264,10 @@ _LOOK_S = 0.5
 class _Side:
     """One of the two processes that take turns."""
 
-    def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str], scratch: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], folder: Path, environment: Mapping[str, str], scratch: Path, *, without: str = ""
+    ) -> None:
+        """Start the process; `without` is a tree whose code it must not import."""
         self.answer = scratch / ANSWER
         mine_ended, its_ended = os.pipe()
         its_begins, mine_begins = os.pipe()
@@ -236,7 +275,7 @@ class _Side:
         self._said = (scratch / "said").open("w+", encoding="utf-8", errors="replace")
         try:
             self.process = subprocess.Popen(
-                [*command, f"{TURN_OPTION}={its_ended},{its_begins}"],
+                [*command, f"{TURN_OPTION}={its_ended},{its_begins}" + (f",{without}" if without else "")],
                 cwd=folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -356,15 +395,18 @@ def measure_against(tree: Worktree, how: Launching, tests: Sequence[str], launch
                 )
             # The session's folder may be new in this tree.
             their_folder.mkdir(parents=True, exist_ok=True)
-            places = ((how.folder, test, dict(os.environ)), (their_folder, f"{theirs}::{name}", elsewhere))
+            places = (
+                (how.folder, test, dict(os.environ), ""),
+                (their_folder, f"{theirs}::{name}", elsewhere, str(tree.here)),
+            )
             with tempfile.TemporaryDirectory(prefix="headway-turns-") as scratch, contextlib.ExitStack() as stack:
                 sides: list[_Side] = []
                 # The process that starts first may have the better core to its end, so each tree starts first equally
                 # often.
-                for where, what, environment in turns.in_order(places, block):
+                for where, what, environment, without in turns.in_order(places, block):
                     own = Path(scratch) / str(len(sides))
                     own.mkdir()
-                    side = _Side(how.command(what, own), where, environment, own)
+                    side = _Side(how.command(what, own), where, environment, own, without=without)
                     stack.callback(side.close)
                     side.until_it_waits()
                     sides.append(side)
