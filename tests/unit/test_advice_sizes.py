@@ -1,6 +1,8 @@
 """How often a function is called in a sample: by the planner, and by a launch that sees its calls run one after the other."""
 
 import math
+import threading
+import types
 from dataclasses import replace
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_advice import FUNCTION
 
+from headway.advice import course
 from headway.advice.models import sizes_of
 
 
@@ -85,16 +88,19 @@ class _Pool:
         self.importing_s = 0.0
         return []
 
+    def close(self):
+        pass
+
 
 @pytest.fixture
 def launched(monkeypatch):
     """Return a function that opens a launch on such a pool and takes a sample; it returns both metrics, and the pool."""
+    monkeypatch.setattr(workload, "inputs_of", lambda *_: [((place,), {}) for place in range(3)])
 
     def launch(at_once, *, importing_s=0.0, **params):
         pool = _Pool(at_once, importing_s)
         monkeypatch.setattr(workloads, "open_model", lambda *_: pool)
         monkeypatch.setattr(workload, "find", lambda _target: None)
-        monkeypatch.setattr(workload, "inputs_of", lambda *_: [((place,), {}) for place in range(3)])
         clock = type("Clock", (), {"perf_counter_ns": staticmethod(lambda: int(pool.now_s * 1e9))})
         monkeypatch.setattr(workloads, "time", clock)
         job = {"model": "threads", "params": {"target": {}, "kind": "plain", "call_s": 1.0, **params}}
@@ -140,3 +146,35 @@ def test_one_long_call_is_enough_for_a_serial_sample(launched):
     """A serial sample of one call has one; a pool of two workers has two, which a first look leaves as they are."""
     assert launched(1, tasks=1, calls=1, workers=1, cold=False)[1].made == [1]
     assert launched(2, tasks=1, calls=2, workers=2, cold=False)[1].made == [2]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "gil", "distinct", "shared"),
+    [
+        ([[1]], False, 8, 0),
+        ([[1], [2]], False, 8, 0),
+        ([[place] for place in range(4)], False, 4, 0),
+        ([[1]], True, 1, 0),  # threads take turns anyway
+        ([threading.Lock()], False, 1, 1),  # no copy can be made
+    ],
+)
+def test_threads_without_a_gil_have_inputs_of_their_own(launched, monkeypatch, inputs, gil, distinct, shared):
+    """Threads do not contend for one example's object where there is no GIL; a launch tells if they have to."""
+    monkeypatch.setattr(workload.proc, "gil_enabled", lambda: gil)
+    monkeypatch.setattr(workload, "inputs_of", lambda *_: [((one,), {}) for one in inputs])
+    calls = launched(4, tasks=8, calls=8, workers=4, cold=False)[2]
+    assert len({id(one) for (one,) in calls.arguments}) == distinct
+    if distinct > len(inputs):
+        assert [one for (one,) in calls.arguments] == [inputs[place % len(inputs)] for place in range(8)]
+    monkeypatch.setattr(workload, "memory_of", dict)
+    assert calls.close()["shared_inputs"] == shared
+
+
+def test_inputs_that_threads_share_are_told():
+    """The note says how many inputs the threads had to share."""
+    launch = types.SimpleNamespace(facts={"details": {"shared_inputs": 2}})
+    result = types.SimpleNamespace(ok=[types.SimpleNamespace(launch=launch)])
+    (said,) = course._shared_inputs([result])
+    assert "the threads shared 2 inputs, which cannot be copied" in said
+    launch.facts["details"] = {"shared_inputs": 0}
+    assert course._shared_inputs([result]) == []

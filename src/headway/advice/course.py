@@ -4,7 +4,7 @@ import contextlib
 import math
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -29,6 +29,7 @@ from headway.host.interpreters import Interpreter
 from headway.host.keeper import Keeper
 from headway.host.paths import default_store
 from headway.host.reaping import end_marked
+from headway.lab.kept.results import CellResult
 from headway.lab.kept.store import Store
 from headway.lab.launching.lock import only_lab
 from headway.lab.plan import Plan
@@ -195,6 +196,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
             *_of_the_quota(len(machine.cores), quota),
             *_notes(home, function),
             *_failures(at_home),
+            *_shared_inputs(results.values()),
             *limits,
             *notes,
         ),
@@ -233,6 +235,17 @@ def _failures(contenders: Sequence[Contender]) -> list[str]:
         for one in contenders
         if one.failures and one.launches
     ]
+
+
+def _shared_inputs(results: Iterable[CellResult]) -> list[str]:
+    """Return a note for threads without a GIL that had to share inputs, which slows them."""
+    details = [one.launch.facts.get("details", {}) for result in results for one in result.ok]
+    count = max((one.get("shared_inputs", 0) for one in details), default=0)
+    if not count:
+        return []
+    few = "one input" if count == 1 else f"{count} inputs"
+    said = f"without a GIL, the threads shared {few}, which cannot be copied for each of them"
+    return [f"{said}: threads that use the same objects slow each other; give at least as many inputs as threads"]
 
 
 def _not_to_be_had(own: Interpreter) -> dict[str, str]:

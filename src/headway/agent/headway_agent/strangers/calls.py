@@ -9,7 +9,7 @@ import inspect
 import pickle
 import threading
 
-__all__ = ["ASYNC", "GENERATOR", "LOOP", "PLAIN", "SERIAL", "WORKER", "Copies", "kind_of", "task_of"]
+__all__ = ["ASYNC", "GENERATOR", "LOOP", "PLAIN", "SERIAL", "WORKER", "Copies", "kind_of", "own_inputs", "task_of"]
 
 PLAIN, GENERATOR, ASYNC, ASYNC_GENERATOR = "plain", "generator", "async", "async generator"
 """The kinds of a function: its call gives its result, or an object that does the work only when it is used up."""
@@ -122,3 +122,23 @@ class Copies:
         """Return a tuple of new arguments for a call of `task`, as `task_of` gives them, by its place in a row of calls."""
         args, kwargs = pickle.loads(self.pickled[place % len(self.pickled)])
         return args if task is function else (function, args, kwargs)
+
+
+MOST_COPIED_BYTES = 256 << 20
+
+
+def own_inputs(given, workers):
+    """Return the inputs, with copies of them so that each of the workers has its own; too few if these cannot be made.
+
+    Where there is no GIL, threads contend for an object that they share: its count of references, its lock. Fewer inputs
+    than threads are examples, and the program's calls would each have objects of its own.
+    """
+    if len(given) >= workers:
+        return given
+    try:
+        pickles = [pickle.dumps(one) for one in given]
+        # Twice as many, since the calls under way at a time need not be neighbours.
+        times = min(-(-2 * workers // len(given)), 1 + MOST_COPIED_BYTES // max(1, sum(map(len, pickles))))
+        return [*given, *(pickle.loads(one) for _ in range(times - 1) for one in pickles)]
+    except Exception:
+        return given

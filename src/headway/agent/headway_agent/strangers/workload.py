@@ -14,7 +14,8 @@ The parameters are:
 
 Metrics besides those of `Tasks`: `call_s`, a sample's time over its calls; if `cold`, `first_longer_s`, by how much the
 first `tasks` calls exceed later ones, because workers import the function's module then; with `lag`, `loop_lag_s`, the
-lateness of the loop at each measurement. Details: memory as `memory_of` gives it.
+lateness of the loop at each measurement. Details: memory as `memory_of` gives it, and `shared_inputs`, the number of
+inputs if threads without a GIL have to share them.
 """
 
 import itertools
@@ -57,6 +58,11 @@ class Calls(Tasks):
         target = self.params["target"]
         function = find(target)
         given = inputs_of(target, function)
+        self._shared = 0
+        if self.job["model"].endswith("threads") and not proc.gil_enabled() and not self.params.get("fresh"):
+            given = calls.own_inputs(given, self.params["workers"])
+            has_arguments = any(args or kwargs for args, kwargs in given)
+            self._shared = len(given) if has_arguments and len(given) < self.params["workers"] else 0
         by = calls.LOOP if self.in_loop else calls.SERIAL if self.job["model"] == "serial" else calls.WORKER
         self.task, arguments = calls.task_of(function, self.params["kind"], given, by=by)
         self._function, self._copies = function, calls.Copies(given) if self.params.get("fresh") else None
@@ -143,4 +149,4 @@ class Calls(Tasks):
     def close(self):
         memory = memory_of()
         super().close()
-        return memory
+        return dict(memory, shared_inputs=self._shared)
