@@ -222,7 +222,10 @@ def test_what_no_code_can_be_given_for_is_told_and_not_advised():
 
 def test_one_launch_decides_nothing():
     """A model that was measured once is neither advised nor ruled out, whatever its figure, and has no interval."""
-    words_of = {26.6: "2 processes may be faster (26.6 in one launch", 0.3: "the figure of 2 processes (0.3"}
+    words_of = {
+        26.6: "2 processes may be faster than serial calls (26.6 in one launch",
+        0.3: "the figure of 2 processes (0.3",
+    }
     for speed_up, words in words_of.items():
         found = verdict(contender("serial", 1), once("processes-forkserver", speed_up))
         assert (found.outcome, found.model, found.speed_up) == ("unsure", "serial", None)
@@ -328,7 +331,7 @@ def test_what_cannot_be_told_is_not_said_as_if_it_were():
     """An interval that contains 1 is no gain, so the model may be named but is not advised."""
     found = verdict(contender("serial", 1), contender("threads", 1.3, spread=0.6), holds=None)
     assert (found.outcome, found.model, found.words) == ("unsure", "serial", "serial")
-    assert "2 threads may be faster (1.30 [" in found.sentence
+    assert "2 threads may be faster than serial calls (1.30 [" in found.sentence
     assert "--budget" in found.sentence
 
 

@@ -8,7 +8,7 @@ from headway.advice.models import SHORT
 from headway.advice.target import Target
 from headway.lab import stats
 
-__all__ = ["code_for", "guard_for", "required_of"]
+__all__ = ["code_for", "guard_for", "required_of", "undecided"]
 
 _ITEMS = "inputs"
 
@@ -121,6 +121,11 @@ def code_for(target: Target, function: Function, model: str, workers: int) -> st
         workers: The number of workers.
     """
     return _code(function, _imported(target)[1], _importable(target, function), model, workers)
+
+
+def undecided(perhaps: str) -> str:
+    """Return a comment above the code if another model may be faster; a reader of the code alone would not know."""
+    return f"# not decided: {SHORT[perhaps]} may be faster than this\n\n" if perhaps else ""
 
 
 def _code(function: Function, name: str, importing: str, model: str, workers: int) -> str:

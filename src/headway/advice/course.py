@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from headway.advice import cores, holds
-from headway.advice.code import code_for, guard_for, required_of
+from headway.advice.code import code_for, guard_for, required_of, undecided
 from headway.advice.elsewhere import chosen, places
 from headway.advice.examined import CALL_LIMIT_S, Examined, Function, Place, examine, missing_module, refuse
 from headway.advice.measured import contender
@@ -179,7 +179,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
         target=target.words,
         run=session.run_id,
         interpreter=own.name,
-        cores=len(machine.cores),
+        cores=usable,
         tasks=sizes.tasks,
         function=function,
         verdict=verdict,
@@ -200,9 +200,10 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
             *limits,
             *notes,
         ),
-        code=code_for(target, function, verdict.model, workers),
+        code=undecided(verdict.perhaps) + code_for(target, function, verdict.model, workers),
         test=guard_for(target, function, verdict.model, workers, required_of(verdict.speed_up)),
         spent_s=session.spent_s,
+        quota_cores=quota if quota < len(machine.cores) else math.inf,
     )
 
 

@@ -115,6 +115,7 @@ class Verdict:
         runner_up: The next best model; "" if there is none.
         sentence: The answer in one sentence.
         lines: Further lines: the runner-up, the reasons against other models, and changes that would turn the verdict.
+        perhaps: The model that may be faster, if the outcome is "unsure"; "" if there is none.
     """
 
     outcome: Outcome
@@ -124,6 +125,7 @@ class Verdict:
     runner_up: str
     sentence: str
     lines: tuple[str, ...] = ()
+    perhaps: str = ""
 
 
 @final
@@ -135,7 +137,7 @@ class Advice:
         target: The function as the user named it.
         run: The id of the run in the results store.
         interpreter: The user's own interpreter.
-        cores: The number of cores on which it was measured.
+        cores: The number of cores that could be used at a time; a CPU quota counts, rounded up.
         tasks: The number of serial calls in a sample.
         function: The function.
         verdict: The answer.
@@ -150,6 +152,7 @@ class Advice:
         code: Code to paste.
         test: A test that guards the verdict.
         spent_s: The time that everything took.
+        quota_cores: The CPU quota, if it is less than the machine's cores; infinity if there is none.
     """
 
     target: str
@@ -171,6 +174,7 @@ class Advice:
     code: str
     test: str
     spent_s: float
+    quota_cores: float = math.inf
 
     def __str__(self) -> str:
         return "\n".join([self.verdict.sentence, *(f"  {line}" for line in self.verdict.lines)])

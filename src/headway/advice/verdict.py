@@ -111,7 +111,7 @@ def decide(
         outcome, sentence = "no difference", "serial calls: no model is faster here"
         if doubtful and doubtful[0].speed_up is not None:
             outcome, named = "unsure", doubtful[0]
-            sentence = f"serial calls, as far as measured: {_doubt(named, doubtful[0].speed_up)}; {_MORE} would decide"
+            sentence = f"{_doubt(named, doubtful[0].speed_up)}; {_MORE} would decide"
     elif (crowd := _a_crowd(best, home, function)) is not None:
         outcome, named = "unsure", best
         if crowd.speed_up is not None and crowd.speed_up.value > gain.value:
@@ -155,13 +155,18 @@ def decide(
     lines += _elsewhere(elsewhere, home[0], best)
     lines += _flips(best, pays, function, refusals, interpreter)
     runner_up = worthy[0].words if worthy else ""
-    return Verdict(outcome, best.model, best.words, best.speed_up, runner_up, sentence, tuple(filter(None, lines)))
+    perhaps = named.model if named is not None else ""
+    said = tuple(filter(None, lines))
+    return Verdict(outcome, best.model, best.words, best.speed_up, runner_up, sentence, said, perhaps)
 
 
 def _doubt(one: Contender, speed_up: stats.Interval) -> str:
     if speed_up.value > 1:
-        return f"{one.words} may be faster ({_measured(speed_up)})"
-    return f"the figure of {one.words} ({_measured(speed_up)}) does not rule out a gain"
+        # No "serial calls, as far as measured": the figure may be 40.
+        return f"not decided: {one.words} may be faster than serial calls ({_measured(speed_up)})"
+    return (
+        f"serial calls, as far as measured: the figure of {one.words} ({_measured(speed_up)}) does not rule out a gain"
+    )
 
 
 def _slowness(one: Contender) -> float:
@@ -222,8 +227,12 @@ def _why(one: Contender, holds: Holds | None, pays: Mapping[str, BreakEven]) -> 
         return f"{one.words}: {number(one.speed_up.value)} times (one launch only: no interval)"
     if one.speed_up.high > _SURE_OF_NOTHING and not _takes_turns(one, holds):
         return f"{one.words} show no clear gain ({interval(one.speed_up)}): {_MORE} would decide"
-    gives = "bring no gain" if one.speed_up.high > 1 / (1 + MARGIN) else "are slower"
-    said = f"{one.words} {gives} ({_measured(one.speed_up)})"
+    if one.speed_up.high > _SURE_OF_NOTHING:
+        # The profile rules a gain out, and not the figure, which may even be well above 1.
+        said = f"{one.words} take turns, so their figure ({_measured(one.speed_up)}) is no gain"
+    else:
+        gives = "bring no gain" if one.speed_up.high > 1 / (1 + MARGIN) else "are slower"
+        said = f"{one.words} {gives} ({_measured(one.speed_up)})"
     if one.model == "threads" and holds is not None and holds.held > 0.5:
         said += f": the function holds the GIL for {holds.held:.0%} of its time"
         longest = holds.longest

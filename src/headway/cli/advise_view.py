@@ -22,8 +22,11 @@ _SPOTS = 8
 def render_advice(advice: Advice) -> RenderableType:
     """Return the advice, readable at 80 columns and without colour."""
     verdict = advice.verdict
+    cores = f"{advice.cores} core{'s' * (advice.cores != 1)}"
+    if math.isfinite(advice.quota_cores):
+        cores += f" by a CPU quota of {advice.quota_cores:.2f}"
     parts: list[RenderableType] = [
-        Text(f"{advice.target} on CPython {advice.interpreter}, {advice.cores} cores", style="dim"),
+        Text(f"{advice.target} on CPython {advice.interpreter}, {cores}", style="dim"),
         Text(verdict.sentence, style="bold"),
         *(Text(f"  {printable(line)}") for line in verdict.lines),
         Text(""),

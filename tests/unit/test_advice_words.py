@@ -1,0 +1,78 @@
+"""The words of `headway advise`: they fit the figures, and lead a reader of the code or the JSON alone no other way."""
+
+import io
+import math
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+from test_advice import FUNCTION, HOLDS, contender, once, verdict
+
+from headway.advice.code import undecided
+from headway.advice.values import Advice, Contender, to_json
+from headway.cli.advise_view import render_advice
+from headway.lab.stats import Interval
+
+
+@pytest.mark.parametrize(
+    ("speed_up", "words"),
+    [
+        (Interval(1.32, 0.02, 80.0, "paired t"), "2 threads take turns, so their figure (about 1.32) is no gain: "),
+        (Interval(1.73, 0.0, math.inf, "one launch"), "2 threads take turns, so their figure (1.73 in one launch only"),
+        (Interval(0.99, 0.97, 1.01, "paired t"), "2 threads bring no gain (0.99 [0.97-1.01]): "),
+        (Interval(0.80, 0.79, 0.81, "paired t"), "2 threads are slower (0.80 [0.79-0.81]): "),
+    ],
+)
+def test_threads_that_take_turns_are_told_in_words_that_fit_their_figure(speed_up: Interval, words: str) -> None:
+    """A figure above 1 is not called "no gain" without the reason, which is that calls take turns."""
+    threads: Contender = replace(contender("threads", 1), speed_up=speed_up)
+    (line,) = verdict(contender("serial", 1), threads).lines
+    assert line.startswith(words)
+    assert "the function holds the GIL for 97% of its time" in line
+
+
+def test_a_model_that_may_be_faster_is_named_in_sentence_code_and_json() -> None:
+    """Two launches with asyncio 40 times as fast decide nothing, and "serial calls" is not what was measured."""
+    wide = Interval(40.0, 0.5, 3200.0, "paired t")
+    for one in (once("asyncio", 40.0), replace(contender("asyncio", 40), speed_up=wide)):
+        found = verdict(contender("serial", 1), one, holds=None)
+        assert (found.outcome, found.model, found.perhaps) == ("unsure", "serial", "asyncio")
+        assert found.sentence.startswith(f"not decided: {one.words} may be faster than serial calls (")
+        assert to_json(found)["perhaps"] == "asyncio"
+        assert undecided(found.perhaps) == "# not decided: asyncio may be faster than this\n\n"
+    assert verdict(contender("serial", 1), contender("threads", 1.8), holds=None).perhaps == undecided("") == ""
+
+
+def test_the_head_tells_the_cores_of_a_quota() -> None:
+    """The number of cores is what the quota allows."""
+    advice = Advice(
+        target="app:resize",
+        run="r",
+        interpreter="3.13",
+        cores=2,
+        tasks=10,
+        function=FUNCTION,
+        verdict=verdict(contender("serial", 1)),
+        contenders=(contender("serial", 1),),
+        refusals=(),
+        break_even=(),
+        holds=HOLDS,
+        holds_why="",
+        lags=(),
+        predicted=(),
+        server=(),
+        notes=(),
+        code="",
+        test="",
+        spent_s=1.0,
+    )
+    heads = []
+    for one in (advice, replace(advice, quota_cores=1.5), replace(advice, cores=1)):
+        console = Console(file=io.StringIO(), width=80)
+        console.print(render_advice(one))
+        heads.append(console.file.getvalue().splitlines()[0])  # type: ignore[attr-defined]
+    assert heads == [
+        "app:resize on CPython 3.13, 2 cores",
+        "app:resize on CPython 3.13, 2 cores by a CPU quota of 1.50",
+        "app:resize on CPython 3.13, 1 core",
+    ]
