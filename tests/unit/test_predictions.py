@@ -267,7 +267,7 @@ def test_launches_with_too_few_requests_tell_nothing(store):
         ({"no policy": 200.0, "fair": 9e3}, {"no policy": 100.0, "fair": 1e3}, "supported", 0),
         ({"no policy": 200.0, "fair": 9e3}, {"no policy": 1e3, "fair": 100.0}, "refuted", 1),
         ({"no policy": 200.0, "fair": 200.0}, {"no policy": 1e3, "fair": 100.0}, "inconclusive", 0),
-        ({"no policy": 200.0, "fair": 9e3}, {"fair": 100.0}, "not measured", 0),
+        ({"no policy": 200.0, "fair": 9e3}, {"fair": 100.0}, "not measured", None),
     ],
 )
 def test_the_order_is_held_against_the_pairs_that_differ(store, levels, predicted, outcome, wrong):
@@ -301,6 +301,25 @@ def test_a_few_pairs_that_lie_far_apart_do_not_support_the_order(store, monkeypa
     (evidence,) = orders(read_run(store, run_id), EXPERIMENT, ORDER, GIL.id)
 
     assert (evidence.outcome, evidence.count) == (outcome, wrong)
+
+
+@pytest.mark.parametrize(
+    ("levels", "predicted", "said"),
+    [
+        ({"no policy": 0.0, "fair": 0.0}, {"no policy": 1.0, "fair": 1.0}, "a launch measured 0, so there is no ratio"),
+        ({"no policy": 200.0, "fair": 9e3}, {}, "there is no prediction to compare with"),
+    ],
+)
+def test_launches_that_say_nothing_of_predictions_are_not_said_to_have_failed(store, levels, predicted, said):
+    """The sentence of a claim tells why no prediction could be compared, where launches succeeded."""
+    run = judged(store, levels, predicted)
+
+    found = {one.claim.id: one for one in judge(run)}
+
+    for name in ("throughput-split", "order"):
+        verdict = found[f"predictions/{name}"]
+        assert verdict.outcome == "not measured"
+        assert said in verdict.sentence
 
 
 def test_every_claim_is_judged_and_every_sentence_can_be_read(store):

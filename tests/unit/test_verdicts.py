@@ -119,7 +119,7 @@ def test_a_launch_that_measured_nought_is_no_failed_launch(make_run):
     verdict = verdict_of(cpu_bound(make_run, [1.3, 0.0, 1.29, 1.3]), "cpu-bound/threads-not-faster")
 
     assert verdict.outcome == "not measured"
-    assert verdict.sentence == "a launch of threads / serial measured 0, so there is no ratio and no interval"
+    assert verdict.sentence == "threads / serial: a launch measured 0, so there is no ratio and no interval"
 
 
 def test_a_count_without_launches_supports_nothing(make_run):

@@ -11,6 +11,7 @@ from headway.lab.kept.results import CellResult, Run
 
 __all__ = [
     "NEAR",
+    "OF_ZERO",
     "TOO_MANY",
     "Evidence",
     "Outcome",
@@ -30,6 +31,8 @@ one of them by itself refutes it."""
 
 NEAR = 0.05
 """An interval that contains a threshold, and lies within this share of it, is at the limit."""
+
+OF_ZERO = "a launch measured 0, so there is no ratio and no interval"
 
 TOO_MANY = 1_000
 """The estimate of the launches that are needed stops here. A claim that needs more is too close to its threshold."""
@@ -51,7 +54,7 @@ class Evidence:
         launches_to_decide: About how many launches would decide an inconclusive comparison, if the estimate and the
             spread stay as they are; `TOO_MANY` for more than that; None where no estimate is possible.
         cells: Keys of the cells behind the figure.
-        of_zero: A launch gave 0, so there is no interval.
+        why_not: The reason why launches that succeeded gave no interval; "" if there is one, or if none succeeded.
     """
 
     outcome: Outcome
@@ -62,7 +65,7 @@ class Evidence:
     launches: int
     launches_to_decide: int | None = None
     cells: tuple[str, ...] = ()
-    of_zero: bool = False
+    why_not: str = ""
 
 
 def _launches_to_decide(relation: Relation, interval: stats.Interval, launches: int) -> int | None:
@@ -92,7 +95,7 @@ def judged(
     launches: int,
     cells: tuple[str, ...] = (),
     *,
-    of_zero: bool = False,
+    why_not: str = "",
 ) -> Evidence:
     """Return the evidence of an interval over launches of some cells for a relation; "not measured" for None."""
     outcome: Outcome = "inconclusive"
@@ -107,7 +110,7 @@ def judged(
         outcome = "at the limit"
     else:
         more = _launches_to_decide(relation, interval, launches)
-    return Evidence(outcome, what, interval, str(relation), None, launches, more, cells, of_zero)
+    return Evidence(outcome, what, interval, str(relation), None, launches, more, cells, why_not)
 
 
 def _places(run: Run, experiment: Experiment, comparison: Comparison | Level) -> list[str]:
@@ -141,8 +144,8 @@ def comparisons(run: Run, experiment: Experiment, comparison: Comparison, interp
             what += f", {place}"
         interval = top.ratio_to(bottom, metric)
         launches = top.launches_with(bottom, metric)
-        cells, of_zero = (top.cell.key, bottom.cell.key), interval is None and launches > 0
-        yield judged(what, comparison.relation, interval, launches, cells, of_zero=of_zero)
+        why_not = OF_ZERO if interval is None and launches > 0 else ""
+        yield judged(what, comparison.relation, interval, launches, (top.cell.key, bottom.cell.key), why_not=why_not)
 
 
 def pooled(run: Run, experiment: Experiment, comparison: Comparison, interpreters: Sequence[str]) -> Iterator[Evidence]:
@@ -176,8 +179,8 @@ def levels(run: Run, experiment: Experiment, level: Level, interpreter: str) -> 
             continue
         what = f"{level.metric.replace('_', ' ')} of {level.label}" + (f", {place}" if len(places) > 1 else "")
         interval, launches = result.level(level.metric), len(result.by_block(level.metric))
-        of_zero = interval is None and launches > 0
-        yield judged(what, level.relation, interval, launches, (result.cell.key,), of_zero=of_zero)
+        why_not = OF_ZERO if interval is None and launches > 0 else ""
+        yield judged(what, level.relation, interval, launches, (result.cell.key,), why_not=why_not)
 
 
 def counted(run: Run, experiment: Experiment, count: Count, interpreter: str) -> Iterator[Evidence]:

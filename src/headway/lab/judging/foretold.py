@@ -6,14 +6,14 @@ level's interval, so a claim about errors is decided in the same way as any othe
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import final
 
 from headway.lab import stats
 from headway.lab.design import Errors, Experiment, Order
-from headway.lab.judging.evidence import Evidence, Outcome, judged
+from headway.lab.judging.evidence import OF_ZERO, Evidence, Outcome, judged
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import CellResult, Run
 
@@ -111,7 +111,22 @@ def errors(run: Run, experiment: Experiment, piece: Errors, interpreter: str) ->
         if one.cell.label in experiment.anchors and one.cell.interpreter == interpreter
     ]
     cells = (*anchors, *(one.cell.key for one in results))
-    yield judged(what, piece.relation, interval, launches, cells)
+    without = "no cell has both a prediction and a usable launch"
+    why_not = _why_not(results, piece.metric, without) if interval is None else ""
+    yield judged(what, piece.relation, interval, launches, cells, why_not=why_not)
+
+
+def _why_not(results: Sequence[CellResult], metric: str, otherwise: str) -> str:
+    """Return the reason why launches that succeeded say nothing about predictions; "" if none succeeded."""
+    values = [value for one in results for value in one.values(metric)]
+    if not values:
+        return ""
+    predicted = [one for one in results if one.prediction is not None and metric in one.prediction.figures]
+    if not predicted:
+        return "there is no prediction to compare with"
+    if min(values) <= 0:
+        return OF_ZERO
+    return otherwise
 
 
 def _most(right: int, told: int) -> float:
@@ -152,4 +167,8 @@ def orders(run: Run, experiment: Experiment, piece: Order, interpreter: str) -> 
     what = f"pairs in the wrong order by {piece.metric.replace('_', ' ')}, of {told} pairs with a measured difference"
     relation = f"at most {1 - piece.share:.0%} of {told}"
     cells = tuple(one.cell.key for one in results)
-    yield Evidence(outcome, what, None, relation, wrong, min(launches, default=0), None, cells)
+    if not launches:
+        why_not = _why_not(results, piece.metric, "no two cells have both a prediction and a usable launch")
+        yield Evidence(outcome, what, None, relation, None, 0, None, cells, why_not)
+        return
+    yield Evidence(outcome, what, None, relation, wrong, min(launches), None, cells)

@@ -83,8 +83,8 @@ def _sentence(outcome: Outcome, claim: Claim, evidence: Sequence[Evidence]) -> s
     if not evidence:
         return "this run does not include the cells that the claim needs"
     one = evidence[0]
-    if one.of_zero:
-        return f"a launch of {one.what} measured 0, so there is no ratio and no interval"
+    if one.why_not:
+        return f"{one.what}: {one.why_not}"
     if one.interval is None and one.count is None:
         return f"no launch of {one.what} succeeded"
     if one.interval is None:
