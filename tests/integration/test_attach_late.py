@@ -1,10 +1,14 @@
-"""Attaching to processes that end before Headway is in them, or before the recording was to end."""
+"""Attaching to processes that end before Headway is in them, or before the recording was to end, or make us wait."""
 
 import os
 import subprocess
 import sys
 
 import pytest
+
+from headway.host.interpreters import discover
+
+NEW = next((one.executable for one in discover()[0] if one.name == "3.14"), "")
 
 pytestmark = [
     pytest.mark.slow,
@@ -61,3 +65,26 @@ def test_top_tells_that_it_came_too_late():
     assert (done.returncode, done.stdout) == (0, "")
     assert "warning: nothing was counted: process " in done.stderr
     assert "its main thread ran no Python for " in done.stderr
+
+
+FOREVER = """
+import threading
+never = threading.Lock()
+never.acquire()
+print("ready", flush=True)
+never.acquire()
+"""
+
+
+@pytest.mark.skipif(not NEW, reason="there is no CPython 3.14")
+@pytest.mark.parametrize("words", [("attach", "--policy", "fair"), ("top", "--plain"), ("detach",)])
+def test_a_command_says_what_it_waits_for(words):
+    """Not only `headway attach` to record tells that the main thread must run Python."""
+    with subprocess.Popen([NEW, "-c", FOREVER], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == "ready\n"
+        command = [sys.executable, "-m", "headway", *words, "--patience", "60", str(child.pid)]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as waiting:
+            said = waiting.stderr.readline()
+            waiting.kill()
+        child.kill()
+    assert said == f"waiting up to 60 s until the main thread of process {child.pid} runs Python\n"

@@ -46,7 +46,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from headway.cli import console, options
-from headway.cli.entering import CHILD_PATIENCE_S, beside_each_other, enter_children
+from headway.cli.entering import CHILD_PATIENCE_S, Waiting, beside_each_other, enter_children
 from headway.cli.trace_command import add_output, summarise
 
 if TYPE_CHECKING:
@@ -59,8 +59,6 @@ _SIGNALLED = 128
 _LISTED = 10
 _ENOUGH = 0.9
 """The share of the time asked from which a recording needs no warning."""
-_SILENT_S = 1.0
-"""A wait that goes on for longer is announced."""
 _LONG_S = 0.5
 """A longer wait until Headway is in a process is mentioned."""
 
@@ -150,19 +148,6 @@ class _Signals:
             raise _StoppedError(self._stopped_by)
 
 
-class _Waiting:
-    """Says once that a process makes us wait, and for what."""
-
-    def __init__(self, pid: int, patience_s: float) -> None:
-        self._text = f"waiting up to {patience_s:g} s until the main thread of process {pid} runs Python"
-        self._since_s: float | None = time.monotonic()
-
-    def __call__(self) -> None:
-        if self._since_s is not None and time.monotonic() - self._since_s > _SILENT_S:
-            self._since_s = None
-            console.say(self._text)
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Attach to the process, wait, detach, and print a summary; return the exit code."""
     from headway.live import attach
@@ -198,7 +183,7 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
             door,
             patience_s=arguments.patience,
             despite_filter=arguments.despite_filter,
-            check=_Waiting(target.pid, arguments.patience),
+            check=Waiting(target.pid, arguments.patience),
         )
         waited_s = time.monotonic() - asked_s
         held_ones.enter_context(contextlib.closing(held))
@@ -329,7 +314,7 @@ def _end(
             policy=policy,
             patience_s=arguments.patience,
             despite_filter=arguments.despite_filter,
-            check=signals.check,
+            check=Waiting(target.pid, arguments.patience, signals.check),
         )
     except RecordingError as error:
         # The error is printed and not raised, because the events recorded so far stay readable.
@@ -365,7 +350,13 @@ def _schedule(target: "attach.Target", arguments: argparse.Namespace, signals: _
     check(policy, {})
     if "/" in policy:
         policy = str(Path(policy).absolute())
-    held = attach.schedule(target, policy, patience_s=arguments.patience, despite_filter=arguments.despite_filter)
+    held = attach.schedule(
+        target,
+        policy,
+        patience_s=arguments.patience,
+        despite_filter=arguments.despite_filter,
+        check=Waiting(target.pid, arguments.patience),
+    )
     signals.wait_for()
     how_long = f"for {arguments.duration:g} s" if arguments.duration else "until Ctrl-C"
     instead = f" in place of {held.text}" if held.text else ""

@@ -18,6 +18,7 @@ import argparse
 
 from headway.cli import console
 from headway.cli.attach_command import add_despite_filter, add_patience
+from headway.cli.entering import Waiting
 
 __all__ = ["prepare", "run"]
 
@@ -34,7 +35,13 @@ def run(arguments: argparse.Namespace) -> int:
     from headway.live import attach
 
     target = attach.look_at(arguments.pid)
-    ended = attach.detach(target, policy=True, patience_s=arguments.patience, despite_filter=arguments.despite_filter)
+    ended = attach.detach(
+        target,
+        policy=True,
+        patience_s=arguments.patience,
+        despite_filter=arguments.despite_filter,
+        check=Waiting(target.pid, arguments.patience),
+    )
     if ended:
         console.say(f"ended in process {target.pid}: {ended}")
     else:

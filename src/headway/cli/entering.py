@@ -1,20 +1,42 @@
-"""Enters or leaves several running processes beside each other, since each of them may make us wait."""
+"""Enters or leaves running processes, several beside each other, since each of them may make us wait; says so."""
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TypeVar, final
 
 from headway.cli import console
 from headway.errors import RecordingError
 
-__all__ = ["CHILD_PATIENCE_S", "beside_each_other", "enter_children"]
+__all__ = ["CHILD_PATIENCE_S", "Waiting", "beside_each_other", "enter_children"]
 
 CHILD_PATIENCE_S = 3.0
 """The longest wait until a child process runs Python; Headway does not enter a child that does not."""
 _AT_A_TIME = 32
+_SILENT_S = 1.0
+"""A wait that goes on for longer is announced."""
 
 _One = TypeVar("_One")
 _Found = TypeVar("_Found")
+
+
+@final
+class Waiting:
+    """Says once that a process makes us wait, and for what; to be called several times a second while it does."""
+
+    def __init__(self, pid: int, patience_s: float, check: Callable[[], None] | None = None) -> None:
+        """Begin to wait; `check` is called, too, and may raise."""
+        self._text = f"waiting up to {patience_s:g} s until the main thread of process {pid} runs Python"
+        self._since_s: float | None = time.monotonic()
+        self._check = check
+
+    def __call__(self) -> None:
+        """Say it if the wait has been long; once."""
+        if self._check is not None:
+            self._check()
+        if self._since_s is not None and time.monotonic() - self._since_s > _SILENT_S:
+            self._since_s = None
+            console.say(self._text)
 
 
 def beside_each_other(do: Callable[[_One], _Found], ones: Sequence[_One]) -> list[_Found]:

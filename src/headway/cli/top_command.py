@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from headway.cli import console, options
 from headway.cli.attach_command import add_despite_filter
-from headway.cli.entering import CHILD_PATIENCE_S, enter_children
+from headway.cli.entering import CHILD_PATIENCE_S, Waiting, enter_children
 from headway.cli.trace_command import add_program
 from headway.cli.trace_command import program as program_of
 from headway.errors import RecordingError, UsageError
@@ -195,7 +195,9 @@ def _counted(pid: int, patience_s: float, *, despite_filter: bool) -> Iterator[b
     ours = not joined
     try:
         if target is not None:
-            held = attach.count(target, patience_s=patience_s, despite_filter=despite_filter)
+            held = attach.count(
+                target, patience_s=patience_s, despite_filter=despite_filter, check=Waiting(pid, patience_s)
+            )
         with contextlib.suppress(RecordingError):
             wanted = watch.Watch(pid)
             ours = (wanted.join() or ours) and wanted.counters_only
@@ -205,7 +207,12 @@ def _counted(pid: int, patience_s: float, *, despite_filter: bool) -> Iterator[b
         # counts_only() is false if the process has ended, or if it is now recorded to a file.
         if ours and not others and watch.counts_only(pid):
             try:
-                attach.detach(target or attach.look_at(pid), patience_s=patience_s, despite_filter=despite_filter)
+                attach.detach(
+                    target or attach.look_at(pid),
+                    patience_s=patience_s,
+                    despite_filter=despite_filter,
+                    check=Waiting(pid, patience_s),
+                )
             except RecordingError as error:
                 if watch.is_recorded(pid):
                     console.complain(error.message, error.hint)

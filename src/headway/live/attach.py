@@ -187,17 +187,21 @@ def attach(
     return held
 
 
-def count(target: Target, *, patience_s: float = 10.0, despite_filter: bool = False) -> Attachment:
-    """Start counting holds and waits in a process, without events.
-
-    `despite_filter`: attach even if a seccomp filter of the process may end the process for that.
+def count(
+    target: Target,
+    *,
+    patience_s: float = 10.0,
+    despite_filter: bool = False,
+    check: Callable[[], None] = _go_on,
+) -> Attachment:
+    """Start counting holds and waits in a process, without events. The options are those of attach().
 
     Raises:
         RecordingError: The process cannot be recorded, or is recorded already; it goes on as before.
         NativeError: The native library is missing or does not fit.
     """
     _check_filter(target, despite=despite_filter)
-    return _recorded(target, "", 0, 0, patience_s)
+    return _recorded(target, "", 0, 0, patience_s, check=check)
 
 
 def _recorded(
@@ -218,11 +222,15 @@ def _recorded(
 
 
 def schedule(
-    target: Target, policy: str, options: str = "", *, patience_s: float = 10.0, despite_filter: bool = False
+    target: Target,
+    policy: str,
+    options: str = "",
+    *,
+    patience_s: float = 10.0,
+    despite_filter: bool = False,
+    check: Callable[[], None] = _go_on,
 ) -> Attachment:
-    """Set a policy in a process, in place of the present one.
-
-    `despite_filter`: attach even if a seccomp filter of the process may end the process for that.
+    """Set a policy in a process, in place of the present one. The other options are those of attach().
 
     Raises:
         RecordingError: The process cannot be reached, or refuses; it goes on as before.
@@ -232,7 +240,7 @@ def schedule(
     library = str(library_path())
     call = f"scheduler.attach({library!r}, {policy!r}, {options!r})"
     undo = f"scheduler.detach({library!r})"
-    return _held(target, _call(target, ("scheduler",), call, patience_s, undo=undo, what="scheduled"))
+    return _held(target, _call(target, ("scheduler",), call, patience_s, undo=undo, what="scheduled", check=check))
 
 
 def detach(
