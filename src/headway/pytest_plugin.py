@@ -232,6 +232,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         besides=_besides(session.config),
         reference=ours.with_reference,
         say=say,
+        least_s=sum(_least_s(ours, item) for item in session.items if _measures(item)),
     )
     revision = ours.option("against")
     if not revision:
@@ -248,6 +249,16 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     except HeadwayError as error:
         hint = f"; {error.hint}" if error.hint else ""
         raise pytest.UsageError(f"--headway-against {revision}: {error.message}{hint}") from None
+
+
+def _least_s(session: _Session, item: pytest.Item) -> float:
+    """Return the time that a launch of a test takes by its options; a test may have several benchmarks, or none."""
+    try:
+        options = _options(session, item)
+    except HeadwayError:  # the test itself tells it
+        return 0.0
+    # The reference has as many rounds.
+    return 0.0 if options.rounds else options.seconds * (2 if session.with_reference else 1)
 
 
 def _besides(config: pytest.Config) -> list[str]:

@@ -128,3 +128,45 @@ def test_launches_that_ended_early_are_told():
     crashed = Launched({"first": (one, one)}, ["exit code 3"])
     crashed.tell_the_missing(3)
     assert crashed.failures == ["exit code 3"]
+
+
+@pytest.mark.parametrize(("trees", "of"), [(1, ""), (2, " of each tree")])
+def test_a_session_tells_how_long_its_launches_take(tmp_path, monkeypatch, trees, of):
+    """The first line is by the options, and after each test's first launch the time left is by the launches so far."""
+    said = []
+    how = Launching(
+        arguments=[],
+        positional=[],
+        folder=tmp_path,
+        trace=False,
+        besides=[],
+        reference=True,
+        say=said.append,
+        least_s=40.0 / trees,
+    )
+    clock = iter([0.0, 20.0, 30.0])
+    monkeypatch.setattr(children, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
+    progress = children.Progress(how, 2, 2, trees=trees)
+    for test in ("/x/a.py::one", "/x/a.py::two", "/x/a.py::two", "/x/a.py::one"):
+        progress.launch(test)
+    assert said == [
+        f"4 launches{of} in fresh processes (2 of each test) take 80 s or more",
+        f"launch 1 of 4{of}: a.py::one",
+        f"launch 2 of 4{of}: a.py::two",
+        f"launch 3 of 4{of}: a.py::two; about 20 s left",
+        f"launch 4 of 4{of}: a.py::one; about 10 s left",
+    ]
+    assert children._about(240) == "4 min"
+
+
+def test_the_time_of_a_launch_is_that_of_the_options():
+    """Benchmarks with a number of rounds, and options that are wrong, have no time; the reference takes as long."""
+    session = types.SimpleNamespace(option=lambda _: None, with_reference=False)
+
+    def item(**options):
+        return types.SimpleNamespace(iter_markers=lambda _: [pytest.mark.headway(**options).mark])
+
+    found = [pytest_plugin._least_s(session, item(**one)) for one in ({}, {"seconds": 3}, {"rounds": 5}, {"no": 1})]
+    assert found == [0.5, 3, 0.0, 0.0]
+    session.with_reference = True
+    assert pytest_plugin._least_s(session, item()) == 1.0

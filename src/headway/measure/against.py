@@ -25,7 +25,7 @@ from headway.agent.headway_agent import turns
 from headway.errors import UsageError
 from headway.host.repository import git
 from headway.lab import stats
-from headway.measure.children import ANSWER, LIMIT_S, Launched, Launching, kill, taken, undisturbed
+from headway.measure.children import ANSWER, LIMIT_S, Launched, Launching, Progress, kill, taken, undisturbed
 from headway.measure.journal import Entry, Journal
 from headway.measure.result import Result
 
@@ -382,11 +382,10 @@ def measure_against(tree: Worktree, how: Launching, tests: Sequence[str], launch
     elsewhere = {**os.environ, "PYTHONPATH": os.pathsep.join([*tree.import_path(), *_python_path()])}
     for name in dict.fromkeys(test.partition("::")[0] for test in tests):
         tree.take_over(Path(name), top)
-    number, every = 0, launches * len(tests)
+    progress = Progress(how, len(tests), launches, trees=2)
     for block in range(launches):
         for test in turns.in_order(tests, block):
-            number += 1
-            how.say(f"launch {number} of {every} of each tree: {test.rpartition(os.sep)[2]}")
+            progress.launch(test)
             file, _, name = test.partition("::")
             theirs, their_folder = tree.mapped(Path(file)), tree.mapped(how.folder)
             if theirs is None or their_folder is None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ __all__ = [
     "LIMIT_S",
     "Launched",
     "Launching",
+    "Progress",
     "kill",
     "launch_all",
     "nothing_left_behind",
@@ -162,6 +164,7 @@ class Launching:
         besides: More options of every launch.
         reference: Measure each benchmark beside the reference that sessions are compared by.
         say: Called with a line before each launch.
+        least_s: The time that one launch of each test takes by its options, without the starts of the processes.
     """
 
     arguments: Sequence[str]
@@ -171,6 +174,7 @@ class Launching:
     besides: Sequence[str]
     reference: bool
     say: Callable[[str], None]
+    least_s: float = 0.0
 
     def command(self, test: str, scratch: Path) -> list[str]:
         """Return the command of a launch of one test, which writes its answer into `scratch`."""
@@ -179,6 +183,35 @@ class Launching:
         command += ["-o", f"cache_dir={scratch}/cache"]
         command += ["--headway-trace"] * self.trace + ["--headway-with-reference"] * self.reference
         return [*command, *self.besides]
+
+
+@final
+class Progress:
+    """Says how long the launches of a session will take: before the first one by the options, later by those before."""
+
+    def __init__(self, how: Launching, tests: int, launches: int, *, trees: int = 1) -> None:
+        """Begin; `tests` are launched `launches` times each, in each of the trees."""
+        self._how, self._tests, self._every, self._done = how, tests, launches * tests, 0
+        self._of_each = " of each tree" if trees > 1 else ""
+        least = _about(launches * trees * how.least_s)
+        how.say(
+            f"{self._every} launches{self._of_each} in fresh processes ({launches} of each test) take {least} or more"
+        )
+        self._begun_s = time.monotonic()
+
+    def launch(self, test: str) -> None:
+        """Tell of the next launch."""
+        left = ""
+        # A block has every test once; before its end, those to come may take longer than those so far.
+        if self._done >= self._tests:
+            each_s = (time.monotonic() - self._begun_s) / self._done
+            left = f"; about {_about(each_s * (self._every - self._done))} left"
+        self._done += 1
+        self._how.say(f"launch {self._done} of {self._every}{self._of_each}: {test.rpartition(os.sep)[2]}{left}")
+
+
+def _about(time_s: float) -> str:
+    return f"{time_s:.0f} s" if time_s < 120 else f"{time_s / 60:.0f} min"
 
 
 class _EndedBySignal(BaseException):
@@ -247,12 +280,11 @@ def launch_all(how: Launching, tests: Sequence[str], launches: int, *, seed: int
     """
     found = {test: Launched() for test in tests}
     shuffler = random.Random(seed)
-    number, every = 0, launches * len(tests)
+    progress = Progress(how, len(tests), launches)
     with tempfile.TemporaryDirectory(prefix="headway-launches-") as scratch:
         for _ in range(launches):
             for test in shuffler.sample(list(tests), len(tests)):
-                number += 1
-                how.say(f"launch {number} of {every}: {test.rpartition(os.sep)[2]}")
+                progress.launch(test)
                 answer = Path(scratch) / ANSWER
                 answer.unlink(missing_ok=True)
                 try:
