@@ -22,8 +22,7 @@ static void leave(struct hw__lease *lease, struct hw__lease_page *next, int64_t 
     }
 }
 
-int hw__lease_begin(struct hw__lease *lease, int64_t span_ns) {
-    hw__lease_end(lease);
+int hw__lease_page(int64_t span_ns) {
     size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
     if (!hw__room_in_file(bytes)) {
         return -EFBIG;
@@ -34,24 +33,30 @@ int hw__lease_begin(struct hw__lease *lease, int64_t span_ns) {
     }
     int64_t now = hw_now_ns();
     struct hw__lease_page first = {.until_ns = now + span_ns, .now_ns = now};
-    /* The new page takes the address of the last one: a hook that still reads there finds
-     * either. */
-    int fixed = lease->mapped != NULL ? MAP_FIXED : 0;
-    void *memory = MAP_FAILED;
-    if (ftruncate(fd, (off_t)bytes) == 0 &&
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0 &&
-        pwrite(fd, &first, sizeof first, 0) == (ssize_t)sizeof first) {
-        memory = mmap(lease->mapped, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | fixed, fd, 0);
-    }
-    if (memory == MAP_FAILED) {
+    if (ftruncate(fd, (off_t)bytes) != 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 ||
+        pwrite(fd, &first, sizeof first, 0) != (ssize_t)sizeof first) {
         int error = errno;
         (void)close(fd);
         return -error;
     }
+    return fd;
+}
+
+int hw__lease_begin(struct hw__lease *lease, int fd) {
+    hw__lease_end(lease);
+    /* The new page takes the address of the last one: a hook that still reads there finds
+     * either. */
+    int fixed = lease->mapped != NULL ? MAP_FIXED : 0;
+    void *memory = mmap(lease->mapped, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | fixed, fd, 0);
+    if (memory == MAP_FAILED) {
+        return -errno;
+    }
     lease->mapped = memory;
     atomic_store(&lease->parents, false);
     atomic_store(&lease->page, lease->mapped);
-    return fd;
+    return 0;
 }
 
 void hw__lease_renew(struct hw__lease *lease, int64_t span_ns) {

@@ -64,12 +64,15 @@ static inline bool hw__lease_over_now(const struct hw__lease *lease) {
     return until_ns != 0 && hw_now_ns() >= until_ns;
 }
 
-/* Begins a lease that lasts `span_ns` unless the other side renews it, in place of the present
- * lease. Only one thread at a time may begin or end a lease.
+/* Makes the page of a lease that lasts `span_ns` from now on. What is to be replaced by a lease's
+ * purpose is given up only after that, because the page may be refused.
  *
- * Returns a descriptor of the page, which the caller sends and closes; or a negative errno, and
- * then there is no lease. */
-int hw__lease_begin(struct hw__lease *lease, int64_t span_ns);
+ * Returns a descriptor of the page, which the caller sends and closes; or a negative errno. */
+int hw__lease_page(int64_t span_ns);
+
+/* Begins a lease with such a page, in place of the present lease, which ends in any case. Only one
+ * thread at a time may begin or end a lease. Returns 0 or a negative errno. */
+int hw__lease_begin(struct hw__lease *lease, int fd);
 
 /* Makes the lease last `span_ns` from now on; for use as long as the other side does not have the
  * page yet. This function can't fail. */

@@ -309,17 +309,24 @@ static void *gainer(void *module, void *arguments) {
     return Py_BuildValue("iL", thread, (long long)early);
 }
 
-/* Arguments: (lease, nanoseconds). Returns a descriptor, or a negative errno. */
+/* Arguments: (nanoseconds). Returns a descriptor, or a negative errno. */
+static void *lease_page(void *module, void *arguments) {
+    (void)module;
+    long long span_ns;
+    return PyArg_ParseTuple(arguments, "L", &span_ns) ? number(hw__lease_page(span_ns)) : NULL;
+}
+
+/* Arguments: (lease, descriptor). Returns 0 or a negative errno. */
 static void *lease(void *module, void *arguments) {
     (void)module;
     int what;
-    long long span_ns;
-    if (!PyArg_ParseTuple(arguments, "iL", &what, &span_ns)) {
+    int fd;
+    if (!PyArg_ParseTuple(arguments, "ii", &what, &fd)) {
         return NULL;
     }
     bool known = what >= 0 && what < HW__LEASES;
     hw__registry_lock(); /* a hook ends a policy's lease with this lock held */
-    int error = known ? hw__lease_begin(&hw__leases[what], span_ns) : -EINVAL;
+    int error = known ? hw__lease_begin(&hw__leases[what], fd) : -EINVAL;
     hw__registry_unlock();
     return number(error);
 }
@@ -374,6 +381,7 @@ static struct method methods[] = {
     {"hint", hint, METH_VARARGS, "hw_schedule_hint()."},
     {"counts", counts, METH_VARARGS, "hw_schedule_counts()."},
     {"gainer", gainer, METH_VARARGS, "hw_schedule_gainer()."},
+    {"lease_page", lease_page, METH_VARARGS, "hw__lease_page()."},
     {"lease", lease, METH_VARARGS, "hw__lease_begin()."},
     {"lease_renew", lease_renew, METH_VARARGS, "hw__lease_renew()."},
     {"lease_end", lease_end, METH_VARARGS, "hw__lease_end()."},

@@ -29,9 +29,17 @@ static struct hw__lease_page *taken(int fd) {
     return page;
 }
 
+/* Begins a lease, and maps its page as the other side does. */
+static struct hw__lease_page *begun(struct hw__lease *lease, int64_t span_ns) {
+    int fd = hw__lease_page(span_ns);
+    T_TRUE(fd >= 0);
+    T_EQ(0, hw__lease_begin(lease, fd));
+    return taken(fd);
+}
+
 static void test_a_lease(void) {
     T_TRUE(!hw__lease_over(trace_lease, INT64_MAX)); /* there is no lease */
-    struct hw__lease_page *page = taken(hw__lease_begin(trace_lease, 1000 * MS));
+    struct hw__lease_page *page = begun(trace_lease, 1000 * MS);
     int64_t until = atomic_load(&page->until_ns);
     T_TRUE(until >= atomic_load(&page->now_ns) + 1000 * MS);
     T_TRUE(!hw__lease_over(trace_lease, until - 1));
@@ -56,7 +64,7 @@ static void test_a_limit_of_files(void) {
     if (pid == 0) {
         struct rlimit none = {0, 0};
         T_EQ(0, setrlimit(RLIMIT_FSIZE, &none));
-        _exit(hw__lease_begin(trace_lease, 1000 * MS) == -EFBIG ? 7 : 8);
+        _exit(hw__lease_page(1000 * MS) == -EFBIG ? 7 : 8);
     }
     int status;
     T_EQ(pid, waitpid(pid, &status, 0));
@@ -66,8 +74,8 @@ static void test_a_limit_of_files(void) {
 
 /* The next lease replaces the last one, whose holder is told and has no say any more. */
 static void test_one_after_the_other(void) {
-    struct hw__lease_page *first = taken(hw__lease_begin(trace_lease, 1000 * MS));
-    struct hw__lease_page *second = taken(hw__lease_begin(trace_lease, 1000 * MS));
+    struct hw__lease_page *first = begun(trace_lease, 1000 * MS);
+    struct hw__lease_page *second = begun(trace_lease, 1000 * MS);
     T_EQ(HW__LEASE_ENDED, atomic_load(&first->ended));
     T_EQ(HW__LEASE_LIVE, atomic_load(&second->ended));
     atomic_store(&first->until_ns, 1);
@@ -100,7 +108,7 @@ static void end_workers(void) {
 /* The lease ends while threads are in the hooks: nothing is recorded any more, the program goes on,
  * and the next recording begins as usual. */
 static void test_a_recording_ends(void) {
-    struct hw__lease_page *page = taken(hw__lease_begin(trace_lease, 3600 * 1000 * MS));
+    struct hw__lease_page *page = begun(trace_lease, 3600 * 1000 * MS);
     world_start("leased.hwt");
     start_workers();
     T_EQ(1, hw_trace_active());
@@ -129,7 +137,7 @@ static void test_a_recording_ends(void) {
 static void test_a_policy_ends(void) {
     char problem[300];
     for (int i = 0; hw_policy_at(i) != NULL; i++) {
-        struct hw__lease_page *page = taken(hw__lease_begin(policy_lease, 3600 * 1000 * MS));
+        struct hw__lease_page *page = begun(policy_lease, 3600 * 1000 * MS);
         T_EQ(0, hw_schedule_start(hw_policy_at(i), "", problem, sizeof problem));
         start_workers();
         T_TRUE(hw_schedule_active()[0] != '\0');
@@ -161,15 +169,15 @@ static void end_both(void) {
     hw__lease_expire(policy_lease, HW__LEASE_WATCHDOG);
     hw__lease_end(trace_lease);
     hw__lease_end(policy_lease);
-    struct hw__lease_page *own = taken(hw__lease_begin(trace_lease, 3600 * 1000 * MS));
+    struct hw__lease_page *own = begun(trace_lease, 3600 * 1000 * MS);
     hw__lease_end(trace_lease);
     T_EQ(HW__LEASE_ENDED, atomic_load(&own->ended));
 }
 
 /* A forked child ends its leases, and not those of its parent. */
 static void test_a_forked_child(void) {
-    struct hw__lease_page *trace = taken(hw__lease_begin(trace_lease, 3600 * 1000 * MS));
-    struct hw__lease_page *policy = taken(hw__lease_begin(policy_lease, 3600 * 1000 * MS));
+    struct hw__lease_page *trace = begun(trace_lease, 3600 * 1000 * MS);
+    struct hw__lease_page *policy = begun(policy_lease, 3600 * 1000 * MS);
     world_start("parent.hwt");
     world_wait(world_raw_fork(end_both));
     T_EQ(HW__LEASE_LIVE, atomic_load(&trace->ended));
@@ -197,7 +205,7 @@ static void record_itself(void) {
 
 /* A child that lost its parent's recording begins one of its own, which has no lease. */
 static void test_a_lost_child_records_itself(void) {
-    parents_page = taken(hw__lease_begin(trace_lease, 3600 * 1000 * MS));
+    parents_page = begun(trace_lease, 3600 * 1000 * MS);
     world_start("parent.hwt");
     world_wait(world_fork(record_itself));
     T_EQ(0, hw_trace_stop());

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -88,6 +89,19 @@ def test_a_refused_policy_leaves_the_present_one(policy, options):
             scheduler.attach(str(library_path()), policy, options)
         assert first.active
         assert first.counts().acquires > 0
+
+
+def test_a_policy_stays_where_there_is_no_page_for_a_lease():
+    """A policy that cannot be leased, here because of the limit on the size of files, replaces no other one."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with headway.schedule("fair") as first:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+        try:
+            with pytest.raises(UnfitError, match="there is no memory to share with whoever attaches"):
+                scheduler.attach(str(library_path()), "bfs", "")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert first.active
 
 
 @pytest.mark.parametrize("name", ["3.14", "3.15"])

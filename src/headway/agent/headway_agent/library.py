@@ -18,7 +18,7 @@ __all__ = [
     "say",
 ]
 
-ABI_VERSION = 13
+ABI_VERSION = 14
 """HW_ABI_VERSION of native/include/headway/version.h for which agent and package were written. No other place has it."""
 
 NEWEST = (3, 15)
@@ -50,22 +50,35 @@ def load(path):
     return library
 
 
-def leased(library, what, start):
+def leased(library, what, stop, start):
     """Start something that ends by itself unless an owner of the lease's descriptor renews the lease.
 
-    Returns the descriptor, which the caller must send and close. Raises UnfitError, and what `start` raises.
+    `stop` ends what is there before; it is called only when there is a page for the lease, so that a process that cannot
+    have one keeps what it has. Returns the descriptor, which the caller must send and close. Raises UnfitError, and what
+    `start` raises.
     """
-    found = library.lease(what, _STARTING_NS)
-    if found < 0:
-        raise UnfitError("there is no memory to share with whoever attaches: %s" % os.strerror(-found))
+    page = library.lease_page(_STARTING_NS)
+    if page < 0:
+        raise _no_memory(page)
     try:
-        start()
+        stop()
+        failed = library.lease(what, page)
+        if failed:
+            raise _no_memory(failed)
+        try:
+            start()
+        except BaseException:
+            library.lease_end(what)
+            raise
     except BaseException:
-        library.lease_end(what)
-        os.close(found)
+        os.close(page)
         raise
     library.lease_renew(what, _LEASE_NS)
-    return found
+    return page
+
+
+def _no_memory(error):
+    return UnfitError("there is no memory to share with whoever attaches: %s" % os.strerror(-error))
 
 
 def _check_interpreter():

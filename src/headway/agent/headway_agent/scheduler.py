@@ -181,8 +181,8 @@ def attach(library, policy, options):
     scheduler = Scheduler(library)
     scheduler.check(policy, options)  # if it fails, the present policy stays
     before = scheduler.active
-    scheduler.stop()  # also ends a policy that an ended client has left behind
-    lease = leased(scheduler._library, LEASE_SCHEDULE, lambda: scheduler.start(policy, options))
+    # To stop also ends a policy that an ended client has left behind.
+    lease = leased(scheduler._library, LEASE_SCHEDULE, scheduler.stop, lambda: scheduler.start(policy, options))
     return before, (lease,)
 
 
