@@ -4,6 +4,7 @@ The code that measures is in `headway.measure` and is imported when a test asks 
 therefore imports only this file and the options.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -31,7 +32,10 @@ _FILES = ("json", "pyperf", "benchmark_json", "save", "add")
 
 @final
 class _Session(Asked):
-    """The results of the benchmarks of this pytest session, and where they are written."""
+    """The results of the benchmarks of this pytest session, and where they are written.
+
+    `start_s` is the CPU time of this process's start: each launch starts in the same way.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         super().__init__(config)
@@ -42,6 +46,7 @@ class _Session(Asked):
         self.kept: Kept | None = None
         self.complaints: list[str] = []
         self.names: set[tuple[str, str]] = set()
+        self.start_s = time.process_time()
 
     def add(self, test: str, journal: "Journal") -> None:
         """Add a test's results, and store them at once."""
@@ -232,7 +237,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         besides=_besides(session.config),
         reference=ours.with_reference,
         say=say,
-        least_s=sum(_least_s(ours, item) for item in session.items if _measures(item)),
+        least_s=sum(ours.start_s + _least_s(ours, item) for item in session.items if _measures(item)),
     )
     revision = ours.option("against")
     if not revision:
@@ -252,7 +257,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 
 def _least_s(session: _Session, item: pytest.Item) -> float:
-    """Return the time that a launch of a test takes by its options; a test may have several benchmarks, or none."""
+    """Return the time that the rounds of a test take by its options; a test may have several benchmarks, or none."""
     try:
         options = _options(session, item)
     except HeadwayError:  # the test itself tells it

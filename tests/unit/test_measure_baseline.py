@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from headway.errors import UsageError
+from headway.lab.stats import Interval
 from headway.measure import baseline, intervals, seen
 from headway.measure.against import Revision
 from headway.measure.baseline import DRIFT, PROCESS, Stored, summary
@@ -18,6 +19,7 @@ from headway.measure.children import Launched
 from headway.measure.journal import Entry, Journal, Options
 from headway.measure.measured import Measured
 from headway.measure.result import Figure, Result
+from headway.report import benchmarks
 from headway.report.benchmarks import Shown, benchmark_tables, regressions, session_to_json
 
 
@@ -278,6 +280,19 @@ def test_tables_are_as_they_are_wanted():
     (table,) = benchmark_tables({"f": entries}, None, Shown(columns=("time",), unit="us"))
     assert table.columns == ("benchmark", "time per call")
     assert all(" us ±" in row[1] for row in table.rows)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0.00009, 0.00011, "100 us ±11%"),
+        (0.00005, 0.0002, "100 us [50 us - 200 us]"),
+        (0.0, math.inf, "100 us"),
+    ],
+)
+def test_a_time_in_a_given_unit_has_its_interval_too(low, high, text):
+    """A wide interval is shown in the unit that was asked for; without it the figure would look exact."""
+    assert benchmarks._time(Interval(0.0001, low, high, "student"), "us") == text
 
 
 def test_a_figure_of_what_was_not_to_be_measured_is_below_and_above_everything():

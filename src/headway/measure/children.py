@@ -164,7 +164,7 @@ class Launching:
         besides: More options of every launch.
         reference: Measure each benchmark beside the reference that sessions are compared by.
         say: Called with a line before each launch.
-        least_s: The time that one launch of each test takes by its options, without the starts of the processes.
+        least_s: The least time that one launch of each test takes, by the tests' options and the start of a process.
     """
 
     arguments: Sequence[str]

@@ -20,7 +20,7 @@ from headway.lab import stats
 from headway.measure.baseline import Stored, sessions_of, summary
 from headway.measure.journal import Entry
 from headway.measure.result import Result
-from headway.report.figures import EMPTY, Table, amount, interval_to_json, level, ratio
+from headway.report.figures import EMPTY, WIDE, Table, amount, interval_to_json, level, ratio
 
 __all__ = [
     "COLUMNS",
@@ -170,12 +170,15 @@ def _in_unit(value_s: float, unit: str) -> str:
 
 
 def _time(interval: stats.Interval, unit: str) -> str:
-    """Return a time with its half-width."""
+    """Return a time with its half-width, or with its interval if that is wide."""
     text = level(interval, "s")
     if not unit:
         return text
+    value = _in_unit(interval.value, unit)
+    if WIDE < interval.half_width < math.inf:
+        return f"{value} [{_in_unit(interval.low, unit)} - {_in_unit(interval.high, unit)}]"
     _, mark, width = text.partition("±")
-    return _in_unit(interval.value, unit) + (f" {mark}{width}" if mark else "")
+    return value + (f" {mark}{width}" if mark else "")
 
 
 def _ratio(one: Entry, base: Entry | None) -> str:
