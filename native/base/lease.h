@@ -64,8 +64,8 @@ static inline bool hw__lease_over_now(const struct hw__lease *lease) {
     return until_ns != 0 && hw_now_ns() >= until_ns;
 }
 
-/* Makes the page of a lease that lasts `span_ns` from now on. What is to be replaced by a lease's
- * purpose is given up only after that, because the page may be refused.
+/* Makes the page of a lease that lasts `span_ns` from now on. A caller that replaces something
+ * gives that up only after this call, because the page may be refused.
  *
  * Returns a descriptor of the page, which the caller sends and closes; or a negative errno. */
 int hw__lease_page(int64_t span_ns);

@@ -166,7 +166,7 @@ def _bench(request: pytest.FixtureRequest) -> Iterator["Bench"]:
     if session.option("turn_files"):
         from headway.measure.against import refuse_this_trees_code
 
-        # What a function imports when it is called has been imported by now.
+        # By now everything is imported that a function imports when it is called.
         refuse_this_trees_code(session.option("turn_files"))
     if session.child is not None:
         from headway.measure.children import write_launch

@@ -365,7 +365,7 @@ def attach(library, door, family, memory_bytes):
     if recorder.active and not (recorder.counts_only and memory_bytes):
         since = "since %s " % _attached if _attached else ""
         raise UnfitError("it is already recorded, %sinto %s" % (since, recorder.path or "memory"))
-    # What it stops is a session that only counts, or one that an ended client has left behind.
+    # This stops a session that only counts, or one that an ended client has left behind.
     lease = leased(recorder._library, LEASE_TRACE, recorder.stop, lambda: recorder.start(door, family, memory_bytes))
     _attached = _now()
     return "", (lease,)
