@@ -32,9 +32,6 @@
  * the budget is overdrawn by BUDGET_MOST_NS. */
 #define CHEAP_NS (2 * US)
 
-/* The time that a called waiter has to look at the GIL before another waiter is called. */
-#define CALLED_NS (1 * MS)
-
 /* How long a thread waits at most before it makes a request to a holder that is not known, unless
  * the policy is plain. */
 #define STRANGER_NS (300 * US)
@@ -199,7 +196,7 @@ struct hw__turn hw__decide_wait_on(struct hw__ledger *ledger, struct hw__waiter 
 static bool other_comes(const struct hw__ledger *ledger, const struct hw__waiter *waiter,
                         int64_t now_ns) {
     return ledger->called != NULL && ledger->called != waiter &&
-           now_ns - ledger->called_ns < CALLED_NS;
+           now_ns - ledger->called_ns < HW__CALLED_NS;
 }
 
 /* A waiter that wakes up by itself leaves a free GIL to the one that was called. Otherwise it would
@@ -210,8 +207,8 @@ int64_t hw__decide_doze_on(struct hw__ledger *ledger, struct hw__waiter *waiter,
         !other_comes(ledger, waiter, moment->now_ns)) {
         return 0;
     }
-    waiter->wake_at_ns = moment->now_ns + CALLED_NS;
-    return CALLED_NS;
+    waiter->wake_at_ns = moment->now_ns + HW__CALLED_NS;
+    return HW__CALLED_NS;
 }
 
 void hw__decide_called(struct hw__ledger *ledger, struct hw__waiter *waiter) {
@@ -298,17 +295,11 @@ static bool give_grace(struct hw__ledger *ledger, const struct hw__waiter *relea
 
 static struct hw__call call_next(struct hw__ledger *ledger, struct hw__waiter *releaser,
                                  struct hw__waiter *next, const struct hw__moment *moment) {
-    if (ledger->called != NULL && moment->now_ns - ledger->called_ns < CALLED_NS &&
+    if (ledger->called != NULL && moment->now_ns - ledger->called_ns < HW__CALLED_NS &&
         !calls_another(ledger, releaser, next)) {
         return (struct hw__call){.next = NULL};
     }
-    ledger->passed_over = false;
-    ledger->called_ns = moment->now_ns;
-    ledger->counts.granted++;
-    next->called_after = ledger->releases;
-    hw__ledger_dequeue(ledger, next);
-    next->stage = HW__STAGE_CALLED;
-    ledger->called = next;
+    hw__ledger_call(ledger, next, moment->now_ns);
     bool may_yield =
         !hw__ledger_is_plain(ledger) && ledger->settings.yields && next->core == moment->core;
     bool caller_computes = releaser != NULL && (releaser->seen.flags & HW_THREAD_FORCED) != 0 &&

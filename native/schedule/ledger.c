@@ -38,6 +38,21 @@ void hw__ledger_end(struct hw__ledger *ledger) {
     hw__ledger_rest(ledger);
 }
 
+/* Tells whether a waiter of this lane that was called is late: it has left the queue, and still
+ * waits. */
+static bool one_is_late(const struct hw__ledger *ledger, int lane) {
+    return ledger->coming[lane] != NULL &&
+           ledger->view.now_ns - ledger->coming_ns[lane] >= HW__CALLED_NS;
+}
+
+/* Tells the policy how many threads wait. */
+static void count_lanes(struct hw__ledger *ledger) {
+    for (int lane = 0; lane < HW_POLICY_LANES; lane++) {
+        ledger->view.in_lane[lane] =
+            ledger->lanes[lane].count + (one_is_late(ledger, lane) ? 1 : 0);
+    }
+}
+
 int64_t hw__ledger_time(struct hw__ledger *ledger, int64_t clock_ns) {
     int64_t since_ns = clock_ns - ledger->view.now_ns;
     if (since_ns > 0) {
@@ -47,6 +62,9 @@ int64_t hw__ledger_time(struct hw__ledger *ledger, int64_t clock_ns) {
      * second case all waits began later than went_on_ns, so the watchdog excuses none. */
     if (since_ns > STOPPED_NS) {
         ledger->went_on_ns = clock_ns;
+    }
+    if (ledger->coming[0] != NULL || ledger->coming[1] != NULL) {
+        count_lanes(ledger); /* one may be late by now */
     }
     return ledger->view.now_ns;
 }
@@ -89,13 +107,13 @@ void hw__ledger_enqueue(struct hw__ledger *ledger, struct hw__waiter *waiter) {
     waiter->lane = waiter->seen.lane == 0 ? 0 : 1; /* a policy may have set any number */
     waiter->stage = HW__STAGE_QUEUED;
     hw__waiters_push(&ledger->lanes[waiter->lane], waiter);
-    ledger->view.in_lane[waiter->lane] = ledger->lanes[waiter->lane].count;
+    count_lanes(ledger);
 }
 
 void hw__ledger_dequeue(struct hw__ledger *ledger, struct hw__waiter *waiter) {
     if (waiter->place != 0) {
         hw__waiters_remove(&ledger->lanes[waiter->lane], waiter);
-        ledger->view.in_lane[waiter->lane] = ledger->lanes[waiter->lane].count;
+        count_lanes(ledger);
         waiter->stage = HW__STAGE_WANTS;
     }
 }
@@ -119,6 +137,22 @@ void hw__ledger_has_come(struct hw__ledger *ledger, struct hw__waiter *waiter) {
     if (ledger->called == waiter) {
         ledger->called = NULL;
     }
+    if (ledger->coming[waiter->lane] == waiter) {
+        ledger->coming[waiter->lane] = NULL;
+        count_lanes(ledger);
+    }
+}
+
+void hw__ledger_call(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t now_ns) {
+    hw__ledger_dequeue(ledger, waiter);
+    ledger->passed_over = false;
+    ledger->called_ns = now_ns;
+    ledger->counts.granted++;
+    waiter->called_after = ledger->releases;
+    waiter->stage = HW__STAGE_CALLED;
+    ledger->called = ledger->coming[waiter->lane] = waiter;
+    ledger->coming_ns[waiter->lane] = now_ns;
+    count_lanes(ledger);
 }
 
 /* ---------------------------------------------------------------- calls of the policy */
@@ -132,7 +166,9 @@ int64_t hw__ledger_patience(struct hw__ledger *ledger, struct hw__waiter *waiter
     bool woken = waiter->woken_by == ledger->holder; /* the ledger has a holder */
     waiter->seen.flags = (waiter->seen.flags & ~HW_THREAD_WOKEN) | (woken ? HW_THREAD_WOKEN : 0);
     uint32_t *in_lane = &ledger->view.in_lane[waiter->seen.lane == 0 ? 0 : 1];
-    uint32_t apart = waiter->place == 0 ? 1 : 0; /* a waiter that is awake is in no queue */
+    /* A waiter that is awake is in no queue. */
+    bool late = ledger->coming[waiter->lane] == waiter && one_is_late(ledger, (int)waiter->lane);
+    uint32_t apart = waiter->place == 0 && !late ? 1 : 0;
     *in_lane += apart;
     int64_t patience_ns =
         ledger->policy->patience(&ledger->view, &waiter->seen, &ledger->holder->seen);
@@ -321,7 +357,8 @@ void hw__ledger_dropped(struct hw__ledger *ledger) {
 
 void hw__ledger_rest(struct hw__ledger *ledger) {
     ledger->alone = 0;
-    ledger->called = NULL;
+    ledger->called = ledger->coming[0] = ledger->coming[1] = NULL;
+    count_lanes(ledger);
     ledger->request.made = false;
     ledger->stranger_ns = 0;
     set_holder(ledger, HW__PHASE_STRANGE, NULL);
@@ -349,7 +386,10 @@ void hw__ledger_check(const struct hw__ledger *ledger) {
            ledger->phase == HW__PHASE_STRANGE);
     assert(ledger->called == NULL || ledger->called->stage == HW__STAGE_CALLED);
     for (int lane = 0; lane < HW_POLICY_LANES; lane++) {
-        assert(ledger->view.in_lane[lane] == ledger->lanes[lane].count);
+        const struct hw__waiter *coming = ledger->coming[lane];
+        assert(coming == NULL || coming->stage == HW__STAGE_CALLED);
+        assert(ledger->view.in_lane[lane] ==
+               ledger->lanes[lane].count + (one_is_late(ledger, lane) ? 1 : 0));
         const struct hw__waiter *first = hw__waiters_first(&ledger->lanes[lane]);
         assert(first == NULL || (first->stage == HW__STAGE_QUEUED && first->place == 1));
     }

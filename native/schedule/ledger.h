@@ -86,6 +86,11 @@ struct hw__ledger {
     /* The waiter called last, until it acquires the GIL, waits for it again or leaves; else NULL.
      */
     struct hw__waiter *called;
+    /* The waiter of each lane that was called last, until it has come, else NULL; and when it was
+     * called. After HW__CALLED_NS it counts as waiting again: a thread that gets no core would
+     * otherwise not count, while those that have one take the GIL from each other. */
+    struct hw__waiter *coming[HW_POLICY_LANES];
+    int64_t coming_ns[HW_POLICY_LANES];
     int64_t called_ns; /* when a waiter was last called */
     bool passed_over;  /* another thread has acquired the GIL since `called` was called */
     struct hw__request request;
@@ -106,6 +111,9 @@ struct hw__ledger {
 
 /* The time between two questions to a policy whether it is idle. */
 #define HW__IDLE_EVERY_NS 100000000
+
+/* The time that a called waiter has to look at the GIL. After it another waiter is called. */
+#define HW__CALLED_NS 1000000
 
 /* The time until a request is made for the second time; the interval then doubles up to a limit
  * (decide.c). A request may be lost (up to 3.12 the interpreter may clear its flag without
@@ -150,6 +158,9 @@ void hw__ledger_dequeue(struct hw__ledger *ledger, struct hw__waiter *waiter);
 /* Begins a wait of the thread: the policy gives the thread its key and its lane. Does not put it
  * into the queue. */
 void hw__ledger_want(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t now_ns);
+
+/* Records that a waiter in the queue is called: it leaves the queue. */
+void hw__ledger_call(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t now_ns);
 
 /* Records that a called thread has arrived: it acquires the GIL, waits for it again, or leaves. */
 void hw__ledger_has_come(struct hw__ledger *ledger, struct hw__waiter *waiter);

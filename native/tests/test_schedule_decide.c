@@ -407,6 +407,31 @@ static void test_who_was_called_and_comes_late(void) {
     hw__ledger_check(&ledger);
 }
 
+/* The policy sees such a waiter again when it is late: it may have no core, while the threads that
+ * have one take the GIL from each other. */
+static void test_who_is_late_counts_as_waiting(void) {
+    for (uint32_t lane = 0; lane < HW_POLICY_LANES; lane++) {
+        begin(&told);
+        waiter.seen.lane = lane;
+        queue(&waiter, 0, NOW - MS, 0);
+        T_EQ(1, ledger.view.in_lane[lane]);
+        (void)hw__ledger_time(&ledger, NOW);
+        T_TRUE(hw__decide_hand_over(&ledger, NULL, &waiter, &is_free, false).next == &waiter);
+        (void)hw__ledger_time(&ledger, NOW + CALLED - 1);
+        T_EQ(0, ledger.view.in_lane[lane]);
+        (void)hw__ledger_time(&ledger, NOW + CALLED);
+        T_EQ(1, ledger.view.in_lane[lane]);
+        hw__ledger_check(&ledger);
+        queue(&other, 1, NOW, 0); /* a waiter of lane 0, called in its place */
+        const struct hw__moment later = {.now_ns = NOW + CALLED, .core = 0, .locked = false};
+        T_TRUE(hw__decide_hand_over(&ledger, NULL, &other, &later, false).next == &other);
+        T_EQ(lane == 0 ? 0 : 1, ledger.view.in_lane[lane]);
+        (void)hw__ledger_take(&ledger, &waiter, NOW + CALLED, 1);
+        T_EQ(0, ledger.view.in_lane[lane]);
+        hw__ledger_check(&ledger);
+    }
+}
+
 static void test_how_long_one_in_the_queue_sleeps(void) {
     static const struct {
         bool known;
@@ -696,6 +721,7 @@ int main(void) {
     T_RUN(test_who_leaves_a_free_gil);
     T_RUN(test_who_asks_on_waking);
     T_RUN(test_who_was_called_and_comes_late);
+    T_RUN(test_who_is_late_counts_as_waiting);
     T_RUN(test_how_long_one_in_the_queue_sleeps);
     T_RUN(test_who_waits_at_once);
     T_RUN(test_when_the_gil_is_left_free);

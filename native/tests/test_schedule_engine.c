@@ -199,8 +199,7 @@ static bool is_graced(int64_t away_ns, int64_t budget_ns) {
     sched->memory->locked = locked;
     bool graced = sched->ledger.phase == HW__PHASE_GRACE;
     sched->ledger.phase = HW__PHASE_FREE;
-    hw__ledger_dequeue(&sched->ledger, &other.waiter);
-    sched->ledger.called = NULL;
+    hw__ledger_leave(&sched->ledger, &other.waiter);
     T_EQ(0, pthread_mutex_unlock(mutex));
     hw__wake_unlocked(mutex);
     return graced;
@@ -250,8 +249,8 @@ static bool calls_another(int64_t burst_ns) {
     T_EQ(another ? HW__STAGE_CALLED : HW__STAGE_QUEUED, second.waiter.stage);
     hw__sched_acquire(gil);
     sched->memory->locked = locked;
-    hw__ledger_dequeue(&sched->ledger, &second.waiter);
-    sched->ledger.called = NULL;
+    hw__ledger_leave(&sched->ledger, &first.waiter);
+    hw__ledger_leave(&sched->ledger, &second.waiter);
     T_EQ(barged, sched->ledger.counts.barged);
     T_EQ(0, pthread_mutex_unlock(mutex));
     hw__wake_unlocked(mutex);

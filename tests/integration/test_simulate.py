@@ -124,6 +124,27 @@ def test_the_convoy_is_one():
     assert answered(switch_interval_s="0.0005") > 3 * convoy
 
 
+def test_threads_that_occupy_all_cores_leave_a_tenth():
+    """Threads of tiny calls that keep two cores busy leave a CPU-bound thread a tenth of the GIL's time under `fair`.
+
+    The CPU-bound thread is called, and mostly has no core at once; while it comes, the others take the GIL.
+    """
+    text = """
+cores = 2
+policy = "fair"
+duration_s = 0.4
+[role.pipes]
+threads = 4
+program = [{hold_ns = 600}, {run_ns = 800}, {hold_ns = 400}, {run_ns = 800}, {done = true}]
+[role.cpu]
+program = [{compute = true}]
+"""
+    pipes, cpu = run(Job(parse(text, name="pipes"), COST, 1)).outcome.parts
+
+    assert 0.08 < cpu.held_share < 0.13
+    assert pipes.done_per_s > 100_000
+
+
 def test_an_answer_from_outside_is_waited_for():
     """The answer comes a fixed time after the last send, and work done meanwhile does not delay it."""
     text = """

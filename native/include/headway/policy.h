@@ -85,7 +85,9 @@ struct hw_policy_gil {
     int64_t now_ns;                         /* the time of this call */
     int64_t interval_ns;                    /* the switch interval (sys.setswitchinterval()) */
     const struct hw_policy_thread *holder;  /* NULL: the GIL is free, or its holder is not known */
-    uint32_t in_lane[HW_POLICY_LANES];      /* the number of waiters in each lane */
+    uint32_t in_lane[HW_POLICY_LANES];      /* the number of waiters of each lane: those in the
+                                             * queue, and one that was called 1 ms ago or earlier
+                                             * and has not come, as it has no core */
     int64_t options[HW_POLICY_MAX_OPTIONS]; /* the values, in the order of the policy's list */
     int64_t own[8];                         /* for the policy's own use */
 };
