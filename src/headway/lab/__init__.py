@@ -18,23 +18,29 @@ Three lines run the lab and return values::
     for verdict in lab.judge(run): print(verdict.interpreter, verdict.claim.text, verdict.outcome)
 """
 
-from headway.host.doctor import Check, examine
-from headway.host.interpreters import Interpreter, discover, probe, select
-from headway.host.machine import Machine, this_machine
-from headway.host.paths import default_store
-from headway.lab.design import Cell, Claim, Comparison, Count, Experiment, Level, Published, Variant
+import importlib
+from typing import TYPE_CHECKING
+
+# Not on first use: the function has the name of its package, which would be in its place.
 from headway.lab.experiments import experiment, experiments
-from headway.lab.judging.compare import Difference, compare
-from headway.lab.judging.evidence import Evidence
-from headway.lab.judging.verdicts import Verdict, judge
-from headway.lab.kept.results import CellResult, Run, load_run
-from headway.lab.kept.settings import Settings
-from headway.lab.kept.store import RunHeader, Store
-from headway.lab.launching.lock import only_lab
-from headway.lab.launching.request import Request
-from headway.lab.launching.runner import resume, run
-from headway.lab.launching.session import Progress
-from headway.lab.stats import Interval
+
+if TYPE_CHECKING:
+    from headway.host.doctor import Check, examine
+    from headway.host.interpreters import Interpreter, discover, probe, select
+    from headway.host.machine import Machine, this_machine
+    from headway.host.paths import default_store
+    from headway.lab.design import Cell, Claim, Comparison, Count, Experiment, Level, Published, Variant
+    from headway.lab.judging.compare import Difference, compare
+    from headway.lab.judging.evidence import Evidence
+    from headway.lab.judging.verdicts import Verdict, judge
+    from headway.lab.kept.results import CellResult, Run, load_run
+    from headway.lab.kept.settings import Settings
+    from headway.lab.kept.store import RunHeader, Store
+    from headway.lab.launching.lock import only_lab
+    from headway.lab.launching.request import Request
+    from headway.lab.launching.runner import resume, run
+    from headway.lab.launching.session import Progress
+    from headway.lab.stats import Interval
 
 __all__ = [
     "Cell",
@@ -74,3 +80,35 @@ __all__ = [
     "select",
     "this_machine",
 ]
+
+_PLACES = {
+    **dict.fromkeys(("Check", "examine"), "host.doctor"),
+    **dict.fromkeys(("Interpreter", "discover", "probe", "select"), "host.interpreters"),
+    **dict.fromkeys(("Machine", "this_machine"), "host.machine"),
+    "default_store": "host.paths",
+    **dict.fromkeys(
+        ("Cell", "Claim", "Comparison", "Count", "Experiment", "Level", "Published", "Variant"), "lab.design"
+    ),
+    **dict.fromkeys(("Difference", "compare"), "lab.judging.compare"),
+    "Evidence": "lab.judging.evidence",
+    **dict.fromkeys(("Verdict", "judge"), "lab.judging.verdicts"),
+    **dict.fromkeys(("CellResult", "Run", "load_run"), "lab.kept.results"),
+    "Settings": "lab.kept.settings",
+    **dict.fromkeys(("RunHeader", "Store"), "lab.kept.store"),
+    "only_lab": "lab.launching.lock",
+    "Request": "lab.launching.request",
+    **dict.fromkeys(("resume", "run"), "lab.launching.runner"),
+    "Progress": "lab.launching.session",
+    "Interval": "lab.stats",
+}
+
+
+def __getattr__(name: str) -> object:
+    # Imported on first use: a session of the pytest plugin, or a command, needs a few of these modules only.
+    if name in _PLACES:
+        return getattr(importlib.import_module(f"headway.{_PLACES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,14 +4,18 @@ The package may import `headway.lab` except `lab.launching` and `lab.beside`, an
 measures, or prints by itself.
 """
 
-from headway.report.lab.brief import render_decided, render_end, render_experiment
-from headway.report.lab.comparison import render_comparison
-from headway.report.lab.export import comparison_to_json, run_to_json, run_to_pyperf
-from headway.report.lab.machines import machines_to_json, render_machines
-from headway.report.lab.published_tables import published_tables
-from headway.report.lab.tables import Table, costs_table, experiment_tables, seconds
-from headway.report.lab.terminal import render_run
-from headway.report.layout import render_table
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headway.report.lab.brief import render_decided, render_end, render_experiment
+    from headway.report.lab.comparison import render_comparison
+    from headway.report.lab.export import comparison_to_json, run_to_json, run_to_pyperf
+    from headway.report.lab.machines import machines_to_json, render_machines
+    from headway.report.lab.published_tables import published_tables
+    from headway.report.lab.tables import Table, costs_table, experiment_tables, seconds
+    from headway.report.lab.terminal import render_run
+    from headway.report.layout import render_table
 
 __all__ = [
     "Table",
@@ -31,3 +35,21 @@ __all__ = [
     "run_to_pyperf",
     "seconds",
 ]
+
+_PLACES = {
+    **dict.fromkeys(("render_decided", "render_end", "render_experiment"), "report.lab.brief"),
+    "render_comparison": "report.lab.comparison",
+    **dict.fromkeys(("comparison_to_json", "run_to_json", "run_to_pyperf"), "report.lab.export"),
+    **dict.fromkeys(("machines_to_json", "render_machines"), "report.lab.machines"),
+    "published_tables": "report.lab.published_tables",
+    **dict.fromkeys(("Table", "costs_table", "experiment_tables", "seconds"), "report.lab.tables"),
+    "render_run": "report.lab.terminal",
+    "render_table": "report.layout",
+}
+
+
+def __getattr__(name: str) -> object:
+    # Imported on first use: the report of a trace needs nothing of the lab's reports.
+    if name in _PLACES:
+        return getattr(importlib.import_module(f"headway.{_PLACES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
