@@ -236,7 +236,7 @@ def test_ctrl_c_while_installations_are_handed_out_ends_those_that_run(monkeypat
                 raise KeyboardInterrupt
             return super().submit(*call)
 
-    monkeypatch.setattr(environments.concurrent.futures, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr("concurrent.futures.ThreadPoolExecutor", Pool)
     with pytest.raises(KeyboardInterrupt):
         environments.prepare([(FOUND[0], "aiohttp"), (FOUND[1], "aiohttp")])
     assert stopped.is_set()

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, final
 
 from headway.cli import console
@@ -41,6 +40,8 @@ class Waiting:
 
 def beside_each_other(do: Callable[[_One], _Found], ones: Sequence[_One]) -> list[_Found]:
     """Call `do` for each of some processes, at most 32 at a time; return the results in the same order."""
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(_AT_A_TIME, "headway-enter") as pool:
         return list(pool.map(do, ones))
 

@@ -5,7 +5,6 @@ small program runs in each, in a fresh process, and prints its properties; nothi
 is cached by the executable's path, size and modification time.
 """
 
-import concurrent.futures
 import contextlib
 import json
 import os
@@ -310,7 +309,9 @@ def discover() -> tuple[list[Interpreter], list[str]]:
         except InterpreterError as error:
             return error
 
-    with concurrent.futures.ThreadPoolExecutor(max_workers=4) as pool:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
         answers = list(pool.map(ask, [path for _, path in candidates]))
     for (origin, path), answer in zip(candidates, answers, strict=True):
         if isinstance(answer, InterpreterError):

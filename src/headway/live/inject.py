@@ -37,7 +37,6 @@ import struct
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -102,6 +101,8 @@ def run_soon(pid: int, text: str) -> None:
     words = text.encode() + b"\0"
     why = _in_a_process_of_its_own(pid, words)
     if why is not None and why.is_forbidden:
+        from concurrent.futures import ThreadPoolExecutor
+
         # A thread is the second best: Ctrl-C interrupts only the main thread, which waits for this one in __exit__.
         with ThreadPoolExecutor(1, "headway-inject") as own_thread:
             own_thread.submit(_run_soon, pid, words).result()

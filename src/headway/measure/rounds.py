@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
@@ -399,6 +398,8 @@ class Open:
 
     def __init__(self, target: Target, rate_per_s: float, workers: int, watch: Watch) -> None:
         self._target, self._rate_per_s, self._watch = target, rate_per_s, watch
+        from concurrent.futures import ThreadPoolExecutor
+
         self._pool = None if target.is_async else ThreadPoolExecutor(workers)
 
     def once(self, calls: int) -> Round | Awaitable[Round]:

@@ -6,7 +6,6 @@ installed library is imported once in its interpreter, so that a plan knows what
 be installed, its cells are left out with the reason, and everything else runs.
 """
 
-import concurrent.futures
 import contextlib
 import hashlib
 import json
@@ -254,6 +253,8 @@ def prepare(
     offers: dict[tuple[str, str], tuple[str, ...]] = {}
     missing: dict[tuple[str, str], str] = {}
     installer = _Installer(uv)
+    import concurrent.futures
+
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         futures = {}
         try:

@@ -5,7 +5,6 @@ thresholds, "equal" means within 10 %, and "not faster" allows 5 %: interleaved 
 tell that much apart at quick size.
 """
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Sequence
@@ -59,6 +58,8 @@ def experiment(name: str) -> Experiment:
     for one in _ALL:
         if one.name == name:
             return one
+    import difflib
+
     near = difflib.get_close_matches(name, [one.name for one in _ALL], n=1)
     raise UsageError(
         f"no experiment is called `{name}`",

@@ -7,7 +7,7 @@ progress. Several processes may read while one writes.
 import contextlib
 import datetime as dt
 import json
-import secrets
+import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -277,7 +277,7 @@ class Store:
     def new_run(self, settings: Settings, cells: Sequence[Cell]) -> str:
         """Store a run's settings and cells; return its id."""
         stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
-        run_id = f"{stamp}-{secrets.token_hex(2)}"
+        run_id = f"{stamp}-{os.urandom(2).hex()}"
         with self._errors(), self._transaction():
             self._db.execute(
                 "INSERT INTO runs VALUES (?, ?, NULL, ?)", (run_id, _now(), json.dumps(settings.to_json()))
