@@ -6,6 +6,7 @@ import random
 import pytest
 
 from headway.lab import stats
+from headway.measure.intervals import binomial_quantile
 
 
 @pytest.fixture(scope="module")
@@ -149,3 +150,11 @@ def course(*levels, noise=0.002, each=20):
 def test_the_course_of_samples_is_named(samples, name):
     """Warm-up, slowdown, flat and unsteady courses are told apart."""
     assert stats.steady_state(samples) == name
+
+
+@pytest.mark.parametrize("share", [0.001, 0.5, 0.9, 0.99, 0.999])
+@pytest.mark.parametrize("probability", [0.025, 0.975])
+def test_the_binomial_quantile_is_that_of_scipy_stats(reference, probability, share):
+    """The quantile that needs no `scipy.stats` is the same number."""
+    for count in (1, 2, 3, 10, 99, 100, 1_000, 40_000):
+        assert binomial_quantile(probability, count, share) == int(reference.binom.ppf(probability, count, share))

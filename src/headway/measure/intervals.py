@@ -19,6 +19,7 @@ from headway.measure.measured import percentile
 __all__ = [
     "MOOD",
     "ORDER",
+    "binomial_quantile",
     "blocks",
     "level",
     "percentile_of_calls",
@@ -145,10 +146,20 @@ def percentile_of_launches(by_launch: Sequence[Sequence[float]], share: float) -
 
 
 def _of_order(latencies_s: Sequence[float], share: float) -> stats.Interval:
-    from scipy.stats import binom
-
     count = len(latencies_s)
     ordered, tail = sorted(latencies_s), (1 - stats.CONFIDENCE) / 2
-    low, high = int(binom.ppf(tail, count, share)), int(binom.ppf(1 - tail, count, share)) + 1
+    low, high = binomial_quantile(tail, count, share), binomial_quantile(1 - tail, count, share) + 1
     bounds = ordered[low - 1] if low >= 1 else 0.0, ordered[high - 1] if high <= count else math.inf
     return stats.Interval(percentile(ordered, share), *bounds, ORDER)
+
+
+def binomial_quantile(probability: float, count: int, share: float) -> int:
+    """Return the least number whose cumulative probability is at least `probability`, as `scipy.stats.binom.ppf` does.
+
+    `scipy.stats` itself takes a second to import.
+    """
+    from scipy.special import bdtr, bdtrik
+
+    found = bdtrik(probability, count, share)
+    number = max(0, math.ceil(found)) if math.isfinite(found) else 0
+    return number - 1 if number > 0 and bdtr(number - 1, count, share) >= probability else number
