@@ -1,4 +1,4 @@
-"""`headway stalls` on data that does not show stalls."""
+"""`headway stalls` on data that does not show stalls, or does not show them yet."""
 
 import json
 
@@ -6,6 +6,7 @@ import pytest
 from told_traces import Script
 
 from headway.cli import main
+from headway.live import files, untold
 from headway.traces import writer
 from headway.traces.model import Park
 
@@ -36,4 +37,39 @@ def test_stalls_of_other_files_are_told(free, tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert (found["stalls"], found["cannot_tell"]) == ([], [str(free)])
     assert main(["stalls", str(free), str(other)]) == 0
+    assert capsys.readouterr().out == "0 stalls, 0 ns in total\n"
+
+
+def test_stalls_of_a_program_that_has_just_ended_are_waited_for(tmp_path, monkeypatch, capsys):
+    """A log whose watcher still analyses the program's last recording is read after that."""
+    log = tmp_path / "app.stalls.jsonl"
+    log.touch()
+    watcher = untold.Untold(tmp_path)
+    watcher.mark(True)
+
+    def analysed(_):
+        log.write_text(json.dumps({"began": "2026-01-01T00:00:00+00:00", "length_s": 1, "parts": []}) + "\n")
+        watcher.mark(False)
+
+    monkeypatch.setattr(untold.time, "sleep", analysed)
+    for path in (log, tmp_path):
+        watcher.mark(True)
+        log.write_text("")
+        assert main(["stalls", str(path)]) == 0
+        output = capsys.readouterr()
+        assert (output.out.splitlines()[0], output.err) == ("1 stall, 1 s in total", "")
+
+
+def test_a_trace_that_is_not_complete_is_waited_for(tmp_path, monkeypatch, capsys):
+    """The collector of a program that has ended may still write its trace."""
+    path = tmp_path / "app.hwt"
+    collector = files.lock(path)
+    files.lock_path(path).write_text("0 0\n", encoding="ascii")  # no process with this id runs
+
+    def written(_):
+        writer.write(Script().hold(0, 0, 1).trace(9), path)
+        files.unlock(path, collector)
+
+    monkeypatch.setattr(files.time, "sleep", written)
+    assert main(["stalls", str(path)]) == 0
     assert capsys.readouterr().out == "0 stalls, 0 ns in total\n"

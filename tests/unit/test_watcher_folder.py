@@ -12,6 +12,7 @@ import pytest
 from headway.live import stalled
 from headway.live.door import Door
 from headway.live.ring import Limits, Ring
+from headway.live.untold import wait_until_told
 from headway.live.watcher import Options, Watcher, _Report, _Watched
 
 LIMIT_S = 60
@@ -60,6 +61,27 @@ def test_a_recording_has_its_name_once_it_is_complete(make, tmp_path):
         time.sleep(0.02)
         watcher._collect()
     assert [one.name for one in tmp_path.iterdir()] == [partial.name.removesuffix(".partial")]
+
+
+def test_the_last_stalls_of_a_process_can_be_waited_for(make, tmp_path):
+    """While a recording of an ended process is analysed, the log lacks its stalls; no process waits for one that runs."""
+    watcher = make()
+    watched = _Watched(ring(7))
+    watcher._report(watched, time.monotonic_ns())
+    watcher._step()
+    assert wait_until_told(tmp_path, patience_s=0)
+
+    watched.ring.gone = True
+    watcher._report(watched, time.monotonic_ns())
+    watcher._step()
+    assert not wait_until_told(tmp_path, patience_s=0)
+
+    deadline = time.monotonic() + LIMIT_S
+    while watcher._reports:
+        assert time.monotonic() < deadline
+        watcher._step()
+    watcher._step()
+    assert wait_until_told(tmp_path, patience_s=0)
 
 
 def test_watchers_of_one_folder_keep_recordings_together(make, tmp_path):

@@ -2,7 +2,8 @@
 
 FILE is a log (NAME.stalls.jsonl), a folder of `headway watch`, or a trace
 (FILE.hwt). Headway searches a trace again for stalls, with the limits of --over
-and --requests-over.
+and --requests-over. If a program has just ended, Headway first waits until its
+last stalls are in the log, or its trace is complete.
 
 Examples:
   headway stalls stalls/
@@ -20,13 +21,17 @@ from headway.cli import console
 from headway.cli.options import add_json
 from headway.cli.watch_command import add_lengths
 from headway.errors import TraceError, UsageError
-from headway.live.files import family_files
+from headway.live.files import family_files, wait_until_finished
+from headway.live.untold import wait_until_told
 from headway.printable import printable
 
 if TYPE_CHECKING:
     from headway.traces.model import Trace
 
 __all__ = ["prepare", "run"]
+
+_SILENT_S = 1.0
+"""A wait that goes on for longer is announced."""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +63,21 @@ def _logs(path: Path) -> list[Path]:
     if path.suffix != ".hwt":
         return [path]
     return [path, *(one for one in family_files(path) if one != path)]
+
+
+def _wait(path: Path) -> None:
+    """Wait for what the watcher or the collector of a program that has just ended still writes."""
+    if path.suffix == ".hwt":
+        wait_until_finished(path)
+        return
+    folder = path if path.is_dir() else path.parent
+    if wait_until_told(folder, _SILENT_S):
+        return
+    console.say(f"waiting until the last stalls in {folder} are analysed")
+    if not wait_until_told(folder):
+        console.say(
+            f"{folder}: the last stalls of a process that has ended are still being analysed, and are missing here"
+        )
 
 
 def _blind(recordings: list[Path]) -> Iterator[Path]:
@@ -127,6 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
     blind: list[Path] = []
     told = 0
     for path in arguments.files:
+        _wait(path)
         for log in _logs(path):
             if log.suffix != ".hwt":
                 rows += _of_log(log, arguments)

@@ -25,6 +25,7 @@ from headway.live.detached import Program, alone, detached
 from headway.live.door import Door, Reception
 from headway.live.exposition import ServiceTotals, Totals
 from headway.live.ring import Limits, Ring
+from headway.live.untold import Untold
 from headway.native import Wakes, wait_for_threads
 
 __all__ = ["WATCHER_NAME", "Options", "main"]
@@ -164,6 +165,7 @@ class Watcher:
         self._has_watched = False
         """Whether a process has ever called. A process may call, and be gone before the first look at it."""
         self._reports: list[_Report] = []
+        self._untold = Untold(self._folder)
         self._written = deque[Path](maxlen=options.keep + 1)
         """This watcher's recordings, oldest first."""
         self._reception = Reception(door, self._begin, self.say)
@@ -271,6 +273,8 @@ class Watcher:
 
     def _step(self) -> None:
         self._wait()
+        watched = [*self._rings, *(report.watched for report in self._reports)]
+        self._untold.mark(any(one.ring.gone for one in watched))
         now_ns = time.monotonic_ns()
         asked, self._dump = self._dump, False
         self._asked_ns = now_ns if asked else self._asked_ns
