@@ -87,6 +87,9 @@ def test_each_cause_has_the_advice_of_its_longest_part():
     assert "a wait for another thread (a lock, an event, a queue) at" in row["line"]
     assert sums.by_cause["event loop", "blocking call"].advice.startswith("await the call")
     assert sums.by_cause["event loop", "own code"].advice.startswith("move it")
+    waited = sums.by_cause["event loop", "wait for another thread"]
+    assert (waited.count, waited.advice[:11]) == (2, "wait for it")
+    assert ("wait for another thread", "/app/app.py:42 handler") in sums.by_line
 
 
 def test_the_other_processes_of_a_launch_are_read_with_its_trace(tmp_path, capsys):

@@ -12,6 +12,8 @@ __all__ = ["StallSums", "Sum", "sum_up", "told_rows"]
 
 _Key = TypeVar("_Key", bound=Hashable)
 _MOST_BINS = 12
+_LOCK = "wait for another thread"
+"""The cause of a part that a row calls a blocking call for a lock: what one can do about it differs."""
 _BINS_S = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
 
 
@@ -42,7 +44,8 @@ class StallSums:
 
     Attributes:
         rows: The stalls, by their beginnings, in the form of `stall_json`.
-        by_cause: Sums by kind of stall and cause of a part. A stall counts once for each of its causes.
+        by_cause: Sums by kind of stall and cause of a part. A stall counts once for each of its causes. Blocking calls
+            that wait for another thread have a cause of their own.
         by_line: Sums by cause and place.
         by_process: Sums by program, process id, host and PID namespace; "" if a row does not have the last two.
         over_time: Sums by the beginning of a time bin.
@@ -71,9 +74,13 @@ def told_rows(lines: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
     return found, bad
 
 
+def _cause(part: dict[str, Any]) -> str:
+    return _LOCK if part.get("lock") is True else str(part["cause"])
+
+
 def _advice(row: dict[str, Any], cause: str) -> str:
     """Return the advice for the longest part of a stall that has a cause; "" if there is none."""
-    parts = [part for part in row["parts"] if str(part["cause"]) == cause and part.get("advice")]
+    parts = [part for part in row["parts"] if _cause(part) == cause and part.get("advice")]
     if parts:
         return str(max(parts, key=lambda part: float(part["time_s"]))["advice"])
     return str(row.get("advice", "")) if cause == row.get("cause") else ""  # a log of an earlier version
@@ -129,8 +136,8 @@ def sum_up(rows: Sequence[dict[str, Any]]) -> StallSums:
         of_causes: dict[str, float] = defaultdict(float)
         of_lines: dict[tuple[str, str], float] = defaultdict(float)
         for part in row["parts"]:
-            of_causes[str(part["cause"])] += float(part["time_s"])
-            of_lines[str(part["cause"]), _place(part)] += float(part["time_s"])
+            of_causes[_cause(part)] += float(part["time_s"])
+            of_lines[_cause(part), _place(part)] += float(part["time_s"])
         for cause, time_s in of_causes.items():
             causes[str(row.get("kind")), cause].add(time_s, _advice(row, cause))
         for line, time_s in of_lines.items():
