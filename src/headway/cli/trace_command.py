@@ -2,7 +2,9 @@
 
 headway becomes the program: process id, parent, terminal and signals are the
 same as without it. Headway follows child processes, and writes one file for
-each. If stderr is a terminal, a summary follows at the end.
+each. Python processes with -I, -E or -S, or without the environment of their
+parent, are left out without a word. If stderr is a terminal, a summary follows
+at the end.
 
 `headway report FILE` shows the trace. It waits until the trace is complete,
 which is a moment after the program ends, when FILE.lock is removed. A script
@@ -196,7 +198,8 @@ def become_traced(
         collector, env = None, launch.unrecorded(env)
         console.say(f"{name} will not be traced: the collector cannot start: {error.strerror}")
     else:
-        console.say(f"recording into {file}; look at it with `headway report {shlex.quote(str(file))}`")
+        only = "" if why is None else "only the Python processes that it starts without that option "
+        console.say(f"recording {only}into {file}; look at it with `headway report {shlex.quote(str(file))}`")
     launch.become(command, env, cpus=cpus, collector=collector)
 
 
