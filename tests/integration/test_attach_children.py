@@ -44,6 +44,8 @@ if sys.argv[1:] == ["deep"]:
 child = os.fork()
 os.write(1, b"%d\n" % os.getpid())
 def work():
+    if child and sys.argv[1:] == ["idle"]:
+        os.wait()
     while True:
         time.sleep(0.001)
 work()
@@ -87,6 +89,25 @@ def test_children_may_be_left_alone(tmp_path):
         assert done.returncode == 0, done.stderr
         assert f"its 1 child process is not recorded, and may do the work: {child}" in done.stderr
         assert [one.process.pid for one in read_family(tmp_path / "trace.hwt")] == [parent.pid]
+
+
+def test_children_of_a_process_that_cannot_be_entered(tmp_path):
+    """A parent that only waits for its children is named with the reason, and its children are recorded."""
+    with forked("idle", processes=2) as (parent, (child,)):
+        command = ["attach", parent.pid, "-o", tmp_path / "trace.hwt", "--duration", "0.5", "--no-summary"]
+        done = run(*command, "--patience", "3")
+        assert done.returncode == 0, done.stderr
+        assert (
+            f"process {parent.pid} is not recorded: the main thread of process {parent.pid} has run no Python for 3 s:"
+            " it is in a wait for another process\n"
+            f"recording only its 1 child process: {child} for 0.5 s\n" in done.stderr
+        )
+        assert [one.process.pid for one in read_family(tmp_path / "trace.hwt")] == [child]
+        assert not is_recorded(child)
+
+        done = run(*command, "--force", "--patience", "0.3", "--no-children")
+        assert done.returncode == 7
+        assert f"or name one of its child processes, which may do the work: {child}\n" in done.stderr
 
 
 def test_a_child_that_cannot_be_recorded(tmp_path):

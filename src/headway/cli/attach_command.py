@@ -11,6 +11,12 @@ Python processes that it has already started, because a gunicorn, uvicorn or
 Celery parent leaves the work to its workers. Each process has its own trace,
 beside FILE. --no-children leaves out the processes that have already started.
 
+Headway can enter a process only where its main thread runs Python. A main
+thread that waits in one call, as in `join()`, `Event().wait()` or `os.wait()`,
+cannot be entered until that call is over: Headway then records only the
+processes below it. A program whose main thread waits like that all the time
+must be started with `headway trace`, or wait with a time-out, again and again.
+
 Headway does not enter a process that has its own seccomp filter: the code that
 Headway runs there opens files and a connection, and the filter may end the
 process for that. A container's filter does not count.
@@ -23,8 +29,8 @@ Exit codes:
   0              the process has CPython's own behaviour again
   2              bad argument
   5              no native library
-  7              the process could not be recorded, or could not be told to stop
-                 (it then stops by itself)
+  7              neither the process nor one below it could be recorded, or one could
+                 not be told to stop (it then stops by itself)
   8              no such policy for this process
   130, 143, 129  a signal ended the command before the recording began
 
@@ -52,6 +58,8 @@ from headway.cli.trace_command import add_output, summarise
 if TYPE_CHECKING:
     from headway.live import attach
     from headway.live.door import Door
+
+    _Held = tuple[attach.Target, attach.Attachment]
 
 __all__ = ["add_despite_filter", "add_patience", "prepare", "run"]
 
@@ -178,29 +186,46 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
         contextlib.ExitStack() as held_ones,
     ):
         asked_s = time.monotonic()
-        held = attach.attach(
-            target,
-            door,
-            patience_s=arguments.patience,
-            despite_filter=arguments.despite_filter,
-            check=Waiting(target.pid, arguments.patience),
-        )
-        waited_s = time.monotonic() - asked_s
-        held_ones.enter_context(contextlib.closing(held))
-        signals.wait_for()
-        console.say(f"recording process {target.pid} {how_long}")
-        workers = _workers(target, door, arguments, signals, held_ones)
-        alive = _wait(target.pid, held, signals, arguments.duration)
-        running = [one for one in [(target, held), *workers] if _is_alive(one[0].pid)]
+        own: list[_Held] = []
+        waited_s = 0.0
+        try:
+            held = attach.attach(
+                target,
+                door,
+                patience_s=arguments.patience,
+                despite_filter=arguments.despite_filter,
+                check=Waiting(target.pid, arguments.patience),
+            )
+        except attach.StandsStillError as error:
+            if arguments.no_children or not attach.python_descendants(target.pid):
+                raise
+            console.say(f"process {target.pid} is not recorded: {error.message}")
+            signals.wait_for()
+            workers = _workers(target, door, arguments, signals, held_ones)
+            if not workers:
+                raise
+            console.say(f"recording only {_children(workers)} {how_long}")
+        else:
+            waited_s = time.monotonic() - asked_s
+            held_ones.enter_context(contextlib.closing(held))
+            own = [(target, held)]
+            signals.wait_for()
+            console.say(f"recording process {target.pid} {how_long}")
+            workers = _workers(target, door, arguments, signals, held_ones)
+            if workers:
+                console.say(f"and {_children(workers)}")
+        alive = _wait(own or workers, signals, arguments.duration)
+        running = [one for one in [*own, *workers] if _is_alive(one[0].pid)]
         codes = beside_each_other(lambda one: _end(*one, arguments, signals, policy=False), running)
     if not alive:
-        _tell_short(file, target.pid, arguments.duration, waited_s)
+        who = f"process {target.pid} has" if own else f"the child processes of process {target.pid} have"
+        _tell_short(file, f"{who} ended", arguments.duration, waited_s)
     summarise(file, brief=arguments.no_summary)
     return max(codes, default=0)
 
 
-def _tell_short(file: Path, pid: int, asked_s: float | None, waited_s: float) -> None:
-    """Warn if the process ended long before the recording was to end, or soon after Headway was in it."""
+def _tell_short(file: Path, ended: str, asked_s: float | None, waited_s: float) -> None:
+    """Warn if what was recorded `ended` long before the recording was to end, or soon after Headway was in it."""
     from headway.errors import TraceError
     from headway.traces.analysis.words import duration
     from headway.traces.reader import read
@@ -215,7 +240,7 @@ def _tell_short(file: Path, pid: int, asked_s: float | None, waited_s: float) ->
         return
     of = f" of the {asked_s:g} s asked" if asked_s is not None else ""
     why = f"its main thread ran no Python for {waited_s:.2g} s before, so Headway could not enter" if late else ""
-    console.say(f"warning: recorded {duration(length_ns)}{of}: process {pid} has ended" + (f"; {why}" if why else ""))
+    console.say(f"warning: recorded {duration(length_ns)}{of}: {ended}" + (f"; {why}" if why else ""))
 
 
 def _workers(
@@ -224,8 +249,8 @@ def _workers(
     arguments: argparse.Namespace,
     signals: _Signals,
     held_ones: contextlib.ExitStack,
-) -> "list[tuple[attach.Target, attach.Attachment]]":
-    """Attach to the Python processes below `target`; say which of them are recorded, and why the others are not."""
+) -> "list[_Held]":
+    """Attach to the Python processes below `target`; say which of them are not recorded, and why."""
     from headway.live import attach
 
     below = attach.python_descendants(target.pid)
@@ -238,7 +263,7 @@ def _workers(
             )
         return []
 
-    def enter(pid: int) -> "tuple[attach.Target, attach.Attachment] | None":
+    def enter(pid: int) -> "_Held | None":
         if signals.came:
             return None
         worker = attach.look_at(pid)
@@ -248,25 +273,27 @@ def _workers(
     found = enter_children(below, enter, "recorded")
     for _, held in found:
         held_ones.enter_context(contextlib.closing(held))
-    if found:
-        is_one = len(found) == 1
-        pids = [worker.pid for worker, _ in found]
-        console.say(f"and its {len(found)} child process{'' if is_one else 'es'}: {_some(pids)}")
     return found
+
+
+def _children(workers: "list[_Held]") -> str:
+    pids = [worker.pid for worker, _ in workers]
+    return f"its {len(pids)} child process{'' if len(pids) == 1 else 'es'}: {_some(pids)}"
 
 
 def _some(pids: list[int]) -> str:
     return ", ".join(map(str, pids[:_LISTED])) + (", ..." if len(pids) > _LISTED else "")
 
 
-def _wait(pid: int, held: "attach.Attachment", signals: _Signals, duration_s: float | None) -> bool:
-    """Wait for a signal, the end of the process or of the attachment, or `duration_s`; return if the process is alive."""
+def _wait(ones: "list[_Held]", signals: _Signals, duration_s: float | None) -> bool:
+    """Wait for a signal, or `duration_s`, or until no process is both alive and attached; return if one is alive."""
     deadline = time.monotonic() + (duration_s or float("inf"))
-    alive = True
-    while alive and not held.ended and not signals.came and time.monotonic() < deadline:
-        time.sleep(min(0.1, max(0.0, deadline - time.monotonic())))
-        alive = _is_alive(pid)
-    return alive
+    while True:
+        alive = [held for target, held in ones if _is_alive(target.pid)]
+        left_s = deadline - time.monotonic()
+        if signals.came or left_s <= 0 or all(held.ended for held in alive):
+            return bool(alive)
+        time.sleep(min(0.1, left_s))
 
 
 def _is_alive(pid: int) -> bool:
@@ -362,7 +389,7 @@ def _schedule(target: "attach.Target", arguments: argparse.Namespace, signals: _
     instead = f" in place of {held.text}" if held.text else ""
     with contextlib.closing(held):
         console.say(f"process {target.pid} is scheduled by {policy}{instead} {how_long}")
-        alive = _wait(target.pid, held, signals, arguments.duration)
+        alive = _wait([(target, held)], signals, arguments.duration)
         if not alive:
             return 0
         is_ours = not held.ended

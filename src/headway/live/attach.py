@@ -30,7 +30,17 @@ from headway.live.remote import Request
 from headway.live.standstill import Standstill
 from headway.native import library_path
 
-__all__ = ["Attachment", "Target", "attach", "count", "detach", "look_at", "python_descendants", "schedule"]
+__all__ = [
+    "Attachment",
+    "StandsStillError",
+    "Target",
+    "attach",
+    "count",
+    "detach",
+    "look_at",
+    "python_descendants",
+    "schedule",
+]
 
 _ASKED = (3, 14)
 """The first version in which a process can be asked to run a script."""
@@ -41,6 +51,8 @@ _COLLECTED_S = 5.0
 _AT_ONCE_S = 1.0
 """How long to wait for the connection of a process that has just begun when we give up."""
 _DESPITE = "--despite-filter"
+_FEW = 10
+"""The child processes that a hint names."""
 
 _CODE = """\
 def _headway():
@@ -92,6 +104,10 @@ try:
 except BaseException:
     pass
 """
+
+
+class StandsStillError(RecordingError):
+    """The main thread of a process has run no Python for as long as we were to wait for it."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +194,7 @@ def attach(
         check: Called several times a second while this waits; what it raises ends the wait.
 
     Raises:
+        StandsStillError: The main thread ran no Python in that time.
         RecordingError: The process cannot be recorded, or is recorded already; it goes on as before.
         NativeError: The native library is missing or does not fit.
     """
@@ -372,19 +389,28 @@ def _asked(target: Target, channel: Channel, code: str, patience_s: float, check
                 connection = channel.accept(target.pid, _AT_ONCE_S / 10 if undone else _AT_ONCE_S, check)
     if connection is None:
         _check_goes_on(target)
-        where = standstill.words()
-        raise RecordingError(
-            f"the main thread of process {target.pid} has run no Python for {patience_s:g} s"
-            + (f": it is in {where}" if where else ""),
-            hint=(
-                "wait until that call is over (--patience SECONDS)"
-                if where
-                else "the thread is inside one long C call, or refuses new code (an audit hook, the recursion limit):"
-                " wait longer (--patience SECONDS)"
-            )
-            + ", or start the program with `headway trace`",
-        )
+        raise _stands_still(target, standstill.words(), patience_s)
     return connection
+
+
+def _stands_still(target: Target, where: str, patience_s: float) -> StandsStillError:
+    """Return the error for a main thread that is in a call `where`; "": not known."""
+    hint = (
+        "wait until that call is over (--patience SECONDS); if it never is, start the program with `headway trace`, or let"
+        " its main thread wait with a time-out, again and again"
+        if where
+        else "the thread is inside one long C call, or refuses new code (an audit hook, the recursion limit):"
+        " wait longer (--patience SECONDS), or start the program with `headway trace`"
+    )
+    below = python_descendants(target.pid)
+    if below:
+        some = ", ".join(map(str, below[:_FEW])) + (", ..." if len(below) > _FEW else "")
+        hint += f"; or name one of its child processes, which may do the work: {some}"
+    return StandsStillError(
+        f"the main thread of process {target.pid} has run no Python for {patience_s:g} s"
+        + (f": it is in {where}" if where else ""),
+        hint=hint,
+    )
 
 
 def _check_goes_on(target: Target) -> None:
