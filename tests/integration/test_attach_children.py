@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from waiting import wait_for
@@ -44,8 +45,10 @@ if sys.argv[1:] == ["deep"]:
 child = os.fork()
 os.write(1, b"%d\n" % os.getpid())
 def work():
-    if child and sys.argv[1:] == ["idle"]:
+    if child and "idle" in sys.argv:
         os.wait()
+    if not child and "all" in sys.argv:
+        os.read(os.pipe()[0], 1)
     while True:
         time.sleep(0.001)
 work()
@@ -149,6 +152,29 @@ def test_top_counts_children_that_run_already():
             assert command.communicate(timeout=LIMIT_S)[1] == ""
         assert command.returncode == 0
         wait_for(lambda: not is_recorded(child))
+
+
+def test_top_counts_children_of_a_process_that_cannot_be_entered():
+    """`headway top PID --children` says that the process itself is left out, and shows its children."""
+    with forked("idle", processes=2) as (parent, (child,)):
+        command = ["top", parent.pid, "--children", "--json", "--interval", "0.2", "--count", "1", "--patience", "3"]
+        done = run(*command)
+        assert done.returncode == 0, done.stderr
+        assert [one["pid"] for one in json.loads(done.stdout)["processes"]] == [child]
+        assert done.stderr.startswith(
+            f"process {parent.pid} is not counted: the main thread of process {parent.pid} has run"
+        )
+        wait_for(lambda: not is_recorded(child))
+
+
+def test_top_of_processes_that_cannot_be_entered():
+    """If no child can be entered either, there is nothing to show."""
+    with forked("idle", "all", processes=2) as (parent, (child,)):
+        wait_for(lambda: Path(f"/proc/{child}/syscall").read_text().startswith(("0 ", "63 ")))  # in read()
+        done = run("top", parent.pid, "--children", "--json", "--patience", "0.3")
+        assert done.returncode == 7
+        assert f"its child process {child} is not counted: the main thread" in done.stderr
+        assert f"neither process {parent.pid} nor a process below it can be counted" in done.stderr
 
 
 BLOCKED = r"""

@@ -134,7 +134,7 @@ def _watch(pid: int, arguments: argparse.Namespace) -> int:
             monitor = Monitor(pid, children=arguments.children, window_s=arguments.window)
             asked_s = time.monotonic()
             with (
-                _counted(pid, arguments.patience, despite_filter=arguments.despite_filter) as joined,
+                _counted(pid, arguments) as joined,
                 contextlib.closing(monitor),
                 _children_counted(pid, arguments),
             ):
@@ -177,17 +177,25 @@ def _children_counted(pid: int, arguments: argparse.Namespace) -> Iterator[None]
         below = attach.python_descendants(pid) if arguments.children else []
         for one in enter_children(below, enter, "counted"):
             held.enter_context(contextlib.closing(one))
+        is_alive = watch.incarnation_of(pid) is not None
+        if below and is_alive and not any(map(watch.is_recorded, [pid, *below])):
+            raise RecordingError(
+                f"neither process {pid} nor a process below it can be counted",
+                hint="wait longer (--patience SECONDS), or start the program with `headway top --children --`",
+            )
         yield
 
 
 @contextlib.contextmanager
-def _counted(pid: int, patience_s: float, *, despite_filter: bool) -> Iterator[bool]:
+def _counted(pid: int, arguments: argparse.Namespace) -> Iterator[bool]:
     """Let a process count while the block runs; yield whether it already counted for another `headway top`.
 
-    If several commands watch one process, the last one ends the counting that the first one began.
+    If several commands watch one process, the last one ends the counting that the first one began. With --children, the
+    process may be left out if it cannot be entered.
     """
     from headway.live import attach, watch
 
+    patience_s, despite_filter = arguments.patience, arguments.despite_filter
     joined = watch.is_recorded(pid)
     target = attach.look_at(pid) if not joined else None
     held: attach.Attachment | None = None
@@ -195,9 +203,14 @@ def _counted(pid: int, patience_s: float, *, despite_filter: bool) -> Iterator[b
     ours = not joined
     try:
         if target is not None:
-            held = attach.count(
-                target, patience_s=patience_s, despite_filter=despite_filter, check=Waiting(pid, patience_s)
-            )
+            try:
+                held = attach.count(
+                    target, patience_s=patience_s, despite_filter=despite_filter, check=Waiting(pid, patience_s)
+                )
+            except attach.StandsStillError as error:
+                if not arguments.children or not attach.python_descendants(pid):
+                    raise
+                console.say(f"process {pid} is not counted: {error.message}")
         with contextlib.suppress(RecordingError):
             wanted = watch.Watch(pid)
             ours = (wanted.join() or ours) and wanted.counters_only
