@@ -323,6 +323,10 @@ def test_a_main_thread_inside_one_long_call(tmp_path, name):
         with pytest.raises(RecordingError, match=r"has run no Python for 0\.3 s: it is in a read") as caught:
             attach(look_at(process.pid), file, patience_s=0.3)
         assert "until that call is over (--patience SECONDS)" in str(caught.value.hint)
+        assert "let its main thread wait with a time-out" in str(caught.value.hint)
+        with pytest.raises(RecordingError, match=r"has run no Python for 0\.3 s: it is in a read") as caught:
+            detach(look_at(process.pid), patience_s=0.3)
+        assert str(caught.value.hint).endswith(" ends by itself 5 s after that command")
         finish(process)
     assert not file.exists()
 

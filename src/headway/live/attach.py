@@ -51,6 +51,7 @@ _COLLECTED_S = 5.0
 _AT_ONCE_S = 1.0
 """How long to wait for the connection of a process that has just begun when we give up."""
 _DESPITE = "--despite-filter"
+_STOPPED = "told to stop"
 _FEW = 10
 """The child processes that a hint names."""
 
@@ -286,7 +287,7 @@ def detach(
     modules = (("recorder",) if recording else ()) + (("scheduler",) if policy else ())
     calls = ", ".join(f"{module}.detach({str(library_path())!r})" for module in modules)
     call = f"' and '.join(filter(None, [{calls}])), ()"
-    answer = _call(target, modules, call, patience_s, what="told to stop", check=check)
+    answer = _call(target, modules, call, patience_s, what=_STOPPED, check=check)
     close_all(answer.descriptors)
     return answer.text
 
@@ -338,7 +339,7 @@ def _call(
             _check_sees(target, channel.folder, AGENT_PATH, Path(os.path.realpath(library_path())))
             names = {"agent": str(AGENT_PATH), "socket": channel.path, "token": channel.token}
             code = _CODE.format(pid=_own_pid(target), call=call, modules=", ".join(modules), undo=undo, **names)
-            connection = _asked(target, channel, code, patience_s, check)
+            connection = _asked(target, channel, code, patience_s, what, check)
             with connection:
                 answer = channel.receive(connection, target.pid, _BUSY_S, check)
     except (FileNotFoundError, ProcessLookupError):
@@ -369,7 +370,9 @@ def _hint(text: str, target: Target) -> str:
     return ""
 
 
-def _asked(target: Target, channel: Channel, code: str, patience_s: float, check: Callable[[], None]) -> socket.socket:
+def _asked(
+    target: Target, channel: Channel, code: str, patience_s: float, what: str, check: Callable[[], None]
+) -> socket.socket:
     """Make the process run the code; return the process's connection."""
     standstill = Standstill(target.pid)
     if target.version < _ASKED:
@@ -389,20 +392,29 @@ def _asked(target: Target, channel: Channel, code: str, patience_s: float, check
                 connection = channel.accept(target.pid, _AT_ONCE_S / 10 if undone else _AT_ONCE_S, check)
     if connection is None:
         _check_goes_on(target)
-        raise _stands_still(target, standstill.words(), patience_s)
+        raise _stands_still(target, standstill.words(), patience_s, what)
     return connection
 
 
-def _stands_still(target: Target, where: str, patience_s: float) -> StandsStillError:
+def _stands_still(target: Target, where: str, patience_s: float, what: str) -> StandsStillError:
     """Return the error for a main thread that is in a call `where`; "": not known."""
+    is_to_stop = what == _STOPPED
     hint = (
-        "wait until that call is over (--patience SECONDS); if it never is, start the program with `headway trace`, or let"
-        " its main thread wait with a time-out, again and again"
+        "wait until that call is over (--patience SECONDS)"
         if where
         else "the thread is inside one long C call, or refuses new code (an audit hook, the recursion limit):"
-        " wait longer (--patience SECONDS), or start the program with `headway trace`"
+        " wait longer (--patience SECONDS)"
     )
-    below = python_descendants(target.pid)
+    if is_to_stop:
+        hint += f"; whatever `headway attach` or `top` began ends by itself {SPAN_S:g} s after that command"
+    elif where:
+        hint += (
+            "; if it never is, start the program with `headway trace`, or let its main thread wait with a time-out,"
+            " again and again"
+        )
+    else:
+        hint += ", or start the program with `headway trace`"
+    below = [] if is_to_stop else python_descendants(target.pid)
     if below:
         some = ", ".join(map(str, below[:_FEW])) + (", ..." if len(below) > _FEW else "")
         hint += f"; or name one of its child processes, which may do the work: {some}"
