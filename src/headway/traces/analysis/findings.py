@@ -10,7 +10,7 @@ from headway.printable import printable
 from headway.traces.analysis.advice import another_gil, by_policy, in_parallel, shorter_interval
 from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.hotspots import LATE_INTERVALS, Place, own_frame
-from headway.traces.analysis.remarks import NOTES, lock_waits
+from headway.traces.analysis.remarks import NOTES, lock_waits, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.words import duration, listed, number, place, role, share
 from headway.traces.model import Frame
@@ -48,7 +48,10 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     found = [finding for rule in RULES for finding in rule(analysis)]
     found += _behind_a_function(analysis, [one.frame for one in found if one.frame is not None])
     if not any(one.weight == "problem" for one in found):
-        found += _nothing_to_improve(analysis, is_all=not found)
+        found += unseen(analysis)
+        found += _nothing_to_improve(
+            analysis, is_all=analysis.process.has_stacks and not (found or analysis.late_loops)
+        )
     found += [finding for note in NOTES for finding in note(analysis)]
     order = ("problem", "fine", "note")
     return tuple(sorted(found, key=lambda one: (order.index(one.weight), -one.cost_ns)))
@@ -311,7 +314,7 @@ def _nothing_to_improve(analysis: Analysis, *, is_all: bool) -> Iterator[Finding
 
     Args:
         analysis: The analysis.
-        is_all: No rule has found anything else, such as waits for locks.
+        is_all: Nothing else has been found, such as waits for locks, and the trace has the lines that would tell of it.
     """
     if not analysis.gils or not analysis.wall_ns:
         return

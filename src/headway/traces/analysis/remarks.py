@@ -7,11 +7,12 @@ from headway.printable import printable
 from headway.traces.analysis.contention import ParkPlace
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.result import Analysis, Finding
-from headway.traces.analysis.words import duration, number, place, share
+from headway.traces.analysis.stall_model import Thresholds
+from headway.traces.analysis.words import POOL, duration, listed, number, place, role, share
 from headway.traces.loops import is_for_a_request, is_in_a_loop
 from headway.traces.model import Park
 
-__all__ = ["NOTES", "lock_waits"]
+__all__ = ["NOTES", "lock_waits", "unseen"]
 
 CONTENDED = 0.01
 """A share of the threads' time: less blocking on a lock is not worth a change."""
@@ -202,6 +203,44 @@ def lock_waits(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
+def unseen(analysis: Analysis) -> Iterator[Finding]:
+    """Yield notes about lines at which threads spend most of their time, where the trace does not show why."""
+    told = {turn.frame for turn in analysis.turns} | {wait.frame for wait in analysis.lock_waits}
+    for one in [one for one in analysis.unseen_waits if one.frame not in told][:MOST_PLACES]:
+        labels = [analysis.labels[thread] for thread in one.threads]
+        names = labels if len(labels) <= POOL else list(dict.fromkeys(map(role, labels)))
+        called = f", called from {place(one.own)}" if one.own != one.frame else ""
+        yield Finding(
+            kind="unseen-wait",
+            weight="note",
+            fact=(
+                f"{listed(names)}{f' ({len(labels)} threads)' * (names != labels)} spent {duration(one.away_ns)} "
+                f"({share(one.away_ns, one.lived_ns)} of {'their' if len(labels) > 1 else 'its'} time) at {place(one.frame)}"
+                f"{called}, without the GIL"
+            ),
+            cause="a trace does not show what a thread awaits without the GIL: work, a lock, a file, or another process",
+            advice="if this is not idle time, measure that call in the program; `headway report --html` shows when each thread"
+            " was there",
+            threads=tuple(names),
+            frame=one.frame,
+        )
+
+
+def _late_loops(analysis: Analysis) -> Iterator[Finding]:
+    for one in analysis.late_loops[:MOST_PLACES]:
+        yield Finding(
+            kind="late-loop",
+            weight="note",
+            fact=(
+                f"the event loop of {analysis.labels[one.thread]} made no progress for {duration(Thresholds().loop_ns)} or more "
+                f"{number(one.laps, 'time')}: {duration(one.max_ns)} at most, {duration(one.total_ns)} in total"
+            ),
+            cause="whatever else the loop serves waits meanwhile",
+            advice="`headway stalls` on this file has the cause and, where it is known, the line of each",
+            threads=(analysis.labels[one.thread],),
+        )
+
+
 def _own_lock(one: ParkPlace) -> Finding:
     """Return the finding about a lock of the program, or of a module's import, for which threads wait at one line."""
     imports = one.frame is not None and one.frame.filename.startswith("<frozen importlib")
@@ -267,6 +306,7 @@ NOTES: tuple[Callable[[Analysis], Iterator[Finding]], ...] = (
     _unfinished,
     _no_stacks,
     _slowed,
+    _late_loops,
     _free_threaded,
     _locks,
 )

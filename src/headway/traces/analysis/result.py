@@ -9,6 +9,7 @@ from headway.traces.analysis.convoys import Convoy
 from headway.traces.analysis.hotspots import Behind, LongHold, Place
 from headway.traces.analysis.threads import Distribution, ThreadSummary
 from headway.traces.analysis.turns import Turns
+from headway.traces.analysis.unseen import LateLoop, UnseenWait
 from headway.traces.analysis.utilisation import Timeline
 from headway.traces.model import Frame, Loss, Process
 
@@ -133,6 +134,8 @@ class Analysis:
         contention: Waits for locks, on a free-threaded build.
         turns: The lines at which threads take turns without the GIL, most blocked time first.
         lock_waits: With a GIL: the lines that take a lock of the program, and how long threads were blocked there.
+        unseen_waits: With a GIL: the lines at which threads spent most of their time, and what they awaited is not known.
+        late_loops: With a GIL: the event loops that made no progress for too long.
         loss: The data that is missing from the trace.
         unpaired: The number of events whose other end was lost.
         by_imports: Imports of extension modules held a GIL that is not among `gils`, because it was off otherwise.
@@ -159,6 +162,8 @@ class Analysis:
     contention: Contention
     turns: tuple[Turns, ...]
     lock_waits: tuple[ParkPlace, ...]
+    unseen_waits: tuple[UnseenWait, ...]
+    late_loops: tuple[LateLoop, ...]
     loss: Loss
     unpaired: int
     by_imports: bool = False

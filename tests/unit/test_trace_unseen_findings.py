@@ -1,0 +1,156 @@
+"""The findings of programs that the GIL does not slow down: late event loops, and waits that a trace does not show."""
+
+import dataclasses
+import os
+
+import pytest
+from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, RECV, SERVE, Script, told
+
+from headway.traces.analysis import analyse
+
+FINE = "the GIL does not slow this program down"
+
+
+def renamed(trace, **files):
+    """Return a trace whose frames SERVE (`serve`) and RECV (`recv`) are others: (file, function)."""
+    for name, (filename, function) in files.items():
+        old = SERVE if name == "serve" else RECV
+        frames = tuple(
+            dataclasses.replace(one, filename=filename, function=function) if one == old else one
+            for one in trace.frames
+        )
+        trace = dataclasses.replace(trace, frames=frames)
+    return trace
+
+
+def loop_of(script, until_ms, **process):
+    """Return the trace of a thread for which the stack `AT_RECV` is a loop's poll, and `AT_SERVE` the loop."""
+    return renamed(
+        script.trace(until_ms, "MainThread", **process),
+        recv=("/usr/lib/python3.13/selectors.py", "EpollSelector.select"),
+        serve=("/usr/lib/python3.13/asyncio/base_events.py", "BaseEventLoop._run_once"),
+    )
+
+
+def loop(lap_ms):
+    """Return a trace of an event loop with a lap of this length between two of 1 ms."""
+    script, now = Script(), 0.0
+    for length_ms in (1, lap_ms, 1):
+        script.hold(0, now, now + length_ms, stack=AT_RECV)
+        now += length_ms + 10
+    return loop_of(script, now)
+
+
+def test_a_loop_that_is_late_for_long_is_told():
+    """A loop that one callback keeps for 300 ms is no program with nothing to improve, and `headway stalls` has more."""
+    found = told(loop(300))
+    one = found["late-loop"]
+
+    assert found["no-contention"].cause == FINE
+    assert one.fact == (
+        "the event loop of MainThread made no progress for 100 ms or more 1 time: 300 ms at most, 300 ms in total"
+    )
+    assert one.weight == "note"
+    assert one.advice.startswith("`headway stalls` on this file")
+
+
+@pytest.mark.parametrize(("since_ms", "until_ms"), [(315, None), (None, 10)])
+def test_a_loop_that_is_late_outside_of_the_window_is_not_told(since_ms, until_ms):
+    """A window has the late laps that happened in it."""
+    trace = loop(300)
+    window = {
+        name: None if at_ms is None else trace.start_ns + at_ms * 1_000_000
+        for name, at_ms in (("since_ns", since_ms), ("until_ns", until_ms))
+    }
+
+    assert "late-loop" not in {one.kind for one in analyse(trace, **window).findings}
+
+
+@pytest.mark.parametrize(("process", "is_told"), [({"ended": False}, True), ({"ended": True}, False)])
+def test_a_lap_that_goes_on_is_told_unless_the_process_has_ended(process, is_told):
+    """A loop that is late when the recording stops is late; one that does not come home again may have been left."""
+    script = Script().hold(0, 0, 1, stack=AT_RECV).hold(0, 10, 20, stack=AT_SERVE)
+
+    assert ("late-loop" in told(loop_of(script, 300, **process))) == is_told
+
+
+def test_time_between_two_loops_is_no_lap():
+    """A program that leaves its loop, works, and runs another one was not late in between."""
+    script = Script().hold(0, 0, 1, stack=AT_RECV).hold(0, 10, 200, stack=AT_COMPUTE, forced=True)
+    script.hold(0, 201, 300, stack=AT_RECV)
+
+    assert "late-loop" not in told(loop_of(script, 310))
+
+
+def test_a_loop_in_time_has_nothing_to_improve():
+    """A loop whose laps are short has no finding but that."""
+    found = told(loop(20))
+
+    assert "late-loop" not in found
+    assert found["no-contention"].cause == f"{FINE}: nothing to improve here"
+
+
+def test_a_trace_without_lines_does_not_show_that_all_is_well():
+    """Without lines, a loop or a lock is not known, so that the report speaks of the GIL alone."""
+    script = Script().hold(0, 0, 1, stack=0).hold(0, 90, 91, stack=0)
+
+    assert told(script.trace(100, stacks=False))["no-contention"].cause == FINE
+
+
+def away(folder, line, names=("one", "two"), *, until_ms=100):
+    """Return the findings of threads that spend all their time at this line of a program."""
+    source = folder / "app.py"
+    source.write_text("\n" * 29 + f"    {line}\n")
+    os.utime(source, (0, 0))
+    script = Script()
+    for thread in range(len(names)):
+        script.hold(thread, thread, thread + 0.5, stack=AT_SERVE)
+        if until_ms < 100:
+            script.hold(thread, until_ms + thread, until_ms + thread + 0.5, stack=0)
+    return told(renamed(script.trace(100, *names), serve=(str(source), "serve")))
+
+
+def test_a_line_at_which_threads_are_for_most_of_the_time_is_told(tmp_path):
+    """The report names the line, and says that the trace does not show what the threads await there."""
+    found = away(tmp_path, "connection.execute(BEGIN)")
+    one = found["unseen-wait"]
+
+    assert found["no-contention"].cause == FINE
+    assert one.fact.startswith("one and two spent 198 ms (99 % of their time) at ")
+    assert one.fact.endswith("app.py:30 serve, without the GIL")
+    assert one.weight == "note"
+    assert one.cause.startswith("a trace does not show what a thread awaits")
+
+
+@pytest.mark.parametrize(("line", "until_ms"), [("time.sleep(1)", 100), ("connection.execute(BEGIN)", 20)])
+def test_sleeps_and_short_waits_are_nothing_to_improve(tmp_path, line, until_ms):
+    """A program that sleeps is idle by its own will, and one that is at a line for a fifth of its time hardly waits."""
+    found = away(tmp_path, line, until_ms=until_ms)
+
+    assert "unseen-wait" not in found
+    assert found["no-contention"].cause == f"{FINE}: nothing to improve here"
+
+
+@pytest.mark.parametrize(
+    ("filename", "function", "name", "is_told"),
+    [
+        ("threading.py", "Condition.wait", "worker", True),
+        ("threading.py", "Condition.wait", "MainThread", False),
+        ("threading.py", "Thread.join", "worker", False),
+        ("socket.py", "socket.accept", "worker", False),
+        ("sqlite3/dbapi2.py", "connect", "MainThread", True),
+    ],
+)
+def test_idle_threads_are_not_told(filename, function, name, is_told):
+    """A main thread that awaits the others, joins and accepting sockets are idle; a queue's reader may not be."""
+    script = Script().hold(0, 0, 1, stack=AT_RECV).hold(1, 1, 2, stack=AT_RECV)
+    trace = renamed(script.trace(100, name, name), recv=(f"/usr/lib/python3.13/{filename}", function))
+
+    assert ("unseen-wait" in told(trace)) == is_told
+
+
+def test_a_pool_is_told_as_one(tmp_path):
+    """Many threads at one line are one name."""
+    found = away(tmp_path, "pool.get()", tuple(f"worker-{number}" for number in range(12)))
+
+    assert found["unseen-wait"].fact.startswith("worker-* (12 threads) spent ")
