@@ -7,7 +7,7 @@ from made_traces import MS
 from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, Script, convoy, told
 
 from headway.traces.analysis import analyse
-from headway.traces.model import Kind, Loss
+from headway.traces.model import RAN_SHIFT, Kind, Loss
 
 
 def shared(threads=3, turns=60, turn_ms=5.0, gap_ms=0.0, *, forced=True, **process):
@@ -313,6 +313,25 @@ def test_waiting_for_a_free_gil_is_the_systems_doing():
         == "threads waited 60 ms for the GIL, 83 % of that while no thread held it; it was held 20 % of the time"
     )
     assert "CPU quota" in one.advice
+
+
+@pytest.mark.parametrize(("rounds_ms", "is_told"), [(20, True), (100, False)])
+@pytest.mark.parametrize("kind", ["late-wake-up", "off-core", "behind-a-function"])
+def test_waits_of_a_moment_for_each_of_many_threads_are_no_problem(rounds_ms, is_told, kind):
+    """Eight threads that each wait for less than 1 % of the time are not slowed down, whatever the sum of their waits."""
+    script, threads, until_ms = Script(), 8, 4000
+    for turn, now in enumerate(range(0, until_ms, rounds_ms)):
+        one, other = turn % threads, (turn + 1) % threads
+        free_ms = 2 if kind == "late-wake-up" else 0
+        script.hold(one, now, now + 4 - free_ms, stack=AT_SERVE).wait(other, now)
+        if kind == "off-core":
+            time_ns, value, thread, event, gil, flags = script.rows[-2]
+            script.rows[-2] = (time_ns, value, thread, event, gil, flags | 1 << RAN_SHIFT)
+        script.hold(other, now + 4, now + 4.1, stack=AT_SERVE)
+    found = told(script.trace(until_ms, *(f"poll-{chr(97 + number)}" for number in range(threads))))
+
+    assert (kind in found) == is_told
+    assert ("no-contention" in found) != is_told
 
 
 def test_waits_without_a_pattern_are_told_without_advice():

@@ -199,6 +199,15 @@ def test_what_a_thread_that_seldom_yields_loses_counts(turns_per_s):
     assert ranking._worth(Prediction(Change(), (role,), (), ())) == pytest.approx(-0.693, abs=0.001)
 
 
+@pytest.mark.parametrize(("p99_ns", "worth"), [(450_000, 0.0), (4_500_000, 0.347)])
+def test_a_p99_that_gets_shorter_by_microseconds_is_no_gain(p99_ns, worth):
+    """Half of a p99 below a millisecond is within the errors of predictions, and no reason for a change."""
+    measured = Measured(turns=400, turns_per_s=168.0, p50_ns=30e3, p99_ns=p99_ns, run_share=0.01, turns_error=0.1)
+    p99 = Span(p99_ns / 2, p99_ns / 3, p99_ns)
+    role = RolePrediction("reader", measured, Span(168.0, 160.0, 170.0), None, p99, None, {})
+    assert ranking._worth(Prediction(Change(), (role,), (), ())) == pytest.approx(worth, abs=0.001)
+
+
 # ---------------------------------------------------------------------------- roles that are left out
 @pytest.mark.parametrize("change", [Change(without=("OTH",)), Change(threads=(("other", 0),))], ids=str)
 def test_a_role_that_is_left_out_has_no_figures(change):

@@ -78,6 +78,10 @@ _MOST_GAIN = 6.0
 """The largest gain that counts for one role, as a logarithm: 400 times as many turns are enough."""
 
 
+_LEAST_P99_NS = 1_000_000
+"""The least difference between two p99 that counts: a shorter one is not felt, and within the errors of predictions."""
+
+
 def _worth(prediction: Prediction) -> float:
     """Return the worth of a change: gains of rates and of waits, and losses of computing, as logarithms."""
     worth = 0.0
@@ -86,8 +90,9 @@ def _worth(prediction: Prediction) -> float:
         counted = one.turns_per_s is not None and one.measured.turns_per_s > 1 and not few
         if one.turns_per_s is not None and counted:
             worth += min(_MOST_GAIN, math.log(max(one.turns_per_s.value, 1e-9) / one.measured.turns_per_s))
-        if one.p99_ns is not None and one.measured.p99_ns:
-            worth += 0.5 * min(5.0, math.log(one.measured.p99_ns / max(one.p99_ns.value, 1.0)))
+        p99_ns = one.measured.p99_ns
+        if one.p99_ns is not None and p99_ns and abs(p99_ns - one.p99_ns.value) >= _LEAST_P99_NS:
+            worth += 0.5 * min(5.0, math.log(p99_ns / max(one.p99_ns.value, 1.0)))
         if not counted and one.run_share is not None and one.measured.run_share > 0.05:
             worth += math.log(max(one.run_share.value, 1e-6) / one.measured.run_share)
     return worth

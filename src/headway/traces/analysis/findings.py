@@ -12,6 +12,7 @@ from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.hotspots import LATE_INTERVALS, Place, own_frame
 from headway.traces.analysis.remarks import NOTES, lock_waits, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
+from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.analysis.words import duration, listed, number, place, role, share
 from headway.traces.model import Frame
 
@@ -21,6 +22,8 @@ _S_NS = 1_000_000_000
 
 WORTH = 0.01
 """A share of the wall time: a thread that waits less does not gain from less waiting."""
+ALWAYS = 0.25
+"""A share of the wall time: waits of all threads together that matter, even if no thread waits for long."""
 LONG_WORTH = 0.005
 """The least time that threads wait during a place's late holds, as a share of the wall time."""
 MOST_PLACES = 3
@@ -236,11 +239,28 @@ def _fewer_calls(analysis: Analysis) -> str:
     return f"do more work per blocking call (buffers, batches), or use fewer threads; the most frequent call ({count}) is{_where(most.stack)}"
 
 
+def _slowed(analysis: Analysis, gil: GilSummary | None = None) -> list[ThreadSummary]:
+    """Return the threads and pools that waited, of those that used a GIL or any, for long enough to gain from less waiting.
+
+    The sum over some threads is no measure: each of them may have waited for a moment only.
+    """
+    # A thread of a pool may live for a moment only: it is held against its own life, and the pool against the whole time.
+    return [
+        one
+        for one in (*analysis.threads, *analysis.roles)
+        if one.waits.total_ns > WORTH * max(analysis.wall_ns, one.lived_ns) and (gil is None or gil.index in one.gils)
+    ]
+
+
+def _matters(analysis: Analysis, gil: GilSummary) -> bool:
+    """Tell whether the waits for a GIL slow a thread down, or are so many that one thread or another always waits."""
+    return bool(_slowed(analysis, gil)) or gil.waits.total_ns >= ALWAYS * gil.wall_ns > 0
+
+
 def _late(analysis: Analysis) -> Iterator[Finding]:
     for gil in analysis.gils:
         used = gil.holds.total_ns < LOW_USE * gil.wall_ns
-        waited = gil.waits.total_ns >= WORTH * gil.wall_ns > 0
-        if used and waited and gil.nobody_ns >= LATE_SHARE * gil.waits.total_ns:
+        if used and _matters(analysis, gil) and gil.nobody_ns >= LATE_SHARE * gil.waits.total_ns:
             yield Finding(
                 kind="late-wake-up",
                 weight="problem",
@@ -258,8 +278,7 @@ def _late(analysis: Analysis) -> Iterator[Finding]:
 
 def _off_core(analysis: Analysis) -> Iterator[Finding]:
     for gil in analysis.gils:
-        waited = gil.waits.total_ns >= WORTH * gil.wall_ns > 0
-        if not waited or gil.off_core_ns < OFF_CORE * gil.holds.total_ns:
+        if not _matters(analysis, gil) or gil.off_core_ns < OFF_CORE * gil.holds.total_ns:
             continue
         yield Finding(
             kind="off-core",
@@ -283,7 +302,7 @@ def _behind_a_function(analysis: Analysis, told: list[Frame]) -> Iterator[Findin
     """
     waits = sum(gil.waits.count for gil in analysis.gils)
     enough = [one for one in analysis.behind if one.blocked_ns >= BEHIND * analysis.wait_ns]
-    if not enough or waits < LEAST or analysis.wait_ns < WORTH * analysis.wall_ns:
+    if not enough or waits < LEAST or not any(_matters(analysis, gil) for gil in analysis.gils):
         return
     one = enough[0]
     if any((frame.filename, frame.function) == (one.frame.filename, one.frame.function) for frame in told):
@@ -318,12 +337,7 @@ def _nothing_to_improve(analysis: Analysis, *, is_all: bool) -> Iterator[Finding
     """
     if not analysis.gils or not analysis.wall_ns:
         return
-    # A thread of a pool may live for a moment only: it is held against its own life, and the pool against the whole time.
-    slowed = [
-        one
-        for one in (*analysis.threads, *analysis.roles)
-        if one.waits.total_ns > WORTH * max(analysis.wall_ns, one.lived_ns)
-    ]
+    slowed = _slowed(analysis)
     most = max(slowed or analysis.threads, key=lambda one: one.waits.total_ns)
     busiest = analysis.gils[0]
     held = f"{busiest.name} was held {share(busiest.holds.total_ns, busiest.wall_ns)} of the time"
