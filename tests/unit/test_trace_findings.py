@@ -208,7 +208,35 @@ def test_threads_that_compute_together_are_told():
         == "more threads do not help; instead use `ProcessPoolExecutor`, or this version's free-threaded build"
     )
     assert "3.13's or a later" in told(shared(python="3.11.2"))["saturated"].advice
-    assert "saturated" not in told(shared(gap_ms=1.0))
+
+
+def in_bursts(threads, burst_turns, pause_ms, *, beside=True):
+    """Return a trace of threads that compute in turns of 5 ms, in bursts; with `beside` False, one burst after the other."""
+    script, now = Script(), 0.0
+    for burst in range(6):
+        for turn in range(burst_turns):
+            who = turn % threads if beside else burst % threads
+            if turn >= threads or (turn and not beside):
+                waits_ms = 5.0 * (threads - 1) if beside else 0.05
+                script.wait(who, now - waits_ms, stack=AT_COMPUTE)
+            script.hold(who, now, now + 5, forced=True)
+            now += 5 if beside else 5.05
+        now += pause_ms
+    return script.trace(now, *(f"etl-{number}" for number in range(threads)))
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+def test_threads_that_compute_at_the_same_times_are_told_though_the_gil_is_free_at_others(threads):
+    """A GIL that is free for a third of the time, as in calls that release it, still makes threads as fast as one."""
+    one = told(in_bursts(threads, 40, 100))["saturated"]
+
+    assert one.fact.startswith(f"the GIL was held 67 % of the time; {threads} CPU-bound threads ")
+    assert one.cause.endswith("so together these threads compute as fast as one")
+
+
+def test_threads_that_compute_one_after_the_other_are_not_told():
+    """Threads that hardly ever compute at the same time do not share a GIL."""
+    assert "saturated" not in told(in_bursts(4, 40, 100, beside=False))
 
 
 @pytest.mark.parametrize(("alone_ms", "is_told"), [(60, True), (600, False)])

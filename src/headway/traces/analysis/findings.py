@@ -31,6 +31,8 @@ MOST_CONVOYS = 3
 """The number of convoys that become findings; the report lists the others."""
 SATURATED = 0.95
 """A share of the time: a GIL that is held for longer is used up."""
+CROWDED = 0.75
+"""A share of the time for which threads hold a GIL: threads that wait for longer compute at the same times."""
 HANDOVER_SHARE = 0.05
 """The least share of the wall time in which a GIL stands free although a thread waits for it."""
 OFF_CORE = 0.05
@@ -171,8 +173,14 @@ def _saturated(analysis: Analysis) -> Iterator[Finding]:
         computing = [one for one in analysis.threads if one.computes and gil.index in one.gils]
         full = gil.holds.total_ns >= SATURATED * gil.wall_ns > 0
         waited_ns = sum(one.pushed_ns for one in computing)
-        # Two threads that compute all the time wait as long as they hold; with less, they hardly met.
-        if not full or len(computing) < 2 or 2 * waited_ns < gil.holds.total_ns:
+        # Two threads that compute all the time wait as long as they hold; with less, they hardly met. If the GIL is not
+        # always held, because of hand-overs, calls that release it, or pauses, the threads compute at the same times.
+        met = 2 * waited_ns >= gil.holds.total_ns
+        crowded = (
+            waited_ns >= CROWDED * sum(one.holds.total_ns for one in computing)
+            and waited_ns >= WORTH * len(computing) * gil.wall_ns
+        )
+        if len(computing) < 2 or not (crowded or (full and met)):
             continue
         names = [one.label for one in computing]
         yield Finding(
@@ -183,7 +191,10 @@ def _saturated(analysis: Analysis) -> Iterator[Finding]:
                 f"{number(len(names), 'CPU-bound thread')} ({listed(names)}) shared it, and waited "
                 f"{duration(waited_ns)} for their next turn"
             ),
-            cause="one GIL lets one thread run Python code at a time, so together these threads are as fast as one",
+            cause="one GIL lets one thread run Python code at a time, so "
+            + (
+                "together these threads are as fast as one" if full else "together these threads compute as fast as one"
+            ),
             advice=f"more threads do not help; instead use {in_parallel(analysis.process)}",
             cost_ns=waited_ns,
             gil=gil.index,
