@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 from made_traces import MS
-from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, Script, convoy, told
+from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, RECV, Script, convoy, told
 
 from headway.traces.analysis import analyse
 from headway.traces.model import RAN_SHIFT, Kind, Loss
@@ -101,6 +101,21 @@ def test_where_holds_end_is_not_what_they_ran():
 def test_a_function_of_which_another_finding_speaks_is_not_told_again():
     """A function that a convoy's finding names has no finding of its own."""
     assert "behind-a-function" not in told(convoy())
+
+
+@pytest.mark.parametrize(("stack", "is_told"), [(AT_RECV, False), (AT_COMPUTE, True)])
+def test_a_function_whose_call_in_a_library_is_told_is_not_told_again(stack, is_told):
+    """A long hold in a library's line is that of the program's function which called it, and of no other."""
+    script = Script()
+    for now in range(0, 2000, 100):
+        script.hold(0, now, now + 40, stack=AT_RECV, forced=True).wait(1, now, asks_ms=now + 5)
+        script.hold(1, now + 40, now + 41)
+        script.hold(0, now + 41, now + 99, stack=stack, forced=True).wait(1, now + 41, asks_ms=now + 98)
+        script.hold(1, now + 99, now + 100)
+    found = told(script.trace(2000, "main", "reader"))
+
+    assert found["long-hold"].frame == RECV
+    assert ("behind-a-function" in found) == is_told
 
 
 def test_waiters_of_one_kind_are_told_together():

@@ -309,14 +309,20 @@ def _off_core(analysis: Analysis) -> Iterator[Finding]:
 def _behind_a_function(analysis: Analysis, told: list[Frame]) -> Iterator[Finding]:
     """Yield a finding about the function that blocked others most, whatever the number of threads that ran it.
 
-    Yields nothing if the function has less than `BEHIND` of all waiting, or if a line of it has a finding already.
+    Yields nothing if the function has less than `BEHIND` of all waiting, or if a line of it, or a call in a library that
+    it made, has a finding already.
     """
     waits = sum(gil.waits.count for gil in analysis.gils)
     enough = [one for one in analysis.behind if one.blocked_ns >= BEHIND * analysis.wait_ns]
     if not enough or waits < LEAST or not any(_matters(analysis, gil) for gil in analysis.gils):
         return
     one = enough[0]
-    if any((frame.filename, frame.function) == (one.frame.filename, one.frame.function) for frame in told):
+    stacks = [place.stack for place in analysis.held]
+    stacks += [convoy.holder_stack for gil in analysis.gils for convoy in gil.convoys]
+    callers = [own_frame(stack) for stack in stacks if stack and stack[0] in told]
+    if any(
+        (at.filename, at.function) == (one.frame.filename, one.frame.function) for at in [*told, *filter(None, callers)]
+    ):
         return
     name = f"`{printable(one.frame.function)}`"
     names = list(dict.fromkeys(map(role, one.threads)))
