@@ -358,6 +358,18 @@ def test_waiting_for_a_free_gil_is_the_systems_doing():
     assert "CPU quota" in one.advice
 
 
+@pytest.mark.parametrize(("wake_up_ms", "kinds"), [(0.03, {"hand-overs"}), (0.3, {"hand-overs", "late-wake-up"})])
+def test_threads_that_play_ping_pong_are_not_told_to_get_cores(wake_up_ms, kinds):
+    """Thousands of wake-ups of 30 us each are the cost of many short turns, which more cores do not change."""
+    script, now = Script(), 0.0
+    for turn in range(1000):
+        script.hold(turn % 2, now, now + 0.003, stack=AT_RECV).wait(1 - turn % 2, now + 0.002)
+        now += 0.003 + wake_up_ms
+    found = told(script.trace(now, "ping", "pong"))
+
+    assert {kind for kind, one in found.items() if one.weight == "problem"} == kinds
+
+
 @pytest.mark.parametrize(("rounds_ms", "is_told"), [(20, True), (100, False)])
 @pytest.mark.parametrize("kind", ["late-wake-up", "off-core", "behind-a-function"])
 def test_waits_of_a_moment_for_each_of_many_threads_are_no_problem(rounds_ms, is_told, kind):

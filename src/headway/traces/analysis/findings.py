@@ -44,6 +44,8 @@ BEHIND = 0.25
 """A share of all waiting: a function with less of it is not the one to begin with."""
 LEAST_NS = _S_NS
 """A program that runs for less time has no work worth dividing; most of it is the interpreter's start."""
+WAKE_UP_NS = 200_000
+"""A thread that runs this soon, on average, after it was given the GIL is not late: more cores would wake it no sooner."""
 LATE_SHARE = 0.5
 """A share of the waiting in which no thread held the GIL: beyond it, the GIL is not the cause."""
 
@@ -271,7 +273,8 @@ def _matters(analysis: Analysis, gil: GilSummary) -> bool:
 def _late(analysis: Analysis) -> Iterator[Finding]:
     for gil in analysis.gils:
         used = gil.holds.total_ns < LOW_USE * gil.wall_ns
-        if used and _matters(analysis, gil) and gil.nobody_ns >= LATE_SHARE * gil.waits.total_ns:
+        late = gil.handover_ns >= WAKE_UP_NS * gil.handovers
+        if used and late and _matters(analysis, gil) and gil.nobody_ns >= LATE_SHARE * gil.waits.total_ns:
             yield Finding(
                 kind="late-wake-up",
                 weight="problem",
