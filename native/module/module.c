@@ -32,6 +32,9 @@
     X(PyBytes_FromStringAndSize, void *, (const char *text, intptr_t bytes))                       \
     X(PyBytes_AsString, char *, (void *bytes))                                                     \
     X(PyBytes_Size, intptr_t, (void *bytes))                                                       \
+    X(PyDict_GetItemString, void *, (void *dict, const char *key))                                 \
+    X(PyLong_AsLong, long, (void *number))                                                         \
+    X(PyErr_Clear, void, (void))                                                                   \
     X(PyThreadState_Get, void *, (void))
 
 /* Pointers to those functions, set before any method can be called, and never changed. */
@@ -146,15 +149,21 @@ static void *name(void *module, void *arguments) {
     return number(0);
 }
 
-/* Arguments: (generation, nanoseconds). */
+/* Arguments: (phase, info), those of a function in gc.callbacks. The function itself is in that
+ * list, and no Python function that calls it: up to CPython 3.11, collections begin in the middle
+ * of C calls. A Python function would answer requests for the GIL there, so that a call that stalls
+ * other threads would no longer do so in a watched program. */
 static void *collection(void *module, void *arguments) {
     (void)module;
-    int generation;
-    long long length_ns;
-    if (!PyArg_ParseTuple(arguments, "iL", &generation, &length_ns)) {
+    const char *phase;
+    void *info;
+    if (!PyArg_ParseTuple(arguments, "sO", &phase, &info)) {
         return NULL;
     }
-    hw_trace_collection((uint32_t)generation, length_ns);
+    void *generation = PyDict_GetItemString(info, "generation");
+    long number_of = generation == NULL ? 0 : PyLong_AsLong(generation);
+    PyErr_Clear();
+    hw_trace_collection((uint32_t)number_of, strcmp(phase, "start") != 0);
     return number(0);
 }
 
@@ -367,7 +376,7 @@ static struct method methods[] = {
     {"collected", collected, METH_VARARGS, "hw_trace_collected_ns()."},
     {"memory_file", memory_file, METH_VARARGS, "hw_trace_memory()."},
     {"name", name, METH_VARARGS, "hw_trace_name()."},
-    {"collection", collection, METH_VARARGS, "hw_trace_collection()."},
+    {"collection", collection, METH_VARARGS, "A function for gc.callbacks."},
     {"let_trace", let_trace, METH_VARARGS, "prctl(PR_SET_PTRACER)."},
     {"times", times, METH_VARARGS, "hw_gil_times()."},
     {"longest", longest, METH_VARARGS, "hw_gil_longest()."},

@@ -35,6 +35,10 @@
 #include "trace/stacks.h"
 #include "trace/thread.h"
 
+/* A shorter garbage collection is not recorded, unless it is of the oldest generation. */
+#define SHORT_COLLECTION_NS 1000000
+#define OLDEST_GENERATION 2
+
 /* Fork: the parent takes the registry's lock before, and gives it back after. The child has a lock
  * of its own, and a session that it has inherited (session.h). */
 static void before_fork(void) { hw__registry_before_fork(); }
@@ -334,7 +338,23 @@ int hw_gil_longest(int64_t *hold_ns, int64_t *wait_ns) {
     return 0;
 }
 
-void hw_trace_collection(uint32_t generation, int64_t length_ns) {
+/* When the collection that is under way began; 0: none is. There is one at a time. */
+static _Atomic int64_t collection_began_ns;
+
+void hw_trace_collection(uint32_t generation, int ends) {
+    int64_t length_ns = -1;
+    if (!ends) {
+        atomic_store(&collection_began_ns, hw_now_ns());
+    } else {
+        int64_t began = atomic_exchange(&collection_began_ns, 0);
+        if (began == 0) {
+            return; /* it was under way when the first one was told */
+        }
+        length_ns = hw_now_ns() - began;
+    }
+    if (length_ns < SHORT_COLLECTION_NS && generation < OLDEST_GENERATION) {
+        return;
+    }
     if (!hw__session.active || atomic_load(&hw__session.inherited) != 0) {
         return;
     }

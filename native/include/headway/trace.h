@@ -98,10 +98,11 @@ HW_API int hw_trace_memory(void);
  * The caller may hold the GIL of any interpreter. This function can't fail. */
 HW_API void hw_trace_name(int32_t tid, const char *name);
 
-/* Records that the calling thread begins to collect garbage (`length_ns` below 0), or that a
- * collection has ended that took `length_ns`. Does nothing without a session, or for a thread that
- * is not known to hold a GIL. The caller must hold the GIL of the main interpreter. */
-HW_API void hw_trace_collection(uint32_t generation, int64_t length_ns);
+/* Tells that the calling thread begins to collect garbage (`ends` is 0), or has ended. Collections
+ * below a millisecond are not recorded, except those of the oldest generation. Records nothing
+ * without a session, or for a thread that is not known to hold a GIL. The caller must hold the GIL
+ * of the main interpreter. */
+HW_API void hw_trace_collection(uint32_t generation, int ends);
 
 /* Gives the total times that the calling thread has held a GIL and waited for one in this session,
  * its present hold included. Any thread may call this function.

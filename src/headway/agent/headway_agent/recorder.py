@@ -284,34 +284,6 @@ def start_from_environment():
         say("process %d is not traced: %s" % (os.getpid(), error))
 
 
-class _Collections:
-    """A callback for `gc.callbacks`: tells the recorder of garbage collections.
-
-    Short ones (below SHORT_NS) are left out, except those of the oldest generation.
-    """
-
-    SHORT_NS = 1000000
-    OLDEST = 2
-
-    def __init__(self, tell):
-        from time import monotonic_ns
-
-        self._now_ns = monotonic_ns
-        self._tell = tell
-        self._begun_ns = 0
-
-    def __call__(self, phase, info):
-        generation = info.get("generation", 0)
-        if phase == "start":
-            self._begun_ns = self._now_ns()
-            if generation >= self.OLDEST:
-                self._tell(generation, -1)
-        elif self._begun_ns:
-            length_ns = self._now_ns() - self._begun_ns
-            if length_ns >= self.SHORT_NS or generation >= self.OLDEST:
-                self._tell(generation, length_ns)
-
-
 _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 
 
@@ -330,8 +302,10 @@ def let_watch(recorder, watcher):
     import gc
 
     library = recorder._library
-    gc.callbacks[:] = [one for one in gc.callbacks if not isinstance(one, _Collections)]
-    gc.callbacks.append(_Collections(library.collection))
+    # Each loading of the library makes a module of its own, so these functions are not equal.
+    ours = (type(library.collection), library.collection.__module__)
+    gc.callbacks[:] = [one for one in gc.callbacks if (type(one), getattr(one, "__module__", None)) != ours]
+    gc.callbacks.append(library.collection)
     atexit.unregister(_leave_the_loop)
     atexit.register(_leave_the_loop)
     # Called only if Yama needs it: a seccomp filter of the program's own may end the process for this call, and the call
