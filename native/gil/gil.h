@@ -73,10 +73,12 @@ struct hw__gil {
      * alone. */
     _Atomic bool request_told;
     struct hw__thread *holder; /* the thread whose ACQUIRE was seen; NULL: none */
-    struct hw__thread *last;   /* the thread whose RELEASE was seen last; NULL: none */
-    bool ending;               /* the interpreter finalizes */
-    struct hw__thread *ender;  /* the thread that finalizes the interpreter; NULL: not known */
-    uint32_t interval_us;      /* the switch interval, as last recorded */
+    /* The holder's CPU time at `cpu_since_ns`, a moment of its hold; 0: not measured. */
+    int64_t cpu_then_ns, cpu_since_ns;
+    struct hw__thread *last;  /* the thread whose RELEASE was seen last; NULL: none */
+    bool ending;              /* the interpreter finalizes */
+    struct hw__thread *ender; /* the thread that finalizes the interpreter; NULL: not known */
+    uint32_t interval_us;     /* the switch interval, as last recorded */
     /* releases since a thread last waited, while the GIL is recorded */
     uint32_t quiet_releases;
     int64_t last_ns;           /* the time of the GIL's last event; 0: none yet */

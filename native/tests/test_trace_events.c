@@ -202,6 +202,40 @@ static void test_who_watches_is_told_no_cpu_times(void) {
     trace_close(&trace);
 }
 
+/* A hold that was not measured from its beginning is measured from the first request on, with any
+ * usual switch interval: the event of its release tells how much of it the thread was not running.
+ */
+static void test_a_hold_is_measured_from_the_request_on(void) {
+    int64_t outer = hw_now_ns(), outer_cpu = thread_cpu_ns();
+    world_start("measured.hwt");
+    struct world_worker worker = {.gil = fake_main_gil(), .rounds = 1};
+    long asked = atomic_load(&fake_main_gil()->asked);
+    world_go(&worker);
+    while (atomic_load(&fake_main_gil()->asked) == asked) {
+        sched_yield(); /* while this thread holds the GIL */
+    }
+    int64_t inner_cpu = thread_cpu_ns(), inner = hw_now_ns();
+    usleep(5000);
+    int64_t inner_off = hw_now_ns() - inner;
+    inner_off -= thread_cpu_ns() - inner_cpu;
+    void *me = PyEval_SaveThread();
+    int64_t outer_off = outer_cpu - thread_cpu_ns();
+    outer_off += hw_now_ns() - outer;
+    T_EQ(0, pthread_join(worker.thread, NULL));
+    PyEval_RestoreThread(me);
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("measured.hwt"));
+    T_EQ(HW__ACQUIRE, trace.events[0].event.kind);
+    T_EQ(HW__RELEASE, trace.events[1].event.kind);
+    unsigned told = (unsigned)trace.events[1].event.flags >> HW__RAN_SHIFT;
+    T_TRUE(told != 0);
+    double hold_ns = (double)(trace.events[1].event.time_ns - trace.events[0].event.time_ns);
+    double step = hold_ns / HW__RAN_ALL, off_ns = hold_ns - (told - 1) * step;
+    T_TRUE(off_ns + step >= (double)inner_off);
+    T_TRUE(off_ns - 2 * step <= (double)outer_off);
+    trace_close(&trace);
+}
+
 /* Holds the GIL again and again for 30 ms, and is away for 20 us in between. Returns how often, as
  * a pointer. */
 static void *yields_often(void *unused) {
@@ -430,6 +464,7 @@ int main(void) {
     T_RUN(test_header);
     T_RUN(test_forced);
     T_RUN(test_computing_is_told_from_waiting);
+    T_RUN(test_a_hold_is_measured_from_the_request_on);
     T_RUN(test_of_many_times_away_few_are_looked_at);
     T_RUN(test_longest_since_asked);
     T_RUN(test_who_watches_is_told_no_cpu_times);

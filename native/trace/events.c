@@ -29,6 +29,10 @@
 /* For a hold of this length or longer, the share in which the thread ran is recorded. */
 #define LONG_HOLD_NS 1000000
 
+/* With a shorter switch interval there are so many requests that a system call for each would slow
+ * them down. */
+#define LEAST_INTERVAL_US 100
+
 /* Of the times between threads' holds of a GIL, one is measured in AWAY_EVERY_NS to twice that. A
  * pause saves up the measurements that would have been due in AWAY_BURST_NS. So all times are
  * measured if the GIL is seldom yielded. A thread of which none was measured for AWAY_EACH_NS is
@@ -191,13 +195,21 @@ static int64_t began_ns(const struct hw__gil *gil, struct hw__thread *thread, in
     return hw__thread_was_there(thread, since_ns);
 }
 
-/* Returns the CPU time of the calling thread. This is a system call, so it is made for hand-offs
- * that cost much more anyway, and for few others. */
-static int64_t cpu_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+/* Returns the time of a CPU clock, or 0 if it cannot be read. This is a system call, so it is made
+ * for hand-offs that cost much more anyway, and for few others. */
+static int64_t cpu_of(clockid_t clock) {
+    struct timespec now = {0};
+    clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
+
+/* Returns the CPU time of the calling thread. */
+static int64_t cpu_ns(void) { return cpu_of(CLOCK_THREAD_CPUTIME_ID); }
+
+/* Returns the clock of another thread's CPU time. The number is the kernel's
+ * (include/linux/posix-timers_types.h, CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED), and is that of
+ * pthread_getcpuclockid(), which wants a pthread_t. */
+static clockid_t clock_of(int32_t tid) { return (clockid_t)((~(uint32_t)tid << 3) | 6u); }
 
 static bool cpu_is_told(void) {
     return atomic_load_explicit(&hw__session.control->no_cpu_times, memory_order_relaxed) == 0 &&
@@ -229,8 +241,11 @@ static int64_t going_away(struct hw__gil *gil, struct hw__thread *thread, int64_
 }
 
 /* The calling thread wants the GIL again since `since_ns`. Returns for the event's flags how much
- * of the time since its release it ran, or 0 if that was not measured. */
-static uint32_t ran_away(const struct hw__gil *gil, struct hw__thread *thread, int64_t since_ns) {
+ * of the time since its release it ran, or 0 if that was not measured. *cpu: the thread's CPU time
+ * if it was read, else 0. */
+static uint32_t ran_away(const struct hw__gil *gil, struct hw__thread *thread, int64_t since_ns,
+                         int64_t *cpu) {
+    *cpu = 0;
     int64_t before_ns = thread->cpu_at_release_ns;
     if (before_ns == 0) {
         return 0;
@@ -240,7 +255,8 @@ static uint32_t ran_away(const struct hw__gil *gil, struct hw__thread *thread, i
     if (away_ns < AWAY_LEAST_NS || thread->node_gil != gil->index) {
         return 0;
     }
-    return share_of((uint64_t)(cpu_ns() - before_ns), (uint64_t)away_ns);
+    *cpu = cpu_ns();
+    return share_of((uint64_t)(*cpu - before_ns), (uint64_t)away_ns);
 }
 
 /* Records that the calling thread has begun to wait for the GIL. The thread has run no Python since
@@ -248,7 +264,9 @@ static uint32_t ran_away(const struct hw__gil *gil, struct hw__thread *thread, i
 static void wait_from(struct hw__gil *gil, struct hw__thread *thread, int64_t since_ns) {
     thread->waiting_since_ns = since_ns;
     uint32_t node = thread->node_gil == gil->index ? thread->node : 0;
-    hw__thread_emit(thread, HW__WAIT, gil->index, node, ran_away(gil, thread, since_ns), since_ns);
+    int64_t cpu;
+    uint32_t away = ran_away(gil, thread, since_ns, &cpu);
+    hw__thread_emit(thread, HW__WAIT, gil->index, node, away, since_ns);
 }
 
 bool hw__waits_already(const struct hw__gil *gil) {
@@ -275,13 +293,23 @@ void hw__on_request(struct hw__gil *gil) {
     if (thread != NULL && thread->waiting_since_ns != 0) {
         hw__thread_emit(thread, HW__REQUEST, gil->index, 0, 0, now);
         HW__SET(gil->request_told, true);
+        /* From here on it counts whether the holder runs: else a holder without a core would look
+         * like one that does not answer. */
+        if (gil->cpu_then_ns == 0 && gil->holder != NULL && gil->interval_us >= LEAST_INTERVAL_US &&
+            cpu_is_told()) {
+            gil->cpu_then_ns = cpu_of(clock_of(gil->holder->tid));
+            gil->cpu_since_ns = now;
+        }
     }
 }
 
-/* Records that the calling thread has acquired the GIL. */
-static void hold(struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns, uint32_t flags) {
+/* Records that the calling thread has acquired the GIL. cpu: its CPU time; 0: not read. */
+static void hold(struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns, uint32_t flags,
+                 int64_t cpu) {
     thread->held_since_ns = now_ns;
     gil->holder = thread;
+    gil->cpu_then_ns = cpu;
+    gil->cpu_since_ns = now_ns;
     hw__gil_forget_request(gil);
     hw__thread_emit(thread, HW__ACQUIRE, gil->index, 0, flags, now_ns);
     HW__ADD(thread->slot->holds, 1);
@@ -289,13 +317,14 @@ static void hold(struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns,
     hw__slot_change(thread, HW__SLOT_HOLDING, now_ns);
 }
 
-/* Returns for the event's flags how much of its hold the thread ran, or 0 if that was not
- * measured. */
-static uint32_t ran(const struct hw__thread *thread, uint64_t hold_ns) {
-    if (thread->cpu_at_acquire_ns == 0 || hold_ns < LONG_HOLD_NS) {
+/* Returns for the event's flags how much of its hold the thread ran, or 0 if that was not measured.
+ * Until the measurement began, the thread counts as running. */
+static uint32_t ran(const struct hw__gil *gil, uint64_t hold_ns, int64_t now_ns) {
+    if (gil->cpu_then_ns == 0 || hold_ns < LONG_HOLD_NS) {
         return 0;
     }
-    return share_of((uint64_t)(cpu_ns() - thread->cpu_at_acquire_ns), hold_ns);
+    int64_t off_ns = now_ns - gil->cpu_since_ns - (cpu_ns() - gil->cpu_then_ns);
+    return share_of(off_ns <= 0 ? hold_ns : hold_ns - (uint64_t)off_ns, hold_ns);
 }
 
 void hw__on_acquire(struct hw__gil *gil) {
@@ -311,7 +340,8 @@ void hw__on_acquire(struct hw__gil *gil) {
     if (since_ns < now && thread->waiting_since_ns == 0) {
         wait_from(gil, thread, since_ns);
     }
-    uint32_t away = thread->waiting_since_ns == 0 ? ran_away(gil, thread, now) : 0;
+    int64_t cpu = 0;
+    uint32_t away = thread->waiting_since_ns == 0 ? ran_away(gil, thread, now, &cpu) : 0;
     struct hw__gil_memory *memory = atomic_load_explicit(&gil->memory, memory_order_relaxed);
     uint32_t interval_us = hw__gil_interval_us(memory);
     if (interval_us != gil->interval_us) {
@@ -322,10 +352,12 @@ void hw__on_acquire(struct hw__gil *gil) {
     }
     /* CPU time is measured if the thread has waited, or was preempted before: a CPU-bound thread
      * does one or the other at each turn. With a short switch interval holds are short, and there
-     * are so many turns that the system call would slow them down. */
-    bool measured = interval_us >= LONG_HOLD_NS / 1000 &&
-                    (thread->waiting_since_ns != 0 || thread->was_forced) && cpu_is_told();
-    thread->cpu_at_acquire_ns = measured ? cpu_ns() : 0;
+     * are so many turns that the system call would slow them down. Of other holds it is measured
+     * from the first request on. */
+    if (cpu == 0 && interval_us >= LONG_HOLD_NS / 1000 &&
+        (thread->waiting_since_ns != 0 || thread->was_forced) && cpu_is_told()) {
+        cpu = cpu_ns();
+    }
     if (thread->waiting_since_ns != 0) {
         uint64_t wait_ns = (uint64_t)(now - thread->waiting_since_ns);
         thread->waiting_since_ns = 0;
@@ -335,7 +367,7 @@ void hw__on_acquire(struct hw__gil *gil) {
         }
         hw__slot_count_wait(thread->slot, wait_ns);
     }
-    hold(gil, thread, now, away);
+    hold(gil, thread, now, away, cpu);
     thread->stateless = stateless(gil, thread);
 }
 
@@ -359,7 +391,7 @@ void hw__on_release(struct hw__gil *gil) {
         thread->stateless ? 0 : hw__stacks_take(gil, thread, HW__READ(memory->last_holder));
     bool requested = hw__gil_is_asked(gil);
     hw__thread_emit_release(thread, gil->index, thread->node,
-                            (requested ? HW__FORCED : 0) | ran(thread, hold_ns), hold_ns, now);
+                            (requested ? HW__FORCED : 0) | ran(gil, hold_ns, now), hold_ns, now);
     uint64_t since_asked_ns = hw__held_since_asked(thread, now);
     if (since_asked_ns > thread->longest_hold_ns) {
         thread->longest_hold_ns = since_asked_ns;
@@ -427,6 +459,6 @@ void hw__on_found_holding(struct hw__gil *gil) {
     struct hw__thread *thread = enter(gil, &now);
     gil->interval_us = hw__gil_interval_us(memory);
     if (thread != NULL) {
-        hold(gil, thread, now, HW__ASSUMED);
+        hold(gil, thread, now, HW__ASSUMED, 0);
     }
 }

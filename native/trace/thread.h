@@ -77,7 +77,6 @@ struct hw__thread {
     bool asked;     /* the operating system was asked for its name */
     bool stateless; /* its PyThreadState may have been freed: see events.c */
 
-    int64_t cpu_at_acquire_ns; /* its CPU time when its hold began; 0: not measured */
     int64_t cpu_at_release_ns; /* its CPU time when it last released a GIL; 0: not measured */
     int64_t away_measured_ns;  /* when a time between its holds was last measured; 0: never */
     uint64_t worst_hold_ns;

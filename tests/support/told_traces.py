@@ -4,7 +4,7 @@ import numpy as np
 from made_traces import MS, START_NS, UNKNOWN_FRAME, made_process
 
 from headway.traces.analysis import analyse
-from headway.traces.model import EVENT_DTYPE, Flag, Frame, Gil, Kind, Thread, Trace
+from headway.traces.model import EVENT_DTYPE, RAN_ALL, RAN_SHIFT, Flag, Frame, Gil, Kind, Thread, Trace
 
 COMPUTE = Frame("app.py", 12, "compute", 10)
 SERVE = Frame("app.py", 30, "serve", 28)
@@ -25,10 +25,11 @@ class Script:
         self.rows.append((START_NS + round(time_ms * MS), value, thread, kind, gil, flags))
         return self
 
-    def hold(self, thread, start_ms, end_ms, *, stack=AT_COMPUTE, forced=False, gil=0):
-        """Add a hold."""
+    def hold(self, thread, start_ms, end_ms, *, stack=AT_COMPUTE, forced=False, gil=0, ran=None):
+        """Add a hold; `ran` is the measured share in which its thread ran on a core."""
         self.add(start_ms, thread, Kind.ACQUIRE, gil=gil)
-        return self.add(end_ms, thread, Kind.RELEASE, stack, gil, Flag.FORCED if forced else 0)
+        measured = 0 if ran is None else (1 + round(ran * RAN_ALL)) << RAN_SHIFT
+        return self.add(end_ms, thread, Kind.RELEASE, stack, gil, (Flag.FORCED if forced else 0) | measured)
 
     def wait(self, thread, start_ms, *, stack=AT_RECV, asks_ms=None, gil=0):
         """Add the beginning of a wait, and with `asks_ms` the time of its request to the holder."""

@@ -151,6 +151,29 @@ def test_a_hold_that_does_not_end_when_asked_is_told():
     assert one.frame == COMPUTE
 
 
+@pytest.mark.parametrize(("ran", "doubted"), [(None, True), (1.0, False)])
+def test_a_late_hold_may_have_had_no_core(ran, doubted):
+    """A hold that goes on after a request is a call into C for sure only if its thread is known to have run."""
+    script = Script().hold(0, 0, 100, forced=True, ran=ran).wait(1, 0, asks_ms=5).hold(1, 100, 101)
+    one = told(script.trace(200, "main", "reader"))["long-hold"]
+
+    assert one.cause.startswith("a call into C, on that line or just before it, does not release the GIL")
+    assert (
+        one.cause.endswith("; or the system ran something else on the thread's core, which was not measured") == doubted
+    )
+
+
+def test_a_hold_without_a_core_is_told_as_such():
+    """The known time of the holds without a core is the least, and no call into C is blamed for them."""
+    script = Script().hold(0, 0, 100, forced=True, ran=0.05).wait(1, 0, asks_ms=5).hold(1, 100, 101)
+    found = told(script.trace(200, "main", "reader"))
+
+    assert "long-hold" not in found
+    assert found["off-core"].fact.startswith(
+        "threads held the GIL without running on a core for at least 94.9 ms, 94 %"
+    )
+
+
 def test_findings_are_of_all_threads():
     """A report of one thread's lines has the findings of the whole program, and that thread's lines only."""
     trace = Script().hold(0, 0, 100, forced=True).wait(1, 0, asks_ms=5).hold(1, 100, 101).trace(200, "main", "reader")

@@ -156,7 +156,8 @@ def _long_hold(analysis: Analysis, one: Place) -> Finding:
             f"threads waited {duration(one.blocked_ns)} during them"
         ),
         cause="a call into C, on that line or just before it, does not release the GIL, or a garbage collection began "
-        "there: Python code would have answered the request at once, but nothing can interrupt these",
+        "there: Python code would have answered the request at once, but nothing can interrupt these"
+        + ("; or the system ran something else on the thread's core, which was not measured" * one.late_unmeasured),
         advice=(
             f"let that call release the GIL (`Py_BEGIN_ALLOW_THREADS`, Cython's `nogil`), give it less work at a time, or, if "
             f"its result is small, run it elsewhere: {another_gil(analysis.process)}; if `gc.callbacks` show that it is a "
@@ -298,7 +299,7 @@ def _off_core(analysis: Analysis) -> Iterator[Finding]:
             kind="off-core",
             weight="problem",
             fact=(
-                f"threads held {gil.name} without running on a core for {duration(gil.off_core_ns)}, "
+                f"threads held {gil.name} without running on a core for at least {duration(gil.off_core_ns)}, "
                 f"{share(gil.off_core_ns, gil.holds.total_ns)} of the time that it was held"
             ),
             cause="the system ran something else on their cores, or a call into C slept without releasing the GIL",

@@ -54,6 +54,7 @@ class Place:
         overrun_threads: Labels of the threads with most of this time.
         blocked_ns: For holds, the sum of the times for which other threads waited during them.
         late_blocked_ns: The part of `blocked_ns` in holds that lasted over `LATE_INTERVALS` after a request.
+        late_unmeasured: It is not known of one of these holds whether its thread ran on a core.
     """
 
     frame: Frame | None
@@ -67,6 +68,7 @@ class Place:
     overrun_threads: tuple[str, ...]
     blocked_ns: int
     late_blocked_ns: int
+    late_unmeasured: bool
 
 
 @final
@@ -131,8 +133,9 @@ def held_places(
 ) -> tuple[Place, ...]:
     """Return the places of holds: those with most time, with the longest holds, and that blocked others most."""
     overrun_ns = holds.overrun_ns
-    late_ns = np.where(overrun_ns > LATE_INTERVALS * interval_ns, blocked_ns, 0)
-    return _places(trace, holds, names, overrun_ns, blocked_ns, late_ns)
+    late = overrun_ns > LATE_INTERVALS * interval_ns
+    late_ns = np.where(late, blocked_ns, 0)
+    return _places(trace, holds, names, overrun_ns, blocked_ns, late_ns, late & (holds.ran == 0))
 
 
 def blocking_functions(
@@ -180,7 +183,7 @@ def _owner(stack: Sequence[Frame]) -> Frame | None:
 def waited_places(trace: Trace, waits: Intervals, names: Sequence[str]) -> tuple[Place, ...]:
     """Return the places with most waiting for a GIL, and those with the longest waits."""
     nothing = np.broadcast_to(np.int64(0), len(waits))
-    return _places(trace, waits, names, nothing, nothing, nothing)
+    return _places(trace, waits, names, nothing, nothing, nothing, nothing > 0)
 
 
 def _maximum(group: NDArray, values: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
@@ -196,6 +199,7 @@ def _places(
     overrun_ns: NDArray[np.int64],
     blocked_ns: NDArray[np.int64],
     late_ns: NDArray[np.int64],
+    unmeasured: NDArray[np.bool_],
 ) -> tuple[Place, ...]:
     if not len(intervals):
         return ()
@@ -240,6 +244,7 @@ def _places(
             overrun_threads=_most(intervals.thread[mine], overrun_ns[mine], names),
             blocked_ns=int(blocked_ns[mine].sum()),
             late_blocked_ns=int(late_ns[mine].sum()),
+            late_unmeasured=bool(unmeasured[mine].any()),
         )
 
     found = [place(number, frame) for number, frame in enumerate(kept)]
