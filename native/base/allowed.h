@@ -30,10 +30,11 @@ enum hw__call {
     HW__CALL_MEMFD,      /* memfd_create() */
     HW__CALL_MREMAP,
     HW__CALL_TGKILL,
-    HW__CALL_NAME,  /* prctl(PR_GET_NAME) */
-    HW__CALL_CLOCK, /* clock_gettime(CLOCK_THREAD_CPUTIME_ID) */
-    HW__CALL_SAY,   /* a line on stderr (say.h): clone() of a thread, poll(), and sigpending() */
-    HW__CALL_SEND,  /* the other calls with which session.c makes a memory and hands it over */
+    HW__CALL_NAME,     /* prctl(PR_GET_NAME) */
+    HW__CALL_CLOCK,    /* clock_gettime(CLOCK_THREAD_CPUTIME_ID) */
+    HW__CALL_CLOCK_OF, /* clock_gettime() of another thread's CPU time (cpu.h) */
+    HW__CALL_SAY,      /* a line on stderr (say.h): clone() of a thread, poll(), and sigpending() */
+    HW__CALL_SEND,     /* the other calls with which session.c makes a memory and hands it over */
     HW__CALLS
 };
 

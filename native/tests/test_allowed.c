@@ -55,6 +55,7 @@ static void look_under(uint32_t action, bool share) {
             T_TRUE(hw__allowed(HW__CALL_SAY));
             T_TRUE(hw__allowed(HW__CALL_NAME));
             T_TRUE(hw__allowed(HW__CALL_CLOCK));
+            T_TRUE(hw__allowed(HW__CALL_CLOCK_OF));
             T_TRUE(hw__allowed(HW__CALL_TGKILL)); /* the last calls but these, after two deaths */
         }
         _exit(7);
@@ -72,6 +73,37 @@ static void test_what_a_filter_forbids_is_found(void) {
         look_under(actions[i], true);
         look_under(actions[i], false);
     }
+}
+
+/* A filter may allow the clocks with small numbers only. */
+static void forbid_clocks_of_threads(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clock_gettime, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)),
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x80000000u, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    T_EQ(0, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    T_EQ(0, prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
+
+static void test_a_filter_may_tell_clocks_apart(void) {
+    int pid = fork();
+    T_TRUE(pid >= 0);
+    if (pid == 0) {
+        forbid_clocks_of_threads();
+        hw__allowed_try(true);
+        T_TRUE(hw__allowed(HW__CALL_CLOCK));
+        T_TRUE(!hw__allowed(HW__CALL_CLOCK_OF));
+        _exit(7);
+    }
+    int status;
+    T_EQ(pid, waitpid(pid, &status, 0));
+    T_TRUE(WIFEXITED(status));
+    T_EQ(7, WEXITSTATUS(status));
 }
 
 /* If no process can be made, a forked child makes no call that it does not know to be allowed. A
@@ -152,6 +184,7 @@ int main(void) {
     t_start();
     T_RUN(test_without_a_filter_all_is_allowed);
     T_RUN(test_what_a_filter_forbids_is_found);
+    T_RUN(test_a_filter_may_tell_clocks_apart);
     T_RUN(test_no_trial_can_be_made);
     T_RUN(test_an_old_kernel_s_trial_has_its_own_memory);
     return 0;

@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "base/allowed.h"
+#include "base/cpu.h"
 #include "base/lease.h"
 #include "base/rare.h"
 #include "gil/recorder.h"
@@ -206,11 +207,6 @@ static int64_t cpu_of(clockid_t clock) {
 /* Returns the CPU time of the calling thread. */
 static int64_t cpu_ns(void) { return cpu_of(CLOCK_THREAD_CPUTIME_ID); }
 
-/* Returns the clock of another thread's CPU time. The number is the kernel's
- * (include/linux/posix-timers_types.h, CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED), and is that of
- * pthread_getcpuclockid(), which wants a pthread_t. */
-static clockid_t clock_of(int32_t tid) { return (clockid_t)((~(uint32_t)tid << 3) | 6u); }
-
 static bool cpu_is_told(void) {
     return atomic_load_explicit(&hw__session.control->no_cpu_times, memory_order_relaxed) == 0 &&
            hw__allowed(HW__CALL_CLOCK);
@@ -296,8 +292,8 @@ void hw__on_request(struct hw__gil *gil) {
         /* From here on it counts whether the holder runs: else a holder without a core would look
          * like one that does not answer. */
         if (gil->cpu_then_ns == 0 && gil->holder != NULL && gil->interval_us >= LEAST_INTERVAL_US &&
-            cpu_is_told()) {
-            gil->cpu_then_ns = cpu_of(clock_of(gil->holder->tid));
+            cpu_is_told() && hw__allowed(HW__CALL_CLOCK_OF)) {
+            gil->cpu_then_ns = cpu_of(hw__cpu_clock(gil->holder->tid));
             gil->cpu_since_ns = now;
         }
     }
