@@ -223,7 +223,10 @@ def test_hardly_any_threads(threads, environment_of):
         os.setgid(uid)
         os.setuid(uid)
 
-    bare = run([python], threads, preexec_fn=restrict)
+    try:
+        bare = run([python], threads, preexec_fn=restrict)
+    except BlockingIOError:  # from the kernel, at exec: seen on a busy machine, with a user who had no process
+        pytest.skip(f"{python} itself is refused there")
     if bare.returncode != 3:
         pytest.skip(f"{python} itself does not run there: {bare.stderr.strip().splitlines()[-1:]}")
     if not Path(env["HEADWAY_NATIVE"]).exists() or "/root/" in env["PYTHONPATH"]:

@@ -480,34 +480,3 @@ def test_findings_stand_in_order_of_their_cost():
 
     assert [one.kind for one in found][:2] == ["long-hold", "convoy"]
     assert costs == sorted(costs, reverse=True)
-
-
-def test_a_program_that_recording_slows_is_told():
-    """A thread that releases every microsecond is told the cost of recording, and one that rarely does is not."""
-
-    def trips(each_ms):
-        script = Script()
-        for number in range(200):
-            script.hold(0, number * each_ms, (number + 0.5) * each_ms)
-        return told(script.trace(200 * each_ms, "main"))
-
-    assert trips(0.001)["slowed"].fact == (
-        "recording itself took about 6.0 % of the time: 200 round trips at about 60 ns each"
-    )
-    assert trips(0.001)["slowed"].weight == "note"
-    assert "slowed" not in trips(0.1)
-    assert "slowed" not in told(convoy())
-
-
-def test_threads_that_wait_often_are_told_that_recording_costs_more():
-    """The cost of recording is a lower bound where threads hand the GIL on thousands of times a second."""
-
-    def turns(each_ms):
-        script = Script()
-        for number in range(200):
-            begin = number * each_ms
-            script.wait(number % 2, begin).hold(number % 2, begin + 0.1 * each_ms, begin + 0.9 * each_ms)
-        return told(script.trace(200 * each_ms, "one", "other"))
-
-    assert "and more: " in turns(0.04)["slowed"].cause
-    assert "slowed" not in turns(1)

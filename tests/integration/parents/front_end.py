@@ -3,6 +3,7 @@
 Prints one line of JSON: what a cell printed, whether another one was interrupted, and the kernel's process id.
 """
 
+import atexit
 import json
 import sys
 import time
@@ -14,6 +15,8 @@ LIMIT_S = 60
 manager = KernelManager()
 manager.kernel_spec.argv = [*sys.argv[1:], sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
 manager.start_kernel()
+# If this program fails, its reader must not wait for a kernel that has the same standard output.
+atexit.register(manager.shutdown_kernel, now=True)
 client = manager.client()
 client.start_channels()
 client.wait_for_ready(timeout=LIMIT_S)
