@@ -47,19 +47,20 @@ ALLOWED: dict[str, set[str]] = {
     },
     "pytest_stalls": {"live", "traces", "errors", "printable"},
     "pytest_options": {"measure", "report", "errors"},
-    "report": {"lab", "host", "measure", "traces", "errors", "printable"},
+    "report": {"lab", "host", "measure", "traces", "errors", "printable", "first_use"},
     "measure": {"lab", "host", "live", "agent", "errors", "printable"},
-    "lab": {"sim", "host", "agent", "native", "errors", "printable", "__init__"},
+    "lab": {"sim", "host", "agent", "native", "errors", "printable", "first_use", "__init__"},
     "host": {"errors", "printable"},
     "provision": {"host", "errors"},
     "live": {"traces", "agent", "native", "errors", "printable", "__init__"},
-    "traces": {"errors", "printable"},
+    "traces": {"errors", "printable", "first_use"},
     "sim": {"traces", "host", "native", "native_sim", "errors", "printable"},
     "native_sim": {"native", "errors"},
     "native": {"agent", "errors"},
     "agent": set(),
     "errors": set(),
     "printable": set(),
+    "first_use": set(),
 }
 
 # Part -> modules that it may not import, although it may import the part that they belong to.

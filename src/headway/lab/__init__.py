@@ -18,8 +18,9 @@ Three lines run the lab and return values::
     for verdict in lab.judge(run): print(verdict.interpreter, verdict.claim.text, verdict.outcome)
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from headway.first_use import imported_on_first_use
 
 # Not on first use: the function has the name of its package, which would be in its place.
 from headway.lab.experiments import experiment, experiments
@@ -102,12 +103,8 @@ _PLACES = {
     "Interval": "lab.stats",
 }
 
-
-def __getattr__(name: str) -> object:
-    # Imported on first use: a session of the pytest plugin, or a command, needs a few of these modules only.
-    if name in _PLACES:
-        return getattr(importlib.import_module(f"headway.{_PLACES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# A session of the pytest plugin, or a command, needs a few of these modules only.
+__getattr__ = imported_on_first_use(__name__, _PLACES)
 
 
 def __dir__() -> list[str]:

@@ -4,8 +4,9 @@ The package may import `headway.lab` except `lab.launching` and `lab.beside`, an
 measures, or prints by itself.
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from headway.first_use import imported_on_first_use
 
 if TYPE_CHECKING:
     from headway.report.lab.brief import render_decided, render_end, render_experiment
@@ -47,9 +48,5 @@ _PLACES = {
     "render_table": "report.layout",
 }
 
-
-def __getattr__(name: str) -> object:
-    # Imported on first use: the report of a trace needs nothing of the lab's reports.
-    if name in _PLACES:
-        return getattr(importlib.import_module(f"headway.{_PLACES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# The report of a trace needs nothing of the lab's reports.
+__getattr__ = imported_on_first_use(__name__, _PLACES)

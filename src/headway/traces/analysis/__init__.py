@@ -4,8 +4,9 @@ Imports numpy and the model, and nothing else. Read the modules in this order: i
 hotspots, findings.
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from headway.first_use import imported_on_first_use
 
 if TYPE_CHECKING:
     from headway.traces.analysis.json_form import as_json
@@ -20,9 +21,5 @@ _PLACES = {
     "analyse": "traces.analysis.summary",
 }
 
-
-def __getattr__(name: str) -> object:
-    # Imported on first use: reports of the lab need `words` and no NumPy.
-    if name in _PLACES:
-        return getattr(importlib.import_module(f"headway.{_PLACES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Reports of the lab need `words` and no NumPy.
+__getattr__ = imported_on_first_use(__name__, _PLACES)
