@@ -140,16 +140,24 @@ def test_a_forked_child_without_a_gil():
 
 
 NAMED = """
-import os, threading
+import os, threading, time
 def child():
-    # Locks that nobody gives back: each thread waits once, for certain.
-    gate = threading.Lock()
+    gate, waited = threading.Lock(), []
     gate.acquire()
+    def wait_twice():
+        # Nobody gives the lock back, so that each thread waits for certain.
+        # A wait that begins while another thread makes the child's memory is not recorded.
+        # That memory is there when each thread has been back from a wait.
+        gate.acquire(True, 0.1)
+        waited.append(1)
+        while len(waited) < 3:
+            time.sleep(0.001)
+        gate.acquire(True, 0.1)
     threading.current_thread().name = "chief"
-    threads = [threading.Thread(target=gate.acquire, args=(True, 0.1), name=f"worker {n}") for n in range(2)]
+    threads = [threading.Thread(target=wait_twice, name=f"worker {n}") for n in range(2)]
     for one in threads:
         one.start()
-    gate.acquire(True, 0.1)
+    wait_twice()
     for one in threads:
         one.join()
 def fork():
