@@ -64,6 +64,31 @@ def once(model, speed_up):
     return replace(contender(model, speed_up), speed_up=Interval(speed_up, 0.0, math.inf, "one launch"))
 
 
+def advice(verdict, *contenders):
+    """Return advice on a function, with nothing measured but its holds and those contenders."""
+    return Advice(
+        target="app:resize",
+        run="r",
+        interpreter="3.13",
+        cores=2,
+        tasks=10,
+        function=FUNCTION,
+        verdict=verdict,
+        contenders=contenders,
+        refusals=(),
+        break_even=(),
+        holds=HOLDS,
+        holds_why="",
+        lags=(),
+        predicted=(),
+        server=(),
+        notes=(),
+        code="",
+        test="",
+        spent_s=1.0,
+    )
+
+
 def between(*contenders):
     """Return the ratio of each contender's time to each other one's."""
     found = {}
@@ -473,27 +498,8 @@ def test_releases_in_words():
 
 def test_advice_as_json():
     """Infinity is null in JSON."""
-    found = Advice(
-        target="app:resize",
-        run="r",
-        interpreter="3.13",
-        cores=2,
-        tasks=10,
-        function=FUNCTION,
-        verdict=verdict(contender("serial", 1), contender("threads", 1.8)),
-        contenders=(replace(contender("threads", 1.8), speed_up=Interval(1.8, 0.0, math.inf, "one launch")),),
-        refusals=(),
-        break_even=(),
-        holds=HOLDS,
-        holds_why="",
-        lags=(),
-        predicted=(),
-        server=(),
-        notes=(),
-        code="",
-        test="",
-        spent_s=1.0,
-    ).to_json()
+    only_once = once("threads", 1.8)
+    found = advice(verdict(contender("serial", 1), contender("threads", 1.8)), only_once).to_json()
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["contenders"][0]["speed_up"]["high"] is None
     assert found["holds"]["releases"] == "no"

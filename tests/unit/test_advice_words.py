@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from test_advice import FUNCTION, HOLDS, contender, once, verdict
+from test_advice import advice, contender, once, verdict
 
 from headway.advice.code import undecided
-from headway.advice.values import Advice, Contender, to_json
+from headway.advice.values import Contender, to_json
 from headway.cli.advise_view import render_advice
 from headway.lab.stats import Interval
 
@@ -45,29 +45,9 @@ def test_a_model_that_may_be_faster_is_named_in_sentence_code_and_json() -> None
 
 def test_the_head_tells_the_cores_of_a_quota() -> None:
     """The number of cores is what the quota allows."""
-    advice = Advice(
-        target="app:resize",
-        run="r",
-        interpreter="3.13",
-        cores=2,
-        tasks=10,
-        function=FUNCTION,
-        verdict=verdict(contender("serial", 1)),
-        contenders=(contender("serial", 1),),
-        refusals=(),
-        break_even=(),
-        holds=HOLDS,
-        holds_why="",
-        lags=(),
-        predicted=(),
-        server=(),
-        notes=(),
-        code="",
-        test="",
-        spent_s=1.0,
-    )
+    found = advice(verdict(contender("serial", 1)), contender("serial", 1))
     heads = []
-    for one in (advice, replace(advice, quota_cores=1.5), replace(advice, cores=1)):
+    for one in (found, replace(found, quota_cores=1.5), replace(found, cores=1)):
         console = Console(file=io.StringIO(), width=80)
         console.print(render_advice(one))
         heads.append(console.file.getvalue().splitlines()[0])  # type: ignore[attr-defined]
