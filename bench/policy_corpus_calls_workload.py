@@ -1,6 +1,7 @@
 """The group "calls" of `policy_corpus.py`: short system calls, each of which releases the GIL; in the measured interpreter."""
 
 import os
+import threading
 import time
 
 from policy_corpus_crew_workload import calling, program
@@ -57,3 +58,18 @@ def p_writes_beside_4(program):
     """One thread makes tiny writes beside four CPU-bound threads."""
     calling(program, lambda: os.write(NOWHERE, b"x"), 1)
     program.compute(4)
+
+
+@program("calls")
+def p_pipes_16_beside_1(program):
+    """Sixteen threads write to pipes of their own and read from them, beside a CPU-bound thread."""
+    ends = threading.local()
+
+    def trip():
+        if not hasattr(ends, "pipe"):
+            ends.pipe = os.pipe()
+        os.write(ends.pipe[1], b"x")
+        os.read(ends.pipe[0], 1)
+
+    calling(program, trip, 16)
+    program.compute()

@@ -63,10 +63,6 @@ enum { FIRST_LANE, TURN_LANE };
 /* The time that must be owed to CPU-bound threads before they get it. */
 #define TURN_NS 1000000
 
-/* CPU-bound threads pay for their time in advance while no other thread waits, up to this: for
- * 50 ms in which they get nothing. */
-#define IN_ADVANCE_NS 5000000
-
 /* How far a thread may be ahead of the others, in shares of `latency_us`. The limit is not in
  * slices: among thousands of threads each share is shorter than the least slice, and the thread
  * would wait for half a minute until all others had caught up. */
@@ -139,8 +135,8 @@ static bool computes(const struct hw_policy_gil *gil, const struct hw_policy_thr
 }
 
 /* Updates OWED. The time owed to CPU-bound threads grows while they wait and none of them holds the
- * GIL; it shrinks while one of them holds the GIL. `holder`: the thread that has held the GIL since
- * the last update. */
+ * GIL; it shrinks while one of them holds the GIL and a thread of the first lane waits. `holder`:
+ * the thread that has held the GIL since the last update. */
 static void account(struct hw_policy_gil *gil, const struct hw_policy_thread *holder) {
     int64_t passed_ns = gil->now_ns - gil->OWED_AT;
     /* A holder that is preempted after its first long hold is marked only when it waits again. */
@@ -150,11 +146,8 @@ static void account(struct hw_policy_gil *gil, const struct hw_policy_thread *ho
     }
     gil->OWED_AT = gil->now_ns;
     if (holder != NULL && has(holder, COMPUTES)) {
-        int64_t pays_ns = passed_ns * (100 - gil->options[PERCENT]) / 100;
-        if (gil->in_lane[FIRST_LANE] == 0) {
-            pays_ns = least(pays_ns, most(gil->OWED + IN_ADVANCE_NS, 0));
-        }
-        gil->OWED -= pays_ns;
+        bool costs = gil->in_lane[FIRST_LANE] > 0;
+        gil->OWED -= costs ? passed_ns * (100 - gil->options[PERCENT]) / 100 : 0;
     } else if (gil->in_lane[TURN_LANE] > 0) {
         gil->OWED += passed_ns * gil->options[PERCENT] / 100;
     }
