@@ -1,6 +1,5 @@
 """Advice without launches: the names of functions, the verdict, and the size at which a pool pays."""
 
-import json
 import math
 import re
 from dataclasses import replace
@@ -11,7 +10,7 @@ from headway.advice import break_even
 from headway.advice.break_even import find_size, find_tasks, start_s
 from headway.advice.cores import predict
 from headway.advice.examined import Function, Refusal
-from headway.advice.holds import Holds, Spot, released_of
+from headway.advice.holds import Holds, Spot
 from headway.advice.observing import observed
 from headway.advice.target import check_names, parse_target, with_inputs, with_json
 from headway.advice.values import Advice, BreakEven, Contender
@@ -484,23 +483,3 @@ def test_shares_without_a_look_at_the_gil():
     """Without a trace of the GIL, all computing counts as holding it."""
     assert break_even.parts_of(HOLDS, FUNCTION)["shares"] == {"held": 0.97, "released": 0.03, "asleep": 0.0}
     assert break_even.parts_of(None, replace(FUNCTION, cpu_share=0.25))["shares"]["asleep"] == 0.75
-
-
-# ---------------------------------------------------------------- values
-
-
-def test_releases_in_words():
-    """Whether a function releases the GIL depends on its share of time without the GIL."""
-    assert [released_of(one) for one in (0.99, 0.5, 0.01)] == ["yes", "in part", "no"]
-    assert HOLDS.releases == "no"
-    assert HOLDS.longest is SPOT
-
-
-def test_advice_as_json():
-    """Infinity is null in JSON."""
-    only_once = once("threads", 1.8)
-    found = advice(verdict(contender("serial", 1), contender("threads", 1.8)), only_once).to_json()
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert found["contenders"][0]["speed_up"]["high"] is None
-    assert found["holds"]["releases"] == "no"
-    assert found["holds"]["longest"]["longest_s"] == 0.24

@@ -1,14 +1,16 @@
 """The words of `headway advise`: they fit the figures, and lead a reader of the code or the JSON alone no other way."""
 
 import io
+import json
 import math
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from test_advice import advice, contender, once, verdict
+from test_advice import HOLDS, SPOT, advice, contender, once, verdict
 
 from headway.advice.code import undecided
+from headway.advice.holds import released_of
 from headway.advice.values import Contender, to_json
 from headway.cli.advise_view import render_advice
 from headway.lab.stats import Interval
@@ -56,3 +58,20 @@ def test_the_head_tells_the_cores_of_a_quota() -> None:
         "app:resize on CPython 3.13, 2 cores by a CPU quota of 1.50",
         "app:resize on CPython 3.13, 1 core",
     ]
+
+
+def test_releases_in_words() -> None:
+    """Whether a function releases the GIL depends on its share of time without the GIL."""
+    assert [released_of(one) for one in (0.99, 0.5, 0.01)] == ["yes", "in part", "no"]
+    assert HOLDS.releases == "no"
+    assert HOLDS.longest is SPOT
+
+
+def test_advice_as_json() -> None:
+    """Infinity is null in JSON."""
+    only_once = once("threads", 1.8)
+    found = advice(verdict(contender("serial", 1), contender("threads", 1.8)), only_once).to_json()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["contenders"][0]["speed_up"]["high"] is None
+    assert found["holds"]["releases"] == "no"
+    assert found["holds"]["longest"]["longest_s"] == 0.24
