@@ -225,6 +225,24 @@ def test_a_lock_that_nobody_can_let_go():
     assert parts(stall)[:2] == [(Cause.GIL, 180, COMPUTE), (Cause.BLOCKED, 22, HANDLER)]
 
 
+@pytest.mark.parametrize("stack", [AT_LOCK, AT_POLL])
+def test_a_wait_is_for_the_gil_of_its_event(stack):
+    """A thread that mostly uses the GIL of its sub-interpreter waits for the main one, or for a lock there, behind a C call."""
+    script = Script()
+    for number in range(20):
+        script.hold(0, number, number + 0.5, stack=AT_POLL, gil=1)
+    script.hold(0, 30, 31, stack=stack)
+    if stack == AT_POLL:
+        script.wait(0, 31)
+    script.wait(2, 31, asks_ms=36)
+    script.hold(1, 31, 231, stack=AT_COMPUTE, forced=True).hold(0, 231, 232, stack=AT_POLL)
+    trace = with_stacks(script.trace(300, "MainThread", "keeper", "other", gils=2))
+    stall = next(one for one in find_stalls(trace, Thresholds()) if one.thread == 0)
+
+    assert parts(stall)[0] == (Cause.GIL, 200, COMPUTE)
+    assert stall.parts[0].kept is Kept.C
+
+
 def test_requests_and_jobs():
     """A pool's thread that answers a request is a request, and one that does a job is none, however long it takes."""
 

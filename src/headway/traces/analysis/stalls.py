@@ -79,7 +79,7 @@ class _Own:
         self.kind: NDArray[np.uint8] = mine["kind"]
         self.stack: NDArray[np.uint32] = mine["value"]
         self.flags: NDArray[np.uint16] = mine["flags"]
-        self.gil = int(np.bincount(mine["gil"]).argmax()) if len(mine) else 0
+        self.gil: NDArray[np.uint8] = mine["gil"]
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -261,7 +261,7 @@ class _Finder:
         own = self._of(thread)
         kind = own.kind[event]
         if kind == Kind.WAIT:
-            return self._waiting(thread, own.gil, begun_ns, over_ns)
+            return self._waiting(thread, int(own.gil[event]), begun_ns, over_ns)
         share = None if following is None else own.ran(following)
         if kind == Kind.ACQUIRE:
             forced = following is not None and bool(own.flags[following] & Flag.FORCED)
@@ -271,7 +271,7 @@ class _Finder:
                 else ()
             )
             return self._holding(thread, begun_ns, over_ns, stack, share)
-        return self._away(thread, begun_ns, over_ns, self._stack(int(own.stack[event])), share)
+        return self._away(thread, event, begun_ns, over_ns, share)
 
     def _holding(
         self, thread: int, begun_ns: int, over_ns: int, stack: tuple[Frame, ...], share: float | None
@@ -308,10 +308,10 @@ class _Finder:
         without_ns = min(off_ns, queued_ns)
         return [Part(Cause.CORE, without_ns, thread), Part(Cause.BLOCKED, off_ns - without_ns, thread, stack)]
 
-    def _away(
-        self, thread: int, begun_ns: int, over_ns: int, stack: tuple[Frame, ...], share: float | None
-    ) -> list[Part]:
-        """Return how a thread spent a time after it had yielded the GIL."""
+    def _away(self, thread: int, event: int, begun_ns: int, over_ns: int, share: float | None) -> list[Part]:
+        """Return how a thread spent a time after it had yielded the GIL with one of its events."""
+        own = self._of(thread)
+        stack = self._stack(int(own.stack[event]))
         length_ns = over_ns - begun_ns
         tid = self._trace.threads[thread].tid
         ran_ns = round(length_ns * share) if share is not None else self._ran_away_ns(thread, begun_ns, over_ns)
@@ -321,7 +321,7 @@ class _Finder:
         asleep = length_ns >= _ELSEWHERE_NS and self._trace.evidence.was_asleep(tid, begun_ns, over_ns)
         lock = waits_for_a_lock(stack, self._changed, asleep=asleep)
         if lock:
-            kept = self._kept(thread, self._of(thread).gil, begun_ns, over_ns)
+            kept = self._kept(thread, int(own.gil[event]), begun_ns, over_ns)
             kept_ns = sum(part.time_ns for part in kept)
             if kept_ns > rest_ns:  # the account of what the thread ran is up to a tick old
                 kept = [replace(part, time_ns=part.time_ns * rest_ns // kept_ns) for part in kept]
