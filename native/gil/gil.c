@@ -266,6 +266,7 @@ void hw__gil_record(struct hw__gil *gil) {
     gil->holder = gil->last = gil->ender = NULL;
     gil->last_ns = gil->away_due_ns = 0;
     gil->quiet_releases = 0;
+    gil->interval_us = 0;
     gil->ticks = (struct hw__ticks){0};
     gil->meta = NULL;
     int saved = errno;

@@ -78,7 +78,7 @@ struct hw__gil {
     struct hw__thread *last;  /* the thread whose RELEASE was seen last; NULL: none */
     bool ending;              /* the interpreter finalizes */
     struct hw__thread *ender; /* the thread that finalizes the interpreter; NULL: not known */
-    uint32_t interval_us;     /* the switch interval, as last recorded */
+    uint32_t interval_us;     /* the switch interval, as last recorded; 0: not yet */
     /* releases since a thread last waited, while the GIL is recorded */
     uint32_t quiet_releases;
     int64_t last_ns;           /* the time of the GIL's last event; 0: none yet */

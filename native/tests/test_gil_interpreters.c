@@ -60,6 +60,39 @@ static void test_told_apart(void) {
     trace_close(&trace);
 }
 
+/* A GIL that is not the main one tells its first switch interval before its first acquire, in each
+ * session, and then each change. The header has the main GIL's. */
+static void test_tells_its_interval(void) {
+    static struct fake_gil own;
+    fake_gil_init(&own);
+    for (int session = 0; session < 2; session++) {
+        world_start("interval.hwt");
+        fake_set_interval(&own, 2000);
+        use(&own, 2);
+        fake_set_interval(&own, 3000);
+        use(&own, 2);
+        uint32_t index = world_record(&own)->index;
+        T_EQ(0, hw_trace_stop());
+        struct trace trace = trace_open(world_path("interval.hwt"));
+        uint32_t expected[] = {2000, 3000};
+        int seen = 0, acquires = 0;
+        for (size_t i = 0; i < trace.event_count; i++) {
+            const struct hw__event *event = &trace.events[i].event;
+            acquires += event->gil == index && event->kind == HW__ACQUIRE;
+            if (event->kind == HW__INTERVAL) {
+                T_TRUE(seen < 2);
+                T_EQ(index, event->gil);
+                T_EQ(2 * seen, acquires);
+                T_EQ(expected[seen++], event->value);
+            }
+        }
+        T_EQ(2, seen);
+        T_EQ(FAKE_INTERVAL_US, trace.header->interval_us);
+        trace_close(&trace);
+    }
+    fake_gil_destroy(&own);
+}
+
 /* The end of a GIL is recorded. A GIL that comes back at the same address is another one, although
  * it gets the number of the first. */
 static void test_ends_and_comes_back(void) {
@@ -85,7 +118,7 @@ static void test_ends_and_comes_back(void) {
 }
 
 /* For a GIL that is older than the session, and is held when the session begins, the next acquire
- * is the first event. */
+ * is the first event, after its switch interval. */
 static void test_older_than_the_session(void) {
     static struct fake_gil own;
     fake_gil_init(&own);
@@ -108,12 +141,14 @@ static void test_older_than_the_session(void) {
     T_EQ(0, hw_trace_stop());
     struct trace trace = trace_open(world_path("older.hwt"));
     T_TRUE(count(&trace, index, HW__ACQUIRE) >= 9);
-    for (size_t i = 0; i < trace.event_count; i++) {
+    uint32_t expected[] = {HW__INTERVAL, HW__ACQUIRE};
+    size_t seen = 0;
+    for (size_t i = 0; i < trace.event_count && seen < 2; i++) {
         if (trace.events[i].event.gil == index) {
-            T_EQ(HW__ACQUIRE, trace.events[i].event.kind);
-            break;
+            T_EQ(expected[seen++], trace.events[i].event.kind);
         }
     }
+    T_EQ(2, seen);
     trace_close(&trace);
     fake_state_free(other);
     fake_gil_destroy(&own);
@@ -183,6 +218,7 @@ int main(void) {
     world_begin();
     world_enter();
     T_RUN(test_told_apart);
+    T_RUN(test_tells_its_interval);
     T_RUN(test_ends_and_comes_back);
     T_RUN(test_older_than_the_session);
     T_RUN(test_too_many);

@@ -299,6 +299,18 @@ void hw__on_request(struct hw__gil *gil) {
     }
 }
 
+/* Records the switch interval if it is not the last one. The header has the main GIL's first one;
+ * another interpreter has one of its own, whose first value is an event. */
+static void tell_interval(struct hw__gil *gil, struct hw__thread *thread, uint32_t interval_us,
+                          int64_t now_ns) {
+    if (interval_us != gil->interval_us) {
+        if (gil->interval_us != 0 || !gil->main) {
+            hw__thread_emit(thread, HW__INTERVAL, gil->index, interval_us, 0, now_ns);
+        }
+        gil->interval_us = interval_us;
+    }
+}
+
 /* Records that the calling thread has acquired the GIL. cpu: its CPU time; 0: not read. */
 static void hold(struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns, uint32_t flags,
                  int64_t cpu) {
@@ -340,12 +352,7 @@ void hw__on_acquire(struct hw__gil *gil) {
     uint32_t away = thread->waiting_since_ns == 0 ? ran_away(gil, thread, now, &cpu) : 0;
     struct hw__gil_memory *memory = atomic_load_explicit(&gil->memory, memory_order_relaxed);
     uint32_t interval_us = hw__gil_interval_us(memory);
-    if (interval_us != gil->interval_us) {
-        if (gil->interval_us != 0) {
-            hw__thread_emit(thread, HW__INTERVAL, gil->index, interval_us, 0, now);
-        }
-        gil->interval_us = interval_us;
-    }
+    tell_interval(gil, thread, interval_us, now);
     /* CPU time is measured if the thread has waited, or was preempted before: a CPU-bound thread
      * does one or the other at each turn. With a short switch interval holds are short, and there
      * are so many turns that the system call would slow them down. Of other holds it is measured
@@ -453,8 +460,8 @@ void hw__on_found_holding(struct hw__gil *gil) {
     int64_t now;
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
     struct hw__thread *thread = enter(gil, &now);
-    gil->interval_us = hw__gil_interval_us(memory);
     if (thread != NULL) {
+        tell_interval(gil, thread, hw__gil_interval_us(memory), now);
         hold(gil, thread, now, HW__ASSUMED, 0);
     }
 }

@@ -174,7 +174,7 @@ struct hw__chunk {
 #define HW__EXIT 5u     /* the thread has ended */
 #define HW__PARK 6u     /* free-threaded: blocks on a lock of the interpreter. value: as of WAIT */
 #define HW__UNPARK 7u   /* goes on. value: TYPE id of the contended object's type, or 0 */
-#define HW__INTERVAL 8u /* the switch interval has changed. value: microseconds */
+#define HW__INTERVAL 8u /* the switch interval: new, or a sub-interpreter's first. value: us */
 /* An ACQUIRE together with the RELEASE that follows: an ACQUIRE becomes a HOLD in place where that
  * fits, as it mostly does. The release came `flags` ns after the acquire, has this `value`, and was
  * not requested by another thread. */

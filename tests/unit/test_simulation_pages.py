@@ -183,6 +183,17 @@ def test_a_predicted_trace_keeps_what_traces_keep(model, change):
     assert analyse(trace).gils
 
 
+def test_each_gil_of_a_predicted_trace_has_its_switch_interval(model):
+    """Processes are GILs of one trace, whose events tell the interval of all but the first."""
+    change = Change(processes=True, interval_ns=1_000_000)
+    trace = predicted_trace(model, change, machine.load(machine.PRESET), cores=2, length_ns=500_000_000)
+    gils = analyse(trace).gils
+
+    assert violations(trace) == []
+    assert len(gils) > 1
+    assert {gil.interval_ns for gil in gils} == {1_000_000}
+
+
 def test_a_hold_that_never_ends_is_where_the_traces_were_interrupted(model):
     """The thread that computes is seen at its line."""
     trace = predicted_trace(model, NOTHING, machine.load(machine.PRESET), cores=2, length_ns=300_000_000)

@@ -369,7 +369,19 @@ def test_json_has_the_documented_keys():
         "version process window events switch_interval_ns wait_ns findings threads gils held waited longest_holds locks what_if losses"
     )
     assert set(gil) == (
-        {"index", "main", "name", "threads", "wall_ns", "held_share", "holds", "waits", "forced", "handovers"}
+        {
+            "index",
+            "main",
+            "name",
+            "threads",
+            "wall_ns",
+            "switch_interval_ns",
+            "held_share",
+            "holds",
+            "waits",
+            "forced",
+            "handovers",
+        }
         | {"handover_ns", "nobody_ns", "off_core_ns", "blame", "timeline", "convoys"}
     )
     assert set(gil["holds"]) == {field.name for field in fields(Distribution)}

@@ -1,6 +1,7 @@
 """Makes a Trace of the events of a simulated run; report, page and exports take it like any other."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +34,8 @@ def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], d
         dropped: The number of later events that the simulator did not keep.
         until_ns: The end of the run, in virtual time.
     """
-    made = events_of(events)
     spec = compiled.spec
+    made = events_of(events, [gil.interval_ns for gil in spec.gils])
     end_ns = end_of(made, until_ns, dropped)
     parents = np.zeros(len(compiled.steps) + 1, dtype=np.int64)
     frames, of_stack = _frames(scenario, compiled)
@@ -52,7 +53,7 @@ def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], d
             gil_enabled=any(enabled) or not enabled,
             has_stacks=True,
             start_realtime_ns=START_NS,
-            interval_us=max(1, min((gil.interval_ns for gil in spec.gils), default=5_000_000) // 1_000),
+            interval_us=max(1, next((gil.interval_ns for gil in spec.gils), 5_000_000) // 1_000),
             ended=True,
             core_count=spec.core_count,
             policy=next((one.policy for one in scenario.processes if one.policy != STOCK), ""),
@@ -69,15 +70,24 @@ def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], d
     )
 
 
-def events_of(events: NDArray[np.void]) -> NDArray[np.void]:
-    """Return the simulator's events in the form of a trace; a stack is the `where` of the operation."""
+def events_of(events: NDArray[np.void], intervals_ns: Sequence[int]) -> NDArray[np.void]:
+    """Return the simulator's events in the form of a trace; a stack is the `where` of the operation.
+
+    `intervals_ns` are the switch intervals of the GILs. The process has the first one; events tell those of the others, as
+    in a recording.
+    """
     made = np.zeros(len(events), dtype=EVENT_DTYPE)
     for name in ("time_ns", "thread", "kind", "gil", "flags"):
         made[name] = events[name]
     made["time_ns"] += START_NS
     with_value = np.isin(events["kind"], (*_OF_A_STACK, Kind.INTERVAL))
     made["value"] = np.where(with_value, events["value"], 0)
-    return made
+    acquires = np.flatnonzero((made["kind"] == Kind.ACQUIRE) & (made["gil"] > 0))
+    at = acquires[np.unique(made["gil"][acquires], return_index=True)[1]]
+    told = made[at]
+    told["kind"], told["flags"] = Kind.INTERVAL, 0
+    told["value"] = [max(1, intervals_ns[gil] // 1_000) for gil in told["gil"].tolist()]
+    return np.insert(made, at, told)
 
 
 def end_of(events: NDArray[np.void], until_ns: int, dropped: int) -> int:

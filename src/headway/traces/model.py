@@ -51,7 +51,7 @@ class Kind(IntEnum):
     UNPARK = 7
     """Free-threaded build: the thread goes on. `value` is the contended type's index in `Trace.types`; 0: unknown."""
     INTERVAL = 8
-    """The switch interval has changed to `value` microseconds."""
+    """The GIL's switch interval is `value` microseconds from now on. `Process.interval_us` is the main GIL's first one."""
 
 
 class Flag(IntFlag):

@@ -94,8 +94,12 @@ def _most(one: Analysis) -> list[str]:
     waiting = max(one.threads, key=lambda thread: thread.waits.total_ns, default=None)
     if waiting is not None and waiting.waits.total_ns:
         text = f"  waited most: {waiting.label}, {duration(waiting.waits.total_ns)}"
-        gil = next(gil for gil in one.gils if waiting.index in gil.blame.waiters)
-        row = gil.blame.waiters.tolist().index(waiting.index)
+        rows = [
+            (gil, gil.blame.waiters.tolist().index(waiting.index))
+            for gil in one.gils
+            if waiting.index in gil.blame.waiters
+        ]
+        gil, row = max(rows, key=lambda at: int(at[0].blame.wait_ns[at[1]]))
         if gil.blame.held_ns.shape[1] and gil.blame.held_ns[row].any():
             column = int(gil.blame.held_ns[row].argmax())
             behind_ns = int(gil.blame.held_ns[row, column])

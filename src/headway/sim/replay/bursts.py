@@ -95,7 +95,7 @@ def see(trace: Trace, gil: int, since_ns: int, until_ns: int) -> Seen:
         bursts[int(thread)] = _bursts(
             holds.chosen(mine), waits.chosen(waits.thread == thread), after_forced[mine], until_ns
         )
-    return Seen(since_ns, until_ns, holds, bursts, found.interval.main_ns(since_ns, until_ns))
+    return Seen(since_ns, until_ns, holds, bursts, found.interval_of(gil).main_ns(since_ns, until_ns))
 
 
 def _bursts(holds: Holds, waits: Intervals, after_forced: NDArray[np.bool_], until_ns: int) -> Bursts:

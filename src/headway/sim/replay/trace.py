@@ -61,7 +61,7 @@ def predicted_trace(
             events, dropped = simulation.events()
             if dropped:
                 break
-    made = _where_interrupted(model, roles, events_of(events))
+    made = _where_interrupted(model, roles, events_of(events, [gil.interval_ns for gil in spec.gils]))
     end_ns = end_of(made, until_ns, dropped)
     real = model.trace
     policy = policy_of(model, change)

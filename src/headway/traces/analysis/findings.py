@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from headway.printable import printable
 from headway.traces.analysis.advice import another_gil, by_policy, in_parallel, shorter_interval
 from headway.traces.analysis.convoys import LEAST, Convoy
-from headway.traces.analysis.hotspots import LATE_INTERVALS, Place, own_frame
+from headway.traces.analysis.hotspots import Place, own_frame
 from headway.traces.analysis.remarks import NOTES, lock_waits, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.threads import ThreadSummary
@@ -135,9 +135,8 @@ def _long_holds(analysis: Analysis) -> Iterator[Finding]:
     long = [
         one
         for one in analysis.held
-        if one.overrun_max_ns > LATE_INTERVALS * analysis.interval_ns
         # Counts late holds only: in an hour of a convoy, one hold of a hundred thousand is late by chance.
-        and one.late_blocked_ns >= LONG_WORTH * analysis.wall_ns
+        if one.late_blocked_ns >= LONG_WORTH * analysis.wall_ns > 0
     ]
     for one in sorted(long, key=lambda one: -one.overrun_ns)[:MOST_PLACES]:
         yield _long_hold(analysis, one)
@@ -150,7 +149,7 @@ def _long_hold(analysis: Analysis, one: Place) -> Finding:
         weight="problem",
         fact=(
             f"{listed(one.overrun_threads)} kept the GIL{where} for up to {duration(one.overrun_max_ns)} after another thread had "
-            f"requested it (switch interval: {duration(analysis.interval_ns)}), "
+            f"requested it (switch interval: {duration(one.interval_ns)}), "
             f"{duration(one.overrun_ns)} in total; "
             f"holds there last {duration(one.times.p50_ns)} at the median and {duration(one.times.max_ns)} at most, and "
             f"threads waited {duration(one.blocked_ns)} during them"
@@ -173,7 +172,7 @@ def _long_hold(analysis: Analysis, one: Place) -> Finding:
 
 def _saturated(analysis: Analysis) -> Iterator[Finding]:
     for gil in analysis.gils:
-        computing = [one for one in analysis.threads if one.computes and gil.index in one.gils]
+        computing = [one for one in gil.by_thread if one.computes]
         full = gil.holds.total_ns >= SATURATED * gil.wall_ns > 0
         waited_ns = sum(one.pushed_ns for one in computing)
         # Two threads that compute all the time wait as long as they hold; with less, they hardly met. If the GIL is not
@@ -210,12 +209,10 @@ def _handovers(analysis: Analysis) -> Iterator[Finding]:
         if not gil.handovers or gil.handover_ns < HANDOVER_SHARE * gil.wall_ns:
             continue
         forced = 2 * gil.forced >= gil.handovers
-        short = forced and analysis.interval_ns < DEFAULT_INTERVAL_NS
+        short = forced and gil.interval_ns < DEFAULT_INTERVAL_NS
         per_s = gil.handovers * _S_NS / max(gil.wall_ns, 1)
         if short:
-            cause = (
-                f"the switch interval is {duration(analysis.interval_ns)}: {number(gil.forced, 'release')} were forced"
-            )
+            cause = f"the switch interval is {duration(gil.interval_ns)}: {number(gil.forced, 'release')} were forced"
             advice = (
                 f"set a longer interval: `sys.setswitchinterval({DEFAULT_INTERVAL_NS / _S_NS:g})` is the default; "
                 "I/O-bound threads then wait longer for their turn"
@@ -254,16 +251,13 @@ def _fewer_calls(analysis: Analysis) -> str:
 
 
 def _slowed(analysis: Analysis, gil: GilSummary | None = None) -> list[ThreadSummary]:
-    """Return the threads and pools that waited, of those that used a GIL or any, for long enough to gain from less waiting.
+    """Return the threads and pools that waited, for a GIL or for all, for long enough to gain from less waiting.
 
     The sum over some threads is no measure: each of them may have waited for a moment only.
     """
     # A thread of a pool may live for a moment only: it is held against its own life, and the pool against the whole time.
-    return [
-        one
-        for one in (*analysis.threads, *analysis.roles)
-        if one.waits.total_ns > WORTH * max(analysis.wall_ns, one.lived_ns) and (gil is None or gil.index in one.gils)
-    ]
+    waiters = (*analysis.threads, *analysis.roles) if gil is None else (*gil.by_thread, *gil.by_role)
+    return [one for one in waiters if one.waits.total_ns > WORTH * max(analysis.wall_ns, one.lived_ns)]
 
 
 def _matters(analysis: Analysis, gil: GilSummary) -> bool:

@@ -55,6 +55,7 @@ class Place:
         blocked_ns: For holds, the sum of the times for which other threads waited during them.
         late_blocked_ns: The part of `blocked_ns` in holds that lasted over `LATE_INTERVALS` after a request.
         late_unmeasured: It is not known of one of these holds whether its thread ran on a core.
+        interval_ns: For holds, the switch interval at the GIL of the hold that went on for longest after a request.
     """
 
     frame: Frame | None
@@ -69,6 +70,7 @@ class Place:
     blocked_ns: int
     late_blocked_ns: int
     late_unmeasured: bool
+    interval_ns: int
 
 
 @final
@@ -129,13 +131,16 @@ def own_frame(stack: Sequence[Frame]) -> Frame | None:
 
 
 def held_places(
-    trace: Trace, holds: Holds, blocked_ns: NDArray[np.int64], interval_ns: int, names: Sequence[str]
+    trace: Trace, holds: Holds, blocked_ns: NDArray[np.int64], interval_ns: NDArray[np.int64], names: Sequence[str]
 ) -> tuple[Place, ...]:
-    """Return the places of holds: those with most time, with the longest holds, and that blocked others most."""
+    """Return the places of holds: those with most time, with the longest holds, and that blocked others most.
+
+    `blocked_ns` and `interval_ns` have a value for each hold: how long threads waited, and the switch interval of its GIL.
+    """
     overrun_ns = holds.overrun_ns
     late = overrun_ns > LATE_INTERVALS * interval_ns
     late_ns = np.where(late, blocked_ns, 0)
-    return _places(trace, holds, names, overrun_ns, blocked_ns, late_ns, late & (holds.ran == 0))
+    return _places(trace, holds, names, overrun_ns, blocked_ns, late_ns, late & (holds.ran == 0), interval_ns)
 
 
 def blocking_functions(
@@ -183,7 +188,7 @@ def _owner(stack: Sequence[Frame]) -> Frame | None:
 def waited_places(trace: Trace, waits: Intervals, names: Sequence[str]) -> tuple[Place, ...]:
     """Return the places with most waiting for a GIL, and those with the longest waits."""
     nothing = np.broadcast_to(np.int64(0), len(waits))
-    return _places(trace, waits, names, nothing, nothing, nothing, nothing > 0)
+    return _places(trace, waits, names, nothing, nothing, nothing, nothing > 0, nothing)
 
 
 def _maximum(group: NDArray, values: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
@@ -200,6 +205,7 @@ def _places(
     blocked_ns: NDArray[np.int64],
     late_ns: NDArray[np.int64],
     unmeasured: NDArray[np.bool_],
+    interval_ns: NDArray[np.int64],
 ) -> tuple[Place, ...]:
     if not len(intervals):
         return ()
@@ -245,6 +251,7 @@ def _places(
             blocked_ns=int(blocked_ns[mine].sum()),
             late_blocked_ns=int(late_ns[mine].sum()),
             late_unmeasured=bool(unmeasured[mine].any()),
+            interval_ns=int(interval_ns[mine[overrun_ns[mine].argmax()]]),
         )
 
     found = [place(number, frame) for number, frame in enumerate(kept)]

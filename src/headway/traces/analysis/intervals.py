@@ -8,7 +8,7 @@ extension modules switched on (`headway.traces.analysis.imports`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Self, final
 
 import numpy as np
@@ -127,10 +127,20 @@ class Recorded:
     holds: Holds
     waits: Intervals
     interval: SwitchInterval
+    """That of the main interpreter's GIL."""
     unpaired: int
     """The number of WAITs and RELEASEs whose other end was lost."""
     by_imports: bool = False
     """Imports of the program held a GIL that is left out, because only imports switched it on."""
+    other_intervals: dict[int, SwitchInterval] = field(default_factory=dict)
+    """Those of sub-interpreters' own GILs for which the trace has one, by the GIL's index."""
+
+    def interval_of(self, gil: int) -> SwitchInterval:
+        """Return the switch interval of a GIL. A new interpreter has the default, whatever that of the others is."""
+        if gil == 0:
+            return self.interval
+        default = SwitchInterval(np.zeros(1, dtype=np.int64), np.full(1, _DEFAULT_NS, dtype=np.int64))
+        return self.other_intervals.get(gil, default)
 
 
 @final
@@ -204,7 +214,8 @@ def recorded(trace: Trace) -> Recorded:
     )
     del columns, pushed, releases, after_release
     holds, waits, by_imports = without_moments(trace, holds, waits)
-    return Recorded(_asked(trace, holds), waits, _switch_interval(trace), unpaired, by_imports)
+    main, others = _switch_intervals(trace)
+    return Recorded(_asked(trace, holds), waits, main, unpaired, by_imports, others)
 
 
 def _waits(columns: _Columns, pushed: NDArray[np.bool_]) -> tuple[Intervals, int]:
@@ -277,9 +288,23 @@ def _asked(trace: Trace, holds: Holds) -> Holds:
     return replace(holds, asked_ns=asked_ns)
 
 
-def _switch_interval(trace: Trace) -> SwitchInterval:
-    changes = trace.events[(trace.events["kind"] == Kind.INTERVAL) & (trace.events["gil"] == 0)]
-    since_ns = np.append(trace.start_ns, changes["time_ns"]).astype(np.int64)
-    value_ns = np.append(trace.process.interval_us, changes["value"]).astype(np.int64) * _US_NS
+def _switch_intervals(trace: Trace) -> tuple[SwitchInterval, dict[int, SwitchInterval]]:
+    """Return the switch interval of the main GIL, and of each other GIL with an event for it."""
+    events = trace.events
+    at = np.flatnonzero(events["kind"] == Kind.INTERVAL)
+    gils = events["gil"][at]
+    others = {}
+    for gil in np.unique(gils[gils > 0]).tolist():
+        mine = at[gils == gil]
+        # At the first acquire, the event tells the first value. Recordings of older versions have changes only.
+        is_first = not np.any((events["gil"][: mine[0]] == gil) & (events["kind"][: mine[0]] == Kind.ACQUIRE))
+        first_us = int(events["value"][mine[0]]) if is_first else 0
+        others[gil] = _changes(trace.start_ns, first_us, events[mine])
+    return _changes(trace.start_ns, trace.process.interval_us, events[at[gils == 0]]), others
+
+
+def _changes(start_ns: int, first_us: int, changes: NDArray[np.void]) -> SwitchInterval:
+    since_ns = np.append(start_ns, changes["time_ns"]).astype(np.int64)
+    value_ns = np.append(first_us, changes["value"]).astype(np.int64) * _US_NS
     value_ns[value_ns == 0] = _DEFAULT_NS  # a build without a GIL has no interval until the GIL is switched on
     return SwitchInterval(since_ns, value_ns)

@@ -116,6 +116,7 @@ def _gil(one: GilSummary, start_ns: int) -> _Json:
         "name": one.name,
         "threads": one.threads,
         "wall_ns": one.wall_ns,
+        "switch_interval_ns": one.interval_ns,
         "held_share": round(one.holds.total_ns / one.wall_ns, _DIGITS) if one.wall_ns else 0.0,
         "holds": asdict(one.holds),
         "waits": asdict(one.waits),

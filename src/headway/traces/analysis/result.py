@@ -79,7 +79,10 @@ class GilSummary:
         main: It is the main interpreter's GIL.
         name: The text that names it: `the GIL`, or if there are several, `the main GIL`, `GIL 1`.
         threads: The number of threads that held it or waited for it.
+        by_thread: The holds and waits of each of these threads at this GIL, longest first.
+        by_role: The same with each pool of threads as one; () if there is no pool.
         wall_ns: How long it existed within the window.
+        interval_ns: Its switch interval, the one that was in force for the longest time.
         holds: The lengths of its holds; their total is how long it was in use.
         waits: The lengths of the waits for it.
         forced: The number of holds that were preempted.
@@ -96,7 +99,10 @@ class GilSummary:
     main: bool
     name: str
     threads: int
+    by_thread: tuple[ThreadSummary, ...]
+    by_role: tuple[ThreadSummary, ...]
     wall_ns: int
+    interval_ns: int
     holds: Distribution
     waits: Distribution
     forced: int
@@ -122,7 +128,7 @@ class Analysis:
         start_ns: The begin of the window.
         end_ns: The end of the window.
         events: The number of events in the window.
-        interval_ns: The switch interval that was in force for the longest time.
+        interval_ns: The main GIL's switch interval, the one that was in force for the longest time.
         labels: The label of each thread, by index.
         threads: The threads that held or waited, longest first.
         roles: The same with each pool of threads as one; () if there is no pool.

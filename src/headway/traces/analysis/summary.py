@@ -13,7 +13,7 @@ from headway.traces.analysis.findings import findings
 from headway.traces.analysis.hotspots import blocking_functions, held_places, longest_holds, waited_places
 from headway.traces.analysis.intervals import Holds, Intervals, Recorded, recorded
 from headway.traces.analysis.result import Analysis, GilSummary
-from headway.traces.analysis.threads import distribution, role_summaries, thread_summaries
+from headway.traces.analysis.threads import ThreadSummary, distribution, role_summaries, thread_summaries
 from headway.traces.analysis.turns import times_away, turns
 from headway.traces.analysis.unseen import late_loops, unseen_waits
 from headway.traces.analysis.utilisation import timeline
@@ -21,6 +21,11 @@ from headway.traces.analysis.words import labels
 from headway.traces.model import Gil, Trace
 
 __all__ = ["analyse"]
+
+_GILS = 256
+"""More than an event's number of a GIL can tell apart."""
+
+_Users = tuple[tuple[ThreadSummary, ...], ...]
 
 
 def analyse(
@@ -46,9 +51,13 @@ def analyse(
     found = recorded(trace)
     found = replace(found, holds=found.holds.clipped(start_ns, end_ns), waits=found.waits.clipped(start_ns, end_ns))
     names = labels(trace.threads)
-    gils, blocked_ns = _gils(trace, found, start_ns, end_ns)
+    by_thread = thread_summaries(trace, found, start_ns, end_ns)
+    by_role = role_summaries(trace, found, start_ns, end_ns)
+    gils, blocked_ns = _gils(trace, found, start_ns, end_ns, (by_thread, by_role))
     holds, waits = found.holds, found.waits
-    interval_ns = found.interval.main_ns(start_ns, end_ns)
+    of_gil_ns = np.zeros(_GILS, dtype=np.int64)
+    of_gil_ns[[gil.index for gil in gils]] = [gil.interval_ns for gil in gils]
+    interval_ns = of_gil_ns[holds.gil]
     away = times_away(trace, found, end_ns)
     analysis = Analysis(
         process=trace.process,
@@ -58,10 +67,10 @@ def analyse(
         start_ns=start_ns,
         end_ns=end_ns,
         events=_events(trace, start_ns, end_ns),
-        interval_ns=interval_ns,
+        interval_ns=found.interval.main_ns(start_ns, end_ns),
         labels=names,
-        threads=thread_summaries(trace, found, start_ns, end_ns),
-        roles=role_summaries(trace, found, start_ns, end_ns),
+        threads=by_thread,
+        roles=by_role,
         gils=gils,
         held=held_places(trace, holds, blocked_ns, interval_ns, names),
         waited=waited_places(trace, waits, names),
@@ -83,7 +92,7 @@ def analyse(
     holds, waits = holds.chosen(mine), waits.chosen(np.isin(waits.thread, list(threads)))
     return replace(
         analysis,
-        held=held_places(trace, holds, blocked_ns[mine], interval_ns, names),
+        held=held_places(trace, holds, blocked_ns[mine], interval_ns[mine], names),
         waited=waited_places(trace, waits, names),
         longest=longest_holds(trace, holds, names),
         contention=contention(trace, start_ns, end_ns, threads),
@@ -97,9 +106,12 @@ def _events(trace: Trace, start_ns: int, end_ns: int) -> int:
 
 
 def _gils(
-    trace: Trace, found: Recorded, start_ns: int, end_ns: int
+    trace: Trace, found: Recorded, start_ns: int, end_ns: int, users: _Users
 ) -> tuple[tuple[GilSummary, ...], NDArray[np.int64]]:
-    """Return the GILs that were used, the busiest first, and for each hold how long threads waited during it."""
+    """Return the GILs that were used, the busiest first, and for each hold how long threads waited during it.
+
+    `users` are the summaries of the threads and of the pools over all GILs.
+    """
     holds, waits = found.holds, found.waits
     used = np.union1d(np.unique(holds.gil), np.unique(waits.gil)).tolist()
     blocked_ns = np.zeros(len(holds), dtype=np.int64)
@@ -112,13 +124,24 @@ def _gils(
             at = np.flatnonzero(holds.gil == index)
             held, waited = holds.chosen(at), waits.chosen(waits.gil == index)
             blocked_ns[at] = waited_during(held, waited)
-        summaries.append(_gil(trace, found, index, held, waited, (start_ns, end_ns), several=len(used) > 1))
+            here = replace(found, holds=held, waits=waited)
+            users = tuple(one(trace, here, start_ns, end_ns) for one in (thread_summaries, role_summaries))
+        several = len(used) > 1
+        summaries.append(_gil(trace, found, index, held, waited, (start_ns, end_ns), users, several=several))
     summaries.sort(key=lambda one: (-one.holds.total_ns - one.waits.total_ns, one.index))
     return tuple(summaries), blocked_ns
 
 
 def _gil(
-    trace: Trace, found: Recorded, index: int, holds: Holds, waits: Intervals, window: tuple[int, int], *, several: bool
+    trace: Trace,
+    found: Recorded,
+    index: int,
+    holds: Holds,
+    waits: Intervals,
+    window: tuple[int, int],
+    users: _Users,
+    *,
+    several: bool,
 ) -> GilSummary:
     known = trace.gils[index] if index < len(trace.gils) else Gil(index, index == 0, 0, trace.start_ns, None)
     start_ns, end_ns = window
@@ -129,14 +152,19 @@ def _gil(
     acquired = np.flatnonzero(~waits.open & (met.last >= 0))
     free_since = np.maximum(holds.end_ns[met.last[acquired]], waits.start_ns[acquired])
     handover_ns = int(np.maximum(waits.end_ns[acquired] - free_since, 0).sum())
-    alive_ns = min(end_ns, end_ns if known.end_ns is None else known.end_ns) - max(start_ns, known.start_ns)
+    since_ns = min(end_ns, max(start_ns, known.start_ns))
+    until_ns = max(since_ns, end_ns if known.end_ns is None else min(end_ns, known.end_ns))
+    interval = found.interval_of(index)
     name = "the GIL" if not several else "the main GIL" if known.main else f"GIL {index}"
     return GilSummary(
         index=index,
         main=known.main,
         name=name,
         threads=len(np.union1d(np.unique(holds.thread), np.unique(waits.thread))),
-        wall_ns=max(alive_ns, 0),
+        by_thread=users[0],
+        by_role=users[1],
+        wall_ns=until_ns - since_ns,
+        interval_ns=interval.main_ns(since_ns, until_ns),
         holds=distribution(holds.length_ns),
         waits=distribution(waits.length_ns),
         forced=int(np.count_nonzero(holds.forced)),
@@ -146,5 +174,5 @@ def _gil(
         nobody_ns=int(matrix.nobody_ns.sum()),
         blame=matrix,
         timeline=timeline(holds, waits, len(trace.threads), start_ns, end_ns),
-        convoys=convoys(trace, index, holds, waits, met, found.interval, labels(trace.threads)),
+        convoys=convoys(trace, index, holds, waits, met, interval, labels(trace.threads)),
     )

@@ -49,7 +49,7 @@ NOTHING = Distribution()
 @final
 @dataclass(frozen=True)
 class ThreadSummary:
-    """The holds and waits of one thread, or of a pool of threads together, over all GILs.
+    """The holds and waits of one thread, or of a pool of threads together, over all GILs or at one.
 
     Attributes:
         index: The thread's index in `Trace.threads`; for a pool, the index of its first thread.
