@@ -140,6 +140,27 @@ def test_a_thread_that_hardly_waited_does_not_count(times, weight):
     assert found.weight == weight
 
 
+def test_the_figures_of_a_place_are_of_the_threads_that_it_counts():
+    """The waits of a thread that is left out are no part of the time either, which would be over 100 % of theirs."""
+    script = Script().park(0, 0, 100, Park.LOCK).park(1, 0, 100, Park.LOCK)
+    found = free_threaded(script.park(2, 30, 31.5, Park.LOCK), "a", "b", "once")["contended-lock"]
+
+    assert found.fact.startswith("2 threads blocked 2 times on ")
+    assert ": 200 ms in total (100 % of their time)" in found.fact
+    assert found.cost_ns == 200 * MS
+
+
+def test_many_threads_with_a_small_part_each_count_together():
+    """A pool whose threads are blocked once each is told beside the thread that is blocked for longest."""
+    script = Script().park(0, 0, 100, Park.LOCK)
+    for thread in range(1, 51):
+        script.park(thread, thread, thread + 1.5, Park.LOCK)
+    found = free_threaded(script, "a", *(f"t{thread}" for thread in range(50)))["contended-lock"]
+
+    assert found.fact.startswith("51 threads blocked 51 times on ")
+    assert ": 175 ms in total (3.4 % of their time)" in found.fact
+
+
 def test_a_thread_that_waits_shortly_but_often_counts():
     """The holder for most of the time waits little, and still takes turns with the thread that waits for it."""
     script = Script()
@@ -315,3 +336,16 @@ def test_the_heading_counts_threads_that_waited_in_the_window():
     for chosen in (None, (0,), (2,)):
         late = next(trace_lines(analyse(trace, since_ns=trace.start_ns + 4 * MS, threads=chosen)))
         assert late.endswith("1 thread that waited, no GIL used")
+
+
+def test_the_share_of_threads_that_take_turns_is_one_of_their_lives():
+    """Two threads that begin late, and are then blocked for half of the time, are blocked for 49 % of their lives."""
+    script = Script().hold(2, 0, 90)
+    for turn in range(40):
+        script.hold(turn % 2, 90 + 4 * turn, 93.9 + 4 * turn, stack=AT_SERVE)
+    trace = script.trace(250, "a", "b", "main")
+    late = [dataclasses.replace(one, start_ns=trace.start_ns + 90 * MS) for one in trace.threads[:2]]
+    one = told(dataclasses.replace(trace, threads=(*late, trace.threads[2])))["turns"]
+
+    assert one.threads == ("a", "b")
+    assert one.fact.endswith("for 156 ms in total (49 % of their time)")

@@ -31,6 +31,8 @@ _LEAST_PART = 0.02
 _LEAST_COUNT, _LEAST_TIMES = 0.1, 3
 """A thread hardly takes part if it was blocked for less than `_LEAST_PART` of the time of the thread that was blocked
 longest, and less than `_LEAST_TIMES` times, or less than `_LEAST_COUNT` of the times of the one blocked most often."""
+_MOST_LEFT_OUT = 0.1
+"""A share of a place's time: threads that have more of it together are not left out, however small the part of each is."""
 _KIND_SHIFT = 8
 _KIND_MASK = 0xF
 
@@ -45,7 +47,7 @@ class ParkPlace:
         type_name: The type of the contended object; "" if it is unknown.
         frame: The line; None if it is unknown.
         stack: The stack with most of the time, innermost frame first.
-        times: How long threads were blocked.
+        times: How long these threads were blocked.
         threads: The number of threads, without those with hardly any part in the time.
         lived_ns: The sum of the times for which these threads lived in the window.
         at_once: These threads, or the only one, were blocked all at once for most of the time in which any of them was. None
@@ -199,14 +201,14 @@ def _places(trace: Trace, blocked: _Blocked, lived_ns: NDArray[np.int64]) -> tup
                 type_name=trace.types[one_type],
                 frame=trace.frames[one_frame] if one_frame else None,
                 stack=trace.stack(heaviest),
-                times=distribution(length_ns[mine]),
+                times=distribution(length_ns[taking]),
                 threads=len(members),
                 lived_ns=int(lived_ns[members].sum()),
                 at_once=_at_once(blocked.start_ns[taking], length_ns[taking], thread[taking]),
                 awaits=bool(blocked.awaits[mine[0]]),
             )
         )
-    return tuple(places)
+    return tuple(sorted(places, key=lambda one: -one.times.total_ns))
 
 
 def _take_part(length_ns: NDArray[np.int64], thread: NDArray[np.integer]) -> NDArray[np.bool_]:
@@ -215,6 +217,8 @@ def _take_part(length_ns: NDArray[np.int64], thread: NDArray[np.integer]) -> NDA
     totals_ns, counts = np.bincount(which, weights=length_ns), np.bincount(which)
     often = (counts >= _LEAST_TIMES) & (counts >= _LEAST_COUNT * counts.max())
     taking: NDArray[np.bool_] = often | (totals_ns >= _LEAST_PART * totals_ns.max())
+    if totals_ns[~taking].sum() > _MOST_LEFT_OUT * totals_ns.sum():
+        return np.ones(len(thread), dtype=bool)
     return taking[which]
 
 

@@ -402,13 +402,13 @@ def _turns(analysis: Analysis) -> Iterator[Finding]:
     """Yield findings about threads of which one at a time runs, while the others block at one line without the GIL."""
     for one in analysis.turns[:MOST_PLACES]:
         names = [analysis.labels[thread] for thread in one.threads]
-        total_ns = len(names) * analysis.wall_ns
+        lived_ns = sum(thread.lived_ns for thread in analysis.threads if thread.index in one.threads)
         yield Finding(
             kind="turns",
             weight="problem",
             fact=(
                 f"{listed(names)} take turns at {place(one.frame)}: one at a time runs, and the others are blocked there, without "
-                f"the GIL, for {duration(one.blocked_ns)} in total ({share(one.blocked_ns, total_ns)} of their time)"
+                f"the GIL, for {duration(one.blocked_ns)} in total ({share(one.blocked_ns, lived_ns)} of their time)"
             ),
             cause=(
                 "a lock that they share would do this, or work that comes in one piece at a time; more cores, processes or a "
