@@ -154,3 +154,62 @@ def test_a_pool_is_told_as_one(tmp_path):
     found = away(tmp_path, "pool.get()", tuple(f"worker-{number}" for number in range(12)))
 
     assert found["unseen-wait"].fact.startswith("worker-* (12 threads) spent ")
+
+
+def at_a_lock(source, *, at_ms=10, **process):
+    """Return the findings of two threads that are, at this line of a program, without the GIL in turn for some time."""
+    script = Script()
+    for thread in range(2):
+        begin = 20 + thread * 40
+        script.hold(thread, begin - 1, begin, stack=AT_SERVE).hold(thread, begin + at_ms, begin + at_ms + 1, stack=0)
+    return told(renamed(script.trace(100, "a", "b", **process), serve=(str(source), "serve")))
+
+
+def program(folder, mtime_s=0):
+    """Return the path of a program whose line 30 takes a lock."""
+    source = folder / "app.py"
+    source.write_text("\n" * 29 + "    with guard_lock:\n")
+    os.utime(source, (mtime_s, mtime_s))
+    return source
+
+
+def test_a_lock_is_told_where_the_line_can_be_read(tmp_path):
+    """The words of the line tell that it takes a lock; then there is no note."""
+    found = at_a_lock(program(tmp_path))
+
+    assert "contended-lock" in found
+    assert "unread-lines" not in found
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("app.py", "edited since"),
+        ("gone.py", "the file is not there"),
+        ("<string>", "it is in no file that is known"),
+    ],
+)
+def test_a_report_does_not_say_that_all_is_well_if_it_could_not_read_a_line(tmp_path, name, reason):
+    """A line of an edited or missing file may take a lock: the report says so, and speaks of the GIL alone."""
+    found = at_a_lock(name if name.startswith("<") else program(tmp_path, mtime_s=1 << 32).with_name(name))
+    one = found["unread-lines"]
+
+    assert found["no-contention"].cause == FINE
+    assert one.weight == "note"
+    assert one.fact.startswith("threads were without the GIL for 20 ms in total at 1 line that cannot be read: ")
+    assert one.fact.endswith(f"{name}:30 serve ({reason})")
+
+
+@pytest.mark.parametrize(("at_ms", "process"), [(0.5, {}), (10, {"executable": "headway whatif"})])
+def test_a_short_time_at_a_line_and_a_simulated_run_need_no_source(tmp_path, at_ms, process):
+    """A lock of less than 1 % of the time would be no finding, and a simulated program has no source."""
+    found = at_a_lock(tmp_path / "gone.py", at_ms=at_ms, **process)
+
+    assert found["no-contention"].cause == f"{FINE}: nothing to improve here"
+
+
+def test_the_function_of_a_library_tells_what_its_line_awaits():
+    """The standard library need not be on the machine where the report is made."""
+    found = at_a_lock("/gone/lib/python3.13/threading.py")
+
+    assert found["no-contention"].cause == f"{FINE}: nothing to improve here"

@@ -17,7 +17,7 @@ from headway.traces.calls import takes_a_lock
 from headway.traces.model import Frame, Kind, Park, Trace
 from headway.traces.sources import changed_since
 
-__all__ = ["Contention", "ParkPlace", "contention", "waits_for_locks"]
+__all__ = ["Contention", "ParkPlace", "blocks_for_program", "contention", "waits_at", "waits_for_locks"]
 
 _PLACES = 40
 _MOST_LINES = 200
@@ -166,7 +166,12 @@ def waits_for_locks(trace: Trace, away: Away, since_ns: int, until_ns: int) -> t
     takes = np.zeros(len(frames), dtype=bool)
     for one in np.argsort(-np.bincount(which, weights=length_ns, minlength=len(frames)))[:_MOST_LINES].tolist():
         takes[one] = _takes(trace.frames[int(frames[one])], changed)
-    at = np.flatnonzero(takes[which])
+    return waits_at(trace, away, np.flatnonzero(takes[which]), since_ns, until_ns)
+
+
+def waits_at(trace: Trace, away: Away, at: NDArray[np.int64], since_ns: int, until_ns: int) -> tuple[ParkPlace, ...]:
+    """Return the lines of some of the times for which threads were away, most time first, as places of a lock."""
+    length_ns = away.end_ns - away.start_ns
     none = np.zeros(len(at), np.int64)
     blocked = _Blocked(
         away.thread[at], away.stack[at], away.start_ns[at], length_ns[at], none + Park.LOCK, none, none.astype(bool)
@@ -176,7 +181,7 @@ def waits_for_locks(trace: Trace, away: Away, since_ns: int, until_ns: int) -> t
 
 def _takes(frame: Frame, changed: Collection[str]) -> bool:
     """Tell whether a line takes a lock that other threads hold while they work."""
-    if _blocks_for_program(frame):
+    if blocks_for_program(frame):
         return frame.function in _TAKING
     return takes_a_lock(frame, changed)
 
@@ -224,10 +229,10 @@ def _take_part(length_ns: NDArray[np.int64], thread: NDArray[np.integer]) -> NDA
 
 def _of_program(trace: Trace) -> NDArray[np.bool_]:
     """Return a mask of the frames that block for a lock of the program only."""
-    return np.array([_blocks_for_program(one) for one in trace.frames], dtype=bool)
+    return np.array([blocks_for_program(one) for one in trace.frames], dtype=bool)
 
 
-def _blocks_for_program(frame: Frame) -> bool:
+def blocks_for_program(frame: Frame) -> bool:
     """Tell whether a frame blocks for a lock of the program only; one of a program's own `queue.py` does not."""
     return frame.filename.rpartition("/")[2] in _AWAITING and own_frame((frame,)) is None
 

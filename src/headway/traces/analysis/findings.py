@@ -10,7 +10,7 @@ from headway.printable import printable
 from headway.traces.analysis.advice import another_gil, by_policy, in_parallel, shorter_interval
 from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.hotspots import Place, own_frame
-from headway.traces.analysis.remarks import NOTES, lock_waits, unseen
+from headway.traces.analysis.remarks import NOTES, lock_waits, unread, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.analysis.words import duration, listed, number, place, role, share
@@ -55,7 +55,7 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     found = [finding for rule in RULES for finding in rule(analysis)]
     found += _behind_a_function(analysis, [one.frame for one in found if one.frame is not None])
     if not any(one.weight == "problem" for one in found):
-        found += unseen(analysis)
+        found += [*unseen(analysis), *unread(analysis)]
         found += _nothing_to_improve(
             analysis, is_all=analysis.process.has_stacks and not (found or analysis.late_loops)
         )

@@ -12,7 +12,7 @@ from headway.traces.analysis.words import POOL, duration, listed, number, place,
 from headway.traces.loops import is_for_a_request, is_in_a_loop
 from headway.traces.model import Park
 
-__all__ = ["NOTES", "lock_waits", "unseen"]
+__all__ = ["NOTES", "lock_waits", "unread", "unseen"]
 
 CONTENDED = 0.01
 """A share of the threads' time: less blocking on a lock is not worth a change."""
@@ -223,6 +223,24 @@ def unseen(analysis: Analysis) -> Iterator[Finding]:
             " was there",
             threads=tuple(names),
             frame=one.frame,
+        )
+
+
+def unread(analysis: Analysis) -> Iterator[Finding]:
+    """Yield a note about lines at which threads spend time, and that may take a lock, since their words are not known."""
+    lines = [one for one in analysis.unread_lines if one.place.times.total_ns >= CONTENDED * one.place.lived_ns > 0]
+    if lines:
+        names = [f"{place(one.place.frame)} ({one.reason})" for one in lines]
+        yield Finding(
+            kind="unread-lines",
+            weight="note",
+            fact=(
+                f"threads were without the GIL for {duration(sum(one.place.times.total_ns for one in lines))} in total at "
+                f"{number(len(lines), 'line')} that cannot be read: {listed(names)}"
+            ),
+            cause="only the words of such a line tell whether it takes a lock of the program",
+            advice="read the trace on the machine where the program ran, before its files change",
+            frame=lines[0].place.frame,
         )
 
 

@@ -9,6 +9,7 @@ from headway.traces.analysis.convoys import Convoy
 from headway.traces.analysis.hotspots import Behind, LongHold, Place
 from headway.traces.analysis.threads import Distribution, ThreadSummary
 from headway.traces.analysis.turns import Turns
+from headway.traces.analysis.unread import UnreadLine
 from headway.traces.analysis.unseen import LateLoop, UnseenWait
 from headway.traces.analysis.utilisation import Timeline
 from headway.traces.model import Frame, Loss, Process
@@ -141,6 +142,7 @@ class Analysis:
         turns: The lines at which threads take turns without the GIL, most blocked time first.
         lock_waits: With a GIL: the lines that take a lock of the program, and how long threads were blocked there.
         unseen_waits: With a GIL: the lines at which threads spent most of their time, and what they awaited is not known.
+        unread_lines: With a GIL: the lines at which threads were, and that may take a lock, because they cannot be read.
         late_loops: With a GIL: the event loops that made no progress for too long.
         loss: The data that is missing from the trace.
         unpaired: The number of events whose other end was lost.
@@ -169,6 +171,7 @@ class Analysis:
     turns: tuple[Turns, ...]
     lock_waits: tuple[ParkPlace, ...]
     unseen_waits: tuple[UnseenWait, ...]
+    unread_lines: tuple[UnreadLine, ...]
     late_loops: tuple[LateLoop, ...]
     loss: Loss
     unpaired: int

@@ -15,6 +15,7 @@ from headway.traces.analysis.intervals import Holds, Intervals, Recorded, record
 from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.threads import ThreadSummary, distribution, role_summaries, thread_summaries
 from headway.traces.analysis.turns import times_away, turns
+from headway.traces.analysis.unread import unread_lines
 from headway.traces.analysis.unseen import late_loops, unseen_waits
 from headway.traces.analysis.utilisation import timeline
 from headway.traces.analysis.words import labels
@@ -80,6 +81,7 @@ def analyse(
         turns=turns(trace, away, start_ns, end_ns),
         lock_waits=waits_for_locks(trace, away, start_ns, end_ns),
         unseen_waits=unseen_waits(trace, away, start_ns, end_ns),
+        unread_lines=unread_lines(trace, away, start_ns, end_ns),
         late_loops=late_loops(trace, holds, away, end_ns),
         loss=trace.loss,
         unpaired=found.unpaired,
