@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import math
 import re
 import shlex
 from dataclasses import replace
@@ -20,6 +21,7 @@ from headway.sim.replay.change import NOTHING, Change, Shorten, specify
 from headway.sim.replay.learn import Measured, learn
 from headway.sim.replay.window import window
 from headway.sim.whatif import Prediction, RolePrediction, Span, predict
+from headway.traces.model import Kind
 
 COSTS = load("preset")
 
@@ -161,6 +163,54 @@ def test_a_thread_that_begins_late_has_its_turns():
     rows += [row for n in range(600, 1000) for row in turn(n * 5_000 + 2_000, 1, holds_us=10, stack=2)]
     (found,) = predict(learn(trace_of(rows, until_ns=5_000_000_000), COSTS), [NOTHING], COSTS, cores=2, seeds=1)
     assert {one.role: round(one.identity["turns_per_s"], 1) for one in found.roles} == {"main": 1.0, "other": 1.0}
+
+
+def late_and_convoyed(until_us=4_000_000):
+    """Return the trace of a thread that waits for a CPU-bound one at each call, and of a third that begins at 60 %."""
+    rows = [(0, 0, Kind.ACQUIRE, 0)]
+    late_us = 0.6 * until_us
+    for at in range(0, until_us - 12_000, 5_155):
+        rows += [(at + 100, 1, Kind.WAIT, 2), (at + 5_101, 1, Kind.REQUEST, 0), (at + 5_103, 0, Kind.RELEASE, 1, True)]
+        rows += [(at + 5_103, 0, Kind.WAIT, 1), (at + 5_110, 1, Kind.ACQUIRE, 0), (at + 5_130, 1, Kind.RELEASE, 2)]
+        if at >= late_us:
+            rows += [
+                (at + 4_050, 2, Kind.WAIT, 1),
+                (at + 5_131, 2, Kind.ACQUIRE, 0),
+                (at + 5_151, 2, Kind.RELEASE, 1),
+            ]
+            late_us += 20_000
+        rows.append((at + 5_155, 0, Kind.ACQUIRE, 0))
+    return trace_of(rows, names=("burner", "stat", "late"), until_ns=until_us * 1_000, core_count=2)
+
+
+def test_a_thread_that_begins_late_has_turns_in_a_run_that_is_cut():
+    """A change that makes turns quicker is replayed for less time, in which each thread lives for the same share of it."""
+    model = learn(late_and_convoyed(), COSTS)
+    (found,) = predict(model, [Change(policy="fair")], COSTS, cores=2, seeds=1, most_steps=300_000)
+    late = next(one for one in found.roles if one.role == "late")
+
+    assert late.turns_per_s is not None
+    assert late.turns_per_s.low < late.measured.turns_per_s < late.turns_per_s.high
+    assert abs(late.identity["turns_per_s"] - 1) < 0.5
+    assert not any("starves" in one for one in found.outside)
+    assert not any("is replayed" in one or "are replayed" in one for one in found.rests_on)
+
+
+def test_a_role_with_too_few_turns_in_a_run_that_is_cut_has_no_figure():
+    """The prediction says so, and does not say that the role starves."""
+    model = learn(late_and_convoyed(), COSTS)
+    (found,) = predict(model, [Change(policy="fair")], COSTS, cores=2, seeds=1, most_steps=10_000)
+    late = next(one for one in found.roles if one.role == "late")
+
+    assert late.turns_per_s is None
+    assert not any("starves" in one for one in found.outside)
+    assert any(one.endswith("are replayed, which is too little for the turns of late") for one in found.rests_on)
+
+
+def test_the_best_change_is_found_beside_a_thread_that_begins_late():
+    """A report ranks the change that makes most turns quicker first, although its runs are cut before the thread began."""
+    found = ranking.remedies(late_and_convoyed(), COSTS, cores=2, most_s=math.inf)
+    assert [one.prediction.change for one in found] == [Change(policy="fair"), Change(interval_ns=500_000)]
 
 
 def test_a_start_that_computes_in_one_thread_is_left_out():

@@ -28,7 +28,7 @@ from headway.sim.replay.change import (
 from headway.sim.replay.learn import Actor, Measured, Model
 from headway.sim.replay.refused import refused
 from headway.sim.result import percentile
-from headway.traces.analysis.words import listed
+from headway.traces.analysis.words import duration, listed
 from headway.traces.model import Trace
 
 __all__ = ["COMPUTES", "TELLING", "Prediction", "RolePrediction", "Span", "cores_of", "predict", "predicting"]
@@ -36,10 +36,13 @@ __all__ = ["COMPUTES", "TELLING", "Prediction", "RolePrediction", "Span", "cores
 _LEAST_NS = 100_000_000
 """The least length of the part of a trace that is replayed, in nanoseconds: twenty switch intervals."""
 _LEAST_SPAN_NS = 1_000_000_000
-"""The least virtual time of a run. A longer window is replayed in full, since its parts may differ: a thread may begin late."""
+"""The least virtual time of a run without a limit. A longer window is replayed in full, since its parts may differ."""
 _MOST_STEPS = 3_000_000
 """The number of simulator steps after which a run is long enough."""
 _PARTS = 20
+"""A run's steps are counted after each of so many parts of it, from the second on."""
+_SOME_TURNS = 5
+"""If a role has fewer turns in the part of its trace that is replayed, a run without any is no sign that it starves."""
 _SLACK, _SLACK_MOVED, _SLACK_OFF = 0.1, 0.3, 0.5
 """The parts of the least distance, in logarithms, from a figure to each end of its interval.
 
@@ -126,15 +129,18 @@ def cores_of(trace: Trace) -> int:
     return trace.process.core_count or len(os.sched_getaffinity(0))
 
 
-def _run(spec: Spec, names: Sequence[str], most_steps: int) -> _ByRole:
+def _run(spec: Spec, names: Sequence[str], most_steps: float) -> tuple[_ByRole, int]:
+    """Return the figures of a run, and its end: an earlier one than the specification's if it has more steps by then."""
     with Simulation(spec) as simulation:
         until_ns = spec.end_ns
         for part in range(2, _PARTS + 1):
             until_ns = spec.end_ns * part // _PARTS
             simulation.run(until_ns)
-            if until_ns > spec.warm_ns and simulation.steps() > most_steps:  # the warm-up has no figures
+            if until_ns >= _LEAST_NS and simulation.steps() > most_steps:
                 break
-        elapsed_ns = until_ns - spec.warm_ns
+        if until_ns < spec.end_ns:
+            return {}, until_ns
+        elapsed_ns = until_ns - spec.warm_ns  # the warm-up has no figures
         figures: _ByRole = {}
         for role in dict.fromkeys(names):
             indices = [index for index, name in enumerate(names) if name == role]
@@ -148,7 +154,20 @@ def _run(spec: Spec, names: Sequence[str], most_steps: int) -> _ByRole:
                 value = percentile(turns, point, _LEAST_TURNS[name])
                 if value is not None:
                     figures[role][name] = value
-    return figures
+    return figures, until_ns
+
+
+def _run_of(change: Change, spec: Spec, names: Sequence[str], most_steps: float) -> tuple[_ByRole, int]:
+    """Run a specification of a change, and tell of the change if a run without some threads comes to a stop."""
+    try:
+        return _run(spec, names, most_steps)
+    except ScenarioError as error:
+        if not change.without:
+            raise
+        raise ScenarioError(
+            f"{change}: the threads that are left cannot go on: {error}",
+            hint="they wait for a role that the change leaves out; leave them out, too, or keep that role",
+        ) from error
 
 
 def _span(measured: float | None, before: Sequence[float], after: Sequence[float], spread: float) -> Span | None:
@@ -203,8 +222,15 @@ def _most_turns_per_s(actors: Sequence[Actor]) -> float:
 
 
 def _role(
-    model: Model, change: Change, role: str, before: Sequence[_ByRole], after: Sequence[_ByRole], cores: int
+    model: Model,
+    change: Change,
+    role: str,
+    before: Sequence[_ByRole],
+    after: Sequence[_ByRole],
+    cores: int,
+    cut_ns: int,
 ) -> RolePrediction:
+    """Return the prediction for a role from runs that were cut to a virtual time; 0: they were not cut."""
     measured = model.measured[role]
     spans = {
         name: _span(
@@ -219,7 +245,23 @@ def _role(
     one_gil = change.gil and not change.processes  # no role can have more than all of a GIL
     spans["run_share"] = _at_most(spans["run_share"], min(len(actors), 1 if one_gil else change.cores or cores))
     spans["turns_per_s"] = _at_most(spans["turns_per_s"], _most_turns_per_s(actors))
-    return RolePrediction(role=role, measured=measured, identity=_identity(measured, before, role), **spans)
+    identity = _identity(measured, before, role)
+    if _is_too_rare(measured, cut_ns):
+        spans["turns_per_s"] = None
+        identity.pop("turns_per_s", None)
+    return RolePrediction(role=role, measured=measured, identity=identity, **spans)
+
+
+def _is_too_rare(measured: Measured, cut_ns: int) -> bool:
+    """Tell whether a role has too few turns in runs that were cut for a figure of these."""
+    return cut_ns > 0 and measured.turns_per_s * cut_ns / 1e9 < _SOME_TURNS
+
+
+def _too_rare(roles: Sequence[RolePrediction], cut_ns: int) -> Iterator[str]:
+    """Yield why some roles have no figure of their turns."""
+    rare = [one.role for one in roles if one.measured.turns and _is_too_rare(one.measured, cut_ns)]
+    if rare:
+        yield f"only {duration(cut_ns)} of the program are replayed, which is too little for the turns of {listed(rare)}"
 
 
 def _rests_on(model: Model, change: Change, costs: Costs) -> tuple[str, ...]:
@@ -344,32 +386,69 @@ def predicting(
     length_ns = model.seen.until_ns - model.seen.since_ns
     if length_ns < _LEAST_NS:
         raise refused(model.trace, length_ns)
+    whole_ns = max(_LEAST_SPAN_NS, length_ns)
+    replay = _Replay(model, costs, cores, seeds, most_steps, whole_ns)
     done = 0
     total = seeds * (1 + sum(change != NOTHING for change in changes))
 
-    def runs(change: Change) -> list[_ByRole]:
+    def tell() -> None:
         nonlocal done
-        found = []
-        spec, names = specify(model, change, costs, 1, max(_LEAST_SPAN_NS, length_ns), cores=cores)
-        for seed in range(1, seeds + 1):
-            try:
-                found.append(_run(replace(spec, seed=seed), names, most_steps))
-            except ScenarioError as error:
-                if not change.without:
-                    raise
-                raise ScenarioError(
-                    f"{change}: the threads that are left cannot go on: {error}",
-                    hint="they wait for a role that the change leaves out; leave them out, too, or keep that role",
-                ) from error
-            done += 1
-            progress(done, total)
-        return found
+        done += 1
+        progress(done, total)
 
-    before = runs(NOTHING)
+    before, longest_ns = replay.runs(NOTHING, whole_ns, tell)
+    befores = {longest_ns: before}
     for change in changes:
-        after = before if change == NOTHING else runs(change)
-        roles = tuple(_role(model, change, role, before, after, cores) for role in model.roles)
+        after, span_ns = (before, longest_ns) if change == NOTHING else replay.runs(change, longest_ns, tell)
+        if span_ns not in befores:
+            befores[span_ns], _ = replay.runs(NOTHING, span_ns, lambda: None, is_limited=False)
+        cut_ns = span_ns if span_ns < whole_ns else 0
+        roles = tuple(_role(model, change, role, befores[span_ns], after, cores, cut_ns) for role in model.roles)
         limits = _limits(model, change, roles, costs)
         absent = left_out(model, change)
         shown = tuple(one for one in roles if one.role not in absent)
-        yield Prediction(change, shown, _rests_on(model, change, costs), limits)
+        yield Prediction(change, shown, (*_rests_on(model, change, costs), *_too_rare(shown, cut_ns)), limits)
+
+
+@final
+@dataclass(frozen=True)
+class _Replay:
+    """Runs a model with a change for a part of its trace that does not take too long.
+
+    A change that makes turns quicker needs more steps for a time. The part then is a smaller one, in which each thread
+    lives for the same share of the time as in the trace: one that begins late begins earlier.
+    """
+
+    model: Model
+    costs: Costs
+    cores: int
+    seeds: int
+    most_steps: int
+    whole_ns: int
+
+    def runs(
+        self, change: Change, longest_ns: int, tell: Callable[[], None], *, is_limited: bool = True
+    ) -> tuple[list[_ByRole], int]:
+        """Return the figures of each run, and the virtual time of all of them: `longest_ns` at most."""
+        span_ns = longest_ns
+        # A part that was found by the limit has a few steps more than that, and another change has yet others.
+        most_steps = self.most_steps * (1 if span_ns == self.whole_ns else 2) if is_limited else math.inf
+        spec, names = self._specify(change, span_ns)
+        first, until_ns = _run_of(change, spec, names, most_steps)
+        while until_ns < span_ns:
+            span_ns = until_ns
+            spec, names = self._specify(change, span_ns)
+            first, until_ns = _run_of(change, spec, names, 2 * self.most_steps)
+        tell()
+        found = [first]
+        for seed in range(2, self.seeds + 1):
+            found.append(_run_of(change, replace(spec, seed=seed), names, math.inf)[0])
+            tell()
+        return found, span_ns
+
+    def _specify(self, change: Change, span_ns: int) -> tuple[Spec, tuple[str, ...]]:
+        spec, names = specify(self.model, change, self.costs, 1, span_ns, cores=self.cores)
+        if span_ns < self.whole_ns:
+            roles = (replace(one, begin_ns=one.begin_ns * span_ns // self.whole_ns) for one in spec.roles)
+            spec = replace(spec, roles=tuple(roles))
+        return spec, names
