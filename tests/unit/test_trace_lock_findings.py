@@ -252,7 +252,7 @@ def test_waits_for_an_import_are_told_as_such():
     assert found["contended-lock"].advice == "import it before the threads start"
 
 
-def with_a_gil(script, folder, *, line="with self.guard_lock:", name="app.py", function="serve"):
+def with_a_gil(script, folder, *, line="with self.guard_lock:", name="app.py", function="serve", window_ms=(0, 100)):
     """Return the findings of two threads with a GIL, for which the stack `AT_SERVE` is that line of a file."""
     source = folder / name
     source.parent.mkdir(parents=True, exist_ok=True)
@@ -263,7 +263,9 @@ def with_a_gil(script, folder, *, line="with self.guard_lock:", name="app.py", f
         dataclasses.replace(one, filename=str(source), function=function) if one == SERVE else one
         for one in trace.frames
     )
-    return {one.kind: one for one in analyse(dataclasses.replace(trace, frames=frames)).findings}
+    since_ns, until_ns = (trace.start_ns + one * MS for one in window_ms)
+    found = analyse(dataclasses.replace(trace, frames=frames), since_ns=since_ns, until_ns=until_ns).findings
+    return {one.kind: one for one in found}
 
 
 def away(*times_ms):
@@ -302,6 +304,20 @@ def test_a_lock_that_is_had_until_the_end_is_told_with_a_gil_too(tmp_path):
     assert "178 ms in total (89 % of their time)" in found["contended-lock"].fact
     assert (found["contended-lock"].weight, found["contended-lock"].advice) == ("note", "")
     assert found["no-contention"].cause == "the GIL does not slow this program down"
+
+
+def test_a_lock_that_is_awaited_in_all_of_a_window_is_told_with_a_gil_too(tmp_path):
+    """A window has the time for which a thread was blocked in it, though it released the GIL before and came back after."""
+    found = with_a_gil(away((0, 10, 90), (1, 2, 4)), tmp_path, window_ms=(30, 70))
+
+    assert "1 thread blocked 1 time on a lock of the program at " in found["contended-lock"].fact
+    assert ": 40 ms in total (100 % of their time), 40 ms at p99;" in found["contended-lock"].fact
+
+
+@pytest.mark.parametrize("window_ms", [(0, 8), (91, 100)])
+def test_a_lock_that_was_awaited_outside_of_a_window_is_not_told(tmp_path, window_ms):
+    """What ended before a window, or began after it, is left out."""
+    assert "contended-lock" not in with_a_gil(away((0, 10, 90)), tmp_path, window_ms=window_ms)
 
 
 @pytest.mark.parametrize(

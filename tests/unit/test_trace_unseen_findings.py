@@ -66,6 +66,16 @@ def test_a_loop_that_is_late_outside_of_the_window_is_not_told(since_ms, until_m
     assert "late-loop" not in {one.kind for one in analyse(trace, **window).findings}
 
 
+@pytest.mark.parametrize(("since_ms", "until_ms", "most_ms"), [(150, 305, 155), (20, 160, 140), (100, 250, 150)])
+def test_a_lap_that_is_longer_than_the_window_is_cut_to_it(since_ms, until_ms, most_ms):
+    """A lap that began before a window, or ended after it, is late in it; the times are those within the window."""
+    trace = loop(300)  # the late lap lasts from 11 to 311 ms
+    since_ns, until_ns = trace.start_ns + since_ms * 1_000_000, trace.start_ns + until_ms * 1_000_000
+    found = {one.kind: one for one in analyse(trace, since_ns=since_ns, until_ns=until_ns).findings}
+
+    assert found["late-loop"].fact.endswith(f"1 time: {most_ms} ms at most, {most_ms} ms in total")
+
+
 @pytest.mark.parametrize(("process", "is_told"), [({"ended": False}, True), ({"ended": True}, False)])
 def test_a_lap_that_goes_on_is_told_unless_the_process_has_ended(process, is_told):
     """A loop that is late when the recording stops is late; one that does not come home again may have been left."""

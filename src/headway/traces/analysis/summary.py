@@ -49,8 +49,8 @@ def analyse(
     """
     start_ns = min(trace.end_ns, max(trace.start_ns, trace.start_ns if since_ns is None else since_ns))
     end_ns = max(start_ns, min(trace.end_ns, trace.end_ns if until_ns is None else until_ns))
-    found = recorded(trace)
-    found = replace(found, holds=found.holds.clipped(start_ns, end_ns), waits=found.waits.clipped(start_ns, end_ns))
+    whole = recorded(trace)
+    found = replace(whole, holds=whole.holds.clipped(start_ns, end_ns), waits=whole.waits.clipped(start_ns, end_ns))
     names = labels(trace.threads)
     by_thread = thread_summaries(trace, found, start_ns, end_ns)
     by_role = role_summaries(trace, found, start_ns, end_ns)
@@ -59,7 +59,8 @@ def analyse(
     of_gil_ns = np.zeros(_GILS, dtype=np.int64)
     of_gil_ns[[gil.index for gil in gils]] = [gil.interval_ns for gil in gils]
     interval_ns = of_gil_ns[holds.gil]
-    away = times_away(trace, found, end_ns)
+    all_away = times_away(trace, whole)  # a thread may have released the GIL before the window
+    away = all_away.clipped(start_ns, end_ns)
     analysis = Analysis(
         process=trace.process,
         origin_ns=trace.start_ns if origin_ns is None else origin_ns,
@@ -82,7 +83,7 @@ def analyse(
         lock_waits=waits_for_locks(trace, away, start_ns, end_ns),
         unseen_waits=unseen_waits(trace, away, start_ns, end_ns),
         unread_lines=unread_lines(trace, away, start_ns, end_ns),
-        late_loops=late_loops(trace, holds, away, end_ns),
+        late_loops=late_loops(trace, whole.holds, all_away, start_ns, end_ns),
         loss=trace.loss,
         unpaired=found.unpaired,
         by_imports=found.by_imports,

@@ -56,9 +56,20 @@ class Away:
     stack: NDArray[np.int64]
     start_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
-    """The end of the thread or of the window, if the thread wanted no GIL until then."""
+    """The end of the thread or of the trace, if the thread wanted no GIL until then."""
     back: NDArray[np.bool_]
     """Whether the thread wanted a GIL again."""
+
+    def clipped(self, since_ns: int, until_ns: int) -> "Away":
+        """Return the times cut to a window; those outside the window are left out."""
+        inside = (self.start_ns < until_ns) & ((self.end_ns > since_ns) | (self.start_ns >= since_ns))
+        return Away(
+            self.thread[inside],
+            self.stack[inside],
+            np.maximum(self.start_ns[inside], since_ns),
+            np.minimum(self.end_ns[inside], until_ns),
+            self.back[inside],
+        )
 
 
 def turns(trace: Trace, away: Away, start_ns: int, end_ns: int) -> tuple[Turns, ...]:
@@ -78,8 +89,8 @@ def turns(trace: Trace, away: Away, start_ns: int, end_ns: int) -> tuple[Turns, 
     return tuple(sorted((one for one in groups if one is not None), key=lambda one: -one.blocked_ns))
 
 
-def times_away(trace: Trace, found: Recorded, end_ns: int) -> Away:
-    """Return the times for which threads were away from the GIL in a window that ends at `end_ns`."""
+def times_away(trace: Trace, found: Recorded) -> Away:
+    """Return the times for which threads were away from the GIL in a whole trace."""
     holds, waits = found.holds, found.waits
     of_holds, of_waits = _grouped(holds.thread), _grouped(waits.thread)
     parts: list[list[NDArray[Any]]] = [[], [], [], [], []]
@@ -90,7 +101,7 @@ def times_away(trace: Trace, found: Recorded, end_ns: int) -> Away:
         mine = held[chosen]
         wants_ns = np.minimum(holds_ns[chosen + 1], waits_ns[np.searchsorted(waits_ns, holds.end_ns[mine])])
         over_ns = trace.threads[thread].end_ns
-        last_ns = end_ns if over_ns is None else min(end_ns, over_ns)
+        last_ns = trace.end_ns if over_ns is None else over_ns
         parts[0].append(np.full(len(mine), thread, np.int64))
         parts[1].append(holds.stack[mine].astype(np.int64))
         parts[2].append(holds.end_ns[mine])

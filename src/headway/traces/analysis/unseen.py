@@ -64,10 +64,11 @@ class UnseenWait:
     lived_ns: int
 
 
-def late_loops(trace: Trace, holds: Holds, away: Away, end_ns: int) -> tuple[LateLoop, ...]:
+def late_loops(trace: Trace, holds: Holds, away: Away, start_ns: int, end_ns: int) -> tuple[LateLoop, ...]:
     """Return the event loops that were late for longer than a stall takes in a window, the latest first.
 
-    Laps are those of `headway.traces.analysis.stalls`, whose causes would take too long to find for a report.
+    Laps are those of `headway.traces.analysis.stalls`, whose causes would take too long to find for a report. They are cut
+    to the window, while `holds` and `away` are those of the whole trace.
     """
     stacks, times = np.unique(away.stack, return_counts=True)
     often = stacks[np.argsort(-times, kind="stable")[:_MOST_STACKS]].tolist()
@@ -77,10 +78,11 @@ def late_loops(trace: Trace, holds: Holds, away: Away, end_ns: int) -> tuple[Lat
         return ()
     thread, since_ns = away.thread[at_home], away.end_ns[at_home]
     ends = np.append(thread[1:] == thread[:-1], np.False_)  # the thread comes home again
-    until_ns = np.where(ends, np.append(away.start_ns[at_home][1:], end_ns), end_ns)
+    until_ns = np.where(ends, np.append(away.start_ns[at_home][1:], trace.end_ns), trace.end_ns)
     alive = np.array([one.end_ns is None for one in trace.threads], dtype=bool)
     goes_on = ~ends & alive[thread] & (not trace.process.ended)
-    late = away.back[at_home] & (ends | goes_on) & (until_ns - since_ns >= Thresholds().loop_ns)
+    length_ns = np.minimum(until_ns, end_ns) - np.maximum(since_ns, start_ns)
+    late = away.back[at_home] & (ends | goes_on) & (length_ns >= Thresholds().loop_ns)
     in_loop = functools.cache(lambda stack, in_c: not stack or is_in_a_loop(trace.stack(stack), in_c=in_c))
     found = []
     for one in np.unique(thread[late]).tolist():
@@ -90,7 +92,7 @@ def late_loops(trace: Trace, holds: Holds, away: Away, end_ns: int) -> tuple[Lat
             first, last = np.searchsorted(mine.end_ns, [since_ns[lap], until_ns[lap]], "right").tolist()
             in_c = may_be_a_target_in_c(trace.stack(int(away.stack[at_home[lap]])))
             if all(in_loop(stack, in_c) for stack in np.unique(mine.stack[first:last]).tolist()):
-                laps_ns.append(int(until_ns[lap] - since_ns[lap]))
+                laps_ns.append(int(length_ns[lap]))
         if laps_ns:
             found.append(LateLoop(one, len(laps_ns), sum(laps_ns), max(laps_ns)))
     return tuple(sorted(found, key=lambda one: -one.max_ns))
