@@ -138,6 +138,23 @@ def test_threads_that_ended_have_a_row():
     assert top_view.rows([sample("main")])[-1].cells[0] == "main"
 
 
+def test_a_wait_of_a_thread_that_ended_is_the_worst_of_the_window():
+    """The heading does not say that no thread waited, and the row has the worst wait of the window, not of the interval."""
+    main = {"serial": 1, "name": "main", "since_ns": S}
+    early = {"serial": 2, "name": "early", "state": "exited", "waits": 1, "worst_wait_ns": 20_000_000}
+    late = {"serial": 3, "name": "late", "state": "exited", "waits": 1, "worst_wait_ns": 3_000_000}
+    first, second, third = (
+        replace(make_snapshot(at * S, main, *threads), thread_count=1 + len(threads))
+        for at, threads in ((1, ()), (2, (early,)), (3, (early, late)))
+    )
+    one = Sample(1, "app.py", True, difference(second, third), difference(first, third))
+
+    assert "worst wait 20 ms: a thread that ended (in the last 2 s)" in "\n".join(top_view.head(one))
+    assert top_view.rows([one])[-1].cells[top_view.COLUMNS.index("worst")] == "20 ms"
+    quiet = replace(one, window=one.interval)
+    assert "worst wait 3 ms: a thread that ended (in the last 1 s)" in "\n".join(top_view.head(quiet))
+
+
 def test_a_name_is_no_markup():
     """A thread's name can neither bind an action to a click, nor change a colour."""
 

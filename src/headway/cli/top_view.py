@@ -55,11 +55,14 @@ def rows(samples: "Sequence[Sample]") -> list[Row]:
 
 
 def _ended_row(sample: "Sample", *, alone: bool) -> Row:
-    """Return the row of the threads that ended in the last interval; many may have lived for less than an interval."""
+    """Return the row of the threads that ended in the last interval; many may have lived for less than an interval.
+
+    Their worst wait is that of the threads that ended in the window, as the columns are.
+    """
     ended = sample.interval.ended
     threads = f"{ended.count} thread{'s' * (ended.count > 1)}"
     name = threads if alone else f"{sample.pid} {threads}"
-    worst = ended.worst_wait_ns or None
+    worst = sample.window.ended.worst_wait_ns or None
     figures = (f"{100 * ended.hold_share:.1f}", f"{100 * ended.wait_share:.1f}", _rate(ended.waits_per_s))
     if not ended.known:
         figures = ("-", "-", "-")
@@ -112,9 +115,12 @@ def head(sample: "Sample") -> list[str]:
             f"{name} {100 * gil.utilisation:.1f} % held, {_rate(gil.handovers_per_s)} hand-offs/s, now: {holder}"
         )
     worst = max(sample.window.threads, key=lambda one: one.worst_wait_ns, default=None)
+    worst_ns = 0 if worst is None else worst.worst_wait_ns
     waited = "no waits"
-    if worst is not None and worst.worst_wait_ns:
-        waited = f"worst wait {_duration(worst.worst_wait_ns)}: {printable(worst.now.name)}"
+    if worst_ns < sample.window.ended.worst_wait_ns:
+        waited = f"worst wait {_duration(sample.window.ended.worst_wait_ns)}: a thread that ended"
+    elif worst is not None and worst_ns:
+        waited = f"worst wait {_duration(worst_ns)}: {printable(worst.now.name)}"
     lines.append(f"{waited} (in the last {sample.window.wall_ns / 1e9:.2g} s)")
     if sample.gil_came_on:
         lines.append("this free-threaded Python began without a GIL: an extension module switched the GIL on")
