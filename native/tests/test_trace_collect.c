@@ -162,6 +162,15 @@ static void test_memory_is_shared_out(void) {
     T_EQ(0, hw_trace_stop());
 }
 
+/* The collector knows from outside when the process began, and the file has it. */
+static void test_the_begin_of_the_process_is_kept(void) {
+    T_EQ(0, world_try_collect("begin.hwt", 8 * HW__CHUNK_BYTES));
+    hw_collect_began(the_one(), 1234);
+    struct trace trace = ended("begin.hwt");
+    T_EQ(1234, trace.header->process_start_ns);
+    trace_close(&trace);
+}
+
 /* Nothing of the file is mapped, so the process does not notice what others do to the file. */
 static void test_the_file_is_truncated_and_removed(void) {
     T_EQ(0, world_try_collect("gone.hwt", 16 * HW__CHUNK_BYTES));
@@ -462,6 +471,8 @@ int main(void) {
     T_RUN(test_the_file_is_limited);
     collect_forget();
     T_RUN(test_memory_is_shared_out);
+    collect_forget();
+    T_RUN(test_the_begin_of_the_process_is_kept);
     collect_forget();
     T_RUN(test_the_file_is_truncated_and_removed);
     collect_forget();

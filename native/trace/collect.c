@@ -238,6 +238,10 @@ uint64_t hw_collect_family(const struct hw_collection *collection) {
     return collection->header->family;
 }
 
+void hw_collect_began(struct hw_collection *collection, int64_t realtime_ns) {
+    collection->header->process_start_ns = realtime_ns;
+}
+
 void hw_collect_limit(struct hw_collection *collection, int64_t chunks) {
     collection->limit = chunks < 2 ? 2 : chunks;
 }

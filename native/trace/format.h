@@ -96,6 +96,9 @@ struct hw__header {
     int64_t lost_interval_ns;
     uint32_t lost_interval_us;
     uint32_t reserved;
+    /* When the process began, in CLOCK_REALTIME, as its collector found; 0: that is not known.
+     * Files of versions before this field have 0 here. */
+    int64_t process_start_ns;
 };
 
 /* slot.state */

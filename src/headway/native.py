@@ -344,6 +344,8 @@ def _collecting() -> ctypes.CDLL:
     library.hw_collect_open.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_char_p]
     library.hw_collect_family.restype = ctypes.c_uint64
     library.hw_collect_family.argtypes = [ctypes.c_void_p]
+    library.hw_collect_began.restype = None
+    library.hw_collect_began.argtypes = [ctypes.c_void_p, ctypes.c_int64]
     library.hw_collect_limit.restype = None
     library.hw_collect_limit.argtypes = [ctypes.c_void_p, ctypes.c_int64]
     library.hw_collect_limit_meta.restype = None
@@ -406,6 +408,10 @@ class Collection:
     def family(self) -> int:
         """The id of the launch that the process says it belongs to."""
         return int(self._library.hw_collect_family(self._pointer))
+
+    def began(self, realtime_ns: int) -> None:
+        """Tell when the process began, in CLOCK_REALTIME; 0: that is not known. The file has it from the next copy on."""
+        self._library.hw_collect_began(self._pointer, realtime_ns)
 
     def limit(self, chunks: int) -> None:
         """Limit the file to a number of chunks; beyond it, new events replace the oldest ones."""

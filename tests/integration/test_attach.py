@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -285,6 +286,18 @@ def test_a_process_is_recorded_and_goes_on(tmp_path, name, state):
     if name != "3.13t":  # on this build no GIL changes hands
         assert len(trace.threads) >= 1
         assert len(trace.events) > 0
+
+
+def test_a_trace_has_the_begin_of_its_process(tmp_path):
+    """It lies before the program's first line, and source that was edited before the attaching can be told by it."""
+    file = tmp_path / "trace.hwt"
+    with running("3.13", "sleeping") as process:
+        ready_ns = time.time_ns()
+        target = look_at(process.pid)
+        attach(target, file)
+        detached(target)
+    found = read(file).process
+    assert 0 < found.begin_realtime_ns <= ready_ns <= found.start_realtime_ns
 
 
 @pytest.mark.matrix("name")

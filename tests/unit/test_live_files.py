@@ -109,3 +109,14 @@ def test_a_child_that_ends_while_it_is_looked_at_is_no_failure(monkeypatch):
         other.kill()
 
     assert {ended.pid, other.pid} <= set(found)
+
+
+def test_the_begin_of_a_process_is_told_in_real_time(monkeypatch):
+    """The kernel counts it in ticks since the machine started; a source that was written in the same tick is not newer."""
+    monkeypatch.setattr(files, "begin_ticks", {7: 1_000, 8: None}.get)
+    monkeypatch.setattr(files.os, "sysconf", {"SC_CLK_TCK": 100}.get)
+    monkeypatch.setattr(files.time, "time_ns", lambda: 5_000 * 10**9)
+    monkeypatch.setattr(files.time, "clock_gettime_ns", {files.time.CLOCK_BOOTTIME: 40 * 10**9}.get)
+
+    assert files.began_realtime_ns(7) == 5_000 * 10**9 - (40 - 10) * 10**9 + 10_000_000
+    assert files.began_realtime_ns(8) == 0

@@ -1,12 +1,14 @@
 """The kind of a call, read from the line that makes it."""
 
+import dataclasses
 import os
 
 import pytest
+from told_traces import Script
 
 from headway.traces.frames import Frame
 from headway.traces.loops import home_at, waits_for_a_lock
-from headway.traces.sources import changed_since
+from headway.traces.sources import changed_since, edited
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,28 @@ def test_a_lock_in_the_programs_own_line(tmp_path, line, is_lock):
     source.write_text(f"def handler():\n{line}\n")
 
     assert waits_for_a_lock([Frame(str(source), 2, "handler", 1)]) is is_lock
+
+
+@pytest.mark.parametrize(
+    ("start_ns", "begin_ns", "written_ns", "is_edited"),
+    [
+        (3 * 10**18, 2 * 10**18, 2 * 10**18 - 1, False),
+        (3 * 10**18, 2 * 10**18, 2 * 10**18 + 1, True),
+        (3 * 10**18, 0, 3 * 10**18 - 1, False),
+        (3 * 10**18, 0, 3 * 10**18 + 1, True),
+        (1, 0, 2, False),
+    ],
+    ids=["before", "since the process began", "before tracing", "since tracing began", "simulated"],
+)
+def test_source_is_that_of_a_program_if_it_is_older(tmp_path, start_ns, begin_ns, written_ns, is_edited):
+    """What was written after the process began may not run; a file without that time has that of the tracing's begin."""
+    source = tmp_path / "app.py"
+    source.write_text("pass\n")
+    os.utime(source, ns=(written_ns, written_ns))
+    trace = Script().hold(0, 0, 1).trace(2, start_realtime_ns=start_ns, begin_realtime_ns=begin_ns)
+    trace = dataclasses.replace(trace, frames=(*trace.frames[:-1], Frame(str(source), 1, "f")))
+
+    assert edited(trace) == edited(trace, [str(source)]) == ({str(source)} if is_edited else set())
 
 
 MADE = """

@@ -252,13 +252,23 @@ def test_waits_for_an_import_are_told_as_such():
     assert found["contended-lock"].advice == "import it before the threads start"
 
 
-def with_a_gil(script, folder, *, line="with self.guard_lock:", name="app.py", function="serve", window_ms=(0, 100)):
+def with_a_gil(
+    script,
+    folder,
+    *,
+    line="with self.guard_lock:",
+    name="app.py",
+    function="serve",
+    window_ms=(0, 100),
+    written_ns=0,
+    **process,
+):
     """Return the findings of two threads with a GIL, for which the stack `AT_SERVE` is that line of a file."""
     source = folder / name
     source.parent.mkdir(parents=True, exist_ok=True)
     source.write_text("\n" * 29 + f"    {line}\n")
-    os.utime(source, (0, 0))
-    trace = script.trace(100, "a", "b")
+    os.utime(source, ns=(written_ns, written_ns))
+    trace = script.trace(100, "a", "b", **process)
     frames = tuple(
         dataclasses.replace(one, filename=str(source), function=function) if one == SERVE else one
         for one in trace.frames
@@ -304,6 +314,16 @@ def test_a_lock_that_is_had_until_the_end_is_told_with_a_gil_too(tmp_path):
     assert "178 ms in total (89 % of their time)" in found["contended-lock"].fact
     assert (found["contended-lock"].weight, found["contended-lock"].advice) == ("note", "")
     assert found["no-contention"].cause == "the GIL does not slow this program down"
+
+
+@pytest.mark.parametrize(("written_s", "is_told"), [(-20, True), (-5, False), (5, False)])
+def test_a_line_that_was_edited_since_the_process_began_is_not_read(tmp_path, written_s, is_told):
+    """A process that is attached to after 10 s runs the source that was there when it began."""
+    start_ns = 1_700_000_000 * 10**9
+    times_ns = {"start_realtime_ns": start_ns, "begin_realtime_ns": start_ns - 10 * 10**9}
+    found = with_a_gil(IN_TURNS, tmp_path, written_ns=start_ns + written_s * 10**9, **times_ns)
+
+    assert ("contended-lock" in found) == is_told
 
 
 def test_a_lock_that_is_awaited_in_all_of_a_window_is_told_with_a_gil_too(tmp_path):

@@ -188,6 +188,24 @@ def test_no_thread_is_without_a_name(tmp_path):
     assert [thread.name for thread in read(path).threads] == ["Thread 70"]
 
 
+@pytest.mark.parametrize(("told_ns", "begin_ns"), [(500, 500), (0, 0), (2_000_000_000 * 10**9, 1_700_000_000 * 10**9)])
+def test_the_begin_of_the_process_is_read(tmp_path, told_ns, begin_ns):
+    """Older files do not have it, and no process began after tracing did."""
+    path = write(made_trace(events=100), tmp_path / "x.hwt")
+
+    assert read(patch_header(path, "process_start_ns", told_ns)).process.begin_realtime_ns == begin_ns
+
+
+@pytest.mark.parametrize("begin_ns", [500, 0])
+def test_a_front_that_is_cut_off_changes_nothing_about_the_begin_of_the_process(tmp_path, begin_ns):
+    """If the process's own begin is not known, it is when tracing began, and not the cut."""
+    written = made_trace(events=5_000, threads=6, gils=2, process=made_process(begin_realtime_ns=begin_ns))
+    found = read(write(written, tmp_path / "x.hwt", events_per_chunk=50, room=60))
+
+    assert found.start_ns > START_NS
+    assert found.process.begin_realtime_ns == (begin_ns or written.process.start_realtime_ns)
+
+
 def test_the_front_of_an_overwritten_trace_is_cut_off(tmp_path):
     """A trace with reused chunks begins where all threads are complete, and holds that are open then are assumed."""
     written = made_trace(events=5_000, threads=6, gils=2)

@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import math
+import os
 import re
 import shlex
 from dataclasses import replace
@@ -21,7 +22,7 @@ from headway.sim.replay.change import NOTHING, Change, Shorten, specify
 from headway.sim.replay.learn import Measured, learn
 from headway.sim.replay.window import window
 from headway.sim.whatif import Prediction, RolePrediction, Span, predict
-from headway.traces.model import Kind
+from headway.traces.model import Frame, Kind
 
 COSTS = load("preset")
 
@@ -148,6 +149,20 @@ def test_no_thread_becomes_a_process_where_none_is_cpu_bound(change):
     """The change is refused: its prediction would be that of the unchanged program."""
     with pytest.raises(ScenarioError, match="no role is CPU-bound"):
         predict(model_of(), [change], COSTS, cores=2, seeds=1)
+
+
+def test_a_source_that_was_edited_during_the_run_tells_no_calls(tmp_path):
+    """The program ran the source that was there when it began, and a line says that the model does without it."""
+    source = tmp_path / "app.py"
+    source.write_text("time.sleep(0.5)\n")
+    frames = (Frame("", 0, "?"), Frame(str(source), 1, "one"), Frame("app.py", 2, "two"))
+    rows = [row for n in range(100) for row in turn(n * 5_000, n % 2, holds_us=10, stack=1 + n % 2)]
+    start_ns = 1_700_000_000 * 10**9
+    for since_start_ns, is_told in ((-1, False), (200_000_000, True)):
+        os.utime(source, ns=(start_ns + since_start_ns,) * 2)
+        model = learn(trace_of(rows, frames=frames, start_realtime_ns=start_ns), COSTS)
+        text = "app.py was edited after the program began, so its lines do not identify its calls"
+        assert any(one.text.endswith(text) for one in model.rests_on) == is_told
 
 
 # ---------------------------------------------------------------------------- runs that are cut

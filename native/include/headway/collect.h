@@ -45,6 +45,10 @@ HW_API struct hw_collection *hw_collect_open(int memory, int file, const char *p
 /* Returns the family of the process, as the process reports it. */
 HW_API uint64_t hw_collect_family(const struct hw_collection *collection);
 
+/* Tells when the process began, in CLOCK_REALTIME; 0: that is not known. The file has it from the
+ * next pass on. */
+HW_API void hw_collect_began(struct hw_collection *collection, int64_t realtime_ns);
+
 /* Limits the file to `chunks` chunks of 16 KiB. In a full file, new events overwrite the oldest
  * ones. If the file already has more chunks, the next pass removes some.
  *

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import NamedTuple, Self, final
 
 from headway.live.door import Door, Reception, watch_process
-from headway.live.files import begin_ticks, parent_of
+from headway.live.files import began_realtime_ns, begin_ticks, parent_of
 from headway.native import CHUNK_BYTES, Collection, CollectionState
 
 __all__ = [
@@ -285,6 +285,7 @@ class Collector:
         try:
             pidfd, gone = watch_process(pid)
             collection = Collection(memory, file, path)
+            collection.began(began_realtime_ns(pid))
         except OSError:
             # The clean-up opens no descriptor: a lack of descriptors may be the cause of the failure.
             with contextlib.suppress(OSError):

@@ -14,6 +14,7 @@ from pathlib import Path
 from headway.errors import UsageError
 
 __all__ = [
+    "began_realtime_ns",
     "begin_ticks",
     "check_new",
     "descendants",
@@ -128,6 +129,16 @@ def begin_ticks(pid: int) -> int | None:
         return int(fields[_BEGIN_TICKS])
     except (OSError, IndexError):
         return None
+
+
+def began_realtime_ns(pid: int) -> int:
+    """Return when a process began, in CLOCK_REALTIME, up to a tick of the kernel's too late; 0 if that is not known."""
+    ticks = begin_ticks(pid)
+    if ticks is None:
+        return 0
+    # A source that was written just before its program began must not seem to be newer.
+    began_ns = (ticks + 1) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    return time.time_ns() - max(0, time.clock_gettime_ns(time.CLOCK_BOOTTIME) - began_ns)
 
 
 def parent_of(pid: int) -> int | None:

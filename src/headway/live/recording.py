@@ -28,7 +28,7 @@ from typing import BinaryIO, NamedTuple, final
 from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import WATCHED, Recorder
 from headway.errors import RecordingError
-from headway.live.files import check_new
+from headway.live.files import began_realtime_ns, check_new
 from headway.live.own_recorder import present_recorder, the_recorder
 from headway.native import Collection
 from headway.traces.analysis import Analysis, analyse
@@ -269,6 +269,7 @@ class Recording:
         def copy(file: BinaryIO) -> None:
             collection = Collection(self._memory, file.fileno())
             try:
+                collection.began(began_realtime_ns(self._pid))
                 number = collection.copy().error
             finally:
                 collection.close()

@@ -20,7 +20,7 @@ from typing import Any, Final, final
 
 from headway.agent.headway_agent.recorder import WATCHED
 from headway.live.door import PROCESS_MEMORY_BYTES, watch_process
-from headway.live.files import begin_ticks
+from headway.live.files import began_realtime_ns, begin_ticks
 from headway.live.homes import Homes
 from headway.live.sampling import Accounts, Looker
 from headway.live.slots import HOLDING, IDLE, SLOT_BYTES, SLOT_HEAD, WAITING, Slot, ThreadCounters, steady_counters
@@ -98,6 +98,7 @@ class Ring:
             failed.callback(os.close, self._file)
             self._collection = Collection(memory, self._file, Path(WATCHED))
             failed.callback(self._collection.close)
+            self._collection.began(began_realtime_ns(pid))
             self._collection.watch(loop_ns=limits.loop_ns, pool_ns=limits.request_ns)
             self._collection.limit_meta(_META_BYTES // CHUNK_BYTES)
             slot_count, slot_bytes, self._slots_at = _SLOTS.unpack(os.pread(memory, _SLOTS.size, _SLOTS_AT))

@@ -171,6 +171,7 @@ HEADER_DTYPE = np.dtype(
         ("lost_interval_ns", "<i8"),
         ("lost_interval_us", "<u4"),
         ("reserved", "<u4"),
+        ("process_start_ns", "<i8"),
     ],
     align=True,
 )

@@ -119,6 +119,7 @@ def _process(header: np.void) -> Process:
         gil_enabled=bool(flags & hwt.GIL_ENABLED),
         has_stacks=bool(flags & hwt.STACKS),
         start_realtime_ns=int(header["start_realtime_ns"]),
+        begin_realtime_ns=int(min(header["process_start_ns"], header["start_realtime_ns"])),
         interval_us=int(header["interval_us"]),
         core_count=int(header["core_count"]),
         policy=_until_nul(header["policy"]),
@@ -406,6 +407,7 @@ class _Reading:
         self._process = replace(
             self._process,
             start_realtime_ns=self._process.start_realtime_ns + cut_ns - self._start_ns,
+            begin_realtime_ns=self._process.begin_realtime_ns or self._process.start_realtime_ns,
             interval_us=self._interval_us(header, events, cut_ns),
         )
         self._start_ns = cut_ns

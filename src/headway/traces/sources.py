@@ -10,7 +10,12 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 
-__all__ = ["MOST_OF_A_LINE", "changed_since", "source_line", "words_in"]
+from headway.traces.model import Trace
+
+__all__ = ["MOST_OF_A_LINE", "changed_since", "edited", "source_line", "words_in"]
+
+_DATED_NS = 10**18
+"""A trace with an earlier time (before 2001) is from a simulation, and has no date."""
 
 _LARGEST = 8 << 20
 """The largest file that is read as a source, in bytes."""
@@ -49,6 +54,22 @@ def words_in(filename: str, pattern: re.Pattern[str]) -> frozenset[str]:
         return frozenset(one[1] for line in _lines(filename) for one in pattern.finditer(line[:MOST_OF_A_LINE]))
     except (OSError, ValueError):
         return frozenset()
+
+
+def edited(trace: Trace, filenames: Iterable[str] | None = None) -> frozenset[str]:
+    """Return the files that may not be those of a traced program any more: written since its start, or gone.
+
+    A module may be imported long after that. If its source was written in between, it is in vain not trusted.
+
+    Args:
+        trace: The trace.
+        filenames: The files; None: those of all frames.
+    """
+    process = trace.process
+    if process.start_realtime_ns <= _DATED_NS:
+        return frozenset()
+    names = {one.filename for one in trace.frames} if filenames is None else filenames
+    return changed_since(names, process.begin_realtime_ns or process.start_realtime_ns)
 
 
 def changed_since(filenames: Iterable[str], realtime_ns: int) -> frozenset[str]:

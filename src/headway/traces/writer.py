@@ -321,6 +321,7 @@ def _header(trace: Trace, chunk_count: int, taken: int, overwritten: NDArray[np.
         | hwt.STACKS * process.has_stacks,
         "start_ns": trace.start_ns,
         "start_realtime_ns": process.start_realtime_ns,
+        "process_start_ns": process.begin_realtime_ns,
         "end_ns": trace.end_ns if process.ended else 0,
         "slot_count": SLOTS,
         "slot_bytes": hwt.SLOT_DTYPE.itemsize,

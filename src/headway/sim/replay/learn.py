@@ -28,7 +28,7 @@ from headway.traces.analysis.words import duration
 from headway.traces.analysis.words import role as role_of
 from headway.traces.calls import Call, call_at, sleep_ns_at
 from headway.traces.model import Frame, Trace
-from headway.traces.sources import changed_since
+from headway.traces.sources import edited
 
 __all__ = ["Actor", "Assumption", "Measured", "Model", "learn"]
 
@@ -39,8 +39,6 @@ _FEW = 5
 _MANY_SHORT_LIVED = 20
 _LATE_NS = 100_000
 """An answer to a request within this time is prompt, and not worth a line."""
-_DATED_NS = 10**18
-"""A trace with an earlier time (before 2001) is from a simulation, and has no date."""
 _BATCHES = 10
 """The number of parts of the window; their differences give the error of a figure of the whole."""
 
@@ -184,11 +182,9 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     since_ns, until_ns = window(trace)
     seen = see(trace, gil, since_ns, until_ns)
     roles = _roles(trace, seen)
-    ended_ns = trace.process.start_realtime_ns + trace.end_ns - trace.start_ns
-    dated = trace.process.start_realtime_ns > _DATED_NS
     frames = _frames(trace, seen)
     filenames = {frame.filename for frame in frames.values() if frame is not None}
-    changed = changed_since(filenames, ended_ns) if dated else frozenset()
+    changed = edited(trace, filenames)
     kinds = {
         stack: call_at(frame, changed) if calls is None else calls.get(stack, Call.UNKNOWN)
         for stack, frame in frames.items()
@@ -310,9 +306,9 @@ def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
 
 
 def _look_for_changed(changed: frozenset[str], building: _Building) -> None:
-    """Note the files that were edited since the trace was made; files that are gone are not mentioned."""
+    """Note the files that were edited since the program began; files that are gone are not mentioned."""
     for one in sorted(one for one in changed if os.path.exists(one)):
-        text = f"{printable(one)} was edited after the trace was recorded, so its lines do not identify its calls"
+        text = f"{printable(one)} was edited after the program began, so its lines do not identify its calls"
         building.rests_on[Assumption(text)] = None
 
 

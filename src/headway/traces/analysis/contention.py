@@ -15,7 +15,7 @@ from headway.traces.analysis.threads import Distribution, distribution, lives_ns
 from headway.traces.analysis.turns import Away
 from headway.traces.calls import takes_a_lock
 from headway.traces.model import Frame, Kind, Park, Trace
-from headway.traces.sources import changed_since
+from headway.traces.sources import edited
 
 __all__ = ["Contention", "ParkPlace", "blocks_for_program", "contention", "waits_at", "waits_for_locks"]
 
@@ -160,7 +160,7 @@ def waits_for_locks(trace: Trace, away: Away, since_ns: int, until_ns: int) -> t
 
     The words of a line tell that it takes a lock. A thread that finds the lock free does not release the GIL there.
     """
-    changed = changed_since({one.filename for one in trace.frames}, trace.process.start_realtime_ns)
+    changed = edited(trace)
     length_ns = away.end_ns - away.start_ns
     frames, which = np.unique(trace.stack_frame[away.stack], return_inverse=True)
     takes = np.zeros(len(frames), dtype=bool)

@@ -31,7 +31,7 @@ from headway.traces.loops import (
     waits_for_a_lock,
 )
 from headway.traces.model import RAN_ALL, RAN_SHIFT, CoreTime, Flag, Frame, Kind, Sample, Trace
-from headway.traces.sources import changed_since
+from headway.traces.sources import edited
 
 __all__ = ["find_stalls"]
 
@@ -119,7 +119,7 @@ class _Finder:
     @cached_property
     def _changed(self) -> frozenset[str]:
         """The files of source that are not those of the trace any more."""
-        return changed_since({one.filename for one in self._trace.frames}, self._trace.process.start_realtime_ns)
+        return edited(self._trace)
 
     @cached_property
     def _is_web(self) -> bool:

@@ -14,7 +14,7 @@ from headway.traces.analysis.turns import Away
 from headway.traces.calls import Call, call_at
 from headway.traces.loops import home_at
 from headway.traces.model import Trace
-from headway.traces.sources import changed_since
+from headway.traces.sources import edited
 
 __all__ = ["UnreadLine", "unread_lines"]
 
@@ -37,7 +37,7 @@ def unread_lines(trace: Trace, away: Away, since_ns: int, until_ns: int) -> tupl
     """Return the lines that cannot be read, most time first, without those whose function tells what threads await."""
     if trace.process.executable.startswith(_SIMULATED):
         return ()
-    changed = changed_since({one.filename for one in trace.frames}, trace.process.start_realtime_ns)
+    changed = edited(trace)
     stacks, which = np.unique(away.stack, return_inverse=True)
     unknown = np.zeros(len(stacks), dtype=bool)
     totals_ns = np.bincount(which, weights=away.end_ns - away.start_ns, minlength=len(stacks))

@@ -19,7 +19,7 @@ from headway.traces.analysis.turns import Away
 from headway.traces.calls import Call, call_at
 from headway.traces.loops import Home, home_at, is_in_a_loop, may_be_a_target_in_c
 from headway.traces.model import Frame, Trace
-from headway.traces.sources import changed_since
+from headway.traces.sources import edited
 
 __all__ = ["LateLoop", "UnseenWait", "late_loops", "unseen_waits"]
 
@@ -106,7 +106,7 @@ def unseen_waits(trace: Trace, away: Away, start_ns: int, end_ns: int) -> tuple[
     length_ns = away.end_ns - away.start_ns
     stacks, which = np.unique(away.stack, return_inverse=True)
     totals_ns = np.bincount(which, weights=length_ns, minlength=len(stacks))
-    changed = changed_since({one.filename for one in trace.frames}, trace.process.start_realtime_ns)
+    changed = edited(trace)
     lived_ns = lives_ns(trace.threads, start_ns, end_ns)
     spent_ns: dict[tuple[Frame, Frame], dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for number in np.argsort(-totals_ns, kind="stable")[:_MOST_STACKS].tolist():
