@@ -47,7 +47,7 @@ def test_a_lock_in_the_programs_own_line(tmp_path, line, is_lock):
     ids=["before", "since the process began", "before tracing", "since tracing began", "simulated"],
 )
 def test_source_is_that_of_a_program_if_it_is_older(tmp_path, start_ns, begin_ns, written_ns, is_edited):
-    """What was written after the process began may not run; a file without that time has that of the tracing's begin."""
+    """A source that was written after the process began may not run; a file without that time has that of the tracing's begin."""
     source = tmp_path / "app.py"
     source.write_text("pass\n")
     os.utime(source, ns=(written_ns, written_ns))

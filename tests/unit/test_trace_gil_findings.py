@@ -99,7 +99,7 @@ def test_a_convoy_at_a_short_interval_is_found_where_the_main_one_is_long():
 
 
 def test_a_prediction_learns_the_interval_of_the_gil_that_it_replays():
-    """What a change does at GIL 1 depends on the interval there."""
+    """The effect of a change at GIL 1 depends on the interval there."""
     trace = convoy(of_ms=1, changes=[(0, 1000)])
 
     assert see(trace, 1, trace.start_ns, trace.end_ns).interval_ns == 1 * MS

@@ -336,7 +336,7 @@ def test_a_lock_that_is_awaited_in_all_of_a_window_is_told_with_a_gil_too(tmp_pa
 
 @pytest.mark.parametrize("window_ms", [(0, 8), (91, 100)])
 def test_a_lock_that_was_awaited_outside_of_a_window_is_not_told(tmp_path, window_ms):
-    """What ended before a window, or began after it, is left out."""
+    """Waits that ended before a window, or began after it, are left out."""
     assert "contended-lock" not in with_a_gil(away((0, 10, 90)), tmp_path, window_ms=window_ms)
 
 

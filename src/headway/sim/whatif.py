@@ -397,13 +397,13 @@ def predicting(
         progress(done, total)
 
     before, longest_ns = replay.runs(NOTHING, whole_ns, tell)
-    befores = {longest_ns: before}
+    unchanged = {longest_ns: before}
     for change in changes:
         after, span_ns = (before, longest_ns) if change == NOTHING else replay.runs(change, longest_ns, tell)
-        if span_ns not in befores:
-            befores[span_ns], _ = replay.runs(NOTHING, span_ns, lambda: None, is_limited=False)
+        if span_ns not in unchanged:
+            unchanged[span_ns], _ = replay.runs(NOTHING, span_ns, lambda: None, is_limited=False)
         cut_ns = span_ns if span_ns < whole_ns else 0
-        roles = tuple(_role(model, change, role, befores[span_ns], after, cores, cut_ns) for role in model.roles)
+        roles = tuple(_role(model, change, role, unchanged[span_ns], after, cores, cut_ns) for role in model.roles)
         limits = _limits(model, change, roles, costs)
         absent = left_out(model, change)
         shown = tuple(one for one in roles if one.role not in absent)
