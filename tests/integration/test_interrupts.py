@@ -10,6 +10,7 @@ import pytest
 from synthetic import make_cell
 
 from headway import lab
+from headway.cli import console
 from headway.cli.main import main
 
 STARTS = """
@@ -89,3 +90,20 @@ def test_ctrl_c_that_python_swallows_ends_the_run_before_the_next_launch(monkeyp
     assert reached == [1]
     assert signal.getsignal(number) == before
     assert "run a-run: 2 launches" in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_ends_the_run_as_ctrl_c_does(monkeypatch, tmp_path, capsys):
+    """`headway lab | head` stops launching, shows how to go on, and says by its exit code that the run is not whole."""
+
+    def run(_request, *, report, say, provide):
+        report(lab.Progress("a-run", 0, 2, None, make_cell("sleep", "one", "i"), 0, 0, None))
+        raise BrokenPipeError
+
+    discarded = []
+    monkeypatch.setattr(console, "discard_output", lambda: discarded.append(True))
+    monkeypatch.setattr(lab, "run", run)
+    monkeypatch.setattr(lab, "load_run", lambda run, store: exit(f"{run} is shown"))
+    with pytest.raises(SystemExit, match="a-run is shown"):
+        main(["lab", "sleep", "--store", str(tmp_path / "store.sqlite")])
+    assert discarded == [True]
+    assert "the reader of the output is gone" in capsys.readouterr().err

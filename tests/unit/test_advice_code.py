@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway.advice.code import code_for, guard_for, required_of
-from headway.advice.target import parse_target, with_inputs, with_json, with_pickled
+from headway.advice.target import MOST_INPUTS, parse_target, with_inputs, with_json, with_pickled
 from headway.lab.stats import Interval
 
 LIBRARY = """
@@ -38,9 +38,9 @@ class result:
 """
 
 
-def function_of(kind, *, by_name=False) -> Any:
-    """Return a function of which only the kind matters, and whether its inputs give arguments by name."""
-    return SimpleNamespace(kind=kind, by_name=by_name)
+def function_of(kind, *, by_name=False, inputs=2) -> Any:
+    """Return a function of which only the kind, the number of inputs, and whether these give arguments by name matter."""
+    return SimpleNamespace(kind=kind, by_name=by_name, inputs=inputs)
 
 
 @pytest.mark.parametrize("model", ["serial", "threads", "asyncio"])
@@ -98,6 +98,18 @@ def test_the_code_gives_arguments_by_name(tmp_path, monkeypatch, model, name, ki
     code = code_for(with_pickled(target, Path("x")), function, model, 2)
     compile(code, "pasted", "exec")
     assert "(*args, **kwargs)" in code or ", *args, **kwargs)" in code
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_the_code_ends_where_the_inputs_do_not(tmp_path, monkeypatch, by_name):
+    """The pasted code takes as many inputs as were measured: a generator may be endless."""
+    (tmp_path / "library.py").write_text(LIBRARY + "\ndef endless():\n    while True:\n        yield 7\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "library", raising=False)
+    target = with_inputs(parse_target("library:plain", cwd=tmp_path), "library:endless")
+    pasted = tmp_path / "pasted.py"
+    pasted.write_text(code_for(target, function_of("plain", by_name=by_name, inputs=MOST_INPUTS), "threads", 2))
+    assert runpy.run_path(str(pasted), run_name="__main__")["results"] == [7] * MOST_INPUTS
 
 
 NOTED: list[list[Any]] = []

@@ -5,7 +5,7 @@ from typing import Any
 
 from headway.advice.examined import Function
 from headway.advice.models import SHORT
-from headway.advice.target import Target
+from headway.advice.target import MOST_INPUTS, Target
 from headway.lab import stats
 
 __all__ = ["code_for", "guard_for", "required_of", "undecided"]
@@ -19,6 +19,7 @@ _OURS = {
     "functools",
     "headway",
     "inputs",
+    "itertools",
     "kwargs",
     "main",
     "one",
@@ -67,10 +68,19 @@ def _importable(target: Target, function: Function) -> str:
         where = f"from {inputs['module']} import {name.partition('.')[0]}"
         importing += "" if where == importing else f"\n{where}"
         each = _arguments_of("one", function)
-        items = f"[\n    {each}\n    for one in ({_elements(name)})\n]"
+        # The inputs that were measured may be the first ones of a generator that never ends.
+        endless = function.inputs >= MOST_INPUTS
+        elements = f"itertools.islice({_elements(name)}, {MOST_INPUTS})" if endless else f"({_elements(name)})"
+        items = f"[\n    {each}\n    for one in {elements}\n]"
         if not function.by_name:
-            items = f"[{each} for one in ({_elements(name)})]"
-        return f"{'import functools' * function.by_name}\n{importing}\n\n{_ITEMS} = {items}".lstrip("\n")
+            items = f"[{each} for one in {elements}]"
+        note = f"# The first {MOST_INPUTS} inputs, as measured: there may be no end of them.\n" if endless else ""
+        libraries = "".join(
+            f"import {library}\n"
+            for library, is_needed in (("functools", function.by_name), ("itertools", endless))
+            if is_needed
+        )
+        return f"{libraries}{importing}\n\n{note}{_ITEMS} = {items}"
     if inputs["kind"] == "none":
         return f"{importing}\n\n{_ITEMS} = [()] * 10  # as many calls as you need"
     form = "(args, kwargs)" if function.by_name else "a tuple of its arguments"

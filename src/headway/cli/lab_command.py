@@ -248,7 +248,10 @@ def _refuse_with_resume(arguments: argparse.Namespace) -> None:
 
 
 def _measure(arguments: argparse.Namespace, shown: "_ProgressLine") -> lab.Run:
-    """Run or resume the lab and return the run; after Ctrl-C, return the part that is stored. Raises HeadwayError."""
+    """Run or resume the lab and return the run. Raises HeadwayError.
+
+    After Ctrl-C, or if the reader of the output is gone, return the part that is stored.
+    """
     if arguments.resume is not None:
         _refuse_with_resume(arguments)
     try:
@@ -263,10 +266,13 @@ def _measure(arguments: argparse.Namespace, shown: "_ProgressLine") -> lab.Run:
                 )
             provide = None if arguments.provide is None else functools.partial(_provide, arguments.provide)
             return lab.run(_request(arguments), report=report, say=console.say, provide=provide)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BrokenPipeError) as error:
         shown.end()
         if shown.run is None:
             raise
+        if isinstance(error, BrokenPipeError):
+            console.discard_output()
+            console.say("the reader of the output is gone")
         return lab.load_run(shown.run, store=arguments.store)
     finally:
         shown.end()
