@@ -34,7 +34,8 @@ _FILES = ("json", "pyperf", "benchmark_json", "save", "add")
 class _Session(Asked):
     """The results of the benchmarks of this pytest session, and where they are written.
 
-    `start_s` is the CPU time of this process's start: each launch starts in the same way.
+    `start_s` is the CPU time of this process's start: each launch starts in the same way. `ended` tells that the
+    session's tests came to their end.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -47,12 +48,12 @@ class _Session(Asked):
         self.complaints: list[str] = []
         self.names: set[tuple[str, str]] = set()
         self.start_s = time.process_time()
+        self.ended = False
 
     def add(self, test: str, journal: "Journal") -> None:
         """Add a test's results, and store them at once."""
         for own in journal.keyed():
-            entry = self._unique(own)
-            self.entries.append(entry)
+            entry = self._entered(own)
             if self.child is not None or not entry.result.measured or self.option("no_store"):
                 continue
             try:
@@ -67,13 +68,21 @@ class _Session(Asked):
                 self.complaints.append(f"not stored: {error.message}")
                 self.options["headway_no_store"] = True
 
-    def _unique(self, entry: "Entry") -> "Entry":
-        """Return the entry, with a number added to its label if its group has that label already."""
+    def _entered(self, entry: "Entry") -> "Entry":
+        """Add an entry and return it, with a number added to its label if its group has that label already.
+
+        A test that runs again, as with pytest-rerunfailures, replaces its earlier result.
+        """
         from headway.measure.journal import numbered
 
+        for place, before in enumerate(self.entries):
+            if before.key == entry.key:
+                self.entries[place] = replace(entry, label=before.label)
+                return self.entries[place]
         label = numbered(entry.label, lambda name: (entry.group, name) in self.names)
         self.names.add((entry.group, label))
-        return entry if label == entry.label else replace(entry, label=label)
+        self.entries.append(replace(entry, label=label))
+        return self.entries[-1]
 
     @property
     def groups(self) -> dict[str, list["Entry"]]:
@@ -203,9 +212,17 @@ def _path(item: pytest.Item) -> str:
     return f"{item.path}::{inner}"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> Iterator[object]:
     """Run the benchmarks in fresh processes first, if that is wanted; the tests then use the results of these."""
+    _launch(session)
+    ended = yield
+    # Ctrl-C, `-x`, `pytest.exit` and whatever else stops the loop raise an exception here.
+    session.config.stash[_KEY].ended = True
+    return ended
+
+
+def _launch(session: pytest.Session) -> None:
     ours = session.config.stash[_KEY]
     if (
         (ours.launches < 2 and not ours.option("against"))
@@ -325,7 +342,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         if path is not None:
             _write(ours, path, partial(path.write_bytes, benchmarks.dump(make())))
     for name in ("save", "add"):
-        if ours.option(name):
+        if ours.option(name) and not ours.ended:
+            # A part of the benchmarks would replace all of them, and a comparison would take the others for new ones.
+            ours.complaints.append(
+                f"--headway-{name}: the tests were stopped early, so nothing is stored; "
+                "store a session that runs them all (without `-x` or `--maxfail`)"
+            )
+        elif ours.option(name):
             path, values = ours.kept_file(ours.option(name)), benchmarks.session_to_json(groups, top)
             _write(ours, path, partial(benchmarks.store_session, path, values, add=name == "add"))
     _judge(ours, session)

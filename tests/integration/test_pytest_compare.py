@@ -87,6 +87,58 @@ def test_benchmarks_that_share_a_name_are_compared_by_test(quick):
         assert len(results) == count
 
 
+STOPS = """
+import pytest
+
+@pytest.mark.headway(rounds=3, calls=3, name="first")
+def test_first(headway):
+    headway(sum, range(10))
+    STOP
+
+@pytest.mark.headway(rounds=3, calls=3, name="second")
+def test_second(headway):
+    headway(sum, range(10))
+"""
+
+
+@pytest.mark.parametrize("option", ["save", "add"])
+@pytest.mark.parametrize("stop", ["assert not 1", "raise KeyboardInterrupt", "pytest.exit('enough', 0)"])
+def test_a_stopped_session_stores_nothing(quick, option, stop):
+    """A session that reached only a part of its benchmarks leaves the stored one as it was, and says so."""
+    once = ("-q", "-x", "--headway-launches", "1")
+    quick.makepyfile(STOPS.replace("STOP", "pass"))
+    quick.runpytest_subprocess(*once, "--headway-save", "base").assert_outcomes(passed=2)
+    kept = quick.path / ".headway" / "base.json"
+    before = kept.read_bytes()
+    quick.makepyfile(STOPS.replace("STOP", stop))
+    stopped = quick.runpytest_subprocess(*once, f"--headway-{option}", "base")
+
+    assert kept.read_bytes() == before
+    stopped.stdout.fnmatch_lines([f"--headway-{option}: the tests were stopped early, so nothing is stored; *"])
+
+
+RUNS_AGAIN = """
+from _pytest.runner import runtestprotocol
+
+def pytest_runtest_protocol(item, nextitem):
+    # As pytest-rerunfailures does.
+    runtestprotocol(item, nextitem=nextitem, log=False)
+    item._initrequest()
+"""
+
+
+def test_a_test_that_runs_again_replaces_its_result(quick):
+    """A session in which a test ran twice stores it once, under its own name, and shows it once."""
+    quick.makeconftest(RUNS_AGAIN)
+    quick.makepyfile(STOPS.replace("STOP", "pass"))
+    result = quick.runpytest_subprocess("-q", "--headway-launches", "1", "--headway-save", "base")
+
+    result.assert_outcomes(passed=2)
+    result.stdout.no_fnmatch_line("*not stored*")
+    (session,) = json.loads((quick.path / ".headway" / "base.json").read_text())["sessions"]
+    assert [one["label"] for group in session["groups"].values() for one in group] == ["first", "second"]
+
+
 PACKAGE = """
 def work():
     return sum(range(SIZE))

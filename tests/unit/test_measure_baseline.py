@@ -119,6 +119,27 @@ def test_a_launch_that_is_left_of_several_is_no_comparison():
     assert (told, compared) == (["f: it could not be compared with HEAD: exit code 3"], 0)
 
 
+def test_a_launch_that_is_left_of_several_is_not_compared_with_stored_sessions():
+    """A benchmark whose other launches crashed has a finite interval, which stored sessions give it, and is told."""
+    stored_there = [result(0.001, seed=seed).launches[0] for seed in range(6)]
+    now = replace(result(0.001, seed=9), failed=("exit code -11",) * 5)
+    earlier = stored(*stored_there)
+    told, compared = regressions({"f": [Entry(now, "f", "it")]}, earlier, 1.05)
+
+    assert math.isfinite(earlier.ratio(Entry(now, "f", "it")).high)
+    assert (told, compared) == (["f: it could not be compared with base: exit code -11"], 0)
+
+
+def test_a_test_that_ran_again_is_one_stored_session():
+    """The last result of a key counts in a session that has it twice; two sessions stay two."""
+    twice = [Entry(result(level), "f", label, key="key") for level, label in ((0.002, "it"), (0.001, "it (2)"))]
+    values = {"sessions": [session_to_json({"f": twice}, None)] * 2}
+    found = Stored.from_json("base", json.loads(json.dumps(values))).known["key"]
+
+    assert [len(one) for one in found.sessions] == [1, 1]
+    assert all(launch.values_s[0] < 0.0015 for one in found.sessions for launch in one)
+
+
 def test_launches_that_never_took_turns_fail_the_comparison():
     """A benchmark that each tree measured, but in no pair of launches, has no ratio, and the session is not green."""
     one = replace(session(0.001), beside="first pair")

@@ -183,6 +183,8 @@ class Stored:
                 pythons.add(_minor(python))
             if isinstance(cpu, str):
                 cpus.add(cpu)
+            # A test that ran again, as with pytest-rerunfailures, is no second session: its last result counts.
+            last: dict[str | tuple[str, str], tuple[Measured, ...]] = {}
             for group, results in session["groups"].items():
                 for one in results:
                     launches = tuple(Measured.from_json(launch) for launch in one["launches"])
@@ -192,10 +194,11 @@ class Stored:
                             raise ValueError(f"{text!r} is not a name")  # noqa: TRY004  (as of any other value)
                     if not isinstance(one["tasks"], int) or one["tasks"] < 1:
                         raise ValueError(f"{one['tasks']!r} tasks")
-                    name_there = key or (group, one["label"])
-                    before = known.get(name_there)
-                    earlier = before.sessions if before is not None else ()
-                    known[name_there] = Known((*earlier, launches))
+                    last[key or (group, one["label"])] = launches
+            for name_there, launches in last.items():
+                before = known.get(name_there)
+                earlier = before.sessions if before is not None else ()
+                known[name_there] = Known((*earlier, launches))
         return cls(name, known, frozenset(pythons), frozenset(cpus))
 
 

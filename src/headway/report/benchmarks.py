@@ -149,8 +149,9 @@ def regressions(groups: Groups, earlier: Earlier, limit: float) -> tuple[list[st
     for group, entries in groups.items():
         for one in entries:
             interval = earlier.ratio(one) if one.result.measured else None
-            # One launch that is left of several compares nothing.
-            if interval is None or (one.result.failed and math.isinf(interval.high)):
+            # One launch, or one pair of launches, that is left of several compares nothing.
+            alone = interval is not None and (len(one.result.launches) < 2 or math.isinf(interval.high))
+            if interval is None or (one.result.failed and alone):
                 if earlier.has(one):
                     why = "; ".join(dict.fromkeys(one.result.failed)) or "no launch measured both"
                     found.append(f"{group}: {one.label} could not be compared with {earlier.name}: {why}")
