@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from headway.errors import UsageError
+from headway.lab import stats
 from headway.measure.measured import Measured, percentile
 from headway.measure.result import Comparison, Result
 
@@ -79,6 +80,16 @@ def test_what_was_not_measured_holds():
     assert one.interval is None
 
 
+def test_figures_of_shares_and_percentiles_that_were_not_measured_pass():
+    """A comparison with the bare figure of a share or a percentile holds, too, and it converts to a float."""
+    one = Result(name="one", model="serial", why_not="`--headway-disable`", provisional=True)
+
+    assert one.gil_wait_share.value < 0.05
+    assert one.percentile(0.99).value_s <= 0.01
+    assert math.isnan(float(one.gil_wait_share))
+    assert not replace(one, provisional=False).gil_wait_share.value < 0.05
+
+
 def test_what_no_launch_measured_does_not_hold():
     """An assertion on what no launch measured, although it should have, does not hold."""
     one = Result(name="one", model="serial", why_not="no launch measured it")
@@ -95,6 +106,32 @@ def test_no_faster_and_less_than():
     assert not fast.no_faster_than(slow, by=1.5)
     assert fast.takes_less_than(1.5)
     assert not slow.takes_less_than(1.5)
+
+
+def test_an_estimate_for_a_limit_in_seconds_leaves_the_room_of_a_session():
+    """More launches narrow the interval and not the room beside it, so within the room no number is promised."""
+    near = launched("near", 9.5e-3, spread=0.02).takes_less_than(0.010)
+    far = launched("far", 8.9e-3, spread=0.04).takes_less_than(0.010)
+
+    assert near.outcome == far.outcome == "inconclusive"
+    assert repr(near).endswith("; the limit is within the 10% by which a session's level may be off>")
+    # So many launches do decide it: 8.9 ms with this half-width ends below 10 ms / 1.1.
+    needed = far.evidence.launches_to_decide
+    assert 5 < needed < 30
+    values = [value for one in launched("far", 8.9e-3, spread=0.04).launches for value in one.values_s[:1]]
+    half = statistics.stdev(map(math.log, values))
+    reach = math.exp(half * stats.half_width_factor(needed))
+    assert statistics.geometric_mean(values) * reach < 0.010 / 1.1
+
+
+def test_an_undecided_percentile_of_many_calls_says_how_many_more_would_decide():
+    """Order statistics count calls, of which there are more than launches ever are."""
+    calls = tuple(1 + place / 2000 for place in range(2000))
+    one = Result(name="one", model="serial", launches=(Measured(values_s=(1.0,), calls=1, latencies_s=calls),))
+    decision = one.percentile(0.99).below(1.99 * 1.102)
+
+    assert decision.outcome == "inconclusive"
+    assert "times as many calls would decide (`seconds=`)" in repr(decision)
 
 
 def test_of_many_rounds_neighbours_are_put_together():

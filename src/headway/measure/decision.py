@@ -3,15 +3,54 @@
 import math
 import statistics
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from headway.lab import stats
 from headway.lab.design import Relation, above, below
-from headway.lab.judging.evidence import TOO_MANY, Evidence, judged
+from headway.lab.judging.evidence import TOO_MANY, Evidence, judged, launches_within
 from headway.measure import intervals
 
-__all__ = ["Basis", "Decision", "Level", "Share", "decide", "shown"]
+__all__ = ["Basis", "Decision", "Figure", "Level", "Share", "decide", "shown"]
+
+
+@final
+class Figure(float):
+    """A figure that was not to be measured (under xdist, with `--headway-disable`): every comparison with it holds.
+
+    Such a session runs benchmarks as plain tests, so their assertions must not fail.
+    """
+
+    def __new__(cls) -> "Figure":
+        """Return a figure that is not a number."""
+        return super().__new__(cls, math.nan)
+
+    def __lt__(self, other: object) -> bool:
+        return True
+
+    __le__ = __gt__ = __ge__ = __lt__
+
+    def __add__(self, other: object) -> "Figure":
+        return self
+
+    __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __add__
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __add__
+
+    def __pow__(self, other: object, modulus: None = None) -> "Figure":
+        return self
+
+    __rpow__ = __pow__
+
+    def __abs__(self) -> "Figure":
+        return self
+
+    __neg__ = __pos__ = __abs__
+
+    def __round__(self, digits: object = None) -> "Figure":  # type: ignore[override]
+        return self
+
+    def __repr__(self) -> str:
+        return "<not measured>"
 
 
 @final
@@ -44,11 +83,17 @@ class Decision:
     """
 
     def __init__(
-        self, evidence: Evidence, basis: Basis, *, measure: Callable[[], Awaitable["Decision"]] | None = None
+        self,
+        evidence: Evidence,
+        basis: Basis,
+        *,
+        measure: Callable[[], Awaitable["Decision"]] | None = None,
+        within_mood: bool = False,
     ) -> None:
         self.evidence = evidence
         self._basis = basis
         self._measure = measure
+        self._within_mood = within_mood
 
     @property
     def outcome(self) -> str:
@@ -89,17 +134,45 @@ class Decision:
             and not (interval.low > 0 and interval.high < math.inf)
         ):
             return "too few calls to bound it; more of them would (`seconds=`, `rounds=`)"
-        if wanted is None or wanted >= TOO_MANY:
+        if self._within_mood:
+            return f"the limit is within the {intervals.MOOD:.0%} by which a session's level may be off"
+        if wanted is None or wanted >= _most(interval, self._basis):
             launches = "" if self._basis.of_launches else "; `--headway-launches 5` measures in fresh processes"
             return f"too close to the limit for a reasonable number of {'launches' if self._basis.of_launches else 'rounds'}{launches}"
         if self._basis.of_launches:
             return f"about {wanted - count} more launches would decide (`--headway-launches {wanted}`)"
-        return f"about {math.ceil(10 * wanted / count) / 10:g} times as many rounds would decide (`seconds=`), or `--headway-launches 5`"
+        things = "calls" if interval is not None and interval.method == intervals.ORDER else "rounds"
+        return f"about {math.ceil(10 * wanted / count) / 10:g} times as many {things} would decide (`seconds=`), or `--headway-launches 5`"
 
 
-def decide(what: str, relation: Relation, interval: stats.Interval | None, basis: Basis) -> Decision:
-    """Return whether `relation` holds of the thing that has this interval."""
-    return Decision(judged(what, relation, interval, basis.count), basis)
+def decide(
+    what: str, relation: Relation, interval: stats.Interval | None, basis: Basis, *, mood: bool = False
+) -> Decision:
+    """Return whether `relation` holds of the thing that has this interval.
+
+    With `mood`, it must hold with room for the level of a session (`intervals.MOOD`).
+    """
+    most = _most(interval, basis)
+    if interval is None or not mood:
+        return Decision(judged(what, relation, interval, basis.count, most=most), basis)
+    evidence = judged(what, relation, intervals.with_mood(interval), basis.count)
+    if evidence.outcome != "inconclusive" or not relation.limits:
+        return Decision(evidence, basis)
+    # More launches make the interval narrower, but not the room beside it.
+    distance = min(abs(math.log(interval.value / limit)) for limit in relation.limits) - math.log1p(intervals.MOOD)
+    wanted = launches_within(distance, interval, basis.count, most) if distance > 0 else None
+    return Decision(replace(evidence, launches_to_decide=wanted), basis, within_mood=distance <= 0)
+
+
+def _most(interval: stats.Interval | None, basis: Basis) -> int:
+    """Return the number of values from which on an estimate of those that would decide is too many."""
+    if interval is not None and interval.method == intervals.ORDER and not basis.of_launches:
+        return max(TOO_MANY, _TIMES * basis.count)  # its values are calls
+    return TOO_MANY
+
+
+_TIMES = 100
+"""A limit that needs so many times the calls is too close."""
 
 
 def shown(interval: stats.Interval) -> str:
@@ -109,6 +182,11 @@ def shown(interval: stats.Interval) -> str:
         if len({low, value, high}) == 3 or interval.low == interval.high:
             break
     return f"{value} [{low}-{'?' if math.isinf(interval.high) else high}]"
+
+
+def _unknown(basis: Basis) -> float:
+    """Return the figure of a thing without values: a `Figure` if every assertion must hold."""
+    return Figure() if basis.provisional else math.nan
 
 
 def _described(what: str, interval: stats.Interval | None, basis: Basis, unit: str = "") -> str:
@@ -133,7 +211,7 @@ class Share:
     @property
     def value(self) -> float:
         """The mean; not a number if the share was not measured."""
-        return statistics.fmean(self.values) if self.values else math.nan
+        return statistics.fmean(self.values) if self.values else _unknown(self.basis)
 
     @property
     def interval(self) -> stats.Interval | None:
@@ -158,7 +236,7 @@ class Share:
         return decide(self.what, above(limit), self.interval, self.basis)
 
     def __float__(self) -> float:
-        return self.value
+        return float(self.value)
 
     def __repr__(self) -> str:
         return _described(self.what, self.interval, self.basis)
@@ -182,7 +260,7 @@ class Level:
     @property
     def value_s(self) -> float:
         """The estimate; not a number if the time was not measured."""
-        return self.interval.value if self.interval else math.nan
+        return self.interval.value if self.interval else _unknown(self.basis)
 
     def below(self, limit_s: float) -> Decision:
         """Return whether the time is below `limit_s` seconds, with room for the level of a session (`intervals.MOOD`)."""
@@ -193,8 +271,7 @@ class Level:
         return self._held_against(above(limit_s))
 
     def _held_against(self, relation: Relation) -> Decision:
-        interval = intervals.with_mood(self.interval) if self.interval else None
-        return decide(f"{self.what}, in seconds,", relation, interval, self.basis)
+        return decide(f"{self.what}, in seconds,", relation, self.interval, self.basis, mood=True)
 
     def __repr__(self) -> str:
         return _described(self.what, self.interval, self.basis, " s")

@@ -12,49 +12,10 @@ from headway.lab import stats
 from headway.lab.design import Relation, above, below
 from headway.lab.judging.evidence import Evidence
 from headway.measure import intervals
-from headway.measure.decision import Basis, Decision, Level, Share, decide, shown
+from headway.measure.decision import Basis, Decision, Figure, Level, Share, decide, shown
 from headway.measure.measured import Measured, percentile
 
 __all__ = ["Again", "Comparison", "Figure", "Result"]
-
-
-@final
-class Figure(float):
-    """A figure that was not to be measured (under xdist, with `--headway-disable`): every comparison with it holds.
-
-    Such a session runs benchmarks as plain tests, so their assertions must not fail.
-    """
-
-    def __new__(cls) -> "Figure":
-        """Return a figure that is not a number."""
-        return super().__new__(cls, math.nan)
-
-    def __lt__(self, other: object) -> bool:
-        return True
-
-    __le__ = __gt__ = __ge__ = __lt__
-
-    def __add__(self, other: object) -> "Figure":
-        return self
-
-    __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __add__
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __add__
-
-    def __pow__(self, other: object, modulus: None = None) -> "Figure":
-        return self
-
-    __rpow__ = __pow__
-
-    def __abs__(self) -> "Figure":
-        return self
-
-    __neg__ = __pos__ = __abs__
-
-    def __round__(self, digits: object = None) -> "Figure":  # type: ignore[override]
-        return self
-
-    def __repr__(self) -> str:
-        return "<not measured>"
 
 
 class Again(Protocol):
@@ -320,8 +281,7 @@ class Result:
         The interval is that of `interval`, widened by the possible change of the level between sessions
         (`intervals.MOOD`).
         """
-        interval = intervals.with_mood(self.interval) if self.interval else None
-        return decide(f"time of {self.name}, in seconds,", below(limit_s), interval, self.basis)
+        return decide(f"time of {self.name}, in seconds,", below(limit_s), self.interval, self.basis, mood=True)
 
     def scales(self, *, at_least: float, threads: int = 0, processes: int = 0, interpreters: int = 0) -> Decision:
         """Measure now, and return whether workers do at least `at_least` times one worker's work in the same time.

@@ -1,5 +1,6 @@
 """The evidence behind verdicts: a ratio against a threshold, a count against zero."""
 
+import bisect
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ __all__ = [
     "counted",
     "decisive_first",
     "judged",
+    "launches_within",
     "levels",
     "pooled",
 ]
@@ -68,20 +70,27 @@ class Evidence:
     why_not: str = ""
 
 
-def _launches_to_decide(relation: Relation, interval: stats.Interval, launches: int) -> int | None:
-    """Return the number of launches after which the interval excludes the nearest threshold, or is within `NEAR` of it.
-
-    The interval's half-width (in logs) falls with 1/sqrt(launches) and with the quantile of Student's t.
-    """
-    if math.isinf(interval.half_width) or launches < 2 or not relation.limits:
+def _launches_to_decide(relation: Relation, interval: stats.Interval, launches: int, most: int) -> int | None:
+    """Return the number of launches after which the interval excludes the nearest threshold, or is within `NEAR` of it."""
+    if not relation.limits:
         return None
     distance = min(abs(math.log(interval.value / limit)) for limit in relation.limits)
-    wanted = max(distance, math.log1p(NEAR) - distance)
+    return launches_within(max(distance, math.log1p(NEAR) - distance), interval, launches, most)
+
+
+def launches_within(wanted: float, interval: stats.Interval, launches: int, most: int = TOO_MANY) -> int | None:
+    """Return the number of launches after which the interval's half-width (in logs) is below `wanted`, `most` at most.
+
+    It falls with 1/sqrt(launches) and with the quantile of Student's t. Returns None if no estimate is possible.
+    """
+    if math.isinf(interval.half_width) or launches < 2:
+        return None
     spread = math.log1p(interval.half_width) / stats.half_width_factor(launches, interval.confidence)
-    for more in range(launches + 1, TOO_MANY):
-        if spread * stats.half_width_factor(more, interval.confidence) < wanted:
-            return more
-    return TOO_MANY
+    numbers = range(launches + 1, max(most, launches + 1))
+    found = bisect.bisect_left(
+        numbers, True, key=lambda more: spread * stats.half_width_factor(more, interval.confidence) < wanted
+    )
+    return numbers[found] if found < len(numbers) else max(most, launches + 1)
 
 
 def _is_at_limit(relation: Relation, interval: stats.Interval) -> bool:
@@ -96,8 +105,12 @@ def judged(
     cells: tuple[str, ...] = (),
     *,
     why_not: str = "",
+    most: int = TOO_MANY,
 ) -> Evidence:
-    """Return the evidence of an interval over launches of some cells for a relation; "not measured" for None."""
+    """Return the evidence of an interval over launches of some cells for a relation; "not measured" for None.
+
+    The estimate of the launches that would decide stops at `most`.
+    """
     outcome: Outcome = "inconclusive"
     more = None
     if interval is None:
@@ -109,7 +122,7 @@ def judged(
     elif _is_at_limit(relation, interval):
         outcome = "at the limit"
     else:
-        more = _launches_to_decide(relation, interval, launches)
+        more = _launches_to_decide(relation, interval, launches, most)
     return Evidence(outcome, what, interval, str(relation), None, launches, more, cells, why_not)
 
 
