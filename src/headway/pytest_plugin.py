@@ -5,7 +5,7 @@ therefore imports only this file and the options.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -213,7 +213,7 @@ def _path(item: pytest.Item) -> str:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> Iterator[object]:
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """Run the benchmarks in fresh processes first, if that is wanted; the tests then use the results of these."""
     _launch(session)
     ended = yield
