@@ -13,6 +13,9 @@ from headway.measure import intervals
 
 __all__ = ["Basis", "Decision", "Figure", "Level", "Share", "decide", "shown"]
 
+_TIMES = 100
+"""A limit that needs so many times the calls is too close."""
+
 
 @final
 class Figure(float):
@@ -169,10 +172,6 @@ def _most(interval: stats.Interval | None, basis: Basis) -> int:
     if interval is not None and interval.method == intervals.ORDER and not basis.of_launches:
         return max(TOO_MANY, _TIMES * basis.count)  # its values are calls
     return TOO_MANY
-
-
-_TIMES = 100
-"""A limit that needs so many times the calls is too close."""
 
 
 def shown(interval: stats.Interval) -> str:

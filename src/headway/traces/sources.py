@@ -59,7 +59,8 @@ def words_in(filename: str, pattern: re.Pattern[str]) -> frozenset[str]:
 def edited(trace: Trace, filenames: Iterable[str] | None = None) -> frozenset[str]:
     """Return the files that may not be those of a traced program any more: written since its start, or gone.
 
-    A module may be imported long after that. If its source was written in between, it is in vain not trusted.
+    A module may be imported long after the start. Its source is not trusted if it was written in between, although it is the
+    program's own.
 
     Args:
         trace: The trace.

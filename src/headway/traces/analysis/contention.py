@@ -15,7 +15,6 @@ from headway.traces.analysis.threads import Distribution, distribution, lives_ns
 from headway.traces.analysis.turns import Away
 from headway.traces.calls import takes_a_lock
 from headway.traces.model import Frame, Kind, Park, Trace
-from headway.traces.sources import edited
 
 __all__ = ["Contention", "ParkPlace", "blocks_for_program", "contention", "waits_at", "waits_for_locks"]
 
@@ -155,12 +154,14 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
     return Contention(kinds_ns, places, unpaired, int(lived_ns.sum()), blocked_threads)
 
 
-def waits_for_locks(trace: Trace, away: Away, since_ns: int, until_ns: int) -> tuple[ParkPlace, ...]:
+def waits_for_locks(
+    trace: Trace, away: Away, changed: frozenset[str], since_ns: int, until_ns: int
+) -> tuple[ParkPlace, ...]:
     """Return the lines of a program with a GIL at which threads were blocked for a lock, most time first.
 
     The words of a line tell that it takes a lock. A thread that finds the lock free does not release the GIL there.
+    `changed` are files whose lines may be others by now.
     """
-    changed = edited(trace)
     length_ns = away.end_ns - away.start_ns
     frames, which = np.unique(trace.stack_frame[away.stack], return_inverse=True)
     takes = np.zeros(len(frames), dtype=bool)

@@ -20,6 +20,7 @@ from headway.traces.analysis.unseen import late_loops, unseen_waits
 from headway.traces.analysis.utilisation import timeline
 from headway.traces.analysis.words import labels
 from headway.traces.model import Gil, Trace
+from headway.traces.sources import edited
 
 __all__ = ["analyse"]
 
@@ -61,6 +62,7 @@ def analyse(
     interval_ns = of_gil_ns[holds.gil]
     all_away = times_away(trace, whole)  # a thread may have released the GIL before the window
     away = all_away.clipped(start_ns, end_ns)
+    changed = edited(trace)
     analysis = Analysis(
         process=trace.process,
         origin_ns=trace.start_ns if origin_ns is None else origin_ns,
@@ -80,9 +82,9 @@ def analyse(
         behind=blocking_functions(trace, holds, blocked_ns, names),
         contention=contention(trace, start_ns, end_ns),
         turns=turns(trace, away, start_ns, end_ns),
-        lock_waits=waits_for_locks(trace, away, start_ns, end_ns),
-        unseen_waits=unseen_waits(trace, away, start_ns, end_ns),
-        unread_lines=unread_lines(trace, away, start_ns, end_ns),
+        lock_waits=waits_for_locks(trace, away, changed, start_ns, end_ns),
+        unseen_waits=unseen_waits(trace, away, changed, start_ns, end_ns),
+        unread_lines=unread_lines(trace, away, changed, start_ns, end_ns),
         late_loops=late_loops(trace, whole.holds, all_away, start_ns, end_ns),
         loss=trace.loss,
         unpaired=found.unpaired,

@@ -14,7 +14,6 @@ from headway.traces.analysis.turns import Away
 from headway.traces.calls import Call, call_at
 from headway.traces.loops import home_at
 from headway.traces.model import Trace
-from headway.traces.sources import edited
 
 __all__ = ["UnreadLine", "unread_lines"]
 
@@ -33,11 +32,15 @@ class UnreadLine:
     reason: str
 
 
-def unread_lines(trace: Trace, away: Away, since_ns: int, until_ns: int) -> tuple[UnreadLine, ...]:
-    """Return the lines that cannot be read, most time first, without those whose function tells what threads await."""
+def unread_lines(
+    trace: Trace, away: Away, changed: frozenset[str], since_ns: int, until_ns: int
+) -> tuple[UnreadLine, ...]:
+    """Return the lines that cannot be read, most time first, without those whose function tells what threads await.
+
+    `changed` are files whose lines may be others by now.
+    """
     if trace.process.executable.startswith(_SIMULATED):
         return ()
-    changed = edited(trace)
     stacks, which = np.unique(away.stack, return_inverse=True)
     unknown = np.zeros(len(stacks), dtype=bool)
     totals_ns = np.bincount(which, weights=away.end_ns - away.start_ns, minlength=len(stacks))

@@ -19,7 +19,6 @@ from headway.traces.analysis.turns import Away
 from headway.traces.calls import Call, call_at
 from headway.traces.loops import Home, home_at, is_in_a_loop, may_be_a_target_in_c
 from headway.traces.model import Frame, Trace
-from headway.traces.sources import edited
 
 __all__ = ["LateLoop", "UnseenWait", "late_loops", "unseen_waits"]
 
@@ -98,15 +97,17 @@ def late_loops(trace: Trace, holds: Holds, away: Away, start_ns: int, end_ns: in
     return tuple(sorted(found, key=lambda one: -one.max_ns))
 
 
-def unseen_waits(trace: Trace, away: Away, start_ns: int, end_ns: int) -> tuple[UnseenWait, ...]:
+def unseen_waits(
+    trace: Trace, away: Away, changed: frozenset[str], start_ns: int, end_ns: int
+) -> tuple[UnseenWait, ...]:
     """Return the lines, most time first, at which threads spent most of their lives without the GIL, and not by nature.
 
     Left out are sleeps, timers and joins, loops and pools that wait for work, and libraries' own threads.
+    `changed` are files whose lines may be others by now.
     """
     length_ns = away.end_ns - away.start_ns
     stacks, which = np.unique(away.stack, return_inverse=True)
     totals_ns = np.bincount(which, weights=length_ns, minlength=len(stacks))
-    changed = edited(trace)
     lived_ns = lives_ns(trace.threads, start_ns, end_ns)
     spent_ns: dict[tuple[Frame, Frame], dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for number in np.argsort(-totals_ns, kind="stable")[:_MOST_STACKS].tolist():
