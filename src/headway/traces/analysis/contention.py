@@ -16,7 +16,7 @@ from headway.traces.analysis.turns import Away
 from headway.traces.calls import takes_a_lock
 from headway.traces.model import Frame, Kind, Park, Trace
 
-__all__ = ["Contention", "ParkPlace", "blocks_for_program", "contention", "waits_at", "waits_for_locks"]
+__all__ = ["Contention", "ParkPlace", "blocks_for_program", "contention", "taking_part", "waits_for_locks"]
 
 _PLACES = 40
 _MOST_LINES = 200
@@ -167,12 +167,7 @@ def waits_for_locks(
     takes = np.zeros(len(frames), dtype=bool)
     for one in np.argsort(-np.bincount(which, weights=length_ns, minlength=len(frames)))[:_MOST_LINES].tolist():
         takes[one] = _takes(trace.frames[int(frames[one])], changed)
-    return waits_at(trace, away, np.flatnonzero(takes[which]), since_ns, until_ns)
-
-
-def waits_at(trace: Trace, away: Away, at: NDArray[np.int64], since_ns: int, until_ns: int) -> tuple[ParkPlace, ...]:
-    """Return the lines of some of the times for which threads were away, most time first, as places of a lock."""
-    length_ns = away.end_ns - away.start_ns
+    at = np.flatnonzero(takes[which])
     none = np.zeros(len(at), np.int64)
     blocked = _Blocked(
         away.thread[at], away.stack[at], away.start_ns[at], length_ns[at], none + Park.LOCK, none, none.astype(bool)
@@ -220,12 +215,19 @@ def _places(trace: Trace, blocked: _Blocked, lived_ns: NDArray[np.int64]) -> tup
 def _take_part(length_ns: NDArray[np.int64], thread: NDArray[np.integer]) -> NDArray[np.bool_]:
     """Return a mask of a place's waits: those of threads with a part in the time that is worth the mention."""
     _, which = np.unique(thread, return_inverse=True)
-    totals_ns, counts = np.bincount(which, weights=length_ns), np.bincount(which)
+    return taking_part(np.bincount(which, weights=length_ns), np.bincount(which))[which]
+
+
+def taking_part(totals_ns: NDArray[np.number], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return a mask of a place's threads: those with a part in the time that is worth the mention.
+
+    `totals_ns` and `counts` have a value for each thread: how long, and how often, it was there.
+    """
     often = (counts >= _LEAST_TIMES) & (counts >= _LEAST_COUNT * counts.max())
     taking: NDArray[np.bool_] = often | (totals_ns >= _LEAST_PART * totals_ns.max())
     if totals_ns[~taking].sum() > _MOST_LEFT_OUT * totals_ns.sum():
-        return np.ones(len(thread), dtype=bool)
-    return taking[which]
+        return np.ones(len(counts), dtype=bool)
+    return taking
 
 
 def _of_program(trace: Trace) -> NDArray[np.bool_]:

@@ -228,19 +228,19 @@ def unseen(analysis: Analysis) -> Iterator[Finding]:
 
 def unread(analysis: Analysis) -> Iterator[Finding]:
     """Yield a note about lines at which threads spend time, and that may take a lock, since their words are not known."""
-    lines = [one for one in analysis.unread_lines if one.place.times.total_ns >= CONTENDED * one.place.lived_ns > 0]
+    lines = [one for one in analysis.unread_lines if one.time_ns >= CONTENDED * one.lived_ns > 0]
     if lines:
-        names = [f"{place(one.place.frame)} ({one.reason})" for one in lines]
+        names = [f"{place(one.frame)} ({one.reason})" for one in lines]
         yield Finding(
             kind="unread-lines",
             weight="note",
             fact=(
-                f"threads were without the GIL for {duration(sum(one.place.times.total_ns for one in lines))} in total at "
+                f"threads were without the GIL for {duration(sum(one.time_ns for one in lines))} in total at "
                 f"{number(len(lines), 'line')} that cannot be read: {listed(names)}"
             ),
             cause="only the words of such a line tell whether it takes a lock of the program",
             advice="read the trace on the machine where the program ran, before its files change",
-            frame=lines[0].place.frame,
+            frame=lines[0].frame,
         )
 
 

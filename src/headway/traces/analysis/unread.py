@@ -9,11 +9,12 @@ from typing import final
 
 import numpy as np
 
-from headway.traces.analysis.contention import ParkPlace, blocks_for_program, waits_at
+from headway.traces.analysis.contention import blocks_for_program, taking_part
+from headway.traces.analysis.threads import lives_ns
 from headway.traces.analysis.turns import Away
 from headway.traces.calls import Call, call_at
 from headway.traces.loops import home_at
-from headway.traces.model import Trace
+from headway.traces.model import Frame, Trace
 
 __all__ = ["UnreadLine", "unread_lines"]
 
@@ -26,9 +27,18 @@ _SIMULATED = "headway "
 @final
 @dataclass(frozen=True)
 class UnreadLine:
-    """A line that cannot be read, the times for which threads were there without the GIL, and the reason in words."""
+    """A line that cannot be read, and at which threads were without the GIL.
 
-    place: ParkPlace
+    Attributes:
+        frame: The line.
+        time_ns: The sum of the times for which these threads were there.
+        lived_ns: The sum of the times for which these threads lived in the window; threads that hardly were there are left out.
+        reason: Why the line cannot be read, in words.
+    """
+
+    frame: Frame
+    time_ns: int
+    lived_ns: int
     reason: str
 
 
@@ -41,9 +51,10 @@ def unread_lines(
     """
     if trace.process.executable.startswith(_SIMULATED):
         return ()
+    length_ns = away.end_ns - away.start_ns
     stacks, which = np.unique(away.stack, return_inverse=True)
     unknown = np.zeros(len(stacks), dtype=bool)
-    totals_ns = np.bincount(which, weights=away.end_ns - away.start_ns, minlength=len(stacks))
+    totals_ns = np.bincount(which, weights=length_ns, minlength=len(stacks))
     for one in np.argsort(-totals_ns, kind="stable")[:_MOST_STACKS].tolist():
         stack = trace.stack(int(stacks[one]))
         frame = stack[0]
@@ -53,8 +64,22 @@ def unread_lines(
             and home_at(stack) is None
             and call_at(frame, changed) is Call.UNKNOWN
         )
-    places = waits_at(trace, away, np.flatnonzero(unknown[which]), since_ns, until_ns)
-    return tuple(UnreadLine(one, _reason(one.frame.filename)) for one in places if one.frame is not None)
+    frames = np.unique(trace.stack_frame[stacks[unknown]])
+    line_of = np.searchsorted(frames, trace.stack_frame[stacks])  # of each stack; of no use for the others
+    at = np.flatnonzero(unknown[which])
+    shape = (len(frames), len(trace.threads))
+    place = line_of[which[at]] * shape[1] + away.thread[at]
+    by_thread_ns = np.bincount(place, weights=length_ns[at], minlength=shape[0] * shape[1]).reshape(shape)
+    counts = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape)
+    lived_ns = lives_ns(trace.threads, since_ns, until_ns)
+    found = []
+    for number, one in enumerate(frames.tolist()):
+        there = np.flatnonzero(counts[number])
+        there = there[taking_part(by_thread_ns[number, there], counts[number, there])]
+        frame = trace.frames[one]
+        time_ns = int(by_thread_ns[number, there].sum())
+        found.append(UnreadLine(frame, time_ns, int(lived_ns[there].sum()), _reason(frame.filename)))
+    return tuple(sorted(found, key=lambda one: -one.time_ns))
 
 
 def _has_no_file(filename: str) -> bool:
