@@ -150,3 +150,14 @@ def test_ports_of_a_page_are_free_ones():
     assert first == third != second
     assert 8092 not in (first, second)
     assert rest == 80920
+
+
+@pytest.mark.parametrize("worker", ["gw0", "gw3"])
+def test_a_port_of_a_page_is_given_to_no_other_program(monkeypatch, worker):
+    """The system gives no client such a port before the page's server has it, and each process of the tests has its own."""
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+    first_of_system = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = {int(with_free_ports("127.0.0.1:8092").rpartition(":")[2]) for _ in range(20)}
+
+    assert {port % 64 for port in ports} == {(10_000 + int(worker[2:])) % 64}
+    assert max(ports) < first_of_system or first_of_system <= 20_000
