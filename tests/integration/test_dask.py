@@ -7,7 +7,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from dask_cluster import ROOT, Cluster, environment, free_port, wait_for
+from dask_cluster import ROOT, Cluster, environment, wait_for
+from ports import free_port
 from provision.locked_environment import locked_python
 
 from headway.lab import discover, select

@@ -8,7 +8,8 @@ import sqlite3
 import subprocess
 
 import pytest
-from dask_cluster import ROOT, Cluster, free_port, wait_for
+from dask_cluster import ROOT, Cluster, wait_for
+from ports import free_port
 from provision.locked_environment import locked_python
 
 from headway.lab import discover, select

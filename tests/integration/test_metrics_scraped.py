@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from ports import free_port
 from provision.locked_environment import locked_python
 from provision.prometheus import find_prometheus
 
@@ -77,11 +77,6 @@ for _ in range(2):
 provider.shutdown()
 json.dump(found, sys.stdout)
 """
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
 
 
 def fetched(url):

@@ -17,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from ports import free_port
 from waiting import wait_for
 
 from headway.lab import discover
@@ -270,8 +271,7 @@ asyncio.run(main())
 def test_in_process(here):
     """`headway.watch()` reports the stall, has metrics, records by call and by HTTP, and keeps a limited number."""
     Path("it.py").write_text(IN_PROCESS)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     env = os.environ | {"HEADWAY_NATIVE": str(library_path())}
     with subprocess.Popen(
         [sys.executable, "it.py", f"127.0.0.1:{port}"],

@@ -2,13 +2,13 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import free_port
 from waiting import state_of, wait_for
 
 from headway.live.watching import Watch
@@ -68,8 +68,7 @@ sys.stdin.readline()
 
 def test_workers_with_one_address_are_all_watched(tmp_path):
     """The second worker's watcher cannot have the address, says so, and writes its log all the same."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     env = os.environ | {"HEADWAY_NATIVE": str(library_path())}
     pipes: dict[str, Any] = {
         "stdin": subprocess.PIPE,

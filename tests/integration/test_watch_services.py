@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from ports import free_port
 from provision.locked_environment import locked_python
 
 from headway.lab import discover, select
@@ -19,6 +20,7 @@ from headway.native import library_path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 90
+SAID = "said.txt"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -154,7 +156,10 @@ def started(command, **variables):
     # The environment gets numpy through headway's own, which reads recordings.
     paths = os.pathsep.join([str(ROOT / "src"), os.getcwd()])
     env = os.environ | {"PYTHONPATH": paths, "HEADWAY_NATIVE": str(library_path()), **variables}
-    with subprocess.Popen(command, env=env, start_new_session=True, stderr=subprocess.DEVNULL) as process:
+    with (
+        open(SAID, "w") as said,
+        subprocess.Popen(command, env=env, start_new_session=True, stdout=said, stderr=said) as process,
+    ):
         try:
             yield process
         finally:
@@ -186,7 +191,8 @@ def told(kind, cause, function, *, again):
                 places = [part["place"] for part in row["parts"] if part["cause"] == cause]
                 if row["kind"] == kind and any(one and one["function"] == function for one in places):
                     return row
-    raise AssertionError("nothing was told")
+    logs = "".join(log.read_text() for log in Path("stalls").glob("*.stalls.jsonl"))
+    raise AssertionError(f"nothing was told; the log has:\n{logs}\nand the server said:\n{Path(SAID).read_text()}")
 
 
 def napped(kind, port):
@@ -200,9 +206,8 @@ def napped(kind, port):
 
 @pytest.fixture
 def port():
-    """Return a port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return one.getsockname()[1]
+    """Return a port that stays free until a server has it."""
+    return free_port()
 
 
 SERVERS = {

@@ -3,20 +3,16 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
+
+from ports import free_port
 
 from headway.native import library_path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 120
-
-
-def free_port(host="127.0.0.1"):
-    with socket.create_server((host, 0)) as free:
-        return free.getsockname()[1]
 
 
 def wait_for(condition, what):

@@ -7,12 +7,10 @@ import contextlib
 import fcntl
 import os
 import pty
-import random
 import re
 import select
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -22,6 +20,7 @@ import time
 from pathlib import Path
 
 from pages import Awaited, CtrlC, PageError, Step, first_missing, read_page
+from ports import free_ports
 
 COLUMNS = 80
 LIMIT_S = 90
@@ -36,10 +35,6 @@ in one of some hundred ends. gunicorn kills it after 30 s.
 
 LEFT_S = 1
 """How long background jobs may go on after their shell, before they are asked again."""
-
-_FIRST_PORT = 10_000
-_WORKERS = 64
-"""The most processes of one test session."""
 
 _PORT = re.compile(r"127\.0\.0\.1:(\d+)\b")
 
@@ -89,29 +84,8 @@ def run_page(path, folder, environment, *, slow=False):
 def with_free_ports(text):
     """Replace the ports that a page has after 127.0.0.1 by free ones, each by the same one in the whole page."""
     ports = sorted(set(_PORT.findall(text)))
-    free = dict(zip(ports, map(str, _free_ports(len(ports))), strict=True))
+    free = dict(zip(ports, map(str, free_ports(len(ports))), strict=True))
     return re.sub(r"\b\d+\b", lambda found: free.get(found[0], found[0]), text) if free else text
-
-
-def _free_ports(count):
-    """Return different ports that stay free until the page's commands take them, perhaps a minute later.
-
-    The system gives ports of its own range to any client of another test meanwhile, so they are below that range. The
-    processes of one test session have different ones.
-    """
-    first_of_system = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    # Where the system's range begins so low, there is no room below it.
-    end = first_of_system if first_of_system > 2 * _FIRST_PORT else 1 << 16
-    candidates = range(_FIRST_PORT + worker % _WORKERS, end, _WORKERS)
-    found = []
-    for port in random.sample(candidates, len(candidates)):
-        if len(found) == count:
-            break
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            found.append(port)
-    assert len(found) == count, f"no {count} free ports of {candidates}"
-    return found
 
 
 def run_step(step, folder, variables, limit_s=LIMIT_S):

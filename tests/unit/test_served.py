@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from ports import free_port
 from waiting import wait_for
 
 from headway.errors import UsageError
@@ -43,8 +44,7 @@ def test_an_address_is_served(family, host):
 def test_clients_with_bad_manners_change_nothing(capfd):
     """A client that hangs up leaves no word on the service's stderr, and a query in a path is passed over."""
     watcher = cast("Watcher", SimpleNamespace(totals=Totals))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     serve(watcher, f"127.0.0.1:{port}")
     with socket.create_connection(("127.0.0.1", port)) as rude:
         rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # the end is a reset
@@ -67,8 +67,7 @@ def test_no_name_is_asked_for(monkeypatch):
         raise AssertionError("the resolver was asked")
 
     monkeypatch.setattr(socket, "getfqdn", resolver)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     serve(cast("Watcher", None), f"127.0.0.1:{port}")
 
 
