@@ -30,12 +30,20 @@ import time
 def nap():
     time.sleep(0.4)
 
+def computes():
+    until = time.perf_counter() + 0.5
+    while time.perf_counter() < until:
+        pass
+
 def wsgi(environ, start_response):
     if environ["PATH_INFO"] == "/nap":
         nap()
     elif environ["PATH_INFO"] == "/long":
         time.sleep(1.2)
     elif environ["PATH_INFO"] == "/never":
+        time.sleep(3600)
+    elif environ["PATH_INFO"] == "/slow-then-never":
+        computes()
         time.sleep(3600)
     start_response("200 OK", [("Content-Length", "2")])
     return [b"ok"]
@@ -255,22 +263,32 @@ def test_the_first_request_of_a_worker(here, python, port):
         told("request", "blocking call", "wsgi", again=lambda: time.sleep(0.05))
 
 
-def test_a_first_request_that_never_ends(here, python, port):
-    """A worker whose first request hangs is reported, although its thread has never waited for work."""
+@pytest.mark.parametrize(
+    ("path", "over", "cause"), [("/never", "1s", "blocking call"), ("/slow-then-never", "200ms", "own code")]
+)
+def test_a_first_request_that_never_ends(here, python, port, path, over, cause):
+    """A worker whose first request hangs is reported, although its thread has never waited for work.
+
+    It is reported again when it has hung for ten times as long, for by then the main cause may be another one.
+    """
     headway = str(Path(sys.executable).with_name("headway"))
-    command = [headway, "watch", str(Path(python).with_name("gunicorn"))]
+    command = [headway, "watch", "--requests-over", over, str(Path(python).with_name("gunicorn"))]
     command += ["-k", "gthread", "--threads", "2", "-b", f"127.0.0.1:{port}", "app:wsgi"]
     with started(command, PYTHONPATH=os.getcwd()):
         deadline = time.monotonic() + LIMIT_S
         while True:
             with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)) as one:
-                one.sendall(b"GET /never HTTP/1.1\r\nHost: here\r\n\r\n")
+                one.sendall(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
+                function = "wsgi" if cause == "blocking call" else "computes"
+                first = told("request", cause, function, again=lambda: time.sleep(0.05))
                 row = told("request", "blocking call", "wsgi", again=lambda: time.sleep(0.05))
                 break
             assert time.monotonic() < deadline, "nothing listens"
             time.sleep(0.05)
 
+    assert first["goes_on"]
     assert row["goes_on"]
+    assert first["since_ns"] == row["since_ns"]
 
 
 def test_under_the_command(here, python, port):

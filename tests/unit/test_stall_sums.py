@@ -44,6 +44,17 @@ def test_a_line_that_no_watcher_wrote_is_counted_and_left_out(change):
     assert told_rows([json.dumps(row | change), json.dumps(row), "[" * 100_000]) == ([row], 2)
 
 
+def test_of_a_stall_that_goes_on_the_last_line_counts():
+    """A stall is logged again when it has grown, and at its end; lines of two watchers may come in any order."""
+    row = {"began": "2026-01-01T00:00:00+00:00", "parts": [], "pid": 7, "serial": 1, "since_ns": 5}
+    lines = [row | {"length_s": length_s, "goes_on": True} for length_s in (1.0, 10.0)]
+
+    assert [one["length_s"] for one in sum_up(lines).rows] == [10.0]
+    over = row | {"length_s": 12.0, "goes_on": False}
+    assert [one["length_s"] for one in sum_up([*lines, over]).rows] == [12.0]
+    assert [one["length_s"] for one in sum_up([over, *lines]).rows] == [12.0]
+
+
 def test_the_newest_intervals_are_shown():
     """Intervals beyond the newest ones are left out of the table, and are there on request."""
     rows = [

@@ -16,7 +16,7 @@ from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
 from headway.traces.frames import CUT, Collected, CoreTime, Evidence, Frame, Sample
 from headway.traces.loops import Home, home_at, is_for_a_request, is_in_a_loop
-from headway.traces.model import Kind
+from headway.traces.model import Kind, Loss
 
 LIB = "/usr/lib/python3.13"
 SELECT = Frame(f"{LIB}/selectors.py", 452, "EpollSelector.select", 440)
@@ -279,6 +279,16 @@ def test_a_first_request_goes_on():
     assert first(AT_QUEUE, ended=False) == []
     assert first(AT_IDLE, ended=False) == []
     assert first(AT_JOB, ended=False) == []
+
+
+@pytest.mark.parametrize(("overwritten", "start_ms", "is_told"), [(9, 10, True), (9, -9000, False), (0, -9000, True)])
+def test_a_request_whose_begin_is_lost_is_none(overwritten, start_ms, is_told):
+    """The earliest event that is left of a long request is not its begin: each recording would show another stall."""
+    trace = with_stacks(Script().hold(0, 10, 11, stack=AT_REQUEST).trace(500, "pool_0", ended=False))
+    thread = dataclasses.replace(trace.threads[0], start_ns=at(start_ms))
+    trace = dataclasses.replace(trace, threads=(thread,), loss=Loss(overwritten_events=overwritten))
+
+    assert bool(find_stalls(trace, Thresholds(50 * MS, 50 * MS, 50 * MS))) is is_told
 
 
 def test_a_thread_for_each_connection():

@@ -95,7 +95,7 @@ def test_watchers_of_one_folder_keep_recordings_together(make, tmp_path):
     for second, name in enumerate(names):
         (tmp_path / name).touch()
         report = _Report(cast("subprocess.Popen[bytes]", None), _Watched(ring(second % 2)), tmp_path / name, asked=True)
-        both[second % 2]._learn(report, {"stalls": [], "keys": {}})
+        both[second % 2]._learn(report, {"stalls": [], "told": {}})
 
     assert {one.name for one in tmp_path.iterdir()} == {*names[-2:], new.name}
 

@@ -21,17 +21,23 @@ def watcher(tmp_path):
     made._reception.close()
 
 
-def learnt(watcher, keys):
+def learnt(watcher, told):
     """Return a process whose reports had found nothing for long, after one more report with these stalls."""
-    one = _Watched(cast(Ring, None), not_before_ns=102 * S, doubtful_not_before_ns=160 * S, doubtful_pause_ns=60 * S)
+    one = _Watched(
+        cast(Ring, None),
+        not_before_ns=102 * S,
+        doubtful_not_before_ns=160 * S,
+        doubtful_pause_ns=60 * S,
+        reported_ns=99 * S,
+    )
     report = _Report(cast("subprocess.Popen[bytes]", None), one, Path("it.hwt"), asked=False)
-    watcher._learn(report, {"stalls": [], "keys": keys})
+    watcher._learn(report, {"stalls": [], "told": told})
     return one
 
 
 def test_a_stall_ends_the_long_pause(watcher):
     """The end of a wait that goes on is reported after the short pause, though earlier reports had found nothing."""
-    one = learnt(watcher, {"7:1": False})
+    one = learnt(watcher, {"7:1": S})
 
     assert (one.doubtful_not_before_ns, one.doubtful_pause_ns) == (102 * S, 2 * S)
 
@@ -41,3 +47,11 @@ def test_a_report_without_stalls_keeps_the_long_pause(watcher):
     one = learnt(watcher, {})
 
     assert (one.doubtful_not_before_ns, one.doubtful_pause_ns) == (160 * S, 60 * S)
+
+
+def test_a_stall_that_goes_on_is_reported_again_when_it_has_grown(watcher):
+    """The next report is due when the stall is ten times as long; one that is over, or was due before, is not due."""
+    told = {"7:1": 0, "7:20000000000": 1 * S, "8:98000000000": 1 * S, "9:98000000000": 2 * S}
+
+    assert learnt(watcher, told).grown_ns == 108 * S
+    assert learnt(watcher, {}).grown_ns == 0

@@ -18,6 +18,7 @@ from typing import Any
 
 from headway.errors import HeadwayError
 from headway.live.stall_log import here
+from headway.live.told import Told
 from headway.traces.analysis.stall_model import StallKind, Thresholds
 from headway.traces.analysis.stall_words import stall_json
 from headway.traces.analysis.stalls import find_stalls
@@ -51,19 +52,17 @@ def main(partial: Path) -> int:
         trace = replace(trace, end_ns=max(trace.end_ns, gone_ns), process=replace(trace.process, ended=False))
     thresholds = Thresholds(limits["loop_ns"], limits["wait_ns"], limits["request_ns"])
     found = []
-    keys = {}
+    known = Told(told["told"])
     rows = []
     place = here()
     for each in find_stalls(trace, thresholds, since_ns=told["since_ns"]):
-        key = f"{trace.threads[each.thread].serial}:{each.since_ns}"
-        is_known, is_over = key in told["keys"], told["keys"].get(key, False)
+        serial = trace.threads[each.thread].serial
         cut_off = gone_ns > 0 and each.goes_on
-        if cut_off and not is_known:
+        if cut_off and not known.is_known(serial, each.since_ns):
             continue  # it is none: a process's last lap has no end
         stall = replace(each, goes_on=False, cut_off=True) if cut_off else each
-        if is_over or (is_known and stall.goes_on):
+        if not known.add(serial, stall.since_ns, stall.length_ns, goes_on=stall.goes_on):
             continue  # the stall was reported, and nothing new is known of it
-        keys[key] = not stall.goes_on
         rows.append(stall_json(trace, stall) | {"recording": path.name} | place)
         if not stall.goes_on:
             found.append((stall.kind.value, stall.cause.value, stall.length_ns / 1e9))
@@ -77,7 +76,7 @@ def main(partial: Path) -> int:
             os.write(2, f"headway: {line} [{path.name}]\n".encode())
     if told["asked"] and not told["quiet"]:
         os.write(2, f"headway: the last {(trace.end_ns - trace.start_ns) / 1e9:.1f} s are in {path.name}\n".encode())
-    json.dump({"stalls": found, "keys": keys}, sys.stdout)
+    json.dump({"stalls": found, "told": known.lengths_ns if rows else {}}, sys.stdout)
     return 0
 
 

@@ -25,6 +25,7 @@ from headway.live.detached import Program, alone, detached
 from headway.live.door import Door, Reception
 from headway.live.exposition import ServiceTotals, Totals
 from headway.live.ring import Limits, Ring
+from headway.live.told import Told
 from headway.live.untold import Untold
 from headway.native import Wakes, wait_for_threads
 
@@ -57,7 +58,6 @@ _LINGER_S: Final = 1.0
 _ABANDONED_S: Final = 600.0
 """The age of an incomplete recording whose watcher was killed: no analysis takes so long."""
 _MOST_RINGS: Final = 256
-_MOST_KEYS: Final = 256
 
 
 @final
@@ -120,8 +120,9 @@ class _Watched:
     pause_ns: int = _AGAIN_NS
     asked: bool = False
     """Whether a recording is requested, stall or not."""
-    keys: dict[str, bool] = field(default_factory=dict)
-    """The reported stalls, and whether each was over at its report."""
+    told: Told = field(default_factory=Told)
+    grown_ns: int = 0
+    """When a stall that goes on is to be reported again; 0: none is."""
     told_ns: deque[int] = field(default_factory=lambda: deque(maxlen=_MANY))
 
     def copy(self, now_ns: int, *, hurry: bool = False) -> None:
@@ -340,6 +341,7 @@ class Watcher:
             or (sure and now_ns >= one.not_before_ns)
             or (goes_on and now_ns >= one.not_before_ns - one.pause_ns + _SOON_NS * one.pause_ns // _AGAIN_NS)
             or (doubtful and now_ns >= max(one.not_before_ns, one.doubtful_not_before_ns))
+            or (one.grown_ns and now_ns >= max(one.not_before_ns, one.grown_ns))
         ):
             self._report(one, now_ns)
 
@@ -349,7 +351,7 @@ class Watcher:
         reported_ns, one.reported_ns = one.reported_ns, now_ns
         one.doubtful_not_before_ns = now_ns + one.doubtful_pause_ns
         one.is_told = one.open_ns > 0
-        one.over_ns = one.doubtful_ns = 0
+        one.over_ns = one.doubtful_ns = one.grown_ns = 0
         asked, one.asked = one.asked, False
         # A stall that is over only now may go on in the recording, whose last millisecond is incomplete. It will be
         # reported again.
@@ -359,7 +361,7 @@ class Watcher:
         told = {
             "evidence": one.ring.evidence(now_ns),
             "limits": dataclasses.asdict(self._options.limits),
-            "keys": one.keys,
+            "told": one.told.lengths_ns,
             "gone_ns": now_ns if one.ring.gone else 0,
             "since_ns": reported_ns - _OVERLAP_NS,
             "log": str(self.log),
@@ -403,19 +405,18 @@ class Watcher:
                 with contextlib.suppress(OSError):
                     _partial(report.path).rename(report.path)
                 self.say(f"the stall could not be explained; {report.path} has the recording")
-                found = {"stalls": [], "keys": {}}
+                found = {"stalls": [], "told": {}}
                 report.asked = True  # keeps the recording
             self._learn(report, found)
 
     def _learn(self, report: _Report, found: dict[str, Any]) -> None:
         one, now_ns = report.watched, time.monotonic_ns()
-        one.keys |= found["keys"]
-        while len(one.keys) > _MOST_KEYS:
-            one.keys.pop(next(iter(one.keys)))
+        one.told.update(found["told"])
+        one.grown_ns = one.told.grown_ns(one.reported_ns)
         for kind, cause, length_s in found["stalls"]:
             count, sum_s = self._counts.get((kind, cause), (0, 0.0))
             self._counts[kind, cause] = (count + 1, sum_s + length_s)
-        if found["keys"] or report.asked:
+        if found["told"] or report.asked:
             self._written.append(report.path)
             self._remove_oldest()
             one.told_ns.append(now_ns)
@@ -432,8 +433,7 @@ class Watcher:
 
     def _over(self, one: _Watched) -> None:
         """Report the last stalls of a process that is gone, and stop watching it."""
-        has_unended = not all(one.keys.values())
-        if one.over_ns or one.doubtful_ns or one.asked or has_unended:
+        if one.over_ns or one.doubtful_ns or one.asked or one.told.has_unended:
             self._report(one, time.monotonic_ns())
         self._service.end(one.ring, time.monotonic_ns())
         self._rings.remove(one)

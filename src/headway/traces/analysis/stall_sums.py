@@ -125,7 +125,7 @@ def sum_up(rows: Sequence[dict[str, Any]]) -> StallSums:
     last: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in _placed(rows):
         key = (*_key(row), *_place_of(row))
-        if key not in last or not row.get("goes_on"):
+        if key not in last or last[key].get("goes_on") or not row.get("goes_on"):
             last[key] = row
     kept = sorted(last.values(), key=lambda row: str(row["began"]))
     causes: dict[tuple[str, str], Sum] = defaultdict(Sum)

@@ -176,13 +176,15 @@ class _Finder:
             )
 
     def _first_request(self, thread: int, least_ns: int) -> Iterator[Stall]:
-        """Yield the request that a thread has answered since its first event, without having been at a home."""
-        own = self._of(thread)
-        end_ns = self._trace.end_ns
+        """Yield the request that a thread has answered since its first event, without having been at a home.
+
+        If its first events are lost, the request's begin is not known, nor whether it was reported.
+        """
+        own, end_ns, lost = self._of(thread), self._trace.end_ns, self._trace.loss.overwritten_events > 0
         if not len(own) or end_ns - own.time_ns[0] < least_ns or end_ns < self._over_since_ns:
             return
-        kind = self._kind(own, 0, -1, 0)
-        if kind is not None:
+        starts = own.time_ns[0] - self._trace.threads[thread].start_ns < _ELSEWHERE_NS
+        if (starts or not lost) and (kind := self._kind(own, 0, -1, 0)) is not None:
             yield self._stall(kind, thread, 0, len(own) - 1, end_ns, goes_on=True)
 
     def _kind(self, own: _Own, begin: int, end: int, home_stack: int) -> StallKind | None:

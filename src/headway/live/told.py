@@ -1,0 +1,53 @@
+"""The stalls of one process that are reported: each once while it goes on, again whenever it has grown, and at its end."""
+
+from collections.abc import Mapping
+from typing import Final, final
+
+__all__ = ["Told"]
+
+_GROWTH: Final = 10
+"""A stall that goes on is reported again when it is so many times as long: its main cause may be another one by then."""
+_ENOUGH: Final = 9
+"""The growth that suffices when it is looked at: a recording ends a moment before the look."""
+_MOST: Final = 256
+
+
+@final
+class Told:
+    """The reported stalls, each by its thread's serial and its begin."""
+
+    def __init__(self, lengths_ns: Mapping[str, int] | None = None) -> None:
+        """Take what `lengths_ns` was in another process."""
+        self.lengths_ns = dict(lengths_ns or {})
+        """The length of each stall at its report, by "serial:since_ns"; 0: the stall was over."""
+
+    def is_known(self, serial: int, since_ns: int) -> bool:
+        """Tell whether a stall is reported."""
+        return f"{serial}:{since_ns}" in self.lengths_ns
+
+    def add(self, serial: int, since_ns: int, length_ns: int, *, goes_on: bool) -> bool:
+        """Note a stall that is seen; return whether it is to be reported."""
+        key = f"{serial}:{since_ns}"
+        before_ns = self.lengths_ns.get(key)
+        if before_ns == 0 or (before_ns is not None and goes_on and length_ns < _ENOUGH * before_ns):
+            return False
+        self.lengths_ns[key] = max(1, length_ns) if goes_on else 0
+        return True
+
+    def update(self, lengths_ns: Mapping[str, int]) -> None:
+        """Take what another process has reported; of very many stalls, the oldest are forgotten."""
+        self.lengths_ns |= lengths_ns
+        while len(self.lengths_ns) > _MOST:
+            self.lengths_ns.pop(next(iter(self.lengths_ns)))
+
+    @property
+    def has_unended(self) -> bool:
+        """Whether a stall was not over at its last report."""
+        return any(self.lengths_ns.values())
+
+    def grown_ns(self, now_ns: int) -> int:
+        """Return when one of the stalls that go on will have grown so much that it is to be reported again; 0: none."""
+        unended = ((int(key.partition(":")[2]), length_ns) for key, length_ns in self.lengths_ns.items() if length_ns)
+        return min(
+            (due for since_ns, length_ns in unended if (due := since_ns + _GROWTH * length_ns) > now_ns), default=0
+        )
