@@ -228,6 +228,17 @@ def test_a_budget_is_kept_and_spent_where_claims_are_open(store_path):
     assert again.results.keys() == run.results.keys()
 
 
+def test_what_is_provided_for_long_leaves_less_for_launches(store_path, monkeypatch):
+    """The budget of the run is the one that is left after interpreters were built for more than half a minute."""
+    clock, later_s = time.monotonic, [0.0]
+    monkeypatch.setattr(runner.time, "monotonic", lambda: clock() + later_s[0])
+    request = lab.Request(experiments=["sleep"], interpreters=["3.13"], store=store_path)
+    run = lab.run(request, provide=lambda: later_s.__setitem__(0, 50.0))
+
+    assert run.header.complete
+    assert run.settings.budget_s == pytest.approx(60 - (50 - 30), abs=5)
+
+
 def test_cells_that_take_turns_are_launched_alone_where_their_launch_fails(monkeypatch):
     """A cell that always fails takes none of the others with it, and the budget pays for each process."""
     cells = [

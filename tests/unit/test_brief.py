@@ -56,9 +56,9 @@ def test_an_experiment_is_its_question_its_figures_and_its_claims(run):
 @pytest.mark.parametrize(
     ("launches", "shown"),
     [
-        ([0.04], "x ?; ?: one launch"),
-        ([0.04, 0.08], "x 2.83 [0.035-230]"),
-        ([0.05, 0.051, 0.049, 0.05], "x 2.50"),
+        ([0.04], "1 with one launch"),
+        ([0.04, 0.08], "threads x 2.83 [0.035-230]"),
+        ([0.05, 0.051, 0.049, 0.05], "threads x 2.50"),
     ],
 )
 def test_a_ratio_is_shown_as_far_as_it_is_known(make_run, launches, shown):
@@ -69,7 +69,7 @@ def test_a_ratio_is_shown_as_far_as_it_is_known(make_run, launches, shown):
     ]
     (line,) = figures(make_run(cells, [GIL], launches=len(launches)), experiment("cpu-bound"))
 
-    assert line == f"3.15, work time: serial 20 ms; threads {shown}"
+    assert line == f"3.15, work time: serial 20 ms; {shown}"
 
 
 def test_swept_settings_stand_in_a_line_for_each_series(make_run):
@@ -82,6 +82,33 @@ def test_swept_settings_stand_in_a_line_for_each_series(make_run):
     assert list(figures(make_run(cells, [GIL]), experiment("convoy"))) == [
         "threads on 3.15: 0 CPU tasks 60,000/s; 2 CPU tasks 70/s"
     ]
+
+
+def test_a_sweep_of_single_launches_has_no_line(make_run):
+    """A line without a figure says nothing."""
+    cells = [
+        cell("countdown", "1 thread", [0.02] * 3),
+        *(cell("countdown", f"{count} threads", [0.02]) for count in (2, 4)),
+    ]
+    rendered = lines_of(render_experiment(make_run(cells, [GIL]), experiment("countdown")))
+
+    assert rendered[1] == "  3.15, work time: 1 thread 20 ms; 2 with one launch"
+    alone = lines_of(render_experiment(make_run(cells[1:], [GIL]), experiment("countdown")))
+    assert "one launch" not in "".join(alone)
+
+
+def test_open_claims_of_a_run_that_goes_on_are_counted(make_run):
+    """A claim that gets more launches has its line once it is decided, or in the last screen."""
+    cells = [cell("cpu-bound", name, [1.0, 1.1, 1.05]) for name in ("serial", "asyncio")]
+    cells.append(cell("cpu-bound", "threads", [0.1, 9.0, 1.0]))
+    run = make_run(cells, [GIL])
+    ended = lines_of(render_experiment(run, experiment("cpu-bound")))
+    goes_on = lines_of(render_experiment(run, experiment("cpu-bound"), goes_on=True))
+    open_ = [line for line in ended if line.startswith("  inconclusive")]
+
+    assert open_
+    count = f"{len(open_)} claim{'s get' if len(open_) > 1 else ' gets'} more launches"
+    assert goes_on == [*(line for line in ended if line not in open_), f"  open          {count}"]
 
 
 def test_counts_have_no_ratios(make_run):

@@ -330,7 +330,7 @@ def _print_finished(progress: lab.Progress) -> None:
     assert results is not None
     experiment = results.experiment(progress.finished)
     if progress.news is None:
-        console.print_rendered(render_experiment(results, experiment))
+        console.print_rendered(render_experiment(results, experiment, goes_on=progress.budget_s is not None))
     else:
         console.print_rendered(render_decided(results, experiment, progress.news))
 
@@ -360,6 +360,7 @@ class _ProgressLine:
                 "" if progress.budget_s is None else f", and more where claims are open, for {progress.budget_s:.0f} s"
             )
             console.say(f"run {progress.run}: {progress.planned} launches{more}{again}")
+            self._last_s = time.monotonic()
             if progress.cell is None and not progress.finished:
                 console.say("nothing to do: the run is complete")
                 return

@@ -17,6 +17,8 @@ from headway.provision.archive import UV_HINT, ProvisionError
 __all__ = ["Talk", "find_one", "require_tool", "run_logged", "scratch_folder"]
 
 LOG_TAIL_LINES = 15
+_LONG = 5
+"""A step of so many moments is a long one."""
 
 
 @dataclass
@@ -33,7 +35,7 @@ class Talk:
 
     @contextlib.contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Run the body; announce `text` after a moment, and at the end its seconds and the seconds since the start.
+        """Run the body; announce `text` after a moment, and the end of a long step with its seconds and those in all.
 
         The announcement and the end have a line each, because two interpreters may be in progress at once.
         """
@@ -48,7 +50,7 @@ class Talk:
         finally:
             announcing.cancel()
             now_s = time.monotonic()
-            if outcome != "done in" or now_s - begun_s >= self.moment_s:
+            if outcome != "done in" or now_s - begun_s >= _LONG * self.moment_s:
                 self.tell(f"  {text}: {outcome} {now_s - begun_s:.1f} s (total {now_s - self.started_s:.1f} s)")
 
 

@@ -16,6 +16,8 @@ _MOST_LAUNCHES = 10_000
 _MOST_S = 7 * 24 * 3600
 _QUICK_BUDGET_S = 600.0
 _LEAST_BUDGET_S = 60.0
+_PREPARING_S = 30.0
+"""What building further interpreters may take beside the default budget."""
 
 
 @final
@@ -33,7 +35,8 @@ class Request:
         launches: Launches per cell; None means the size's default.
         budget_s: The time for all launches, spent where claims are not decided (see `lab.launching.agenda`). None means
             a default: at quick size, without `launches`, 10 minutes for all experiments, in proportion less for fewer,
-            and one minute at least; otherwise no budget.
+            and one minute at least; otherwise no budget. If interpreters are built in the middle of the run for more
+            than half a minute, the default is shorter by what is beyond that, but not by more than half.
         seed: The seed of the order; None draws one.
         limit_s: The most seconds that a launch may take; None means the size's default.
         memory_limit_bytes: The limit of the address space of a launch's processes; None means no limit.
@@ -88,8 +91,12 @@ def check(request: Request) -> None:
         )
 
 
-def budget_s(request: Request, chosen: int) -> float | None:
-    """Return the budget for the number of chosen experiments; None means a fixed number of launches for every cell."""
+def budget_s(request: Request, chosen: int, waited_s: float = 0.0) -> float | None:
+    """Return the budget for the number of chosen experiments; None means a fixed number of launches for every cell.
+
+    `waited_s` is the time for which the run has waited for interpreters that were built.
+    """
     if request.budget_s is not None or request.launches is not None or request.size != "quick":
         return request.budget_s
-    return max(_LEAST_BUDGET_S, _QUICK_BUDGET_S * chosen / len(experiments()))
+    whole_s = max(_LEAST_BUDGET_S, _QUICK_BUDGET_S * chosen / len(experiments()))
+    return max(whole_s / 2, whole_s - max(0.0, waited_s - _PREPARING_S))

@@ -8,6 +8,7 @@ itself, and launches run on the others, so that it never shares a core with a me
 """
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -167,8 +168,8 @@ class _Choice:
         InterpreterError: There is no interpreter, or one does not start.
     """
 
-    def __init__(self, request: Request, seed: int) -> None:
-        self._request, self._seed = request, seed
+    def __init__(self, request: Request, seed: int, *, waited_s: float = 0.0) -> None:
+        self._request, self._seed, self._waited_s = request, seed, waited_s
         self.experiments = [experiment(name) for name in dict.fromkeys(request.experiments)] or list(experiments())
         self.interpreters = interpreters.select(interpreters.discover()[0], request.interpreters)
         if not self.interpreters:
@@ -193,7 +194,7 @@ class _Choice:
             size=request.size,
             seed=self._seed,
             launches=request.launches,
-            budget_s=budget_s(request, len(self.experiments)),
+            budget_s=budget_s(request, len(self.experiments), self._waited_s),
             models=request.models,
             placement=request.placement,
             limit_s=request.limit_s,
@@ -313,8 +314,9 @@ def run(
         if provide is not None:
             with choice.launcher(surroundings) as launcher:
                 session.carry_out(choice.plan, launcher, predict=_predictor(settings, say), first_look_of=first[0].name)
+            begun_s = time.monotonic()
             provide()
-            choice = _Choice(request, choice.plan.seed)
+            choice = _Choice(request, choice.plan.seed, waited_s=time.monotonic() - begun_s)
             surroundings = choice.make_ready(choice.experiments, say)
             settings = replace(choice.settings(surroundings), doctor=settings.doctor)
             results.change_run(session.run_id, settings, choice.plan.cells)

@@ -42,14 +42,24 @@ _WIDE = 1e3
 _UNKNOWN = "?"
 
 
-def render_experiment(run: Run, experiment: Experiment) -> RenderableType:
-    """Return an experiment in short: its question, the figures that answer it, its claims with their verdicts."""
+def render_experiment(run: Run, experiment: Experiment, *, goes_on: bool = False) -> RenderableType:
+    """Return an experiment in short: its question, the figures that answer it, its claims with their verdicts.
+
+    If the run goes on with open claims, those are only counted: each has its line once it is decided.
+    """
     parts: list[RenderableType] = [Text(f"{experiment.name}: {experiment.question}", style="bold")]
     # In an experiment with many claims, the claims tell as much as a second line of figures would.
     rows = 1 if len(experiment.claims) > _MANY_CLAIMS else _ROWS
-    parts += (Text(f"  {_cut(line)}", style="dim") for line in itertools.islice(figures(run, experiment), rows))
-    verdicts = judge(run, [experiment])
-    parts += (_claim(run, group) for group in grouped(verdicts).values())
+    parts += (
+        Text(f"  {_cut(line)}", style="dim") for line in itertools.islice(filter(None, figures(run, experiment)), rows)
+    )
+    claims = grouped(judge(run, [experiment])).values()
+    decided = [group for group in claims if not (goes_on and speaking(group).outcome == "inconclusive")]
+    parts += (_claim(run, group) for group in decided)
+    if len(decided) < len(claims):
+        count = len(claims) - len(decided)
+        more = "1 claim gets more launches" if count == 1 else f"{count} claims get more launches"
+        parts.append(Text(f"  {'open':<12}  {more}"))
     return Group(*parts)
 
 
@@ -129,10 +139,11 @@ def _interpreter_of(run: Run) -> Callable[[CellResult], str]:
 def _line(
     run: Run, experiment: Experiment, row: Sequence[CellResult], head: str, name: Callable[[CellResult], str]
 ) -> str:
-    left_out = f", {len(row) - _COLUMNS} more" if len(row) > _COLUMNS else ""
-    parts = [f"{name(one)} {_figure(run, experiment, one, row)}" for one in row[:_COLUMNS]]
-    unknown = "; ?: one launch" if any(part.endswith(_UNKNOWN) for part in parts) else ""
-    return f"{head}: {'; '.join(parts)}{left_out}{unknown}"
+    shown = [f"{name(one)} {_figure(run, experiment, one, row)}" for one in row]
+    known = [one for one in shown if not one.endswith(_UNKNOWN)]
+    left_out = f", {len(known) - _COLUMNS} more" if len(known) > _COLUMNS else ""
+    unknown = f"; {len(row) - len(known)} with one launch" if len(known) < len(row) else ""
+    return f"{head}: {'; '.join(known[:_COLUMNS])}{left_out}{unknown}" if known else ""
 
 
 def _figure(run: Run, experiment: Experiment, one: CellResult, row: Sequence[CellResult]) -> str:
