@@ -60,13 +60,11 @@ def _in_reference(one: Measured) -> float:
 def _as_computed(one: Measured, usual_s: float) -> float:
     """Return the log of a launch's time on a machine on which the reference takes `usual_s`.
 
-    The part of the time that the process had a core scales with the reference, the rest does not.
+    The part of this launch's time in which the process had a core scales with the reference, the rest does not.
     """
     computed = min(1.0, one.computed or 0.0)
     both = zip(one.values_s, one.in_reference, strict=True)
-    return math.log(
-        stats.launch_value([value / (computed * value / units / usual_s + 1 - computed) for value, units in both])
-    )
+    return math.log(stats.launch_value([computed * units * usual_s + (1 - computed) * value for value, units in both]))
 
 
 @final
