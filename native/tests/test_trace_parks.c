@@ -208,6 +208,42 @@ static void test_a_spin_belongs_to_its_call(void) {
     check_spin_and_park(from_ns, 0, 2); /* not known: the time in between decides */
 }
 
+/* Threads spin for locks, and not for events: a join right after a spin is a wait of its own. */
+static void test_a_wait_for_an_event_has_no_spin(void) {
+    for (uint64_t is_event = 0; is_event < 2; is_event++) {
+        begin("event.hwt");
+        struct hw__park park = {.kind = HW__LOCK_MUTEX};
+        int64_t now = hw_now_ns();
+        hw__on_spin(&park, now);
+        park.lock = 0x1000;
+        park.kind = is_event ? HW__LOCK_EVENT : HW__LOCK_MUTEX;
+        T_TRUE(hw__on_park(&park, now));
+        hw__on_unpark(&park);
+        struct trace trace = end("event.hwt");
+        T_EQ(1 + is_event, trace.kinds[HW__PARK]);
+        trace_close(&trace);
+    }
+}
+
+/* A wait that begins while another thread makes a forked child's memory is missing, and counted. */
+static void test_a_wait_of_a_child_without_a_memory_is_counted(void) {
+    begin("missed.hwt");
+    struct hw__park park = {.kind = HW__LOCK_MUTEX, .lock = 0x1000};
+    for (int i = 0; i < 3; i++) {
+        atomic_store(&hw__session.inherited, HW__ADOPTING);
+        T_TRUE(!hw__parks_wanted());
+        atomic_store(&hw__session.inherited, 0);
+        if (i == 0) {
+            wait_for(&park);
+            T_EQ(2, atomic_load(&hw__session.header->dropped_events));
+        }
+    }
+    struct trace trace = end("missed.hwt");
+    T_EQ(1, trace.kinds[HW__PARK]);
+    T_EQ(6, trace.header->dropped_events);
+    trace_close(&trace);
+}
+
 /* os.sched_yield(): the thread has detached its state. */
 static void test_a_yield_of_the_programs_own(void) {
     begin("own.hwt");
@@ -376,6 +412,8 @@ int main(void) {
     T_RUN(test_a_type_at_the_address_of_another_one);
     T_RUN(test_waits_of_one_call_are_told);
     T_RUN(test_a_spin_belongs_to_its_call);
+    T_RUN(test_a_wait_for_an_event_has_no_spin);
+    T_RUN(test_a_wait_of_a_child_without_a_memory_is_counted);
     T_RUN(test_a_yield_of_the_programs_own);
     T_RUN(test_stop_the_world_is_counted);
     T_RUN(test_the_bounds_of_stop_the_world);

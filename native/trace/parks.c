@@ -32,6 +32,11 @@ int64_t hw__parks_same_spin_ns = 150;
 static _Atomic int telling;
 static _Atomic bool door_open;
 
+/* The number of parks that began while another thread of a forked child made the child's memory
+ * (hw__adopt()). They are counted as dropped in that memory later. Any thread may add to it, or
+ * take it. */
+static _Atomic uint32_t missed;
+
 /* Stands in for a GIL where there is none: its meta chunk has the stacks and types of parks. The
  * record of a real GIL cannot be used for them, as that GIL may come to life at any time, and is
  * then guarded by its own mutex. */
@@ -65,6 +70,15 @@ static bool begin_telling(void) {
     return false;
 }
 
+/* The process must have a memory of its own, and keep it meanwhile. */
+static void tell_missed(void) {
+    if (atomic_load_explicit(&missed, memory_order_relaxed) != 0) {
+        uint64_t events = 2 * (uint64_t)atomic_exchange(&missed, 0);
+        atomic_fetch_add_explicit(&hw__session.header->dropped_events, events,
+                                  memory_order_relaxed);
+    }
+}
+
 void hw__parks_forget(void) {
     hw__stacks_drop(&no_gil);
     no_gil.meta = NULL;
@@ -84,12 +98,14 @@ void hw__parks_stop(void) {
     /* In a forked child that has not adopted the session, the memory is still its parent's. */
     if (atomic_load(&hw__session.inherited) == 0) {
         hw__threads_each(hw__parks_flush);
+        tell_missed();
     }
     hw__parks_forget();
 }
 
 void hw__parks_reset_in_child(void) {
     atomic_store(&telling, 0);
+    atomic_store(&missed, 0);
     free_meta = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
@@ -142,6 +158,9 @@ bool hw__parks_wanted(void) {
     }
     /* A child that could not have a memory of its own must not touch the session's. */
     bool wanted = atomic_load(&hw__session.inherited) == 0 || hw__adopt();
+    if (!wanted && atomic_load(&hw__session.inherited) != HW__LOST) {
+        atomic_fetch_add_explicit(&missed, 1, memory_order_relaxed);
+    }
     int64_t now = hw_now_ns();
     if (wanted && hw__lease_over(&hw__leases[HW__LEASE_TRACE], now)) {
         hw__abandon(NULL, now);
@@ -238,6 +257,9 @@ void hw__parks_flush_own(void) {
         if (thread != NULL) {
             hw__parks_flush(thread);
         }
+        if (atomic_load(&hw__session.inherited) == 0) {
+            tell_missed();
+        }
         atomic_fetch_sub(&telling, 1);
     }
 }
@@ -248,10 +270,12 @@ bool hw__on_park(const struct hw__park *park, int64_t since_ns) {
     }
     struct hw__thread *thread = hw__thread_self();
     if (thread != NULL) {
+        tell_missed();
         struct hw__spin *spin = &thread->spin;
         bool of_call = park->call_ns != 0 ? spin->since_ns >= park->call_ns
                                           : since_ns - spin->until_ns < SAME_WAIT_NS;
-        bool spun = spin->until_ns != 0 && of_call &&
+        /* A thread spins for locks only: an event is a wait of its own. */
+        bool spun = spin->until_ns != 0 && of_call && park->kind != HW__LOCK_EVENT &&
                     (spin->park.lock == park->lock || spin->park.lock == 0);
         if (spun) {
             spin->until_ns = 0;

@@ -142,6 +142,16 @@ def test_code_is_python(kind, model, tmp_path):
     assert "from app import resize" in code
 
 
+@pytest.mark.parametrize("in_threads", [True, False])
+def test_a_function_for_the_main_thread_gets_no_code_for_dask(in_threads, tmp_path):
+    """Dask's workers run tasks in threads, where such a function fails."""
+    target = parse_target("app:resize", cwd=tmp_path)
+    code = code_for(target, function_of("plain"), "processes-forkserver", 4, in_threads=in_threads)
+
+    assert ("dask" in code) is in_threads
+    assert "joblib" in code
+
+
 def test_the_test_that_guards_it(tmp_path):
     """The guard has the known arguments, and there is none if there is nothing to guard."""
     target = with_json(parse_target("app:resize", cwd=tmp_path), '["cat.png", 0.5]')

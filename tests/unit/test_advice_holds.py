@@ -64,6 +64,30 @@ def test_a_wait_for_a_core_is_no_hold_of_the_call(monkeypatch, queued, longest_s
     assert place["longest_s"] == 0 if longest_s == 0 else place["longest_s"] >= longest_s
 
 
+class LosesItsCore(AlwaysHeld):
+    """A recorder in which the thread waits 5 ms for a core, at its 100th reading."""
+
+    def __init__(self):
+        super().__init__()
+        self._readings = 0
+
+    def times(self):
+        self._readings += 1
+        held_ns, waited_ns = super().times()
+        return held_ns + 5_000_000 * (self._readings >= 100), waited_ns
+
+
+def test_a_wait_for_a_core_between_two_readings_of_clocks_is_no_hold(monkeypatch):
+    """A line holds the GIL for no longer than the line takes."""
+    reads = itertools.count()
+    clock = SimpleNamespace(perf_counter_ns=lambda: next(reads) * 1000, monotonic=lambda: next(reads) / 1e6)
+    monkeypatch.setattr(agent, "time", clock)
+    monkeypatch.setitem(globals(), "AlwaysHeld", LosesItsCore)
+    places = looked_at(lambda: [number & 3 for number in range(3000)], calls_s=0.01)
+
+    assert max(one["longest_s"] for one in places.values()) < 0.001
+
+
 def booked(*parts):
     """Return the account of a place with these parts: (time, time with the GIL, time without a core) in ms."""
     found = agent._Booked()

@@ -139,6 +139,24 @@ def test_options_are_for_the_points_that_have_a_policy(capsys):
     assert "policy=fair" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("--policy", "fair", "--set", "option.latency_us=20000"),
+        ("--set", "option.latency_us=20000", "--set", "policy=fair"),
+        ("--sweep", "policy=none,fair", "--set", "option.latency_us=20000"),
+        ("--policy", "fair", "--set", "option.latency_us=3", "--sweep", "option.latency_us=19999,20000"),
+    ],
+)
+def test_an_option_that_is_set_waits_for_its_policy(changes, capsys):
+    """`--set option.X` does what `--option X` does, in any order, and a sweep over the option has its own values."""
+    assert simulate("convoy", *changes, "--seeds", "1") == 0
+
+    out = capsys.readouterr().out
+    assert "latency_us=20000" in out or "policy=fair" in out
+    assert "latency_us=3" not in out
+
+
 def test_the_trace_is_one_of_the_first_seed(app, capsys, tmp_path):
     """The trace opens as any other, names threads and lines, has no time of day, and is the same each time."""
     path = tmp_path / "app.hwt"

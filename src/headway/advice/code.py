@@ -121,7 +121,7 @@ def _arguments_of(element: str, function: Function) -> str:
     return f"{named} else ({given}, {{}})"
 
 
-def code_for(target: Target, function: Function, model: str, workers: int) -> str:
+def code_for(target: Target, function: Function, model: str, workers: int, *, in_threads: bool = True) -> str:
     """Return code that runs the function with a model.
 
     Args:
@@ -129,8 +129,9 @@ def code_for(target: Target, function: Function, model: str, workers: int) -> st
         function: Its properties, such as its kind.
         model: The model.
         workers: The number of workers.
+        in_threads: The function runs outside the main thread, too, where workers of Dask call it.
     """
-    return _code(function, _imported(target)[1], _importable(target, function), model, workers)
+    return _code(function, _imported(target)[1], _importable(target, function), model, workers, in_threads=in_threads)
 
 
 def undecided(perhaps: str) -> str:
@@ -138,7 +139,7 @@ def undecided(perhaps: str) -> str:
     return f"# not decided: {SHORT[perhaps]} may be faster than this\n\n" if perhaps else ""
 
 
-def _code(function: Function, name: str, importing: str, model: str, workers: int) -> str:
+def _code(function: Function, name: str, importing: str, model: str, workers: int, *, in_threads: bool) -> str:
     if function.kind.startswith("async"):
         return _async_code(function, name, importing, model, workers)
     given, every = _given(function), _every(function)
@@ -163,9 +164,12 @@ def _code(function: Function, name: str, importing: str, model: str, workers: in
         code += (
             f"\n# the same with joblib:\n"
             f"#     joblib.Parallel(n_jobs={workers})(joblib.delayed({task})({given}) {every})\n"
-            f"# with Dask, if one machine is not enough:\n"
-            f"#     dask.distributed.Client(address).map({one.format(task)}, {_ITEMS})\n"
         )
+        if in_threads:
+            code += (
+                f"# with Dask, if one machine is not enough:\n"
+                f"#     dask.distributed.Client(address).map({one.format(task)}, {_ITEMS})\n"
+            )
     return code
 
 

@@ -200,7 +200,8 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
             *limits,
             *notes,
         ),
-        code=undecided(verdict.perhaps) + code_for(target, function, verdict.model, workers),
+        code=undecided(verdict.perhaps)
+        + code_for(target, function, verdict.model, workers, in_threads=not home.place.why_not("threads")),
         test=guard_for(target, function, verdict.model, workers, required_of(verdict.speed_up)),
         spent_s=session.spent_s,
         quota_cores=quota if quota < len(machine.cores) else math.inf,

@@ -39,6 +39,7 @@ __all__ = ["prepare", "run"]
 _SEEDS = 5
 _MOST_SEEDS = 10_000
 _MOST_SEED = 2**63
+_OPTION = "option."
 _LONGER_S = 1e6
 """A simulation is shorter than this, in virtual seconds (sim/parameters.py)."""
 _MOST_EVENTS = 20_000_000
@@ -169,12 +170,16 @@ def _check_outputs(arguments: argparse.Namespace) -> None:
 
 
 def _changed(scenario: "Scenario", arguments: argparse.Namespace) -> "Scenario":
-    """Return the scenario with the changes of `--set`, `--policy` and `--duration`."""
+    """Return the scenario with the changes of `--set`, `--policy` and `--duration`.
+
+    An option of the policy waits until the policy is known: see `_points`.
+    """
     from headway.sim.parameters import change, split_setting
 
     for text in arguments.set:
         name, value = split_setting(text)
-        scenario = change(scenario, name, _path(name, value))
+        if not name.startswith(_OPTION):
+            scenario = change(scenario, name, _path(name, value))
     if arguments.policy is not None:
         scenario = change(scenario, "policy", _path("policy", arguments.policy))
     if arguments.duration is not None:
@@ -188,7 +193,7 @@ def _path(name: str, value: str) -> str:
 
 
 def _points(scenario: "Scenario", arguments: argparse.Namespace) -> "tuple[list[Axis], list[Point]]":
-    """Return the axes of the sweep, and its points; `--option` applies to each point that has a policy."""
+    """Return the axes of the sweep, and its points; `--option`, or `--set option.X`, applies to each point with a policy."""
     from headway.sim.parameters import change, split_setting, with_options
     from headway.sim.scenario import STOCK
     from headway.sim.sweep import parse_axis, points
@@ -196,10 +201,12 @@ def _points(scenario: "Scenario", arguments: argparse.Namespace) -> "tuple[list[
     axes = [parse_axis(text) for text in arguments.sweep]
     axes = [replace(axis, values=tuple(_path(axis.name, one) for one in axis.values)) for axis in axes]
     found = points(scenario, axes)
-    settings = [split_setting(f"option.{text}") for text in arguments.option]
+    settings = [split_setting(f"{_OPTION}{text}") for text in arguments.option]
+    settings += [one for one in map(split_setting, arguments.set) if one[0].startswith(_OPTION)]
+    settings = [one for one in settings if one[0] not in {axis.name for axis in axes}]
     named = [any(process.policy != STOCK for process in point.scenario.processes) for point in found]
     if settings and not any(named):
-        with_options(scenario, ((settings[0][0].removeprefix("option."), 0),))  # raises the error
+        with_options(scenario, ((settings[0][0].removeprefix(_OPTION), 0),))  # raises the error
     for place, point in enumerate(found):
         changed = point.scenario
         for name, value in settings if named[place] else ():

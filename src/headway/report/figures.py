@@ -93,13 +93,13 @@ def amount(value: float, unit: str) -> str:
     if unit == "bytes":
         return _scaled(value, 1024, ("B", "KiB", "MiB", "GiB"))
     if unit == "share":
-        return f"{value * 100:.3g} %"
+        return f"{_three_digits(value * 100)} %"
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
 
 
 def _three_digits(value: float) -> str:
     """Return a number rounded to three digits, written out: `38,600`."""
-    if value < 1000:
+    if value < 999.5:
         return f"{value:.3g}"
     return f"{float(f'{value:.3g}'):,.0f}"
 

@@ -324,13 +324,19 @@ def _behind_a_function(analysis: Analysis, told: list[Frame]) -> Iterator[Findin
         return
     name = f"`{printable(one.frame.function)}`"
     names = list(dict.fromkeys(map(role, one.threads)))
-    of_it = f"it held for {duration(one.held_ns)} in {number(one.holds, 'hold')}, in {listed(names)}; most of the waiting happened{_where(one.stack)}"
+    # Of other holds it is not known what ran in them.
+    which, or_more = (" that another thread asked to end", " or more") if one.ran else ("", "")
+    or_more *= one.blocked_ns < analysis.wait_ns
+    of_it = (
+        f"it held for {duration(one.held_ns)} in {number(one.holds, 'hold')}{which}, in {listed(names)};"
+        f" most of the waiting happened{_where(one.stack)}"
+    )
     during = f"while {name} ran with the GIL" if one.ran else f"in holds that ended in {name}"
     shared = f"{number(len(analysis.threads), 'thread')} shared it"
     yield Finding(
         kind="behind-a-function",
         weight="problem",
-        fact=f"{share(one.blocked_ns, analysis.wait_ns)} of all waiting for the GIL, {duration(one.blocked_ns)}, happened {during}; {of_it}",
+        fact=f"{share(one.blocked_ns, analysis.wait_ns)}{or_more} of all waiting for the GIL, {duration(one.blocked_ns)}, happened {during}; {of_it}",
         cause=f"every thread that needs the GIL meanwhile waits: {shared}"
         if one.ran
         else f"{shared}; the trace does not show what such a hold ran before, because no thread requested its end",

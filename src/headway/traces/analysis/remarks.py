@@ -297,20 +297,28 @@ def _lock(one: ParkPlace) -> Finding:
     name = name or ("the lock of an object" if one.kind == Park.OBJECT else _LOCKS[one.kind])
     cause = advice = ""
     awaits = one.kind == Park.MUTEX and one.at_once
+    is_file = one.kind == Park.OBJECT and one.type_name.startswith("_io.")
+    own_file = is_file and one.threads == 1
     if awaits:
         cause = (
             "for most of that time none of the blocked threads had the lock: they may have awaited another thread there"
         )
+    elif own_file:
+        cause = (
+            "Python 3.13 locks a file twice in one call that reads, writes or closes it, and the thread waits for itself;"
+            " or another thread used the same file"
+        )
+        advice = "read or write more of a file at a time"
     elif one.kind == Park.OBJECT:
         users = "these threads use" if one.threads > 1 else "another thread used"
         cause = f"without a GIL each object has its own lock, and {users} the same object"
         advice = "give each thread its own object and merge at the end, or make fewer and larger changes to the shared object"
-        if one.type_name.startswith("_io."):
-            cause += "; or it was read from a file: Python 3.13 locks the file twice in one call, and the thread waits for itself"
-            advice += "; read more of a file at a time"
+        if is_file:
+            cause += "; or the threads wait for themselves: Python 3.13 locks a file twice in one call"
+            advice += "; read or write more of a file at a time"
     return Finding(
         kind="contended-lock",
-        weight="note" if awaits else "problem",
+        weight="note" if awaits or own_file else "problem",
         fact=_blocked(one, name),
         cause=cause,
         advice=advice,

@@ -221,7 +221,9 @@ class _Looker:
             booked = self._booked.get(self._at)
             if booked is None:
                 booked = self._booked[self._at] = _Booked()
-            took_ns, kept_ns = wall_ns - self._last[0], held_ns - self._last[1]
+            took_ns = wall_ns - self._last[0]
+            # The thread may lose its core between the two readings of _now().
+            kept_ns = min(took_ns, held_ns - self._last[1])
             queued_ns = min(took_ns, self._queued()) if took_ns >= _NOTED_NS else 0
             booked.own_ns += took_ns - queued_ns
             booked.add(took_ns, kept_ns, calm=queued_ns <= took_ns * _CALM)
