@@ -322,7 +322,9 @@ def test_it_says_what_it_did(interpreter, tmp_path):
     )
     assert found, one.stderr
     assert int(found[1]) >= int(found[2]) > 20
-    assert none.stderr.endswith(": fair had nothing to do: no thread of the main interpreter waited for a CPU-bound thread\n")
+    assert none.stderr.endswith(
+        ": fair had nothing to do: no thread of the main interpreter waited for a CPU-bound thread\n"
+    )
     assert run("run", *whose, str(program), "0").stderr == ""
 
 

@@ -225,6 +225,7 @@ SERVERS = {
     "flask": (["waitress-serve", "--listen=127.0.0.1:{port}", "frameworks:w"], "request"),
     "fastapi": (["uvicorn", "--port", "{port}", "frameworks:a"], "event loop"),
     "fastapi-in-threads": (["uvicorn", "--port", "{port}", "frameworks:s"], "request"),
+    "gunicorn-sync": (["gunicorn", "-b", "127.0.0.1:{port}", "line:w"], "request"),
     "gunicorn": (["gunicorn", "-k", "gthread", "--threads", "2", "-b", "127.0.0.1:{port}", "line:w"], "request"),
 }
 

@@ -114,3 +114,21 @@ def test_a_door_that_cannot_be_opened_leaves_nothing(tmp_path, monkeypatch, step
 
     assert list(tmp_path.iterdir()) == []
     assert made[0].fileno() == -1
+
+
+def test_a_process_that_has_ended_is_told_once():
+    """The pidfd of an ended process stays readable, and must not end each later wait at once."""
+    told = []
+    reception = door.Reception(door.Door(), lambda *_: None, told.append)
+    reading, writing = os.pipe()
+    try:
+        reception.keep(reading, lambda: told.append("ended"))
+        os.write(writing, b"x")
+        for _ in range(3):
+            assert not reception.answer(0)
+        assert told == ["ended"]
+        reception.forget(reading)
+    finally:
+        reception.close()
+        os.close(reading)
+        os.close(writing)

@@ -38,6 +38,9 @@ THREAD = Frame(f"{LIB}/threading.py", 1012, "Thread.run", 1000)
 ANYIO = Frame("/v/lib/python3.13/site-packages/anyio/_backends/_asyncio.py", 967, "WorkerThread.run", 950)
 UVICORN = Frame("/v/lib/python3.13/site-packages/uvicorn/server.py", 70, "Server.serve", 68)
 POOL = Frame(f"{LIB}/multiprocessing/pool.py", 114, "worker", 97)
+ACCEPT = Frame(f"{LIB}/socket.py", 298, "socket.accept", 290)
+SYNC = "/v/lib/python3.13/site-packages/gunicorn/workers/sync.py"
+ACCEPTS, SYNC_WAIT = Frame(SYNC, 26, "SyncWorker.accept", 25), Frame(SYNC, 34, "SyncWorker.wait", 31)
 
 STACKS = [
     (),
@@ -58,10 +61,14 @@ STACKS = [
     (WAIT, ANYIO),
     (SLEEP, ANYIO),
     (UVICORN,),
+    (ACCEPT, ACCEPTS),
+    (SYNC_WAIT,),
+    (SLEEP, ACCEPTS),
 ]
 AT_POLL, AT_SLEEP, AT_QUEUE, AT_REQUEST, AT_LOCK, AT_IDLE, AT_DEEP, AT_TARGET, AT_JOB = 2, 3, 4, 5, 6, 7, 8, 9, 10
 AT_READ, AT_ANSWER, AT_CLOSE, AT_RPC = 11, 12, 13, 14
 AT_ANYIO, AT_ENDPOINT = 15, 16
+AT_ACCEPT, AT_SYNC_WAIT, AT_SYNC = 18, 19, 20
 
 
 def with_stacks(trace, **evidence):
@@ -282,13 +289,30 @@ def test_a_first_request_goes_on():
 
 
 @pytest.mark.parametrize(("overwritten", "start_ms", "is_told"), [(9, 10, True), (9, -9000, False), (0, -9000, True)])
-def test_a_request_whose_begin_is_lost_is_none(overwritten, start_ms, is_told):
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_request_whose_begin_is_lost_is_none(overwritten, start_ms, is_told, is_over):
     """The earliest event that is left of a long request is not its begin: each recording would show another stall."""
-    trace = with_stacks(Script().hold(0, 10, 11, stack=AT_REQUEST).trace(500, "pool_0", ended=False))
+    script = Script().hold(0, 10, 11, stack=AT_REQUEST)
+    if is_over:
+        script.hold(0, 410, 411, stack=AT_QUEUE)
+    trace = with_stacks(script.trace(500, "pool_0", ended=False))
     thread = dataclasses.replace(trace.threads[0], start_ns=at(start_ms))
     trace = dataclasses.replace(trace, threads=(thread,), loss=Loss(overwritten_events=overwritten))
 
     assert bool(find_stalls(trace, Thresholds(50 * MS, 50 * MS, 50 * MS))) is is_told
+
+
+@pytest.mark.parametrize("between", [AT_ACCEPT, AT_SYNC_WAIT])
+def test_gunicorns_default_worker(between):
+    """A worker without threads has no pool: its requests are between two calls that wait for a connection."""
+    script = Script()
+    for number in range(3):
+        script.hold(0, 400 * number, 400 * number + 1, stack=between)
+        script.hold(0, 400 * number + 10, 400 * number + 11, stack=AT_SYNC)
+    script.hold(0, 1200, 1201, stack=between)
+    found = find_stalls(with_stacks(script.trace(1300, "MainThread")), Thresholds(50 * MS, 50 * MS, 50 * MS))
+
+    assert [(one.kind, one.length_ns) for one in found] == [(StallKind.REQUEST, 391 * MS)] * 3
 
 
 def test_a_thread_for_each_connection():

@@ -40,6 +40,14 @@ def test_stalls_of_other_files_are_told(free, tmp_path, capsys):
     assert capsys.readouterr().out == "0 stalls, 0 ns in total\n"
 
 
+def test_a_folder_of_a_trace_without_a_log_has_its_stalls(tmp_path, capsys):
+    """`headway attach` and `headway trace` write no log: the traces tell."""
+    writer.write(Script().wait(0, 0).hold(1, 0, 300).hold(0, 301, 302).trace(400, "a", "b"), tmp_path / "app.hwt")
+
+    assert main(["stalls", str(tmp_path), "--json"]) == 0
+    assert {one["recording"] for one in json.loads(capsys.readouterr().out)["stalls"]} == {"app.hwt"}
+
+
 def test_stalls_of_a_program_that_has_just_ended_are_waited_for(tmp_path, monkeypatch, capsys):
     """A log whose watcher still analyses the program's last recording is read after that."""
     log = tmp_path / "app.stalls.jsonl"

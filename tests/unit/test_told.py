@@ -31,11 +31,31 @@ def test_a_stall_that_is_over_is_reported_once():
     assert not told.has_unended
 
 
-def test_the_oldest_are_forgotten():
-    """A service that stalls all the time fills no memory."""
-    told = Told({"1:1": 0})
-    told.update({f"2:{number}": S for number in range(256)})
+def test_of_very_many_stalls_the_oldest_that_are_over_are_forgotten():
+    """A service that stalls all the time fills no memory, and a request that hangs is not forgotten for others."""
+    told = Told({"1:1": S, **{f"2:{number}": 0 for number in range(4096)}})
+    told.update({"3:1": 0})
 
-    assert len(told.lengths_ns) == 256
-    assert not told.is_known(1, 1)
+    assert len(told.lengths_ns) == 4096
+    assert told.is_known(1, 1)
+    assert not told.is_known(2, 0)
+    assert told.is_known(3, 1)
     assert told.has_unended
+
+
+def test_all_stalls_of_one_hold_are_known():
+    """Thousands of threads may have waited for one hold, and the next recording shows their waits again."""
+    told = Told()
+    told.update({f"{number}:5": 0 for number in range(5000)})
+    told.update({"1:6": 0})
+
+    assert all(told.is_known(number, 5) for number in range(1000, 5000))
+    assert not told.add(4999, 5, S, goes_on=False)
+
+
+def test_the_oldest_stall_that_goes_on():
+    """The watcher keeps what it has seen since that begin, because the cause needs it."""
+    told = Told({"1:9": S, "2:7": 0, "3:8": S})
+
+    assert told.oldest_ns == 8
+    assert Told().oldest_ns == 0

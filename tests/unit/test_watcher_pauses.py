@@ -2,6 +2,7 @@
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -55,3 +56,29 @@ def test_a_stall_that_goes_on_is_reported_again_when_it_has_grown(watcher):
 
     assert learnt(watcher, told).grown_ns == 108 * S
     assert learnt(watcher, {}).grown_ns == 0
+
+
+class Loops:
+    """A ring of a process of whose loops some hang, from the next copy on."""
+
+    def __init__(self):
+        self.laps = SimpleNamespace(late_loops=0, late_pools=0, open_pools=0, open_loops=0)
+        self.hang = 0
+
+    def copy(self, _now_ns, *, hurry):
+        assert not hurry
+        self.laps = SimpleNamespace(**{**vars(self.laps), "open_loops": self.hang})
+
+
+def test_a_second_loop_that_hangs_is_reported_beside_the_first():
+    """One report of a loop that hangs for hours says nothing of another loop that begins to hang."""
+    ring = Loops()
+    one = _Watched(cast(Ring, ring))
+    seen = []
+    for now_s, hang in enumerate([1, 1, 2, 2, 0], 1):
+        ring.hang = hang
+        one.copy(now_s * S)
+        seen.append((one.open_ns // S, one.is_told))
+        one.is_told = hang > 0  # as by a report
+
+    assert seen == [(1, False), (1, True), (3, False), (3, True), (0, False)]

@@ -46,8 +46,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 def _logs(path: Path) -> list[Path]:
     """Return the files to read. Raises UsageError.
 
-    Of a folder, they are its logs and its recordings of processes without a GIL, which have no log. Of a trace, they are
-    the traces of its launch's processes.
+    Of a folder, they are its logs and its recordings of processes without a GIL, which have no log; without a log, all its
+    recordings and traces. Of a trace, they are the traces of its launch's processes.
     """
     if path.is_dir():
         found = sorted(path.glob("*.stalls.jsonl"))
@@ -57,7 +57,7 @@ def _logs(path: Path) -> list[Path]:
                 f"the folder {path} has no log of stalls",
                 hint="name a folder that `headway watch -o` wrote to; a process without a GIL has no log",
             )
-        return [*found, *_blind(recordings)]
+        return [*found, *_blind(recordings)] if found else recordings
     if not path.is_file():
         raise UsageError(f"there is no file {path}", hint="name a log, a folder of `headway watch`, or a trace")
     if path.suffix != ".hwt":

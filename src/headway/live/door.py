@@ -156,12 +156,13 @@ class Reception:
         return self._selector.fileno()
 
     def keep(self, descriptor: int, ready: Callable[[], None]) -> None:
-        """Call `ready` whenever `descriptor` is readable, as a pidfd is after the end of its process."""
+        """Call `ready` once `descriptor` is readable, as a pidfd is after the end of its process."""
         self._selector.register(descriptor, selectors.EVENT_READ, ready)
 
     def forget(self, descriptor: int) -> None:
-        """Stop watching a descriptor."""
-        self._selector.unregister(descriptor)
+        """Stop watching a descriptor that may not have been readable yet."""
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(descriptor)
 
     def answer(self, pause_s: float) -> bool:
         """Wait for calls for `pause_s`; return whether a process called."""
@@ -173,7 +174,8 @@ class Reception:
             elif isinstance(key.fileobj, socket.socket):
                 called = True
                 self._hear(key.fileobj)
-            else:
+            else:  # it stays readable, and would end each wait at once
+                self._selector.unregister(key.fileobj)
                 key.data()
         now_s = time.monotonic()
         for caller in [one for one, since_s in self._callers.items() if now_s - since_s > _HELLO_S]:

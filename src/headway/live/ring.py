@@ -304,12 +304,15 @@ class Ring:
         return self._used_slots
 
     # ------------------------------------------------------------------ keeping
-    def evidence(self, now_ns: int) -> dict[str, Any]:
-        """Return the observations of the last seconds, in the format of notes (headway.traces.notes)."""
+    def evidence(self, now_ns: int, oldest_ns: int = 0) -> dict[str, Any]:
+        """Return the observations of the last seconds, in the format of notes (headway.traces.notes).
+
+        `oldest_ns` is the begin of the oldest stall that goes on; 0: there is none.
+        """
         still = (slot for slot in self.slots() if slot.serial in self._accounted_ns)
         for slot in itertools.islice(still, _MOST_STILL):
             self._account(slot.tid, now_ns, is_away=slot.state == IDLE)
-        since_ns = now_ns - _EVIDENCE_NS
+        since_ns = min(now_ns - _EVIDENCE_NS, oldest_ns or now_ns)
         return packed(one for one in self._samples if one.time_ns >= since_ns) | {
             "core_times": [
                 [one.time_ns, one.tid, one.ran_ns, one.queued_ns] for one in self._core_times if one.time_ns >= since_ns

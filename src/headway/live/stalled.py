@@ -76,7 +76,7 @@ def main(partial: Path) -> int:
             os.write(2, f"headway: {line} [{path.name}]\n".encode())
     if told["asked"] and not told["quiet"]:
         os.write(2, f"headway: the last {(trace.end_ns - trace.start_ns) / 1e9:.1f} s are in {path.name}\n".encode())
-    json.dump({"stalls": found, "told": known.lengths_ns if rows else {}}, sys.stdout)
+    json.dump({"stalls": found, "told": known.news}, sys.stdout)
     return 0
 
 

@@ -1,6 +1,6 @@
 """The stalls of one process that are reported: each once while it goes on, again whenever it has grown, and at its end."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, final
 
 __all__ = ["Told"]
@@ -9,7 +9,9 @@ _GROWTH: Final = 10
 """A stall that goes on is reported again when it is so many times as long: its main cause may be another one by then."""
 _ENOUGH: Final = 9
 """The growth that suffices when it is looked at: a recording ends a moment before the look."""
-_MOST: Final = 256
+_MOST: Final = 4096
+_REPORTS: Final = 4
+"""A recording may show stalls of so many reports before it. Many threads may have waited for one hold of the GIL."""
 
 
 @final
@@ -20,6 +22,8 @@ class Told:
         """Take what `lengths_ns` was in another process."""
         self.lengths_ns = dict(lengths_ns or {})
         """The length of each stall at its report, by "serial:since_ns"; 0: the stall was over."""
+        self.news: dict[str, int] = {}
+        """The stalls that `add` has added."""
 
     def is_known(self, serial: int, since_ns: int) -> bool:
         """Tell whether a stall is reported."""
@@ -31,23 +35,35 @@ class Told:
         before_ns = self.lengths_ns.get(key)
         if before_ns == 0 or (before_ns is not None and goes_on and length_ns < _ENOUGH * before_ns):
             return False
-        self.lengths_ns[key] = max(1, length_ns) if goes_on else 0
+        self.lengths_ns[key] = self.news[key] = max(1, length_ns) if goes_on else 0
         return True
 
-    def update(self, lengths_ns: Mapping[str, int]) -> None:
-        """Take what another process has reported; of very many stalls, the oldest are forgotten."""
-        self.lengths_ns |= lengths_ns
-        while len(self.lengths_ns) > _MOST:
-            self.lengths_ns.pop(next(iter(self.lengths_ns)))
+    def update(self, news: Mapping[str, int]) -> None:
+        """Take what another process has reported; of very many stalls that are over, the oldest are forgotten."""
+        for key, length_ns in news.items():
+            self.lengths_ns.pop(key, None)
+            self.lengths_ns[key] = length_ns
+        excess = len(self.lengths_ns) - max(_MOST, _REPORTS * len(news))
+        if excess > 0:
+            # One that goes on for ever, because the ring has lost its end, is forgotten only after all that are over.
+            for key in sorted(self.lengths_ns, key=lambda one: self.lengths_ns[one] > 0)[:excess]:
+                del self.lengths_ns[key]
 
     @property
     def has_unended(self) -> bool:
         """Whether a stall was not over at its last report."""
         return any(self.lengths_ns.values())
 
+    @property
+    def oldest_ns(self) -> int:
+        """The begin of the oldest stall that goes on; 0: there is none."""
+        return min((since_ns for since_ns, _ in self._unended()), default=0)
+
     def grown_ns(self, now_ns: int) -> int:
         """Return when one of the stalls that go on will have grown so much that it is to be reported again; 0: none."""
-        unended = ((int(key.partition(":")[2]), length_ns) for key, length_ns in self.lengths_ns.items() if length_ns)
-        return min(
-            (due for since_ns, length_ns in unended if (due := since_ns + _GROWTH * length_ns) > now_ns), default=0
-        )
+        dues = (since_ns + _GROWTH * length_ns for since_ns, length_ns in self._unended())
+        return min((due for due in dues if due > now_ns), default=0)
+
+    def _unended(self) -> Iterator[tuple[int, int]]:
+        """Yield the begin and the length of each stall that goes on."""
+        return ((int(key.partition(":")[2]), length_ns) for key, length_ns in self.lengths_ns.items() if length_ns)

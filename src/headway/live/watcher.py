@@ -134,8 +134,9 @@ class _Watched:
             self.over_ns = self.over_ns or now_ns
         if after.late_pools != before.late_pools or after.open_pools > before.open_pools:
             self.doubtful_ns = self.doubtful_ns or now_ns
-        self.open_ns = (self.open_ns or now_ns) if after.open_loops else 0
-        self.is_told = self.is_told and after.open_loops > 0
+        more = after.open_loops > before.open_loops
+        self.open_ns = (now_ns if more else self.open_ns or now_ns) if after.open_loops else 0
+        self.is_told = self.is_told and after.open_loops > 0 and not more
 
 
 @final
@@ -236,7 +237,8 @@ class Watcher:
                 _let_go_of_stderr()
             if not self._rings and not self._reports and time.monotonic() - ended_s > _LINGER_S:
                 break
-            if not self._reports and time.monotonic() - ended_s > 10 * _LINGER_S:
+            is_gone = any(one.ring.gone for one in self._rings)
+            if not self._reports and not is_gone and time.monotonic() - ended_s > 10 * _LINGER_S:
                 break  # the program's children live on, and are watched no more
         for one in self._rings:
             one.ring.close()
@@ -359,7 +361,7 @@ class Watcher:
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f".{time.time_ns() // 1_000_000 % 1000:03}Z"
         path = self._folder / f"{self._options.name}-{stamp}-{one.ring.pid}.hwt"
         told = {
-            "evidence": one.ring.evidence(now_ns),
+            "evidence": one.ring.evidence(now_ns, one.told.oldest_ns),
             "limits": dataclasses.asdict(self._options.limits),
             "told": one.told.lengths_ns,
             "gone_ns": now_ns if one.ring.gone else 0,

@@ -67,10 +67,12 @@ _CONNECTIONS: Final = {
     ("socketserver.py", "BaseServer.serve_forever"),
     ("server.py", "BaseHTTPRequestHandler.handle_one_request"),
     ("simple_server.py", "WSGIRequestHandler.handle"),
+    ("sync.py", "SyncWorker.accept"),
 }
-"""Functions of the standard library's servers that take a connection, or a request from one, and answer it."""
-_SHUTDOWN: Final = ("socketserver.py", "TCPServer.shutdown_request")
-"""What these servers call once a connection is answered: the thread of a connection ends after that."""
+"""Functions of the standard library's servers, and of gunicorn's default worker, that take a connection, or a request from
+one, and answer it."""
+_BETWEEN: Final = {("socketserver.py", "TCPServer.shutdown_request"), ("sync.py", "SyncWorker.wait")}
+"""Functions of these servers that run between two requests. The thread of a connection ends after the first one."""
 _SOCKETS: Final = {"selectors.py", "socket.py", "ssl.py"}
 """Modules in which these servers wait."""
 _WAITS: Final = {"queue.py", "threading.py", "_queue"}
@@ -151,9 +153,9 @@ def _short(frame: Frame) -> tuple[str, str]:
 
 
 def _is_between_requests(frames: Sequence[Frame]) -> bool:
-    """Tell whether a server of the standard library waits for a connection or a request, or has just answered one."""
+    """Tell whether a server without a pool waits for a connection or a request, or has just answered one."""
     at = next((frame for frame in frames[:_SOCKET_FRAMES] if os.path.basename(frame.filename) not in _SOCKETS), None)
-    return at is not None and (_short(at) == _SHUTDOWN or (at is not frames[0] and _short(at) in _CONNECTIONS))
+    return at is not None and (_short(at) in _BETWEEN or (at is not frames[0] and _short(at) in _CONNECTIONS))
 
 
 def _takes_work(frame: Frame) -> bool:

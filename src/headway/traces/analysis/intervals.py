@@ -47,8 +47,8 @@ class Intervals:
         """The length of each interval."""
         return self.end_ns - self.start_ns
 
-    def chosen(self, which: NDArray) -> Self:
-        """Return the intervals that a mask or indices choose."""
+    def chosen(self, which: NDArray | slice) -> Self:
+        """Return the intervals that a mask, indices or a slice choose."""
         return replace(self, **{one.name: getattr(self, one.name)[which] for one in fields(self)})
 
     def clipped(self, since_ns: int, until_ns: int) -> Self:

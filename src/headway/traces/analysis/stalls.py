@@ -12,13 +12,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Final, final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headway.traces.analysis.intervals import Holds, recorded
 from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind, Thresholds
+from headway.traces.analysis.thread_events import ThreadEvents
 from headway.traces.loops import (
     Home,
     home_at,
@@ -30,7 +30,7 @@ from headway.traces.loops import (
     serves_the_web,
     waits_for_a_lock,
 )
-from headway.traces.model import RAN_ALL, RAN_SHIFT, CoreTime, Flag, Frame, Kind, Sample, Trace
+from headway.traces.model import CoreTime, Flag, Frame, Kind, Sample, Trace
 from headway.traces.sources import edited
 
 __all__ = ["find_stalls"]
@@ -67,38 +67,6 @@ def find_stalls(trace: Trace, thresholds: Thresholds | None = None, *, since_ns:
     return sorted(found, key=lambda one: (one.since_ns, one.thread))
 
 
-@final
-class _Own:
-    """The events of one thread that begin or end a hold or a wait."""
-
-    def __init__(self, trace: Trace, thread: int) -> None:
-        events = trace.events
-        kinds = (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT)
-        mine = events[(events["thread"] == thread) & np.isin(events["kind"], kinds)]
-        self.time_ns: NDArray[np.int64] = mine["time_ns"].astype(np.int64)
-        self.kind: NDArray[np.uint8] = mine["kind"]
-        self.stack: NDArray[np.uint32] = mine["value"]
-        self.flags: NDArray[np.uint16] = mine["flags"]
-        self.gil: NDArray[np.uint8] = mine["gil"]
-
-    def __len__(self) -> int:
-        return len(self.time_ns)
-
-    def spent(self, since_ns: int, until_ns: int) -> tuple[int, int]:
-        """Return for how long, within a time, the thread was neither holding the GIL nor waiting for it, and holding it."""
-        first, last = np.searchsorted(self.time_ns, [since_ns, until_ns])
-        place = np.arange(first - 1, last)  # the event before the time begins what the thread does at its start
-        begin_ns = np.maximum(np.where(place >= 0, self.time_ns[place], since_ns), since_ns)
-        length_ns = np.diff(begin_ns, append=until_ns)
-        kind = np.where(place >= 0, self.kind[place], Kind.RELEASE)
-        return int(length_ns[kind == Kind.RELEASE].sum()), int(length_ns[kind == Kind.ACQUIRE].sum())
-
-    def ran(self, event: int) -> float | None:
-        """Return the share of the time before an event in which the thread ran; None if the event does not tell it."""
-        bits = int(self.flags[event]) >> RAN_SHIFT
-        return (bits - 1) / RAN_ALL if bits else None
-
-
 class _Finder:
     """Finds the stalls of one trace."""
 
@@ -108,7 +76,7 @@ class _Finder:
         self._recorded = recorded(trace)
         self._homes: dict[int, Home | None] = {0: None}
         self._stacks: dict[int, tuple[Frame, ...]] = {}
-        self._own: dict[int, _Own] = {}
+        self._own: dict[int, ThreadEvents] = {}
         self._samples: dict[int, list[Sample]] = defaultdict(list)
         self._core_times: dict[int, list[CoreTime]] = defaultdict(list)
         for sample in trace.evidence.samples:
@@ -131,9 +99,9 @@ class _Finder:
         holds = self._recorded.holds
         return {int(gil): holds.chosen(holds.gil == gil) for gil in np.unique(holds.gil)}
 
-    def _of(self, thread: int) -> _Own:
+    def _of(self, thread: int) -> ThreadEvents:
         if thread not in self._own:
-            self._own[thread] = _Own(self._trace, thread)
+            self._own[thread] = ThreadEvents(self._trace, thread)
         return self._own[thread]
 
     def _home(self, stack: int) -> Home | None:
@@ -159,7 +127,7 @@ class _Finder:
         at_home = released[np.array([home is not None for home in homes])[which]]
         begins = at_home[at_home + 1 < len(own)] + 1
         ends = np.append(at_home[1:], -1)[: len(begins)]
-        if self._home(int(own.stack[at_home[0]])) is Home.POOL:
+        if self._home(int(own.stack[at_home[0]])) is Home.POOL and self._has_begin(thread):
             # The thread was waiting for work when the recording began: its first lap begins with its first event.
             begins, ends = np.append(0, begins), np.append(at_home[0], ends)
         ends_ns = np.where(ends >= 0, own.time_ns[ends], self._trace.end_ns)
@@ -176,18 +144,23 @@ class _Finder:
             )
 
     def _first_request(self, thread: int, least_ns: int) -> Iterator[Stall]:
-        """Yield the request that a thread has answered since its first event, without having been at a home.
-
-        If its first events are lost, the request's begin is not known, nor whether it was reported.
-        """
-        own, end_ns, lost = self._of(thread), self._trace.end_ns, self._trace.loss.overwritten_events > 0
+        """Yield the request that a thread has answered since its first event, without having been at a home."""
+        own, end_ns = self._of(thread), self._trace.end_ns
         if not len(own) or end_ns - own.time_ns[0] < least_ns or end_ns < self._over_since_ns:
             return
-        starts = own.time_ns[0] - self._trace.threads[thread].start_ns < _ELSEWHERE_NS
-        if (starts or not lost) and (kind := self._kind(own, 0, -1, 0)) is not None:
+        kind = self._kind(own, 0, -1, 0) if self._has_begin(thread) else None
+        if kind is not None:
             yield self._stall(kind, thread, 0, len(own) - 1, end_ns, goes_on=True)
 
-    def _kind(self, own: _Own, begin: int, end: int, home_stack: int) -> StallKind | None:
+    def _has_begin(self, thread: int) -> bool:
+        """Tell whether a thread's first event in the trace can be the begin of its first lap.
+
+        If earlier events of the thread are lost, the lap's begin is not known, nor whether the lap was reported.
+        """
+        starts_ns = int(self._of(thread).time_ns[0]) - self._trace.threads[thread].start_ns
+        return starts_ns < _ELSEWHERE_NS or not self._trace.loss.overwritten_events
+
+    def _kind(self, own: ThreadEvents, begin: int, end: int, home_stack: int) -> StallKind | None:
         """Return the kind of a lap that began at a home; None if the thread has left its loop, or if a pool runs a job."""
         inside = slice(begin, end if end >= 0 else len(own))
         if np.any(own.kind[inside] == Kind.EXIT) or (end < 0 and self._trace.process.ended):
@@ -365,17 +338,19 @@ class _Finder:
         tid = self._trace.threads[holder].tid
         length_ns = until_ns - since_ns
         collected_ns = self._collected_ns(tid, since_ns, until_ns)
-        known = self._let_go_at(int(holds.stack[place]), int(holds.length_ns[place]), forced=bool(holds.forced[place]))
-        off_ns = round(length_ns * int(holds.off_core_ns[place]) / max(1, int(holds.length_ns[place])))
+        one = holds.chosen(slice(place, place + 1))  # each property of all holds is a pass over them
+        whole_ns = int(one.length_ns[0])
+        known = self._let_go_at(int(one.stack[0]), whole_ns, forced=bool(one.forced[0]))
+        off_ns = round(length_ns * int(one.off_core_ns[0]) / max(1, whole_ns))
         off_ns = max(off_ns, self._off_core_ns(tid, since_ns, until_ns))
         account_ns = self._queued_ns(tid, since_ns, until_ns)
         queued_ns = min(off_ns, account_ns or 0, length_ns - collected_ns)
         queued_ns = queued_ns if queued_ns >= _SHORT_QUEUE_NS else 0
         # The time after the request does not count if the holder had no core, as it could not release the GIL then. If
         # the system's account shows that the holder was asleep, it was in a call.
-        late_ns = int(holds.overrun_ns[place])
+        late_ns = int(one.overrun_ns[0])
         if account_ns is not None:
-            late_ns = int(holds.end_ns[place] - holds.asked_ns[place]) - account_ns
+            late_ns = int(one.end_ns[0] - one.asked_ns[0]) - account_ns
         kept: Kept | None = Kept.C if late_ns >= _IN_C_NS else Kept.PYTHON
         if until_ns >= self._trace.end_ns and 2 * (off_ns - queued_ns) > length_ns:
             kept = None  # it hardly ran: asleep in a call, or without a core, which the account shows only afterwards
