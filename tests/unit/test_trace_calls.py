@@ -25,6 +25,13 @@ from headway.traces.sources import changed_since, edited
         ("with " + "a" * 1_000_000, False),
         ("with self.semantic_index:", False),
         ("answer = client.get(key)", False),
+        ("with self._lock: time.sleep(0.005)", False),
+        ("with self._lock: self.items.append(1)  # time.sleep()", True),
+        ("with lock: count += 1", True),
+        ("with open(path_lock) as file:", False),
+        ("with open(join(folder, lock)) as file, self.lock as held:", True),
+        ("async with (lock, other):", True),
+        ("with locks[hash(key)]:", True),
     ],
 )
 def test_a_lock_in_the_programs_own_line(tmp_path, line, is_lock):

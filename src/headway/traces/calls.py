@@ -81,10 +81,18 @@ def call_at(frame: Frame | None, changed: Collection[str] = ()) -> Call:
     return found.pop() if len(found) == 1 else Call.UNKNOWN
 
 
-_TAKES = re.compile(
-    r"\.acquire\(|\bwith\s[^:#]*?(?<![a-z])(r?lock|cond|condition|mutex|sem|semaphore)s?(\[[^\]]*\]|\(\))?\s*[:,)]",
-    re.IGNORECASE,
+_ACQUIRES = re.compile(r"\.acquire\(")
+_IS_A_LOCK = re.compile(
+    r"(?<![a-z])(r?lock|cond|condition|mutex|sem|semaphore)s?(\[[^\]]*\]|\(\))?(\s+as\s.*)?\s*($|[,)])", re.IGNORECASE
 )
+_BEGINS_WITH = re.compile(r"\s*(async\s+)?with\b")
+_CALLS = re.compile(r"[\w.]+\([^()]*[^()\s][^()]*\)")
+_CALLED = re.compile(r"(\w+)\(")
+_KEEPS_THE_GIL = re.compile(
+    "add|append|appendleft|clear|copy|dict|discard|extend|insert|int|isinstance|items|keys|len|list|max|min|next|pop|popleft"
+    "|range|remove|set|setdefault|sorted|str|sum|tuple|update|values"
+)
+"""Calls in the body of a `with` that do not wait."""
 _WITH = re.compile(r"^\s*with\s+\(?([^#]*?)\)?\s*:")
 _NAMED = re.compile(r"[\w.]*?(\w+)(?:\[[^\]]*\])?(?:\s+as\s.*)?")
 _AWAITS = re.compile(r"\.(get|put|wait|join|result)\(")
@@ -101,11 +109,32 @@ def takes_a_lock(frame: Frame, changed: Collection[str] = ()) -> bool:
     lines of files in `changed` are not those of the trace.
     """
     text = _line_of(frame, changed)
-    if _TAKES.search(text):
+    entered, body = _parts_of_with(text)
+    if not all(map(_KEEPS_THE_GIL.fullmatch, _CALLED.findall(body))):
+        return False  # that call may have released the GIL, with the lock
+    if _ACQUIRES.search(text) or _IS_A_LOCK.search(entered):
         return True
     found = _WITH.match(text)
     names = [] if found is None else [_NAMED.fullmatch(one.strip()) for one in found[1].split(",")]
     return any(one is not None and one[1] in words_in(frame.filename, _MAKES_A_LOCK) for one in names)
+
+
+def _parts_of_with(text: str) -> tuple[str, str]:
+    """Return what the `with` of a line enters, and the rest of that line; "", "" if there is no `with`.
+
+    A call with arguments stands as `?` in the first: a lock among its arguments is not entered.
+    """
+    begin = _BEGINS_WITH.match(text)
+    if begin is None:
+        return "", ""
+    depth, end = 0, begin.end()
+    while end < len(text) and not (depth <= 0 and text[end] in ":#"):
+        depth += (text[end] in "([{") - (text[end] in ")]}")
+        end += 1
+    entered, before = text[begin.end() : end], ""
+    while entered != before:
+        entered, before = _CALLS.sub("?", entered), entered
+    return entered, text[end + 1 :].partition("#")[0]
 
 
 def may_await_a_thread(frame: Frame, changed: Collection[str] = ()) -> bool:

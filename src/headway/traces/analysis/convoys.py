@@ -8,7 +8,7 @@ convoy if all of these hold:
 - It lasted at least `WAIT_SHARE` of the interval.
 - CPU-bound threads held the GIL for at least `HELD_SHARE` of the wait, and one of them was preempted during it.
 - All holders released the GIL within an interval after the request. Otherwise the cause is a long call of C, which no
-  shorter interval helps.
+  shorter interval helps. A holder that hardly ran in most of its holds slept in such a call.
 - The waiter's own holds are short.
 """
 
@@ -24,7 +24,7 @@ from headway.traces.analysis.blame import Met
 from headway.traces.analysis.intervals import Holds, Intervals, SwitchInterval
 from headway.traces.analysis.threads import Distribution, distribution
 from headway.traces.analysis.words import roles
-from headway.traces.model import Frame, Trace
+from headway.traces.model import RAN_ALL, Frame, Trace
 
 __all__ = ["LEAST", "Convoy", "convoys"]
 
@@ -36,6 +36,8 @@ CPU_SHARE = 0.5
 """A thread is CPU-bound if at least this share of its hold time is in preempted holds."""
 SHORT_HOLD = 0.1
 """The longest median hold of a thread that waits in a convoy, as a share of the interval."""
+SLEEPS = 0.1
+"""A holder that runs for less than this share of its holds sleeps with the GIL."""
 LEAST = 10
 """Fewer waits of a thread or pool are not a pattern."""
 _SIXTEEN_BITS = 1 << 16
@@ -121,6 +123,8 @@ def convoys(
         if of_waiter[waiter] < LEAST:
             continue
         mine, behind = which[at], release[at]
+        if _slept(holds.ran[behind]):
+            continue
         length_ns = waited_ns[mine]
         waiters = np.unique(waits.thread[mine])
         values, counts = np.unique(interval_ns[mine], return_counts=True)
@@ -165,6 +169,15 @@ def _in_convoys(
     late = np.concatenate([[0], np.cumsum(holds.overrun_ns > np.median(interval_ns))])
     during &= late[met.last[candidates] + 1] == late[np.maximum(met.first[candidates], 0)]
     return candidates[during], release[during]
+
+
+def _slept(ran: NDArray[np.uint8]) -> bool:
+    """Tell whether holds with these shares were asleep in a call of C, by the median of those that are known.
+
+    No shorter interval and no policy ends such a hold sooner. A CPU-bound thread that has no core for a while runs more.
+    """
+    known = ran[ran > 0]
+    return 2 * len(known) > len(ran) and float(np.median(known)) - 1 < SLEEPS * RAN_ALL
 
 
 def _median_hold_ns(holds: Holds, threads: int) -> NDArray[np.float64]:

@@ -326,7 +326,7 @@ def _behind_a_function(analysis: Analysis, told: list[Frame]) -> Iterator[Findin
     names = list(dict.fromkeys(map(role, one.threads)))
     # Of other holds it is not known what ran in them.
     which, or_more = (" that another thread asked to end", " or more") if one.ran else ("", "")
-    or_more *= one.blocked_ns < analysis.wait_ns
+    or_more *= one.blocked_ns < 0.99 * analysis.wait_ns
     of_it = (
         f"it held for {duration(one.held_ns)} in {number(one.holds, 'hold')}{which}, in {listed(names)};"
         f" most of the waiting happened{_where(one.stack)}"
