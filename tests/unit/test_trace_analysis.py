@@ -220,6 +220,21 @@ def test_the_end_of_a_turn_is_no_convoy():
     assert analyse(script.trace(now, "a", "b")).gils[0].convoys == ()
 
 
+@pytest.mark.parametrize(("ran", "is_convoy"), [(0.0, False), (0.05, False), (0.5, True), (1.0, True), (None, True)])
+def test_a_wait_behind_a_call_that_sleeps_with_the_gil_is_no_convoy(ran, is_convoy):
+    """A call of C that sleeps with the GIL ends when it ends: neither a shorter interval nor a policy helps.
+
+    A thread that computes, and has no core for half of the time, is in a convoy all the same.
+    """
+    script, now = Script(), 0.0
+    for _ in range(20):
+        script.wait(1, now, asks_ms=now + 5).hold(0, now, now + 9, forced=True, ran=ran)
+        script.wait(0, now + 9).hold(1, now + 9, now + 9.02)
+        now += 9.02
+
+    assert bool(analyse(script.trace(now, "a", "b")).gils[0].convoys) is is_convoy
+
+
 def test_a_wait_behind_a_long_call_is_no_convoy():
     """Waits behind a hold that goes on for two intervals after a request are no convoy.
 

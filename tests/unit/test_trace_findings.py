@@ -1,10 +1,11 @@
 """The findings of traces on paper: fact, cause and advice, and when there is none."""
 
 import dataclasses
+import os
 
 import pytest
 from made_traces import MS
-from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, RECV, Script, convoy, told
+from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, RECV, SERVE, Script, convoy, told
 
 from headway.traces.analysis import analyse
 from headway.traces.model import RAN_SHIFT, Kind, Loss
@@ -329,6 +330,20 @@ def test_threads_that_take_turns_are_told():
     )
     assert (one.weight, one.threads) == ("problem", ("work-0", "work-1", "work-2"))
     assert "no-contention" not in found
+
+
+@pytest.mark.parametrize(
+    ("line", "is_told"), [("work(item)", True), ("peer.recv(4)", False), ("time.sleep(0.004)", False)]
+)
+def test_threads_take_no_turns_at_a_line_that_receives_or_sleeps(tmp_path, line, is_told):
+    """The thread that is away at such a line may have the lock that the others wait for elsewhere."""
+    source = tmp_path / "app.py"
+    source.write_text("\n" * 29 + f"    {line}\n")
+    os.utime(source, (1, 1))  # older than the program, which it is the source of
+    trace = in_turn()
+    frames = tuple(dataclasses.replace(one, filename=str(source)) if one == SERVE else one for one in trace.frames)
+
+    assert ("turns" in told(dataclasses.replace(trace, frames=frames))) is is_told
 
 
 @pytest.mark.parametrize(
