@@ -58,8 +58,9 @@ def render_experiment(run: Run, experiment: Experiment, *, goes_on: bool = False
     parts += (_claim(run, group) for group in decided)
     if len(decided) < len(claims):
         count = len(claims) - len(decided)
-        more = "1 claim gets more launches" if count == 1 else f"{count} claims get more launches"
-        parts.append(Text(f"  {'open':<12}  {more}"))
+        parts.append(
+            Text(f"  {'open':<12}  {words.number(count, 'claim')}; further launches follow while there is time")
+        )
     return Group(*parts)
 
 
