@@ -81,7 +81,7 @@ def analyse(
         longest=longest_holds(trace, holds, names),
         behind=blocking_functions(trace, holds, blocked_ns, names),
         contention=contention(trace, start_ns, end_ns),
-        turns=turns(trace, away, start_ns, end_ns),
+        turns=turns(trace, away, changed, start_ns, end_ns),
         lock_waits=waits_for_locks(trace, away, changed, start_ns, end_ns),
         unseen_waits=unseen_waits(trace, away, changed, start_ns, end_ns),
         unread_lines=unread_lines(trace, away, changed, start_ns, end_ns),

@@ -15,6 +15,7 @@ class ThreadEvents:
     """The events of one thread that begin or end a hold or a wait."""
 
     def __init__(self, trace: Trace, thread: int) -> None:
+        """Take the events of the thread with this index; times are in ns, as in the trace."""
         events = trace.events
         kinds = (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT)
         mine = events[(events["thread"] == thread) & np.isin(events["kind"], kinds)]

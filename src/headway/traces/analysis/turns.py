@@ -4,7 +4,7 @@ A lock that threads share does this. The trace has no events of such a lock, but
 the GIL, where, and until when they want it back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -16,7 +16,6 @@ from headway.traces.analysis.intervals import Recorded
 from headway.traces.calls import Call, call_at
 from headway.traces.loops import home_at
 from headway.traces.model import Frame, Trace
-from headway.traces.sources import edited
 
 __all__ = ["Away", "Turns", "times_away", "turns"]
 
@@ -74,11 +73,12 @@ class Away:
         )
 
 
-def turns(trace: Trace, away: Away, start_ns: int, end_ns: int) -> tuple[Turns, ...]:
+def turns(trace: Trace, away: Away, changed: Collection[str], start_ns: int, end_ns: int) -> tuple[Turns, ...]:
     """Return the lines at which threads take turns in a window, those with most blocked time first.
 
     Left out are lines of libraries, which include those where an idle thread of a pool waits for work, and lines that
-    sleep or wait for a peer: a thread may have the lock there, and the others wait for it elsewhere.
+    sleep or wait for a peer: a thread may have the lock there, and the others wait for it elsewhere. The lines of files in
+    `changed` are not those of the trace.
     """
     wall_ns = end_ns - start_ns
     groups = []
@@ -88,7 +88,7 @@ def turns(trace: Trace, away: Away, start_ns: int, end_ns: int) -> tuple[Turns, 
         place = trace.frames[frame]
         if own_frame((place,)) is None or home_at((place,)) is not None:
             continue
-        if call_at(place, edited(trace, [place.filename])) in {Call.SLEEP, Call.RECEIVE, Call.POLL}:
+        if call_at(place, changed) in {Call.SLEEP, Call.RECEIVE, Call.POLL}:
             continue
         groups.append(_group(place, [away.thread[at], away.start_ns[at], away.end_ns[at]], wall_ns))
     return tuple(sorted((one for one in groups if one is not None), key=lambda one: -one.blocked_ns))
