@@ -50,9 +50,7 @@ def render_experiment(run: Run, experiment: Experiment, *, goes_on: bool = False
     parts: list[RenderableType] = [Text(f"{experiment.name}: {experiment.question}", style="bold")]
     # In an experiment with many claims, the claims tell as much as a second line of figures would.
     rows = 1 if len(experiment.claims) > _MANY_CLAIMS else _ROWS
-    parts += (
-        Text(f"  {_cut(line)}", style="dim") for line in itertools.islice(filter(None, figures(run, experiment)), rows)
-    )
+    parts += (Text(f"  {_cut(line)}", style="dim") for line in itertools.islice(figures(run, experiment), rows))
     claims = grouped(judge(run, [experiment])).values()
     decided = [group for group in claims if not (goes_on and speaking(group).outcome == "inconclusive")]
     parts += (_claim(run, group) for group in decided)
@@ -105,7 +103,7 @@ def figures(run: Run, experiment: Experiment) -> Iterator[str]:
     where = f", {placement}" if len({one.cell.placement for one in python}) > 1 else ""
     measured = [key for key in [*run.interpreters, ONE_WORKER] if any(one.cell.interpreter == key for one in here)]
     if experiment.compares == "interpreters":
-        yield _line(run, experiment, here, f"{metric_words(experiment.metric)}{where}", _interpreter_of(run))
+        yield from _line(run, experiment, here, f"{metric_words(experiment.metric)}{where}", _interpreter_of(run))
         return
     with_gil = [key for key in measured if key in run.interpreters and not run.interpreters[key].free_threaded]
     without = [key for key in measured if key not in with_gil]
@@ -114,7 +112,9 @@ def figures(run: Run, experiment: Experiment) -> Iterator[str]:
     if len(settings) == 1:
         for key in shown:
             row = [one for one in here if one.cell.interpreter == key]
-            yield _line(run, experiment, row, f"{run.names[key]}, {metric_words(experiment.metric)}{where}", _series)
+            yield from _line(
+                run, experiment, row, f"{run.names[key]}, {metric_words(experiment.metric)}{where}", _series
+            )
         return
     row = [one for one in here if one.cell.interpreter == shown[0]]
     series = sorted(dict.fromkeys(one.cell.series for one in row), key=lambda one: one == experiment.baseline)
@@ -122,7 +122,7 @@ def figures(run: Run, experiment: Experiment) -> Iterator[str]:
         series = list(dict.fromkeys(one.cell.series for one in row))
     for name in series:
         of_series = [one for one in row if one.cell.series == name]
-        yield _line(run, experiment, of_series, f"{name} on {run.names[shown[0]]}{where}", _setting)
+        yield from _line(run, experiment, of_series, f"{name} on {run.names[shown[0]]}{where}", _setting)
 
 
 def _series(one: CellResult) -> str:
@@ -139,12 +139,14 @@ def _interpreter_of(run: Run) -> Callable[[CellResult], str]:
 
 def _line(
     run: Run, experiment: Experiment, row: Sequence[CellResult], head: str, name: Callable[[CellResult], str]
-) -> str:
+) -> Iterator[str]:
+    """Yield a line with the figures of some cells; none if no cell has more than one launch."""
     shown = [f"{name(one)} {_figure(run, experiment, one, row)}" for one in row]
     known = [one for one in shown if not one.endswith(_UNKNOWN)]
     left_out = f", {len(known) - _COLUMNS} more" if len(known) > _COLUMNS else ""
     unknown = f"; {len(row) - len(known)} with one launch" if len(known) < len(row) else ""
-    return f"{head}: {'; '.join(known[:_COLUMNS])}{left_out}{unknown}" if known else ""
+    if known:
+        yield f"{head}: {'; '.join(known[:_COLUMNS])}{left_out}{unknown}"
 
 
 def _figure(run: Run, experiment: Experiment, one: CellResult, row: Sequence[CellResult]) -> str:
