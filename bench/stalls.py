@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.lab import discover, select
+from headway.lab.beside.servers import free_port
 from headway.live.launch import original_environment
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,12 +95,6 @@ def plan(server: str, count: int, draw: random.Random) -> list[tuple[str, float]
     found[longest] = (found[longest][0], 5.0)
     # Each of two causes must last long enough to be seen.
     return [(one, max(seconds, 0.2) if "+" in one or one.startswith("gc") else seconds) for one, seconds in found]
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
 
 
 def wait_for(port: int) -> None:

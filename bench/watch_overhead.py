@@ -32,6 +32,7 @@ from agent_overhead import median_interval
 
 from headway.agent import AGENT_PATH
 from headway.lab import discover, select
+from headway.lab.beside.servers import free_port
 from headway.live.launch import original_environment
 from headway.native import library_path
 
@@ -49,12 +50,6 @@ SIDES = ("off again", "on")
 SETTLE_S = 0.4
 """After each switch, under load: the watcher learns where loops wait."""
 PATIENCE_S = 30
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
 
 
 def memory_kib(pid: int) -> int:
