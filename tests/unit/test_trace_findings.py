@@ -8,6 +8,7 @@ from made_traces import MS
 from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, RECV, SERVE, Script, convoy, told
 
 from headway.traces.analysis import analyse
+from headway.traces.analysis.words import duration
 from headway.traces.model import RAN_SHIFT, Kind, Loss
 
 
@@ -77,11 +78,10 @@ def connections(threads, *, asked=True):
 
 
 @pytest.mark.parametrize("threads", [20, 300])
-def test_the_function_behind_which_most_waited_comes_first(threads):
-    """The function is the first finding whatever the number of its threads, which are reported as one role."""
-    first = analyse(connections(threads)).findings[0]
+def test_the_function_behind_which_most_waited_is_told(threads):
+    """The function is a finding whatever the number of its threads, which are reported as one role."""
+    first = told(connections(threads))["behind-a-function"]
 
-    assert first.kind == "behind-a-function"
     assert first.fact.startswith("67 % or more of all waiting for the GIL, ")
     assert "happened while `compute` ran with the GIL; it held for " in first.fact
     assert "in Thread-* (process_request)" in first.fact
@@ -92,9 +92,8 @@ def test_the_function_behind_which_most_waited_comes_first(threads):
 
 def test_where_holds_end_is_not_what_they_ran():
     """The finding says where holds without a request ended, because nothing more is known of them."""
-    first = analyse(connections(20, asked=False)).findings[0]
+    first = told(connections(20, asked=False))["behind-a-function"]
 
-    assert first.kind == "behind-a-function"
     assert "happened in holds that ended in `serve`" in first.fact
     assert "the trace does not show what such a hold ran before" in first.cause
 
@@ -290,6 +289,40 @@ def test_two_threads_that_compute_are_told_though_one_begins_earlier(alone_ms, i
     found = told(script.trace(at_ms + 1, "a", "b"))
 
     assert ("saturated" in found) == is_told
+
+
+def in_requests(threads):
+    """Return a trace of threads that each compute for 2 ms between blocking calls, so that the GIL is always held."""
+    script = Script()
+    for turn in range(10 * threads):
+        who, now = turn % threads, 2 * turn
+        if turn >= threads:
+            script.wait(who, now - 2 * (threads - 1))
+        script.hold(who, now, now + 2, stack=AT_RECV)
+    return script.trace(20 * threads, *(f"worker-{number}" for number in range(threads)))
+
+
+@pytest.mark.parametrize("threads", [3, 16, 100])
+def test_threads_that_block_between_their_holds_use_a_gil_up_too(threads):
+    """The workers of a busy server are never preempted, and wait for each other as threads that compute all the time do."""
+    one = told(in_requests(threads))["saturated"]
+    names = "worker-0, worker-1 and worker-2" if threads == 3 else "worker-*"
+    waited_ms = 2 * (threads - 1) * 9 * threads
+
+    assert one.fact == (
+        f"the GIL was held 100 % of the time; {threads} threads ({names}) shared it, and waited "
+        f"{duration(waited_ms * MS)} for each other"
+    )
+    assert one.cost_ns == waited_ms * MS
+
+
+@pytest.mark.parametrize("work_ms", [0.02, 0.8])
+def test_short_waiters_behind_one_cpu_bound_thread_do_not_share_the_gil(work_ms):
+    """Threads that each wait for a CPU-bound one are a convoy: the GIL is always held, but they do not want it at once."""
+    found = told(convoy(rounds=80, waiters=("a", "b", "c", "d"), work_ms=work_ms))
+
+    assert "saturated" not in found
+    assert found
 
 
 def test_one_thread_that_computes_is_told_to_divide_its_work():

@@ -266,14 +266,15 @@ def with_a_gil(
     function="serve",
     window_ms=(0, 100),
     written_ns=0,
+    threads="ab",
     **process,
 ):
-    """Return the findings of two threads with a GIL, for which the stack `AT_SERVE` is that line of a file."""
+    """Return the findings of threads with a GIL, for which the stack `AT_SERVE` is that line of a file."""
     source = folder / name
     source.parent.mkdir(parents=True, exist_ok=True)
     source.write_text("\n" * 29 + f"    {line}\n")
     os.utime(source, ns=(written_ns, written_ns))
-    trace = script.trace(100, "a", "b", **process)
+    trace = script.trace(100, *threads, **process)
     frames = tuple(
         dataclasses.replace(one, filename=str(source), function=function) if one == SERVE else one
         for one in trace.frames
@@ -319,6 +320,22 @@ def test_a_lock_that_is_had_until_the_end_is_told_with_a_gil_too(tmp_path):
     assert "178 ms in total (89 % of their time)" in found["contended-lock"].fact
     assert (found["contended-lock"].weight, found["contended-lock"].advice) == ("note", "")
     assert found["no-contention"].cause == "the GIL does not slow this program down"
+
+
+@pytest.mark.parametrize(("waits_ms", "is_gil"), [(4.5, True), (1, False)])
+def test_threads_that_queue_at_a_lock_whose_owner_waits_for_the_gil_share_the_gil(tmp_path, waits_ms, is_gil):
+    """Four threads compute for 5 ms and then queue at a lock: if its owner waits for the GIL meanwhile, the GIL is the cause."""
+    script = Script()
+    for turn in range(20):
+        who, now = turn % 4, 5 * turn
+        if turn >= 4:
+            script.wait(who, now - waits_ms, stack=AT_SERVE)
+        script.hold(who, now, now + 5, stack=AT_SERVE)
+    found = with_a_gil(script, tmp_path, threads="abcd")
+
+    assert found["contended-lock"].cause.startswith("for ") == is_gil
+    assert ("ProcessPoolExecutor" in found["contended-lock"].advice) == is_gil
+    assert ("saturated" in found) == is_gil
 
 
 @pytest.mark.parametrize(("written_s", "is_told"), [(-20, True), (-5, False), (5, False)])

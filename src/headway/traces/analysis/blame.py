@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headway.traces.analysis.intervals import Intervals
 
-__all__ = ["COLUMNS", "Blame", "Met", "blame", "meet", "waited_during"]
+__all__ = ["COLUMNS", "Blame", "Met", "blame", "meet", "overlaps", "waited_during"]
 
 COLUMNS = 64
 """The number of holders with a column of their own: those that held longest. A larger matrix costs time unread."""
@@ -180,19 +180,25 @@ class _Ends:
             yield row[begins], np.add.reduceat(sums[self._hold[part][order] - start], begins, axis=0)
 
 
+_Times = tuple[NDArray[np.int64], NDArray[np.int64]]
+_Running = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
 def waited_during(holds: Intervals, waits: Intervals) -> NDArray[np.int64]:
     """Return, for each hold of a GIL, the sum of the times for which threads waited for the GIL during the hold."""
-    if not len(holds) or not len(waits):
-        return np.zeros(len(holds), dtype=np.int64)
-    base_ns = int(waits.start_ns[0])
-    begun = _running_sum(waits.start_ns, base_ns)
-    ended = _running_sum(np.sort(waits.end_ns), base_ns)
-    result = _waited_until(holds.end_ns, begun, ended, base_ns)
-    result -= _waited_until(holds.start_ns, begun, ended, base_ns)
+    return overlaps((holds.start_ns, holds.end_ns), (waits.start_ns, waits.end_ns))
+
+
+def overlaps(these: _Times, others: _Times) -> NDArray[np.int64]:
+    """Return, for each of these intervals, the sum of its overlaps with the others; both are (begins, ends), in any order."""
+    if not len(these[0]) or not len(others[0]):
+        return np.zeros(len(these[0]), dtype=np.int64)
+    begins_ns, ends_ns = np.sort(others[0]), np.sort(others[1])
+    base_ns = int(begins_ns[0])
+    begun, ended = _running_sum(begins_ns, base_ns), _running_sum(ends_ns, base_ns)
+    result = _waited_until(these[1], begun, ended, base_ns)
+    result -= _waited_until(these[0], begun, ended, base_ns)
     return result
-
-
-_Running = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def _running_sum(times_ns: NDArray[np.int64], base_ns: int) -> _Running:

@@ -10,6 +10,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.traces.analysis.blame import overlaps
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.threads import Distribution, distribution, lives_ns
 from headway.traces.analysis.turns import Away
@@ -47,12 +48,14 @@ class ParkPlace:
         frame: The line; None if it is unknown.
         stack: The stack with most of the time, innermost frame first.
         times: How long these threads were blocked.
-        threads: The number of threads, without those with hardly any part in the time.
+        members: The indices of these threads, without those with hardly any part in the time.
         lived_ns: The sum of the times for which these threads lived in the window.
         at_once: These threads, or the only one, were blocked all at once for most of the time in which any of them was. None
             of them had what they waited for, then.
         awaits: The place is in a module of the standard library that blocks to await another thread, as
             `Condition.wait` does. Such a wait may be idle time.
+        gil_ns: The part of the time in which another of these threads, which had been blocked here before, waited for
+            the GIL. If the line takes one lock, that thread had it.
     """
 
     kind: Park
@@ -60,10 +63,21 @@ class ParkPlace:
     frame: Frame | None
     stack: tuple[Frame, ...]
     times: Distribution
-    threads: int
+    members: tuple[int, ...]
     lived_ns: int
     at_once: bool = False
     awaits: bool = False
+    gil_ns: int = 0
+
+    @property
+    def threads(self) -> int:
+        """The number of threads."""
+        return len(self.members)
+
+    @property
+    def behind_gil(self) -> bool:
+        """True if the threads mostly waited for one that waited for the GIL: the GIL is the cause, and not the lock."""
+        return 2 * self.gil_ns > self.times.total_ns
 
 
 @final
@@ -98,6 +112,7 @@ class _Blocked:
     kind: NDArray[np.int64]
     type_of: NDArray[np.int64]
     awaits: NDArray[np.bool_]
+    gil_ns: NDArray[np.int64]
 
 
 def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[int] | None = None) -> Contention:
@@ -148,7 +163,7 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
     by_kind = {Park(one): distribution(length_ns[kind == one]) for one in np.unique(kind).tolist()}
 
     lived_ns = lives_ns(trace.threads, since_ns, until_ns)
-    blocked = _Blocked(thread[parks].astype(np.int64), stack, start_ns, length_ns, kind, type_of, awaits)
+    blocked = _Blocked(thread[parks].astype(np.int64), stack, start_ns, length_ns, kind, type_of, awaits, 0 * length_ns)
     places = _places(trace, blocked, lived_ns)
     kinds_ns = dict(sorted(by_kind.items(), key=lambda item: -item[1].total_ns))
     return Contention(kinds_ns, places, unpaired, int(lived_ns.sum()), blocked_threads)
@@ -169,8 +184,21 @@ def waits_for_locks(
         takes[one] = _takes(trace.frames[int(frames[one])], changed)
     at = np.flatnonzero(takes[which])
     none = np.zeros(len(at), np.int64)
+    gil_ns = none.copy()
+    for one in np.flatnonzero(takes).tolist():
+        here = which[at] == one
+        mine = at[here]
+        with_lock = (away.end_ns[mine], away.has_ns[mine])
+        gil_ns[here] = np.minimum(overlaps((away.start_ns[mine], away.end_ns[mine]), with_lock), length_ns[mine])
     blocked = _Blocked(
-        away.thread[at], away.stack[at], away.start_ns[at], length_ns[at], none + Park.LOCK, none, none.astype(bool)
+        thread=away.thread[at],
+        stack=away.stack[at],
+        start_ns=away.start_ns[at],
+        length_ns=length_ns[at],
+        kind=none + Park.LOCK,
+        type_of=none,
+        awaits=none.astype(bool),
+        gil_ns=gil_ns,
     )
     return _places(trace, blocked, lives_ns(trace.threads, since_ns, until_ns))
 
@@ -203,10 +231,11 @@ def _places(trace: Trace, blocked: _Blocked, lived_ns: NDArray[np.int64]) -> tup
                 frame=trace.frames[one_frame] if one_frame else None,
                 stack=trace.stack(heaviest),
                 times=distribution(length_ns[taking]),
-                threads=len(members),
+                members=tuple(members.tolist()),
                 lived_ns=int(lived_ns[members].sum()),
                 at_once=_at_once(blocked.start_ns[taking], length_ns[taking], thread[taking]),
                 awaits=bool(blocked.awaits[mine[0]]),
+                gil_ns=int(blocked.gil_ns[taking].sum()),
             )
         )
     return tuple(sorted(places, key=lambda one: -one.times.total_ns))

@@ -12,6 +12,7 @@ from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.hotspots import Place, own_frame
 from headway.traces.analysis.remarks import NOTES, lock_waits, unread, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
+from headway.traces.analysis.sharing import FULL, saturated
 from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.analysis.words import duration, listed, number, place, role, share
 from headway.traces.model import Frame
@@ -29,10 +30,6 @@ LONG_WORTH = 0.005
 MOST_PLACES = 3
 MOST_CONVOYS = 3
 """The number of convoys that become findings; the report lists the others."""
-SATURATED = 0.95
-"""A share of the time: a GIL that is held for longer is used up."""
-CROWDED = 0.75
-"""A share of the time for which threads hold a GIL: threads that wait for longer compute at the same times."""
 HANDOVER_SHARE = 0.05
 """The least share of the wall time in which a GIL stands free although a thread waits for it."""
 OFF_CORE = 0.05
@@ -168,40 +165,6 @@ def _long_hold(analysis: Analysis, one: Place) -> Finding:
         threads=one.overrun_threads,
         frame=one.frame,
     )
-
-
-def _saturated(analysis: Analysis) -> Iterator[Finding]:
-    for gil in analysis.gils:
-        computing = [one for one in gil.by_thread if one.computes]
-        full = gil.holds.total_ns >= SATURATED * gil.wall_ns > 0
-        waited_ns = sum(one.pushed_ns for one in computing)
-        # Two threads that compute all the time wait as long as they hold; with less, they hardly met. If the GIL is not
-        # always held, because of hand-overs, calls that release it, or pauses, the threads compute at the same times.
-        met = 2 * waited_ns >= gil.holds.total_ns
-        crowded = (
-            waited_ns >= CROWDED * sum(one.holds.total_ns for one in computing)
-            and waited_ns >= WORTH * len(computing) * gil.wall_ns
-        )
-        if len(computing) < 2 or not (crowded or (full and met)):
-            continue
-        names = [one.label for one in computing]
-        yield Finding(
-            kind="saturated",
-            weight="problem",
-            fact=(
-                f"{gil.name} was held {share(gil.holds.total_ns, gil.wall_ns)} of the time; "
-                f"{number(len(names), 'CPU-bound thread')} ({listed(names)}) shared it, and waited "
-                f"{duration(waited_ns)} for their next turn"
-            ),
-            cause="one GIL lets one thread run Python code at a time, so "
-            + (
-                "together these threads are as fast as one" if full else "together these threads compute as fast as one"
-            ),
-            advice=f"more threads do not help; instead use {in_parallel(analysis.process)}",
-            cost_ns=waited_ns,
-            gil=gil.index,
-            threads=tuple(names),
-        )
 
 
 def _handovers(analysis: Analysis) -> Iterator[Finding]:
@@ -399,7 +362,7 @@ def _nothing_to_improve(analysis: Analysis, *, is_all: bool) -> Iterator[Finding
 
 def _one_core(analysis: Analysis, gil: GilSummary) -> str:
     """Return the advice for a program that computes in one thread; "" for any other program."""
-    if gil.holds.total_ns < SATURATED * gil.wall_ns or analysis.wall_ns < LEAST_NS:
+    if gil.holds.total_ns < FULL * gil.wall_ns or analysis.wall_ns < LEAST_NS:
         return ""
     return f"the program computes on one core all the time; to use more cores, divide the work: {in_parallel(analysis.process)}"
 
@@ -429,4 +392,4 @@ def _turns(analysis: Analysis) -> Iterator[Finding]:
 
 _Rule = Callable[[Analysis], Iterator[Finding]]
 
-RULES: tuple[_Rule, ...] = (_convoys, _long_holds, _turns, lock_waits, _saturated, _handovers, _late, _off_core)
+RULES: tuple[_Rule, ...] = (_convoys, _long_holds, _turns, lock_waits, saturated, _handovers, _late, _off_core)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from headway.printable import printable
+from headway.traces.analysis.advice import in_parallel
 from headway.traces.analysis.contention import ParkPlace
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.result import Analysis, Finding
@@ -194,6 +195,15 @@ def lock_waits(analysis: Analysis) -> Iterator[Finding]:
     ]
     for one in contended[:MOST_PLACES]:
         found = _own_lock(one)
+        if one.behind_gil:
+            found = replace(
+                found,
+                cause=(
+                    f"for {share(one.gil_ns, one.times.total_ns)} of that time, one of these threads had left that line with the "
+                    "lock and waited for the GIL: the GIL is the cause, and not the work under the lock"
+                ),
+                advice=f"let each turn do more work, so that it takes the lock less often; or use {in_parallel(analysis.process)}",
+            )
         serves = is_in_a_loop(one.stack) or is_for_a_request(one.stack, is_web=True)
         more = "`headway stalls` on this file has the event loops and the requests for which such a wait was too long"
         yield replace(

@@ -60,6 +60,8 @@ class Away:
     """The end of the thread or of the trace, if the thread wanted no GIL until then."""
     back: NDArray[np.bool_]
     """Whether the thread wanted a GIL again."""
+    has_ns: NDArray[np.int64]
+    """The time at which the thread had a GIL again; if it had none until the trace's end, the end of its wait for one."""
 
     def clipped(self, since_ns: int, until_ns: int) -> "Away":
         """Return the times cut to a window; those outside the window are left out."""
@@ -70,6 +72,7 @@ class Away:
             np.maximum(self.start_ns[inside], since_ns),
             np.minimum(self.end_ns[inside], until_ns),
             self.back[inside],
+            np.minimum(self.has_ns[inside], until_ns),
         )
 
 
@@ -98,7 +101,7 @@ def times_away(trace: Trace, found: Recorded) -> Away:
     """Return the times for which threads were away from the GIL in a whole trace."""
     holds, waits = found.holds, found.waits
     of_holds, of_waits = _grouped(holds.thread), _grouped(waits.thread)
-    parts: list[list[NDArray[Any]]] = [[], [], [], [], []]
+    parts: list[list[NDArray[Any]]] = [[], [], [], [], [], []]
     for thread, held in of_holds.items():
         holds_ns = np.append(holds.start_ns[held], _NEVER)
         waits_ns = np.append(waits.start_ns[of_waits.get(thread, held[:0])], _NEVER)
@@ -110,11 +113,13 @@ def times_away(trace: Trace, found: Recorded) -> Away:
         parts[0].append(np.full(len(mine), thread, np.int64))
         parts[1].append(holds.stack[mine].astype(np.int64))
         parts[2].append(holds.end_ns[mine])
-        parts[3].append(np.where(wants_ns < _NEVER, wants_ns, np.maximum(last_ns, holds.end_ns[mine])))
+        lasts_ns = np.maximum(last_ns, holds.end_ns[mine])
+        parts[3].append(np.where(wants_ns < _NEVER, wants_ns, lasts_ns))
         parts[4].append(wants_ns < _NEVER)
+        parts[5].append(np.minimum(holds_ns[chosen + 1], np.maximum(lasts_ns, parts[3][-1])))
     if not of_holds:
         none = np.zeros(0, np.int64)
-        return Away(none, none, none, none, none.astype(bool))
+        return Away(none, none, none, none, none.astype(bool), none)
     return Away(*map(np.concatenate, parts))
 
 

@@ -1,0 +1,118 @@
+"""Findings about threads that share one GIL and want it at the same times: more of them do no more work."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from headway.traces.analysis.advice import in_parallel
+from headway.traces.analysis.result import Analysis, Finding, GilSummary
+from headway.traces.analysis.threads import ThreadSummary
+from headway.traces.analysis.words import POOL, duration, listed, number, role, share
+
+__all__ = ["FULL", "saturated"]
+
+FULL = 0.95
+"""A share of the time: a GIL that is held for longer is used up."""
+CROWDED = 0.75
+"""A share of the time for which threads hold a GIL: threads that wait for longer want it at the same times."""
+MOSTLY = 0.5
+"""The least share of the time for which threads that block between their holds have the GIL."""
+WORTH = 0.01
+"""A share of the wall time: a thread that holds or waits for less has no part in it."""
+
+
+def saturated(analysis: Analysis) -> Iterator[Finding]:
+    """Yield a finding for each GIL for which threads wait so long that together they are as fast as one."""
+    for gil in analysis.gils:
+        found = _computing(analysis, gil) or _blocking(gil)
+        if found is None:
+            continue
+        names, which, fact, waited_ns = found
+        full = gil.holds.total_ns >= FULL * gil.wall_ns
+        yield Finding(
+            kind="saturated",
+            weight="problem",
+            fact=(
+                f"{gil.name} was held {share(gil.holds.total_ns, gil.wall_ns)} of the time; "
+                f"{number(len(names), which)} ({listed(_short(names))}) shared it, and waited {fact}"
+            ),
+            cause="one GIL lets one thread run Python code at a time, so "
+            + (
+                "together these threads are as fast as one" if full else "together these threads compute as fast as one"
+            ),
+            advice=f"more threads do not help; instead use {in_parallel(analysis.process)}",
+            cost_ns=waited_ns,
+            gil=gil.index,
+            threads=tuple(names),
+        )
+
+
+def _short(names: list[str]) -> list[str]:
+    """Return the names, or for many threads those of their roles."""
+    return names if len(names) <= POOL else list(dict.fromkeys(map(role, names)))
+
+
+_Found = tuple[list[str], str, str, int]
+"""The names of threads, a word for them, how they waited, and for how long."""
+
+
+def _computing(analysis: Analysis, gil: GilSummary) -> _Found | None:
+    """Return the CPU-bound threads that share a GIL; None if they hardly wait for each other.
+
+    A thread that takes a shared lock between its pieces of work may seldom be preempted: the others queue for the lock,
+    which the thread that waits for the GIL has. It is as CPU-bound as they are, and its turn is what it waits for there.
+    """
+    queues = [one for one in analysis.lock_waits if one.behind_gil]
+    queued = {thread for one in queues for thread in one.members}
+    computing = [one for one in gil.by_thread if one.computes or (one.index in queued and _takes_part(one, gil))]
+    if len(computing) < 2:
+        return None
+    indices = {one.index for one in computing}
+    locked_ns = sum(one.gil_ns for one in queues if indices.issuperset(one.members))
+    waited_ns = sum(one.waits.total_ns if one.index in queued else one.pushed_ns for one in computing) + locked_ns
+    held_ns = sum(one.holds.total_ns for one in computing)
+    # Two threads that compute all the time wait as long as they hold; with less, they hardly met. If the GIL is not
+    # always held, because of hand-overs, calls that release it, or pauses, the threads compute at the same times.
+    met = gil.holds.total_ns >= FULL * gil.wall_ns > 0 and 2 * waited_ns >= gil.holds.total_ns
+    crowded = waited_ns >= CROWDED * held_ns and waited_ns >= WORTH * len(computing) * gil.wall_ns
+    if not met and not crowded:
+        return None
+    at_lock = f", {duration(locked_ns)} of it for a lock that another of them had" if locked_ns else ""
+    return (
+        [one.label for one in computing],
+        "CPU-bound thread",
+        f"{duration(waited_ns)} for their next turn{at_lock}",
+        waited_ns,
+    )
+
+
+def _blocking(gil: GilSummary) -> _Found | None:
+    """Return the threads that block between their holds, and that wait for the GIL mostly while others of them hold it.
+
+    A CPU-bound thread that is preempted for them hardly waits, so it is none of them, and the waits behind it do not count.
+    """
+    among = [
+        one for one in gil.by_thread if one.waits.total_ns >= CROWDED * one.holds.total_ns and _takes_part(one, gil)
+    ]
+    held_ns = sum(one.holds.total_ns for one in among)
+    if len(among) < 2 or held_ns < MOSTLY * gil.wall_ns:
+        return None
+    indices = [one.index for one in among]
+    blame = gil.blame
+    rows, columns = np.isin(blame.waiters, indices), np.isin(blame.holders, indices)
+    of_thread_ns = {one.index: one.holds.total_ns for one in gil.by_thread}
+    known_ns = {index: of_thread_ns[index] for index in blame.holders.tolist()}
+    # The matrix has no columns for further holders: their part is that of their holds.
+    further_ns = gil.holds.total_ns - sum(known_ns.values())
+    among_further_ns = held_ns - sum(known_ns.get(index, 0) for index in indices)
+    waited_ns = int(blame.held_ns[rows][:, columns].sum())
+    if further_ns > 0:
+        waited_ns += int(blame.others_ns[rows].sum()) * among_further_ns // further_ns
+    if waited_ns < CROWDED * held_ns:
+        return None
+    return [one.label for one in among], "thread", f"{duration(waited_ns)} for each other", waited_ns
+
+
+def _takes_part(one: ThreadSummary, gil: GilSummary) -> bool:
+    """Tell whether a thread held a GIL for long enough to have a part in its use."""
+    return one.holds.total_ns >= WORTH * min(gil.wall_ns, one.lived_ns) > 0
