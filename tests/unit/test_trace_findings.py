@@ -78,10 +78,11 @@ def connections(threads, *, asked=True):
 
 
 @pytest.mark.parametrize("threads", [20, 300])
-def test_the_function_behind_which_most_waited_is_told(threads):
-    """The function is a finding whatever the number of its threads, which are reported as one role."""
-    first = told(connections(threads))["behind-a-function"]
+def test_the_function_behind_which_most_waited_comes_first(threads):
+    """The function is the first finding whatever the number of its threads, which are reported as one role."""
+    first = analyse(connections(threads)).findings[0]
 
+    assert first.kind == "behind-a-function"
     assert first.fact.startswith("67 % or more of all waiting for the GIL, ")
     assert "happened while `compute` ran with the GIL; it held for " in first.fact
     assert "in Thread-* (process_request)" in first.fact
@@ -92,8 +93,9 @@ def test_the_function_behind_which_most_waited_is_told(threads):
 
 def test_where_holds_end_is_not_what_they_ran():
     """The finding says where holds without a request ended, because nothing more is known of them."""
-    first = told(connections(20, asked=False))["behind-a-function"]
+    first = analyse(connections(20, asked=False)).findings[0]
 
+    assert first.kind == "behind-a-function"
     assert "happened in holds that ended in `serve`" in first.fact
     assert "the trace does not show what such a hold ran before" in first.cause
 
@@ -291,21 +293,25 @@ def test_two_threads_that_compute_are_told_though_one_begins_earlier(alone_ms, i
     assert ("saturated" in found) == is_told
 
 
-def in_requests(threads):
+def in_requests(threads, stack=AT_RECV):
     """Return a trace of threads that each compute for 2 ms between blocking calls, so that the GIL is always held."""
     script = Script()
     for turn in range(10 * threads):
         who, now = turn % threads, 2 * turn
         if turn >= threads:
             script.wait(who, now - 2 * (threads - 1))
-        script.hold(who, now, now + 2, stack=AT_RECV)
+        script.hold(who, now, now + 2, stack=stack)
     return script.trace(20 * threads, *(f"worker-{number}" for number in range(threads)))
 
 
 @pytest.mark.parametrize("threads", [3, 16, 100])
 def test_threads_that_block_between_their_holds_use_a_gil_up_too(threads):
-    """The workers of a busy server are never preempted, and wait for each other as threads that compute all the time do."""
-    one = told(in_requests(threads))["saturated"]
+    """The workers of a busy server are never preempted, and wait for each other as threads that compute all the time do.
+
+    The finding names the function that they wait for, if one is known.
+    """
+    one = told(in_requests(threads, stack=0))["saturated"]
+    function = told(in_requests(threads))["behind-a-function"]
     names = "worker-0, worker-1 and worker-2" if threads == 3 else "worker-*"
     waited_ms = 2 * (threads - 1) * 9 * threads
 
@@ -314,6 +320,8 @@ def test_threads_that_block_between_their_holds_use_a_gil_up_too(threads):
         f"{duration(waited_ms * MS)} for each other"
     )
     assert one.cost_ns == waited_ms * MS
+    assert function.cause.startswith(one.fact)
+    assert function.advice.endswith("more threads do not help")
 
 
 @pytest.mark.parametrize("work_ms", [0.02, 0.8])

@@ -12,7 +12,7 @@ from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.hotspots import Place, own_frame
 from headway.traces.analysis.remarks import NOTES, lock_waits, unread, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
-from headway.traces.analysis.sharing import FULL, saturated
+from headway.traces.analysis.sharing import FULL, saturated, used_up
 from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.analysis.words import duration, listed, number, place, role, share
 from headway.traces.model import Frame
@@ -50,7 +50,9 @@ LATE_SHARE = 0.5
 def findings(analysis: Analysis) -> tuple[Finding, ...]:
     """Return the findings of an analysis: problems, the costliest first, then that all is well, then notes."""
     found = [finding for rule in RULES for finding in rule(analysis)]
-    found += _behind_a_function(analysis, [one.frame for one in found if one.frame is not None])
+    used = list(used_up(analysis))
+    behind = list(_behind_a_function(analysis, [one.frame for one in found if one.frame is not None], used))
+    found += behind or used
     if not any(one.weight == "problem" for one in found):
         found += [*unseen(analysis), *unread(analysis)]
         found += _nothing_to_improve(
@@ -267,11 +269,11 @@ def _off_core(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
-def _behind_a_function(analysis: Analysis, told: list[Frame]) -> Iterator[Finding]:
+def _behind_a_function(analysis: Analysis, told: list[Frame], used: list[Finding]) -> Iterator[Finding]:
     """Yield a finding about the function that blocked others most, whatever the number of threads that ran it.
 
     Yields nothing if the function has less than `BEHIND` of all waiting, or if a line of it, or a call in a library that
-    it made, has a finding already.
+    it made, has a finding already. `used` are the findings about GILs that threads use up; this one tells of them instead.
     """
     waits = sum(gil.waits.count for gil in analysis.gils)
     enough = [one for one in analysis.behind if one.blocked_ns >= BEHIND * analysis.wait_ns]
@@ -295,7 +297,8 @@ def _behind_a_function(analysis: Analysis, told: list[Frame]) -> Iterator[Findin
         f" most of the waiting happened{_where(one.stack)}"
     )
     during = f"while {name} ran with the GIL" if one.ran else f"in holds that ended in {name}"
-    shared = f"{number(len(analysis.threads), 'thread')} shared it"
+    shared = "; ".join(two.fact for two in used) or f"{number(len(analysis.threads), 'thread')} shared it"
+    no_more = "; more threads do not help" * bool(used)
     yield Finding(
         kind="behind-a-function",
         weight="problem",
@@ -303,9 +306,9 @@ def _behind_a_function(analysis: Analysis, told: list[Frame]) -> Iterator[Findin
         cause=f"every thread that needs the GIL meanwhile waits: {shared}"
         if one.ran
         else f"{shared}; the trace does not show what such a hold ran before, because no thread requested its end",
-        advice=f"make {name} shorter, let its calls release the GIL, or run it elsewhere: {another_gil(analysis.process)}"
+        advice=f"make {name} shorter, let its calls release the GIL, or run it elsewhere: {another_gil(analysis.process)}{no_more}"
         if one.ran
-        else f"check what runs before {name} releases the GIL, and make that shorter, or run it elsewhere: {another_gil(analysis.process)}",
+        else f"check what runs before {name} releases the GIL, and make that shorter, or run it elsewhere: {another_gil(analysis.process)}{no_more}",
         cost_ns=one.blocked_ns,
         threads=tuple(names),
         frame=one.frame,

@@ -9,7 +9,7 @@ from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.analysis.words import POOL, duration, listed, number, role, share
 
-__all__ = ["FULL", "saturated"]
+__all__ = ["FULL", "saturated", "used_up"]
 
 FULL = 0.95
 """A share of the time: a GIL that is held for longer is used up."""
@@ -21,39 +21,48 @@ WORTH = 0.01
 """A share of the wall time: a thread that holds or waits for less has no part in it."""
 
 
+_Found = tuple[list[str], str, str, int]
+"""The names of threads, a word for them, how they waited, and for how long."""
+
+
 def saturated(analysis: Analysis) -> Iterator[Finding]:
     """Yield a finding for each GIL for which threads wait so long that together they are as fast as one."""
     for gil in analysis.gils:
-        found = _computing(analysis, gil) or _blocking(gil)
-        if found is None:
-            continue
-        names, which, fact, waited_ns = found
-        full = gil.holds.total_ns >= FULL * gil.wall_ns
-        yield Finding(
-            kind="saturated",
-            weight="problem",
-            fact=(
-                f"{gil.name} was held {share(gil.holds.total_ns, gil.wall_ns)} of the time; "
-                f"{number(len(names), which)} ({listed(_short(names))}) shared it, and waited {fact}"
-            ),
-            cause="one GIL lets one thread run Python code at a time, so "
-            + (
-                "together these threads are as fast as one" if full else "together these threads compute as fast as one"
-            ),
-            advice=f"more threads do not help; instead use {in_parallel(analysis.process)}",
-            cost_ns=waited_ns,
-            gil=gil.index,
-            threads=tuple(names),
-        )
+        found = _computing(analysis, gil)
+        if found is not None:
+            yield _finding(analysis, gil, found)
+
+
+def used_up(analysis: Analysis) -> Iterator[Finding]:
+    """Yield a finding for each GIL that threads use up though they block between their holds, as the workers of a server."""
+    for gil in analysis.gils:
+        found = None if _computing(analysis, gil) else _blocking(gil)
+        if found is not None:
+            yield _finding(analysis, gil, found)
+
+
+def _finding(analysis: Analysis, gil: GilSummary, found: _Found) -> Finding:
+    names, which, fact, waited_ns = found
+    full = gil.holds.total_ns >= FULL * gil.wall_ns
+    return Finding(
+        kind="saturated",
+        weight="problem",
+        fact=(
+            f"{gil.name} was held {share(gil.holds.total_ns, gil.wall_ns)} of the time; "
+            f"{number(len(names), which)} ({listed(_short(names))}) shared it, and waited {fact}"
+        ),
+        cause="one GIL lets one thread run Python code at a time, so together these threads "
+        + ("are as fast as one" if full else "compute as fast as one"),
+        advice=f"more threads do not help; instead use {in_parallel(analysis.process)}",
+        cost_ns=waited_ns,
+        gil=gil.index,
+        threads=tuple(names),
+    )
 
 
 def _short(names: list[str]) -> list[str]:
     """Return the names, or for many threads those of their roles."""
     return names if len(names) <= POOL else list(dict.fromkeys(map(role, names)))
-
-
-_Found = tuple[list[str], str, str, int]
-"""The names of threads, a word for them, how they waited, and for how long."""
 
 
 def _computing(analysis: Analysis, gil: GilSummary) -> _Found | None:
