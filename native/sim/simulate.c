@@ -355,6 +355,7 @@ static bool make(struct hw__world *world, const struct hw_sim_spec *given) {
     }
     world->worker_count = world->left = thread_count(spec);
     world->ended_ns = -1;
+    world->stood_ns = -1;
     int32_t connections = connection_count(spec);
     ZEROED(world->gils, spec->gil_count, &ok);
     ZEROED(world->workers, world->worker_count, &ok);
@@ -472,12 +473,19 @@ int hw_sim_run(struct hw_sim *sim, int64_t until_ns) {
     until_ns = until_ns < world->spec.end_ns ? until_ns : world->spec.end_ns;
     if (!world->is_warm && until_ns >= world->spec.warm_ns) {
         int error = hw__machine_run(&world->machine, world->spec.warm_ns);
-        if (error != 0 || world->machine.stops) {
+        if ((error != 0 && error != -EDEADLK) || world->machine.stops) {
             return error;
         }
         end_warm_up(world);
     }
-    return hw__machine_run(&world->machine, until_ns);
+    int error = hw__machine_run(&world->machine, until_ns);
+    if (error == -EDEADLK) {
+        world->stood_ns = world->machine.now_ns;
+        if (!world->is_warm) { /* nothing will happen after it either */
+            end_warm_up(world);
+        }
+    }
+    return error;
 }
 
 /* ---------------------------------------------------------------- results */
@@ -488,6 +496,7 @@ static void add_worker(const struct hw__world *world, const struct hw__worker *w
     result->computed_ns += computed_ns(worker) - world->computed_before[nth];
     result->ran_ns += ran_ns(worker) - world->ran_before[nth];
     int64_t middle_ns = (world->spec.warm_ns + world->machine.now_ns) / 2;
+    middle_ns = world->stood_ns >= 0 ? INT64_MAX : middle_ns; /* all waits are for ever then */
     if (worker->taking_since >= 0 && worker->taking_since < middle_ns) {
         result->stuck++;
         result->stuck_at = worker->where;
@@ -541,5 +550,7 @@ const struct hw_sim_event *hw_sim_events(const struct hw_sim *sim, int64_t *coun
 }
 
 int64_t hw_sim_ended_ns(const struct hw_sim *sim) { return sim->world.ended_ns; }
+
+int64_t hw_sim_stood_ns(const struct hw_sim *sim) { return sim->world.stood_ns; }
 
 int64_t hw_sim_steps(const struct hw_sim *sim) { return sim->world.machine.steps; }

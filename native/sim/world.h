@@ -55,6 +55,7 @@ struct hw__world {
     int32_t worker_count;
     int32_t left;     /* the number of workers that have not ended */
     int64_t ended_ns; /* when the last worker ended; -1: some have not */
+    int64_t stood_ns; /* when nothing could happen any more; -1: something can */
     struct hw__client *clients;
     struct hw__port *ports;
     struct hw__sim_semaphore *semaphores;

@@ -200,8 +200,13 @@ static void test_semaphores_balance(void) {
                 SIM_OP(SLEEP, 100 * US), SIM_OP(END, 0))
             ->repeats = 0;
         SIM_ADD(SIM_AT(TAKE, 0), SIM_OP(HOLD, 10 * US), SIM_OP(DONE, 0))->threads = TAKERS;
+        T_EQ(0, sim_run(10 * MS));
+        T_EQ(-1, hw_sim_stood_ns(sim_world.sim));
         T_EQ(-EDEADLK, sim_run(10000 * MS)); /* all wait for a post that does not come */
         T_EQ(POSTS + FIRST, sim_result(1).done);
+        T_EQ(TAKERS, sim_result(1).stuck);
+        T_TRUE(hw_sim_stood_ns(sim_world.sim) >= POSTS * 150 * US);
+        T_TRUE(hw_sim_stood_ns(sim_world.sim) < POSTS * 300 * US);
         sim_end();
     }
 }

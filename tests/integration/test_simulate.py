@@ -6,10 +6,12 @@ import subprocess
 import pytest
 
 from headway.cli.main import main
+from headway.errors import ScenarioError
 from headway.native import headers_path
 from headway.sim import library, machine
 from headway.sim.parameters import change
 from headway.sim.parse import parse
+from headway.sim.result import Stuck
 from headway.sim.run import Job, run, run_all
 from headway.traces.invariants import violations
 from headway.traces.model import Kind
@@ -214,22 +216,18 @@ const struct hw_policy headway_policy = {
     assert median_ms(100) < median_ms(1000) < median_ms(3000)
 
 
-def test_a_time_of_nothing_but_waiting_is_an_error():
-    """Threads that wait for each other for ever are named as such."""
-    from headway.errors import ScenarioError
-
+def test_a_client_whose_answer_does_not_come_is_an_error():
+    """A server that answers no request has no result: the scenario is wrong, or not all of the program."""
     scenario = parse(
         """
 warm_ms = 0
 duration_s = 1
-[semaphore.a]
-[semaphore.b]
-[role.first]
-program = [{take = "a"}, {post = "b"}]
-[role.second]
-program = [{take = "b"}, {post = "a"}]
+[role.server]
+program = [{receive = "requests"}, {hold_us = 10}]
+[client.load]
+port = "requests"
 """,
-        name="deadlock",
+        name="mute",
     )
 
     with pytest.raises(ScenarioError, match="every thread that has not ended waits for another thread"):
@@ -287,6 +285,8 @@ locks = ["a", "b"]
 program = [{lock = "a"}, {sleep_ms = 1}, {lock = "b"}, {hold_us = 10}, {unlock = "b"}, {unlock = "a"}]
 [role.two]
 program = [{lock = "b"}, {sleep_ms = 1}, {lock = "a"}, {hold_us = 10}, {unlock = "a"}, {unlock = "b"}]
+"""
+TICK = """
 [role.tick]
 program = [{sleep_ms = 10}, {hold_us = 10}, {done = true}]
 """
@@ -295,7 +295,7 @@ program = [{sleep_ms = 10}, {hold_us = 10}, {done = true}]
 def test_threads_in_a_deadlock_are_told(capsys, tmp_path):
     """A role whose threads have waited for the second half of the time has a remark, with what it waits for."""
     path = tmp_path / "deadlock.toml"
-    path.write_text(DEADLOCK)
+    path.write_text(DEADLOCK + TICK)
     how = ["simulate", str(path), *PRESET, "--seeds", "2", "--duration", SHORT]
 
     assert main([*how, "--json"]) == 0
@@ -310,6 +310,59 @@ def test_threads_in_a_deadlock_are_told(capsys, tmp_path):
     assert remark in (tmp_path / "page.html").read_text()
     assert main(["simulate", "t6", *PRESET, "--seeds", "1", "--duration", SHORT]) == 0
     assert "remark" not in capsys.readouterr().out
+
+
+def test_a_program_that_stands_still_is_a_result(capsys, tmp_path):
+    """If all threads wait for ever, the table has what was done until then, and remarks say since when, who and for what."""
+    path = tmp_path / "deadlock.toml"
+    path.write_text(
+        "warm_s = 0"
+        + DEADLOCK.replace(
+            "{sleep_ms = 1}, {lock", "{loop = 5, do = [{sleep_ms = 2}, {hold_us = 1}, {done = true}]}, {lock"
+        )
+    )
+    how = ["simulate", str(path), *PRESET, "--seeds", "2", "--duration", SHORT]
+
+    assert main([*how, "--json"]) == 0
+    for outcome in json.loads(capsys.readouterr().out)["points"][0]["outcomes"]:
+        assert outcome["stuck"] == [
+            {"role": "one", "threads": 1, "waits_for": "lock b"},
+            {"role": "two", "threads": 1, "waits_for": "lock a"},
+        ]
+        assert 0.01 < outcome["stood_s"] < 0.02
+        assert not outcome["ended"]
+        assert [part["done_per_s"] for part in outcome["parts"]] == [5 / float(SHORT)] * 2
+    assert main(how) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "remark: standstill: in 2 of 2 runs, all threads that are left wait for ever, from 0.01" in said
+    assert "one: 1 thread waits at the end for lock b" in said
+
+
+@pytest.mark.parametrize("warm_ms", [0, 50])
+def test_consumers_that_outlive_their_producer_stand_still(warm_ms):
+    """A program whose last items are done before its end, or even before the end of the warm-up, has a result, too."""
+    scenario = parse(
+        f"""
+warm_ms = {warm_ms}
+duration_ms = 100
+[queue.jobs]
+[role.producer]
+repeats = false
+program = [{{loop = 10, do = [{{sleep_ms = 1}}, {{put = "jobs"}}]}}]
+[role.consumer]
+threads = 2
+program = [{{get = "jobs"}}, {{hold_us = 10}}, {{done = true}}]
+""",
+        name="batch",
+    )
+
+    outcome = run(Job(scenario, COST, 1)).outcome
+
+    assert outcome.stuck == (Stuck("consumer", 2, "queue jobs"),)
+    assert 0.01 < outcome.stood_s < 0.013
+    consumer = next(part for part in outcome.parts if part.name == "consumer")
+    assert consumer.done == (0 if warm_ms else 10)
+    assert (consumer.cpu_share > 0) == (not warm_ms)
 
 
 def test_threads_that_starve_are_told(capsys, tmp_path):

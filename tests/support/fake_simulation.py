@@ -30,6 +30,9 @@ class FakeSimulation:
         assert until_ns >= self.now_ns
         self.now_ns = min(until_ns, self.spec.end_ns)
 
+    def stood_ns(self):
+        return None
+
     def ended_ns(self):
         return None
 

@@ -63,6 +63,18 @@ class Script:
         )
 
 
+def shared(threads=3, turns=60, turn_ms=5.0, gap_ms=0.0, *, forced=True, **process):
+    """Return a trace of threads that compute in turn."""
+    script, now, names = Script(), 0.0, [f"crunch-{number}" for number in range(threads)]
+    for turn in range(turns):
+        who = turn % threads
+        script.hold(who, now, now + turn_ms, forced=forced)
+        if turn + threads < turns:
+            script.wait(who, now + turn_ms, stack=AT_COMPUTE)
+        now += turn_ms + gap_ms
+    return script.trace(now - gap_ms, *names, **process)
+
+
 def convoy(rounds=20, waiters=("reader",), work_ms=0.02, **process):
     """Return a trace of a CPU-bound thread and of waiters that, in turn, wait one switch interval (5 ms) for it."""
     script, now = Script(), 0.0

@@ -137,6 +137,7 @@ const struct hw_sim_event *hw_sim_events(const struct hw_sim *sim, int64_t *coun
     return &sim->event;
 }
 int64_t hw_sim_ended_ns(const struct hw_sim *sim) { return sim->now_ns > 70 ? 70 : -1; }
+int64_t hw_sim_stood_ns(const struct hw_sim *sim) { return sim->now_ns > 80 ? 80 : -1; }
 int64_t hw_sim_steps(const struct hw_sim *sim) { return sim->now_ns / 10; }
 double hw_sim_coldness(int64_t since_ns) { return (double)since_ns / 10; }
 void hw_sim_free(struct hw_sim *sim) { free(sim); }

@@ -5,23 +5,10 @@ import os
 
 import pytest
 from made_traces import MS
-from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, RECV, SERVE, Script, convoy, told
+from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, RECV, SERVE, Script, convoy, shared, told
 
 from headway.traces.analysis import analyse
-from headway.traces.analysis.words import duration
 from headway.traces.model import RAN_SHIFT, Kind, Loss
-
-
-def shared(threads=3, turns=60, turn_ms=5.0, gap_ms=0.0, *, forced=True, **process):
-    """Return a trace of threads that compute in turn."""
-    script, now, names = Script(), 0.0, [f"crunch-{number}" for number in range(threads)]
-    for turn in range(turns):
-        who = turn % threads
-        script.hold(who, now, now + turn_ms, forced=forced)
-        if turn + threads < turns:
-            script.wait(who, now + turn_ms, stack=AT_COMPUTE)
-        now += turn_ms + gap_ms
-    return script.trace(now - gap_ms, *names, **process)
 
 
 def test_a_convoy_is_told_with_names_lines_and_figures():
@@ -233,104 +220,6 @@ def test_a_long_hold_that_nobody_asked_for_is_fine():
         "no thread waited for the GIL for more than 1 % of the time; reader waited longest, 5 ms in 1 wait; "
         "the GIL was held 99 % of the time"
     )
-
-
-def test_threads_that_compute_together_are_told():
-    """Three threads that share a GIL which is always held are no faster than one."""
-    one = told(shared())["saturated"]
-
-    assert one.fact == (
-        "the GIL was held 100 % of the time; 3 CPU-bound threads (crunch-0, crunch-1 and crunch-2) shared it, "
-        "and waited 570 ms for their next turn"
-    )
-    assert (
-        one.advice
-        == "more threads do not help; instead use `ProcessPoolExecutor`, or this version's free-threaded build"
-    )
-    assert "3.13's or a later" in told(shared(python="3.11.2"))["saturated"].advice
-
-
-def in_bursts(threads, burst_turns, pause_ms, *, beside=True):
-    """Return a trace of threads that compute in turns of 5 ms, in bursts; with `beside` False, one burst after the other."""
-    script, now = Script(), 0.0
-    for burst in range(6):
-        for turn in range(burst_turns):
-            who = turn % threads if beside else burst % threads
-            if turn >= threads or (turn and not beside):
-                waits_ms = 5.0 * (threads - 1) if beside else 0.05
-                script.wait(who, now - waits_ms, stack=AT_COMPUTE)
-            script.hold(who, now, now + 5, forced=True)
-            now += 5 if beside else 5.05
-        now += pause_ms
-    return script.trace(now, *(f"etl-{number}" for number in range(threads)))
-
-
-@pytest.mark.parametrize("threads", [2, 4])
-def test_threads_that_compute_at_the_same_times_are_told_though_the_gil_is_free_at_others(threads):
-    """A GIL that is free for a third of the time, as in calls that release it, still makes threads as fast as one."""
-    one = told(in_bursts(threads, 40, 100))["saturated"]
-
-    assert one.fact.startswith(f"the GIL was held 67 % of the time; {threads} CPU-bound threads ")
-    assert one.cause.endswith("so together these threads compute as fast as one")
-
-
-def test_threads_that_compute_one_after_the_other_are_not_told():
-    """Threads that hardly ever compute at the same time do not share a GIL."""
-    assert "saturated" not in told(in_bursts(4, 40, 100, beside=False))
-
-
-@pytest.mark.parametrize(("alone_ms", "is_told"), [(60, True), (600, False)])
-def test_two_threads_that_compute_are_told_though_one_begins_earlier(alone_ms, is_told):
-    """Two threads wait as long as they hold, or somewhat less: the start and the end of a program have only one."""
-    script = Script().hold(0, 0, alone_ms, forced=True)
-    at_ms = alone_ms
-    for turn in range(100):
-        script.wait(turn % 2 == 0, at_ms - 5, asks_ms=at_ms)
-        script.hold(turn % 2 == 0, at_ms, at_ms + 5, forced=True)
-        at_ms += 5
-    found = told(script.trace(at_ms + 1, "a", "b"))
-
-    assert ("saturated" in found) == is_told
-
-
-def in_requests(threads, stack=AT_RECV):
-    """Return a trace of threads that each compute for 2 ms between blocking calls, so that the GIL is always held."""
-    script = Script()
-    for turn in range(10 * threads):
-        who, now = turn % threads, 2 * turn
-        if turn >= threads:
-            script.wait(who, now - 2 * (threads - 1))
-        script.hold(who, now, now + 2, stack=stack)
-    return script.trace(20 * threads, *(f"worker-{number}" for number in range(threads)))
-
-
-@pytest.mark.parametrize("threads", [3, 16, 100])
-def test_threads_that_block_between_their_holds_use_a_gil_up_too(threads):
-    """The workers of a busy server are never preempted, and wait for each other as threads that compute all the time do.
-
-    The finding names the function that they wait for, if one is known.
-    """
-    one = told(in_requests(threads, stack=0))["saturated"]
-    function = told(in_requests(threads))["behind-a-function"]
-    names = "worker-0, worker-1 and worker-2" if threads == 3 else "worker-*"
-    waited_ms = 2 * (threads - 1) * 9 * threads
-
-    assert one.fact == (
-        f"the GIL was held 100 % of the time; {threads} threads ({names}) shared it, and waited "
-        f"{duration(waited_ms * MS)} for each other"
-    )
-    assert one.cost_ns == waited_ms * MS
-    assert function.cause.startswith(one.fact)
-    assert function.advice.endswith("more threads do not help")
-
-
-@pytest.mark.parametrize("work_ms", [0.02, 0.8])
-def test_short_waiters_behind_one_cpu_bound_thread_do_not_share_the_gil(work_ms):
-    """Threads that each wait for a CPU-bound one are a convoy: the GIL is always held, but they do not want it at once."""
-    found = told(convoy(rounds=80, waiters=("a", "b", "c", "d"), work_ms=work_ms))
-
-    assert "saturated" not in found
-    assert found
 
 
 def test_one_thread_that_computes_is_told_to_divide_its_work():

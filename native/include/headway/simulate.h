@@ -232,7 +232,7 @@ struct hw_sim_role_result {
     int64_t waits;         /* waits for the GIL that ended */
     int64_t worst_wait_ns; /* the longest wait for the GIL */
     /* The number of threads that wait in HW_SIM_TAKE, and have done so since the first half of the
-     * time after the warm-up. */
+     * time after the warm-up, or will do so for ever (hw_sim_stood_ns()). */
     int64_t stuck;
     int64_t stuck_at; /* `where` of the operation in which one of them waits */
     int64_t starved;  /* likewise, of threads that wait for the GIL */
@@ -283,6 +283,9 @@ HW_API const struct hw_sim_event *hw_sim_events(const struct hw_sim *sim, int64_
 
 /* Returns when the last thread ended, or -1 if some have not ended. */
 HW_API int64_t hw_sim_ended_ns(const struct hw_sim *sim);
+
+/* Returns since when nothing can happen any more (-EDEADLK), or -1 if something can. */
+HW_API int64_t hw_sim_stood_ns(const struct hw_sim *sim);
 
 /* Returns the number of steps that the machine has made, a measure of the simulator's own speed. */
 HW_API int64_t hw_sim_steps(const struct hw_sim *sim);

@@ -138,16 +138,25 @@ def _range(ordered: Sequence[float]) -> str:
 
 
 def remarks(summaries: "Sequence[Summary]") -> list[str]:
-    """Return a line for each role of which threads may wait for ever, with the seed in which most of them do."""
+    """Return a line for each role of which threads may wait for ever, with the seed in which most of them do.
+
+    If all threads of a run do so, a line before them says since when.
+    """
+    outcomes = [outcome for summary in summaries for outcome in summary.outcomes]
     worst: dict[tuple[str, bool], Stuck] = {}
-    for one in (one for summary in summaries for outcome in summary.outcomes for one in outcome.stuck):
+    for one in (one for outcome in outcomes for one in outcome.stuck):
         key = (one.role, one.waits_for == THE_GIL)
         if key not in worst or one.threads > worst[key].threads:
             worst[key] = one
     found = []
+    if stood_s := [one.stood_s for one in outcomes if one.stood_s is not None]:
+        runs = f"in {len(stood_s):,} of {len(outcomes):,} runs" if len(outcomes) > 1 else "in this run"
+        at = f"{min(stood_s):.4g} s after the start" + ", at the earliest" * (len(stood_s) > 1)
+        found.append(f"standstill: {runs}, all threads that are left wait for ever, from {at}")
     for (role, starves), one in worst.items():
         threads = "1 thread waits" if one.threads == 1 else f"{one.threads:,} threads wait"
-        text = f"{threads} at the end, and since the first half of the time, for {one.waits_for}"
+        since = "" if stood_s else ", and since the first half of the time,"
+        text = f"{threads} at the end{since} for {one.waits_for}"
         text += "; what waits with them is in no percentile" if starves else ""
         found.append(printable(f"{role}: {text}"))
     return found

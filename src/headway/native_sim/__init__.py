@@ -4,7 +4,7 @@
 scenario before a machine is made, so that it can be examined without one. Imports `headway.native` and errors.
 """
 
-from headway.native_sim.simulation import Simulation, coldness
+from headway.native_sim.simulation import Simulation, StandstillError, coldness
 from headway.native_sim.spec import (
     COSTS,
     GOES_ON,
@@ -42,6 +42,7 @@ __all__ = [
     "RoleResult",
     "Simulation",
     "Spec",
+    "StandstillError",
     "c_structs",
     "coldness",
 ]

@@ -14,7 +14,7 @@ from headway.native import library_path
 from headway.native_sim.spec import GilResult, RoleResult, Spec
 from headway.native_sim.structs import EVENT_DTYPE, GilResultStruct, RoleResultStruct, SpecStruct, in_c
 
-__all__ = ["Simulation", "coldness"]
+__all__ = ["Simulation", "StandstillError", "coldness"]
 
 _PROBLEM_BYTES = 256
 
@@ -45,6 +45,8 @@ def _library() -> ctypes.CDLL:
     ]
     library.hw_sim_ended_ns.restype = ctypes.c_int64
     library.hw_sim_ended_ns.argtypes = [ctypes.c_void_p]
+    library.hw_sim_stood_ns.restype = ctypes.c_int64
+    library.hw_sim_stood_ns.argtypes = [ctypes.c_void_p]
     library.hw_sim_steps.restype = ctypes.c_int64
     library.hw_sim_steps.argtypes = [ctypes.c_void_p]
     library.hw_sim_coldness.restype = ctypes.c_double
@@ -83,6 +85,11 @@ _WHY = {
 
 
 @final
+class StandstillError(ScenarioError):
+    """Nothing can happen any more in a simulation, and some threads have not ended."""
+
+
+@final
 class Simulation:
     """A machine in virtual time. As a context manager, it frees the machine at its end."""
 
@@ -113,12 +120,14 @@ class Simulation:
         """Run until a virtual time, or until all threads have ended.
 
         Raises:
-            ScenarioError: The threads that are left wait for each other, or a program is wrong.
+            StandstillError: All threads that are left wait for ever. The results are those until then.
+            ScenarioError: A program is wrong, or memory ran out.
         """
         error = -self._library.hw_sim_run(self._pointer, until_ns)
         if error:
             why, hint = _WHY.get(error, (f"error {error}", ""))
-            raise ScenarioError(f"the simulation stopped before {until_ns / 1e9:g} s: {why}", hint=hint)
+            kind = StandstillError if error == errno.EDEADLK else ScenarioError
+            raise kind(f"the simulation stopped before {until_ns / 1e9:g} s: {why}", hint=hint)
 
     def role_result(self, index: int) -> RoleResult:
         """Return the result of a role; clients come after the roles."""
@@ -148,6 +157,11 @@ class Simulation:
         """Return when the last thread ended, in virtual time; None if some have not ended."""
         ended_ns = int(self._library.hw_sim_ended_ns(self._pointer))
         return None if ended_ns < 0 else ended_ns
+
+    def stood_ns(self) -> int | None:
+        """Return the virtual time from which on nothing can happen any more; None if something can."""
+        stood_ns = int(self._library.hw_sim_stood_ns(self._pointer))
+        return None if stood_ns < 0 else stood_ns
 
     def steps(self) -> int:
         """Return the number of steps that the machine has made."""

@@ -122,6 +122,7 @@ class Outcome:
         parts: Roles, then clients.
         gils: The GILs, in the order of the processes.
         stuck: The roles with threads that may wait for ever.
+        stood_s: The virtual time, from the start on, after which all threads that are left wait for ever; None: there is none.
     """
 
     seed: int
@@ -131,6 +132,7 @@ class Outcome:
     gils: tuple[GilOutcome, ...]
     ended: bool = False
     stuck: tuple[Stuck, ...] = ()
+    stood_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values. The same scenario, costs and seed give the same values."""

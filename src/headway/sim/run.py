@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 
 from headway.errors import ScenarioError
-from headway.native_sim import Simulation
+from headway.native_sim import Simulation, StandstillError
 from headway.sim.compile import Compiled, compile_scenario
 from headway.sim.machine import Costs
 from headway.sim.result import THE_GIL, Outcome, Stuck, gil_outcome, part_outcome
@@ -67,8 +67,13 @@ def run(job: Job) -> Ran:
     begun_s = time.perf_counter()
     end_ns = compiled.spec.end_ns
     with Simulation(compiled.spec) as simulation:
-        for part in range(1, _PARTS + 1):
-            simulation.run(end_ns * part // _PARTS)
+        try:
+            for part in range(1, _PARTS + 1):
+                simulation.run(end_ns * part // _PARTS)
+        except StandstillError:
+            # A deadlock is a result; a program that awaits a request or an answer that does not come is a mistake.
+            if not any(simulation.role_result(index).stuck for index in range(len(compiled.spec.roles))):
+                raise
         ended_ns = simulation.ended_ns()
         if ended_ns is not None and ended_ns <= compiled.spec.warm_ns:
             raise ScenarioError(
@@ -86,6 +91,7 @@ def run(job: Job) -> Ran:
 
 def _outcome(job: Job, compiled: Compiled, simulation: Simulation) -> Outcome:
     ended_ns = simulation.ended_ns()
+    stood_ns = simulation.stood_ns()
     elapsed_ns = job.scenario.duration_ns if ended_ns is None else ended_ns - compiled.spec.warm_ns
     clients = {client.name: client.connections for client in job.scenario.clients}
     parts = []
@@ -117,6 +123,7 @@ def _outcome(job: Job, compiled: Compiled, simulation: Simulation) -> Outcome:
         parts=tuple(parts),
         gils=tuple(gils),
         ended=ended_ns is not None,
+        stood_s=None if stood_ns is None else stood_ns / 1e9,
         stuck=tuple(stuck),
     )
 
