@@ -23,8 +23,9 @@ from waiting import wait_for
 from headway.lab import discover
 from headway.live.detached import Program
 from headway.live.door import Door
-from headway.live.ring import Limits, Ring
-from headway.live.watcher import Options, Watcher
+from headway.live.options import Limits, Options
+from headway.live.ring import Ring
+from headway.live.watcher import Watcher
 from headway.native import library_path
 from headway.traces.invariants import violations
 from headway.traces.reader import read

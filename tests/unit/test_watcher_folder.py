@@ -11,9 +11,10 @@ import pytest
 
 from headway.live import stalled
 from headway.live.door import Door
-from headway.live.ring import Limits, Ring
+from headway.live.options import Limits, Options
+from headway.live.ring import Ring
 from headway.live.untold import wait_until_told
-from headway.live.watcher import Options, Watcher, _Report, _Watched
+from headway.live.watcher import Watcher, _Report, _Watched
 
 LIMIT_S = 60
 

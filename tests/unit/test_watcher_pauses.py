@@ -8,8 +8,9 @@ from typing import cast
 import pytest
 
 from headway.live.door import Door
-from headway.live.ring import Limits, Ring
-from headway.live.watcher import Options, Watcher, _Report, _Watched
+from headway.live.options import Limits, Options
+from headway.live.ring import Ring
+from headway.live.watcher import Watcher, _Report, _Watched
 
 S = 1_000_000_000
 

@@ -97,8 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Start the watcher, and become the program."""
     from headway.errors import UsageError
     from headway.live import launch
-    from headway.live.ring import Limits
-    from headway.live.watcher import Options
+    from headway.live.options import Limits, Options
     from headway.live.watching import check_address, check_folder, start_watcher
 
     command, name = program(arguments)

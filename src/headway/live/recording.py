@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, NamedTuple, final
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, final
 
 from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import WATCHED, Recorder
@@ -31,9 +31,10 @@ from headway.errors import RecordingError
 from headway.live.files import began_realtime_ns, check_new
 from headway.live.own_recorder import present_recorder, the_recorder
 from headway.native import Collection
-from headway.traces.analysis import Analysis, analyse
-from headway.traces.model import Trace
-from headway.traces.reader import read
+
+if TYPE_CHECKING:
+    from headway.traces.analysis import Analysis
+    from headway.traces.model import Trace
 
 __all__ = ["GilTimes", "Recording", "gil_longest", "gil_times", "trace"]
 
@@ -333,7 +334,7 @@ class Recording:
         """The trace's file; a temporary file is removed together with this object."""
         return self._path
 
-    def trace(self) -> Trace:
+    def trace(self) -> "Trace":
         """Return the trace so far, of the whole process since its recording began.
 
         Raises:
@@ -354,15 +355,20 @@ class Recording:
             raise RecordingError(
                 _WATCHED, hint="ask the watcher for its last seconds: `headway.watch().record()`, or SIGUSR2"
             )
+        # Reading needs numpy: a service that only records or counts does not pay for it.
+        from headway.traces.reader import read
+
         return read(self._path)
 
-    def summary(self) -> Analysis:
+    def summary(self) -> "Analysis":
         """Return the analysis of the time between the two ends of the `with`, or so far.
 
         Raises:
             TraceError: The file is gone.
             RecordingError: This process is a forked child of the recorded process, or the file cannot be written.
         """
+        from headway.traces.analysis import analyse
+
         return analyse(self.trace(), since_ns=self._since_ns, until_ns=self._until_ns)
 
 

@@ -14,7 +14,6 @@ import os
 import struct
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -22,6 +21,7 @@ from headway.agent.headway_agent.recorder import WATCHED
 from headway.live.door import PROCESS_MEMORY_BYTES, watch_process
 from headway.live.files import began_realtime_ns, begin_ticks
 from headway.live.homes import Homes
+from headway.live.options import Limits
 from headway.live.sampling import Accounts, Looker
 from headway.live.slots import HOLDING, IDLE, SLOT_BYTES, SLOT_HEAD, WAITING, Slot, ThreadCounters, steady_counters
 from headway.live.stacks import Stacks
@@ -58,22 +58,6 @@ _SLOTS_AT = 64
 _FLAGS_AT = 36
 _FREE_THREADED, _GIL_ENABLED = 1, 2
 _FEW_SLOTS, _MOST_SLOTS = 8, 32768
-
-
-@final
-@dataclass(frozen=True)
-class Limits:
-    """The lengths in ns from which something is a stall, and the size of the ring."""
-
-    loop_ns: int = 100_000_000
-    wait_ns: int = 100_000_000
-    request_ns: int = 1_000_000_000
-    ring_bytes: int = 4 << 20
-
-    @property
-    def shortest_ns(self) -> int:
-        """The shortest of the three lengths."""
-        return min(self.loop_ns, self.wait_ns, self.request_ns)
 
 
 @final

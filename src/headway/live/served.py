@@ -10,7 +10,6 @@ All answers come from the watcher's own memory: a scrape takes no GIL of the wat
 
 import errno
 import http.server
-import socket
 import socketserver
 import sys
 import threading
@@ -19,11 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from headway.live.exposition import exposition
+from headway.live.options import family_of
 
 if TYPE_CHECKING:
     from headway.live.watcher import Watcher
 
-__all__ = ["family_of", "serve"]
+__all__ = ["serve"]
 
 _MOST_LOG_BYTES: Final = 8 << 20
 _PATIENCE_S: Final = 30
@@ -41,11 +41,6 @@ def _log(path: Path) -> bytes:
     except OSError:
         return b""
     return text if len(text) < _MOST_LOG_BYTES else text.partition(b"\n")[2]
-
-
-def family_of(host: str) -> socket.AddressFamily:
-    """Return the family of a host's address: one with a colon is of IPv6."""
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def serve(watcher: "Watcher", address: str) -> None:

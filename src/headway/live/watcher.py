@@ -24,15 +24,14 @@ from typing import Any, Final, final
 from headway.live.detached import Program, alone, detached
 from headway.live.door import Door, Reception
 from headway.live.exposition import ServiceTotals, Totals
-from headway.live.ring import Limits, Ring
+from headway.live.options import WATCHER_NAME, Options
+from headway.live.ring import Ring
 from headway.live.told import Told
 from headway.live.untold import Untold
 from headway.native import Wakes, wait_for_threads
 
-__all__ = ["WATCHER_NAME", "Options", "main"]
+__all__ = ["main"]
 
-WATCHER_NAME: Final = b"headway-watch"
-"""The name of the watcher's process."""
 _COPY_NS: Final = 100_000_000
 _LEAST_TICK_S, _MOST_TICK_S = 0.005, 0.05
 _EACH_S: Final = 20e-6
@@ -58,44 +57,6 @@ _LINGER_S: Final = 1.0
 _ABANDONED_S: Final = 600.0
 """The age of an incomplete recording whose watcher was killed: no analysis takes so long."""
 _MOST_RINGS: Final = 256
-
-
-@final
-@dataclass(frozen=True)
-class Options:
-    """The settings of a watcher.
-
-    Attributes:
-        folder: Where recordings and the log go.
-        name: The beginning of the names of recordings and log.
-        pid: The process that is watched together with its children; the watcher ends when this process ends.
-        limits: The lengths that make a stall, and the size of the ring.
-        keep: The number of recordings with this name to keep in the folder; new ones replace the oldest.
-        quiet: Print nothing on stderr.
-        listen: The HOST:PORT that serves metrics and `/dump`; "": none.
-        own: The process itself has started the watcher, which ends when no process is watched any more. Otherwise the
-            watcher waits for the process's end: a shell script may start one interpreter after the other.
-        sparing: Write one recording in 20 s, instead of one in 2 s, for stalls beyond 20 in 10 minutes.
-    """
-
-    folder: str
-    name: str
-    pid: int
-    limits: Limits
-    keep: int = 20
-    quiet: bool = False
-    listen: str = ""
-    own: bool = False
-    sparing: bool = True
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as JSON."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def of(cls, found: dict[str, Any]) -> "Options":
-        """Return the settings that to_json() gave."""
-        return cls(**{**found, "limits": Limits(**found["limits"])})
 
 
 @final

@@ -17,10 +17,8 @@ from headway.agent.headway_agent.recorder import Recorder, let_watch
 from headway.errors import RecordingError, UsageError
 from headway.live.detached import start_detached
 from headway.live.door import Door
+from headway.live.options import WATCHER_NAME, Limits, Options, family_of
 from headway.live.own_recorder import the_recorder
-from headway.live.ring import Limits
-from headway.live.served import family_of
-from headway.live.watcher import WATCHER_NAME, Options
 
 __all__ = ["Watch", "check_address", "check_folder", "join", "start_watcher", "watch"]
 

@@ -9,8 +9,10 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from headway.traces.model import Trace
+if TYPE_CHECKING:
+    from headway.traces.model import Trace
 
 __all__ = ["MOST_OF_A_LINE", "changed_since", "edited", "source_line", "words_in"]
 
@@ -56,7 +58,7 @@ def words_in(filename: str, pattern: re.Pattern[str]) -> frozenset[str]:
         return frozenset()
 
 
-def edited(trace: Trace, filenames: Iterable[str] | None = None) -> frozenset[str]:
+def edited(trace: "Trace", filenames: Iterable[str] | None = None) -> frozenset[str]:
     """Return the files that may not be those of a traced program any more: written since its start, or gone.
 
     A module may be imported long after the start. Its source is not trusted if it was written in between, although it is the

@@ -1,0 +1,70 @@
+"""The settings of a watcher, as the process that starts it needs them: nothing here costs a service memory."""
+
+import dataclasses
+import socket
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+__all__ = ["WATCHER_NAME", "Limits", "Options", "family_of"]
+
+WATCHER_NAME: Final = b"headway-watch"
+"""The name of the watcher's process."""
+
+
+@final
+@dataclass(frozen=True)
+class Limits:
+    """The lengths in ns from which something is a stall, and the size of the ring."""
+
+    loop_ns: int = 100_000_000
+    wait_ns: int = 100_000_000
+    request_ns: int = 1_000_000_000
+    ring_bytes: int = 4 << 20
+
+    @property
+    def shortest_ns(self) -> int:
+        """The shortest of the three lengths."""
+        return min(self.loop_ns, self.wait_ns, self.request_ns)
+
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """The settings of a watcher.
+
+    Attributes:
+        folder: Where recordings and the log go.
+        name: The beginning of the names of recordings and log.
+        pid: The process that is watched together with its children; the watcher ends when this process ends.
+        limits: The lengths that make a stall, and the size of the ring.
+        keep: The number of recordings with this name to keep in the folder; new ones replace the oldest.
+        quiet: Print nothing on stderr.
+        listen: The HOST:PORT that serves metrics and `/dump`; "": none.
+        own: The process itself has started the watcher, which ends when no process is watched any more. Otherwise the
+            watcher waits for the process's end: a shell script may start one interpreter after the other.
+        sparing: Write one recording in 20 s, instead of one in 2 s, for stalls beyond 20 in 10 minutes.
+    """
+
+    folder: str
+    name: str
+    pid: int
+    limits: Limits
+    keep: int = 20
+    quiet: bool = False
+    listen: str = ""
+    own: bool = False
+    sparing: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def of(cls, found: dict[str, Any]) -> "Options":
+        """Return the settings that to_json() gave."""
+        return cls(**{**found, "limits": Limits(**found["limits"])})
+
+
+def family_of(host: str) -> socket.AddressFamily:
+    """Return the family of a host's address: one with a colon is of IPv6."""
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
