@@ -107,6 +107,7 @@ class StallWatch:
         """Return the test that began last before this time, or "" if none did."""
         return next((test for begun_ns, test in reversed(self._tests) if begun_ns <= time_ns), "")
 
+    @pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which may be missing
     def pytest_testnodedown(self, node: Any) -> None:
         """Add the stalls that a worker of xdist found."""
         found, why_not = getattr(node, "workeroutput", {}).get("headway_stalls", ((), ""))

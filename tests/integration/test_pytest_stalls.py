@@ -44,7 +44,7 @@ async def test_of_a_plugin():
 """
 
 
-@pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["one process", "xdist"])
+@pytest.mark.parametrize("more", [(), ("-n", "2"), ("-p", "no:xdist")], ids=["one process", "xdist", "without xdist"])
 def test_tests_that_starved_a_loop_are_named(pytester, more):
     """Tests that blocked or computed in the loop are named with their line, and tests that only wait are not."""
     pytester.makepyfile(TESTS)

@@ -3,6 +3,7 @@
 from headway.live.homes import Homes
 from headway.native import HOME_LOOP, HOME_NONE, HOME_OUTSIDE, HOME_REQUEST
 from headway.traces.frames import Frame
+from headway.traces.loops import Home, home_at
 
 POLL = (
     Frame("/usr/lib/python3.13/selectors.py", 452, "EpollSelector.select", 440),
@@ -114,3 +115,25 @@ def test_stacks_that_never_come_are_bounded():
 
     assert len(told.settled) == 3000 - 1024
     assert {home for _, home in told.settled} == {HOME_NONE}
+
+
+def test_a_library_runs_a_loop_in_c_where_its_line_does(tmp_path):
+    """A server's own runner of uvloop is the innermost frame while the loop polls; a module that runs no loop is none."""
+    folder = tmp_path / "lib/python3.13/site-packages/server"
+    folder.mkdir(parents=True)
+    (folder / "runners.py").write_text("def serve(loop):\n    loop.run_forever()\n    loop.close()\n")
+    (folder / "other.py").write_text("def serve(work):\n    work()\n")
+
+    def home(name, line):
+        return home_at([Frame(str(folder / name), line, "serve", 1)])
+
+    assert [home("runners.py", 2), home("runners.py", 3), home("other.py", 2)] == [Home.LOOP, None, None]
+
+
+def test_a_thread_of_anyio_without_a_frame_of_its_queue_works():
+    """A function written in C has no frame, and AnyIO's own wait for work has frames of its queue."""
+    run = Frame("/v/site-packages/anyio/_backends/_asyncio.py", 967, "WorkerThread.run", 950)
+    get = Frame("/v/lib/python3.13/queue.py", 210, "Queue.get", 200)
+
+    assert home_at([get, run]) is Home.POOL
+    assert home_at([run]) is None

@@ -40,6 +40,20 @@ def test_stalls_of_other_files_are_told(free, tmp_path, capsys):
     assert capsys.readouterr().out == "0 stalls, 0 ns in total\n"
 
 
+def test_a_recording_without_stacks_tells_only_waits_for_the_gil(tmp_path, capsys):
+    """CPython before 3.11 has no stacks, and without them Headway does not know where an event loop waits."""
+    script = Script().wait(0, 0, stack=0).hold(1, 0, 300, stack=0).hold(0, 301, 302, stack=0)
+    old = writer.write(script.trace(400, "a", "b", stacks=False, python="3.10.13"), tmp_path / "app.hwt")
+    why = "a recording of Python 3.10.13 has no stacks, so Headway tells only its long waits for the GIL"
+
+    assert main(["stalls", str(old)]) == 0
+    output = capsys.readouterr()
+    assert output.out.startswith("1 stall, ")
+    assert output.err == f"{old}: {why}\n"
+    assert main(["stalls", str(old), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cannot_tell"] == [str(old)]
+
+
 def test_a_folder_of_a_trace_without_a_log_has_its_stalls(tmp_path, capsys):
     """`headway attach` and `headway trace` write no log: the traces tell."""
     writer.write(Script().wait(0, 0).hold(1, 0, 300).hold(0, 301, 302).trace(400, "a", "b"), tmp_path / "app.hwt")

@@ -32,6 +32,7 @@ __all__ = ["prepare", "run"]
 
 _SILENT_S = 1.0
 """A wait that goes on for longer is announced."""
+_NO_GIL = "the process ran without a GIL, so Headway cannot tell its stalls"
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +47,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 def _logs(path: Path) -> list[Path]:
     """Return the files to read. Raises UsageError.
 
-    Of a folder, they are its logs and its recordings of processes without a GIL, which have no log; without a log, all its
-    recordings and traces. Of a trace, they are the traces of its launch's processes.
+    Of a folder, they are its logs, and the recordings that do not show all stalls; without a log, all its recordings and
+    traces. Of a trace, they are the traces of its launch's processes.
     """
     if path.is_dir():
         found = sorted(path.glob("*.stalls.jsonl"))
@@ -85,16 +86,20 @@ def _blind(recordings: list[Path]) -> Iterator[Path]:
 
     for path in recordings:
         with contextlib.suppress(TraceError):  # it is being written, or is damaged
-            if _is_blind(read(path)):
+            if _blindness(read(path)):
                 yield path
 
 
-def _is_blind(trace: "Trace") -> bool:
-    """Return whether a trace is that of a process without a GIL: it does not show stalls."""
+def _blindness(trace: "Trace") -> str:
+    """Return why a trace does not show all stalls; "" if it does."""
     from headway.traces.analysis.intervals import recorded
 
     off = trace.process.free_threaded and not trace.process.gil_enabled
-    return off and not len(recorded(trace).holds)
+    if off and not len(recorded(trace).holds):
+        return _NO_GIL
+    if not trace.process.has_stacks:
+        return f"a recording of Python {trace.process.python} has no stacks, so Headway tells only its long waits for the GIL"
+    return ""
 
 
 def _of_trace(path: Path, trace: "Trace", arguments: argparse.Namespace) -> list[dict[str, Any]]:
@@ -144,23 +149,26 @@ def run(arguments: argparse.Namespace) -> int:
     from headway.traces.analysis.stall_sums import sum_up
 
     rows: list[dict[str, Any]] = []
-    blind: list[Path] = []
+    blind: dict[Path, str] = {}
     told = 0
     for path in arguments.files:
         _wait(path)
-        for log in _logs(path):
+        logs = _logs(path)
+        in_log = any(log.suffix != ".hwt" for log in logs)
+        for log in logs:
             if log.suffix != ".hwt":
                 rows += _of_log(log, arguments)
-            elif (trace := _read(log, is_named=path.is_dir() or log == path)) is None:
+                told += 1
                 continue
-            elif _is_blind(trace):
-                blind.append(log)
+            if (trace := _read(log, is_named=path.is_dir() or log == path)) is None:
                 continue
-            else:
+            if why := _blindness(trace):
+                blind[log] = why
+            if why != _NO_GIL and not in_log:
                 rows += _of_trace(log, trace, arguments)
-            told += 1
-    for path in blind:
-        console.say(f"{path}: the process ran without a GIL, so Headway cannot tell its stalls")
+                told += 1
+    for path, why in blind.items():
+        console.say(f"{path}: {why}")
     sums = sum_up(rows)
     if arguments.json:
         console.print_json(

@@ -14,7 +14,7 @@ from typing import Final
 
 from headway.traces.calls import awaits_a_queue, may_await_a_thread, takes_a_lock
 from headway.traces.frames import CUT, Frame
-from headway.traces.sources import source_line
+from headway.traces.sources import source_line, words_in
 
 __all__ = [
     "Home",
@@ -105,9 +105,12 @@ def _at(frame: Frame) -> tuple[str, str]:
 
 @functools.lru_cache(maxsize=8192)
 def _runs_a_loop(frame: Frame) -> bool:
-    """Tell whether a frame calls an event loop written in C: in a library by its name, else by its source line."""
-    if is_library(frame):
-        return _at(frame) in _RUNNERS
+    """Tell whether a frame calls an event loop written in C: by its name, or, outside the standard library, by its line."""
+    if _at(frame) in _RUNNERS:
+        return True
+    # Libraries have thousands of frames: the look at each line begins with one at each file.
+    if is_standard(frame) or (is_library(frame) and not words_in(frame.filename, _RUNS)):
+        return False
     return _RUNS.search(source_line(frame.filename, frame.line)) is not None
 
 
@@ -141,7 +144,8 @@ def home_at(frames: Sequence[Frame]) -> Home | None:
         return Home.POOL
     for frame in frames[:_WAIT_FRAMES]:
         if _at(frame) in _POOLS:
-            return Home.POOL
+            # AnyIO waits in a queue of Python code: without a frame of it, the thread runs a function written in C.
+            return None if frame is inner and _at(frame) == _ANYIO else Home.POOL
         if os.path.basename(frame.filename) not in _WAITS:
             return None
     return None
