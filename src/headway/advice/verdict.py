@@ -226,7 +226,9 @@ def _why(one: Contender, holds: Holds | None, pays: Mapping[str, BreakEven]) -> 
     if _once(one.speed_up) and not _takes_turns(one, holds):
         return f"{one.words}: {number(one.speed_up.value)} times (one launch only: no interval)"
     if one.speed_up.high > _SURE_OF_NOTHING and not _takes_turns(one, holds):
-        return f"{one.words} show no clear gain ({interval(one.speed_up)}): {_MORE} would decide"
+        # A figure that counts as none leaves the verdict as it is: nothing is left to decide then.
+        decides = f": {_MORE} would decide" if one.speed_up.value > _PERHAPS or not _is_telling(one.speed_up) else ""
+        return f"{one.words} show no clear gain ({interval(one.speed_up)}){decides}"
     if one.speed_up.high > _SURE_OF_NOTHING:
         # The profile rules a gain out, and not the figure, which may even be well above 1.
         said = f"{one.words} take turns, so their figure ({_measured(one.speed_up)}) is no gain"
