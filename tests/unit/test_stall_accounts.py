@@ -150,3 +150,17 @@ def test_the_kernel_tells_what_a_thread_sleeps_for():
 
     assert found == [True, False]
     assert not accounts.sleeps_in_a_futex(1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("queued_ms", "cause", "least_ms"), [((0, 300, 300, 300), Cause.BLOCKED, 185), ((0, 0, 80, 180), Cause.CORE, 179)]
+)
+def test_a_wait_for_a_core_that_ended_just_before_is_not_the_stalls(queued_ms, cause, least_ms):
+    """The account has a wait from its end on: what it adds in a stall's first moments was before it."""
+    script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 212, stack=AT_POLL)
+    times = tuple(
+        CoreTime(at(ms), 101, 0, queued * MS) for ms, queued in zip((5, 25, 105, 215), queued_ms, strict=True)
+    )
+    stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
+
+    assert (stall.cause, stall.parts[0].time_ns >= least_ms * MS) == (cause, True)

@@ -410,7 +410,15 @@ class _Finder:
         queued_ns, looked_ns = after.queued_ns - before.queued_ns, after.time_ns - before.time_ns
         if 2 * (until_ns - since_ns) < looked_ns:  # the rest of the wait for a core was before or after
             queued_ns = queued_ns * (until_ns - since_ns) // looked_ns
-        return max(0, min(queued_ns, until_ns - since_ns))
+        # The account has a wait for a core from its end on: what it adds soon after `since_ns` was mostly before.
+        times = self._core_times[tid]
+        first = bisect.bisect_left(times, before.time_ns, key=_time_ns)
+        looks = times[first : bisect.bisect_right(times, after.time_ns, key=_time_ns)]
+        inside_ns = sum(
+            min(max(0, after.queued_ns - before.queued_ns), max(0, min(after.time_ns, until_ns) - since_ns))
+            for before, after in itertools.pairwise(looks)
+        )
+        return max(0, min(queued_ns, inside_ns, until_ns - since_ns))
 
     def _off_core_ns(self, tid: int, since_ns: int, until_ns: int) -> int:
         """Return the least time for which the thread did not run, by the system's account; 0 if that is unknown."""
