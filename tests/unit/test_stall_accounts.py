@@ -12,8 +12,9 @@ from test_stalls import AT_POLL, AT_SLEEP, SLEEP, at, loop, only, with_stacks
 from told_traces import AT_COMPUTE, Script
 
 from headway.live.sampling import Accounts
-from headway.traces.analysis.stall_model import Cause, Kept
-from headway.traces.frames import Asleep, CoreTime
+from headway.traces.analysis.stall_model import Cause, Kept, StallKind, Thresholds
+from headway.traces.analysis.stalls import find_stalls
+from headway.traces.frames import Asleep, CoreTime, Frame, Sample
 
 
 def test_a_call_that_computes_without_the_gil_by_the_systems_account():
@@ -164,3 +165,29 @@ def test_a_wait_for_a_core_that_ended_just_before_is_not_the_stalls(queued_ms, c
     stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
 
     assert (stall.cause, stall.parts[0].time_ns >= least_ms * MS) == (cause, True)
+
+
+MODULE = Frame("/app/batch.py", 16, "<module>", 1)
+CRUNCH = Frame("/app/batch.py", 7, "crunch", 5)
+RUN = Frame("/v/lib/python3.13/asyncio/base_events.py", 1990, "BaseEventLoop._run_once", 1940)
+
+
+@pytest.mark.parametrize(
+    ("stacks", "is_told"),
+    [
+        ([(CRUNCH, MODULE)] * 4, False),
+        ([(CRUNCH, RUN, MODULE)] * 3 + [(CRUNCH, MODULE)], True),
+        ([(CRUNCH,)] * 4, True),
+        ([], True),
+    ],
+    ids=["after its end", "mostly in it", "in a greenlet", "not seen"],
+)
+def test_code_after_a_loops_end_is_no_stall_of_it(stacks, is_told):
+    """A batch that computes between two runs of a loop yields the GIL nowhere; the stacks that were seen tell it."""
+    script = loop(Script()).hold(0, 10, 210, stack=AT_POLL)
+    samples = tuple(Sample(at(20 + 40 * n), 101, stack) for n, stack in enumerate(stacks))
+    found = find_stalls(
+        with_stacks(script.trace(300, "MainThread"), samples=samples), Thresholds(50 * MS, 50 * MS, 50 * MS)
+    )
+
+    assert [one.kind for one in found] == [StallKind.LOOP] * is_told

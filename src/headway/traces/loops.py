@@ -26,6 +26,7 @@ __all__ = [
     "is_library",
     "is_machinery",
     "is_standard",
+    "is_whole",
     "may_be_a_target_in_c",
     "serves_the_web",
     "waits_for_a_lock",
@@ -77,6 +78,8 @@ _SOCKETS: Final = {"selectors.py", "socket.py", "ssl.py"}
 """Modules in which these servers wait."""
 _WAITS: Final = {"queue.py", "threading.py", "_queue"}
 """Modules in which a pool's thread waits, called by one of `_POOLS`."""
+_BEGINS: Final = {"<module>", "_run_module_as_main", "Thread._bootstrap"}
+"""The outermost functions of a thread's stack."""
 _WAIT_FRAMES: Final = 3
 _SOCKET_FRAMES: Final = 4
 """A TLS connection waits three frames deep."""
@@ -188,6 +191,11 @@ def is_in_a_loop(frames: Sequence[Frame], *, in_c: bool = False) -> bool:
         in_c: The loop may be a thread's target that is written in C. Each thread's stack is such a loop's then.
     """
     return frames[-1:] == (CUT,) or any(_is_a_loop(frame) or (in_c and _runs_a_target_in_c(frame)) for frame in frames)
+
+
+def is_whole(frames: Sequence[Frame]) -> bool:
+    """Tell whether a stack reaches down to where its thread began; one of a greenlet ends where the greenlet began."""
+    return bool(frames) and frames[-1].function in _BEGINS
 
 
 def is_in_a_pool(frames: Sequence[Frame]) -> bool:

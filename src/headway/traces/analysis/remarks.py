@@ -143,7 +143,7 @@ def _locks(analysis: Analysis) -> Iterator[Finding]:
         and (one.kind in _LOCKS or (one.kind == Park.LOCK and not one.awaits and not analysis.gils))
     ]
     for one in contended[:MOST_PLACES]:
-        yield _own_lock(one) if one.kind == Park.LOCK else _lock(one)
+        yield _own_lock(one, analysis) if one.kind == Park.LOCK else _lock(one)
     world = analysis.contention.kinds.get(Park.WORLD)
     stopped = world is not None and world.total_ns >= CONTENDED * analysis.contention.lived_ns > 0
     if world is not None and stopped:
@@ -194,16 +194,7 @@ def lock_waits(analysis: Analysis) -> Iterator[Finding]:
         if one.frame not in told and one.times.total_ns >= CONTENDED * one.lived_ns > 0
     ]
     for one in contended[:MOST_PLACES]:
-        found = _own_lock(one)
-        if one.behind_gil:
-            found = replace(
-                found,
-                cause=(
-                    f"for {share(one.gil_ns, one.times.total_ns)} of that time, one of these threads had left that line with the "
-                    "lock and waited for the GIL: the GIL is the cause, and not the work under the lock"
-                ),
-                advice=f"let each turn do more work, so that it takes the lock less often; or use {in_parallel(analysis.process)}",
-            )
+        found = _own_lock(one, analysis)
         serves = is_in_a_loop(one.stack) or is_for_a_request(one.stack, is_web=True)
         more = "`headway stalls` on this file has the event loops and the requests for which such a wait was too long"
         yield replace(
@@ -269,7 +260,7 @@ def _late_loops(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
-def _own_lock(one: ParkPlace) -> Finding:
+def _own_lock(one: ParkPlace, analysis: Analysis) -> Finding:
     """Return the finding about a lock of the program, or of a module's import, for which threads wait at one line."""
     imports = one.frame is not None and one.frame.filename.startswith("<frozen importlib")
     cause = "these threads take turns at that lock: one at a time has it, and the others are blocked"
@@ -279,6 +270,14 @@ def _own_lock(one: ParkPlace) -> Finding:
         advice = "import it before the threads start"
     elif one.at_once:
         cause, advice = "another thread had the lock meanwhile, or this is where it is awaited", ""
+    elif one.behind_gil:
+        cause = (
+            f"for {share(one.gil_ns, one.times.total_ns)} of that time, one of these threads had left that line with the lock "
+            "and waited for the GIL: the GIL is the cause, and not the work under the lock"
+        )
+        advice = (
+            f"let each turn do more work, so that it takes the lock less often; or use {in_parallel(analysis.process)}"
+        )
     return Finding(
         kind="contended-lock",
         weight="note" if one.at_once and not imports else "problem",

@@ -26,6 +26,7 @@ from headway.traces.loops import (
     is_in_a_loop,
     is_in_a_pool,
     is_in_anyio,
+    is_whole,
     may_be_a_target_in_c,
     serves_the_web,
     waits_for_a_lock,
@@ -169,7 +170,11 @@ class _Finder:
         frames = [self._stack(stack) for stack in stacks]
         if self._home(home_stack) is Home.LOOP:
             in_c = may_be_a_target_in_c(self._stack(home_stack))
-            return StallKind.LOOP if all(is_in_a_loop(one, in_c=in_c) for one in frames) else None
+            # A thread that computes after its loop's end yields the GIL nowhere: only looks at its stack tell.
+            seen = self._seen(own, begin, end)
+            outside = [one for one in seen if is_whole(one) and not is_in_a_loop(one, in_c=in_c)]
+            in_loop = all(is_in_a_loop(one, in_c=in_c) for one in frames) and 2 * len(outside) <= len(seen)
+            return StallKind.LOOP if in_loop else None
         if not all(is_in_a_pool(one) for one in frames):
             return None
         # Code that computes, and that nobody asks for the GIL, releases it only at home. A thread of AnyIO leaves its home
@@ -178,6 +183,12 @@ class _Finder:
             self._is_web and is_in_anyio(self._stack(home_stack))
         )
         return StallKind.REQUEST if is_request else None
+
+    def _seen(self, own: ThreadEvents, begin: int, end: int) -> list[tuple[Frame, ...]]:
+        """Return the stacks that were seen between two events of a thread, or from one until the trace's end."""
+        until_ns = int(own.time_ns[end]) if end >= 0 else self._trace.end_ns
+        tid = self._trace.threads[own.thread].tid
+        return [one.frames for one in self._samples.get(tid, ()) if own.time_ns[begin] <= one.time_ns <= until_ns]
 
     def late_wake_ups(self, thread: int, least_ns: int, known: Sequence[Stall]) -> list[Stall]:
         """Return the times when a loop's thread had work, but no core for `least_ns`, before it wanted the GIL."""

@@ -16,6 +16,7 @@ class ThreadEvents:
 
     def __init__(self, trace: Trace, thread: int) -> None:
         """Take the events of the thread with this index; times are in ns, as in the trace."""
+        self.thread = thread
         events = trace.events
         kinds = (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT)
         mine = events[(events["thread"] == thread) & np.isin(events["kind"], kinds)]
