@@ -292,18 +292,26 @@ program = [{sleep_ms = 10}, {hold_us = 10}, {done = true}]
 """
 
 
+def outcomes_in_deadlock(capsys, how):
+    """Return the outcomes of a simulation, in each of which both roles wait for the other's lock."""
+    assert main([*how, "--json"]) == 0
+    outcomes = json.loads(capsys.readouterr().out)["points"][0]["outcomes"]
+    assert len(outcomes) == 2
+    for outcome in outcomes:
+        assert outcome["stuck"] == [
+            {"role": "one", "threads": 1, "waits_for": "lock b"},
+            {"role": "two", "threads": 1, "waits_for": "lock a"},
+        ]
+    return outcomes
+
+
 def test_threads_in_a_deadlock_are_told(capsys, tmp_path):
     """A role whose threads have waited for the second half of the time has a remark, with what it waits for."""
     path = tmp_path / "deadlock.toml"
     path.write_text(DEADLOCK + TICK)
     how = ["simulate", str(path), *PRESET, "--seeds", "2", "--duration", SHORT]
 
-    assert main([*how, "--json"]) == 0
-    for outcome in json.loads(capsys.readouterr().out)["points"][0]["outcomes"]:
-        assert outcome["stuck"] == [
-            {"role": "one", "threads": 1, "waits_for": "lock b"},
-            {"role": "two", "threads": 1, "waits_for": "lock a"},
-        ]
+    outcomes_in_deadlock(capsys, how)
     assert main([*how, "--html", str(tmp_path / "page.html")]) == 0
     remark = "one: 1 thread waits at the end, and since the first half of the time, for lock b"
     assert f"remark: {remark} remark: two:" in " ".join(capsys.readouterr().out.split())
@@ -323,12 +331,7 @@ def test_a_program_that_stands_still_is_a_result(capsys, tmp_path):
     )
     how = ["simulate", str(path), *PRESET, "--seeds", "2", "--duration", SHORT]
 
-    assert main([*how, "--json"]) == 0
-    for outcome in json.loads(capsys.readouterr().out)["points"][0]["outcomes"]:
-        assert outcome["stuck"] == [
-            {"role": "one", "threads": 1, "waits_for": "lock b"},
-            {"role": "two", "threads": 1, "waits_for": "lock a"},
-        ]
+    for outcome in outcomes_in_deadlock(capsys, how):
         assert 0.01 < outcome["stood_s"] < 0.02
         assert not outcome["ended"]
         assert [part["done_per_s"] for part in outcome["parts"]] == [5 / float(SHORT)] * 2

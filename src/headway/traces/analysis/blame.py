@@ -190,12 +190,14 @@ def waited_during(holds: Intervals, waits: Intervals) -> NDArray[np.int64]:
 
 
 def overlaps(these: _Times, others: _Times) -> NDArray[np.int64]:
-    """Return, for each of these intervals, the sum of its overlaps with the others; both are (begins, ends), in any order."""
+    """Return, for each of these intervals, the sum of its overlaps with the others, in ns.
+
+    Both are (begins, ends). The others' begins ascend.
+    """
     if not len(these[0]) or not len(others[0]):
         return np.zeros(len(these[0]), dtype=np.int64)
-    begins_ns, ends_ns = np.sort(others[0]), np.sort(others[1])
-    base_ns = int(begins_ns[0])
-    begun, ended = _running_sum(begins_ns, base_ns), _running_sum(ends_ns, base_ns)
+    base_ns = int(others[0][0])
+    begun, ended = _running_sum(others[0], base_ns), _running_sum(np.sort(others[1]), base_ns)
     result = _waited_until(these[1], begun, ended, base_ns)
     result -= _waited_until(these[0], begun, ended, base_ns)
     return result

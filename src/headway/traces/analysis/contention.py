@@ -163,7 +163,9 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
     by_kind = {Park(one): distribution(length_ns[kind == one]) for one in np.unique(kind).tolist()}
 
     lived_ns = lives_ns(trace.threads, since_ns, until_ns)
-    blocked = _Blocked(thread[parks].astype(np.int64), stack, start_ns, length_ns, kind, type_of, awaits, 0 * length_ns)
+    blocked = _Blocked(
+        thread[parks].astype(np.int64), stack, start_ns, length_ns, kind, type_of, awaits, np.zeros_like(length_ns)
+    )
     places = _places(trace, blocked, lived_ns)
     kinds_ns = dict(sorted(by_kind.items(), key=lambda item: -item[1].total_ns))
     return Contention(kinds_ns, places, unpaired, int(lived_ns.sum()), blocked_threads)
@@ -188,7 +190,7 @@ def waits_for_locks(
     for one in np.flatnonzero(takes).tolist():
         here = which[at] == one
         mine = at[here]
-        with_lock = (away.end_ns[mine], away.has_ns[mine])
+        with_lock = (np.sort(away.end_ns[mine]), away.has_ns[mine])
         gil_ns[here] = np.minimum(overlaps((away.start_ns[mine], away.end_ns[mine]), with_lock), length_ns[mine])
     blocked = _Blocked(
         thread=away.thread[at],

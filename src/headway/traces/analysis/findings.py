@@ -12,7 +12,7 @@ from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.hotspots import Place, own_frame
 from headway.traces.analysis.remarks import NOTES, lock_waits, unread, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
-from headway.traces.analysis.sharing import FULL, saturated, used_up
+from headway.traces.analysis.sharing import FULL, WORTH, saturated, used_up
 from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.analysis.words import duration, listed, number, place, role, share
 from headway.traces.model import Frame
@@ -21,8 +21,6 @@ __all__ = ["RULES", "findings"]
 
 _S_NS = 1_000_000_000
 
-WORTH = 0.01
-"""A share of the wall time: a thread that waits less does not gain from less waiting."""
 ALWAYS = 0.25
 """A share of the wall time: waits of all threads together that matter, even if no thread waits for long."""
 LONG_WORTH = 0.005

@@ -9,7 +9,7 @@ from headway.traces.analysis.contention import ParkPlace
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.stall_model import Thresholds
-from headway.traces.analysis.words import POOL, duration, listed, number, place, role, share
+from headway.traces.analysis.words import duration, listed, names_or_roles, number, place, share
 from headway.traces.loops import is_for_a_request, is_in_a_loop
 from headway.traces.model import Park
 
@@ -209,7 +209,7 @@ def unseen(analysis: Analysis) -> Iterator[Finding]:
     told = {turn.frame for turn in analysis.turns} | {wait.frame for wait in analysis.lock_waits}
     for one in [one for one in analysis.unseen_waits if one.frame not in told][:MOST_PLACES]:
         labels = [analysis.labels[thread] for thread in one.threads]
-        names = labels if len(labels) <= POOL else list(dict.fromkeys(map(role, labels)))
+        names = names_or_roles(labels)
         called = f", called from {place(one.own)}" if one.own != one.frame else ""
         yield Finding(
             kind="unseen-wait",

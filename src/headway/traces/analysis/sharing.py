@@ -7,9 +7,9 @@ import numpy as np
 from headway.traces.analysis.advice import in_parallel
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.threads import ThreadSummary
-from headway.traces.analysis.words import POOL, duration, listed, number, role, share
+from headway.traces.analysis.words import duration, listed, names_or_roles, number, share
 
-__all__ = ["FULL", "saturated", "used_up"]
+__all__ = ["FULL", "WORTH", "saturated", "used_up"]
 
 FULL = 0.95
 """A share of the time: a GIL that is held for longer is used up."""
@@ -18,7 +18,7 @@ CROWDED = 0.75
 MOSTLY = 0.5
 """The least share of the time for which threads that block between their holds have the GIL."""
 WORTH = 0.01
-"""A share of the wall time: a thread that holds or waits for less has no part in it."""
+"""A share of the wall time: a thread that waits less does not gain from less waiting, nor has one a part that holds less."""
 
 
 _Found = tuple[list[str], str, str, int]
@@ -49,7 +49,7 @@ def _finding(analysis: Analysis, gil: GilSummary, found: _Found) -> Finding:
         weight="problem",
         fact=(
             f"{gil.name} was held {share(gil.holds.total_ns, gil.wall_ns)} of the time; "
-            f"{number(len(names), which)} ({listed(_short(names))}) shared it, and waited {fact}"
+            f"{number(len(names), which)} ({listed(names_or_roles(names))}) shared it, and waited {fact}"
         ),
         cause="one GIL lets one thread run Python code at a time, so together these threads "
         + ("are as fast as one" if full else "compute as fast as one"),
@@ -58,11 +58,6 @@ def _finding(analysis: Analysis, gil: GilSummary, found: _Found) -> Finding:
         gil=gil.index,
         threads=tuple(names),
     )
-
-
-def _short(names: list[str]) -> list[str]:
-    """Return the names, or for many threads those of their roles."""
-    return names if len(names) <= POOL else list(dict.fromkeys(map(role, names)))
 
 
 def _computing(analysis: Analysis, gil: GilSummary) -> _Found | None:

@@ -171,8 +171,9 @@ class _Finder:
         if self._home(home_stack) is Home.LOOP:
             in_c = may_be_a_target_in_c(self._stack(home_stack))
             # A thread that computes after its loop's end yields the GIL nowhere: only looks at its stack tell.
-            seen = self._seen(own, begin, end)
-            outside = [one for one in seen if is_whole(one) and not is_in_a_loop(one, in_c=in_c)]
+            until_ns = int(own.time_ns[end]) if end >= 0 else self._trace.end_ns
+            seen = self._seen(own.thread, int(own.time_ns[begin]), until_ns)
+            outside = [one for one in seen if is_whole(one.frames) and not is_in_a_loop(one.frames, in_c=in_c)]
             in_loop = all(is_in_a_loop(one, in_c=in_c) for one in frames) and 2 * len(outside) <= len(seen)
             return StallKind.LOOP if in_loop else None
         if not all(is_in_a_pool(one) for one in frames):
@@ -184,11 +185,10 @@ class _Finder:
         )
         return StallKind.REQUEST if is_request else None
 
-    def _seen(self, own: ThreadEvents, begin: int, end: int) -> list[tuple[Frame, ...]]:
-        """Return the stacks that were seen between two events of a thread, or from one until the trace's end."""
-        until_ns = int(own.time_ns[end]) if end >= 0 else self._trace.end_ns
-        tid = self._trace.threads[own.thread].tid
-        return [one.frames for one in self._samples.get(tid, ()) if own.time_ns[begin] <= one.time_ns <= until_ns]
+    def _seen(self, thread: int, since_ns: int, until_ns: int) -> list[Sample]:
+        """Return the samples of a thread's stack within a time."""
+        tid = self._trace.threads[thread].tid
+        return [one for one in self._samples.get(tid, ()) if since_ns <= one.time_ns <= until_ns]
 
     def late_wake_ups(self, thread: int, least_ns: int, known: Sequence[Stall]) -> list[Stall]:
         """Return the times when a loop's thread had work, but no core for `least_ns`, before it wanted the GIL."""
@@ -385,9 +385,8 @@ class _Finder:
         tid = self._trace.threads[thread].tid
         seen = [
             one.frames
-            for one in self._samples.get(tid, ())
-            if since_ns <= one.time_ns <= until_ns
-            and self._is_collecting(tid, one.time_ns) == (cause is Cause.COLLECTION)
+            for one in self._seen(thread, since_ns, until_ns)
+            if self._is_collecting(tid, one.time_ns) == (cause is Cause.COLLECTION)
         ]
         functions: dict[tuple[str, str, int], list[tuple[Frame, ...]]] = defaultdict(list)
         for frames in seen:
@@ -426,8 +425,8 @@ class _Finder:
         first = bisect.bisect_left(times, before.time_ns, key=_time_ns)
         looks = times[first : bisect.bisect_right(times, after.time_ns, key=_time_ns)]
         inside_ns = sum(
-            min(max(0, after.queued_ns - before.queued_ns), max(0, min(after.time_ns, until_ns) - since_ns))
-            for before, after in itertools.pairwise(looks)
+            min(max(0, two.queued_ns - one.queued_ns), max(0, min(two.time_ns, until_ns) - since_ns))
+            for one, two in itertools.pairwise(looks)
         )
         return max(0, min(queued_ns, inside_ns, until_ns - since_ns))
 

@@ -13,6 +13,7 @@ __all__ = [
     "file_line",
     "labels",
     "listed",
+    "names_or_roles",
     "number",
     "place",
     "role",
@@ -74,6 +75,11 @@ def labels(threads: Sequence[Thread]) -> tuple[str, ...]:
         return told if ids[name, one.tid] == 1 else f"{told} #{one.serial}"
 
     return tuple(map(label, shown, threads))
+
+
+def names_or_roles(labels: list[str]) -> list[str]:
+    """Return the labels of threads, or, of more than `POOL` threads, those of their roles."""
+    return labels if len(labels) <= POOL else list(dict.fromkeys(map(role, labels)))
 
 
 def role(name: str) -> str:
