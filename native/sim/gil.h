@@ -82,11 +82,12 @@ struct hw__worker {
         int32_t begin;
         int64_t left;
     } loops[8];
-    int64_t begun_ns;           /* when the present piece of work began */
-    int64_t moved_ns;           /* when time last passed in the program */
-    int64_t taking_since;       /* when the present HW_SIM_TAKE began to wait; -1: none waits */
-    int32_t moved_ops;          /* operations since moved_ns */
-    uint32_t port_offset;       /* added to the index of ports */
+    int64_t begun_ns;     /* when the present piece of work began */
+    int64_t moved_ns;     /* when time last passed in the program */
+    int64_t taking_since; /* when the present HW_SIM_TAKE began to wait; -1: none waits */
+    int32_t moved_ops;    /* operations since moved_ns */
+    int64_t strokes_ns[HW_SIM_CLOCKS]; /* each clock's last stroke; -1: it has not begun */
+    uint32_t port_offset;              /* added to the index of ports */
     struct hw__message request; /* the message that is not yet answered; its client is -1: none */
     struct hw__sim_futex nap;   /* for HW_SIM_SLEEP, HW_SIM_BLOCK and HW_SIM_ANSWER */
 };

@@ -104,8 +104,18 @@ static void run(struct hw__worker *worker, const struct hw_sim_op *op) {
     }
 }
 
-static void nap(struct hw__worker *worker, int64_t ns) {
-    int64_t until_ns = hw__now(worker) + ns;
+/* Returns when an operation that waits for a time ends. */
+static int64_t end_of(struct hw__worker *worker, const struct hw_sim_op *op) {
+    int64_t ns = value_of(worker, op);
+    if ((op->flags & HW_SIM_OF_CLOCK) == 0) {
+        return hw__now(worker) + ns;
+    }
+    int64_t *stroke_ns = &worker->strokes_ns[op->index];
+    *stroke_ns = (*stroke_ns < 0 ? hw__now(worker) : *stroke_ns) + ns;
+    return *stroke_ns;
+}
+
+static void nap(struct hw__worker *worker, int64_t until_ns) {
     let_go(worker);
     hw__task_sleep(worker->task, &worker->nap, until_ns,
                    cost(worker, HW_SIM_COST_FUTEX_SLEEP_TIMED));
@@ -113,8 +123,7 @@ static void nap(struct hw__worker *worker, int64_t ns) {
     hw__gil_take(worker);
 }
 
-static void block(struct hw__worker *worker, int64_t ns) {
-    int64_t until_ns = hw__now(worker) + ns;
+static void block(struct hw__worker *worker, int64_t until_ns) {
     let_go(worker);
     if (until_ns > hw__now(worker)) {
         hw__task_block(worker->task, &worker->nap, until_ns);
@@ -280,10 +289,10 @@ static bool call_op(struct hw__worker *worker, const struct hw_sim_op *op) {
         run(worker, op);
         return true;
     case HW_SIM_SLEEP:
-        nap(worker, value_of(worker, op));
+        nap(worker, end_of(worker, op));
         return true;
     case HW_SIM_BLOCK:
-        block(worker, value_of(worker, op));
+        block(worker, end_of(worker, op));
         return true;
     case HW_SIM_RECEIVE:
         receive(worker, op);

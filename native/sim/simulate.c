@@ -98,8 +98,13 @@ static bool check_dists(const struct hw_sim_dist *dists, int32_t count, double m
 
 static bool check_op(const struct hw_sim_spec *spec, const struct hw_sim_op *op) {
     bool timed = op->kind <= HW_SIM_BLOCK || op->kind == HW_SIM_ANSWER || op->kind == HW_SIM_LOOP;
-    if (op->kind >= HW_SIM_OPS ||
-        (op->flags & ~(HW_SIM_OF_DIST | HW_SIM_GOES_ON | HW_SIM_OF_PORT | HW_SIM_OF_LOCK)) != 0) {
+    if (op->kind >= HW_SIM_OPS || (op->flags & ~(HW_SIM_OF_DIST | HW_SIM_GOES_ON | HW_SIM_OF_PORT |
+                                                 HW_SIM_OF_LOCK | HW_SIM_OF_CLOCK)) != 0) {
+        return false;
+    }
+    if ((op->flags & HW_SIM_OF_CLOCK) != 0 &&
+        ((op->kind != HW_SIM_SLEEP && op->kind != HW_SIM_BLOCK) ||
+         (op->flags & HW_SIM_OF_DIST) != 0 || op->index >= HW_SIM_CLOCKS)) {
         return false;
     }
     if (timed && (op->flags & HW_SIM_OF_DIST) != 0) {
@@ -324,6 +329,9 @@ static bool make_worker(struct hw__world *world, struct hw__worker *worker, int3
     worker->user_at = -1;
     worker->moved_ns = -1;
     worker->taking_since = -1;
+    for (int32_t i = 0; i < HW_SIM_CLOCKS; i++) {
+        worker->strokes_ns[i] = -1;
+    }
     worker->at =
         role->op_count == 0 ? 0 : (int32_t)((int64_t)nth * role->start_at % role->op_count);
     hw__ledger_forget(&worker->waiter);

@@ -211,6 +211,31 @@ static void test_semaphores_balance(void) {
     }
 }
 
+/* A thread on a clock is as often there as the clock strikes, whatever it did meanwhile, and
+ * catches up after a wait that was longer than the time between strokes. */
+static void test_clocks(void) {
+    struct hw_sim_op tick = SIM_AT(SLEEP, 0), tock = SIM_AT(BLOCK, 3);
+    tick.flags = tock.flags = HW_SIM_OF_CLOCK;
+    tick.value = 10 * MS;
+    tock.value = 20 * MS;
+    sim_begin(NULL, 2, 1000 * MS);
+    SIM_ADD(tick, SIM_OP(HOLD, MS), SIM_OP(DONE, 0), SIM_OP(SLEEP, 3 * MS), tick,
+            SIM_OP(HOLD, 2 * MS), SIM_OP(DONE, 0));
+    SIM_ADD(tock, SIM_OP(HOLD, MS), SIM_OP(DONE, 0));
+    T_EQ(0, sim_run(995 * MS));
+    T_EQ(99, sim_result(0).done);
+    T_EQ(49, sim_result(1).done);
+    sim_end();
+    sim_begin(NULL, 1, 1000 * MS);
+    SIM_ADD(tick, SIM_OP(HOLD, MS), SIM_OP(DONE, 0));
+    SIM_ADD(SIM_OP(SLEEP, 502 * MS), SIM_OP(CALL, 95 * MS))->repeats = 0;
+    T_EQ(0, sim_run(596 * MS));
+    T_EQ(50, sim_result(0).done); /* at 10 to 500 ms */
+    T_EQ(0, sim_run(609 * MS));
+    T_EQ(60, sim_result(0).done);
+    sim_end();
+}
+
 /* A run ends with its last thread, and its totals are those until then. */
 static void test_a_program_that_ends(void) {
     for (int cores = 1; cores <= 2; cores++) {
@@ -382,7 +407,14 @@ static void test_what_is_refused(void) {
     REFUSED(ops[0][1].kind, HW_SIM_OPS, "operation of role 0");
     REFUSED(ops[0][1].flags, 2, "operation of role 0");
     REFUSED(ops[0][1].value, -1, "operation of role 0");
-    REFUSED(ops[0][1].flags, 16, "operation of role 0");
+    REFUSED(ops[0][1].flags, 32, "operation of role 0");
+    REFUSED(ops[0][1].flags, HW_SIM_OF_CLOCK, "operation of role 0"); /* it computes */
+    struct hw_sim_op tick = {.kind = HW_SIM_SLEEP, .flags = HW_SIM_OF_CLOCK, .value = MS};
+    tick.index = HW_SIM_CLOCKS;
+    REFUSED(ops[0][1], tick, "operation of role 0");
+    tick.index = 0;
+    tick.flags |= HW_SIM_OF_DIST;
+    REFUSED(ops[0][1], tick, "operation of role 0");
     begin_sound(); /* a run with GOES_ON needs a call right after it */
     sim_world.ops[0][1] = (struct hw_sim_op){.kind = HW_SIM_RUN, .flags = HW_SIM_GOES_ON};
     sim_world.ops[0][2] = SIM_OP(HOLD, 1);
@@ -621,6 +653,7 @@ int main(void) {
     T_RUN(test_same_seed_same_run);
     T_RUN(test_the_rules_of_a_machine);
     T_RUN(test_semaphores_balance);
+    T_RUN(test_clocks);
     T_RUN(test_a_program_that_ends);
     T_RUN(test_threads_that_are_stuck);
     T_RUN(test_threads_that_starve);

@@ -30,6 +30,7 @@ from headway.traces.writer import write
 COSTS = load("preset")
 CALLS = {
     "sleep": Call.SLEEP,
+    "every": Call.SLEEP,
     "receive": Call.RECEIVE,
     "reply": Call.SEND,
     "send": Call.SEND,
@@ -53,6 +54,19 @@ program = [{sleep_ms = 2}, {hold_us = 20}]
 """,
     name="matcher",
 )
+PACER = """
+cores = 2
+placement = "free"
+duration_ms = 6000
+[role.pacer]
+threads = 1
+program = [{hold_us = {uniform = [100, 300]}}, {%s}]
+[role.burner]
+threads = 1
+program = [{compute = true}]
+"""
+PACES = ["every_ms = 10", "every_ms = 5.5", "every_ms = 4", "sleep_ms = 10", "sleep_ms = {exponential = 10}"]
+"""The third one is late half of the time: each turn waits for 5 ms."""
 FED_BESIDE = """
 cores = 2
 duration_ms = 1000
@@ -195,6 +209,22 @@ def test_a_call_of_c_is_not_preempted_by_any_policy(change, settings):
     assert off(sleeper.p50_ns.value, truth.p50_ns) < 0.25
     assert off(sleeper.turns_per_s.value, truth.turns_per_s) < 0.10
     assert any("matcher releases the GIL" in one for one in prediction.rests_on)
+
+
+@each_change
+@pytest.mark.parametrize("pace", PACES)
+def test_a_thread_that_keeps_a_clock_does_not_outrun_it(pace, change, settings):
+    """The rate is that of the scenario with the change: that of the clock, or of the sleeps, long and short ones."""
+    scenario = parse(PACER % pace, name="pacer")
+    (prediction,) = predict(model_of(scenario), [change], COSTS, cores=2, seeds=3)
+    changed = scenario
+    for key, value in settings.items():
+        changed = parameters.change(changed, key, value)
+    truth = model_of(changed, seed=2).measured["pacer"]
+    pacer = next(one for one in prediction.roles if one.role == "pacer")
+    assert off(pacer.turns_per_s.value, truth.turns_per_s) < 0.10
+    assert any("pacer keeps a clock of" in one for one in prediction.rests_on) == pace.startswith("every")
+    assert not prediction.outside
 
 
 def test_threads_that_are_fed_by_a_role_that_is_left_out_are_outside_the_model():

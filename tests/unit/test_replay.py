@@ -294,10 +294,10 @@ def test_a_sleep_was_asked_for_less_than_it_took():
     rows = [row for n in range(20) for row in turn(n * 2000, 1, holds_us=10, stack=2)]
     seen = see(trace_of(rows), 0, 0, 1000 * MS)
     kinds = {0: Call.UNKNOWN, 2: Call.SLEEP}
-    asked = asked_sleeps(seen, 1, seen.bursts[1], kinds, COSTS, {})
+    asked = asked_sleeps(seen, 1, seen.bursts[1], kinds, COSTS, {}, 2)
     assert len(set(asked.tolist())) == 1
     assert 1800 * US < asked[0] < 1990 * US - 50 * US
-    assert set(asked_sleeps(seen, 1, seen.bursts[1], kinds, COSTS, {2: 1500 * US}).tolist()) == {1500 * US}
+    assert set(asked_sleeps(seen, 1, seen.bursts[1], kinds, COSTS, {2: 1500 * US}, 2).tolist()) == {1500 * US}
 
 
 def echo(count, *, answer_us, waits_us=0, send_us=5):

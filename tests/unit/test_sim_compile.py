@@ -4,7 +4,7 @@ import pytest
 
 from headway import native
 from headway.errors import ScenarioError
-from headway.native_sim import COSTS, OF_DIST, OF_LOCK, Client, Gil, Op, OpKind, Role
+from headway.native_sim import COSTS, OF_CLOCK, OF_DIST, OF_LOCK, Client, Gil, Op, OpKind, Role
 from headway.sim import machine
 from headway.sim.compile import compile_scenario
 from headway.sim.parameters import change
@@ -28,7 +28,7 @@ initial = 2
 [role.a]
 program = [
     {receive = "r"}, {hold_us = {uniform = [1, 2]}}, {call_us = {exponential = 2}}, {run_us = {exponential = 2}},
-    {loop = 3, do = [{sleep_ms = 1}, {block_ms = 2}]},
+    {every_ms = 4}, {loop = 3, do = [{sleep_ms = 1}, {block_ms = 2}, {every_ms = 3}]},
     {lock = "state"}, {unlock = "state"}, {take = "turn"}, {post = "turn"},
     {begin = true}, {done = true}, {reply = true}, {send = true}, {answer_us = 7}, {exit = true},
 ]
@@ -42,20 +42,22 @@ port = "r"
         (OpKind.HOLD, 0, 0, 2, OF_DIST),
         (OpKind.CALL, 0, 1, 3, OF_DIST),
         (OpKind.RUN, 0, 1, 4, OF_DIST),
-        (OpKind.LOOP, 3, 0, 5, 0),
-        (OpKind.SLEEP, 1_000_000, 0, 6, 0),
-        (OpKind.BLOCK, 2_000_000, 0, 7, 0),
-        (OpKind.END, 0, 0, 5, 0),
-        (OpKind.TAKE, 0, 0, 8, 0),
-        (OpKind.POST, 0, 0, 9, OF_LOCK),
-        (OpKind.TAKE, 0, 1, 10, 0),
-        (OpKind.POST, 0, 1, 11, 0),
-        (OpKind.BEGIN, 0, 0, 12, 0),
-        (OpKind.DONE, 0, 0, 13, 0),
-        (OpKind.REPLY, 0, 0, 14, 0),
-        (OpKind.SEND, 0, 0, 15, 0),
-        (OpKind.ANSWER, 7_000, 0, 16, 0),
-        (OpKind.EXIT, 0, 0, 17, 0),
+        (OpKind.SLEEP, 4_000_000, 0, 5, OF_CLOCK),
+        (OpKind.LOOP, 3, 0, 6, 0),
+        (OpKind.SLEEP, 1_000_000, 0, 7, 0),
+        (OpKind.BLOCK, 2_000_000, 0, 8, 0),
+        (OpKind.SLEEP, 3_000_000, 1, 9, OF_CLOCK),
+        (OpKind.END, 0, 0, 6, 0),
+        (OpKind.TAKE, 0, 0, 10, 0),
+        (OpKind.POST, 0, 0, 11, OF_LOCK),
+        (OpKind.TAKE, 0, 1, 12, 0),
+        (OpKind.POST, 0, 1, 13, 0),
+        (OpKind.BEGIN, 0, 0, 14, 0),
+        (OpKind.DONE, 0, 0, 15, 0),
+        (OpKind.REPLY, 0, 0, 16, 0),
+        (OpKind.SEND, 0, 0, 17, 0),
+        (OpKind.ANSWER, 7_000, 0, 18, 0),
+        (OpKind.EXIT, 0, 0, 19, 0),
     ]
     assert spec.dists == (
         Times("uniform", (1000.0, 2000.0)).quantiles(),

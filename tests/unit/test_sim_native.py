@@ -32,6 +32,14 @@ def test_costs_and_operations_are_those_of_the_header():
     assert [kind.value for kind in OpKind] == list(range(len(OpKind)))
 
 
+def test_flags_are_those_of_the_header():
+    """The flags of operations and the number of a thread's clocks have the header's values."""
+    values = {name: int(value) for name, value in re.findall(r"#define HW_SIM_(\w+) (\d+)u?\n", CODE)}
+
+    assert values.pop("EVENT_FORCED") == 1
+    assert {name: getattr(native_sim, name) for name in values} == values
+
+
 def test_limits_are_those_of_the_simulator():
     """A scenario beyond a limit is refused by the scenario's own check, which names the role."""
     source = (ROOT / "native" / "sim" / "simulate.c").read_text()

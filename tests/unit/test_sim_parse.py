@@ -191,6 +191,16 @@ work_ns = 80
             "role.a has compute and then done, which never ",
             "",
         ),
+        (
+            f"[role.a]\nprogram = [{', '.join(['{every_us = 1}'] * 5)}]\n",
+            "role.a has 5 steps `every`, expected at most 4",
+            "",
+        ),
+        (
+            "[role.a]\nprogram = [{every_us = {exponential = 1}}]\n",
+            "role.a has a step `every` with a distribution, expected a number",
+            "",
+        ),
         ("[role.a]\nprogram = [{hold_us = 1}, {reply = true}]\n", "role.a has a reply without a receive before it", ""),
         ("[role.a]\nprogram = [{answer_us = 1}, {send = true}]\n", "role.a has an answer without a send before it", ""),
         (SERVER, "role.s has receive = 'r', but no client uses that port", "add a [client.NAME] with that port"),

@@ -127,10 +127,17 @@ enum hw_sim_op_kind {
  * is not locked ends the run with -EPERM. */
 #define HW_SIM_OF_LOCK 8u
 
+/* Flag of HW_SIM_SLEEP and HW_SIM_BLOCK: the operation lasts until the thread's clock `index`
+ * (below HW_SIM_CLOCKS) strikes. The clock strikes `value` after its last stroke, whenever the
+ * thread got here; for the first time, `value` after the thread got here. A stroke that is past is
+ * not waited for, and is not lost: a thread that is late catches up. */
+#define HW_SIM_OF_CLOCK 16u
+#define HW_SIM_CLOCKS 4
+
 struct hw_sim_op {
     uint16_t kind;  /* HW_SIM_HOLD to HW_SIM_EXIT */
-    uint16_t flags; /* HW_SIM_OF_DIST to HW_SIM_OF_LOCK */
-    uint32_t index; /* the index of a port, semaphore or distribution */
+    uint16_t flags; /* HW_SIM_OF_DIST to HW_SIM_OF_CLOCK */
+    uint32_t index; /* the index of a port, semaphore, distribution or clock */
     uint32_t where; /* free for the caller: `value` of this operation's events */
     uint32_t reserved;
     int64_t value; /* a time in ns, or a number of repetitions */

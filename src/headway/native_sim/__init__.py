@@ -6,9 +6,11 @@ scenario before a machine is made, so that it can be examined without one. Impor
 
 from headway.native_sim.simulation import Simulation, StandstillError, coldness
 from headway.native_sim.spec import (
+    CLOCKS,
     COSTS,
     GOES_ON,
     MAX_OPTIONS,
+    OF_CLOCK,
     OF_DIST,
     OF_LOCK,
     OF_PORT,
@@ -25,10 +27,12 @@ from headway.native_sim.spec import (
 from headway.native_sim.structs import EVENT_DTYPE, c_structs
 
 __all__ = [
+    "CLOCKS",
     "COSTS",
     "EVENT_DTYPE",
     "GOES_ON",
     "MAX_OPTIONS",
+    "OF_CLOCK",
     "OF_DIST",
     "OF_LOCK",
     "OF_PORT",

@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "CLOCKS",
     "COSTS",
+    "GOES_ON",
     "MAX_OPTIONS",
+    "OF_CLOCK",
     "OF_DIST",
     "OF_LOCK",
     "OF_PORT",
@@ -74,6 +77,10 @@ OF_PORT = 4
 """HW_SIM_OF_PORT: an OpKind.REPLY answers the oldest request of port `index`, whichever thread received it."""
 OF_LOCK = 8
 """HW_SIM_OF_LOCK: an OpKind.POST unlocks a lock, and ends the run if the lock is not locked."""
+OF_CLOCK = 16
+"""HW_SIM_OF_CLOCK: an OpKind.SLEEP or BLOCK lasts until the thread's clock `index` strikes, which it does each `value`."""
+CLOCKS = 4
+"""HW_SIM_CLOCKS: the number of clocks of a thread."""
 GOES_ON = 2
 """HW_SIM_GOES_ON: the next operation is of the same call; the thread does not acquire the GIL after an OpKind.RUN."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from headway.errors import ScenarioError
+from headway.native_sim import CLOCKS
 from headway.sim.scenario import NO_PROCESS, TIMED, Role, Scenario, Step, walk
 from headway.sim.table import nearest
 
@@ -86,6 +87,7 @@ def _check_role(scenario: Scenario, role: Role) -> None:
             hint = nearest(step.target, list(names)) or f"name it in {table}"
             raise ScenarioError(f"{where} has {step.word} = {step.target!r}, but no {what} has that name", hint=hint)
     _check_order(where, role.program)
+    _check_clocks(where, role.program)
     if role.repeats and not any(map(_takes_time, walk(role.program))):
         raise ScenarioError(
             f"{where}.program takes no time, so it never ends", hint="add a step as {hold_us = 8}, or repeats = false"
@@ -102,6 +104,14 @@ def _check_order(where: str, program: tuple[Step, ...]) -> None:
         for place, step in enumerate(block[:-1]):
             if step.word in _ENDLESS:
                 raise ScenarioError(f"{where} has {step.word} and then {block[place + 1].word}, which never happens")
+
+
+def _check_clocks(where: str, program: tuple[Step, ...]) -> None:
+    found = [step.times for step in walk(program) if step.word == "every"]
+    if len(found) > CLOCKS:
+        raise ScenarioError(f"{where} has {len(found)} steps `every`, expected at most {CLOCKS}")
+    if not all(times is not None and times.is_constant for times in found):
+        raise ScenarioError(f"{where} has a step `every` with a distribution, expected a number")
 
 
 def _takes_time(step: Step) -> bool:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import final
 
 from headway import native_sim
-from headway.native_sim import OF_DIST, OF_LOCK, Op, OpKind, Spec
+from headway.native_sim import OF_CLOCK, OF_DIST, OF_LOCK, Op, OpKind, Spec
 from headway.sim.machine import Costs
 from headway.sim.policy import choose
 from headway.sim.scenario import NO_PROCESS, Process, Role, Scenario, Step, walk
@@ -236,7 +237,7 @@ def _role(scenario: Scenario, role: Role, tables: _Tables, where: int) -> native
     own = _own_client(scenario, role)
     numbers = iter(range(where, where + sum(1 for _ in walk(role.program))))
     return native_sim.Role(
-        ops=tuple(_ops(role.program, tables, numbers)),
+        ops=tuple(_ops(role.program, tables, numbers, count())),
         gil=-1,
         repeats=role.repeats,
         cores=_mask(role.cores, scenario, client=False),
@@ -248,15 +249,18 @@ def _role(scenario: Scenario, role: Role, tables: _Tables, where: int) -> native
     )
 
 
-def _ops(program: tuple[Step, ...], tables: _Tables, numbers: Iterator[int]) -> Iterator[Op]:
+def _ops(program: tuple[Step, ...], tables: _Tables, numbers: Iterator[int], clocks: Iterator[int]) -> Iterator[Op]:
     for step in program:
         where = next(numbers)
         if step.word == "loop":
             yield Op(OpKind.LOOP, value=step.count, where=where)
-            yield from _ops(step.body, tables, numbers)
+            yield from _ops(step.body, tables, numbers, clocks)
             yield Op(OpKind.END, where=where)
         elif step.word in {"put", "get"}:
             yield from _queue_ops(step, tables, where)
+        elif step.times is not None and step.word == "every":
+            period_ns = round(step.times.quantiles()[0])
+            yield Op(OpKind.SLEEP, value=period_ns, index=next(clocks), where=where, flags=OF_CLOCK)
         elif step.times is not None:
             kind = _KINDS[step.word]
             if step.times.is_constant:

@@ -47,6 +47,7 @@ Word = Literal[
     "run",
     "sleep",
     "block",
+    "every",
     "compute",
     "receive",
     "reply",
@@ -65,10 +66,10 @@ Word = Literal[
 ]
 """The word of a program's step; docs/guides/simulate.md says what each does."""
 
-TIMED: tuple[Word, ...] = ("hold", "call", "run", "sleep", "block", "answer")
+TIMED: tuple[Word, ...] = ("hold", "call", "run", "sleep", "block", "every", "answer")
 """The steps that have a duration."""
 
-_WAITING: tuple[Word, ...] = ("sleep", "block", "receive", "answer", "lock", "take", "put", "get")
+_WAITING: tuple[Word, ...] = ("sleep", "block", "every", "receive", "answer", "lock", "take", "put", "get")
 
 
 @final

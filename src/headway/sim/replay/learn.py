@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.native import policies
-from headway.native_sim import GOES_ON, OF_DIST, OF_PORT, OP_DTYPE, OpKind
+from headway.native_sim import GOES_ON, OF_CLOCK, OF_DIST, OF_PORT, OP_DTYPE, OpKind
 from headway.printable import printable
 from headway.sim.machine import Costs
 from headway.sim.replay.answers import Answers, find_answers
 from headway.sim.replay.bursts import Bursts, Seen, see
+from headway.sim.replay.clocks import Clocks, find_clocks, shrinks
 from headway.sim.replay.cold import Cooling
 from headway.sim.replay.computing import Computing, computing
 from headway.sim.replay.outside import AT_ONCE_NS, Peer, asked_sleeps, find_peer, wake_ns
@@ -155,6 +156,7 @@ class _Building:
     kinds: Mapping[int, Call]
     wakes: Wakes
     literal_ns: dict[int, int]
+    cores: int
     computing: Computing
     peers: Mapping[int, Peer]
     ports: tuple[Port, ...]
@@ -189,15 +191,16 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
         stack: call_at(frame, changed) if calls is None else calls.get(stack, Call.UNKNOWN)
         for stack, frame in frames.items()
     }
+    cores = trace.process.core_count
     # On one core, a woken thread runs only when its waker has left that core.
-    wakes = find_wakes(seen, kinds, costs.median("switch") if trace.process.core_count == 1 else wake_ns(costs))
-    computes = computing(seen, trace.process.core_count)
+    wakes = find_wakes(seen, kinds, costs.median("switch") if cores == 1 else wake_ns(costs))
+    computes = computing(seen, cores)
     peers = {thread: find_peer(seen, thread, bursts, kinds, costs) for thread, bursts in seen.bursts.items()}
     ports = find_ports(seen, kinds, trace.stack_frame, peers, costs)
-    cooling = Cooling(costs, trace.process.core_count)
-    answers = find_answers(seen, costs, trace.process.core_count)
+    cooling = Cooling(costs, cores)
+    answers = find_answers(seen, costs, cores)
     building = _Building(
-        seen, costs, cooling, kinds, wakes, _literals(frames, changed), computes, peers, ports, answers
+        seen, costs, cooling, kinds, wakes, _literals(frames, changed), cores, computes, peers, ports, answers
     )
     actors = tuple(_actor(thread, roles[thread], bursts, building) for thread, bursts in seen.bursts.items())
     actors = tuple(one for one in actors if len(one.ops))
@@ -353,7 +356,7 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
     posts = [wakes.posts.get((thread, index), ()) for index in range(len(bursts))]
     hot_ns = building.cooling.hot_ns(bursts, [len(one) for one in posts], kinds)
     typical = _typical_away(bursts)
-    sleeps = asked_sleeps(seen, thread, bursts, kinds, costs, building.literal_ns)
+    sleeps = asked_sleeps(seen, thread, bursts, kinds, costs, building.literal_ns, building.cores)
     peer = building.peers[thread]
     port = next((index for index, one in enumerate(building.ports) if thread in one.threads), -1)
     parts = building.ports[port].parts if port >= 0 else {}
@@ -363,6 +366,7 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
     if peer.answers:
         answers = len(building.dists)
         building.dists.append(peer.answers)
+    clocks = _clocks(thread, role, bursts, parts, building)
     woken_ns = wake_ns(costs)
     ran_ns = building.computing.ran_ns[thread]
     for index in range(len(bursts)):
@@ -382,14 +386,17 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
             rows.append((OpKind.RUN, 0, 0, where, 0, min(away_ns, AT_ONCE_NS)))
         elif taken is not None:
             rows.append((OpKind.TAKE, 0, taken, where, 0, 0))
-        elif call is Call.SLEEP:
-            rows.append((OpKind.SLEEP, 0, 0, where, 0, sleeps[index] if sleeps[index] >= 0 else away_ns))
         elif call is Call.SEND and (port >= 0 or answers >= 0):
             rows.append((OpKind.SEND, 0, 0, where, 0, 0))
         elif call is Call.RECEIVE and answers >= 0:
             rows.append((OpKind.ANSWER, OF_DIST, answers, where, 0, 0))
         elif call is Call.RECEIVE and peer.always_there:
             rows.append((OpKind.RUN, 0, 0, where, 0, min(away_ns, typical.get(where, away_ns))))
+        elif clocks.of[index] >= 0:
+            kind = OpKind.BLOCK if call in (Call.RECEIVE, Call.UNKNOWN) else OpKind.SLEEP
+            rows.append((kind, OF_CLOCK, int(clocks.of[index]), where, 0, int(clocks.moves_ns[index])))
+        elif call is Call.SLEEP:
+            rows.append((OpKind.SLEEP, 0, 0, where, 0, sleeps[index] if sleeps[index] >= 0 else away_ns))
         elif away_ns <= AT_ONCE_NS:
             rows.append((OpKind.RUN, 0, 0, where, 0, away_ns))
         else:
@@ -399,6 +406,31 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
         rows.append((OpKind.HOLD, 0, 0, 0, 0, bursts.unfinished_ns))
     begin_ns = max(0, int(bursts.want_ns[0]) - seen.since_ns)
     return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), port, begin_ns, _late(thread, building))
+
+
+def _clocks(
+    thread: int, role: str, bursts: Bursts, parts: Mapping[tuple[int, int], Part], building: _Building
+) -> Clocks:
+    """Return the clocks of a thread, and note what they mean for predictions."""
+    others = np.array(
+        [(thread, index) in building.wakes.takes or (thread, index) in parts for index in range(len(bursts))]
+    )
+    found = find_clocks(bursts, building.kinds, others, AT_ONCE_NS)
+    for period_ns in found.periods_ns:
+        text = (
+            f"{role} keeps a clock of {duration(period_ns)}, as in the trace: it waits until fixed times, and catches up "
+            "when it was late"
+        )
+        building.rests_on[Assumption(text, role=role)] = None
+    left = (found.of < 0) & ~others & (bursts.away_ns >= 0)
+    for stack in np.unique(bursts.stack[left]):
+        at = np.flatnonzero(left & (bursts.stack == stack))
+        if building.kinds[int(stack)] is Call.SLEEP and int(stack) not in building.literal_ns and shrinks(bursts, at):
+            building.outside[
+                f"{role} sleeps the less the longer it waited before, as a thread does that sleeps until a set time: the "
+                "model does not know that time, and repeats the sleeps of the trace"
+            ] = None
+    return found
 
 
 def _late(thread: int, building: _Building) -> int:

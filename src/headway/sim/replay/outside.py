@@ -34,6 +34,8 @@ _TICKS = 1.25
 _NEAR = 3.0
 """A peer that answers within this many times the least time of a peer on this machine is taken for one on it."""
 _LEAST_PERCENT = 2
+_DIFFER = 2.5
+"""A program asks for different sleeps if all but a tenth of them are more than this many times as long as the shortest."""
 _POINTS = 33
 
 
@@ -73,14 +75,15 @@ def turnaround_ns(costs: Costs) -> float:
     return wake_ns(costs) + costs.median("send")
 
 
-def _others_run(seen: Seen, thread: int, bursts: Bursts) -> NDArray[np.bool_]:
+def _others_run(seen: Seen, thread: int, bursts: Bursts, just_ns: int = _JUST_NS) -> NDArray[np.bool_]:
     """Tell, for each burst, whether another thread had the GIL when this one came back from the call after the burst.
 
-    It also counts if another thread had the GIL just before: this thread may have waited for the core until then.
+    It also counts if another thread had the GIL less than `just_ns` before: this thread may have waited for the core
+    until then.
     """
     back_ns = bursts.end_ns + np.maximum(bursts.away_ns, 0)
     at = np.searchsorted(seen.holds.start_ns, back_ns, "left") - 1  # its own hold may begin then
-    found = (at >= 0) & (seen.holds.end_ns[at] > back_ns - _JUST_NS) & (seen.holds.thread[at] != thread)
+    found = (at >= 0) & (seen.holds.end_ns[at] > back_ns - just_ns) & (seen.holds.thread[at] != thread)
     result: NDArray[np.bool_] = found & (bursts.away_ns >= 0)
     return result
 
@@ -92,16 +95,18 @@ def asked_sleeps(
     kinds: Mapping[int, Call],
     costs: Costs,
     literal_ns: Mapping[int, int],
+    cores: int,
 ) -> NDArray[np.int64]:
     """Return, for each burst, the sleep that was asked for after it; -1 if it is not known.
 
-    If the sleeps of one place end while other threads run, the shortest ones are taken for all. Otherwise, if they
-    hardly differ, their median is taken for all. If the program's own line has the number (`literal_ns`, by stack),
-    that is taken.
+    If the sleeps of one place end while other threads run, the shortest ones are taken for all, unless the program asks
+    for different ones. Otherwise, if they hardly differ, their median is taken for all. If the program's own line has
+    the number (`literal_ns`, by stack), that is taken. `cores` is the number of cores on which the program might run; 0:
+    not known.
     """
     over_ns = _sleep_ns(costs)
     asked = np.where(bursts.away_ns >= 0, np.maximum(bursts.away_ns - int(over_ns), 0), -1)
-    busy = _others_run(seen, thread, bursts)
+    busy, goes_on = _others_run(seen, thread, bursts), _others_run(seen, thread, bursts, 0)
     for stack in np.unique(bursts.stack):
         here = (bursts.stack == stack) & (bursts.away_ns >= 0)
         if kinds[int(stack)] is not Call.SLEEP or not here.any():
@@ -111,7 +116,10 @@ def asked_sleeps(
             continue
         least, low, middle, high = np.percentile(asked[here], [_LEAST_PERCENT, 10, 50, 90])
         if np.mean(busy[here]) > 0.5:
-            asked[bursts.stack == stack] = int(least)
+            # With a second core, a thread that comes back while another one goes on had no need to wait for its core.
+            waited_for_none = cores != 1 and np.mean(goes_on[here]) > 0.5
+            if not (waited_for_none and low + over_ns > _DIFFER * (least + over_ns)):
+                asked[bursts.stack == stack] = int(least)
         elif high - low < 0.5 * max(middle, over_ns):
             asked[bursts.stack == stack] = int(middle)
     return asked
