@@ -6,6 +6,7 @@ meets today; a larger error is a mistake in sim/replay.
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -409,6 +410,16 @@ def test_what_cannot_be_is_told(tmp_path, capsys, words, told):
     assert captured.out == ""
     assert told in captured.err
     assert "Traceback" not in captured.err
+
+
+def test_a_line_that_cannot_be_shortened_is_answered_with_those_that_can(tmp_path, capsys):
+    """The hint names lines at which holds end, and each of them is accepted."""
+    path = tmp_path / "t2.hwt"
+    write(trace_of(scenario_of("t2", {}), 1), path)
+    words = ["whatif", str(path), "--calibration", "preset", "--seeds", "1", "--shorten"]
+    assert main([*words, "app.py:1=0.5"]) == 2
+    known = re.search(r"lines with known holds: (\S+:\d+)", capsys.readouterr().err)
+    assert main([*words, f"{known[1]}=0.5"]) == 0
 
 
 def test_a_change_of_nothing_changes_nothing():

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -10,12 +11,14 @@ from numpy.typing import NDArray
 
 from headway.errors import ScenarioError
 from headway.native_sim import OF_PORT, Client, Gil, OpKind, Role, Spec
+from headway.printable import printable
 from headway.sim.check import MOST_GILS
 from headway.sim.machine import Costs
 from headway.sim.policy import choose
 from headway.sim.replay.learn import Actor, Model
 from headway.sim.scenario import STOCK, Process
 from headway.sim.table import nearest
+from headway.traces.analysis.words import listed
 
 __all__ = [
     "MOST_PROCESSES",
@@ -394,12 +397,30 @@ def _operations(model: Model, shorten: tuple[Shorten, ...]) -> dict[int, NDArray
         if not any(share.any() for share in shares.values()):
             raise ScenarioError(
                 f"no thread of the trace was seen at {one.filename}:{one.line} holding the GIL between two calls",
-                hint="name the line of a thread that also makes blocking calls; one that only computes is seen to hold the GIL, but"
-                " not what it does between two calls",
+                hint=f"{_known_lines(model)}a thread that only computes is seen to hold the GIL, but not what it does between two"
+                " calls",
             )
         for thread, share in shares.items():
             found[thread] = _shortened(found[thread], share, one.factor)
     return found
+
+
+def _known_lines(model: Model) -> str:
+    """Return the lines of which a shorter hold can be replayed, those with the longest holds first."""
+    held_ns: Counter[int] = Counter()
+    for actor in model.actors:
+        if len(model.seen.bursts[actor.thread]):
+            holds = model.seen.holds.chosen(model.seen.holds.thread == actor.thread)
+            frames = model.trace.stack_frame[holds.stack]
+            for frame in np.unique(frames):
+                held_ns[int(frame)] += int(holds.length_ns[frames == frame].sum())
+    lines = dict.fromkeys(
+        f"{printable(frame.filename)}:{frame.line}"
+        for index, _ in held_ns.most_common()
+        for frame in (model.trace.frames[index],)
+        if frame.filename and frame.line
+    )
+    return f"lines with known holds: {listed(list(lines))}; " if lines else ""
 
 
 def _shortened(ops: NDArray[np.void], shares: NDArray[np.float64], by: float) -> NDArray[np.void]:
