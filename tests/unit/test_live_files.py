@@ -71,10 +71,10 @@ def test_a_folder_that_takes_no_files_is_refused(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="no file can be created in the folder /proc"):
         check_new(Path("/proc/app.hwt"))
 
-    def full(**_):
+    def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(files.tempfile, "mkstemp", full)
+    monkeypatch.setattr(files.os, "open", full)
     assert check_new(tmp_path / "app.hwt") == tmp_path / "app.hwt"
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-LARGE = ("numpy", "rich", "http.server", "ssl")
+LARGE = ("_hashlib", "http.server", "numpy", "rich", "ssl", "tempfile")
 
 
 @pytest.mark.parametrize("module", ["headway.live.watching", "headway.live.watcher", "headway.live.middleware"])

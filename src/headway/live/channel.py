@@ -11,9 +11,7 @@ descriptors that are closed if they are not wanted; the kernel tells who sent it
 
 import contextlib
 import errno
-import hmac
 import os
-import secrets
 import select
 import socket
 import stat
@@ -65,8 +63,8 @@ class Channel:
         """Make the folder. Raises RecordingError if there is no place for it."""
         self._is_root = os.geteuid() == 0
         base, self._base = _base()
-        self._name = secrets.token_hex(8)
-        self.token = secrets.token_hex(16)
+        self._name = os.urandom(8).hex()
+        self.token = os.urandom(16).hex()
         """A secret that only readers of the script can know."""
         os.mkdir(self._name, 0o700, dir_fd=self._base)
         self._folder = os.open(
@@ -170,6 +168,8 @@ class Channel:
             )
         except OSError:
             data, descriptors, flags = b"", [], 0
+        import hmac  # it loads OpenSSL, which a service that only opens a door need not have
+
         words = data.split(b"\0")
         is_whole = len(words) == 3 and not flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC)
         if (
@@ -241,7 +241,7 @@ def private_folder() -> Path:
     """
     base, descriptor = _base()
     try:
-        name = secrets.token_hex(8)
+        name = os.urandom(8).hex()
         os.mkdir(name, 0o700, dir_fd=descriptor)
         if os.geteuid() == 0:
             os.chmod(name, 0o711, dir_fd=descriptor)  # noqa: S103 the process's user must be able to connect

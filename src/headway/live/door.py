@@ -11,7 +11,6 @@ import os
 import selectors
 import socket
 import struct
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -250,6 +249,8 @@ def _new_folder() -> Path:
         if len(os.fsencode(private / DOOR)) <= _MOST_PATH_BYTES:
             return private
         private.rmdir()
+    import tempfile  # seldom needed, and half a megabyte of a service's memory
+
     folder = Path(tempfile.mkdtemp(prefix="headway-"))
     if os.geteuid() == 0:
         folder.chmod(0o711)  # a process of root may give up its rights before it calls

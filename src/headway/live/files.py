@@ -6,7 +6,6 @@ import fcntl
 import glob
 import os
 import struct
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,7 +77,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 def _check_takes_files(folder: Path) -> None:
     """Raise UsageError if no file can be made in a folder, as in /proc, whatever its permissions say."""
     try:
-        descriptor, name = tempfile.mkstemp(prefix=".headway-", dir=folder)
+        name = folder / f".headway-{os.urandom(8).hex()}"
+        descriptor = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     except OSError as error:
         if error.errno in _FULL:
             return

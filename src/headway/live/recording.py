@@ -13,10 +13,8 @@ import contextlib
 import errno
 import functools
 import os
-import secrets
 import shutil
 import sys
-import tempfile
 import threading
 import time
 import weakref
@@ -256,6 +254,8 @@ class Recording:
 
     def _temporary(self) -> Path:
         """Return the path of a new file, whose folder is removed together with this object."""
+        import tempfile  # a service whose times are counted makes no file, and has no need of it
+
         folder = tempfile.mkdtemp(prefix="headway-")
         weakref.finalize(self, _remove, folder, self._pid)
         return Path(folder, f"{self._pid}.hwt")
@@ -291,7 +291,7 @@ class Recording:
 
     def _write(self, copy: Callable[[BinaryIO], None]) -> None:
         """Write our file anew, which then is complete; leave a file alone that another process has made meanwhile."""
-        beside = self._path.with_name(f".headway-{secrets.token_hex(8)}")
+        beside = self._path.with_name(f".headway-{os.urandom(8).hex()}")
         try:
             try:
                 with open(beside, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:

@@ -14,7 +14,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -340,7 +339,7 @@ class Watcher:
             finally:
                 os.close(file)
             # A pipe would make us wait until the process has started and reads.
-            with tempfile.TemporaryFile() as asking:
+            with open(os.memfd_create("asking"), "w+b") as asking:
                 asking.write(json.dumps(told).encode())
                 asking.seek(0)
                 process = subprocess.Popen(
