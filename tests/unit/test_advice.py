@@ -259,9 +259,11 @@ def test_one_launch_decides_nothing():
 
 
 def test_two_launches_far_apart_rule_nothing_out():
-    """An interval that is too wide to be shown does not support that no model is faster."""
+    """An interval that is too wide to be shown, or holds large gains, does not support that no model is faster."""
     wide = replace(contender("processes-forkserver", 0.4), speed_up=Interval(0.4, 0.001, 160, "paired t"))
     assert verdict(contender("serial", 1), wide).outcome == "unsure"
+    shown = replace(wide, speed_up=Interval(0.68, 0.17, 2.61, "paired t"))
+    assert verdict(contender("serial", 1), shown).outcome == "unsure"
     narrow = replace(wide, speed_up=Interval(0.4, 0.2, 1.3, "paired t"))
     assert verdict(contender("serial", 1), narrow).outcome == "no difference"
 

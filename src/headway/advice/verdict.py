@@ -15,7 +15,8 @@ from headway.report.figures import number, ratio, seconds
 __all__ = ["decide", "interval"]
 
 _PERHAPS = 0.8
-"""A speed-up whose most likely value is below this counts as none, unless its interval is too wide to be shown."""
+"""A speed-up whose most likely value is below this counts as none, unless its interval reaches `_STILL`."""
+_STILL = 1.5
 
 _MORE = "more time (--budget) or a quieter machine"
 
@@ -181,7 +182,12 @@ def _may_be_faster(one: Contender, holds: Holds | None, function: Function) -> b
         # The process that has the calls spends as long on sending a call as the call takes: no launch can gain.
         return False
     # One launch, and two that differ widely, rule nothing out.
-    return one.speed_up.value > _PERHAPS or not _is_telling(one.speed_up)
+    return _counts(one.speed_up)
+
+
+def _counts(speed_up: stats.Interval) -> bool:
+    """Tell whether a gain that is not certain is worth more time."""
+    return speed_up.value > _PERHAPS or speed_up.high >= _STILL or not _is_telling(speed_up)
 
 
 def _a_crowd(best: Contender, home: Sequence[Contender], function: Function) -> Contender | None:
@@ -227,7 +233,7 @@ def _why(one: Contender, holds: Holds | None, pays: Mapping[str, BreakEven]) -> 
         return f"{one.words}: {number(one.speed_up.value)} times (one launch only: no interval)"
     if one.speed_up.high > _SURE_OF_NOTHING and not _takes_turns(one, holds):
         # A figure that counts as none leaves the verdict as it is: nothing is left to decide then.
-        decides = f": {_MORE} would decide" if one.speed_up.value > _PERHAPS or not _is_telling(one.speed_up) else ""
+        decides = f": {_MORE} would decide" if _counts(one.speed_up) else ""
         return f"{one.words} show no clear gain ({interval(one.speed_up)}){decides}"
     if one.speed_up.high > _SURE_OF_NOTHING:
         # The profile rules a gain out, and not the figure, which may even be well above 1.
