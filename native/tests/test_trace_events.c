@@ -182,6 +182,52 @@ static void test_computing_is_told_from_waiting(void) {
     trace_close(&trace);
 }
 
+/* A thread that has used all readings up, and then is away for long, is measured in any case. */
+static void test_a_long_time_away_is_measured_after_many_short_ones(void) {
+    enum { LONG_ONES = 6, SHORT_ONES = 100, LONG_NS = 60000000 };
+    double least[LONG_ONES], most[LONG_ONES];
+    world_start("long.hwt");
+    for (int i = 0; i < LONG_ONES; i++) {
+        for (int j = 0; j < SHORT_ONES; j++) {
+            void *state = PyEval_SaveThread();
+            for (int64_t since_ns = hw_now_ns(); hw_now_ns() - since_ns < 20000;) {
+            }
+            PyEval_RestoreThread(state);
+        }
+        int64_t outer_cpu = thread_cpu_ns(), outer = hw_now_ns();
+        void *state = PyEval_SaveThread();
+        int64_t inner = hw_now_ns(), inner_cpu = thread_cpu_ns();
+        if (i % 2 == 0) {
+            while (hw_now_ns() - inner < LONG_NS) {
+            }
+        } else {
+            usleep(LONG_NS / 1000);
+        }
+        int64_t inner_ran = thread_cpu_ns() - inner_cpu, inner_ns = hw_now_ns() - inner;
+        PyEval_RestoreThread(state);
+        least[i] = (double)inner_ran / (double)(hw_now_ns() - outer);
+        most[i] = (double)(thread_cpu_ns() - outer_cpu) / (double)inner_ns;
+    }
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("long.hwt"));
+    int found = 0;
+    for (size_t i = 1; i < trace.event_count; i++) {
+        const struct hw__event *event = &trace.events[i].event;
+        int64_t away_ns = event->time_ns - trace.events[i - 1].event.time_ns;
+        if ((event->kind != HW__ACQUIRE && event->kind != HW__HOLD) || away_ns < LONG_NS) {
+            continue;
+        }
+        unsigned told = (unsigned)event->flags >> HW__RAN_SHIFT;
+        T_TRUE(told != 0);
+        double share = (double)(told - 1) / HW__RAN_ALL;
+        T_TRUE(share + 0.02 >= least[found]);
+        T_TRUE(share - 0.13 <= most[found]); /* an eighth of the time may be of short times away */
+        found++;
+    }
+    T_EQ(LONG_ONES, found);
+    trace_close(&trace);
+}
+
 /* A collector that reads CPU times from the system itself gets none in the events. */
 static void test_who_watches_is_told_no_cpu_times(void) {
     const int64_t least_ns[HW_HOMES] = {0};
@@ -466,6 +512,7 @@ int main(void) {
     T_RUN(test_computing_is_told_from_waiting);
     T_RUN(test_a_hold_is_measured_from_the_request_on);
     T_RUN(test_of_many_times_away_few_are_looked_at);
+    T_RUN(test_a_long_time_away_is_measured_after_many_short_ones);
     T_RUN(test_longest_since_asked);
     T_RUN(test_who_watches_is_told_no_cpu_times);
     T_RUN(test_a_hold_is_asked_once);

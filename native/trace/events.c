@@ -49,6 +49,13 @@
 /* A thread that is back sooner was not blocked: its CPU time is not read again. */
 #define AWAY_LEAST_NS 15000
 
+/* A thread that was away for longer is a rare one, and may be a stall. Its CPU time is read at the
+ * end also if it was not read at the beginning, and compared with the last one that was read: the
+ * thread's holds since then count as run. Its other times away since then must be short, as nothing
+ * is known of them: at most one AWAY_KNOWN-th of this one. */
+#define AWAY_LONG_NS 50000000
+#define AWAY_KNOWN 8
+
 HW__RARE bool hw__adopt(void) {
     int expected = HW__INHERITED;
     if (!atomic_compare_exchange_strong(&hw__session.inherited, &expected, HW__ADOPTING)) {
@@ -207,6 +214,15 @@ static int64_t cpu_of(clockid_t clock) {
 /* Returns the CPU time of the calling thread. */
 static int64_t cpu_ns(void) { return cpu_of(CLOCK_THREAD_CPUTIME_ID); }
 
+/* Returns the CPU time of the calling thread, which holds no GIL just now: it is about to acquire
+ * one, or has released one. */
+static int64_t cpu_between(struct hw__thread *thread, int64_t now_ns) {
+    thread->cpu_last_ns = cpu_ns();
+    thread->cpu_last_at_ns = now_ns;
+    thread->cpu_last_hold_ns = thread->hold_ns;
+    return thread->cpu_last_ns;
+}
+
 static bool cpu_is_told(void) {
     return atomic_load_explicit(&hw__session.control->no_cpu_times, memory_order_relaxed) == 0 &&
            hw__allowed(HW__CALL_CLOCK);
@@ -233,7 +249,21 @@ static int64_t going_away(struct hw__gil *gil, struct hw__thread *thread, int64_
         uint64_t scattered = (uint64_t)now_ns * UINT64_C(0x9e3779b97f4a7c15); /* Knuth 6.4 */
         gil->away_due_ns = due_ns + AWAY_EVERY_NS + (int64_t)((scattered >> 32) % AWAY_EVERY_NS);
     }
-    return cpu_ns();
+    return cpu_between(thread, now_ns);
+}
+
+/* Of a time away that was not measured from its beginning: as ran_away(). */
+HW__RARE static uint32_t ran_for_long(struct hw__thread *thread, int64_t since_ns, int64_t *cpu) {
+    int64_t away_ns = since_ns - thread->last_ns;
+    int64_t held_ns = (int64_t)(thread->hold_ns - thread->cpu_last_hold_ns);
+    int64_t unknown_ns = thread->last_ns - thread->cpu_last_at_ns - held_ns;
+    if (thread->cpu_last_at_ns == 0 || unknown_ns > away_ns / AWAY_KNOWN || held_ns > away_ns / 2 ||
+        !cpu_is_told()) {
+        return 0;
+    }
+    int64_t before_ns = thread->cpu_last_ns + held_ns;
+    *cpu = cpu_between(thread, since_ns);
+    return share_of(*cpu <= before_ns ? 0 : (uint64_t)(*cpu - before_ns), (uint64_t)away_ns);
 }
 
 /* The calling thread wants the GIL again since `since_ns`. Returns for the event's flags how much
@@ -243,15 +273,16 @@ static uint32_t ran_away(const struct hw__gil *gil, struct hw__thread *thread, i
                          int64_t *cpu) {
     *cpu = 0;
     int64_t before_ns = thread->cpu_at_release_ns;
-    if (before_ns == 0) {
-        return 0;
-    }
-    thread->cpu_at_release_ns = 0;
     int64_t away_ns = since_ns - thread->last_ns;
-    if (away_ns < AWAY_LEAST_NS || thread->node_gil != gil->index) {
+    thread->cpu_at_release_ns = 0;
+    if (away_ns < (before_ns == 0 ? AWAY_LONG_NS : AWAY_LEAST_NS) ||
+        thread->node_gil != gil->index) {
         return 0;
     }
-    *cpu = cpu_ns();
+    if (before_ns == 0) {
+        return ran_for_long(thread, since_ns, cpu);
+    }
+    *cpu = cpu_between(thread, since_ns);
     return share_of((uint64_t)(*cpu - before_ns), (uint64_t)away_ns);
 }
 
@@ -359,7 +390,7 @@ void hw__on_acquire(struct hw__gil *gil) {
      * from the first request on. */
     if (cpu == 0 && interval_us >= LONG_HOLD_NS / 1000 &&
         (thread->waiting_since_ns != 0 || thread->was_forced) && cpu_is_told()) {
-        cpu = cpu_ns();
+        cpu = cpu_between(thread, now);
     }
     if (thread->waiting_since_ns != 0) {
         uint64_t wait_ns = (uint64_t)(now - thread->waiting_since_ns);
@@ -401,8 +432,8 @@ void hw__on_release(struct hw__gil *gil) {
     }
     thread->held_since_ns = 0;
     thread->was_forced = requested;
-    thread->cpu_at_release_ns = requested ? 0 : going_away(gil, thread, now);
     thread->hold_ns += hold_ns;
+    thread->cpu_at_release_ns = requested ? 0 : going_away(gil, thread, now);
     struct hw__slot *slot = thread->slot;
     HW__ADD(slot->hold_ns, hold_ns);
     HW__ADD(slot->hold_buckets[hw__bucket_of(hold_ns)], 1);

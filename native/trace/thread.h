@@ -79,6 +79,10 @@ struct hw__thread {
 
     int64_t cpu_at_release_ns; /* its CPU time when it last released a GIL; 0: not measured */
     int64_t away_measured_ns;  /* when a time between its holds was last measured; 0: never */
+    /* The last time that its CPU time was read at an end of a hold: that CPU time, when it was (0:
+     * never), and `hold_ns` then. */
+    int64_t cpu_last_ns, cpu_last_at_ns;
+    uint64_t cpu_last_hold_ns;
     uint64_t worst_hold_ns;
     uint64_t wait_ns; /* total of its waits that have ended, in this session */
     /* The longest hold and wait since `longest_since_ns`, for hw_gil_longest(). */

@@ -125,7 +125,7 @@ def test_a_thread_asleep_at_a_with_line_waits_for_another_thread(tmp_path, line,
     source.write_text("\n" * (SLEEP.line - 1) + f"        {line}\n")
     os.utime(source, (0, 0))
     script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 212, stack=AT_POLL)
-    trace = with_stacks(script.trace(300, "MainThread"), asleep=(seen,))
+    trace = with_stacks(script.trace(300, "MainThread"), away=0, asleep=(seen,))
     frames = tuple(dataclasses.replace(one, filename=str(source)) if one == SLEEP else one for one in trace.frames)
     stall = only(dataclasses.replace(trace, frames=frames))
 

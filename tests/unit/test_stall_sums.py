@@ -86,7 +86,7 @@ def test_what_a_log_says_reaches_the_terminal_without_control_characters():
 def test_each_cause_has_the_advice_of_its_longest_part():
     """A cause that is the main one of no stall has advice, too, and a longer part without advice takes none away."""
     script = loop(Script()).hold(0, 10, 11, stack=AT_LOCK).hold(0, 111, 112, stack=AT_SLEEP)
-    trace = with_stacks(script.hold(0, 312, 313, stack=AT_POLL).trace(400, "MainThread"))
+    trace = with_stacks(script.hold(0, 312, 313, stack=AT_POLL).trace(400, "MainThread"), away=0)
     row = stall_json(trace, only(trace))
     bare = row | {"since_ns": 1, "parts": [{**part, "time_s": 9, "advice": ""} for part in row["parts"]], "advice": ""}
     sums = sum_up([row, bare])

@@ -16,7 +16,7 @@ from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
 from headway.traces.frames import CUT, Collected, CoreTime, Evidence, Frame, Sample
 from headway.traces.loops import Home, home_at, is_for_a_request, is_in_a_loop
-from headway.traces.model import Kind, Loss
+from headway.traces.model import RAN_ALL, RAN_SHIFT, Kind, Loss
 
 LIB = "/usr/lib/python3.13"
 SELECT = Frame(f"{LIB}/selectors.py", 452, "EpollSelector.select", 440)
@@ -71,8 +71,8 @@ AT_ANYIO, AT_ENDPOINT = 15, 16
 AT_ACCEPT, AT_SYNC_WAIT, AT_SYNC = 18, 19, 20
 
 
-def with_stacks(trace, **evidence):
-    """Return a trace whose stacks are those of STACKS."""
+def with_stacks(trace, away=None, **evidence):
+    """Return a trace whose stacks are those of STACKS; `away` is the share for which threads ran between their holds."""
     frames, parents, innermost, ids = [Frame("", 0, "?")], [0], [0], {}
     places = {0: 0}
     for number, stack in enumerate(STACKS):
@@ -89,6 +89,8 @@ def with_stacks(trace, **evidence):
     events = trace.events.copy()
     of_a_stack = np.isin(events["kind"], (Kind.WAIT, Kind.RELEASE))
     events["value"][of_a_stack] = [places[value] for value in events["value"][of_a_stack]]
+    if away is not None:
+        events["flags"][events["kind"] == Kind.ACQUIRE] |= 1 + round(away * RAN_ALL) << RAN_SHIFT
     return dataclasses.replace(
         trace,
         events=events,
@@ -120,10 +122,22 @@ def parts(stall):
 def test_a_blocking_call_in_the_loop():
     """A loop that releases the GIL in a handler for long is in a blocking call there."""
     script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 212, stack=AT_POLL)
-    stall = only(with_stacks(script.trace(300, "MainThread")))
+    stall = only(with_stacks(script.trace(300, "MainThread"), away=0))
 
     assert (stall.kind, stall.since_ns, stall.until_ns, stall.goes_on) == (StallKind.LOOP, at(10), at(212), False)
     assert parts(stall) == [(Cause.BLOCKED, 200, SLEEP), (Cause.OWN, 2, None)]
+
+
+@pytest.mark.parametrize("away", [None, 0.3])
+def test_a_call_that_may_have_computed_is_no_blocking_call(away):
+    """Without an account, a call that released the GIL may have waited, computed or had no core; its line is told."""
+    script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 212, stack=AT_POLL)
+    trace = with_stacks(script.trace(300, "MainThread"), away=away)
+    stall = only(trace)
+
+    assert parts(stall)[0] == (Cause.UNEXPLAINED, 140 if away else 200, SLEEP)
+    assert "% unexplained: a call at /app/app.py:50 nap that released the GIL (it computed" in stall_line(trace, stall)
+    assert stall_json(trace, stall)["parts"][0]["advice"].startswith("run the call with `asyncio.to_thread()`")
 
 
 @pytest.mark.parametrize(("poll", "stack"), [(AT_POLL, AT_IDLE), (AT_POLL, AT_JOB), (AT_TARGET, AT_QUEUE)])
@@ -138,7 +152,7 @@ def test_a_thread_that_has_left_its_loop_does_not_stall(poll, stack):
 def test_a_stack_that_may_be_in_the_loop_stalls_it(poll, stack):
     """A stack that is too deep to be recorded whole, or the code that a target in C calls, may be in the loop."""
     script = Script().hold(0, 0, 1, stack=poll).hold(0, 10, 11, stack=stack).hold(0, 211, 212, stack=poll)
-    stall = only(with_stacks(script.trace(300, "worker")))
+    stall = only(with_stacks(script.trace(300, "worker"), away=0))
 
     assert (stall.kind, stall.cause, stall.parts[0].place) == (StallKind.LOOP, Cause.BLOCKED, SLEEP)
 
@@ -255,7 +269,7 @@ def test_requests_and_jobs():
 
     def work(stack):
         script = Script().hold(0, 0, 1, stack=AT_QUEUE).hold(0, 10, 11, stack=stack).hold(0, 400, 401, stack=AT_QUEUE)
-        return find_stalls(with_stacks(script.trace(500, "pool_0")), Thresholds(50 * MS, 50 * MS, 50 * MS))
+        return find_stalls(with_stacks(script.trace(500, "pool_0"), away=0), Thresholds(50 * MS, 50 * MS, 50 * MS))
 
     assert [(one.kind, one.cause) for one in work(AT_REQUEST)] == [(StallKind.REQUEST, Cause.BLOCKED)]
     assert work(AT_QUEUE) == []
@@ -407,7 +421,7 @@ def test_a_line_that_runs_a_loop(tmp_path):
 def test_json_and_sums():
     """A stall that was reported while it went on counts once, with its last report, and cut-off lines are counted."""
     script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 212, stack=AT_POLL)
-    trace = with_stacks(script.trace(300, "MainThread"))
+    trace = with_stacks(script.trace(300, "MainThread"), away=0)
     row = stall_json(trace, only(trace))
     early = row | {"goes_on": True, "length_s": 0.1}
     sums = sum_up([early, row, row | {"pid": 1, "length_s": 1.0}])

@@ -40,7 +40,11 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
         return f"a wait for another thread (a lock, an event, a queue){where}"
     if part.cause is Cause.BLOCKED:
         return f"a blocking call{where}"
-    return "unexplained"
+    return (
+        f"unexplained: a call{where} that released the GIL (it computed, waited or had no core)"
+        if where
+        else "unexplained"
+    )
 
 
 def stall_line(trace: Trace, stall: Stall) -> str:
@@ -90,6 +94,12 @@ def advice(kind: StallKind, part: Part, policy: str = "") -> str:
         if kind is StallKind.LOOP:
             return "await the call, or run it with `asyncio.to_thread()`"
         return "the call waits for something outside the thread: check that, and set a time-out"
+    if part.place is not None and kind is StallKind.LOOP:
+        return (
+            "run the call with `asyncio.to_thread()`: it releases the GIL, so that helps whether it computes or waits"
+        )
+    if part.place is not None:
+        return "`headway watch` tells whether the call computes, waits or has no core: it reads the system's account of each thread"
     return "record more: `headway trace` records every event"
 
 

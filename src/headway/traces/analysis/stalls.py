@@ -19,6 +19,7 @@ import numpy as np
 from headway.traces.analysis.intervals import Holds, recorded
 from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind, Thresholds
 from headway.traces.analysis.thread_events import ThreadEvents
+from headway.traces.calls import Call, call_at
 from headway.traces.loops import (
     Home,
     home_at,
@@ -45,6 +46,8 @@ _IN_C_NS: Final = 2 * _MS
 """A request made Python code release the GIL within microseconds; a later release means that a call of C ran."""
 _TICK_NS: Final = 4 * _MS
 """The age of the system's account of a running thread: up to one tick of its core, 4 ms with CONFIG_HZ=250."""
+_WAITS: Final = (Call.SLEEP, Call.LOCK, Call.RECEIVE, Call.SEND, Call.POLL)
+_IDLE_SHARE: Final = 0.1
 _LEAST_SHARE: Final = 0.02
 """Parts with a smaller share of the stall are merged with others of the same cause."""
 
@@ -314,7 +317,10 @@ class _Finder:
                 kept_ns = sum(part.time_ns for part in kept)
             found += kept
             rest_ns -= kept_ns
-        return [*found, Part(Cause.BLOCKED, rest_ns, thread, stack, lock=lock)]
+        # Without the system's account, a call that computes may have waited for a core.
+        known = tid in self._core_times or (share is not None and share < _IDLE_SHARE)
+        waits = lock or asleep or known or bool(stack and call_at(stack[0], self._changed) in _WAITS)
+        return [*found, Part(Cause.BLOCKED if waits else Cause.UNEXPLAINED, rest_ns, thread, stack, lock=lock)]
 
     def _kept(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
         """Return the parts in which a call of C kept the GIL: no other thread could release a lock of Python then."""
@@ -484,7 +490,7 @@ def _merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
     small_ns: dict[Cause, int] = defaultdict(int)
     for key, time_ns in sums.items():
         part = longest[key]
-        if part.cause is Cause.UNEXPLAINED or time_ns < _LEAST_SHARE * length_ns:
+        if (part.cause is Cause.UNEXPLAINED and not part.frames) or time_ns < _LEAST_SHARE * length_ns:
             small_ns[part.cause] += time_ns
         else:
             found.append(replace(part, time_ns=time_ns))
