@@ -286,7 +286,8 @@ void hw__sched_acquire(struct hw__gil *gil) {
         hw__ledger_check(ledger);
         return;
     }
-    if (hw__ledger_take(ledger, &runner->waiter, now_ns, sched_getcpu())) {
+    bool early = hw__ledger_take(ledger, &runner->waiter, now_ns, sched_getcpu());
+    if (early && gil->main) {
         atomic_fetch_add_explicit(&runner->early, 1, memory_order_relaxed);
     }
     if (is_idle(gil, sched, now_ns)) {

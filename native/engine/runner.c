@@ -133,6 +133,7 @@ void hw__runners_after_fork(void) {
         self->waiter.place = 0;
         self->waiter.stage = HW__STAGE_AWAY;
         self->waiter.left_ns = 0;
+        atomic_store(&self->early, 0);
     }
 }
 

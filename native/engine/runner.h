@@ -47,7 +47,9 @@ struct hw__runner {
     int64_t spin_ns;           /* how long the thread spins when it waits again after a request */
     atomic_bool gives_way;     /* the thread yields its core when it wakes; set by its waker */
     int64_t no_yield_until_ns; /* the thread does not yield before: its last yield cost too much */
-    _Atomic int64_t early;     /* waits shortened by an early request; any thread reads it */
+    /* Waits for the main GIL that an early request shortened, under the present policy and in this
+     * process; any thread reads it. */
+    _Atomic int64_t early;
     int8_t lean; /* balance of its waits: below 0 CPU-bound, above 0 not (hw__help_note()) */
     /* The help that the operating system gives the thread (help.c). Written by the thread, and by
      * the one that ends the policy. */

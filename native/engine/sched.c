@@ -138,10 +138,15 @@ static bool have_queue(struct hw__sched *sched) {
     return true;
 }
 
+static void forget_early(struct hw__runner *runner) { atomic_store(&runner->early, 0); }
+
 static void begin(struct hw__gil *gil, const struct hw_policy *policy, const int64_t *options) {
     struct hw__sched *sched = hw__sched_of(gil);
     if (!have_queue(sched)) {
         return;
+    }
+    if (gil->main) {
+        hw__runners_each(forget_early);
     }
     call_all(sched); /* waiters that still sleep under an earlier policy */
     sched->generation = atomic_load(&generation);

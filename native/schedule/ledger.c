@@ -224,7 +224,7 @@ void hw__ledger_notice(struct hw__ledger *ledger, int64_t now_ns) {
 
 bool hw__ledger_is_wanted(const struct hw__ledger *ledger, const struct hw__waiter *waiter) {
     return ledger->called != NULL || hw__ledger_waiting(ledger) > 0 || waiter == NULL ||
-           hw__waiter_waits(waiter);
+           hw__waiter_waits(waiter) || waiter->seen.run_ns > 0;
 }
 
 static void begin_hold(struct hw__ledger *ledger) {

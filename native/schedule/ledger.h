@@ -191,7 +191,8 @@ int64_t hw__ledger_grace(struct hw__ledger *ledger, const struct hw__waiter *nex
 bool hw__ledger_is_idle(struct hw__ledger *ledger, int64_t now_ns);
 
 /* Tells whether the acquire must be reported with its time (hw__ledger_take()): another thread
- * wants the GIL or was called, this thread has waited, or it has no record (`waiter` is NULL). */
+ * wants the GIL or was called, this thread has waited, was preempted before (its burst goes on, and
+ * is the sum of its holds), or it has no record (`waiter` is NULL). */
 bool hw__ledger_is_wanted(const struct hw__ledger *ledger, const struct hw__waiter *waiter);
 
 /* Records that the thread has acquired a GIL that no other thread wants. */

@@ -707,6 +707,22 @@ static void test_when_a_policy_is_idle(void) {
     T_TRUE(!hw__ledger_is_idle(&ledger, NOW));
 }
 
+/* A burst is the sum of its holds, also if a thread that was preempted finds the GIL free again. */
+static void test_a_burst_goes_on_after_a_preemption(void) {
+    begin(&told);
+    (void)hw__ledger_take(&ledger, &holder, NOW, 0);
+    ledger.request.made = true;
+    (void)hw__ledger_drop(&ledger, &holder, NOW + 6 * MS);
+    hw__ledger_dropped(&ledger);
+    T_EQ(6 * MS, holder.seen.run_ns);
+    T_TRUE(hw__ledger_is_wanted(&ledger, &holder));
+    (void)hw__ledger_take(&ledger, &holder, NOW + 7 * MS, 0);
+    (void)hw__ledger_drop(&ledger, &holder, NOW + 11 * MS);
+    hw__ledger_dropped(&ledger);
+    T_EQ(10 * MS / 4, holder.seen.burst_ns);
+    T_TRUE(!hw__ledger_is_wanted(&ledger, &holder));
+}
+
 int main(void) {
     t_start();
     T_RUN(test_when_a_known_holder_is_asked);
@@ -732,5 +748,6 @@ int main(void) {
     T_RUN(test_who_is_to_look_sooner);
     T_RUN(test_when_a_gil_rests);
     T_RUN(test_when_a_policy_is_idle);
+    T_RUN(test_a_burst_goes_on_after_a_preemption);
     return 0;
 }

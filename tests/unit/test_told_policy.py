@@ -24,7 +24,7 @@ def test_waits_have_the_unit_that_fits(worst_ns, said):
 def test_a_policy_that_had_nothing_to_do_says_so():
     """Without an early request there is one sentence and no figure."""
     assert told("fair", {"early": 0}, 0.005) == (
-        "fair had nothing to do: no thread of the main interpreter waited for a CPU-bound thread"
+        "fair had nothing to do: it saw no long wait for the GIL of the main interpreter"
     )
 
 

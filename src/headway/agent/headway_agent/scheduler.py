@@ -112,6 +112,8 @@ def _named(thread):
     """Return the name of a living thread, by its native id."""
     import threading
 
+    if thread == os.getpid():  # a forked child of older CPythons gives its parent's id
+        return threading.main_thread().name
     for one in threading.enumerate():
         if getattr(one, "native_id", None) == thread:
             return one.name
@@ -127,13 +129,13 @@ def told(policy, counts, interval_s, gainer="", most=0, *, is_on=True):
     if not early and not is_on:
         return "%s never requested the GIL" % policy
     if not early:  # the counts are those of the main interpreter's GIL
-        return "%s had nothing to do: no thread of the main interpreter waited for a CPU-bound thread" % policy
+        return "%s had nothing to do: it saw no long wait for the GIL of the main interpreter" % policy
     # Only threads that live are known: the one with the most requests may have ended, and then no name is right.
     mostly = ", most often for %s (%s)" % (gainer, format(most, ",")) if 2 * most >= early else ""
     wait_s, worst_s = counts["early_wait_ns"] / early / 1e9, counts["worst_wait_ns"] / 1e9
     return (
-        "%s requested the GIL early %s times%s: these waits took %s on average, and would take a switch interval (%s now) "
-        "or more without it; no wait that ended was longer than %s"
+        "%s requested the GIL early %s times%s: these waits took %s on average; CPython would have requested the "
+        "GIL only after a switch interval (%s now); no wait that ended was longer than %s"
         % (policy, format(early, ","), mostly, _duration(wait_s), _duration(interval_s), _duration(worst_s))
     )
 
