@@ -297,9 +297,15 @@ class Batches:
         """Do nothing: nothing was started."""
 
 
-def _serve_watched(watch: Watch, target: Target, calls: int) -> tuple[list[int], list[int], int, int]:
-    """Serve in a worker thread, and return also how long it held the GIL and waited for it."""
+def _serve_watched(
+    watch: Watch, target: Target, calls: int, ready: threading.Barrier
+) -> tuple[list[int], list[int], int, int]:
+    """Serve in a worker thread, and return also how long it held the GIL and waited for it.
+
+    No worker begins before all have read their times: a worker's wait for its first turn is a wait for the GIL.
+    """
     before = watch.read()
+    ready.wait()
     begun, ended = work.serve(target.function, target.args, target.kwargs, calls)
     return begun, ended, *watch.since(before)
 
@@ -352,7 +358,8 @@ class Load:
             latencies = [end - begin for begin, end in zip(begun, ended, strict=True)]
             return _round(self._watch, before, ended[-1] - begun[0], calls, latencies)
         if self._in_threads and self._watch:
-            return self._of(self._pool.run(_serve_watched, [(self._watch, target, calls)] * self._tasks))
+            work_of_one = (self._watch, target, calls, threading.Barrier(self._tasks))
+            return self._of(self._pool.run(_serve_watched, [work_of_one] * self._tasks))
         serve = (target.function, tuple(target.args), dict(target.kwargs), calls)
         return self._of(self._pool.run(work.serve, [serve] * self._tasks))
 
