@@ -589,6 +589,24 @@ def p_select_beside_2(program):
 
 
 @program("latency")
+def p_sleeper_and_bursts(program):
+    """A sleeping thread beside one that computes for 10 ms and sleeps for 10 ms."""
+
+    def burst():
+        until = time.perf_counter() + 0.01
+        while time.perf_counter() < until:
+            work(20)
+
+    def bursts(_):
+        while True:
+            burst()
+            time.sleep(0.01)
+
+    program.add(sleeping, program.times)
+    program.helper(bursts)
+
+
+@program("latency")
 def p_to_thread(program):
     """The lag of an event loop while reports that take 20 ms each are made in threads."""
 
