@@ -75,6 +75,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--headway-stalls-over", metavar="TIME", default="100ms", help="least length of a stall (default: %(default)s)"
     )
     option("--headway-launch-file", type=Path, help=argparse.SUPPRESS)
+    option("--headway-launch-test", help=argparse.SUPPRESS)
     option("--headway-turn-files", help=argparse.SUPPRESS)
     option("--headway-with-reference", action="store_true", help=argparse.SUPPRESS)
 
@@ -136,6 +137,11 @@ class Asked:
         """The file to which this process, if it is a launch, writes what it measured; None if it is not a launch."""
         path: Path | None = self.option("launch_file")
         return path
+
+    @property
+    def launched_test(self) -> str:
+        """The test for which this process, if it is a launch, was started; "" if it is not a launch."""
+        return self.option("launch_test") or ""
 
     def check(self) -> None:
         """Check and resolve the options' values before anything runs. Raises UsageError for invalid ones."""

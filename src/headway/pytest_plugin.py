@@ -121,9 +121,30 @@ def pytest_configure(config: pytest.Config) -> None:
         )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """In a launch, collect the launched test alone: `addopts` and other plugins may have added files and folders."""
+    launched = session.config.stash[_KEY].launched_test
+    if launched:
+        session.config.args[:] = [launched]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Note a benchmark's name before other plugins change it: a command line knows the test by this one only."""
+    if _measures(item):
+        item.stash[_NAME] = _path(item)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests with the fixture, or those without it, as the options say."""
+    """Deselect the tests with the fixture, or those without it, as the options say; in a launch, all but its test."""
     ours = config.stash[_KEY]
+    if ours.launched_test:
+        # One name may stand for several tests, such as all those with parameters.
+        mine = [item for item in items if _is_launched(item, ours)][:1]
+        config.hook.pytest_deselected(items=[item for item in items if item not in mine])
+        items[:] = mine
+        return
     if not ours.option("only") and not ours.option("skip"):
         return
     benchmarks: dict[bool, list[pytest.Item]] = {True: [], False: []}
@@ -177,7 +198,7 @@ def _bench(request: pytest.FixtureRequest) -> Iterator["Bench"]:
 
         # By now everything is imported that a function imports when it is called.
         refuse_this_trees_code(session.option("turn_files"))
-    if session.child is not None:
+    if session.child is not None and _is_launched(request.node, session):
         from headway.measure.children import write_launch
 
         write_launch(session.child, journal)
@@ -209,7 +230,16 @@ def _options(session: _Session, node: pytest.Item) -> "Options":
 def _path(item: pytest.Item) -> str:
     """Return a test's name with its full path, so that a command line in any folder can name it."""
     _, _, inner = item.nodeid.partition("::")
-    return f"{item.path}::{inner}"
+    return item.stash.get(_NAME, f"{item.path}::{inner}")
+
+
+_NAME = pytest.StashKey[str]()
+
+
+def _is_launched(item: pytest.Item, session: _Session) -> bool:
+    """Tell whether this process is the launch of a test; the test's file may have another name here, through a link."""
+    file, _, name = session.launched_test.partition("::")
+    return _path(item).partition("::")[2] == name and item.path.resolve() == Path(file).resolve()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -243,11 +273,11 @@ def _launch(session: pytest.Session) -> None:
             reporter.ensure_newline()
             reporter.write_line(f"headway: {line}")
 
-    from headway.measure.children import Launching, launch_all, nothing_left_behind
+    from headway.measure.children import Launching, expanded, launch_all, nothing_left_behind
 
     parameters = session.config.invocation_params
     how = Launching(
-        arguments=[str(one) for one in parameters.args],
+        arguments=expanded([str(one) for one in parameters.args], session.config.args, parameters.dir),
         positional=session.config.args,
         folder=parameters.dir,
         trace=bool(ours.option("trace")),

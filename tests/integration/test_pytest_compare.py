@@ -278,6 +278,40 @@ def test_a_session_may_start_in_a_folder_that_the_revision_lacks(repository):
     assert (done.returncode, "ratio to HEAD" in headings(done.stdout)) == (0, True), done.stdout
 
 
+def test_names_from_elsewhere_are_those_of_the_session(repository):
+    """A file of arguments, which the revision lacks, and `addopts` name folders for the session and not for a launch."""
+    (repository.path / "args.txt").write_text("tests\nmore\n--headway-launches\n2\n")
+    (repository.path / "pytest.ini").write_text("[pytest]\npythonpath = src\naddopts = tests\n")
+    uses = (repository.path / "tests" / "test_work.py").read_text()
+    (repository.path / "more").mkdir()
+    (repository.path / "more" / "test_more.py").write_text(uses.replace("rounds=8", "rounds=9"))
+    result = repository.runpytest_subprocess(
+        "-q", "@args.txt", "--headway-against", "HEAD", "--headway-json", "out.json"
+    )
+
+    result.assert_outcomes(passed=2)
+    groups = json.loads((repository.path / "out.json").read_text())["groups"]
+    rounds = {name: [len(launch["values_s"]) for launch in one["launches"]] for name, (one,) in groups.items()}
+    assert rounds == {"tests/test_work.py": [8, 8], "more/test_more.py": [9, 9]}
+    assert all(one["ratio_to_before"]["value"] > 2 for (one,) in groups.values())
+
+
+def test_stored_sessions_have_each_tests_own_results(repository):
+    """Sessions that are stored and compared measure each test alone, too."""
+    (repository.path / "pytest.ini").write_text("[pytest]\npythonpath = src\naddopts = tests\n")
+    uses = (repository.path / "tests" / "test_work.py").read_text()
+    (repository.path / "tests" / "test_more.py").write_text(uses.replace("rounds=8", "rounds=9"))
+    command = ("-q", "--headway-launches", "2")
+    repository.runpytest_subprocess(*command, "--headway-save", "first").assert_outcomes(passed=2)
+    again = (*command, "--headway-compare", "first", "--headway-json", "out.json")
+    repository.runpytest_subprocess(*again).assert_outcomes(passed=2)
+
+    groups = json.loads((repository.path / "out.json").read_text())["groups"]
+    rounds = {name: [len(launch["values_s"]) for launch in one["launches"]] for name, (one,) in groups.items()}
+    assert rounds == {"tests/test_work.py": [8, 8], "tests/test_more.py": [9, 9]}
+    assert {one["ratio_to_before"]["to"] for (one,) in groups.values()} == {"first"}
+
+
 def test_a_revision_that_lacks_what_is_measured_is_told(repository):
     """A revision that lacks the measured module is reported, and nothing is claimed."""
     inner = repository.path / "src" / "package" / "newer.py"

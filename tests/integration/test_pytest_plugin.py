@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pyperf
@@ -108,6 +109,86 @@ def test_launches_are_fresh_processes_and_the_units(quick):
     assert {one["call_s"]["of"] for one in (*results, *in_turns)} == {"launches"}
     result.stdout.fnmatch_lines(["headway: launch 6 of 6: *"])
     assert "of rounds within this process" not in tables(result)
+
+
+SAME_NAMES = """
+import os, pytest
+
+@pytest.mark.headway(rounds=ROUNDS, calls=1)
+class TestPlaces:
+    @pytest.mark.parametrize("place", ["a", "b::c"])
+    def test_place(self, headway, place):
+        print(__name__, place, os.getpid(), file=open("seen", "a"))
+        headway(int)
+"""
+
+
+def in_file_of_arguments(folder, monkeypatch):
+    (folder / "args.txt").write_text("tests\n")
+    return ("@args.txt",)
+
+
+def in_configuration(folder, monkeypatch):
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = tests\n")
+    return ()
+
+
+def in_environment(folder, monkeypatch):
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"{os.environ['PYTEST_ADDOPTS']} tests")
+    return ()
+
+
+def by_a_plugin(folder, monkeypatch):
+    (folder / "conftest.py").write_text("def pytest_configure(config):\n    config.args[:] = ['tests']\n")
+    return ("tests/test_one.py",)
+
+
+@pytest.mark.parametrize("folder_given", [in_file_of_arguments, in_configuration, in_environment, by_a_plugin])
+def test_a_launch_runs_its_own_test_alone(quick, monkeypatch, folder_given):
+    """A test has its own numbers, not those of a namesake, wherever the names of files and folders come from."""
+    (quick.path / "tests").mkdir()
+    for name, rounds in (("one", 3), ("other", 4)):
+        (quick.path / "tests" / f"test_{name}.py").write_text(SAME_NAMES.replace("ROUNDS", str(rounds)))
+    given = folder_given(quick.path, monkeypatch)
+    result = quick.runpytest_subprocess("-q", *given, "--headway-launches", "2", "--headway-json", "out.json")
+
+    result.assert_outcomes(passed=4)
+    groups = json.loads((quick.path / "out.json").read_text())["groups"]
+    rounds = {
+        name: [[len(launch["values_s"]) for launch in one["launches"]] for one in group]
+        for name, group in groups.items()
+    }
+    assert rounds == {"tests/test_one.py": [[3, 3], [3, 3]], "tests/test_other.py": [[4, 4], [4, 4]]}
+    seen = [line.rpartition(" ") for line in (quick.path / "seen").read_text().splitlines()]
+    # Each test runs in its two launches, and in the session; the session alone runs several.
+    assert sorted(Counter(test for test, _, _ in seen).values()) == [3] * 4
+    assert sorted(Counter(process for _, _, process in seen).values()) == [*[1] * 8, 4]
+
+
+RENAMES = """
+import pytest
+
+class Renamed(pytest.Function):
+    @property
+    def nodeid(self):
+        return super().nodeid.replace("::test_", "::the ")
+
+def pytest_collection_modifyitems(items):
+    items.reverse()
+    for item in items:
+        item.__class__ = Renamed
+"""
+
+
+def test_tests_that_a_plugin_renames_are_launched(quick):
+    """A plugin may change the names of tests after their collection, and their order."""
+    quick.makeconftest(RENAMES)
+    quick.makepyfile(TWO)
+    result = quick.runpytest_subprocess("-q", "--headway-launches", "2", "--headway-json", "out.json")
+
+    result.assert_outcomes(passed=2)
+    (group,) = json.loads((quick.path / "out.json").read_text())["groups"].values()
+    assert {one["label"]: len(one["launches"]) for one in group} == {"slow": 2, "fast": 2, "third": 2}
 
 
 def test_a_launch_that_fails_is_told(quick):

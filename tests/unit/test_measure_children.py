@@ -34,6 +34,21 @@ def test_a_launch_has_the_sessions_options_and_not_its_files(arguments, position
     assert children._options(arguments, positional) == kept
 
 
+def test_arguments_from_files_are_those_of_the_session(tmp_path):
+    """A launch has the options that a file of arguments gives, and neither the file nor the folders in it."""
+    (tmp_path / "args.txt").write_text("tests\n-k\none or other\n@more.txt\n--junitxml=out.xml\n")
+    (tmp_path / "more.txt").write_text("--asyncio-mode=auto\nmore tests\n")
+    positional = ["tests", "more tests"]
+
+    arguments = children.expanded(["-q", "@args.txt", "@missing"], positional, tmp_path)
+
+    assert arguments == [
+        "-q", "tests", "-k", "one or other", "--asyncio-mode=auto", "more tests", "--junitxml=out.xml", "@missing"
+    ]  # fmt: skip
+    assert children._options(arguments, positional) == ["-q", "-k", "one or other", "--asyncio-mode=auto", "@missing"]
+    assert children.expanded(["@args.txt"], ["@args.txt"], tmp_path) == ["@args.txt"]
+
+
 def test_no_option_without_a_value_takes_the_next_argument_with_it():
     """An argument after any option of ours that has no value reaches the launches."""
     flags = []

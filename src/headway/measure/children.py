@@ -24,9 +24,11 @@ __all__ = [
     "ANSWER",
     "CHILD_OPTION",
     "LIMIT_S",
+    "TEST_OPTION",
     "Launched",
     "Launching",
     "Progress",
+    "expanded",
     "kill",
     "launch_all",
     "nothing_left_behind",
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 CHILD_OPTION = "--headway-launch-file"
+TEST_OPTION = "--headway-launch-test"
 _VALUED = {
     "-k",
     "-m",
@@ -122,6 +125,28 @@ def write_launch(path: Path, journal: Journal) -> None:
     path.write_text(json.dumps(found), encoding="utf-8")
 
 
+def expanded(arguments: Sequence[str], positional: Sequence[str], folder: Path) -> list[str]:
+    """Return a session's arguments with those that its files of arguments contain (`@FILE`), as argparse reads them.
+
+    Another tree may lack such a file, and the options in it that are not for a launch are left out like others.
+
+    Args:
+        arguments: The session's own arguments.
+        positional: Those of the arguments that are files and folders; an older pytest has `@FILE` among them.
+        folder: The folder in which the session was started.
+    """
+    found: list[str] = []
+    for one in arguments:
+        file = folder / one.removeprefix("@")
+        # What was read from a pipe cannot be read again.
+        if not one.startswith("@") or one in positional or not file.is_file():
+            found.append(one)
+            continue
+        text = file.read_text(encoding=sys.getfilesystemencoding(), errors=sys.getfilesystemencodeerrors())
+        found += expanded(text.splitlines(), positional, folder)
+    return found
+
+
 def _options(arguments: Sequence[str], positional: Sequence[str]) -> list[str]:
     """Return the session's own options, without its files and without options that are not for a launch."""
     kept: list[str] = []
@@ -180,7 +205,8 @@ class Launching:
         """Return the command of a launch of one test, which writes its answer into `scratch`."""
         options = _options(self.arguments, self.positional)
         command = [*_python(), "-m", "pytest", *options, test, f"{CHILD_OPTION}={scratch / ANSWER}"]
-        command += ["-o", f"cache_dir={scratch}/cache"]
+        # More than one name of a test may reach the launch: `addopts` has effect there, too.
+        command += [f"{TEST_OPTION}={test}", "-o", f"cache_dir={scratch}/cache"]
         command += ["--headway-trace"] * self.trace + ["--headway-with-reference"] * self.reference
         return [*command, *self.besides]
 
