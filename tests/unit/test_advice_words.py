@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from test_advice import HOLDS, SPOT, advice, contender, once, verdict
+from test_advice import FUNCTION, HOLDS, SPOT, advice, contender, once, verdict
 
 from headway.advice.code import undecided
 from headway.advice.holds import released_of
@@ -31,6 +31,23 @@ def test_threads_that_take_turns_are_told_in_words_that_fit_their_figure(speed_u
     (line,) = verdict(contender("serial", 1), threads).lines
     assert line.startswith(words)
     assert "the function holds the GIL for 97% of its time" in line
+
+
+@pytest.mark.parametrize("pools", [0, 1])
+def test_the_quickest_model_that_may_be_faster_is_named_beside_a_certain_one(pools: int) -> None:
+    """Of asyncio and threads, which are both undecided, the quicker one is named, and asyncio also without threads."""
+    waits = replace(FUNCTION, kind="async", cpu_share=0.02)
+    serial, asyncio = contender("serial", 1), replace(contender("asyncio", 58.8, spread=1.0), words="asyncio")
+    threads = [contender("threads", 27.9, workers=32, spread=1.0)] * pools
+    pool = contender("interpreters", 7.67, workers=8)
+    found = verdict(serial, asyncio, *threads, pool, function=waits, holds=None)
+    assert (found.outcome, found.model, found.perhaps, found.runner_up) == (
+        "unsure", "serial", "asyncio", "8 interpreters"
+    )  # fmt: skip
+    assert found.sentence.startswith("perhaps asyncio (about 58.8), else 8 interpreters: 7.67 [")
+    slow = contender("asyncio", 2, spread=1.0)
+    found = verdict(serial, slow, *threads, pool, function=waits, holds=None)
+    assert (found.outcome, found.perhaps) == (("unsure", "threads") if pools else ("faster", ""))
 
 
 def test_a_model_that_may_be_faster_is_named_in_sentence_code_and_json() -> None:

@@ -113,7 +113,7 @@ def decide(
         if doubtful and doubtful[0].speed_up is not None:
             outcome, named = "unsure", doubtful[0]
             sentence = f"{_doubt(named, doubtful[0].speed_up)}; {_MORE} would decide"
-    elif (crowd := _a_crowd(best, home, function)) is not None:
+    elif (crowd := _a_crowd(best, home, advisable, function, holds)) is not None:
         outcome, named = "unsure", best
         if crowd.speed_up is not None and crowd.speed_up.value > gain.value:
             named = crowd
@@ -190,14 +190,29 @@ def _counts(speed_up: stats.Interval) -> bool:
     return speed_up.value > _PERHAPS or speed_up.high >= _STILL or not _is_telling(speed_up)
 
 
-def _a_crowd(best: Contender, home: Sequence[Contender], function: Function) -> Contender | None:
-    """Return the threads, if processes win only because there are fewer of them than threads, for calls that wait.
+def _a_crowd(
+    best: Contender, home: Sequence[Contender], advisable: Sequence[Contender], function: Function, holds: Holds | None
+) -> Contender | None:
+    """Return a model that leaves the advice open, if processes may win only because they have fewer calls at a time.
 
-    A server with a short queue, a pool of connections or a disk serves only so many calls at a time.
+    A server with a short queue, a pool of connections or a disk serves only so many of the calls that wait. It is the
+    quickest of the models that may be faster still, else the threads; None if no model had more calls at a time.
     """
     if best.model not in POOLS or best.model == "threads" or function.cpu_share >= _WAITS:
         return None
-    return next((one for one in home if one.model == "threads" and one.workers > best.workers), None)
+    threads = [one for one in home if one.model == "threads" and one.workers > best.workers]
+    # An event loop has all calls at a time.
+    if not threads and all(one.model != "asyncio" for one in home):
+        return None
+    undecided = (
+        one
+        for one in advisable
+        if _may_be_faster(one, holds, function)
+        and one.speed_up
+        and one.speed_up.low <= 1
+        and _slowness(one) < _slowness(best)
+    )
+    return next(iter([*sorted(undecided, key=_slowness), *threads]), None)
 
 
 def _takes_turns(one: Contender, holds: Holds | None) -> bool:
