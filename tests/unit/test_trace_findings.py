@@ -249,6 +249,23 @@ def in_turn(threads=3, turns=60, turn_ms=4.0, beside_ms=0.0, stack=AT_SERVE):
     return script.trace(now, *(f"work-{number}" for number in range(threads)))
 
 
+@pytest.mark.parametrize(
+    ("process", "loss", "is_told"),
+    [
+        ({}, None, True),
+        ({"free_threaded": True, "gil_enabled": False}, None, False),
+        ({}, Loss(dropped_events=5), False),
+    ],
+)
+def test_a_trace_without_an_event_of_the_gil_is_fine_if_there_is_a_gil(process, loss, is_told):
+    """A whole trace of a build with a GIL shows that no thread wanted the GIL; one that lacks events does not."""
+    found = told(Script().trace(1000, loss=loss, **process))
+
+    assert ("no-contention" in found) == is_told
+    if is_told:
+        assert found["no-contention"].fact == "no thread held or wanted the GIL here"
+
+
 def test_threads_that_take_turns_are_told():
     """Threads of which one runs while the others are blocked at one line share a lock, and more cores do not help."""
     found = told(in_turn())

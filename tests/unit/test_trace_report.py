@@ -98,6 +98,17 @@ def test_shares_of_a_pool_are_of_the_time_for_which_its_threads_lived():
     assert " ".join(row.split()[:11]) == "request-* x 10 10 ms 10 % 50 ms 50 %"
 
 
+def test_an_idle_window_of_a_build_with_a_gil_says_that_no_thread_used_it():
+    """The heading has the words of a build with a GIL, and a finding says that nothing waits in a window without events."""
+    trace = Script().hold(0, 0, 1).hold(0, 90, 91).trace(100)
+    found = analyse(trace, since_ns=trace.start_ns + 10 * MS, until_ns=trace.start_ns + 80 * MS)
+    shown = words(text_of(render_traces([found])))
+
+    assert "70 ms, 0 events, no use of the GIL, switch interval 5 ms" in shown
+    assert "ok no thread held or wanted the GIL here" in shown
+    assert "no GIL used" not in shown
+
+
 @pytest.mark.parametrize(("until", "word"), [(15, "(goes on after the window)"), (20, "(still held)")])
 def test_a_hold_that_goes_on_after_the_window_says_so(until, word):
     """The longest hold of a window may go on after it; only one without an end in the trace is still held."""

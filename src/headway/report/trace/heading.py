@@ -31,13 +31,7 @@ def trace_lines(analysis: Analysis) -> Iterator[str]:
     build = " free-threaded" if process.free_threaded else ""
     yield (
         f"CPython {printable(process.python)}{build}, {duration(analysis.wall_ns)}, {number(analysis.events, 'event')}, "
-        + (
-            f"{number(len(analysis.threads), 'thread')} at {number(len(analysis.gils), 'GIL')}, "
-            f"switch interval {duration(analysis.interval_ns)}"
-            + (f", under the policy {printable(process.policy)}" if process.policy else "")
-            if analysis.gils
-            else f"{number(analysis.contention.threads, 'thread')} that waited, no GIL used"
-        )
+        + ", ".join(_users(analysis))
     )
     later_ns = analysis.trace_start_ns - analysis.origin_ns
     if later_ns:
@@ -45,6 +39,20 @@ def trace_lines(analysis: Analysis) -> Iterator[str]:
     if analysis.windowed:
         since_ns, until_ns = (time - analysis.origin_ns for time in (analysis.start_ns, analysis.end_ns))
         yield f"only from {duration(since_ns)} to {duration(until_ns)} after the start"
+
+
+def _users(analysis: Analysis) -> Iterator[str]:
+    process = analysis.process
+    if analysis.gils:
+        yield f"{number(len(analysis.threads), 'thread')} at {number(len(analysis.gils), 'GIL')}"
+    elif process.gil_enabled:
+        yield "no use of the GIL"
+    else:
+        yield f"{number(analysis.contention.threads, 'thread')} that waited, no GIL used"
+        return
+    yield f"switch interval {duration(analysis.interval_ns)}"
+    if process.policy:
+        yield f"under the policy {printable(process.policy)}"
 
 
 def gil_use(gil: GilSummary) -> str:

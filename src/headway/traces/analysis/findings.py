@@ -320,7 +320,11 @@ def _nothing_to_improve(analysis: Analysis, *, is_all: bool) -> Iterator[Finding
         analysis: The analysis.
         is_all: Nothing else has been found, such as waits for locks, and the trace has the lines that would tell of it.
     """
-    if not analysis.gils or not analysis.wall_ns:
+    if not analysis.wall_ns or not (analysis.gils or analysis.process.gil_enabled):
+        return
+    if not analysis.gils:
+        if not (analysis.loss.dropped_events or analysis.loss.overwritten_events or analysis.loss.damaged_bytes):
+            yield _fine("no thread held or wanted the GIL here", is_all=is_all)
         return
     slowed = _slowed(analysis)
     most = max(slowed or analysis.threads, key=lambda one: one.waits.total_ns)
@@ -352,12 +356,16 @@ def _nothing_to_improve(analysis: Analysis, *, is_all: bool) -> Iterator[Finding
             threads=(most.label,),
         )
         return
-    yield Finding(
+    yield _fine(fact, is_all=is_all, advice=_one_core(analysis, busiest))
+
+
+def _fine(fact: str, *, is_all: bool, advice: str = "") -> Finding:
+    return Finding(
         kind="no-contention",
         weight="fine",
         fact=fact,
         cause="the GIL does not slow this program down" + (": nothing to improve here" if is_all else ""),
-        advice=_one_core(analysis, busiest),
+        advice=advice,
     )
 
 
