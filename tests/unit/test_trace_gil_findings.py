@@ -1,9 +1,15 @@
 """The findings about a process with several GILs: each is told of its own threads, waits and switch interval."""
 
+import io
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from made_traces import MS
+from rich.console import Console
 from told_traces import AT_COMPUTE, AT_RECV, Script, told
 
+from headway.report.trace.terminal import render_traces
 from headway.sim.replay.bursts import see
 from headway.traces.analysis import analyse
 from headway.traces.analysis.intervals import recorded
@@ -141,3 +147,56 @@ def test_hand_overs_at_a_short_interval_are_told_by_the_interval_of_their_gil():
 
     assert one.cause == "the switch interval is 100 us: 200 releases were forced"
     assert one.gil == 1
+
+
+def behind(*, gils, ran=True):
+    """Return a trace of two threads at each of the GILs, the first of which keeps the second waiting for `compute`."""
+    script, names = Script(), []
+    for gil in gils:
+        holder = len(names)
+        names += [f"host-{gil}", f"guest-{gil}"]
+        for now in range(0, 2000, 100):
+            script.hold(holder, now, now + 8, gil=gil, forced=ran).wait(holder + 1, now, gil=gil)
+            script.hold(holder + 1, now + 8, now + 9, gil=gil, stack=AT_RECV)
+    idle = len(names)
+    script.hold(idle, 0, 1, gil=max(gils) + 1).hold(idle + 1, 1, 2, gil=max(gils) + 1)
+    return script.trace(2000, *names, "idle-0", "idle-1", gils=max(gils) + 2)
+
+
+def test_threads_behind_a_function_are_those_of_the_gil_that_is_waited_for():
+    """Threads of a GIL that nobody waited for do not share the one behind whose holder others wait."""
+    one = told(behind(gils=(0,)))["behind-a-function"]
+
+    assert one.cause == "every thread that needs the main GIL meanwhile waits: 2 threads shared it"
+
+
+def test_no_number_of_threads_is_told_where_several_gils_are_waited_for():
+    """The threads behind a function that runs in several interpreters share no single GIL."""
+    ran, ended = (told(behind(gils=(0, 1), ran=ran))["behind-a-function"] for ran in (True, False))
+
+    assert ran.cause == "every thread that needs the same GIL meanwhile waits"
+    assert ended.cause == "the trace does not show what such a hold ran before, because no thread requested its end"
+
+
+@pytest.mark.parametrize(("wait_ms", "kind"), [(1, "no-contention"), (40, "waits")])
+def test_waits_are_told_with_the_use_of_the_gil_that_was_waited_for(wait_ms, kind):
+    """The share is that of the main GIL, for which a thread waited, and not of the busier GIL 1, which has one user."""
+    script = Script().hold(0, 0, 900, gil=1)
+    script.hold(1, 0, wait_ms).wait(2, 0).hold(2, wait_ms, wait_ms + 60).hold(1, 500, 900 - wait_ms - 100)
+    found = told(script.trace(1000, "guest", "host", "reader", gils=2))
+
+    assert found[kind].fact.endswith("the main GIL was held 36 % of the time")
+
+
+def test_a_gil_that_came_late_is_told_with_the_time_for_which_it_existed():
+    """A GIL that is held for half of its life has that share in its heading and as the mean of its bars."""
+    script = Script().hold(0, 0, 10).hold(1, 60, 80, gil=1)
+    trace = script.trace(100, "MainThread", "guest", gils=2)
+    gils = (trace.gils[0], replace(trace.gils[1], start_ns=trace.start_ns + 60 * MS))
+    console = Console(file=io.StringIO(), width=100)
+    console.print(render_traces([analyse(replace(trace, gils=gils))]))
+    lines = [line.strip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+
+    at = lines.index("GIL 1: held 50 % of the 40 ms for which it existed, waited for 0 ns")
+    assert [line.rpartition("mean ")[2] for line in (lines[at + 1], lines[at + 3])] == ["50 %", "50 %"]
+    assert "Main GIL: held 10 % of the time, waited for 0 ns" in lines

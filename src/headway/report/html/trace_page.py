@@ -89,7 +89,7 @@ def _view(trace: Trace, analysis: Analysis, label: str, block: str) -> tuple[sch
         bins=packed.bins,
         block=block,
         columns=packed.columns,
-        gils=tuple(schema.Gil(one.name, gil_use(one)) for one in analysis.gils),
+        gils=tuple(schema.Gil(one.name, gil_use(analysis, one)) for one in analysis.gils),
         lanes=tuple(_shown(analysis, trace, dict(zip(lanes, packed.rows, strict=True)), held, waited)),
         marks=tuple(_marks(analysis, lanes, waits)),
         findings=tuple(

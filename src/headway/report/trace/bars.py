@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from headway.traces.analysis import Analysis
+from headway.traces.analysis import Analysis, GilSummary
 from headway.traces.analysis.utilisation import Timeline
 from headway.traces.analysis.words import duration, share
 
@@ -47,19 +47,28 @@ class _Bars:
 
 
 def bars(
-    analysis: Analysis, timeline: Timeline, *, every: bool = False, threads: Collection[int] | None = None
+    analysis: Analysis,
+    gil: GilSummary,
+    timeline: Timeline,
+    *,
+    every: bool = False,
+    threads: Collection[int] | None = None,
 ) -> RenderableType:
-    """Return a line for the GIL, one for the number of waiting threads, and one per thread that held it longest."""
+    """Return a line for the GIL, one for the number of waiting threads, and one per thread that held it longest.
+
+    Means are of the time for which the GIL existed, as in its heading.
+    """
+    held_ns = {one.index: one.holds.total_ns for one in gil.by_thread}
     most = float(timeline.waiting.max())
     rows = [
-        ("held", timeline.held, 1.0, f"mean {share(timeline.held.mean(), 1)}"),
+        ("held", timeline.held, 1.0, f"mean {share(gil.holds.total_ns, gil.wall_ns)}"),
         ("waiting", timeline.waiting, most, f"max {most:.1f}" if most else "no waiter"),
     ]
     chosen = [at for at, thread in enumerate(timeline.threads) if threads is None or int(thread) in threads]
     for at in chosen if every else chosen[:_THREADS]:
-        name = analysis.labels[timeline.threads[at]]
+        thread = int(timeline.threads[at])
+        name = analysis.labels[thread]
         short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
-        shares = timeline.held_by[at]
-        rows.append((short, shares, 1.0, f"mean {share(shares.mean(), 1)}"))
+        rows.append((short, timeline.held_by[at], 1.0, f"mean {share(held_ns[thread], gil.wall_ns)}"))
     edges_ns = timeline.edges_ns - analysis.origin_ns
     return _Bars(rows, (duration(int(edges_ns[0])), duration(int(edges_ns[-1]))))

@@ -55,6 +55,10 @@ def _users(analysis: Analysis) -> Iterator[str]:
         yield f"under the policy {printable(process.policy)}"
 
 
-def gil_use(gil: GilSummary) -> str:
+def gil_use(analysis: Analysis, gil: GilSummary) -> str:
     """Return the share of the time in which a GIL was held, and the total time for which threads waited for it."""
-    return f"held {share(gil.holds.total_ns, gil.wall_ns)} of the time, waited for {duration(gil.waits.total_ns)}"
+    held = share(gil.holds.total_ns, gil.wall_ns)
+    # The shares of threads are of the whole time. A single GIL ends with the program, hardly before the trace.
+    is_same = len(analysis.gils) == 1 or held == share(gil.holds.total_ns, analysis.wall_ns)
+    of = "the time" if is_same else f"the {duration(gil.wall_ns)} for which it existed"
+    return f"held {held} of {of}, waited for {duration(gil.waits.total_ns)}"

@@ -118,9 +118,9 @@ def _gil(
 ) -> Iterator[RenderableType]:
     name = gil.name.removeprefix("the ")
     name = name[0].upper() + name[1:]
-    yield bold(f"{name}: {gil_use(gil)}")
+    yield bold(f"{name}: {gil_use(analysis, gil)}")
     if gil.timeline is not None:
-        yield indented(bars(analysis, gil.timeline, every=every, threads=threads))
+        yield indented(bars(analysis, gil, gil.timeline, every=every, threads=threads))
     table = blame_table(analysis, gil, every=every, threads=threads)
     if table is not None:
         yield Text("")

@@ -295,15 +295,21 @@ def _behind_a_function(analysis: Analysis, told: list[Frame], used: list[Finding
         f" most of the waiting happened{_where(one.stack)}"
     )
     during = f"while {name} ran with the GIL" if one.ran else f"in holds that ended in {name}"
-    shared = "; ".join(two.fact for two in used) or f"{number(len(analysis.threads), 'thread')} shared it"
+    waited_for = [gil for gil in analysis.gils if gil.waits.count]
+    if len(waited_for) == 1:
+        which_gil, sharers = waited_for[0].name, f"{number(waited_for[0].threads, 'thread')} shared it"
+    else:  # a function of several interpreters may run at several GILs, and no number of threads shares one of them
+        which_gil, sharers = "the same GIL", ""
+    shared = "; ".join(two.fact for two in used) or sharers
+    unknown = "the trace does not show what such a hold ran before, because no thread requested its end"
     no_more = "; more threads do not help" * bool(used)
     yield Finding(
         kind="behind-a-function",
         weight="problem",
         fact=f"{share(one.blocked_ns, analysis.wait_ns)}{or_more} of all waiting for the GIL, {duration(one.blocked_ns)}, happened {during}; {of_it}",
-        cause=f"every thread that needs the GIL meanwhile waits: {shared}"
+        cause=": ".join(filter(None, [f"every thread that needs {which_gil} meanwhile waits", shared]))
         if one.ran
-        else f"{shared}; the trace does not show what such a hold ran before, because no thread requested its end",
+        else "; ".join(filter(None, [shared, unknown])),
         advice=f"make {name} shorter, let its calls release the GIL, or run it elsewhere: {another_gil(analysis.process)}{no_more}"
         if one.ran
         else f"check what runs before {name} releases the GIL, and make that shorter, or run it elsewhere: {another_gil(analysis.process)}{no_more}",
@@ -329,7 +335,9 @@ def _nothing_to_improve(analysis: Analysis, *, is_all: bool) -> Iterator[Finding
     slowed = _slowed(analysis)
     most = max(slowed or analysis.threads, key=lambda one: one.waits.total_ns)
     busiest = analysis.gils[0]
-    held = f"{busiest.name} was held {share(busiest.holds.total_ns, busiest.wall_ns)} of the time"
+    # The busiest of several may have a single user: its share explains no waits.
+    gil = max(analysis.gils, key=lambda one: one.waits.total_ns)
+    held = f"{gil.name} was held {share(gil.holds.total_ns, gil.wall_ns)} of the time"
     if len(analysis.threads) == 1:
         fact = f"only {most.label} held the GIL, so no thread could wait for it; {held}"
     elif not slowed:
