@@ -328,7 +328,13 @@ def test_a_closed_stdout_is_no_error(command):
 
 
 @pytest.mark.parametrize(
-    ("path", "why"), [("/etc/passwd", "it does not begin like one"), ("./nothing", "there is no such file")]
+    ("path", "why"),
+    [
+        ("/etc/passwd", "it does not begin like one"),
+        ("./nothing", "there is no such file"),
+        ("/dev/null", "it is no regular file"),
+        ("/etc/", "it is a folder"),
+    ],
 )
 def test_a_path_that_is_no_trace_is_told(path, why):
     """A path that is no trace is not looked for among the runs of a store."""

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import headway
+from headway.errors import RecordingError
 from headway.live.collect import collecting
 from headway.live.launch import environment
 
@@ -78,6 +80,16 @@ def test_a_forked_child_leaves_its_parents_recording(tmp_path, name):
     assert "forked child" in told
     assert left == "1"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("path", [(), ("own.hwt",)])
+def test_a_recording_that_has_not_begun_says_so(tmp_path, path):
+    """Before the `with`, there is nothing to read, and no file of another name is read."""
+    recording = headway.trace(*(tmp_path / name for name in path))
+
+    for read in (recording.trace, recording.summary):
+        with pytest.raises(RecordingError, match="nothing is recorded yet"):
+            read()
 
 
 def test_a_recording_of_ones_own(tmp_path):

@@ -6,6 +6,7 @@ which, and at which lines.
 """
 
 import argparse
+import os
 from pathlib import Path
 
 from headway import lab
@@ -37,9 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
         return report_trace(arguments)
     trace_only(arguments)
     if "/" in arguments.run:  # a path, because a run's name has no slash
-        why = "it does not begin like one" if Path(arguments.run).is_file() else "there is no such file"
         raise UsageError(
-            f"{arguments.run} is not a trace: {why}",
+            f"{arguments.run} is not a trace: {_why_none(arguments.run)}",
             hint="name a file that `headway trace` wrote, or a run of the lab (`headway runs` lists them)",
         )
     console.check_output(arguments.pyperf, force=arguments.force)
@@ -61,3 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
 
         console.print_rendered(render_run(results, tables=not arguments.verdicts))
     return 0
+
+
+def _why_none(path: str) -> str:
+    if os.path.isfile(path):
+        return "it does not begin like one"
+    if os.path.isdir(path):
+        return "it is a folder"
+    return "it is no regular file" if os.path.exists(path) else "there is no such file"

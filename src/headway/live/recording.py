@@ -339,9 +339,14 @@ class Recording:
 
         Raises:
             TraceError: The file is gone.
-            RecordingError: This process is a forked child of the recorded process, or `headway watch` watches it, or the
-                file cannot be written.
+            RecordingError: The `with` has not begun, this process is a forked child of the recorded process, `headway watch`
+                watches it, or the file cannot be written.
         """
+        if self._path == Path():
+            raise RecordingError(
+                "nothing is recorded yet: the recording begins with its `with`",
+                hint="write `with headway.trace() as recording:` around what is to be recorded",
+            )
         if self._is_parents():
             raise RecordingError(
                 f"this is the recording of process {self._pid}, of which process {os.getpid()} is a forked child",
@@ -365,7 +370,7 @@ class Recording:
 
         Raises:
             TraceError: The file is gone.
-            RecordingError: This process is a forked child of the recorded process, or the file cannot be written.
+            RecordingError: As for `trace`.
         """
         from headway.traces.analysis import analyse
 
