@@ -343,6 +343,42 @@ def test_pythons_without_a_recorder_are_left_alone(version, tmp_path):
     assert not (tmp_path / "x.hwt").exists()
 
 
+# A Python that says it is 3.7, as it runs our startup: here, and then in a child.
+PRETENDER = f"""
+import subprocess, sys
+sys.version_info = (3, 7, 16, "final", 0)
+sys.path.insert(0, {str(STARTUP_PATH)!r})
+sys.modules.pop("sitecustomize", None)
+try:
+    import sitecustomize
+except ImportError:
+    pass
+if len(sys.argv) == 1:
+    sys.exit(subprocess.call([sys.executable, __file__, "child"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [(["run", "--policy", "none", "--switch-interval", "0.004"], "scheduled"), (["trace", "-o", "x.hwt"], "traced")],
+)
+def test_a_launched_python_without_a_recorder_says_so_once(command, what, tmp_path):
+    """The program that is launched says that Headway does not know its Python; a child of it says nothing."""
+    program = tmp_path / "pretends.py"
+    program.write_text(PRETENDER)
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("headway")), *command, "--python", sys.executable, str(program)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    said = [line for line in done.stderr.splitlines() if "recording into" not in line]
+    assert done.returncode == 0
+    assert len(said) == 1
+    assert re.fullmatch(
+        rf"headway: process \d+ is not {what}: Headway needs CPython 3\.8 or later, and this is 3\.7", said[0]
+    )
+
+
 @pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("interpreter", FOUND, ids=lambda one: one.id)
 def test_a_program_whose_folder_is_gone(interpreter, tmp_path):

@@ -243,7 +243,7 @@ def become(
         if cpus is not None:
             os.sched_setaffinity(0, cpus)
         _restore_signals()
-        os.execve(path, list(command), {**env, **_stderr()})  # noqa: S606 it is what a user wants to run
+        os.execve(path, list(command), {**env, **_launched()})  # noqa: S606 it is what a user wants to run
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ProgramUnfitError(
@@ -255,13 +255,16 @@ def become(
             collector.dismiss()
 
 
-def _stderr() -> dict[str, str]:
-    """Return the variable that tells a process whether its stderr is that of the launch (headway_agent.library.say)."""
-    try:
-        found = os.fstat(2)
-    except OSError:
-        return {}
-    return {"HEADWAY_STDERR": f"{found.st_dev}:{found.st_ino}"}
+def _launched() -> dict[str, str]:
+    """Return variables that tell a process whether it is the launched program, and whether its stderr is that of the launch.
+
+    Their readers are agent/startup, and headway_agent.library.say.
+    """
+    found = {"HEADWAY_LAUNCHED": str(os.getpid())}
+    with contextlib.suppress(OSError):
+        stderr = os.fstat(2)
+        found["HEADWAY_STDERR"] = f"{stderr.st_dev}:{stderr.st_ino}"
+    return found
 
 
 def _restore_signals() -> None:

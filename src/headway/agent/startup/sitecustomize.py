@@ -6,7 +6,7 @@ sitecustomize that this one hides has run and is in sys.modules. The exceptions 
 child processes need, and the modules that the recorder uses.
 
 If anything here fails, the program still runs. Pythons that have no recorder (2.7, 3.7) read this file, too, and are
-left alone. The file is imported from an archive that tools/startup_archive.py makes, because no Python writes bytecode
+left alone; only the launched program says so, whose process id is in HEADWAY_LAUNCHED. The file is imported from an archive that tools/startup_archive.py makes, because no Python writes bytecode
 for a module in an archive.
 """
 
@@ -23,7 +23,13 @@ def _start():
     getattr(sys.modules.get("zipimport"), "_zip_directory_cache", {}).pop(archive, None)
     traced, scheduled = "HEADWAY_TRACE_DOOR" in os.environ, "HEADWAY_POLICY" in os.environ
     scheduled = scheduled or "HEADWAY_SWITCH_INTERVAL" in os.environ
-    if sys.version_info < (3, 8) or not (traced or scheduled):
+    what = "traced" if traced else "scheduled"
+    if not (traced or scheduled):
+        return
+    if sys.version_info < (3, 8):
+        if os.environ.get("HEADWAY_LAUNCHED") == str(os.getpid()):
+            why = "Headway needs CPython 3.8 or later, and this is %d.%d" % tuple(sys.version_info[:2])
+            _say("headway: process %d is not %s: %s\n" % (os.getpid(), what, why))
         return
     agent = os.path.dirname(archive)
     writes = sys.dont_write_bytecode
@@ -42,7 +48,6 @@ def _start():
 
             recorder.start_from_environment()
     except Exception as error:
-        what = "traced" if traced else "scheduled"
         _say("headway: process %d is not %s: %s\n" % (os.getpid(), what, error or type(error).__name__))
     finally:
         sys.dont_write_bytecode = writes
