@@ -90,6 +90,15 @@ def program(group):
     return named
 
 
+def sleeping(counter, times):
+    """Sleep for 5 ms at a time, and note how late each wake-up was."""
+    while True:
+        until = time.perf_counter() + 0.005
+        time.sleep(0.005)
+        times.append(time.perf_counter() - until)
+        counter[0] += 1
+
+
 def calling(program, call, threads):
     """Start threads that repeat a call."""
 

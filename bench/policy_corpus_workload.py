@@ -26,7 +26,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import policy_corpus_calls_workload  # noqa: F401  (its programs are added to PROGRAMS)
-from policy_corpus_crew_workload import PROGRAMS, Program, calling, program, work
+from policy_corpus_crew_workload import PROGRAMS, Program, calling, program, sleeping, work
 
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"]
 
@@ -538,15 +538,6 @@ def p_print_4(program):
 # ---------------------------------------------------------------- threads whose latency counts
 
 
-def sleeping(counter, times):
-    """Sleep for 5 ms at a time, and note how late each wake-up was."""
-    while True:
-        until = time.perf_counter() + 0.005
-        time.sleep(0.005)
-        times.append(time.perf_counter() - until)
-        counter[0] += 1
-
-
 @program("latency")
 def p_sleepers_8(program):
     """Eight sleeping threads, and no CPU-bound thread."""
@@ -592,14 +583,11 @@ def p_select_beside_2(program):
 def p_sleeper_and_bursts(program):
     """A sleeping thread beside one that computes for 10 ms and sleeps for 10 ms."""
 
-    def burst():
-        until = time.perf_counter() + 0.01
-        while time.perf_counter() < until:
-            work(20)
-
     def bursts(_):
         while True:
-            burst()
+            until = time.perf_counter() + 0.01
+            while time.perf_counter() < until:
+                work(20)
             time.sleep(0.01)
 
     program.add(sleeping, program.times)

@@ -216,6 +216,11 @@ static void hand_over(struct hw__sched *sched, struct hw__runner *releaser, int6
     }
 }
 
+/* Returns the time if the thread's burst goes on, else 0: the clock need not be read. */
+static int64_t burst_time(struct hw__sched *sched, const struct hw__waiter *waiter) {
+    return waiter != NULL && hw__waiter_goes_on(waiter) ? hw__sched_time(sched) : 0;
+}
+
 void hw__sched_release(struct hw__gil *gil) {
     struct hw__sched *sched = hw__sched_of(gil);
     struct hw__ledger *ledger = &sched->ledger;
@@ -228,7 +233,7 @@ void hw__sched_release(struct hw__gil *gil) {
         runner->poster = NULL;
         waiter->woken_by = NULL;
     }
-    if (hw__ledger_drop_alone(ledger, waiter)) {
+    if (hw__ledger_drop_alone(ledger, waiter, burst_time(sched, waiter))) {
         hw__ledger_check(ledger);
         return;
     }
@@ -258,10 +263,10 @@ static bool is_idle(const struct hw__gil *gil, struct hw__sched *sched, int64_t 
            hw__ledger_is_idle(&sched->ledger, now_ns);
 }
 
-/* Records an acquire of a GIL that no other thread wants. The policy is not told and the clock is
- * not read. */
+/* Records an acquire of a GIL that no other thread wants. The policy is not told. */
 static void acquire_alone(struct hw__gil *gil, struct hw__sched *sched, struct hw__runner *runner) {
-    hw__ledger_take_alone(&sched->ledger, &runner->waiter, sched_getcpu());
+    hw__ledger_take_alone(&sched->ledger, &runner->waiter, sched_getcpu(),
+                          burst_time(sched, &runner->waiter));
     if (gil->main && hw__decide_rest(&sched->ledger)) {
         hw__sched_rest(gil, sched);
     }

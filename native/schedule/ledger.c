@@ -211,8 +211,10 @@ void hw__ledger_notice(struct hw__ledger *ledger, int64_t now_ns) {
         return;
     }
     if (ledger->phase == HW__PHASE_ALONE) {
+        struct hw_policy_thread *seen = &ledger->holder->seen;
         ledger->phase = HW__PHASE_HELD;
-        ledger->holder->seen.acquired_ns = now_ns;
+        seen->run_ns += hw__waiter_goes_on(ledger->holder) ? now_ns - seen->acquired_ns : 0;
+        seen->acquired_ns = now_ns;
         tell_acquired(ledger);
         return;
     }
@@ -224,7 +226,7 @@ void hw__ledger_notice(struct hw__ledger *ledger, int64_t now_ns) {
 
 bool hw__ledger_is_wanted(const struct hw__ledger *ledger, const struct hw__waiter *waiter) {
     return ledger->called != NULL || hw__ledger_waiting(ledger) > 0 || waiter == NULL ||
-           hw__waiter_waits(waiter) || waiter->seen.run_ns > 0;
+           hw__waiter_waits(waiter);
 }
 
 static void begin_hold(struct hw__ledger *ledger) {
@@ -234,8 +236,10 @@ static void begin_hold(struct hw__ledger *ledger) {
     ledger->request.early = NULL;
 }
 
-void hw__ledger_take_alone(struct hw__ledger *ledger, struct hw__waiter *waiter, int32_t core) {
+void hw__ledger_take_alone(struct hw__ledger *ledger, struct hw__waiter *waiter, int32_t core,
+                           int64_t now_ns) {
     waiter->seen.ready_ns = 0;
+    waiter->seen.acquired_ns = now_ns;
     waiter->left_ns = 0;
     waiter->core = core;
     begin_hold(ledger);
@@ -295,12 +299,21 @@ bool hw__ledger_take(struct hw__ledger *ledger, struct hw__waiter *waiter, int64
     return early;
 }
 
-bool hw__ledger_drop_alone(struct hw__ledger *ledger, struct hw__waiter *waiter) {
+/* Ends the thread's burst: it releases the GIL by itself. */
+static void end_burst(struct hw_policy_thread *seen) {
+    seen->burst_ns += (seen->run_ns - seen->burst_ns) / 4;
+    seen->run_ns = 0;
+}
+
+bool hw__ledger_drop_alone(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t now_ns) {
     if (ledger->phase != HW__PHASE_ALONE || ledger->holder != waiter) {
         return false;
     }
     ledger->releases++;
-    waiter->seen.run_ns = 0;
+    if (hw__waiter_goes_on(waiter)) {
+        waiter->seen.run_ns += now_ns - waiter->seen.acquired_ns;
+        end_burst(&waiter->seen);
+    }
     waiter->seen.released_ns = 0;
     waiter->seen.flags &= ~HW_THREAD_FORCED;
     set_holder(ledger, HW__PHASE_FREE, NULL);
@@ -333,8 +346,7 @@ static void settle(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t
     }
     seen->released_ns = now_ns;
     if (!forced) {
-        seen->burst_ns += (seen->run_ns - seen->burst_ns) / 4;
-        seen->run_ns = 0;
+        end_burst(seen);
     }
 }
 

@@ -191,12 +191,19 @@ int64_t hw__ledger_grace(struct hw__ledger *ledger, const struct hw__waiter *nex
 bool hw__ledger_is_idle(struct hw__ledger *ledger, int64_t now_ns);
 
 /* Tells whether the acquire must be reported with its time (hw__ledger_take()): another thread
- * wants the GIL or was called, this thread has waited, was preempted before (its burst goes on, and
- * is the sum of its holds), or it has no record (`waiter` is NULL). */
+ * wants the GIL or was called, this thread has waited, or it has no record (`waiter` is NULL). */
 bool hw__ledger_is_wanted(const struct hw__ledger *ledger, const struct hw__waiter *waiter);
 
-/* Records that the thread has acquired a GIL that no other thread wants. */
-void hw__ledger_take_alone(struct hw__ledger *ledger, struct hw__waiter *waiter, int32_t core);
+/* Tells whether the thread's burst goes on: it was preempted, and has not released the GIL by
+ * itself since. */
+static inline bool hw__waiter_goes_on(const struct hw__waiter *waiter) {
+    return waiter->seen.run_ns > 0;
+}
+
+/* Records that the thread has acquired a GIL that no other thread wants. now_ns counts only if the
+ * thread's burst goes on, and may be 0 else: the clock need not be read. */
+void hw__ledger_take_alone(struct hw__ledger *ledger, struct hw__waiter *waiter, int32_t core,
+                           int64_t now_ns);
 
 /* Records that the thread has acquired the GIL; NULL: a thread without a record.
  *
@@ -205,11 +212,12 @@ void hw__ledger_take_alone(struct hw__ledger *ledger, struct hw__waiter *waiter,
 bool hw__ledger_take(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t now_ns,
                      int32_t core);
 
-/* Records a release in phase ALONE, in which no other thread has come for the GIL.
+/* Records a release in phase ALONE, in which no other thread has come for the GIL. now_ns: as for
+ * hw__ledger_take_alone().
  *
  * Returns false, and changes nothing, if the phase is another one or the thread is not the holder.
  */
-bool hw__ledger_drop_alone(struct hw__ledger *ledger, struct hw__waiter *waiter);
+bool hw__ledger_drop_alone(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t now_ns);
 
 /* Identifies the unknown holder as `waiter`. Its hold counts from the moment at which a waiter
  * first met it (`stranger_ns`, which must be set). NULL: the holder has no record. */

@@ -302,7 +302,7 @@ void hw__scheduled_release(struct hw__worker *worker) {
     struct hw__ledger *ledger = &worker->gil->ledger;
     worker->poster = NULL;
     worker->waiter.woken_by = NULL;
-    if (worker->gil->rests || hw__ledger_drop_alone(ledger, &worker->waiter)) {
+    if (worker->gil->rests || hw__ledger_drop_alone(ledger, &worker->waiter, ledger_time(worker))) {
         return;
     }
     int64_t now_ns = ledger_time(worker);
@@ -328,7 +328,7 @@ void hw__scheduled_acquire(struct hw__worker *worker) {
     int32_t core = worker->task->core->id;
     meet(worker);
     if (!hw__ledger_is_wanted(ledger, &worker->waiter)) {
-        hw__ledger_take_alone(ledger, &worker->waiter, core);
+        hw__ledger_take_alone(ledger, &worker->waiter, core, ledger_time(worker));
         if (hw__decide_rest(ledger)) {
             rest(worker, false);
         }

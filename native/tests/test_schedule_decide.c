@@ -667,20 +667,20 @@ static void test_when_a_gil_rests(void) {
     begin(&told);
     for (int i = 0; i < 3 * 4096; i++) {
         T_TRUE(!hw__ledger_is_wanted(&ledger, &holder));
-        hw__ledger_take_alone(&ledger, &holder, 0);
+        hw__ledger_take_alone(&ledger, &holder, 0, 0);
         T_EQ(i % 4096 == 4095, hw__decide_rest(&ledger));
-        T_TRUE(hw__ledger_drop_alone(&ledger, &holder));
+        T_TRUE(hw__ledger_drop_alone(&ledger, &holder, 0));
     }
     for (int i = 0; i < 4095; i++) {
-        hw__ledger_take_alone(&ledger, &holder, 0);
+        hw__ledger_take_alone(&ledger, &holder, 0, 0);
         T_TRUE(!hw__decide_rest(&ledger));
-        T_TRUE(i == 4094 || hw__ledger_drop_alone(&ledger, &holder));
+        T_TRUE(i == 4094 || hw__ledger_drop_alone(&ledger, &holder, 0));
     }
     (void)hw__decide_wait(&ledger, &waiter, &held); /* another thread wants it, once */
     hw__ledger_leave(&ledger, &waiter);
     (void)hw__ledger_drop(&ledger, &holder, NOW);
     hw__ledger_dropped(&ledger);
-    hw__ledger_take_alone(&ledger, &holder, 0);
+    hw__ledger_take_alone(&ledger, &holder, 0, 0);
     T_TRUE(!hw__decide_rest(&ledger));
 }
 
@@ -715,12 +715,16 @@ static void test_a_burst_goes_on_after_a_preemption(void) {
     (void)hw__ledger_drop(&ledger, &holder, NOW + 6 * MS);
     hw__ledger_dropped(&ledger);
     T_EQ(6 * MS, holder.seen.run_ns);
-    T_TRUE(hw__ledger_is_wanted(&ledger, &holder));
-    (void)hw__ledger_take(&ledger, &holder, NOW + 7 * MS, 0);
-    (void)hw__ledger_drop(&ledger, &holder, NOW + 11 * MS);
-    hw__ledger_dropped(&ledger);
+    T_TRUE(hw__waiter_goes_on(&holder));
+    hw__ledger_take_alone(&ledger, &holder, 0, NOW + 7 * MS);
+    T_TRUE(hw__ledger_drop_alone(&ledger, &holder, NOW + 11 * MS));
     T_EQ(10 * MS / 4, holder.seen.burst_ns);
-    T_TRUE(!hw__ledger_is_wanted(&ledger, &holder));
+    T_TRUE(!hw__waiter_goes_on(&holder));
+    holder.seen.run_ns = 6 * MS; /* a waiter comes into the second part */
+    hw__ledger_take_alone(&ledger, &holder, 0, NOW + 20 * MS);
+    hw__ledger_notice(&ledger, NOW + 23 * MS);
+    T_EQ(9 * MS, holder.seen.run_ns);
+    T_EQ(NOW + 23 * MS, holder.seen.acquired_ns);
 }
 
 int main(void) {

@@ -146,7 +146,7 @@ static void take(struct thread *thread) {
     meet(thread);
     int32_t core = moment_of(thread).core;
     if (!hw__ledger_is_wanted(ledger, &thread->waiter)) {
-        hw__ledger_take_alone(ledger, &thread->waiter, core);
+        hw__ledger_take_alone(ledger, &thread->waiter, core, world.now_ns);
         ledger->alone += world.may_rest ? 4096 : 0; /* as if it had been alone for long */
         if (hw__decide_rest(ledger)) {
             world.may_rest = false;
@@ -196,7 +196,7 @@ static void let_go(struct thread *thread) {
     world.locked = false;
     world.holder = NULL;
     thread->state = AWAY;
-    if (world.rests || hw__ledger_drop_alone(ledger, &thread->waiter)) {
+    if (world.rests || hw__ledger_drop_alone(ledger, &thread->waiter, world.now_ns)) {
         return;
     }
     bool asked = ledger->request.made;

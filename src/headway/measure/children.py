@@ -138,7 +138,7 @@ def expanded(arguments: Sequence[str], positional: Sequence[str], folder: Path) 
     found: list[str] = []
     for one in arguments:
         file = folder / one.removeprefix("@")
-        # What was read from a pipe cannot be read again.
+        # A pipe that was read once cannot be read again.
         if not one.startswith("@") or one in positional or not file.is_file():
             found.append(one)
             continue
