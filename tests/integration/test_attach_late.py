@@ -1,5 +1,6 @@
-"""Attaching to processes that end before Headway is in them, or before the recording was to end, or make us wait."""
+"""Attaching to processes that end or become others before Headway is in them, or before the recording was to end, or make us wait."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -88,3 +89,44 @@ def test_a_command_says_what_it_waits_for(words):
             waiting.kill()
         child.kill()
     assert said == f"waiting up to 60 s until the main thread of process {child.pid} runs Python\n"
+
+
+BECOMING = """
+import os, sys, threading, time
+told = threading.Event()
+threading.Thread(target=lambda: (os.read(0, 1), told.set()), daemon=True).start()
+print("ready", flush=True)
+while not told.is_set():
+    time.sleep(0.005)
+os.execv(sys.executable, [sys.executable, "-c", "import os; print('again', flush=True); os.read(0, 1)"])
+"""
+
+
+@pytest.mark.skipif(not NEW, reason="there is no CPython 3.14")
+@pytest.mark.parametrize(
+    ("words", "begun", "what"),
+    [
+        (("--policy", "fair"), " is scheduled by fair until Ctrl-C\n", "the policy"),
+        (("--no-summary", "-o", "x.hwt"), " until Ctrl-C\n", "the recording"),
+    ],
+)
+def test_a_process_that_becomes_another_program_ends_it(words, begun, what, tmp_path):
+    """A program that executes itself anew keeps its process id, and is no longer what was attached to."""
+    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    with contextlib.ExitStack() as ending:
+        child = ending.enter_context(subprocess.Popen([NEW, "-c", BECOMING], text=True, **pipes))  # type: ignore[call-overload]
+        ending.callback(child.kill)
+        assert child.stdout.readline() == "ready\n"
+        command = [sys.executable, "-m", "headway", "attach", *words, str(child.pid)]
+        attached = ending.enter_context(subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True))
+        ending.callback(attached.kill)
+        assert attached.stderr.readline().endswith(begun)
+        child.stdin.write("1")
+        child.stdin.flush()
+        assert child.stdout.readline() == "again\n"
+        said = attached.communicate(timeout=60)[1].splitlines()
+        assert child.poll() is None
+
+    assert attached.returncode == 0
+    assert said[0] == f"process {child.pid} has become another program, and {what} of the old one has ended"
+    assert (tmp_path / "x.hwt").exists() == (what == "the recording")

@@ -331,6 +331,9 @@ def _end(
     if ended is Ended.BY_HAND:
         console.say(f"{what} of process {target.pid} was ended by another command")
         return 0
+    if ended is Ended.REPLACED:
+        console.say(f"process {target.pid} has become another program, and {what} of the old one has ended")
+        return 0
     if ended is Ended.WATCHDOG:
         console.say(f"{what} of process {target.pid} was removed by the watchdog; the stderr of the process says why")
         return RecordingError.exit_code

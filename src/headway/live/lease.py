@@ -3,8 +3,12 @@
 The process has made a page and sent its descriptor (native/base/lease.h). The page holds the time of expiry, which a
 thread of ours moves forward. If we end for any reason, the renewals end, too, and seconds later the process by itself
 goes back to CPython's own behaviour.
+
+A process that executes another program keeps its id, and its page says nothing. But the memory that had the page is
+gone, even if the new program is the same one at the same addresses.
 """
 
+import contextlib
 import ctypes
 import enum
 import fcntl
@@ -16,18 +20,24 @@ import time
 from typing import final
 
 from headway.errors import RecordingError
+from headway.live.memory import Memory, mappings
 
 __all__ = ["SPAN_S", "Ended", "Lease"]
 
 SPAN_S = 5.0
 """How long a process goes on without hearing of us; headway_agent/library.py has the same value."""
 _RENEW_S = 0.5
+_NAME = "/memfd:headway-lease"
+"""The beginning of the name of a page in the list of a process's mappings (native/base/lease.c)."""
 
 _GET_SEALS, _SEAL_SHRINK = 1034, 2  # F_GET_SEALS, F_SEAL_SHRINK of <linux/fcntl.h>
 
 
 class Ended(enum.IntEnum):
-    """How a lease ended; native/base/lease.h has the same values."""
+    """How a lease ended; native/base/lease.h has the same values, except the negative one."""
+
+    REPLACED = -1
+    """The process has executed another program; no process says so, and it is seen from outside."""
 
     LIVE = 0
     BY_HAND = 1
@@ -60,6 +70,7 @@ class Lease:
             raise RecordingError(f"process {pid} has sent no lease page: {error}") from None
         finally:
             os.close(descriptor)
+        self._program = _Program(pid)
         self._page = _Page.from_buffer(self._memory)
         # The clocks of two time namespaces may differ. The message's travel time makes the lease that much shorter.
         self._offset_ns = int(self._page.now_ns) - time.monotonic_ns()
@@ -72,12 +83,15 @@ class Lease:
         """Stop renewing the lease."""
         self._closed.set()
         self._thread.join()
+        self._program.close()
 
     @property
     def ended(self) -> Ended:
-        """The process's statement of whether the lease is over, and why."""
+        """Whether the lease is over, and why, as the process says or as its end shows."""
         said = int(self._page.ended)
-        return Ended(said) if said in {one.value for one in Ended} else Ended.EXPIRED
+        if said == Ended.LIVE:
+            return Ended.REPLACED if self._program.is_replaced() else Ended.LIVE
+        return Ended(said) if Ended.LIVE < said <= Ended.WATCHDOG else Ended.EXPIRED
 
     def _renew(self) -> None:
         # One store of eight bytes: ctypes stores a 64-bit word at once.
@@ -86,6 +100,37 @@ class Lease:
     def _keep_up(self) -> None:
         while not self._closed.wait(_RENEW_S):
             self._renew()
+
+
+class _Program:
+    """The program that has sent a page, and that maps it as long as it is the program of its process."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._memory: Memory | None = None
+        self._address: int | None = None
+        with contextlib.suppress(OSError, ValueError):  # a process that may not be looked at any more, or has ended
+            self._memory = Memory(pid, read_only=True)
+            # In this order, the page is never looked for in the memory of an earlier program.
+            self._address = next((start for start, *_, path in mappings(pid) if path.startswith(_NAME)), None)
+
+    def is_replaced(self) -> bool:
+        """Return whether the process runs another program; False if that is not known, or the process has ended."""
+        if self._memory is None or self._address is None:
+            return False
+        try:
+            self._memory.read(self._address, 1)
+        except OSError:  # the memory is gone
+            from headway.live.watch import incarnation_of
+
+            return incarnation_of(self._pid) is not None
+        return False
+
+    def close(self) -> None:
+        """Close the memory; after that, nothing is known."""
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
 
 
 def _mapped(descriptor: int) -> mmap.mmap:
