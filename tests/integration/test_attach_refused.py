@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -291,3 +292,25 @@ def test_a_filter_of_the_whole_container(name, tmp_path):
         assert done.returncode == 7
         assert "a seccomp filter of its own (2 in total, 1 of them its container's)" in done.stderr
         assert program.finish() == UNHARMED
+
+
+@pytest.mark.parametrize(
+    ("name", "why", "hint"),
+    [
+        ("python3.13t", "a free-threaded CPython 3.13, so there is no GIL to schedule", "if its GIL is on"),
+        ("python3.13", "CPython 3.13: its GIL cannot be scheduled from outside", "or use CPython 3.14 or later"),
+    ],
+)
+def test_a_process_before_3_14_is_not_scheduled(name, why, hint, tmp_path):
+    """The refusal speaks of a GIL only where the build has one; it is the executable's name that tells."""
+    sleeper = tmp_path / name
+    shutil.copy(shutil.which("sleep"), sleeper)
+    with subprocess.Popen([sleeper, "60"]) as process:
+        try:
+            done = headway("attach", "--policy", "fair", process.pid)
+        finally:
+            process.kill()
+
+    assert done.returncode == 8
+    assert f"process {process.pid} runs {why}" in done.stderr
+    assert hint in done.stderr

@@ -366,9 +366,14 @@ def _schedule(target: "attach.Target", arguments: argparse.Namespace, signals: _
     from headway.live.schedule import check
 
     if target.version < (3, 14):
+        name = f"CPython {target.version[0]}.{target.version[1]}"
+        if target.free_threaded:
+            raise SchedulingError(
+                f"process {target.pid} runs a free-threaded {name}, so there is no GIL to schedule",
+                hint="if its GIL is on (PYTHON_GIL=1), start the program with `headway run`",
+            )
         raise SchedulingError(
-            f"process {target.pid} runs CPython {target.version[0]}.{target.version[1]}: its GIL cannot be"
-            " scheduled from outside",
+            f"process {target.pid} runs {name}: its GIL cannot be scheduled from outside",
             hint="start the program with `headway run`, or use CPython 3.14 or later",
         )
     policy = arguments.policy

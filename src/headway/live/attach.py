@@ -117,6 +117,8 @@ class Target:
 
     pid: int
     version: tuple[int, int]
+    free_threaded: bool
+    """Whether the name of its executable or library is that of a free-threaded build; its GIL may be on all the same."""
     started: int
     """The process's start, in ticks since the machine's: a later process with the same id has another start."""
 
@@ -143,15 +145,15 @@ def look_at(pid: int) -> Target:
         raise RecordingError(
             f"{pid} is a thread of process {said.get('Tgid')}", hint=f"attach to that process: {said.get('Tgid')}"
         )
-    match = re.search(r"/libpython(3)\.(\d+)t?\.so", maps) or re.search(
-        r"/python(3)\.(\d+)t?( \(deleted\))?$", executable
+    match = re.search(r"/libpython(3)\.(\d+)(t?)\.so", maps) or re.search(
+        r"/python(3)\.(\d+)(t?)( \(deleted\))?$", executable
     )
     if match is None:
         raise RecordingError(
             f"process {pid} ({_printable(executable)}) does not run a CPython that Headway knows",
             hint="check the id: perhaps a child of that process runs Python",
         )
-    return Target(pid, (int(match[1]), int(match[2])), started)
+    return Target(pid, (int(match[1]), int(match[2])), match[3] == "t", started)
 
 
 @final
