@@ -138,7 +138,7 @@ def test_a_user_of_their_own(own_place):
             assert process.stdout.readline() == "ready\n"
             # The user may not be able to read root's interpreter, so the process changes its user after all imports.
             attaches = (
-                "import os, sys\nfrom pathlib import Path\nfrom headway.errors import HeadwayError\n"
+                "import hmac, os, sys, tempfile\nfrom pathlib import Path\nfrom headway.errors import HeadwayError\n"
                 "from headway.live.attach import attach, detach, look_at\n"
                 "from headway.live.collect import collecting\n"
                 "from headway.native import library_path\n"
