@@ -1,5 +1,6 @@
 """The code to paste runs as it is, whatever the function is called."""
 
+import asyncio
 import json
 import runpy
 import subprocess
@@ -119,6 +120,34 @@ def noted(_function, *args, **kwargs):
     """Note the arguments of a call, as a fixture `headway` that measures nothing and finds everything to scale."""
     NOTED.append([args, kwargs])
     return SimpleNamespace(scales=lambda **_: True)
+
+
+WAITS = """
+import threading
+BARRIER = threading.Barrier(40)
+def meet(n, *, by=2): return BARRIER.wait(60) * 0 + n * by
+def meet_whole(n): yield meet(n)
+def numbers(): return list(range(40))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "by_name"), [("meet", "plain", False), ("meet", "plain", True), ("meet_whole", "generator", False)]
+)
+def test_threads_in_an_event_loop_are_as_many_as_advised(tmp_path, monkeypatch, name, kind, by_name):
+    """All calls meet, in 40 threads: the loop's own executor has 32 at most."""
+    (tmp_path / "library.py").write_text(WAITS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "library", raising=False)
+    target = with_inputs(parse_target(f"library:{name}", cwd=tmp_path), "library:numbers")
+    code = code_for(target, function_of(kind, by_name=by_name), "threads", 40)
+    above, _, below = code.partition("# in an event loop")
+    lines = ["    " + line.removeprefix("#").strip() for line in below.splitlines()[1:]]
+    pasted = tmp_path / "pasted.py"
+    pasted.write_text("\n".join(["import asyncio", above, "async def in_loop():", *lines, "    return results"]))
+    expected = [2 * n for n in range(40)]
+    found = runpy.run_path(str(pasted), run_name="pasted")
+    assert asyncio.run(found["in_loop"]()) == ([[one] for one in expected] if kind == "generator" else expected)
 
 
 def test_the_guard_measures_the_function_and_not_its_own_result(tmp_path):

@@ -21,6 +21,7 @@ _OURS = {
     "inputs",
     "itertools",
     "kwargs",
+    "loop",
     "main",
     "one",
     "pool",
@@ -158,7 +159,16 @@ def _code(function: Function, name: str, importing: str, model: str, workers: in
         f"        results = [future.result() for future in futures]\n"
     )
     if model == "threads":
-        code += f"\n# in an event loop:\n#     results = await asyncio.gather(*(asyncio.to_thread({task}, {given}) {every}))\n"
+        run, library = f"{task}, {given}", ""
+        if function.by_name:
+            run, library = f"functools.partial({task}, {given})", ", functools"
+        code += (
+            f"\n# in an event loop (asyncio.to_thread has threads of its own, as many as cores + 4, and at most 32):\n"
+            f"#     import asyncio{library}\n"
+            f"#     pool = {pool}  # keep the pool\n"
+            f"#     loop = asyncio.get_running_loop()\n"
+            f"#     results = await asyncio.gather(*(loop.run_in_executor(pool, {run}) {every}))\n"
+        )
     if model == "processes-forkserver":
         one = "lambda call: {}(*call[0], **call[1])" if function.by_name else "lambda args: {}(*args)"
         code += (
