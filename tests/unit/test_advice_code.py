@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headway.advice.code import code_for, guard_for, required_of
+from headway.advice.code import code_for, guard_for, required_of, unguarded
 from headway.advice.target import MOST_INPUTS, parse_target, with_inputs, with_json, with_pickled
 from headway.lab.stats import Interval
 
@@ -39,9 +39,16 @@ class result:
 """
 
 
-def function_of(kind, *, by_name=False, inputs=2) -> Any:
-    """Return a function of which only the kind, the number of inputs, and whether these give arguments by name matter."""
-    return SimpleNamespace(kind=kind, by_name=by_name, inputs=inputs)
+def function_of(kind, *, by_name=False, inputs=2, changes_arguments=False, pickle_s=1e-5) -> Any:
+    """Return a function of which only its kind, and what matters about its arguments, are known."""
+    return SimpleNamespace(
+        kind=kind,
+        by_name=by_name,
+        inputs=inputs,
+        changes_arguments=changes_arguments,
+        pickle_s=pickle_s,
+        call_s=0.02,
+    )
 
 
 @pytest.mark.parametrize("model", ["serial", "threads", "asyncio"])
@@ -120,6 +127,71 @@ def noted(_function, *args, **kwargs):
     """Note the arguments of a call, as a fixture `headway` that measures nothing and finds everything to scale."""
     NOTED.append([args, kwargs])
     return SimpleNamespace(scales=lambda **_: True)
+
+
+DRAINS = """
+import functools
+def drain(urls, *, most=9): return [urls.pop() for _ in range(min(most, len(urls)))]
+def call(urls): return drain(urls)
+def lists(): return [([1, 2, 3],), ([4],)]
+LISTS = [([1, 2, 3],), ([4],)]
+PARTIALS = [functools.partial(drain, [1, 2, 3], most=2)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "by_name", "drained"),
+    [
+        ("drain", "library:lists", False, [3, 2, 1]),
+        ("drain", "library:LISTS", False, [3, 2, 1]),
+        ("call", "library:LISTS", False, [3, 2, 1]),
+        ("drain", "library:PARTIALS", True, [3, 2]),
+        ("drain", "[[1, 2, 3]]", False, [3, 2, 1]),
+        ("drain", '{"urls": [1, 2, 3], "most": 2}', True, [3, 2]),
+    ],
+)
+def test_each_call_of_a_guard_has_its_own_arguments(tmp_path, monkeypatch, name, given, by_name, drained):
+    """The guard of a function that changes its arguments measures the same work in each call, in other processes, too."""
+    (tmp_path / "library.py").write_text(DRAINS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "library", raising=False)
+    target = parse_target(f"library:{name}", cwd=tmp_path)
+    target = with_inputs(target, given) if given.startswith("library") else with_json(target, given)
+    function = function_of("plain", by_name=by_name, changes_arguments=True)
+    (tmp_path / "guard.py").write_text(guard_for(target, function, "threads", 2, 1.5))
+    guard = runpy.run_path(str(tmp_path / "guard.py"), run_name="guard")
+    called = []
+
+    def headway(function, *args, **kwargs):
+        called.extend(function(*args, **kwargs) for _ in range(3))
+        return SimpleNamespace(scales=lambda **_: True)
+
+    guard[f"test_{name}_scales"](headway)
+    assert called == [drained] * 3
+    send = "import guard, pickle; print(pickle.loads(pickle.dumps(guard.call))())"
+    done = subprocess.run(
+        [sys.executable, "-c", send], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert json.loads(done.stdout) == drained
+
+
+def test_no_guard_measures_the_copies_of_arguments(tmp_path):
+    """Where new arguments take long beside a call there is no guard, and the code says why."""
+    target = with_json(parse_target("app:resize", cwd=tmp_path), "[[3, 1, 2]]")
+    function = function_of("plain", changes_arguments=True, pickle_s=1e-4)
+    told = {
+        (model, workers): (
+            bool(guard_for(target, function, model, workers, 1.5)),
+            unguarded(target, function, model, workers),
+        )
+        for model, workers in (("threads", 8), ("threads", 32), ("processes-forkserver", 32), ("serial", 1))
+    }
+    assert told["threads", 8] == told["processes-forkserver", 32] == (True, "")
+    assert told["serial", 1] == (False, "")
+    assert not told["threads", 32][0]
+    assert "a call changes its arguments" in told["threads", 32][1]
+    compile(told["threads", 32][1], "pasted", "exec")
+    assert unguarded(target, function_of("plain", pickle_s=1.0), "threads", 32) == ""
 
 
 WAITS = """

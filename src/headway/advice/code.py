@@ -4,11 +4,11 @@ import math
 from typing import Any
 
 from headway.advice.examined import Function
-from headway.advice.models import SHORT
+from headway.advice.models import POOLS, SHORT
 from headway.advice.target import MOST_INPUTS, Target
 from headway.lab import stats
 
-__all__ = ["code_for", "guard_for", "required_of", "undecided"]
+__all__ = ["code_for", "guard_for", "required_of", "undecided", "unguarded"]
 
 _ITEMS = "inputs"
 
@@ -24,8 +24,10 @@ _OURS = {
     "loop",
     "main",
     "one",
+    "pickle",
     "pool",
     "result",
+    "unchanged",
     "whole",
 }
 """Names of the code itself; a function of such a name is imported under another one."""
@@ -237,6 +239,30 @@ def required_of(speed_up: stats.Interval | None) -> float:
     return max(1.0, math.floor(speed_up.low * 9) / 10) if speed_up is not None else 1.0
 
 
+def _is_guarded(target: Target, function: Function, model: str) -> bool:
+    return model in POOLS and function.kind == "plain" and target.inputs["kind"] != "pickled"
+
+
+_COPYING = 0.05
+"""The most time that copies of arguments may take, beside a call: a guard requires a tenth less than was measured."""
+
+
+def _can_have_copies(function: Function, model: str, workers: int) -> bool:
+    """Tell whether a guard may copy the arguments in each of its calls: threads copy theirs one after the other."""
+    return function.pickle_s * (workers if model == "threads" else 1) <= _COPYING * function.call_s
+
+
+def unguarded(target: Target, function: Function, model: str, workers: int) -> str:
+    """Return a comment below the code if there is no guard only because calls change their arguments, else ""."""
+    if (
+        not function.changes_arguments
+        or not _is_guarded(target, function, model)
+        or _can_have_copies(function, model, workers)
+    ):
+        return ""
+    return "\n# no test guards this: a call changes its arguments, and new ones for each call of a test take too long beside it\n"
+
+
 def guard_for(target: Target, function: Function, model: str, workers: int, least: float) -> str:
     """Return a test with Headway's fixture that fails if the verdict no longer holds; "" if there is none to guard.
 
@@ -247,22 +273,38 @@ def guard_for(target: Target, function: Function, model: str, workers: int, leas
         workers: The number of workers.
         least: The speed-up that the test requires.
     """
-    if (
-        model not in {"threads", "interpreters", "processes-forkserver"}
-        or function.kind != "plain"
-        or target.inputs["kind"] == "pickled"
-    ):
+    if not _is_guarded(target, function, model):
         return ""
     arguments, importing = _first_arguments(target, function)
     imported, name = _imported(target)
-    if function.by_name and target.inputs["kind"] == "named":
-        imported = f"import functools\n{imported}"
+    is_named = target.inputs["kind"] == "named"
+    libraries = "import functools\n" if function.by_name and is_named else ""
+    measured = f"{name}{arguments}"
+    if function.changes_arguments:
+        if not _can_have_copies(function, model, workers):
+            return ""
+        libraries += "import pickle\n" if is_named else ""
+        importing += _with_copies(f"{name}({arguments.removeprefix(', ')})", function, is_named=is_named)
+        measured = "call"
     return (
-        f"{imported}\n{importing}\n\n"
+        f"{libraries}{imported}\n{importing}\n\n"
         f"def test_{target.name.replace('.', '_')}_scales(headway):\n"
         f'    """As measured: {workers} {SHORT[model]}."""\n'
-        f"    result = headway({name}{arguments})\n"
+        f"    result = headway({measured})\n"
         f"    assert result.scales({SHORT[model]}={workers}, at_least={least:.3g})\n"
+    )
+
+
+def _with_copies(call: str, function: Function, *, is_named: bool) -> str:
+    """Return a function `call` that calls the function with new arguments each time, as they were measured."""
+    lines = "    # A call changes its arguments.\n"
+    if not is_named:
+        # The arguments are written in the call, so it makes them.
+        return f"\n\ndef call():\n{lines}    return {call}\n"
+    names = "args, kwargs" if function.by_name else "example"
+    return (
+        f"unchanged = pickle.dumps({f'({names})' if function.by_name else names})\n\n\ndef call():\n"
+        f"{lines}    {names} = pickle.loads(unchanged)\n    return {call}\n"
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from headway.advice import cores, holds
-from headway.advice.code import code_for, guard_for, required_of, undecided
+from headway.advice.code import code_for, guard_for, required_of, undecided, unguarded
 from headway.advice.elsewhere import chosen, places
 from headway.advice.examined import CALL_LIMIT_S, Examined, Function, Place, examine, missing_module, refuse
 from headway.advice.measured import contender
@@ -201,7 +201,8 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
             *notes,
         ),
         code=undecided(verdict.perhaps)
-        + code_for(target, function, verdict.model, workers, in_threads=not home.place.why_not("threads")),
+        + code_for(target, function, verdict.model, workers, in_threads=not home.place.why_not("threads"))
+        + unguarded(target, function, verdict.model, workers),
         test=guard_for(target, function, verdict.model, workers, required_of(verdict.speed_up)),
         spent_s=session.spent_s,
         quota_cores=quota if quota < len(machine.cores) else math.inf,
