@@ -68,14 +68,20 @@ _CONNECTIONS: Final = {
     ("socketserver.py", "BaseServer.serve_forever"),
     ("server.py", "BaseHTTPRequestHandler.handle_one_request"),
     ("simple_server.py", "WSGIRequestHandler.handle"),
+    ("basehttp.py", "WSGIRequestHandler.handle"),
+    ("basehttp.py", "WSGIRequestHandler.handle_one_request"),
     ("sync.py", "SyncWorker.accept"),
 }
-"""Functions of the standard library's servers, and of gunicorn's default worker, that take a connection, or a request from
-one, and answer it."""
-_BETWEEN: Final = {("socketserver.py", "TCPServer.shutdown_request"), ("sync.py", "SyncWorker.wait")}
+"""Functions of the standard library's servers, of Django's server for development and of gunicorn's default worker that
+take a connection, or a request from one, and answer it."""
+_BETWEEN: Final = {
+    ("socketserver.py", "TCPServer.shutdown_request"),
+    ("sync.py", "SyncWorker.wait"),
+    ("base.py", "Worker.notify"),
+}
 """Functions of these servers that run between two requests. The thread of a connection ends after the first one."""
-_SOCKETS: Final = {"selectors.py", "socket.py", "ssl.py"}
-"""Modules in which these servers wait."""
+_SOCKETS: Final = {"selectors.py", "socket.py", "ssl.py", "workertmp.py"}
+"""Modules in which these servers wait, or tell that they live."""
 _WAITS: Final = {"queue.py", "threading.py", "_queue"}
 """Modules in which a pool's thread waits, called by one of `_POOLS`."""
 _BEGINS: Final = {"<module>", "_run_module_as_main", "Thread._bootstrap"}

@@ -1,0 +1,32 @@
+"""The recorder finds the layout of stacks wherever it begins, on each interpreter that has stacks."""
+
+import pytest
+from real_programs import WITH_STACKS, ran
+
+from headway.agent import AGENT_PATH
+from headway.native import library_path
+
+HOT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from headway_agent import frames
+from headway_agent.library import load
+library = load(sys.argv[2])
+layout = frames.find(library)
+class Hot:
+    def __init__(self, begins):
+        if begins:
+            frames.check(layout, library)
+for number in range(1000):
+    Hot(number == 999)
+print("found")
+"""
+
+
+@pytest.mark.matrix("interpreter")
+@pytest.mark.parametrize("interpreter", WITH_STACKS, ids=lambda one: one.id)
+def test_stacks_are_known_below_a_call_of_a_class_that_is_made_often(interpreter, tmp_path):
+    """From 3.13 on, the interpreter puts a frame of its own below the `__init__` of such a call."""
+    command = [interpreter.executable, "-c", HOT, str(AGENT_PATH), str(library_path())]
+
+    assert ran(command, {}, tmp_path) == (0, "found\n", "")
