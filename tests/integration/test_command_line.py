@@ -366,3 +366,15 @@ def test_the_command_line_starts_quickly_because_it_imports_little():
 
     assert not {"numpy", "scipy", "rich", "asyncio"} & set(done.stdout.splitlines()[-1].split())
     assert Path(done.stdout.splitlines()[0]).name.startswith("convoy")
+
+
+@pytest.mark.parametrize("words", [[], ["policies"], ["lab", "--list"]])
+def test_output_that_could_not_be_written_is_a_failure(words):
+    """A script that goes on after `headway ... > file` learns that the file is not whole."""
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "headway", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: No space left on device")

@@ -174,9 +174,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if not words:
             console.print_plain(_FRONT_DOOR.rstrip())
-            return 0
-        parsed = _parse(words)
-        code = _command(parsed.command).run(parsed)
+            code = 0
+        else:
+            parsed = _parse(words)
+            code = _command(parsed.command).run(parsed)
         if sys.stdout is not None:
             sys.stdout.flush()
     except HeadwayError as error:
@@ -190,6 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.discard_output()
         code = 0
     except OSError as error:
+        code = 1
         console.discard_output()
         where = f" ({error.filename})" if error.filename else ""
         if error.errno == errno.ENOENT and not where:  # of getcwd(), which has no name to tell

@@ -23,17 +23,17 @@ from pathlib import Path
 
 from headway.cli import console
 from headway.cli.trace_command import add_program, program
+from headway.live.options import LEAST_NS, LEAST_RING, MOST_NS, MOST_RING
 
 __all__ = ["add_lengths", "prepare", "run"]
 
 _UNITS = {"us": 1e3, "ms": 1e6, "s": 1e9}
-_LEAST_NS, _MOST_NS = 10_000_000, 600_000_000_000
 
 
 def _length(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|ms|s)", text.strip())
     found = int(float(match[1]) * _UNITS[match[2]]) if match else 0
-    if not _LEAST_NS <= found <= _MOST_NS:
+    if not LEAST_NS <= found <= MOST_NS:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a time from 10ms to 600s, expected a form such as 100ms or 2s"
         )
@@ -43,7 +43,7 @@ def _length(text: str) -> int:
 def _ring(text: str) -> int:
     match = re.fullmatch(r"(\d+)\s*[mM][bB]?", text.strip())
     found = int(match[1]) << 20 if match else 0
-    if not 1 << 20 <= found <= 1 << 30:
+    if not LEAST_RING <= found <= MOST_RING:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size from 1MB to 1024MB, expected a form such as 4MB")
     return found
 

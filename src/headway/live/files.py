@@ -51,14 +51,12 @@ def check_new(path: Path, *, force: bool = False) -> Path:
     if path.suffix != ".hwt":
         raise UsageError(
             f"{path.name} is not the name of a trace, expected NAME.hwt",
-            hint="choose a name that ends with .hwt, as in `-o app.hwt`",
+            hint="choose a name that ends with .hwt, as app.hwt",
         )
     if not path.parent.is_dir():
-        raise UsageError(
-            f"the folder {path.parent} is not there", hint="create the folder, or name another one with -o"
-        )
+        raise UsageError(f"the folder {path.parent} is not there", hint="create the folder, or name another one")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"the folder {path.parent} cannot be written to", hint="name another file with -o")
+        raise UsageError(f"the folder {path.parent} cannot be written to", hint="name another file")
     if os.path.lexists(path) and not (force and path.is_file()):
         raise UsageError(f"{path} exists", hint="name another file with -o, or overwrite it with --force")
     _check_takes_files(path.parent)

@@ -5,7 +5,14 @@ import socket
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-__all__ = ["WATCHER_NAME", "Limits", "Options", "family_of"]
+__all__ = ["LEAST_NS", "LEAST_RING", "MOST_NS", "MOST_RING", "WATCHER_NAME", "Limits", "Options", "family_of"]
+
+LEAST_NS: Final = 10_000_000
+MOST_NS: Final = 600_000_000_000
+"""The bounds of the lengths that make a stall."""
+LEAST_RING: Final = 1 << 20
+MOST_RING: Final = 1 << 30
+"""The bounds of the memory for events, in bytes."""
 
 WATCHER_NAME: Final = b"headway-watch"
 """The name of the watcher's process."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, final
 
 from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import WATCHED, Recorder
-from headway.errors import RecordingError
+from headway.errors import RecordingError, UsageError
 from headway.live.files import began_realtime_ns, check_new
 from headway.live.own_recorder import present_recorder, the_recorder
 from headway.native import Collection
@@ -38,6 +38,7 @@ __all__ = ["GilTimes", "Recording", "gil_longest", "gil_times", "trace"]
 
 
 DEFAULT_BYTES = 64 << 20
+_LEAST_BYTES = 64 << 10
 """The memory for events of a recording of ours: about four million events."""
 _COLLECTED_S = 5.0
 """How long to wait for another process's collector to write the events up to now."""
@@ -385,12 +386,16 @@ def trace(path: str | os.PathLike[str] | None = None, *, max_bytes: int = DEFAUL
     Args:
         path: A new file for the trace, ending in .hwt, which is written at the end; by default a temporary file. If
             `headway trace` or `headway attach` records the process, it is a copy of their file up to then.
-        max_bytes: The memory for events; newer events overwrite older ones.
+        max_bytes: The memory for events, at least 64 KB; newer events overwrite older ones.
 
     Raises:
-        UsageError: The file exists or cannot be made.
+        UsageError: The file exists or cannot be made, or `max_bytes` is too small.
         RecordingError: On entry: this interpreter cannot be recorded. If the file cannot be written at the end, or another
             process has created it, a line on stderr says so, and `trace` and `summary` raise.
         NativeError: On entry: the native library is missing or does not fit.
     """
+    if max_bytes < _LEAST_BYTES:
+        raise UsageError(
+            f"max_bytes is {max_bytes}, expected at least {_LEAST_BYTES}", hint="a megabyte is `max_bytes=1 << 20`"
+        )
     return Recording(None if path is None else check_new(Path(path)), max_bytes)

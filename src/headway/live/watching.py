@@ -17,7 +17,7 @@ from headway.agent.headway_agent.recorder import Recorder, let_watch
 from headway.errors import RecordingError, UsageError
 from headway.live.detached import start_detached
 from headway.live.door import Door
-from headway.live.options import WATCHER_NAME, Limits, Options, family_of
+from headway.live.options import LEAST_NS, LEAST_RING, MOST_NS, MOST_RING, WATCHER_NAME, Limits, Options, family_of
 from headway.live.own_recorder import the_recorder
 
 __all__ = ["Watch", "check_address", "check_folder", "join", "start_watcher", "watch"]
@@ -210,7 +210,8 @@ def watch(
         sparing: After more than 20 recordings in 10 minutes, write at most one in 20 s; otherwise one in 2 s.
 
     Raises:
-        UsageError: The folder or the address cannot be used.
+        UsageError: The folder or the address cannot be used, or a setting is out of its range: 0.01 to 600 s, 1 MB to 1 GB,
+            one recording or more, a name without a slash.
         RecordingError: This interpreter cannot be recorded, or no process can be started.
         NativeError: The native library is missing or does not fit.
     """
@@ -223,7 +224,11 @@ def watch(
                 _watch = Watch.of_another(int(os.environ.get("HEADWAY_TRACE_WATCHER", "0")), where)
             return _watch
         check_folder(where)
-        limits = Limits(round(over_s * 1e9), round(over_s * 1e9), round(requests_over_s * 1e9), ring_bytes)
+        limits = _limits(over_s, requests_over_s, ring_bytes)
+        if keep < 1:
+            raise UsageError(f"keep is {keep}, expected 1 or more", hint="keep at least one recording")
+        if name is not None and "/" in name:
+            raise UsageError(f"name is {name!r}, expected a name without a slash", hint="give the place as `folder`")
         script = name or Path(sys.argv[0] if sys.argv else "").stem or "python"
         listen = check_address(listen, may_be_taken=True) if listen else ""
         options = Options(str(where), script, os.getpid(), limits, keep, quiet, listen, own=True, sparing=sparing)
@@ -238,6 +243,15 @@ def watch(
             raise
         _watch = Watch(where, watcher, door)
         return _watch
+
+
+def _limits(over_s: float, requests_over_s: float, ring_bytes: int) -> Limits:
+    for name, value in (("over_s", over_s), ("requests_over_s", requests_over_s)):
+        if not LEAST_NS / 1e9 <= value <= MOST_NS / 1e9:  # of a number that is none, too
+            raise UsageError(f"{name} is {value}, expected {LEAST_NS / 1e9:g} to {MOST_NS / 1e9:g} seconds")
+    if not LEAST_RING <= ring_bytes <= MOST_RING:
+        raise UsageError(f"ring_bytes is {ring_bytes}, expected {LEAST_RING} to {MOST_RING}")
+    return Limits(round(over_s * 1e9), round(over_s * 1e9), round(requests_over_s * 1e9), ring_bytes)
 
 
 _DOOR: Final = ("HEADWAY_TRACE_FAMILY", "HEADWAY_TRACE_BYTES", "HEADWAY_TRACE_DOOR")
