@@ -1,9 +1,11 @@
 """The folder of a watcher: its recordings, their names, and the log."""
 
+import errno
 import fcntl
 import os
 import subprocess
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -83,6 +85,28 @@ def test_the_last_stalls_of_a_process_can_be_waited_for(make, tmp_path):
         watcher._step()
     watcher._step()
     assert wait_until_told(tmp_path, patience_s=0)
+
+
+def test_a_stall_for_whose_recording_there_is_no_room_is_reported_later(make, tmp_path, capfd):
+    """The stall stays in the ring: the report is due again after the pause, and each failure after a success is told."""
+    watcher = make()
+    watcher._options = replace(watcher._options, quiet=False)
+    one = _Watched(ring(7), reported_ns=3, over_ns=40)
+    written = one.ring.save
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for save in (full, full, written, full):
+        cast(SimpleNamespace, one.ring).save = save
+        watcher._report(one, 50)
+        if save is full:
+            assert (one.reported_ns, one.over_ns, one.is_told) == (50 if watcher._reports else 3, 50, False)
+            assert one.not_before_ns > 50
+    for report in watcher._reports:
+        report.process.communicate()
+
+    assert capfd.readouterr().err.count("a recording could not be written in") == 2
 
 
 def test_watchers_of_one_folder_keep_recordings_together(make, tmp_path):

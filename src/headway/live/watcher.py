@@ -137,6 +137,8 @@ class Watcher:
         self._attentive = False
         """Whether the last wait ended because of a thread."""
         self._said: set[str] = set()
+        self._unwritten = ""
+        """What was said last of a recording that could not be written."""
         self._counts: dict[tuple[str, str], tuple[int, float]] = {}
         """(number, seconds) of stalls, by kind and cause."""
         self._service = ServiceTotals()
@@ -348,10 +350,14 @@ class Watcher:
                     stdout=subprocess.PIPE,
                 )
         except OSError as error:
-            self.say(f"a recording could not be written in {self._folder}: {error.strerror or error}")
+            self._unwritten = f"a recording could not be written in {self._folder}: {error.strerror or error}"
+            self.say(self._unwritten)
             with contextlib.suppress(OSError):
                 _partial(path).unlink()
+            # There may be room later, while the ring still has the stall.
+            one.reported_ns, one.over_ns, one.is_told = reported_ns, now_ns, False
             return
+        self._said.discard(self._unwritten)  # a later failure is another one
         self._reports.append(_Report(process, one, path, asked))
 
     def _collect(self) -> None:
