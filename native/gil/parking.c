@@ -230,7 +230,7 @@ static bool begin(sem_t *semaphore, uintptr_t caller, struct hw__park *park) {
     if (what.argument != 0) { /* a thread spins for a PyMutex, and never for an event */
         hw__spinning_learn(what.lock);
     }
-    bool told = hw__parks_wanted();
+    bool told = hw__parks_wanted(false);
     if (told) {
         memset(park, 0, sizeof *park);
         park->thread_state = this_thread_state();
@@ -312,7 +312,7 @@ static int hook_yield(uintptr_t lock, bool same_spin) {
     /* A thread that yields elsewhere, as in os.sched_yield(), has detached its thread state before.
      */
     const void *state = attached_state();
-    if (state != NULL && !hw__spin_goes_on(lock, from_ns, same_spin) && hw__parks_wanted()) {
+    if (state != NULL && !hw__spin_goes_on(lock, from_ns, same_spin) && hw__parks_wanted(true)) {
         struct hw__park park = {.kind = HW__LOCK_MUTEX, .lock = lock, .thread_state = state};
         if (lock != 0 && is_seen_object(lock, OBJECT_MUTEX, &park)) {
             park.kind = HW__LOCK_OBJECT;

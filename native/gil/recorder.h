@@ -81,8 +81,9 @@ struct hw__park {
 
 /* Tells whether a park of the calling thread is recorded, so that the caller must find out what it
  * waits for: there is a session that records parks. In a forked child the first call makes the
- * child's own memory; it must come before any other call of the recorder there. */
-bool hw__parks_wanted(void);
+ * child's own memory; it must come before any other call of the recorder there. spins: it is a
+ * round of a spin, which a park may follow. */
+bool hw__parks_wanted(bool spins);
 
 /* The caller has wanted a lock since `since_ns`, and is about to block on it, without a GIL.
  * hw__parks_wanted() must just have been true. A spin on that lock that has just ended is part of

@@ -32,12 +32,13 @@ int64_t hw__parks_same_spin_ns = 150;
 static _Atomic int telling;
 static _Atomic bool door_open;
 
-/* The number of threads whose park began while another thread of a forked child made the child's
- * memory (hw__adopt()). Their parks are counted as dropped in that memory later. Any thread may add
- * to it, or take it. */
+/* The number of parks that began while another thread of a forked child made the child's memory
+ * (hw__adopt()). They are counted as dropped in that memory later. Any thread may add to it, or
+ * take it. */
 static _Atomic uint32_t missed;
-/* The calling thread is counted in `missed`: it comes here again for each round of one spin. */
-static __thread bool is_missed;
+/* The calling thread's spin is counted in `missed`: it comes here again for each further round, and
+ * for the park after the spin. */
+static __thread bool spin_is_missed;
 
 /* Stands in for a GIL where there is none: its meta chunk has the stacks and types of parks. The
  * record of a real GIL cannot be used for them, as that GIL may come to life at any time, and is
@@ -108,7 +109,7 @@ void hw__parks_stop(void) {
 void hw__parks_reset_in_child(void) {
     atomic_store(&telling, 0);
     atomic_store(&missed, 0);
-    is_missed = false;
+    spin_is_missed = false;
     free_meta = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
@@ -155,15 +156,21 @@ static uint32_t flag_of(const struct hw__park *park) {
     return flags[park->kind];
 }
 
-bool hw__parks_wanted(void) {
+static void miss(bool spins) {
+    if (!spin_is_missed) {
+        atomic_fetch_add_explicit(&missed, 1, memory_order_relaxed);
+    }
+    spin_is_missed = spins;
+}
+
+bool hw__parks_wanted(bool spins) {
     if (!begin_telling()) {
         return false;
     }
     /* A child that could not have a memory of its own must not touch the session's. */
     bool wanted = atomic_load(&hw__session.inherited) == 0 || hw__adopt();
-    if (!wanted && !is_missed && atomic_load(&hw__session.inherited) != HW__LOST) {
-        is_missed = true;
-        atomic_fetch_add_explicit(&missed, 1, memory_order_relaxed);
+    if (!wanted && atomic_load(&hw__session.inherited) != HW__LOST) {
+        miss(spins);
     }
     int64_t now = hw_now_ns();
     if (wanted && hw__lease_over(&hw__leases[HW__LEASE_TRACE], now)) {
