@@ -110,7 +110,11 @@ def test_a_process_that_embeds_python_is_watched(tmp_path):
     command = [sys.executable, "-c", EMBEDS]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S, env=env, cwd=tmp_path)
     log = tmp_path / "stalls" / "it.stalls.jsonl"
-    wait_for(lambda: log.is_file() and log.stat().st_size > 0)
+    try:
+        wait_for(lambda: log.is_file() and log.stat().st_size > 0)
+    except AssertionError as error:
+        files = {path.name: path.stat().st_size for path in tmp_path.rglob("*")}
+        raise AssertionError(f"no stall was told: {done.stdout!r}, {done.stderr!r}, {files}") from error
 
     assert done.stdout == "True\n", done.stderr
     assert "blocking call" in log.read_text()
