@@ -178,9 +178,10 @@ RUN = Frame("/v/lib/python3.13/asyncio/base_events.py", 1990, "BaseEventLoop._ru
         ([(CRUNCH, MODULE)] * 4, False),
         ([(CRUNCH, RUN, MODULE)] * 3 + [(CRUNCH, MODULE)], True),
         ([(CRUNCH,)] * 4, True),
+        ([(CRUNCH, MODULE)], True),
         ([], True),
     ],
-    ids=["after its end", "mostly in it", "in a greenlet", "not seen"],
+    ids=["after its end", "mostly in it", "in a greenlet", "seen once", "not seen"],
 )
 def test_code_after_a_loops_end_is_no_stall_of_it(stacks, is_told):
     """A batch that computes between two runs of a loop yields the GIL nowhere; the stacks that were seen tell it."""

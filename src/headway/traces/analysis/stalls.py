@@ -173,11 +173,11 @@ class _Finder:
         frames = [self._stack(stack) for stack in stacks]
         if self._home(home_stack) is Home.LOOP:
             in_c = may_be_a_target_in_c(self._stack(home_stack))
-            # A thread that computes after its loop's end yields the GIL nowhere: only looks at its stack tell.
+            # A thread that computes after its loop's end yields the GIL nowhere: only looks at its stack tell, two or more.
             until_ns = int(own.time_ns[end]) if end >= 0 else self._trace.end_ns
             seen = self._seen(own.thread, int(own.time_ns[begin]), until_ns)
             outside = [one for one in seen if is_whole(one.frames) and not is_in_a_loop(one.frames, in_c=in_c)]
-            in_loop = all(is_in_a_loop(one, in_c=in_c) for one in frames) and 2 * len(outside) <= len(seen)
+            in_loop = all(is_in_a_loop(one, in_c=in_c) for one in frames) and 2 * len(outside) <= max(2, len(seen))
             return StallKind.LOOP if in_loop else None
         if not all(is_in_a_pool(one) for one in frames):
             return None
