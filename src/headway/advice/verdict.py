@@ -15,7 +15,7 @@ from headway.report.figures import number, ratio, seconds
 __all__ = ["decide", "interval"]
 
 _PERHAPS = 0.8
-"""A speed-up whose most likely value is below this counts as none, unless its interval reaches `_STILL`."""
+"""A speed-up whose most likely value is below this counts as none, unless its interval reaches `_STILL`, or is too wide to be shown."""
 _STILL = 1.5
 
 _MORE = "more time (--budget) or a quieter machine"

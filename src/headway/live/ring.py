@@ -127,7 +127,10 @@ class Ring:
         try:
             return Looker(self.pid, memory)
         except ValueError:
-            self.blind = "its stacks cannot be read (its Python is before 3.11, or of an unknown build): only waits for the GIL are reported, without lines"
+            self.blind = (
+                "its stacks cannot be read (its Python is before 3.11, or of an unknown build): "
+                "only waits for the GIL are reported, without lines"
+            )
         except (FileNotFoundError, ProcessLookupError):
             pass  # the process has ended already
         except OSError as error:

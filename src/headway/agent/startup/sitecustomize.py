@@ -6,7 +6,8 @@ sitecustomize that this one hides has run and is in sys.modules. The exceptions 
 child processes need, and the modules that the recorder uses.
 
 If anything here fails, the program still runs. Pythons that have no recorder (2.7, 3.7) read this file, too, and are
-left alone; only the launched program says so, whose process id is in HEADWAY_LAUNCHED. The file is imported from an archive that tools/startup_archive.py makes, because no Python writes bytecode
+left alone; only the launched program says so, whose process id is in HEADWAY_LAUNCHED.
+The file is imported from an archive that tools/startup_archive.py makes, because no Python writes bytecode
 for a module in an archive.
 """
 

@@ -22,7 +22,9 @@ from headway.traces.calls import Call
 __all__ = ["Clocks", "find_clocks", "shrinks"]
 
 _FEW = 32
+"""Fewer calls of a place do not tell a clock from chance."""
 _MANY = 128
+"""So many do, also if their ends are far from the strokes (`_NEAR`)."""
 _FAR = 16
 """The number of calls over which the spread is compared with that from one call to the next."""
 _SHRINKS = -0.4
