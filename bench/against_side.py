@@ -22,7 +22,7 @@ import trace_overhead_tools  # noqa: E402
 
 from headway.agent import AGENT_PATH  # noqa: E402
 from headway.lab import discover, select  # noqa: E402
-from headway.native import library_path  # noqa: E402
+from headway.library import library_path  # noqa: E402
 
 sys.path.insert(0, str(AGENT_PATH))
 from headway_agent.load import LoadClient  # noqa: E402

@@ -43,7 +43,7 @@ from slow_disk import Impossible
 from headway.errors import TraceError
 from headway.host.interpreters import Interpreter
 from headway.lab import discover, select
-from headway.native import library_path
+from headway.library import library_path
 from headway.traces.invariants import violations
 from headway.traces.reader import read
 

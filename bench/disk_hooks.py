@@ -38,7 +38,7 @@ from slow_disk import Disk, Impossible, slow_disk
 from headway.agent import AGENT_PATH
 from headway.host.interpreters import Interpreter
 from headway.lab import discover, select
-from headway.native import library_path
+from headway.library import library_path
 
 sys.path.insert(0, str(AGENT_PATH))
 from headway_agent.load import LoadClient

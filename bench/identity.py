@@ -31,7 +31,7 @@ from predictions_judged import factor
 from headway.agent import AGENT_PATH
 from headway.errors import HeadwayError
 from headway.lab import discover, select
-from headway.native import library_path
+from headway.library import library_path
 from headway.sim import calibration, machine
 from headway.sim.replay.change import NOTHING
 from headway.sim.replay.fit import model_of

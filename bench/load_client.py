@@ -26,7 +26,7 @@ from headway.errors import HeadwayError
 from headway.lab.beside import environments, servers
 from headway.lab.beside.surroundings import find_redis_benchmark
 from headway.lab.stats import Interval, level_interval, paired_ratio_interval
-from headway.native import library_path
+from headway.library import library_path
 
 sys.path.insert(0, str(AGENT_PATH))
 from headway_agent.load import LoadClient

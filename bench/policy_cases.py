@@ -41,8 +41,9 @@ from agent_overhead import median_interval
 from headway.agent import AGENT_PATH
 from headway.errors import HeadwayError
 from headway.lab import discover, select
+from headway.library import library_path
 from headway.live.launch import scheduled_environment
-from headway.native import library_path, policies
+from headway.native import policies
 
 sys.path.insert(0, str(AGENT_PATH))
 from headway_agent.load import LoadClient

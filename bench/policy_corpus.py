@@ -52,8 +52,8 @@ from headway.errors import HeadwayError
 from headway.host.interpreters import Interpreter
 from headway.lab import discover, select
 from headway.lab.beside.servers import free_port
+from headway.library import library_path
 from headway.live.launch import scheduled_environment
-from headway.native import library_path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(AGENT_PATH), str(ROOT / "tools")]

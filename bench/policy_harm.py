@@ -24,7 +24,8 @@ from agent_overhead import median_interval
 from headway.agent import AGENT_PATH
 from headway.host.interpreters import Interpreter
 from headway.lab import discover, select
-from headway.native import library_path, policies
+from headway.library import library_path
+from headway.native import policies
 
 sys.path.insert(0, str(AGENT_PATH))
 from headway_agent.load import LoadClient

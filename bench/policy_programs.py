@@ -31,7 +31,8 @@ from pathlib import Path
 
 from headway.errors import UsageError
 from headway.lab.beside.servers import free_port
-from headway.native import library_path, policies
+from headway.library import library_path
+from headway.native import policies
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "docs" / "guides" / "examples"
 INSTALL = 'python -m venv apps && apps/bin/pip install flask waitress gunicorn "distributed"'

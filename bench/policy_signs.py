@@ -29,7 +29,7 @@ import policy_corpus
 from identity import Tracing, role_told
 
 from headway.errors import HeadwayError
-from headway.native import library_path
+from headway.library import library_path
 from headway.sim import calibration, machine
 from headway.sim.replay.change import Change
 from headway.sim.replay.fit import model_of

@@ -36,9 +36,9 @@ from trace_overhead_tools import BARE, TOOLS, Failed, Tool, last_line
 from headway.agent import AGENT_PATH
 from headway.host.interpreters import Interpreter
 from headway.lab import discover, select
+from headway.library import library_path
 from headway.live.collect import collecting
 from headway.live.files import wait_until_finished
-from headway.native import library_path
 
 sys.path.insert(0, str(AGENT_PATH))
 from headway_agent.load import LoadClient

@@ -36,9 +36,9 @@ from agent_overhead import median_interval
 from policy_corpus import LEAST_LAUNCHES, LOCK, Bench, LaunchError, Program, corpus, interpreter_of
 
 from headway.errors import HeadwayError
+from headway.library import library_path
 from headway.live.collect import collecting
 from headway.live.launch import environment
-from headway.native import library_path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 from headway_agent.load import LoadClient

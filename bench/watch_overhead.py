@@ -1,4 +1,4 @@
-"""Measure what watching costs a service: requests/s, p99 and memory.
+"""Measure what watching costs a service: requests/s, p99, and memory.
 
 The services are Starlette under uvicorn, Flask under waitress, a Dask worker with tasks that only return (its scheduler
 and client are in the same process), and an echo server with four connections. The core of the echo server is saturated,
@@ -9,7 +9,11 @@ cannot show differences of a per cent. "off again" is the same with nothing swit
 system places the watcher, on one of these two cores if the machine has two. Targets: 1 % of requests/s of the servers
 and of tasks/s, 3 % of the echo server's, p99 unchanged, 5 MB.
 
-    python bench/watch_overhead.py [--launches 4] [--pairs 10] [--seconds 0.5] [--service echo ...] [--json]
+Memory is measured apart (--memory), as services grow under load without us, too: launches that are watched from their
+start beside launches that never are, under the same load. It is the resident set, which counts pages that the service
+shares with the watcher in full; the ring counts for the watcher.
+
+    python bench/watch_overhead.py [--launches 4] [--pairs 10] [--seconds 0.5] [--service echo ...] [--memory] [--json]
 """
 
 import argparse
@@ -33,8 +37,8 @@ from agent_overhead import median_interval
 from headway.agent import AGENT_PATH
 from headway.lab import discover, select
 from headway.lab.beside.servers import free_port
+from headway.library import library_path
 from headway.live.launch import original_environment
-from headway.native import library_path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -53,12 +57,18 @@ PATIENCE_S = 30
 
 
 def memory_kib(pid: int) -> int:
-    """Return a process's proportional set size (smaps_rollup), or 0 if it has ended."""
+    """Return a process's resident set, or 0 if it has ended."""
     with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
                 return int(line.split()[1])
     return 0
+
+
+def ring_kib(watcher: int) -> int:
+    """Return the size of the ring, a file in memory that the watcher has open, and that no resident set contains."""
+    folder = Path(f"/proc/{watcher}/fd")
+    return sum(one.stat().st_blocks // 2 for one in folder.iterdir() if "memfd:headway-ring" in os.readlink(one))
 
 
 def cpu_s(pid: int) -> float:
@@ -120,7 +130,7 @@ class Service:
         for thread in os.listdir(f"/proc/{self.process.pid}/task"):
             with contextlib.suppress(ProcessLookupError):
                 os.sched_setaffinity(int(thread), [core])
-        self._load(1.0)
+        self.load(1.0)
 
     def __enter__(self) -> Self:
         return self
@@ -131,7 +141,8 @@ class Service:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def _load(self, seconds: float) -> dict[str, Any]:
+    def load(self, seconds: float) -> dict[str, Any]:
+        """Put the service under load for this time, and return the figures."""
         if not self._size:
             self._control.sendall(f"load {seconds}\n".encode())
             told: dict[str, Any] = json.loads(self._answers.readline())
@@ -140,25 +151,47 @@ class Service:
         found: dict[str, Any] = self._client.run({**load, "duration_s": seconds})
         return found
 
-    def measured(self, switch: str, seconds: float) -> dict[str, float]:
-        """Switch watching on or off, and return the figures of the service then."""
+    def switch(self, switch: str) -> int:
+        """Switch watching on or off, and return the watcher's process, or 0."""
         self._control.sendall(f"{switch}\n".encode())
         watcher = int(self._answers.readline())
         if watcher:  # the watcher inherits its parent's affinity, which is the service's one core
             os.sched_setaffinity(watcher, os.sched_getaffinity(0))
-        self._load(SETTLE_S)
+        return watcher
+
+    def measured(self, switch: str, seconds: float) -> dict[str, float]:
+        """Switch watching on or off, and return the figures of the service then."""
+        watcher = self.switch(switch)
+        self.load(SETTLE_S)
         before_s = cpu_s(watcher) if watcher else 0.0
-        result = self._load(seconds)
-        found = {"rate": result["requests_per_s"], "p99": result["p99_s"], "kib": float(memory_kib(self.process.pid))}
+        result = self.load(seconds)
+        found = {"rate": result["requests_per_s"], "p99": result["p99_s"]}
         if watcher:
-            found |= {"watcher_kib": memory_kib(watcher), "watcher_cores": (cpu_s(watcher) - before_s) / seconds}
+            found |= {"watcher_cores": (cpu_s(watcher) - before_s) / seconds}
         return found
+
+    def memory(self, switch: str, seconds: float) -> dict[str, int]:
+        """Switch watching on, or leave it off; return the resident sets after this time under load."""
+        watcher = self.switch(switch)
+        self.load(seconds)
+        return {"kib": memory_kib(self.process.pid), "watcher_kib": memory_kib(watcher) + ring_kib(watcher) if watcher else 0}
 
 
 def told(values: Sequence[float]) -> str:
     """Return a ratio with its interval, as text."""
     value, low, high = median_interval(list(values))
     return f"{value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def print_memory(found: dict[str, dict[str, list[dict[str, int]]]]) -> None:
+    """Print the table of --memory."""
+    print(f"{'':10} {'off, KiB':>24} {'on, KiB':>24} {'more':>8} {'watcher':>8}")
+    for service, sides in found.items():
+        kib = {side: sorted(one["kib"] for one in launches) for side, launches in sides.items()}
+        more = statistics.median(kib["on"]) - statistics.median(kib["off"])
+        spread = {side: f"{statistics.median(of):,.0f} [{of[0]:,}, {of[-1]:,}]" for side, of in kib.items()}
+        watcher = statistics.median(one["watcher_kib"] for one in sides["on"])
+        print(f"{service:10} {spread['off']:>24} {spread['on']:>24} {more:+8,.0f} {watcher:8,.0f}")
 
 
 def main() -> None:
@@ -169,14 +202,27 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--service", action="append", choices=SERVICES)
     parser.add_argument("--interpreter", default="3.13")
+    parser.add_argument("--memory", action="store_true", help="measure memory instead of speed")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     interpreter = select(discover()[0], [options.interpreter])[0]
     python = locked_python(interpreter, ROOT / "requirements" / "watched.lock", "watched")
     cores = sorted(os.sched_getaffinity(0))
     found: dict[str, dict[str, list[dict[str, dict[str, float]]]]] = {}
+    memory: dict[str, dict[str, list[dict[str, int]]]] = {}
     with LoadClient(str(library_path()), [cores[-1]]) as client:
         for service in options.service or SERVICES:
+            if options.memory:
+                launched = memory.setdefault(service, {"off": [], "on": []})
+                for launch in range(options.launches):
+                    for switch in random.sample(["off", "on"], 2):
+                        with (
+                            tempfile.TemporaryDirectory(prefix="watch-overhead-") as folder,
+                            Service(service, python, client, cores[0], folder) as one,
+                        ):
+                            launched[switch].append(one.memory(switch, options.pairs * options.seconds))
+                    print(f"{service}: launch {launch + 1} of {options.launches}", file=sys.stderr)
+                continue
             pairs = found.setdefault(service, {side: [] for side in SIDES})
             for launch in range(options.launches):
                 with (
@@ -191,18 +237,18 @@ def main() -> None:
                         )
                 print(f"{service}: launch {launch + 1} of {options.launches}", file=sys.stderr)
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps(memory or found))
         return
-    print(f"{'':24} {'requests/s':>22} {'p99':>22} {'service, KiB':>13} {'watcher, KiB':>13} {'of a core':>10}")
+    if memory:
+        print_memory(memory)
+        return
+    print(f"{'':24} {'requests/s':>22} {'p99':>22} {'of a core':>10}")
     for service, sides_of in found.items():
         for side, pairs_of in sides_of.items():
             rates = [one[side]["rate"] / one["off"]["rate"] for one in pairs_of]
             late = [one[side]["p99"] / one["off"]["p99"] for one in pairs_of]
             line = f"{service + ', ' + side:24} {told(rates):>22} {told(late):>22}"
             if side == "on":
-                first = min(one["off"]["kib"] for one in pairs_of)
-                more = statistics.median(one["on"]["kib"] for one in pairs_of) - first
-                line += f" {more:+13,.0f} {statistics.median(one['on']['watcher_kib'] for one in pairs_of):13,.0f}"
                 line += f" {statistics.median(one['on']['watcher_cores'] for one in pairs_of):10.3f}"
             print(line)
         bare = statistics.median(one["off"]["rate"] for one in sides_of["on"])

@@ -62,10 +62,10 @@ from compared_tests import (
 
 from headway.errors import HeadwayError
 from headway.lab import Interpreter, discover
+from headway.library import library_path
 from headway.live.collect import collecting
 from headway.live.launch import environment, scheduled_environment
 from headway.live.schedule import check
-from headway.native import library_path
 
 RECORDER = Path(__file__).with_name("cpython_test_recorder.py")
 VERSIONS = ("3.11", "3.12", "3.13", "3.14", "3.15")

@@ -57,7 +57,7 @@ from provision.locked_environment import locked_python
 from headway.errors import HeadwayError
 from headway.host.paths import libraries_folder
 from headway.lab import Interpreter, discover, select
-from headway.native import library_path
+from headway.library import library_path
 
 RECORDER = Path(__file__).with_name("pytest_case_recorder.py")
 LOCK = Path(__file__).resolve().parent.parent / "requirements" / "suites.lock"

@@ -1,22 +1,20 @@
-"""Find the shared library, check its ABI, and call its functions from Python.
+"""Call the shared library's functions from Python.
 
-The workloads in C run inside launches, where the agent binds the functions that they need. This module finds the file
-and checks its ABI once, so that a plan knows before it starts whether the native cells can run.
-
-One file: no other module of the controller knows how the library's functions are called from Python.
+One file: no other module of the controller knows how these functions are called from Python. The workloads in C run
+inside launches, where the agent binds the functions that they need.
 """
 
 import ctypes
 import functools
 import os
-import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from headway.agent.headway_agent.library import ABI_VERSION
-from headway.errors import NativeError, SchedulingError
+from headway.errors import SchedulingError
+from headway.library import library_path
 
 __all__ = [
     "ABI_VERSION",
@@ -46,68 +44,12 @@ __all__ = [
     "calibrate_wake",
     "calibration_facts",
     "find_policy",
-    "headers_path",
-    "library_path",
     "policies",
     "wait_for_threads",
 ]
 
 CHUNK_BYTES = 16384
 """The size of a chunk, the unit of a traced process's memory and of its file (native/trace/format.h)."""
-
-_NAME = "libheadway.so"
-
-
-def _candidates() -> list[Path]:
-    named = os.environ.get("HEADWAY_NATIVE")
-    if named:
-        return [Path(named)]
-    # In a wheel, the library lies beside the package; in an editable checkout, it lies in site-packages.
-    return [
-        Path(__file__).resolve().parent / "lib" / _NAME,
-        Path(sysconfig.get_path("platlib")) / "headway" / "lib" / _NAME,
-    ]
-
-
-def headers_path() -> Path:
-    """Return the folder with the public C headers of the library. Raises NativeError."""
-    folder = library_path().parent.parent / "include"
-    if not (folder / "headway" / "policy.h").is_file():
-        raise NativeError(
-            f"the headers are not in {folder}", hint="build them again: `make native`, or reinstall headway"
-        )
-    return folder
-
-
-def library_path() -> Path:
-    """Return the path of a shared library with the ABI version of this package.
-
-    If `HEADWAY_NATIVE` is set, it names the library to use in place of the installed one.
-
-    Raises:
-        NativeError: There is no library, it does not load, or it has another ABI version.
-    """
-    candidates = _candidates()
-    for path in candidates:
-        if not path.is_file():
-            continue
-        try:
-            found: int = ctypes.CDLL(str(path)).hw_abi_version()
-        except (OSError, AttributeError) as error:
-            raise NativeError(
-                f"the native library {path} does not load: {error}",
-                hint="build it again: `make native`, or reinstall headway with a C compiler present",
-            ) from error
-        if found != ABI_VERSION:
-            raise NativeError(
-                f"the native library {path} has ABI version {found}, expected {ABI_VERSION}",
-                hint="build it again: `make native`, or reinstall headway",
-            )
-        return path
-    raise NativeError(
-        f"the native library was not found (looked for {', '.join(map(str, candidates))})",
-        hint="headway was installed without a C compiler; install one and reinstall, or continue without the native cells",
-    )
 
 
 @dataclass(frozen=True)

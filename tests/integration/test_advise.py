@@ -23,7 +23,7 @@ from headway.host.keeper import Keeper
 from headway.host.machine import this_machine
 from headway.lab.design import Cell, Variant
 from headway.lab.launching.launch import run_launch
-from headway.native import library_path
+from headway.library import library_path
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

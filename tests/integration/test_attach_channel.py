@@ -141,7 +141,7 @@ def test_a_user_of_their_own(own_place):
                 "import hmac, os, sys, tempfile\nfrom pathlib import Path\nfrom headway.errors import HeadwayError\n"
                 "from headway.live.attach import attach, detach, look_at\n"
                 "from headway.live.collect import collecting\n"
-                "from headway.native import library_path\n"
+                "from headway.library import library_path\n"
                 "library_path()\n"
                 f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
                 "try:\n"

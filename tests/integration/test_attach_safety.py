@@ -24,12 +24,12 @@ from waiting import state_of, wait_for
 from headway.errors import RecordingError
 from headway.host.interpreters import discover
 from headway.host.interpreters import select as chosen
+from headway.library import library_path
 from headway.live.attach import detach, look_at
 from headway.live.channel import Channel
 from headway.live.lease import SPAN_S, Ended
 from headway.live.memory import Memory
 from headway.live.remote import OFFSETS, Request
-from headway.native import library_path
 
 BY_NAME = {interpreter.name: interpreter for interpreter in reversed(chosen(discover()[0], ["all"]))}
 NAMES = [name for name in ("3.8", "3.11", "3.12", "3.13", "3.13t") if name in BY_NAME] + ["3.14", "3.15"]

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from synthetic import make_cell
 
-from headway import native
 from headway.host.interpreters import discover, select
 from headway.host.keeper import Keeper
 from headway.host.machine import this_machine
@@ -17,6 +16,7 @@ from headway.lab.beside.surroundings import prepare
 from headway.lab.experiments import experiments
 from headway.lab.launching.launch import run_launch
 from headway.lab.plan import make_plan, needed
+from headway.library import library_path
 
 HERE = str(Path(__file__).parent)
 FOUND = select(discover()[0], ["all"])
@@ -96,7 +96,7 @@ def test_the_set_up_provides_the_newest_interpreters(name):
 def alone(cell, interpreter, machine, keeper, neighbours):
     """Run one launch with the servers and files that it needs."""
     with neighbours.of(cell, keeper) as beside:
-        library = native.library_path()
+        library = library_path()
         (found,) = run_launch(
             [cell], interpreter.executable, machine, library=library, limit_s=60, keeper=keeper, beside=beside
         )
@@ -432,7 +432,7 @@ def test_a_ping_waits_for_a_switch_interval_beside_a_task_that_keeps_the_gil(uni
 def test_a_policy_has_its_options(options, status, reason):
     """A cell's options reach the policy, which checks them."""
     params = {"n": 1000, "tasks": 1, "policy": "fair", "policy_options": options}
-    done = launch(make_cell("x", "v", "i", params=params), BY_NAME["3.13"], library=native.library_path())
+    done = launch(make_cell("x", "v", "i", params=params), BY_NAME["3.13"], library=library_path())
 
     assert done.status == status, done.stderr
     assert reason in done.reason + done.stderr

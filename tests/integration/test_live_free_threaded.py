@@ -11,11 +11,11 @@ from real_programs import unobserved
 from headway.agent import AGENT_PATH
 from headway.cli import top_view
 from headway.host.interpreters import discover
+from headway.library import library_path
 from headway.live.collect import collecting
 from headway.live.counted_run import Beside
 from headway.live.launch import environment
 from headway.live.watch import Monitor
-from headway.native import library_path
 from headway.traces.format import HEADER_DTYPE
 from headway.traces.reader import read_family
 

@@ -12,10 +12,10 @@ import pytest
 from headway_agent.load import LoadClient, percentiles
 from real_programs import LIMIT_S
 
-from headway import native
 from headway.agent import AGENT_PATH
 from headway.host.interpreters import discover
 from headway.host.interpreters import select as select_interpreters
+from headway.library import library_path
 
 pytestmark = pytest.mark.slow
 
@@ -79,7 +79,7 @@ def echo():
 
 @pytest.fixture
 def client():
-    with LoadClient(native.library_path(), None) as made:
+    with LoadClient(library_path(), None) as made:
         yield made
 
 
@@ -205,7 +205,7 @@ def test_one_load_at_a_time(echo, client):
 
 def test_a_client_that_died_is_reported(echo):
     """A client that died is reported during its load, and when it gets another one."""
-    with LoadClient(native.library_path(), None) as client:
+    with LoadClient(library_path(), None) as client:
         client.start(short(echo, duration_s=30.0))
         os.kill(client._process.pid, signal.SIGKILL)
         with pytest.raises(RuntimeError, match="ended by signal 9"):
@@ -216,7 +216,7 @@ def test_a_client_that_died_is_reported(echo):
 
 def test_closing_ends_a_running_load(echo):
     """`close` does not wait for the load, and may be called again."""
-    client = LoadClient(native.library_path(), None)
+    client = LoadClient(library_path(), None)
     client.start(short(echo, duration_s=30.0))
     client.close()
     client.close()
@@ -233,7 +233,7 @@ def test_a_library_that_is_not_there_is_an_error(tmp_path):
 def test_the_client_is_pinned():
     """The client runs on the given cores only."""
     core = max(os.sched_getaffinity(0))
-    with LoadClient(native.library_path(), [core]) as client:
+    with LoadClient(library_path(), [core]) as client:
         assert os.sched_getaffinity(client._process.pid) == {core}
 
 
@@ -245,7 +245,7 @@ def test_the_client_dies_with_its_parent(echo):
         "client.start({'port': int(sys.argv[2]), 'request': 'x', 'response_bytes': 1, 'duration_s': 60.0})\n"
         "print(client._process.pid, flush=True)\ntime.sleep(60)\n"
     )
-    command = [sys.executable, "-s", "-c", script, str(native.library_path()), str(echo.port)]
+    command = [sys.executable, "-s", "-c", script, str(library_path()), str(echo.port)]
     environment = {**os.environ, "PYTHONPATH": str(AGENT_PATH)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as parent:
         watched = os.pidfd_open(int(parent.stdout.readline()))
@@ -266,7 +266,7 @@ def test_every_interpreter_can_run_it(echo, interpreter):
         "    config = {'port': int(sys.argv[2]), 'request': 'x', 'response_bytes': 1, 'duration_s': 0.01}\n"
         "    print(client.run(config)['requests'])\n"
     )
-    command = [interpreter.executable, "-s", "-c", script, str(native.library_path()), str(echo.port)]
+    command = [interpreter.executable, "-s", "-c", script, str(library_path()), str(echo.port)]
     environment = {**os.environ, "PYTHONPATH": str(AGENT_PATH)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=LIMIT_S, check=False)
 

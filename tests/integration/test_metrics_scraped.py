@@ -16,11 +16,11 @@ from provision.locked_environment import locked_python
 from provision.prometheus import find_prometheus
 
 from headway.lab import discover, select
+from headway.library import library_path
 from headway.live.collect import collecting
 from headway.live.launch import environment
 from headway.live.roles import Roles, series
 from headway.live.watch import Watch
-from headway.native import library_path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 90

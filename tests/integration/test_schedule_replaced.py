@@ -15,11 +15,11 @@ import headway
 from headway.agent.headway_agent import scheduler
 from headway.agent.headway_agent.library import UnfitError
 from headway.errors import SchedulingError
+from headway.library import library_path
 from headway.live import schedule
 from headway.live.attach import detach, look_at
 from headway.live.attach import schedule as schedule_process
 from headway.live.lease import Ended
-from headway.native import library_path
 
 HEADWAY = str(Path(sys.executable).with_name("headway"))
 WAITS = "import sys, time\nprint('ready', flush=True)\nwhile True: time.sleep(0.001)"

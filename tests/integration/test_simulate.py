@@ -7,7 +7,7 @@ import pytest
 
 from headway.cli.main import main
 from headway.errors import ScenarioError
-from headway.native import headers_path
+from headway.library import headers_path
 from headway.sim import library, machine
 from headway.sim.parameters import change
 from headway.sim.parse import parse

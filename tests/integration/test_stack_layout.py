@@ -4,7 +4,7 @@ import pytest
 from real_programs import WITH_STACKS, ran
 
 from headway.agent import AGENT_PATH
-from headway.native import library_path
+from headway.library import library_path
 
 HOT = """
 import sys

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway import native
 from headway.agent import AGENT_PATH
 from headway.host.interpreters import discover, select
+from headway.library import library_path
 from headway.live.collect import collecting
 from headway.live.launch import environment
 from headway.traces.analysis import analyse
@@ -34,7 +34,7 @@ def echo(name, cpu, file):
     found = next(one for key, one in BY_NAME.items() if key.split("_")[0] == name)
     cores = sorted(os.sched_getaffinity(0))
     params = {"cpu": cpu, "connections": 1, "duration_s": 1.0, "warmup_s": 0.0, "min_requests": 20}
-    job = {"params": params, "library": str(native.library_path()), "seed": 1, "party_cpus": [cores[:1], cores[-1:]]}
+    job = {"params": params, "library": str(library_path()), "seed": 1, "party_cpus": [cores[:1], cores[-1:]]}
     with collecting(file) as door:
         env = environment(door.environment())
         env["PYTHONPATH"] += os.pathsep + str(AGENT_PATH)

@@ -21,12 +21,12 @@ from ports import free_port
 from waiting import wait_for
 
 from headway.lab import discover
+from headway.library import library_path
 from headway.live.detached import Program
 from headway.live.door import Door
 from headway.live.options import Limits, Options
 from headway.live.ring import Ring
 from headway.live.watcher import Watcher
-from headway.native import library_path
 from headway.traces.invariants import violations
 from headway.traces.reader import read
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.native import library_path
+from headway.library import library_path
 
 LIMIT_S = 90
 SET_SUBREAPER = 36

@@ -11,8 +11,8 @@ import pytest
 from ports import free_port
 from waiting import state_of, wait_for
 
+from headway.library import library_path
 from headway.live.watching import Watch
-from headway.native import library_path
 
 LIMIT_S = 90
 COMMAND = [str(Path(sys.executable).with_name("headway")), "watch", "--quiet", "-o", "out", sys.executable, "-c"]

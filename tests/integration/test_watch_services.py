@@ -16,7 +16,7 @@ from ports import free_port
 from provision.locked_environment import locked_python
 
 from headway.lab import discover, select
-from headway.native import library_path
+from headway.library import library_path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 90

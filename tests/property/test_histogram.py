@@ -9,12 +9,12 @@ from headway_agent.load import HISTOGRAM_LENGTH, Histogram, highest_ns, percenti
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway import native
+from headway.library import library_path
 
 MAX_NS = 3600 * 10**9
 POINTS = (50.0, 90.0, 99.0, 99.9, 100.0)
 
-library = ctypes.CDLL(str(native.library_path()))
+library = ctypes.CDLL(str(library_path()))
 library.hw_histogram_record.argtypes = [ctypes.POINTER(Histogram), ctypes.c_int64]
 library.hw_histogram_percentile_ns.argtypes = [ctypes.POINTER(Histogram), ctypes.c_double]
 for name in ("percentile", "min", "max", "lowest", "highest"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ports import free_port
 
-from headway.native import library_path
+from headway.library import library_path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 120

@@ -5,7 +5,6 @@ import fcntl
 import os
 import subprocess
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -90,7 +89,7 @@ def test_the_last_stalls_of_a_process_can_be_waited_for(make, tmp_path):
 def test_a_stall_for_whose_recording_there_is_no_room_is_reported_later(make, tmp_path, capfd):
     """The stall stays in the ring: the report is due again after the pause, and each failure after a success is told."""
     watcher = make()
-    watcher._options = replace(watcher._options, quiet=False)
+    watcher._options = watcher._options._replace(quiet=False)
     one = _Watched(ring(7), reported_ns=3, over_ns=40)
     written = one.ring.save
 

@@ -10,7 +10,7 @@ from headway.advice.examined import Function, Place
 from headway.advice.target import Target
 from headway.errors import NativeError
 from headway.host.keeper import Keeper
-from headway.native import library_path
+from headway.library import library_path
 
 __all__ = ["ALWAYS", "Holds", "Releases", "Spot", "look", "released_of"]
 

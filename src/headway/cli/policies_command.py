@@ -23,7 +23,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the policies, or the folder of the policy header."""
-    from headway.native import headers_path, policies
+    from headway.library import headers_path
+    from headway.native import policies
 
     if arguments.include:
         console.print_plain(str(headers_path()))

@@ -19,6 +19,7 @@ from typing import final
 
 from headway.agent import AGENT_PATH
 from headway.errors import RecordingError
+from headway.library import library_path
 from headway.live import filters
 from headway.live.channel import Answer, Channel, close_all, is_seen
 from headway.live.door import PROCESS_MEMORY_BYTES, Door
@@ -28,7 +29,6 @@ from headway.live.lease import SPAN_S, Ended, Lease
 from headway.live.memory import status
 from headway.live.remote import Request
 from headway.live.standstill import Standstill
-from headway.native import library_path
 
 __all__ = [
     "Attachment",

@@ -10,7 +10,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import platform
 import resource
 import select
 import signal
@@ -242,9 +241,10 @@ def _orphans_pass_by() -> Generator[None]:
 
 def _clone_without_signal() -> int:
     """Fork a child that sends no signal at its end; return its id, or 0 in the child."""
-    number = _CLONE.get(platform.machine())
+    machine = os.uname().machine
+    number = _CLONE.get(machine)
     if number is None:
-        raise OSError(f"not on {platform.machine()}")
+        raise OSError(f"not on {machine}")
     libc, python = ctypes.CDLL(None, use_errno=True), ctypes.pythonapi
     python.PyOS_BeforeFork()
     found: int = libc.syscall(number, 0, 0, 0, 0, 0)

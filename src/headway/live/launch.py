@@ -18,8 +18,8 @@ from typing import NoReturn
 from headway.agent import STARTUP_PATH
 from headway.agent.headway_agent.scheduler import options_text
 from headway.errors import ProgramMissingError, ProgramUnfitError, UsageError
+from headway.library import library_path
 from headway.live.collector import DetachedCollector
-from headway.native import library_path
 
 __all__ = [
     "COUNT_ONLY",

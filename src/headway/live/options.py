@@ -1,9 +1,7 @@
 """The settings of a watcher, as the process that starts it needs them: nothing here costs a service memory."""
 
-import dataclasses
 import socket
-from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 __all__ = ["LEAST_NS", "LEAST_RING", "MOST_NS", "MOST_RING", "WATCHER_NAME", "Limits", "Options", "family_of"]
 
@@ -19,8 +17,7 @@ WATCHER_NAME: Final = b"headway-watch"
 
 
 @final
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """The lengths in ns from which something is a stall, and the size of the ring."""
 
     loop_ns: int = 100_000_000
@@ -35,8 +32,7 @@ class Limits:
 
 
 @final
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """The settings of a watcher.
 
     Attributes:
@@ -64,7 +60,7 @@ class Options:
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON."""
-        return dataclasses.asdict(self)
+        return {**self._asdict(), "limits": self.limits._asdict()}
 
     @classmethod
     def of(cls, found: dict[str, Any]) -> "Options":

@@ -3,7 +3,7 @@
 from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import Recorder
 from headway.errors import RecordingError
-from headway.native import library_path
+from headway.library import library_path
 
 __all__ = ["present_recorder", "the_recorder"]
 

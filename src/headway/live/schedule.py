@@ -15,7 +15,8 @@ from typing import final
 from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.scheduler import Scheduler, options_text
 from headway.errors import SchedulingError
-from headway.native import library_path, policies
+from headway.library import library_path
+from headway.native import policies
 
 __all__ = ["Schedule", "ScheduleCounts", "check", "schedule", "thread_priority"]
 

@@ -7,7 +7,6 @@ watched processes, or runs in them.
 """
 
 import contextlib
-import dataclasses
 import json
 import os
 import re
@@ -324,7 +323,7 @@ class Watcher:
         path = self._folder / f"{self._options.name}-{stamp}-{one.ring.pid}.hwt"
         told = {
             "evidence": one.ring.evidence(now_ns, one.told.oldest_ns),
-            "limits": dataclasses.asdict(self._options.limits),
+            "limits": self._options.limits._asdict(),
             "told": one.told.lengths_ns,
             "gone_ns": now_ns if one.ring.gone else 0,
             "since_ns": reported_ns - _OVERLAP_NS,

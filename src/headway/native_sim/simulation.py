@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import NativeError, ScenarioError
-from headway.native import library_path
+from headway.library import library_path
 from headway.native_sim.spec import GilResult, RoleResult, Spec
 from headway.native_sim.structs import EVENT_DTYPE, GilResultStruct, RoleResultStruct, SpecStruct, in_c
 

@@ -111,7 +111,7 @@ class Recorder:
             memory_bytes,
             family if family is not None else struct.unpack("Q", os.urandom(8))[0],
             sys.hexversion,
-            _free_threaded(),
+            int("t" in sys.abiflags),  # a free-threaded build
             int(gil_enabled()),
             _command(arguments),
             os.fsencode(sys.executable or ""),
@@ -181,12 +181,6 @@ class Recorder:
 
     def _name(self, tid, name):
         self._library.name(tid, name.encode("utf-8", "replace").replace(b"\0", b"?"))
-
-
-def _free_threaded():
-    import sysconfig
-
-    return int(bool(sysconfig.get_config_var("Py_GIL_DISABLED")))
 
 
 class _Names:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast, final
 
-from headway import __version__, native
+from headway import __version__
 from headway.errors import HeadwayError, InterpreterError, NativeError, UsageError
 from headway.host import doctor, interpreters
 from headway.host.interpreters import Interpreter
@@ -37,6 +37,7 @@ from headway.lab.launching.request import Request, budget_s, check
 from headway.lab.launching.session import Predict, Progress, Report, Session
 from headway.lab.plan import Plan, Skipped, make_plan, needed, nothing_missing
 from headway.lab.predicting.echo import Predictor
+from headway.library import library_path
 
 __all__ = ["Ready", "Request", "left_of", "plan_of", "ready", "ready_again", "resume", "run"]
 
@@ -46,7 +47,7 @@ Say = Callable[[str], None]
 
 def _native_library() -> tuple[Path | None, str]:
     try:
-        return native.library_path(), ""
+        return library_path(), ""
     except NativeError as error:
         return None, error.message
 
