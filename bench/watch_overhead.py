@@ -174,7 +174,10 @@ class Service:
         """Switch watching on, or leave it off; return the resident sets after this time under load."""
         watcher = self.switch(switch)
         self.load(seconds)
-        return {"kib": memory_kib(self.process.pid), "watcher_kib": memory_kib(watcher) + ring_kib(watcher) if watcher else 0}
+        return {
+            "kib": memory_kib(self.process.pid),
+            "watcher_kib": memory_kib(watcher) + ring_kib(watcher) if watcher else 0,
+        }
 
 
 def told(values: Sequence[float]) -> str:

@@ -5,6 +5,7 @@ import os
 import numpy as np
 
 from headway.live.counters import Snapshot, decode
+from headway.live.header import header_in
 from headway.traces import format as hwt
 
 SLOTS_OFFSET = 65536
@@ -51,7 +52,9 @@ def make_slots(*threads, slot_count=8):
 def make_snapshot(time_ns, *threads, **fields) -> Snapshot:
     """Return a snapshot of the counters at `time_ns`."""
     fields = {"thread_count": max((thread["serial"] for thread in threads), default=0)} | fields
-    return decode(make_header(**fields)[0], make_slots(*threads), time_ns)
+    header = header_in(make_header(**fields).tobytes())
+    assert header is not None
+    return decode(header, make_slots(*threads).tobytes(), time_ns)
 
 
 def image(*threads, **fields) -> bytes:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_image import SLOTS_OFFSET, image, make_snapshot
+from live_image import SLOTS_OFFSET, image, make_slots, make_snapshot
 
 from headway.errors import RecordingError
 from headway.live import watch
@@ -194,8 +194,7 @@ def test_a_torn_slot_is_read_again(mapped, monkeypatch):
     mapped({"serial": 1, "holds": 5})
     with Watch(os.getpid()) as one:
         whole = one._read(1)
-        torn = whole.copy()
-        torn["serial"], torn["holds"] = 9, 77777
+        torn = make_slots({"serial": 9, "holds": 77777}, slot_count=1).tobytes()
         answers = iter([whole, torn, whole, whole])
         monkeypatch.setattr(one, "_read", lambda count: next(answers))
 
@@ -206,14 +205,12 @@ def test_a_slot_that_never_stands_is_the_last_seen(mapped, monkeypatch):
     """Reading gives up after some attempts, and uses the last state of a live thread and nothing of an exited one."""
     mapped({"serial": 1}, {"serial": 2})
     with Watch(os.getpid()) as one:
-        slots = one._read(2)
         count = iter(range(100))
 
         def restless(_):
-            found = slots.copy()
-            found["holds"] = next(count)
-            found["state"][1] = hwt.SLOT_FREE
-            return found
+            holds = next(count)
+            live = {"serial": 1, "holds": holds}
+            return make_slots(live, {"serial": 2, "holds": holds, "state": "exited"}, slot_count=2).tobytes()
 
         monkeypatch.setattr(one, "_read", restless)
         snapshot = one.snapshot()

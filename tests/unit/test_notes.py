@@ -4,13 +4,15 @@ import ctypes
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from c_layout import c_layout
-from live_image import make_slots
+from live_image import make_header, make_slots
 from told_traces import convoy
 
 from headway import native
-from headway.live import ring, sampling, slots, stacks
+from headway.live import sampling, slots, stacks
+from headway.live.header import COUNTERS_ONLY, FORMAT_VERSION, HEADER_BYTES, header_in
 from headway.live.slots import thread_counters
 from headway.traces import format as hwt
 from headway.traces.frames import MAX_DEPTH, Asleep, CoreTime, Evidence, Frame, Sample
@@ -92,6 +94,24 @@ def test_a_sample_without_frames_is_left_out():
     assert damaged == 0
 
 
+@pytest.mark.parametrize(
+    ("flags", "has_gil"),
+    [(0, True), (hwt.GIL_ENABLED, True), (hwt.FREE_THREADED, False), (hwt.FREE_THREADED | hwt.GIL_ENABLED, True)],
+)
+def test_the_watcher_s_header_is_the_format_s(flags, has_gil):
+    """Each field that is read without numpy is the format's field of that name."""
+    facts = {"version": 3, "pid": -5, "flags": flags, "start_ns": -7, "end_ns": 2**62, "slot_count": 2**32 - 1}
+    facts |= {"slot_bytes": 13, "slots_offset": 2**64 - 1, "thread_count": 19}
+
+    header = header_in(make_header(**facts).tobytes())
+
+    assert {name: getattr(header, name) for name in facts} == facts
+    assert (header.magic, header.program.rstrip(b"\0"), header.has_gil) == (hwt.MAGIC, b"made.py", has_gil)
+    assert (FORMAT_VERSION, COUNTERS_ONLY) == (hwt.FORMAT_VERSION, hwt.COUNTERS_ONLY)
+    assert header_in(make_header().tobytes()[: HEADER_BYTES - 1]) is None
+    assert header_in(make_header(magic=np.void(b"12345678")).tobytes()) is None
+
+
 def test_the_watcher_s_numbers_are_the_format_s():
     """The watcher, which reads without numpy, has the format's sizes and offsets."""
     slot, header = hwt.SLOT_DTYPE, hwt.HEADER_DTYPE
@@ -107,13 +127,6 @@ def test_the_watcher_s_numbers_are_the_format_s():
     one = thread_counters(made.tobytes(), 0, 10)
     assert (one.name, one.worst_hold_ns, one.wait_buckets[2], one.hold_buckets[35]) == ("w", 9, 5, 7)
     assert (one.world_ns, one.world_buckets) == (11, (0,) * 15 + (6,))
-    assert header.fields["slot_count"][1] == ring._SLOTS_AT
-    assert (
-        header.fields["flags"][1],
-        hwt.FREE_THREADED,
-        hwt.GIL_ENABLED,
-    ) == (ring._FLAGS_AT, ring._FREE_THREADED, ring._GIL_ENABLED)
-    assert header.fields["slots_offset"][1] == ring._SLOTS_AT + 8
     assert (
         header.fields["chunk_count"][1],
         header.fields["chunks_offset"][1],

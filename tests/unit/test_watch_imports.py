@@ -16,6 +16,7 @@ LARGE_IN_A_SERVICE = ("dataclasses", "inspect", "platform", "sysconfig")
         ("headway.live.watching", LARGE + LARGE_IN_A_SERVICE),
         ("headway.live.watcher", LARGE),
         ("headway.live.middleware", LARGE),
+        ("headway.live.metrics", LARGE),
     ],
 )
 def test_what_is_always_on_is_small(module, large):

@@ -10,10 +10,8 @@ less than a factor of two, and lies in the same bucket as the true one.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from headway.live.slots import SLOT_BYTES, ThreadCounters, thread_counters
-from headway.traces import format as fmt
+from headway.live.header import Header
+from headway.live.slots import SLOT_BYTES, ThreadCounters, serial_of, thread_counters
 
 __all__ = [
     "EndedRates",
@@ -118,18 +116,16 @@ class Rates:
     """The threads in `went`, and threads that came and went between the snapshots."""
 
 
-def decode(header: np.void, slots: np.ndarray, time_ns: int) -> Snapshot:
-    """Return the snapshot that slots (of SLOT_DTYPE, read after `time_ns`) contain."""
-    used = slots[slots["serial"] != 0].tobytes()
-    rows = [thread_counters(used, at, time_ns) for at in range(0, len(used), SLOT_BYTES)]
-    flags = int(header["flags"])
+def decode(header: Header, slots: bytes, time_ns: int) -> Snapshot:
+    """Return the snapshot that whole slots, read after `time_ns`, contain."""
+    rows = [thread_counters(slots, at, time_ns) for at in range(0, len(slots), SLOT_BYTES) if serial_of(slots, at)]
     return Snapshot(
         time_ns=time_ns,
-        start_ns=int(header["start_ns"]),
-        thread_count=int(header["thread_count"]),
+        start_ns=header.start_ns,
+        thread_count=header.thread_count,
         threads=tuple(one for one in rows if one.state != "exited"),
         exited=tuple(one for one in rows if one.state == "exited"),
-        has_gil=not flags & fmt.FREE_THREADED or bool(flags & fmt.GIL_ENABLED),
+        has_gil=header.has_gil,
     )
 
 

@@ -11,7 +11,6 @@ import contextlib
 import itertools
 import mmap
 import os
-import struct
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, Final, final
 from headway.agent.headway_agent.recorder import WATCHED
 from headway.live.door import PROCESS_MEMORY_BYTES, watch_process
 from headway.live.files import began_realtime_ns, begin_ticks
+from headway.live.header import HEADER_BYTES, Header, header_in
 from headway.live.homes import Homes
 from headway.live.options import Limits
 from headway.live.sampling import Accounts, Looker
@@ -52,11 +52,6 @@ _MOST_STILL: Final = 64
 _MOST_TIDS: Final = 16
 """The largest number of threads whose account is read in one pass."""
 
-# native/trace/format.h; a test holds them against traces/format.py.
-_SLOTS = struct.Struct("<IIQ")
-_SLOTS_AT = 64
-_FLAGS_AT = 36
-_FREE_THREADED, _GIL_ENABLED = 1, 2
 _FEW_SLOTS, _MOST_SLOTS = 8, 32768
 
 
@@ -85,10 +80,10 @@ class Ring:
             self._collection.began(began_realtime_ns(pid))
             self._collection.watch(loop_ns=limits.loop_ns, pool_ns=limits.request_ns)
             self._collection.limit_meta(_META_BYTES // CHUNK_BYTES)
-            slot_count, slot_bytes, self._slots_at = _SLOTS.unpack(os.pread(memory, _SLOTS.size, _SLOTS_AT))
-            if slot_bytes != SLOT_BYTES or not 0 < self._slots_at < 1 << 24:
+            header = header_in(os.pread(memory, HEADER_BYTES, 0))
+            if header is None or header.slot_bytes != SLOT_BYTES or not 0 < header.slots_offset < 1 << 24:
                 raise OSError(71, "the process records in another format")
-            self._slot_count = min(slot_count, _MOST_SLOTS)
+            self._slots_at, self._slot_count = header.slots_offset, min(header.slot_count, _MOST_SLOTS)
             self._slots = mmap.mmap(memory, self._slots_at + self._slot_count * SLOT_BYTES, prot=mmap.PROT_READ)
             failed.callback(self._slots.close)
             self.pidfd, gone = watch_process(pid)
@@ -104,7 +99,7 @@ class Ring:
         """Why stacks cannot be read; "" if they can."""
         self.tells = True
         """Whether stalls can be told at all: without a GIL they cannot."""
-        self._looker = self._look_inside(memory)
+        self._looker = self._look_inside(memory, header)
         self._samples: deque[Sample] = deque(maxlen=_MOST_SAMPLES)
         self._core_times: deque[CoreTime] = deque(maxlen=_MOST_CORE_TIMES)
         self._asleep: deque[Asleep] = deque(maxlen=_MOST_CORE_TIMES)
@@ -118,9 +113,8 @@ class Ring:
         self._have_room()
         self._queued_ns: dict[int, int] = {}
 
-    def _look_inside(self, memory: int) -> Looker | None:
-        (flags,) = struct.unpack("<I", os.pread(memory, 4, _FLAGS_AT))
-        if flags & _FREE_THREADED and not flags & _GIL_ENABLED:
+    def _look_inside(self, memory: int, header: Header) -> Looker | None:
+        if not header.has_gil:
             self.blind = "it runs without a GIL, so its stalls are not reported"
             self.tells = False
             return None

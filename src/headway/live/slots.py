@@ -20,6 +20,8 @@ __all__ = [
     "WORLD_BUCKETS",
     "Slot",
     "ThreadCounters",
+    "changed",
+    "serial_of",
     "steady_counters",
     "thread_counters",
 ]
@@ -32,6 +34,8 @@ SLOT_BYTES: Final = 512
 SLOT_HEAD: Final = struct.Struct("<IIiIqQQQQQQ")
 SLOT: Final = struct.Struct(f"<IIiIqQQQQQQQQ8x64s{BUCKETS}I{BUCKETS}I{WORLD_BUCKETS}I")
 _HEAD_FIELDS: Final = 13
+_TELLING_BYTES: Final = 56
+"""The fields of a slot from `state` to `wait_ns`."""
 _READS: Final = 3
 _STATES: Final = {FREE: "exited", IDLE: "idle", WAITING: "waiting", HOLDING: "holding"}
 
@@ -88,6 +92,23 @@ class ThreadCounters:
     """The time of all ended waits for stop-the-world, which are among the waits, too."""
     world_buckets: tuple[int, ...]
     """[i] counts ended waits for stop-the-world below 4^(i+5) ns that no earlier bucket counts."""
+
+
+def serial_of(slots: bytes, at: int) -> int:
+    """Return the number of the thread whose counters are at this offset; 0 if no thread ever had this slot."""
+    return int.from_bytes(slots[at + 4 : at + 8], "little")
+
+
+def changed(slots: bytes, again: bytes) -> set[int]:
+    """Return the offsets of the slots in `again` that differ from an earlier reading, or that it does not have.
+
+    What differs is a thread's state, its serial, or its holds or waits: all that a thread writes in one hand-off.
+    """
+    return {
+        at
+        for at in range(0, len(again), SLOT_BYTES)
+        if slots[at : at + _TELLING_BYTES] != again[at : at + _TELLING_BYTES]
+    }
 
 
 def thread_counters(data: "bytes | mmap", at: int, time_ns: int) -> ThreadCounters:

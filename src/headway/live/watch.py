@@ -19,13 +19,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-
 from headway.errors import RecordingError
 from headway.live.counters import Rates, Snapshot, decode, difference
 from headway.live.files import descendants
+from headway.live.header import COUNTERS_ONLY, FORMAT_VERSION, HEADER_BYTES, Header, header_in
+from headway.live.slots import FREE, SLOT_BYTES, SLOT_HEAD, changed
 from headway.live.switched_on import GilSwitch
-from headway.traces import format as fmt
 
 __all__ = [
     "History",
@@ -48,7 +47,6 @@ _MOST_SLOTS = 1 << 16  # 20 MiB of counters; many times the recorder's number of
 _MOST_OFFSET = 1 << 24
 _EXITING = 0x4  # PF_EXITING of the kernel's include/linux/sched.h, among the flags of /proc/PID/stat
 _FLOCK = "hhqqi"  # struct flock of fcntl(2)
-_TELLING = ["state", "serial", "since_ns", "holds", "hold_ns", "waits", "wait_ns"]
 
 
 class WatchEndedError(RecordingError):
@@ -135,27 +133,23 @@ def is_of_this_process(trace: bytes) -> bool:
     Raises:
         RecordingError: This process is not recorded.
     """
-    if len(trace) < fmt.HEADER_DTYPE.itemsize:
+    header = header_in(trace)
+    if header is None:
         return False
     with Watch(os.getpid()) as one:
-        return int(np.frombuffer(trace, fmt.HEADER_DTYPE, 1)[0]["start_ns"]) == one.snapshot().start_ns
+        return header.start_ns == one.snapshot().start_ns
 
 
-def _fits(header: np.void) -> bool:
+def _fits(header: Header) -> bool:
     """Return whether the number and the offset of the slots in a header are within the bounds."""
-    count, offset = int(header["slot_count"]), int(header["slots_offset"])
-    return 0 < count <= _MOST_SLOTS and offset <= _MOST_OFFSET
+    return 0 < header.slot_count <= _MOST_SLOTS and header.slots_offset <= _MOST_OFFSET
 
 
-def _read_header(fd: int, base: int) -> np.void | None:
+def _read_header(fd: int, base: int) -> Header | None:
     try:
-        block = os.pread(fd, fmt.HEADER_DTYPE.itemsize, base)
+        return header_in(os.pread(fd, HEADER_BYTES, base))
     except OSError:
         return None  # the memory is not mapped any more
-    if len(block) < fmt.HEADER_DTYPE.itemsize:
-        return None
-    header: np.void = np.frombuffer(block, fmt.HEADER_DTYPE)[0]
-    return header if header["magic"].tobytes() == fmt.MAGIC else None
 
 
 class Watch:
@@ -192,11 +186,9 @@ class Watch:
             )
         self._incarnation = incarnation
         self._header = header
-        self._slots_offset = int(header["slots_offset"])
-        self._slot_count = int(header["slot_count"])
         self._switch = GilSwitch(pid)
 
-    def _open(self, own_pid: int) -> np.void | None:
+    def _open(self, own_pid: int) -> Header | None:
         for path, base in _candidates(self.pid):
             try:
                 fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
@@ -204,19 +196,19 @@ class Watch:
                 continue
             header = _read_header(fd, base)
             # Until its own first event, a forked child has its parent's header.
-            ours = header is not None and int(header["pid"]) == own_pid and int(header["end_ns"]) == 0
-            if ours and header is not None and int(header["version"]) != fmt.FORMAT_VERSION:
+            ours = header is not None and header.pid == own_pid and header.end_ns == 0
+            if ours and header is not None and header.version != FORMAT_VERSION:
                 os.close(fd)
                 raise RecordingError(
-                    f"process {self.pid} is recorded in format {int(header['version'])}, expected {fmt.FORMAT_VERSION}",
+                    f"process {self.pid} is recorded in format {header.version}, expected {FORMAT_VERSION}",
                     hint="it runs under another version of Headway: watch it with that version",
                 )
-            if ours and header is not None and int(header["slot_bytes"]) == fmt.SLOT_DTYPE.itemsize:
+            if ours and header is not None and header.slot_bytes == SLOT_BYTES:
                 if not _fits(header):
                     os.close(fd)
                     raise RecordingError(
-                        f"the counters of process {self.pid} are not valid: {int(header['slot_count'])} threads, at byte"
-                        f" {int(header['slots_offset'])}; expected at most {_MOST_SLOTS}, below byte {_MOST_OFFSET}",
+                        f"the counters of process {self.pid} are not valid: {header.slot_count} threads, at byte"
+                        f" {header.slots_offset}; expected at most {_MOST_SLOTS}, below byte {_MOST_OFFSET}",
                         hint="Headway's recorder did not write them: do not trust this process",
                     )
                 self._fd, self._base = fd, base
@@ -242,25 +234,23 @@ class Watch:
     @property
     def program(self) -> str:
         """The program's name for users: see headway.printable."""
-        text = self._header["program"].tobytes().split(b"\0", 1)[0].decode("utf-8", "replace")
+        text = self._header.program.split(b"\0", 1)[0].decode("utf-8", "replace")
         return text or f"process {self.pid}"
 
     @property
     def has_gil(self) -> bool:
         """Whether the process has a GIL: False if free-threaded, with the GIL off as far as is known."""
-        flags = int(self._header["flags"])
-        return not flags & fmt.FREE_THREADED or bool(flags & fmt.GIL_ENABLED) or self.gil_came_on
+        return self._header.has_gil or self.gil_came_on
 
     @property
     def gil_came_on(self) -> bool:
         """Whether the GIL was off when the recording began, and an extension module has switched it on since."""
-        flags = int(self._header["flags"])
-        return bool(flags & fmt.FREE_THREADED) and not flags & fmt.GIL_ENABLED and self._switch.is_on()
+        return not self._header.has_gil and self._switch.is_on()
 
     @property
     def counters_only(self) -> bool:
         """Whether the process records only counters."""
-        return bool(int(self._header["flags"]) & fmt.COUNTERS_ONLY)
+        return bool(self._header.flags & COUNTERS_ONLY)
 
     def join(self) -> bool:
         """Keep the counting going for as long as this watch is open; return whether others want it, too.
@@ -292,23 +282,24 @@ class Watch:
             WatchEndedError: The process ended or started another program, or its recording was ended.
         """
         header = self._alive()
-        count = min(self._slot_count, int(header["thread_count"]))
+        count = min(self._header.slot_count, header.thread_count)
         time_ns = time.monotonic_ns()
         slots = self._read(count)
         for _ in range(_READS - 1):
             # A slot that a hand-off has half written differs at the next read.
             again_ns = time.monotonic_ns()
             again = self._read(count)
-            torn = slots[_TELLING] != again[_TELLING]
+            torn = changed(slots, again)
             slots, time_ns = again, again_ns
-            if not torn.any():
+            if not torn:
                 break
         else:
             # Slots whose threads change faster than we read: their state at this moment is unknown.
-            slots = slots[~torn | (slots["state"] != fmt.SLOT_FREE)]
+            free = {at for at in torn if SLOT_HEAD.unpack_from(slots, at)[0] == FREE}
+            slots = b"".join(slots[at : at + SLOT_BYTES] for at in range(0, len(slots), SLOT_BYTES) if at not in free)
         return replace(decode(header, slots, time_ns), has_gil=self.has_gil)
 
-    def _alive(self) -> np.void:
+    def _alive(self) -> Header:
         if self._fd < 0:
             raise WatchEndedError(f"the watch of process {self.pid} is closed")
         incarnation = incarnation_of(self.pid)
@@ -317,16 +308,14 @@ class Watch:
         if incarnation != self._incarnation:
             raise WatchEndedError(f"process {self.pid} has started another program")
         header = _read_header(self._fd, self._base)
-        if header is None or int(header["end_ns"]) != 0:
+        if header is None or header.end_ns != 0:
             raise WatchEndedError(f"the recording of process {self.pid} was ended")
         return header
 
-    def _read(self, count: int) -> np.ndarray:
-        block = os.pread(self._fd, count * fmt.SLOT_DTYPE.itemsize, self._base + self._slots_offset)
-        whole = len(block) - len(block) % fmt.SLOT_DTYPE.itemsize
-        slots = np.zeros(count, fmt.SLOT_DTYPE)
-        slots[: whole // fmt.SLOT_DTYPE.itemsize] = np.frombuffer(block[:whole], fmt.SLOT_DTYPE)
-        return slots
+    def _read(self, count: int) -> bytes:
+        """Return the whole ones of the first slots."""
+        block = os.pread(self._fd, count * SLOT_BYTES, self._base + self._header.slots_offset)
+        return block[: len(block) - len(block) % SLOT_BYTES]
 
 
 class History:
