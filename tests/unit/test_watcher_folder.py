@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import subprocess
+import sys
 import time
 from types import SimpleNamespace
 from typing import cast
@@ -84,6 +85,22 @@ def test_the_last_stalls_of_a_process_can_be_waited_for(make, tmp_path):
         watcher._step()
     watcher._step()
     assert wait_until_told(tmp_path, patience_s=0)
+
+
+def test_an_analysis_leaves_the_core_to_the_service(make, tmp_path, monkeypatch):
+    """From its start, before it imports anything, it has a higher nice value; numpy starts no threads in it."""
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nexec env\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    watcher = make()
+    watcher._report(_Watched(ring(7)), time.monotonic_ns())
+    (report,) = watcher._reports
+    nice = os.getpriority(os.PRIO_PROCESS, report.process.pid)
+    environment, _ = report.process.communicate()
+
+    assert nice == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
+    assert b"OPENBLAS_NUM_THREADS=1" in environment.split(b"\n")
 
 
 def test_a_stall_for_whose_recording_there_is_no_room_is_reported_later(make, tmp_path, capfd):

@@ -29,15 +29,11 @@ __all__ = ["main"]
 
 _FEW = 3
 _MOST_LOG_BYTES = 32 << 20
-_NICE = 10
-"""The nice value: beside a service that needs its core, this process takes a tenth of the core."""
 
 
 def main(partial: Path) -> int:
     """Analyse a recording; return the exit code."""
     path = partial.with_suffix("")
-    with contextlib.suppress(OSError):
-        os.nice(_NICE)
     told = json.load(sys.stdin)
     file = os.open(partial, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:

@@ -55,6 +55,8 @@ _LINGER_S: Final = 1.0
 _ABANDONED_S: Final = 600.0
 """The age of an incomplete recording whose watcher was killed: no analysis takes so long."""
 _MOST_RINGS: Final = 256
+_NICER: Final = 10
+"""Beside a service that needs its core, an analysis takes a tenth of the core."""
 
 
 @final
@@ -347,7 +349,11 @@ class Watcher:
                     [sys.executable, "-P", "-m", "headway.live.stalled", str(_partial(path))],
                     stdin=asking,
                     stdout=subprocess.PIPE,
+                    env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # numpy's threads would spin, with nothing to do
                 )
+            # Its imports take longer than its work, so it does not do this itself.
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICER)
         except OSError as error:
             self._unwritten = f"a recording could not be written in {self._folder}: {error.strerror or error}"
             self.say(self._unwritten)
