@@ -267,5 +267,6 @@ struct hw_stack_layout fake_layout(bool cframe) {
         .string_other = offsetof(struct fake_string, other),
         .code_type = (uint64_t)(uintptr_t)code_type,
         .shim_code = 0,
+        .cleanup_code = 0,
     };
 }

@@ -225,19 +225,31 @@ static void test_with_a_cframe(void) {
     trace_close(&trace);
 }
 
-/* A shim's code, which has the type of code but is none, is skipped. */
-static void test_shim(void) {
+/* The code of the interpreter's own frames, which has the type of code but is none, is skipped,
+ * also when the same calls are met again. */
+static void skips(const char *name, struct hw_stack_layout layout) {
     struct hw_trace_options options = world_options("");
     options.has_layout = 1;
-    options.layout = fake_layout(false);
-    options.layout.shim_code = (uint64_t)(uintptr_t)&codes[1];
-    T_EQ(0, world_start_with("shim.hwt", &options));
+    options.layout = layout;
+    T_EQ(0, world_start_with(name, &options));
     stand(3);
     world_yield();
+    frames[2].instruction = codes[2].instructions;
+    world_yield();
     T_EQ(0, hw_trace_stop());
-    struct trace trace = trace_open(world_path("shim.hwt"));
-    T_EQ(2, trace_count_meta(&trace, 0, HW__META_NODE, NULL));
+    struct trace trace = trace_open(world_path(name));
+    T_EQ(3, trace_count_meta(&trace, 0, HW__META_NODE, NULL));
+    T_EQ(2, trace_count_meta(&trace, 0, HW__META_CODE, NULL));
     trace_close(&trace);
+}
+
+static void test_interpreters_own_frames(void) {
+    struct hw_stack_layout layout = fake_layout(false);
+    layout.shim_code = (uint64_t)(uintptr_t)&codes[1];
+    skips("shim.hwt", layout);
+    layout.shim_code = 0;
+    layout.cleanup_code = (uint64_t)(uintptr_t)&codes[1];
+    skips("cleanup.hwt", layout);
 }
 
 /* An instruction before the first one gives a negative offset. */
@@ -701,7 +713,7 @@ int main(void) {
     T_RUN(test_same_stack_same_number);
     T_RUN(test_any_change);
     T_RUN(test_with_a_cframe);
-    T_RUN(test_shim);
+    T_RUN(test_interpreters_own_frames);
     T_RUN(test_before_the_first_instruction);
     T_RUN(test_code_replaced);
     T_RUN(test_long);

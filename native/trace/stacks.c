@@ -352,7 +352,7 @@ static uintptr_t code_at(const struct hw_stack_layout *where, uintptr_t frame) {
 static uintptr_t python_frame(const struct hw_stack_layout *where, uintptr_t *frame) {
     for (; *frame != 0; *frame = pointer_at(*frame, where->frame_previous)) {
         uintptr_t code = code_at(where, *frame);
-        if (code != 0 && code != where->shim_code &&
+        if (code != 0 && code != where->shim_code && code != where->cleanup_code &&
             pointer_at(code, where->object_type) == where->code_type) {
             return code;
         }

@@ -18,6 +18,7 @@
 struct hw_stack_layout {
     uint64_t code_type;        /* the address of PyCode_Type */
     uint64_t shim_code;        /* the code of frames where C calls the interpreter, or 0 */
+    uint64_t cleanup_code;     /* the code of frames below an inlined `__init__`, or 0 */
     int32_t thread_frame;      /* PyThreadState: the innermost frame, or a _PyCFrame */
     int32_t cframe_frame;      /* _PyCFrame: the innermost frame; below 0: there is no _PyCFrame */
     int32_t frame_code;        /* _PyInterpreterFrame: the code object (the low 3 bits are tags) */

@@ -25,7 +25,7 @@ __all__ = ["LAYOUT_OFFSET", "Accounts", "Looker"]
 LAYOUT_OFFSET = 3864
 """The offset of `layout` of `struct hw__control` (native/trace/control.h) in a recording's memory."""
 
-_LAYOUT = struct.Struct("<QQ16i")
+_LAYOUT = struct.Struct("<QQQ16i")
 _DEPTH = 128
 _TRIES = 3
 _TAGS = 7
@@ -46,6 +46,7 @@ class _Layout:
 
     code_type: int
     shim_code: int
+    cleanup_code: int
     thread_frame: int
     cframe_frame: int
     frame_code: int
@@ -149,7 +150,7 @@ class Looker:
             words = self._memory.read(frame, _FRAME_BYTES)
             code = int.from_bytes(words[where.frame_code : where.frame_code + 8], "little") & ~_TAGS
             previous = int.from_bytes(words[where.frame_previous : where.frame_previous + 8], "little")
-            if code and code != where.shim_code:
+            if code and code not in (where.shim_code, where.cleanup_code):
                 known = self._code(code)
                 if known is not None:
                     at = int.from_bytes(words[where.frame_instruction : where.frame_instruction + 8], "little")

@@ -23,6 +23,7 @@ _HEAD = object.__basicsize__
 _STRING_STATE = _HEAD + 2 * _WORD  # PyASCIIObject: head, length, hash, state
 _THREAD, _FRAME = "%dN" % _THREAD_WORDS, "%dN" % _FRAME_WORDS
 _DEPTH = 64
+_CALLS = 64  # CPython specialises a call at its second to eighth execution
 
 _OFFSETS = (
     "thread_frame",
@@ -54,6 +55,7 @@ class Layout:
     def __init__(self):
         self.code_type = id(types.CodeType)
         self.shim_code = 0
+        self.cleanup_code = 0
         for name in _OFFSETS:
             setattr(self, name, 0)
         self.code_instructions = types.CodeType.__basicsize__
@@ -62,7 +64,7 @@ class Layout:
     def packed(self):
         """Return the layout as the struct's bytes."""
         offsets = [getattr(self, name) for name in _OFFSETS]
-        return struct.pack("=QQ%di" % len(offsets), self.code_type, self.shim_code, *offsets)
+        return struct.pack("=QQQ%di" % len(offsets), self.code_type, self.shim_code, self.cleanup_code, *offsets)
 
 
 def find(library):
@@ -75,15 +77,35 @@ def find(library):
     finder.find_frame(layout, library.thread_state())
     if sys.version_info >= (3, 13):
         layout.shim_code = id(None)
+        layout.cleanup_code = _cleanup_code(layout, library)
     return layout
+
+
+class _Made:
+    def __init__(self, walk, layout, walked):
+        walked.append(walk(layout, 2))
+
+
+def _cleanup_code(layout, library):
+    """Return the code of the frame below the `__init__` of a call that is specialised; 0 if there is no such frame.
+
+    CPython 3.13 and later run the call of a class that is often made, and its `__init__`, without a call in C. The
+    frame has a code object that Python never shows (_Py_InitCleanup in CPython's specialize.c).
+    """
+    packed, walked = layout.packed(), []
+    for _ in range(_CALLS):
+        _Made(library.walk, packed, walked)
+        below = struct.unpack_from("=Q", walked.pop(), 16)[0]  # struct hw_trace_frame
+        if below != id(sys._getframe().f_code):
+            return below
+    return 0
 
 
 def check(layout, library):
     """Let `library` walk the present stack, and compare the frames. Raises LayoutError.
 
     A frame that is not Python's marks each call of the interpreter by C. In CPython 3.12 that frame has a code object
-    that Python never shows, and that is learnt here; later versions have None there. In these, a call of a class that
-    the interpreter has specialised has such a frame below `__init__` (_Py_InitCleanup in CPython's specialize.c).
+    that Python never shows, and that is learnt here; later versions have None there.
     """
     walked = library.walk(layout.packed(), _DEPTH)
     expected = []
@@ -98,6 +120,8 @@ def check(layout, library):
         hidden = unknown.pop()
         if sys.version_info < (3, 13):
             layout.shim_code = hidden
+        else:
+            layout.cleanup_code = hidden  # a profiler may have kept _cleanup_code() from learning it
         seen = [(code, offset) for code, offset in seen if code != hidden]
     del expected[len(seen) if count == _DEPTH else _DEPTH :]
     # The instruction of this function itself has moved on since the walk.
