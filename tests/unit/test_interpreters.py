@@ -70,7 +70,7 @@ def bare_machine(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
     real = interpreters._folders
-    monkeypatch.setattr(interpreters, "_folders", lambda: (item for item in real() if item[0] != "system"))
+    monkeypatch.setattr(interpreters, "_folders", lambda: (item for item in real() if item[0] not in ("system", "own")))
     return folder
 
 
@@ -186,3 +186,12 @@ def test_a_path_without_an_executable_is_refused(path):
     """The error names the path."""
     with pytest.raises(InterpreterError, match=path):
         probe(path)
+
+
+def test_the_interpreter_that_runs_headway_is_found(tmp_path, monkeypatch):
+    """It is found wherever it is installed, also if its environment is not activated."""
+    prefix = tmp_path / "opt"
+    (prefix / "bin").mkdir(parents=True)
+    monkeypatch.setattr(sys, "base_prefix", str(prefix))
+
+    assert ("own", prefix / "bin") in list(interpreters._folders())

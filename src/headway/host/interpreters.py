@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -256,6 +257,8 @@ def _folders() -> Iterator[tuple[str, Path]]:
         # A shim is a script that chooses an interpreter by the working folder, and is no interpreter itself.
         if name.startswith("/") and not name.rstrip("/").endswith("/shims"):
             yield "path", Path(name)
+    # That of an environment which is not activated may be in none of these folders.
+    yield "own", Path(sys.base_prefix, "bin")
 
 
 def _executables() -> Iterator[tuple[str, Path]]:

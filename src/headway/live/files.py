@@ -58,7 +58,7 @@ def check_new(path: Path, *, force: bool = False) -> Path:
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise UsageError(f"the folder {path.parent} cannot be written to", hint="name another file")
     if os.path.lexists(path) and not (force and path.is_file()):
-        raise UsageError(f"{path} exists", hint="name another file with -o, or overwrite it with --force")
+        raise UsageError(f"{path} exists", hint="name another file, or remove this one (a command overwrites it with --force)")
     _check_takes_files(path.parent)
     wait_until_finished(path)  # the program may have ended while its collector still writes, if only its lock is left
     if force:
@@ -81,7 +81,7 @@ def _check_takes_files(folder: Path) -> None:
         if error.errno in _FULL:
             return
         raise UsageError(
-            f"no file can be created in the folder {folder}: {error.strerror}", hint="name another file with -o"
+            f"no file can be created in the folder {folder}: {error.strerror}", hint="name another file"
         ) from error
     os.close(descriptor)
     os.unlink(name)
@@ -190,7 +190,7 @@ def lock(path: Path) -> int | None:
         os.write(descriptor, f"{os.getpid()} {begin_ticks(os.getpid())}\n".encode())
     except BlockingIOError:
         os.close(descriptor)
-        raise UsageError(f"{path} is already being recorded", hint="name another file with -o") from None
+        raise UsageError(f"{path} is already being recorded", hint="name another file") from None
     except OSError:  # a full disk: other processes do not wait for us then
         pass
     return descriptor

@@ -36,10 +36,10 @@ def check_folder(folder: Path) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"the folder {folder} cannot be created: {error.strerror}", hint="name another folder with -o"
+            f"the folder {folder} cannot be created: {error.strerror}", hint="name another folder"
         ) from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(f"the folder {folder} cannot be written to", hint="name another folder with -o")
+        raise UsageError(f"the folder {folder} cannot be written to", hint="name another folder")
     return folder
 
 
