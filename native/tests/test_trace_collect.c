@@ -171,6 +171,20 @@ static void test_the_begin_of_the_process_is_kept(void) {
     trace_close(&trace);
 }
 
+/* The collector sees how long a process lives that records no end, and the file has it. */
+static void test_the_life_of_a_killed_process_is_kept(void) {
+    T_EQ(0, world_try_collect("lived.hwt", 8 * HW__CHUNK_BYTES));
+    world_yield();
+    hw_collect_lived(the_one(), 1234);
+    hw_collect_pass(the_one(), 0, &state);
+    struct trace trace = trace_open(world_path("lived.hwt"));
+    T_EQ(0, trace.header->end_ns);
+    T_EQ(1234, trace.header->lived_until_ns);
+    trace_close(&trace);
+    trace = ended("lived.hwt");
+    trace_close(&trace);
+}
+
 /* Nothing of the file is mapped, so the process does not notice what others do to the file. */
 static void test_the_file_is_truncated_and_removed(void) {
     T_EQ(0, world_try_collect("gone.hwt", 16 * HW__CHUNK_BYTES));
@@ -473,6 +487,8 @@ int main(void) {
     T_RUN(test_memory_is_shared_out);
     collect_forget();
     T_RUN(test_the_begin_of_the_process_is_kept);
+    collect_forget();
+    T_RUN(test_the_life_of_a_killed_process_is_kept);
     collect_forget();
     T_RUN(test_the_file_is_truncated_and_removed);
     collect_forget();

@@ -242,6 +242,10 @@ void hw_collect_began(struct hw_collection *collection, int64_t realtime_ns) {
     collection->header->process_start_ns = realtime_ns;
 }
 
+void hw_collect_lived(struct hw_collection *collection, int64_t until_ns) {
+    collection->header->lived_until_ns = until_ns;
+}
+
 void hw_collect_limit(struct hw_collection *collection, int64_t chunks) {
     collection->limit = chunks < 2 ? 2 : chunks;
 }

@@ -99,6 +99,10 @@ struct hw__header {
     /* When the process began, in CLOCK_REALTIME, as its collector found; 0: that is not known.
      * Files of versions before this field have 0 here. */
     int64_t process_start_ns;
+    /* A time at which the process still ran this program, as its collector saw; 0: not known. If
+     * end_ns is 0, the session did not end before, with or without an event. Files of versions
+     * before this field have 0 here. */
+    int64_t lived_until_ns;
 };
 
 /* slot.state */

@@ -288,6 +288,8 @@ def _collecting() -> ctypes.CDLL:
     library.hw_collect_family.argtypes = [ctypes.c_void_p]
     library.hw_collect_began.restype = None
     library.hw_collect_began.argtypes = [ctypes.c_void_p, ctypes.c_int64]
+    library.hw_collect_lived.restype = None
+    library.hw_collect_lived.argtypes = [ctypes.c_void_p, ctypes.c_int64]
     library.hw_collect_limit.restype = None
     library.hw_collect_limit.argtypes = [ctypes.c_void_p, ctypes.c_int64]
     library.hw_collect_limit_meta.restype = None
@@ -354,6 +356,10 @@ class Collection:
     def began(self, realtime_ns: int) -> None:
         """Tell when the process began, in CLOCK_REALTIME; 0: that is not known. The file has it from the next copy on."""
         self._library.hw_collect_began(self._pointer, realtime_ns)
+
+    def lived(self, until_ns: int) -> None:
+        """Tell a time at which the process still ran the program that it records. The file has it from the next copy on."""
+        self._library.hw_collect_lived(self._pointer, until_ns)
 
     def limit(self, chunks: int) -> None:
         """Limit the file to a number of chunks; beyond it, new events replace the oldest ones."""

@@ -10,7 +10,8 @@ from live_image import SLOTS_OFFSET, image, make_slots, make_snapshot
 
 from headway.errors import RecordingError
 from headway.live import watch
-from headway.live.watch import History, Monitor, Watch, WatchEndedError, incarnation_in
+from headway.live.lived import incarnation_in, incarnation_of
+from headway.live.watch import History, Monitor, Watch, WatchEndedError
 from headway.traces import format as hwt
 
 
@@ -171,7 +172,7 @@ def test_exec_ends_the_watch(mapped, monkeypatch):
     """Another program in the same process counts as another process."""
     mapped({"serial": 1})
     with Watch(os.getpid()) as one:
-        started, code, stack = watch.incarnation_of(os.getpid())
+        started, code, stack = incarnation_of(os.getpid())
         monkeypatch.setattr(watch, "incarnation_of", lambda pid: (started, code, stack + "1"))
         with pytest.raises(WatchEndedError, match="started another program"):
             one.snapshot()

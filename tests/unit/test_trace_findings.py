@@ -210,6 +210,15 @@ def test_a_long_hold_is_told_without_stacks_too():
     assert (one.advice, one.frame) == ("", None)
 
 
+def test_a_long_hold_that_has_not_ended_has_no_line():
+    """The line of a hold is known at its end; `headway watch` sees it before."""
+    script = Script().add(0, 0, Kind.ACQUIRE).wait(1, 1, asks_ms=6)
+    one = told(script.trace(1000, "main", "reader", ended=False))["long-hold"]
+
+    assert one.cause.startswith("a call into C had not returned when the trace ended")
+    assert one.advice == "`headway watch` names the line of such a call while it goes on"
+
+
 def test_a_long_hold_that_nobody_asked_for_is_fine():
     """A thread that holds for a second and releases as soon as another wants the GIL does no harm."""
     script = Script().hold(0, 0, 1000, forced=True).wait(1, 995, asks_ms=1000).hold(1, 1000, 1001)
@@ -417,6 +426,7 @@ def test_what_a_recording_lacks_is_told():
         "this trace is incomplete: 3 events not recorded because there was no room, 1,200 events overwritten by newer ones, "
         "1 stack recorded as unknown, 8 bytes damaged"
     )
+    assert found[2].fact.startswith("the process was killed")
     assert found[3].fact == "no lines of code are known: this recording of Python 3.8.2 has no stacks"
 
 

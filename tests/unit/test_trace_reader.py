@@ -145,7 +145,20 @@ def test_what_may_be_incomplete_is_left_out(tmp_path):
     found = read(path)
     assert rows(found) == [(0, A, 1), (5, R, 1), (8, W, 2), (10, A, 2)]
     assert found.loss.whole
-    assert found.end_ns == START_NS + 10
+    assert (found.end_ns, found.process.growing) == (START_NS + 10, True)
+
+
+@pytest.mark.parametrize(
+    ("lived", "end"),
+    [(900, 900), (20, 30), (-START_NS, 30), (2**62, reader._LONGEST_NS)],
+    ids=["later", "earlier", "no", "wild"],
+)
+def test_a_killed_process_has_lived_as_long_as_its_collector_saw(tmp_path, lived, end):
+    """A process that is killed records no end; what was open at its last event, as a deadlock, went on."""
+    path = write(small([(0, A, 0), (8, W, 1), (30, REQUEST, 1)], ended=False, end=30), tmp_path / "x.hwt")
+    found = read(patch_header(path, "lived_until_ns", START_NS + lived))
+
+    assert (found.end_ns - START_NS, found.process.ended, found.process.growing) == (end, False, False)
 
 
 def test_a_chunk_that_is_overwritten_meanwhile_counts_as_overwritten(tmp_path, monkeypatch):

@@ -49,6 +49,10 @@ HW_API uint64_t hw_collect_family(const struct hw_collection *collection);
  * next pass on. */
 HW_API void hw_collect_began(struct hw_collection *collection, int64_t realtime_ns);
 
+/* Tells a time (CLOCK_MONOTONIC) at which the process still ran the program that it records. The
+ * file has it from the next pass on: a process that is killed records no end. */
+HW_API void hw_collect_lived(struct hw_collection *collection, int64_t until_ns);
+
 /* Limits the file to `chunks` chunks of 16 KiB. In a full file, new events overwrite the oldest
  * ones. If the file already has more chunks, the next pass removes some.
  *

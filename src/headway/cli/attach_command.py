@@ -298,7 +298,7 @@ def _wait(ones: "list[_Held]", signals: _Signals, duration_s: float | None) -> b
 
 def _is_alive(pid: int) -> bool:
     """Return whether the process runs; one that has ended exists until its parent asks for its exit code."""
-    from headway.live.watch import incarnation_of
+    from headway.live.lived import incarnation_of
 
     return incarnation_of(pid) is not None
 

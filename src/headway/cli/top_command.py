@@ -166,6 +166,7 @@ def _children_counted(pid: int, arguments: argparse.Namespace) -> Iterator[None]
     They stop by themselves within seconds after the block, because its leases are over then.
     """
     from headway.live import attach, watch
+    from headway.live.lived import incarnation_of
 
     def enter(child: int) -> attach.Attachment | None:
         if watch.is_recorded(child):
@@ -177,7 +178,7 @@ def _children_counted(pid: int, arguments: argparse.Namespace) -> Iterator[None]
         below = attach.python_descendants(pid) if arguments.children else []
         for one in enter_children(below, enter, "counted"):
             held.enter_context(contextlib.closing(one))
-        is_alive = watch.incarnation_of(pid) is not None
+        is_alive = incarnation_of(pid) is not None
         if below and is_alive and not any(map(watch.is_recorded, [pid, *below])):
             raise RecordingError(
                 f"neither process {pid} nor a process below it can be counted",

@@ -20,6 +20,7 @@ from typing import NamedTuple, Self, final
 
 from headway.live.door import Door, Reception, watch_process
 from headway.live.files import began_realtime_ns, begin_ticks, parent_of
+from headway.live.lived import Lived
 from headway.native import CHUNK_BYTES, Collection, CollectionState
 
 __all__ = [
@@ -70,6 +71,7 @@ class _Session:
     path: Path
     collection: Collection
     state: CollectionState
+    lived: Lived
     gone: bool
     since_ns: int
     """The time at which the process called (CLOCK_MONOTONIC)."""
@@ -215,10 +217,14 @@ class Collector:
         """Copy what all processes have recorded; close the sessions of those that are gone."""
         self._share()
         living = sum(one.chunks for one in self._sessions)
+        now_ns = time.monotonic_ns()
         for session in list(self._sessions):
             gone = session.gone or (session.began is not None and begin_ticks(session.pid) != session.began)
             others = living - session.chunks
             session.collection.limit(self._limit(session, others))
+            if not gone:
+                session.lived.look(now_ns)
+                gone = session.lived.over
             session.state = session.collection.copy(last=gone)
             living = others + session.chunks
             if gone or session.state.ended:
@@ -297,7 +303,8 @@ class Collector:
             raise
         began = begin_ticks(pid) if pidfd < 0 and not gone else None
         state = CollectionState(False, 0, 0, 0, 0, 0, 0, 0)
-        session = _Session(pid, pidfd, began, file, path, collection, state, gone, time.monotonic_ns())
+        lived = Lived(pid, collection)
+        session = _Session(pid, pidfd, began, file, path, collection, state, lived, gone, time.monotonic_ns())
         if pidfd >= 0:
             self._reception.keep(pidfd, session.end)
         self._sessions.append(session)

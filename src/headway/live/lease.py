@@ -121,7 +121,7 @@ class _Program:
         try:
             self._memory.read(self._address, 1)
         except OSError:  # the memory is gone
-            from headway.live.watch import incarnation_of
+            from headway.live.lived import incarnation_of
 
             return incarnation_of(self._pid) is not None
         return False

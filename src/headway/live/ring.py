@@ -21,6 +21,7 @@ from headway.live.door import PROCESS_MEMORY_BYTES, watch_process
 from headway.live.files import began_realtime_ns, begin_ticks
 from headway.live.header import HEADER_BYTES, Header, header_in
 from headway.live.homes import Homes
+from headway.live.lived import Lived
 from headway.live.options import Limits
 from headway.live.sampling import Accounts, Looker
 from headway.live.slots import HOLDING, IDLE, SLOT_BYTES, SLOT_HEAD, WAITING, Slot, ThreadCounters, steady_counters
@@ -78,6 +79,7 @@ class Ring:
             self._collection = Collection(memory, self._file, Path(WATCHED))
             failed.callback(self._collection.close)
             self._collection.began(began_realtime_ns(pid))
+            self._lived = Lived(pid, self._collection)
             self._collection.watch(loop_ns=limits.loop_ns, pool_ns=limits.request_ns)
             self._collection.limit_meta(_META_BYTES // CHUNK_BYTES)
             header = header_in(os.pread(memory, HEADER_BYTES, 0))
@@ -260,6 +262,9 @@ class Ring:
         if hurry:
             self._collection.hurry()
         over = self.gone or (self._began is not None and begin_ticks(self.pid) != self._began)
+        if not over:
+            self._lived.look(now_ns)
+            over = self._lived.over
         state = self._collection.copy(last=over)
         self.gone = state.ended or over
         if state.lost_meta:

@@ -23,6 +23,7 @@ from headway.errors import RecordingError
 from headway.live.counters import Rates, Snapshot, decode, difference
 from headway.live.files import descendants
 from headway.live.header import COUNTERS_ONLY, FORMAT_VERSION, HEADER_BYTES, Header, header_in
+from headway.live.lived import incarnation_of
 from headway.live.slots import FREE, SLOT_BYTES, SLOT_HEAD, changed
 from headway.live.switched_on import GilSwitch
 
@@ -33,8 +34,6 @@ __all__ = [
     "Watch",
     "WatchEndedError",
     "counts_only",
-    "incarnation_in",
-    "incarnation_of",
     "is_of_this_process",
     "is_recorded",
     "process_of",
@@ -45,33 +44,11 @@ _READS = 5  # attempts until two consecutive reads of a slot agree
 _TRIES = 20  # attempts for a child that records nothing (yet)
 _MOST_SLOTS = 1 << 16  # 20 MiB of counters; many times the recorder's number of slots
 _MOST_OFFSET = 1 << 24
-_EXITING = 0x4  # PF_EXITING of the kernel's include/linux/sched.h, among the flags of /proc/PID/stat
 _FLOCK = "hhqqi"  # struct flock of fcntl(2)
 
 
 class WatchEndedError(RecordingError):
     """No more can be read: the process ended or started another program, or its recording was ended."""
-
-
-def incarnation_of(pid: int) -> tuple[str, ...] | None:
-    """Return what distinguishes this process and its program from any other; None if the process has ended."""
-    try:
-        return incarnation_in(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace"))
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-
-
-def incarnation_in(stat: str) -> tuple[str, ...] | None:
-    """Return what distinguishes a process and its program from any other, from its /proc/PID/stat (proc(5)).
-
-    The identity consists of the process's start time, and of the addresses of its program's code and stack: exec() puts
-    the stack elsewhere. In the middle of exec() the new program has no code yet, though the process is there.
-
-    Returns None if the process has ended.
-    """
-    fields = stat.rpartition(")")[2].split()
-    # A process that is exiting may have no memory any more, before its state says so.
-    return None if fields[0] in "ZX" or int(fields[6]) & _EXITING else (fields[19], fields[23], fields[25])
 
 
 def _own_pid(pid: int) -> int:

@@ -172,6 +172,7 @@ HEADER_DTYPE = np.dtype(
         ("lost_interval_us", "<u4"),
         ("reserved", "<u4"),
         ("process_start_ns", "<i8"),
+        ("lived_until_ns", "<i8"),
     ],
     align=True,
 )

@@ -178,6 +178,8 @@ class Process:
     begin_realtime_ns: int = 0
     """The time on CLOCK_REALTIME when the process began; if that is not known, when tracing began; 0: as `start_realtime_ns`.
     """
+    growing: bool = False
+    """True if the file may still get events: the process is still traced, or its collector was killed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,8 +189,8 @@ class Trace:
     Attributes:
         process: The process that was traced.
         start_ns: When tracing began.
-        end_ns: When tracing ended. If the process was killed, the time of the last event; if the process still runs,
-            the time until which all events are known. Never before an event.
+        end_ns: When tracing ended. If the process was killed, the time of its last event, or a later one at which it
+            still lived; if it still runs, the time until which all events are known. Never before an event.
         events: EVENT_DTYPE, sorted by time. The events of one thread are in the order in which they happened, also at
             equal times. At equal times on one GIL, a RELEASE stands before the ACQUIRE that it made possible.
         threads: The threads, by index.

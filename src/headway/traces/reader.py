@@ -241,11 +241,12 @@ class _Reading:
 
         last_ns = int(events["time_ns"][-1]) if len(events) else self._start_ns
         left_ns = self._left_ns(last_ns)
-        end_ns = max(self._end_ns, last_ns, known_until_ns, left_ns)
+        lived_ns = min(int(self._header["lived_until_ns"]), self._start_ns + _LONGEST_NS)
+        end_ns = max(last_ns, self._end_ns or known_until_ns or left_ns or lived_ns)
         evidence, damaged_bytes = evidence_of(self._records.notes)
         self._damaged_bytes += damaged_bytes
         return Trace(
-            process=replace(self._process, ended=bool(self._end_ns or left_ns)),
+            process=replace(self._process, ended=bool(self._end_ns or left_ns), growing=known_until_ns > 0),
             start_ns=self._start_ns,
             end_ns=end_ns,
             events=events,

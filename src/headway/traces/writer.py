@@ -323,6 +323,7 @@ def _header(trace: Trace, chunk_count: int, taken: int, overwritten: NDArray[np.
         "start_realtime_ns": process.start_realtime_ns,
         "process_start_ns": process.begin_realtime_ns,
         "end_ns": trace.end_ns if process.ended else 0,
+        "lived_until_ns": 0 if process.ended else trace.end_ns,
         "slot_count": SLOTS,
         "slot_bytes": hwt.SLOT_DTYPE.itemsize,
         "slots_offset": SLOTS_OFFSET,

@@ -141,6 +141,8 @@ def _long_holds(analysis: Analysis) -> Iterator[Finding]:
 
 def _long_hold(analysis: Analysis, one: Place) -> Finding:
     where = _where(one.stack) if one.frame is not None else ""
+    # The line of a hold is that of its end.
+    unended = one.frame is None and any(each.open and each.overrun_ns > 0 for each in analysis.longest)
     return Finding(
         kind="long-hold",
         weight="problem",
@@ -151,15 +153,19 @@ def _long_hold(analysis: Analysis, one: Place) -> Finding:
             f"holds there last {duration(one.times.p50_ns)} at the median and {duration(one.times.max_ns)} at most, and "
             f"threads waited {duration(one.blocked_ns)} during them"
         ),
-        cause="a call into C, on that line or just before it, does not release the GIL, or a garbage collection began "
-        "there: Python code would have answered the request at once, but nothing can interrupt these"
+        cause=(
+            "a call into C had not returned when the trace ended, and does not release the GIL; or a garbage collection went on"
+            if unended
+            else "a call into C, on that line or just before it, does not release the GIL, or a garbage collection began there"
+        )
+        + ": Python code would have answered the request at once, but nothing can interrupt these"
         + ("; or the system ran something else on the thread's core, which was not measured" * one.late_unmeasured),
         advice=(
             f"let that call release the GIL (`Py_BEGIN_ALLOW_THREADS`, Cython's `nogil`), give it less work at a time, or, if "
             f"its result is small, run it elsewhere: {another_gil(analysis.process)}; if `gc.callbacks` show that it is a "
             f"collection, `gc.freeze()` after the start makes it shorter; a shorter switch interval does not help here"
             if one.frame is not None
-            else ""
+            else "`headway watch` names the line of such a call while it goes on" * unended
         ),
         cost_ns=one.late_blocked_ns,
         threads=one.overrun_threads,

@@ -62,7 +62,9 @@ def _unfinished(analysis: Analysis) -> Iterator[Finding]:
         yield Finding(
             kind="unfinished",
             weight="note",
-            fact="the trace stops at its last event: the process was killed, or is still running",
+            fact="the recording goes on: this is the process up to now, or until its collector was killed"
+            if analysis.process.growing
+            else "the process was killed: the trace ends where it was last seen alive, or at its last event",
         )
 
 

@@ -1,0 +1,71 @@
+"""Whether a process still runs the same program, and until when one that records has certainly done so."""
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from headway.native import Collection
+
+__all__ = ["Lived", "incarnation_in", "incarnation_of"]
+
+_EXITING: Final = 0x4
+"""PF_EXITING of the kernel's include/linux/sched.h, among the flags of /proc/PID/stat."""
+
+_PERIOD_NS: Final = 250_000_000
+"""The time between two looks: each reads a file of /proc, and there may be hundreds of processes."""
+
+
+def incarnation_of(pid: int) -> tuple[str, ...] | None:
+    """Return what distinguishes this process and its program from any other; None if the process has ended."""
+    try:
+        return incarnation_in(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace"))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def incarnation_in(stat: str) -> tuple[str, ...] | None:
+    """Return what distinguishes a process and its program from any other, from its /proc/PID/stat (proc(5)).
+
+    The identity consists of the process's start time, and of the addresses of its program's code and stack: exec() puts
+    the stack elsewhere. In the middle of exec() the new program has no code yet, though the process is there.
+
+    Returns None if the process has ended.
+    """
+    fields = stat.rpartition(")")[2].split()
+    # A process that is exiting may have no memory any more, before its state says so.
+    return None if fields[0] in "ZX" or int(fields[6]) & _EXITING else (fields[19], fields[23], fields[25])
+
+
+@final
+class Lived:
+    """Tells the collection of a process until when the process has run its program.
+
+    A process that is killed records no end. Without this, its trace would end at its last event, and a deadlock, after
+    which there are no events, would not be in it.
+    """
+
+    def __init__(self, pid: int, collection: "Collection") -> None:
+        """Begin. `pid` is the process's id."""
+        self._pid, self._collection = pid, collection
+        self._incarnation = self._look()
+        self._looked_ns = 0
+        self.over = False
+        """Whether the process has executed another program: it lives on, but its recording has ended."""
+
+    def look(self, now_ns: int) -> None:
+        """Look at the process, if the last look was some time ago. `now_ns` is the present CLOCK_MONOTONIC."""
+        if self._incarnation is None or now_ns - self._looked_ns < _PERIOD_NS:
+            return
+        self._looked_ns = now_ns
+        found = self._look()
+        if found == self._incarnation:
+            self._collection.lived(now_ns)
+        else:
+            self.over = found is not None  # a process whose first thread has ended shows no program
+            self._incarnation = None
+
+    def _look(self) -> tuple[str, ...] | None:
+        with contextlib.suppress(OSError):
+            return incarnation_of(self._pid)
+        return None

@@ -1,0 +1,72 @@
+"""The trace of a process that hangs and is killed shows the hang, which has no events."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from real_programs import LIMIT_S
+from waiting import wait_for
+
+from headway.errors import TraceError
+from headway.live.files import wait_until_finished
+from headway.traces.analysis import analyse
+from headway.traces.reader import read
+
+HEADWAY = str(Path(sys.executable).with_name("headway"))
+
+HANGS = """
+import ctypes, threading
+forever = ctypes.PyDLL(None).pause  # keeps the GIL
+threading.Thread(target=lambda: [threading.Event().wait(0.001) for _ in iter(int, 1)]).start()
+threading.Thread(target=forever, name="keeper").start()
+"""
+BECOMES = """
+import os, time
+time.sleep(0.01)
+print("ready", flush=True)
+os.execv("/bin/sh", ["sh", "-c", "read x; kill -KILL $$"])
+"""
+
+
+def hung_s(path):
+    """Return for how long the trace has had no event."""
+    try:
+        trace = read(path)
+    except (TraceError, OSError):
+        return 0
+    return (trace.end_ns - trace.events["time_ns"][-1]) / 1e9 if len(trace.events) else 0
+
+
+def test_a_hang_is_in_the_trace_of_a_process_that_was_killed(tmp_path):
+    """The hold that never ended is as long as the process lived, but for the time between two looks at it."""
+    path, program = tmp_path / "x.hwt", tmp_path / "hangs.py"
+    program.write_text(HANGS)
+    with subprocess.Popen([HEADWAY, "trace", "-o", str(path), program], stderr=subprocess.DEVNULL) as one:
+        before_s = wait_for(lambda: hung_s(path) > 1 and hung_s(path))
+        one.kill()
+        one.wait(LIMIT_S)
+    wait_until_finished(path)
+    trace = read(path)
+    findings = {one.kind: one for one in analyse(trace).findings}
+
+    assert hung_s(path) > before_s - 0.5
+    assert (trace.process.ended, trace.process.growing) == (False, False)
+    assert findings["long-hold"].fact.startswith("keeper kept the GIL for up to ")
+    assert "had not returned" in findings["long-hold"].cause
+    assert "was killed" in findings["unfinished"].fact
+
+
+def test_the_life_of_another_program_is_not_in_the_trace(tmp_path):
+    """A process that becomes another program was traced until then: its trace is finished, and has its length."""
+    path, program = tmp_path / "x.hwt", tmp_path / "becomes.py"
+    program.write_text(BECOMES)
+    command = [HEADWAY, "trace", "-o", str(path), "--python", sys.executable, program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as one:
+        assert one.stdout.readline() == b"ready\n"
+        wait_for(lambda: not read(path).process.growing)
+        finished = read(path)
+        assert Path(f"/proc/{one.pid}/comm").read_text() == "sh\n"
+        one.communicate(b"\n", timeout=LIMIT_S)
+    wait_until_finished(path)
+
+    assert read(path).end_ns == finished.end_ns

@@ -1,0 +1,68 @@
+"""Until when a process has certainly run the program that it records."""
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from headway.live import lived
+from headway.native import Collection
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def process(monkeypatch):
+    """Return the identity of a made process, which a test changes, and the times that its collection is told."""
+    made = SimpleNamespace(identity=("1", "2", "3"), told=[], looks=0)
+
+    def look(_):
+        made.looks += 1
+        if isinstance(made.identity, OSError):
+            raise made.identity
+        return made.identity
+
+    monkeypatch.setattr(lived, "incarnation_of", look)
+    return made
+
+
+def looked(made):
+    """Return the object that looks at it."""
+    return lived.Lived(7, cast(Collection, SimpleNamespace(lived=made.told.append)))
+
+
+def test_looks_are_rare(process):
+    """A look reads a file of /proc, so most passes over the processes have none."""
+    one = looked(process)
+    for now_ms in range(1000, 2000, 20):
+        one.look(now_ms * MS)
+
+    assert process.told == [1000 * MS, 1260 * MS, 1520 * MS, 1780 * MS]
+    assert process.looks == 1 + len(process.told)
+
+
+@pytest.mark.parametrize("then", [("1", "2", "4"), None, PermissionError()], ids=["executed", "ended", "refused"])
+def test_another_program_and_an_end_are_final(process, then):
+    """The recording of a process ends when it executes another program, whatever is seen later.
+
+    If no program is seen, its first thread may have ended before the others.
+    """
+    one = looked(process)
+    one.look(1000 * MS)
+    before, process.identity = process.identity, then
+    one.look(2000 * MS)
+    process.identity = before
+    one.look(3000 * MS)
+
+    assert process.told == [1000 * MS]
+    assert one.over == isinstance(then, tuple)
+
+
+def test_a_process_that_cannot_be_seen_is_left_alone(process):
+    """/proc may hide the processes of other users."""
+    process.identity = PermissionError()
+    one = looked(process)
+    process.identity = ("1", "2", "3")
+    one.look(1000 * MS)
+
+    assert process.told == []
