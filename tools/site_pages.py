@@ -2,12 +2,13 @@
 
 import argparse
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import headway
-from headway import lab
+from headway import errors, lab
 from headway.cli import parser
+from headway.live import services
 from headway.live.exposition import Totals, exposition
 from headway.live.roles import RoleTotals
 
@@ -65,11 +66,22 @@ def _is_listing(lines: list[str]) -> bool:
     return len(lines) > 1 and sum("  " in line.strip() or line.startswith("  ") for line in lines) * 2 >= len(lines)
 
 
+_PARTS: Mapping[str, tuple[str, Sequence[str]]] = {
+    "headway.dask": ("headway.dask.worker", ["HeadwayWorker"]),
+    "headway.errors": ("headway.errors", errors.__all__),
+    "headway.live.metrics": ("headway.live.metrics", ["GilCollector", "instrument"]),
+    "headway.live.middleware": ("headway.live.middleware", ["GilASGIMiddleware", "GilWSGIMiddleware"]),
+    "headway.live.otel_exporter": ("headway.live.otel_exporter", ["GilExporter"]),
+    "headway.live.services": ("headway.live.services", services.__all__),
+}
+"""What a user's program or its server's settings may import besides: by module, the module with the code, and the names."""
+
+
 def python() -> Iterator[str]:
     """Yield the lines of the page on the Python interface; mkdocstrings fills in signatures and docstrings."""
     yield "# Python"
     yield ""
-    yield "This page is made from the docstrings of what `headway` and `headway.lab` export."
+    yield "This page is made from the docstrings of what `headway`, `headway.lab` and the modules below export."
     yield ""
     yield "## headway"
     yield ""
@@ -81,6 +93,11 @@ def python() -> Iterator[str]:
     for name in lab.__all__:
         module = getattr(getattr(lab, name), "__module__", "")
         if module.startswith("headway."):
+            yield from _member(module, name)
+    for part, (module, names) in _PARTS.items():
+        yield f"## {part}"
+        yield ""
+        for name in names:
             yield from _member(module, name)
 
 

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import manual
 import pytest
@@ -13,6 +14,8 @@ from headway import lab
 from headway.cli.main import _COMMANDS, main
 from headway.live.exposition import Totals, exposition
 from headway.native import policies
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def page(name: str) -> str:
@@ -29,12 +32,29 @@ def test_every_command_has_its_section():
 
 
 def test_every_public_name_has_its_entry():
-    """The page of the Python interface has all names of `headway`, and only names that `headway` or `headway.lab` exports."""
+    """The page of the Python interface has all names of `headway`, and only names that a user may import."""
     text = page("reference/python.md")
 
     members = {line.rpartition(".")[2] for line in text.splitlines() if line.startswith("::: ")}
     assert {name for name in headway.__all__ if name not in ("__version__", "lab")} <= members
-    assert {"Request", "Run", "run", "judge", "Store", "Verdict"} <= members <= {*headway.__all__, *lab.__all__}
+    assert {"Request", "Run", "run", "judge", "Store", "Verdict"} <= members
+    parts = {name for _, names in site_pages._PARTS.values() for name in names}
+    assert members <= {*headway.__all__, *lab.__all__, *parts}
+
+
+def test_what_the_guides_import_has_its_entry():
+    """The page of the Python interface has each name that a guide or the README imports from a module of Headway."""
+    text = page("reference/python.md")
+    documents = [ROOT / "README.md", *(ROOT / "docs").glob("guides/*.md"), *(ROOT / "docs").glob("tutorials/*.md")]
+    imports = [
+        (module, name)
+        for document in documents
+        for module, names in re.findall(r"from (headway\.[\w.]+) import ([\w, ]+)", document.read_text())
+        for name in names.split(", ")
+    ]
+
+    assert len(imports) > 5
+    assert [each for each in imports if f"\n## {each[0]}\n" not in text or f".{each[1]}\n" not in text] == []
 
 
 def test_every_metric_has_its_row():
