@@ -62,10 +62,12 @@ class Lived:
         if found == self._incarnation:
             self._collection.lived(now_ns)
         else:
-            self.over = found is not None  # a process whose first thread has ended shows no program
+            self.over = found is not None  # a process whose first thread has ended shows no program either
             self._incarnation = None
 
     def _look(self) -> tuple[str, ...] | None:
+        found = None
         with contextlib.suppress(OSError):
-            return incarnation_of(self._pid)
-        return None
+            found = incarnation_of(self._pid)
+        # The kernel shows no addresses of a process that we may not trace; a process may become one (PR_SET_DUMPABLE).
+        return None if found is None or found[-1] == "0" else found
