@@ -291,7 +291,8 @@ def _launch(session: pytest.Session) -> None:
         with nothing_left_behind():
             ours.launched = launch_all(how, tests, ours.launches)
         return
-    from headway.measure.against import EDITABLE, copied_package, measure_against, worktree
+    from headway.measure.against import measure_against, worktree
+    from headway.measure.copies import EDITABLE, copied_package
 
     try:
         if copied := copied_package(session.config.rootpath):
@@ -407,7 +408,7 @@ def _judge(ours: _Session, session: pytest.Session) -> None:
         ours.complaints += ours.sessions.apart(platform.python_version(), this_machine().cpu)
     copied = ""
     if ours.revision is not None:
-        from headway.measure.against import EDITABLE, copied_package
+        from headway.measure.copies import EDITABLE, copied_package
 
         # A test may have imported the copy only when it ran.
         copied = copied_package(session.config.rootpath)

@@ -160,38 +160,6 @@ def test_only_rounds_that_both_have_had_took_turns():
     assert sides.there.failures == ["exit code 3"]
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    """Return a function that says which copied package is found if `package` is loaded from a file."""
-    repository = tmp_path / "repository"
-    (repository / ".git").mkdir(parents=True)
-    (repository / "part" / "src" / "package").mkdir(parents=True)
-    (repository / "part" / "src" / "package" / "__init__.py").touch()
-
-    def found(file, top=repository / "part"):
-        monkeypatch.setitem(sys.modules, "package", types.SimpleNamespace(__file__=str(tmp_path / file)))
-        return against.copied_package(top)
-
-    return found
-
-
-def test_an_installed_copy_of_the_repositorys_package_is_found(project, tmp_path):
-    """A package that is loaded from site-packages, and is in the repository too, is named with both folders."""
-    copy = tmp_path / "lib" / "site-packages" / "package"
-    own = tmp_path / "repository" / "part" / "src" / "package"
-    said = f"package is imported from {copy}, and not from {own}, so both trees run that copy"
-    assert project("lib/site-packages/package/__init__.py") == said
-    assert project("lib/site-packages/package/__init__.py", own.parent) == said
-
-
-def test_only_an_installed_copy_is_one(project, tmp_path, monkeypatch):
-    """The repository's own package is no copy, also if the repository is below sys.prefix; nor is a foreign package."""
-    assert not project("repository/part/src/package/__init__.py")
-    assert not project("lib/site-packages/package/__init__.py", tmp_path / "elsewhere")
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    assert not project("repository/part/src/package/__init__.py")
-
-
 def git(*arguments, where):
     identity = ("-c", "user.name=me", "-c", "user.email=me@localhost")
     return subprocess.run(["git", *identity, *arguments], cwd=where, check=True, capture_output=True, text=True).stdout

@@ -26,16 +26,15 @@ from headway.errors import UsageError
 from headway.host.repository import git
 from headway.lab import stats
 from headway.measure.children import ANSWER, LIMIT_S, Launched, Launching, Progress, kill, taken, undisturbed
+from headway.measure.copies import installed, sources
 from headway.measure.journal import Entry, Journal
 from headway.measure.result import Result
 
 __all__ = [
-    "EDITABLE",
     "TURN_OPTION",
     "Revision",
     "Sides",
     "Worktree",
-    "copied_package",
     "measure_against",
     "refuse_this_trees_code",
     "turn_taker",
@@ -77,7 +76,7 @@ class Worktree:
         for finder in sys.meta_path:
             files = [Path(one) for one in dict(getattr(finder, "_redirections", {})).values()]
             own += [one.parent.parent if one.name == "__init__.py" else one.parent for one in files]
-        inside = [self.mapped(one) for one in own if not _installed(one)]
+        inside = [self.mapped(one) for one in own if not installed(one)]
         return list(dict.fromkeys(str(one) for one in inside if one is not None))
 
     def _beside(self, test: Path) -> list[Path]:
@@ -128,43 +127,6 @@ class Worktree:
         shutil.copyfile(path, there)
 
 
-def _installed(path: Path) -> bool:
-    return bool({"site-packages", "dist-packages"} & set(path.parts)) or path.resolve().is_relative_to(
-        Path(sys.prefix).resolve()
-    )
-
-
-_SOURCES = ("", "src", "lib", "python")
-"""The folders of a project in which its packages usually are."""
-
-
-def copied_package(top: Path) -> str:
-    """Return a sentence about a loaded package that is an installed copy of one in this repository; "" without one.
-
-    Both trees would import that copy, so their ratio would say nothing about the revisions.
-
-    Args:
-        top: pytest's root folder.
-    """
-    folders = [top.resolve()]
-    while not (folders[-1] / ".git").exists() and folders[-1] != folders[-1].parent:
-        folders.append(folders[-1].parent)
-    for name, module in sorted(sys.modules.items()):
-        file = Path(getattr(module, "__file__", None) or "").absolute()
-        if "." in name or name in sys.stdlib_module_names or not _installed(file):
-            continue
-        own = [folder / source / part for folder in folders for source in _SOURCES for part in _files(name)]
-        # A repository below sys.prefix has its own files there, too.
-        found = [path for path in own if path.is_file()]
-        if found and file not in found:
-            return f"{name} is imported from {file.parent}, and not from {found[0].parent}, so both trees run that copy"
-    return ""
-
-
-def _files(name: str) -> tuple[str, str]:
-    return f"{name}/__init__.py", f"{name}.py"
-
-
 def refuse_this_trees_code(files: str) -> None:
     """Raise UsageError if this process, which measures the other tree, has imported code of this tree.
 
@@ -188,16 +150,12 @@ def refuse_this_trees_code(files: str) -> None:
             continue
         # A library that lies in a folder that git ignores is the same for both; a build of a package is not.
         if git("ls-files", "--cached", "--others", "--exclude-standard", "--", str(file), where=here) or any(
-            (here / source / part).is_file() for source in _SOURCES for part in _files(name.partition(".")[0])
+            path.is_file() for path in sources(here, name.partition(".")[0])
         ):
             raise UsageError(
                 f"{name} is this tree's own there, too: {file}",
                 hint="an import hook of an editable installation, or an absolute path, leads here",
             )
-
-
-EDITABLE = "install it with `pip install --editable`, or set `pythonpath` in pytest's configuration"
-"""The remedy for an installed copy."""
 
 
 @contextlib.contextmanager
