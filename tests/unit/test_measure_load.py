@@ -1,10 +1,14 @@
-"""Loads of several threads: how long each waited for the GIL is counted from before the first of them began."""
+"""Loads of several workers: what is counted of their begin, and how many calls make a round."""
 
+import importlib
+import os
 import threading
 
 import pytest
 
-from headway.measure.rounds import Load, Target, Watch
+from headway.measure import steps
+from headway.measure.journal import Options
+from headway.measure.rounds import Load, Round, Target, Watch, run_steps
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 8])
@@ -25,3 +29,61 @@ def test_no_thread_begins_before_all_have_read_their_times(tasks, monkeypatch):
         assert events[:tasks] == ["read"] * tasks
         assert events.count("call") == 2 * tasks
     load.close()
+
+
+IMPORTED = """
+import os
+
+with open(os.environ["IMPORTED"], "a") as file:
+    print(os.getpid(), file=file)
+
+def work():
+    return None
+"""
+
+
+def test_workers_have_imported_the_function_before_the_first_round(tmp_path, monkeypatch):
+    """Each process imports the function's module when the load starts: else those that import faster begin earlier."""
+    imported = tmp_path / "imported"
+    monkeypatch.setenv("IMPORTED", str(imported))
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "measured_by_a_load.py").write_text(IMPORTED)
+    work = importlib.import_module("measured_by_a_load").work
+    load = Load(Target(work), 2, "processes-spawn", Watch(wanted=False))
+    try:
+        pids = imported.read_text().split()
+        assert (len(pids), len(set(pids)), pids[0]) == (3, 3, str(os.getpid()))
+        assert load.once(3).calls == 6
+        assert imported.read_text().split() == pids
+    finally:
+        load.close()
+
+
+class Made:
+    """A source of two tasks whose calls take 1 ms, one after the other; the first two rounds are unlike the others."""
+
+    def __init__(self):
+        self.asked = []
+
+    def once(self, calls):
+        self.asked.append(calls)
+        if len(self.asked) == 1:  # cold calls
+            return Round(600_000_000, 2 * calls, [300_000_000] * 2 * calls)
+        late_ns = 500_000_000 if len(self.asked) == 2 else 0  # a worker begins late
+        return Round(late_ns + 2_000_000 * calls, 2 * calls, [1_000_000] * 2 * calls)
+
+    def close(self):
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    ("model", "asked"),
+    [("processes-spawn", [1, 1, 10, 22]), ("threads", [1, 1, 10, 22]), ("serial", [1])],
+)
+def test_calls_of_a_round_are_those_of_warm_workers_that_run(model, asked):
+    """Two tasks have 20 ms of calls each, whatever the workers' first calls take, and however late a worker begins."""
+    source = Made()
+    options = Options(rounds=3)
+    plan = steps.Plan("work", Target(bool), options, model, 2, lambda *_: source)
+    run_steps(steps.measured([plan]))
+    assert source.asked == [*asked, *asked[-1:] * 3]

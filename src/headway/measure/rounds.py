@@ -341,6 +341,8 @@ class Load:
                 self._pool.start()
                 if model == "interpreters":
                     self._pool.on_each(work.take_path, sys.path)
+                # A worker that imports longer than others in a round would begin its task later.
+                self._pool.on_each(work.arrive, target.function, tuple(target.args), dict(target.kwargs))
             except BaseException as error:
                 self._pool.close()
                 if isinstance(error, Exception):

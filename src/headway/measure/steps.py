@@ -178,11 +178,16 @@ def _calibrated(plan: Plan, source: Source, watch: Watch) -> Steps:
         return fixed or 1
     target_ns = _ROUND_NS if plan.tasks == 1 or plan.target.is_async else _TASK_NS * plan.tasks
     calls = 1
+    if plan.model not in {"serial", "loop"}:
+        # A worker's first call may take longer than all others: it opens a connection, or imports a module.
+        yield from _round(plan, source, calls, watch, None)
     while True:
         one = yield from _round(plan, source, calls, watch, None)
-        if one.took_ns >= target_ns or calls >= _MOST_CALLS:
+        # The time that no call takes is a wait for a worker that begins late, and not a task's length.
+        took_ns = min(one.took_ns, sum(one.latencies_ns) or one.took_ns)
+        if took_ns >= target_ns or calls >= _MOST_CALLS:
             return calls
-        wanted = math.ceil(calls * 1.1 * target_ns / max(one.took_ns, 1))
+        wanted = math.ceil(calls * 1.1 * target_ns / max(took_ns, 1))
         calls = min(_MOST_CALLS, 10 * calls, max(calls + 1, wanted))
 
 

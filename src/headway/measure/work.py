@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Timer", "async_timer", "serve", "serve_async", "take_path", "timer"]
+__all__ = ["Timer", "arrive", "async_timer", "serve", "serve_async", "take_path", "timer"]
 
 Timer = Callable[[int], Any]
 """Takes a number of calls; returns the nanoseconds that they took, or an awaitable of them."""
@@ -71,6 +71,10 @@ def async_timer(function: Callable[..., Awaitable[object]], args: Sequence[Any],
 def take_path(path: Sequence[str]) -> None:
     """Set the import path to the measuring interpreter's: a sub-interpreter has only the interpreter's default path."""
     sys.path[:] = path
+
+
+def arrive(*_given: object) -> None:
+    """Do nothing: when a function and its arguments have arrived in a worker, the worker has imported what they need."""
 
 
 def serve(
