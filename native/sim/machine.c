@@ -261,12 +261,16 @@ struct hw__task *hw__machine_add(struct hw__machine *machine, void (*entry)(void
     task->machine = machine;
     task->owner = owner;
     task->allowed = cores == 0 ? all : cores & all;
-    /* At first, tasks are spread over the cores, as fork() would do. */
-    int32_t nth = machine->task_count % machine->core_count;
-    while ((task->allowed >> nth & 1) == 0) {
-        nth = (nth + 1) % machine->core_count;
+    /* At first, tasks are spread over the cores that they may run on, as fork() would do. */
+    for (int32_t i = 0; i < machine->core_count; i++) {
+        int32_t nth = (machine->task_count + i) % machine->core_count;
+        struct hw__core *core = &machine->cores[nth];
+        if ((task->allowed >> nth & 1) != 0 &&
+            (task->core == NULL || core->begun < task->core->begun)) {
+            task->core = core;
+        }
     }
-    task->core = &machine->cores[nth];
+    task->core->begun++;
     task->slice_ns = machine->slice_ns;
     task->spends = HW__SPENDS_KERNEL;
     task->blocked = true;

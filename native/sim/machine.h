@@ -89,6 +89,7 @@ struct hw__timer {
 
 struct hw__core {
     int32_t id;
+    int32_t begun; /* the tasks that begin here */
     struct hw__task *current;
     int64_t step_ns;         /* when the current task has spent its time; INT64_MAX: never */
     struct hw__task **queue; /* runnable and delayed tasks, without the current one */

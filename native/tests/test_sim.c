@@ -619,6 +619,25 @@ static void test_two_processes_on_a_core(void) {
     sim_end();
 }
 
+/* Threads that may run on two of four cores are spread over these two, and share them evenly. */
+static void test_threads_on_some_cores(void) {
+    static const uint64_t allowed[] = {0x3, 0x5, 0x9, 0x6, 0xa, 0xc};
+    for (int i = 0; i < 6; i++) {
+        sim_begin(NULL, 4, 1000 * MS);
+        for (int thread = 0; thread < 4; thread++) {
+            struct hw_sim_role *role = SIM_ADD(SIM_OP(COMPUTE, 0));
+            role->gil = -1;
+            role->cores = allowed[i];
+        }
+        T_EQ(0, sim_run(1000 * MS));
+        for (int role = 0; role < 4; role++) {
+            int64_t cpu_ns = sim_result(role).cpu_ns;
+            T_TRUE(cpu_ns > 490 * MS && cpu_ns < 510 * MS);
+        }
+        sim_end();
+    }
+}
+
 static void test_many_threads(void) {
     for (int i = 0; i < 5; i++) {
         sim_begin(policy_of(i), 8, 100 * MS);
@@ -670,6 +689,7 @@ int main(void) {
     T_RUN(test_an_answer_that_is_early);
     T_RUN(test_cold);
     T_RUN(test_two_processes_on_a_core);
+    T_RUN(test_threads_on_some_cores);
     T_RUN(test_many_threads);
     T_RUN(test_freed_half_way);
     return 0;
