@@ -139,6 +139,16 @@ def test_options_are_for_the_points_that_have_a_policy(capsys):
     assert "policy=fair" in capsys.readouterr().out
 
 
+def test_a_program_without_threads_is_refused(tmp_path, capsys):
+    """A program none of whose roles has a thread does nothing, and the error says so."""
+    path = tmp_path / "none.toml"
+    path.write_text("".join(f"[role.{name}]\nprogram = [{{hold_us = 1}}]\n" for name in "ab"))
+
+    assert simulate(str(path), "--set", "a.threads=0") == 0
+    assert simulate(str(path), "--set", "a.threads=0", "--set", "b.threads=0") == 2
+    assert "no role has a thread" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "changes",
     [

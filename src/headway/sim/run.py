@@ -64,6 +64,8 @@ def run(job: Job) -> Ran:
         NativeError: The library is missing, does not fit, or has no simulator.
     """
     compiled = compile_scenario(job.scenario, job.costs, job.seed, max_events=job.max_events)
+    if not compiled.threads:
+        raise ScenarioError("no role has a thread", hint="set `threads` of a role above 0")
     begun_s = time.perf_counter()
     end_ns = compiled.spec.end_ns
     with Simulation(compiled.spec) as simulation:
