@@ -267,6 +267,25 @@ def test_a_program_that_ends_is_simulated_to_its_end(capsys, tmp_path):
     assert "use a longer --duration" not in out
 
 
+def test_a_program_that_ends_needs_no_duration(capsys, tmp_path):
+    """A batch of 4 s is simulated to its end if nothing names a duration; with a shorter one, a remark says so."""
+    path = tmp_path / "batch.toml"
+    path.write_text(BATCH.replace("duration_s = 2", "").replace("loop = 2", "loop = 100"))
+    how = ["simulate", str(path), *PRESET, "--seeds", "2", "--jobs", "1"]
+
+    for more, ended in ((), True), (("--duration", "2"), False):
+        assert main([*how, *more, "--json"]) == 0
+        outcomes = json.loads(capsys.readouterr().out)["points"][0]["outcomes"]
+        assert [(one["ended"], one["parts"][0]["done"] == 400) for one in outcomes] == [(ended, ended)] * 2
+        assert main([*how, *more, "--html", str(tmp_path / "page.html"), "--force"]) == 0
+        remark = "not all threads had ended after 2 s; use a longer --duration"
+        assert (f"remark: {remark}" in " ".join(capsys.readouterr().out.split())) == (not ended)
+        assert (remark in (tmp_path / "page.html").read_text()) == (not ended)
+    assert main([*how, "--sweep", "duration=1,2,10"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "remark: not all threads had ended after 1 to 2 s; use a longer --duration" in said
+
+
 def test_a_program_that_ends_within_the_warm_up_is_an_error(tmp_path, capsys):
     """Nothing of such a program would be counted."""
     path = tmp_path / "batch.toml"

@@ -328,3 +328,21 @@ def test_the_guide_has_every_step_and_parameter():
     for name in PARAMETERS:
         plain = name.removesuffix("_s").replace("_per", "").replace("_", "-").replace("NAME", "")
         assert f"`{plain}" in GUIDE, name
+
+
+@pytest.mark.parametrize(
+    ("roles", "duration_s"),
+    [
+        ("[role.a]\nrepeats = false\nprogram = [{hold_ms = 1}]", 100),
+        ("[role.a]\nprogram = [{loop = 3, do = [{hold_ms = 1}]}, {exit = true}]", 100),
+        ("[role.a]\nprogram = [{hold_ms = 1}]", 2),
+        ("[role.a]\nrepeats = false\nprogram = [{hold_ms = 1}, {compute = true}]", 2),
+        ("[role.a]\nrepeats = false\nprogram = [{hold_ms = 1}]\n[role.b]\nprogram = [{sleep_ms = 1}]", 2),
+        ("duration_s = 3\n[role.a]\nrepeats = false\nprogram = [{hold_ms = 1}]", 3),
+    ],
+)
+def test_a_program_that_ends_has_time_to_do_so(roles, duration_s):
+    """Without a duration in its file, a program whose threads all end has 100 s, and any other one 2 s."""
+    scenario = parse(roles, name="a")
+
+    assert (scenario.duration_ns, scenario.warm_ns) == (duration_s * 10**9, 200_000_000)

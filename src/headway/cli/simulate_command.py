@@ -284,7 +284,7 @@ def _write_html(
         __version__,
         lines=lines,
         sections=[schema.Section("Figures", tuple(tables))],
-        notes=[("note", text) for text in simulate_view.remarks([summary for _, summary in swept])],
+        notes=[("note", text) for text in simulate_view.remarks([(point.scenario, one) for point, one in swept])],
         curves=simulate_view.curves(scenario, axes, swept) if axes else (),
         launches=[("", [(trace, analyse(trace))])] if trace is not None else (),
     )

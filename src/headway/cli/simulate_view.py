@@ -12,7 +12,7 @@ from headway.printable import printable
 from headway.report import Table, render_table
 from headway.report.figures import unit_of
 from headway.sim.result import LEAST, THE_GIL
-from headway.sim.scenario import walk
+from headway.sim.scenario import ends, walk
 
 if TYPE_CHECKING:
     from headway.report.html import schema
@@ -57,7 +57,7 @@ def single(scenario: "Scenario", costs: "Costs", summary: "Summary") -> Renderab
     for table in single_tables(costs, summary):
         parts += [Text(""), render_table(table)]
     title, setting = heading(scenario), setting_of(scenario)
-    return Group(Text(title, style="bold"), Text(setting, style="dim"), *parts, *_remarks([summary]))
+    return Group(Text(title, style="bold"), Text(setting, style="dim"), *parts, *_remarks([(scenario, summary)]))
 
 
 def heading(scenario: "Scenario") -> str:
@@ -137,12 +137,13 @@ def _range(ordered: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def remarks(summaries: "Sequence[Summary]") -> list[str]:
+def remarks(simulated: "Sequence[tuple[Scenario, Summary]]") -> list[str]:
     """Return a line for each role of which threads may wait for ever, with the seed in which most of them do.
 
-    If all threads of a run do so, a line before them says since when.
+    If all threads of a run do so, a line before them says since when. If the time was over before threads ended that
+    would end, a line says so.
     """
-    outcomes = [outcome for summary in summaries for outcome in summary.outcomes]
+    outcomes = [outcome for _, summary in simulated for outcome in summary.outcomes]
     worst: dict[tuple[str, bool], Stuck] = {}
     for one in (one for outcome in outcomes for one in outcome.stuck):
         key = (one.role, one.waits_for == THE_GIL)
@@ -159,11 +160,20 @@ def remarks(summaries: "Sequence[Summary]") -> list[str]:
         text = f"{threads} at the end{since} for {one.waits_for}"
         text += "; what waits with them is in no percentile" if starves else ""
         found.append(printable(f"{role}: {text}"))
+    cut_s = [
+        outcome.elapsed_s
+        for scenario, summary in simulated
+        if ends(role for role in scenario.roles if role.threads)
+        for outcome in summary.outcomes
+        if not outcome.ended and outcome.stood_s is None and not outcome.stuck
+    ]
+    if cut_s:
+        found.append(f"not all threads had ended after {_range(sorted(cut_s))} s; use a longer --duration")
     return found
 
 
-def _remarks(summaries: "Sequence[Summary]") -> list[Text]:
-    return [Text(f"remark: {text}") for text in remarks(summaries)]
+def _remarks(simulated: "Sequence[tuple[Scenario, Summary]]") -> list[Text]:
+    return [Text(f"remark: {text}") for text in remarks(simulated)]
 
 
 def sweep(
@@ -173,7 +183,7 @@ def sweep(
     drawn = _drawn(scenario, swept)
     curves = [_curve(_title(part, key), axes, _values(swept, part, key), key) for part, key in drawn]
     table = sweep_table(scenario, costs, axes, swept)
-    said = _remarks([summary for _, summary in swept])
+    said = _remarks([(point.scenario, summary) for point, summary in swept])
     return Group(Text(heading(scenario), style="bold"), Text(""), render_table(table), *said, *curves)
 
 

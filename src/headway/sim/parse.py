@@ -21,6 +21,7 @@ from headway.sim.scenario import (
     Role,
     Scenario,
     Semaphore,
+    ends,
 )
 from headway.sim.table import Table
 
@@ -28,6 +29,8 @@ __all__ = ["parse", "read"]
 
 _MOST_CORES = 64
 _MOST_COUNT = 2**31 - 1
+_MOST_TO_END_NS = 100_000_000_000
+"""A program whose threads all end is simulated for so long at most, if its file names no duration."""
 
 
 def read(path: Path) -> Scenario:
@@ -74,14 +77,15 @@ def _scenario(values: Mapping[str, Any], name: str, source: str, folder: Path | 
     title = top.text("title", name)
     cores = top.whole("cores", 2, 1, _MOST_CORES)
     placement = cast("Placement", top.text("placement", "free", one_of=PLACEMENTS))
-    duration_ns = top.moment("duration", Scenario.duration_ns, above=True)
-    warm_ns = top.moment("warm", min(Scenario.warm_ns, duration_ns // 10))
     busy = top.text("busy")
     preset = _process(top, MAIN, Process(), folder)
     processes = {one: _process(table, one, preset, folder, end=True) for one, table in top.tables("process").items()}
     if NO_PROCESS in processes:
         raise ScenarioError(f"process.{NO_PROCESS} is reserved for processes without Python, expected another name")
     roles = tuple(_role(table, one, cores) for one, table in top.tables("role").items())
+    preset_ns = _MOST_TO_END_NS if ends(roles) else Scenario.duration_ns
+    duration_ns = top.moment("duration", preset_ns, above=True)
+    warm_ns = top.moment("warm", min(Scenario.warm_ns, duration_ns // 10))
     if any(role.process == MAIN for role in roles) or not processes:
         processes = {MAIN: preset} | processes
     clients = tuple(_client(table, one, cores) for one, table in top.tables("client").items())

@@ -4,7 +4,7 @@ This module has only values. `parse` makes them from a file, `parameters` change
 simulator.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -27,6 +27,7 @@ __all__ = [
     "Step",
     "Word",
     "busy_role",
+    "ends",
     "walk",
 ]
 
@@ -230,6 +231,12 @@ def walk(program: tuple[Step, ...]) -> Iterator[Step]:
     for step in program:
         yield step
         yield from walk(step.body)
+
+
+def ends(roles: Iterable[Role]) -> bool:
+    """Tell whether there are roles, and all their threads end, unless they come to wait for ever."""
+    words = [(role, {step.word for step in walk(role.program)}) for role in roles]
+    return bool(words) and all("compute" not in one and (not role.repeats or "exit" in one) for role, one in words)
 
 
 def busy_role(scenario: Scenario) -> Role:
