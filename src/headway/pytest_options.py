@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ UNDER_XDIST = "under xdist other workers share the machine (`-n 0` measures)"
 _DISABLED = "`--headway-disable`"
 _NOT_RUN = "`--collect-only`"
 _LAUNCHES_TO_COMPARE = 6
+_NAMED = 5
+"""The most names in a line of names."""
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -63,7 +66,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--headway-compare-fail",
         metavar="5%",
         help="fail if a benchmark takes longer beyond doubt, by more than this limit, than with --headway-compare or "
-        "--headway-against, or if it has results there and can be measured here no more",
+        "--headway-against, or if each of its launches crashes or hangs here, and not there",
     )
     option("--headway-columns", metavar="NAMES", help="columns of the tables, such as `time,p99`")
     option("--headway-sort", metavar="ORDER", help="order of rows: time (default), name, given")
@@ -92,6 +95,8 @@ class Asked:
         revision: The same object, if the comparison is with another revision of this tree.
         fail_limit: The ratio to `earlier` beyond which the session fails.
         shown: How the tables are shown.
+        collected: The files of which tests were collected.
+        in_part: The files of which benchmarks were deselected.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -103,6 +108,8 @@ class Asked:
         self.revision: Revision | None = None
         self.fail_limit: float | None = None
         self.shown: Shown | None = None
+        self.collected: set[str] = set()
+        self.in_part: set[str] = set()
 
     def option(self, name: str) -> Any:
         """Return the value of one of our options; `name` is without `headway_`."""
@@ -116,6 +123,36 @@ class Asked:
         if hasattr(self.config, "workerinput"):
             return UNDER_XDIST
         return _NOT_RUN if self.config.option.collectonly else ""
+
+    @property
+    def besides(self) -> list[str]:
+        """Options for launches by which other plugins, which the configuration may switch on, let them measure."""
+        plugins, found = self.config.pluginmanager, []
+        if plugins.hasplugin("xdist"):
+            found += ["-n", "0"]
+        if plugins.hasplugin("pytest_cov"):
+            found.append("--no-cov")
+        seed = self.options.get("randomly_seed")
+        if isinstance(seed, int):
+            # pytest-randomly would give each launch, and each of two trees, random inputs of its own.
+            found.append(f"--randomly-seed={seed}")
+        return found
+
+    def lost(self, keys: Collection[str]) -> list[str]:
+        """Return a line about the benchmarks that only the stored sessions have, of files that were collected whole.
+
+        Args:
+            keys: Those that this session has.
+        """
+        # `--lf` leaves tests out without a word.
+        if self.sessions is None or any("::" in one for one in self.config.args) or self.options.get("lf"):
+            return []
+        whole = self.collected - self.in_part
+        found = sorted(one for one in self.sessions.keys - set(keys) if one.partition("::")[0] in whole)
+        if not found:
+            return []
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        return [f"! in {self.sessions.name}, and not in this session: {', '.join(map(_short, found[:_NAMED]))}{more}"]
 
     @property
     def with_reference(self) -> bool:
@@ -220,3 +257,10 @@ class Asked:
             return Stored.from_json(name, json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(f"--headway-{option} {name}: {path} holds no results of Headway: {error!r}") from None
+
+
+def _short(key: str) -> str:
+    """Return a benchmark's key without its name, if that is its test's."""
+    file, _, test = key.partition("::")
+    name = test[len(test) // 2 + 1 :]
+    return f"{file}::{name}" if test == f"{name}: {name}" else key

@@ -5,7 +5,7 @@ therefore imports only this file and the options.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -132,8 +132,16 @@ def pytest_collection(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Note a benchmark's name before other plugins change it: a command line knows the test by this one only."""
+    item.config.stash[_KEY].collected.add(_file(item))
     if _measures(item):
         item.stash[_NAME] = _path(item)
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Note the files whose benchmarks do not all run."""
+    for item in items:
+        if _measures(item):
+            item.config.stash[_KEY].in_part.add(_file(item))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -153,6 +161,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = bool(ours.option("only"))
     config.hook.pytest_deselected(items=benchmarks[not kept])
     items[:] = benchmarks[kept]
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def _measures(item: pytest.Item) -> bool:
@@ -281,7 +293,7 @@ def _launch(session: pytest.Session) -> None:
         positional=session.config.args,
         folder=parameters.dir,
         trace=bool(ours.option("trace")),
-        besides=_besides(session.config),
+        besides=ours.besides,
         reference=ours.with_reference,
         say=say,
         least_s=sum(ours.start_s + _least_s(ours, item) for item in session.items if _measures(item)),
@@ -312,20 +324,6 @@ def _least_s(session: _Session, item: pytest.Item) -> float:
         return 0.0
     # The reference has as many rounds.
     return 0.0 if options.rounds else options.seconds * (2 if session.with_reference else 1)
-
-
-def _besides(config: pytest.Config) -> list[str]:
-    """Return options for launches by which other plugins, which the configuration may switch on, let them measure."""
-    plugins, found = config.pluginmanager, []
-    if plugins.hasplugin("xdist"):
-        found += ["-n", "0"]
-    if plugins.hasplugin("pytest_cov"):
-        found.append("--no-cov")
-    seed = vars(config.option).get("randomly_seed")
-    if isinstance(seed, int):
-        # pytest-randomly would give each launch, and each of two trees, random inputs of its own.
-        found.append(f"--randomly-seed={seed}")
-    return found
 
 
 def _spread(config: pytest.Config) -> bool:
@@ -398,7 +396,11 @@ def _write(ours: _Session, path: Path, write: Callable[[], object]) -> None:
 
 def _judge(ours: _Session, session: pytest.Session) -> None:
     """Fail the session if a benchmark regressed beyond its limit, or if there were benchmarks and none was compared."""
-    if ours.earlier is None or ours.why_not or not (ours.entries or _UNMEASURED):
+    if ours.earlier is None or ours.why_not:
+        return
+    if ours.ended:
+        ours.complaints += ours.lost({one.key for one in ours.entries})
+    if not (ours.entries or _UNMEASURED):
         return
     if ours.sessions is not None:
         import platform

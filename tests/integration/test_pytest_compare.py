@@ -117,6 +117,47 @@ def test_a_stopped_session_stores_nothing(quick, option, stop):
     stopped.stdout.fnmatch_lines([f"--headway-{option}: the tests were stopped early, so nothing is stored; *"])
 
 
+LOST = """
+import pytest
+
+@pytest.mark.headway(rounds=3, calls=3)
+@pytest.mark.parametrize("place", range(4))
+def test_many(headway, place):
+    headway(sum, range(10))
+
+@pytest.mark.headway(rounds=3, calls=3, name="first")
+def test_kept(headway):
+    headway(sum, range(10))
+
+@pytest.mark.headway(rounds=3, calls=3, name="second")
+def test_other(headway):
+    headway(sum, range(10))
+"""
+
+
+def test_benchmarks_that_only_the_stored_session_has_are_told(quick):
+    """A test that was renamed is named at the end, but not one that this session leaves out, or of another file."""
+    once = ("-q", "--headway-launches", "1")
+    compare = (*once, "--headway-compare", "base", "--headway-compare-fail", "900%", "test_lost.py")
+    quick.makepyfile(test_lost=LOST, test_file_that_is_left_out=STOPS.replace("STOP", "pass"))
+    quick.runpytest_subprocess(*once, "--headway-save", "base").assert_outcomes(passed=8)
+    quick.makepyfile(test_lost=LOST.replace("test_other", "test_renamed").replace("test_kept", "test_new"))
+    told = quick.runpytest_subprocess(*compare)
+    assert told.ret == pytest.ExitCode.OK
+    names = ("test_kept: first", "test_other: second")
+    line = f"! in base, and not in this session: {', '.join(f'test_lost.py::{one}' for one in names)}"
+    assert line in told.outlines
+    for left_out in (("-k", "many"), ("--deselect", "test_lost.py::test_new"), ("test_lost.py::test_new",), ("--lf",)):
+        assert "not in this session" not in quick.runpytest_subprocess(*compare, *left_out).stdout.str()
+    quick.makepyfile(test_lost="def test_plain():\n    assert True\n")
+    plain = quick.runpytest_subprocess(*compare, "--headway-only")
+    names = ("test_kept: first", *(f"test_many[{place}]" for place in range(4)))
+    line = (
+        f"Headway: ! in base, and not in this session: {', '.join(f'test_lost.py::{one}' for one in names)} and 1 more"
+    )
+    assert line in plain.outlines
+
+
 RUNS_AGAIN = """
 from _pytest.runner import runtestprotocol
 

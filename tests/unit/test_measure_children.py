@@ -84,9 +84,9 @@ def test_other_plugins_are_told_to_let_a_launch_measure():
 
     def besides(plugins, **options):
         manager = types.SimpleNamespace(hasplugin=lambda name: name in plugins)
-        return pytest_plugin._besides(
+        return pytest_options.Asked(
             types.SimpleNamespace(pluginmanager=manager, option=argparse.Namespace(**options))
-        )
+        ).besides
 
     assert besides(()) == []
     assert besides(("xdist",)) == ["-n", "0"]

@@ -141,6 +141,11 @@ class Stored:
     pythons: frozenset[str] = frozenset()
     cpus: frozenset[str] = frozenset()
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys of the benchmarks; an earlier version stored none."""
+        return frozenset(one for one in self.known if isinstance(one, str))
+
     def apart(self, python: str, cpu: str) -> list[str]:
         """Return a warning for each of the Python version and the CPU that differs from those of a stored session."""
         found = []
