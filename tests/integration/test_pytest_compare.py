@@ -365,6 +365,29 @@ def test_a_revision_that_lacks_what_is_measured_is_told(repository):
     result.stdout.re_match_lines([r"! test_work: in HEAD: .*No module named 'package.newer'.*"])
 
 
+def test_a_revision_that_lacks_what_is_measured_is_launched_once(repository):
+    """A test that cannot be imported in the revision is launched there once, and here as often as was asked for."""
+    (repository.path / "src" / "package" / "newer.py").write_text(PACKAGE.replace("SIZE", "10"))
+    note = f"import os\nprint(os.getcwd(), file=open({str(repository.path / 'launched')!r}, 'a'))\n"
+    uses = USES.replace("package.inner", "package.newer")
+    (repository.path / "tests" / "test_work.py").write_text(note + uses)
+    (repository.path / "tests" / "test_both.py").write_text(USES)
+    result = repository.runpytest_subprocess(
+        "-q", "--headway-against", "HEAD", "--headway-launches", "3", "--headway-json", "out.json"
+    )
+
+    result.assert_outcomes(passed=2)
+    folders = (repository.path / "launched").read_text().splitlines()
+    assert (len(folders), folders.count(str(repository.path))) == (1 + 3 + 1, 1 + 3)
+    told = [line for line in result.outlines if "no more launches of it in the other tree: exit code " in line]
+    assert len(told) == 1
+    groups = json.loads((repository.path / "out.json").read_text())["groups"]
+    assert [len(one["launches"]) for (one,) in groups.values()] == [3, 3]
+    assert not any("ended before" in line for line in result.outlines)
+    compared = {name for name, (one,) in groups.items() if one.get("ratio_to_before") is not None}
+    assert compared == {"tests/test_both.py"}
+
+
 def test_a_session_that_measures_nothing_fails_the_comparison(repository):
     """A session whose benchmarks are not measured, because of xdist or because each launch fails, compares nothing."""
     command = ["-q", "--headway-against", "HEAD", "--headway-compare-fail", "5%", "--headway-launches", "1"]

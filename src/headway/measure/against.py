@@ -340,6 +340,7 @@ def measure_against(tree: Worktree, how: Launching, tests: Sequence[str], launch
     elsewhere = {**os.environ, "PYTHONPATH": os.pathsep.join([*tree.import_path(), *_python_path()])}
     for name in dict.fromkeys(test.partition("::")[0] for test in tests):
         tree.take_over(Path(name), top)
+    lacking: set[str] = set()
     progress = Progress(how, len(tests), launches, trees=2)
     for block in range(launches):
         for test in turns.in_order(tests, block):
@@ -352,10 +353,9 @@ def measure_against(tree: Worktree, how: Launching, tests: Sequence[str], launch
                 )
             # The session's folder may be new in this tree.
             their_folder.mkdir(parents=True, exist_ok=True)
-            places = (
-                (how.folder, test, dict(os.environ), ""),
-                (their_folder, f"{theirs}::{name}", elsewhere, str(tree.here)),
-            )
+            places = [(how.folder, test, dict(os.environ), "")]
+            if test not in lacking:
+                places.append((their_folder, f"{theirs}::{name}", elsewhere, str(tree.here)))
             with tempfile.TemporaryDirectory(prefix="headway-turns-") as scratch, contextlib.ExitStack() as stack:
                 sides: list[_Side] = []
                 # The process that starts first may have the better core to its end, so each tree starts first equally
@@ -368,12 +368,25 @@ def measure_against(tree: Worktree, how: Launching, tests: Sequence[str], launch
                     side.until_it_waits()
                     sides.append(side)
                 _take_turns(sides, 0)
-                mine, other = turns.in_order([taken(side.answer, side.done()) for side in sides], block)
-            _keep(found[test], mine, other, uuid.uuid4().hex)
+                mine, *others = turns.in_order([taken(side.answer, side.done()) for side in sides], block)
+            _keep(found[test], mine, others[0] if others else Launched(), uuid.uuid4().hex)
+            if test not in lacking and (why := _cannot_import(found[test].there)):
+                lacking.add(test)
+                how.say(f"no more launches of it in the other tree: {why}")
     for both in found.values():
         both.here.tell_the_missing(launches)
         both.there.tell_the_missing(launches)
     return found
+
+
+def _cannot_import(there: Launched) -> str:
+    """Return why a test's launches in the other tree have measured nothing, if that is an import; "" else.
+
+    A module that cannot be imported once can never be: the revision lacks it, or nobody has built it there.
+    """
+    if there.measured:
+        return ""
+    return next((one for one in there.failures if "ImportError" in one or "ModuleNotFoundError" in one), "")
 
 
 def _python_path() -> list[str]:
