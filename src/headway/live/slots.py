@@ -102,7 +102,7 @@ def serial_of(slots: bytes, at: int) -> int:
 def changed(slots: bytes, again: bytes) -> set[int]:
     """Return the offsets of the slots in `again` that differ from an earlier reading, or that it does not have.
 
-    What differs is a thread's state, its serial, or its holds or waits: all that a thread writes in one hand-off.
+    A thread's state, its serial, its holds and its waits are compared: all that it writes in one hand-off.
     """
     return {
         at
