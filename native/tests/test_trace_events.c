@@ -282,6 +282,30 @@ static void test_a_hold_is_measured_from_the_request_on(void) {
     trace_close(&trace);
 }
 
+/* A long hold is measured although no thread makes a request, if the thread's CPU time was read
+ * shortly before it: a thread alone that lost its core, or slept, does not look as if it computed.
+ */
+static void test_a_long_hold_without_a_request_is_measured(void) {
+    world_start("alone.hwt");
+    int64_t outer = hw_now_ns(), outer_cpu = thread_cpu_ns();
+    world_yield(); /* read at its begin, and mostly too short to be read at its end */
+    int64_t inner_cpu = thread_cpu_ns(), inner = hw_now_ns();
+    usleep(30000);
+    int64_t inner_off = hw_now_ns() - inner - (thread_cpu_ns() - inner_cpu);
+    world_yield();
+    int64_t outer_off = hw_now_ns() - outer - (thread_cpu_ns() - outer_cpu);
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("alone.hwt"));
+    T_EQ(HW__RELEASE, trace.events[3].event.kind);
+    unsigned told = (unsigned)trace.events[3].event.flags >> HW__RAN_SHIFT;
+    T_TRUE(told != 0);
+    double hold_ns = (double)(trace.events[3].event.time_ns - trace.events[2].event.time_ns);
+    double step = hold_ns / HW__RAN_ALL, off_ns = hold_ns - (told - 1) * step;
+    T_TRUE(off_ns + 2 * step >= (double)inner_off);
+    T_TRUE(off_ns - 2 * step <= (double)outer_off);
+    trace_close(&trace);
+}
+
 /* Holds the GIL again and again for 30 ms, and is away for 20 us in between. Returns how often, as
  * a pointer. */
 static void *yields_often(void *unused) {
@@ -511,6 +535,7 @@ int main(void) {
     T_RUN(test_forced);
     T_RUN(test_computing_is_told_from_waiting);
     T_RUN(test_a_hold_is_measured_from_the_request_on);
+    T_RUN(test_a_long_hold_without_a_request_is_measured);
     T_RUN(test_of_many_times_away_few_are_looked_at);
     T_RUN(test_a_long_time_away_is_measured_after_many_short_ones);
     T_RUN(test_longest_since_asked);

@@ -30,6 +30,10 @@
 /* For a hold of this length or longer, the share in which the thread ran is recorded. */
 #define LONG_HOLD_NS 1000000
 
+/* A hold of this length or longer may be a stall. It is measured also if nothing was read at its
+ * begin and no thread requested the GIL, with the thread's last reading before the hold. */
+#define STALL_HOLD_NS 10000000
+
 /* With a shorter switch interval there are so many requests that a system call for each would slow
  * them down. */
 #define LEAST_INTERVAL_US 100
@@ -357,12 +361,24 @@ static void hold(struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns,
 }
 
 /* Returns for the event's flags how much of its hold the thread ran, or 0 if that was not measured.
- * Until the measurement began, the thread counts as running. */
-static uint32_t ran(const struct hw__gil *gil, uint64_t hold_ns, int64_t now_ns) {
-    if (gil->cpu_then_ns == 0 || hold_ns < LONG_HOLD_NS) {
+ * Until the measurement began, the thread counts as running; what it ran between a reading before
+ * the hold and the hold counts, too. So it ran for at most the share that is returned. */
+static uint32_t ran(const struct hw__gil *gil, const struct hw__thread *thread, uint64_t hold_ns,
+                    int64_t now_ns) {
+    if (hold_ns < LONG_HOLD_NS) {
         return 0;
     }
-    int64_t off_ns = now_ns - gil->cpu_since_ns - (cpu_ns() - gil->cpu_then_ns);
+    int64_t then_ns = gil->cpu_then_ns, since_ns = gil->cpu_since_ns;
+    if (then_ns == 0) {
+        int64_t before_ns = thread->held_since_ns - thread->cpu_last_at_ns;
+        if (hold_ns < STALL_HOLD_NS || thread->cpu_last_at_ns == 0 ||
+            before_ns > (int64_t)hold_ns / AWAY_KNOWN || !cpu_is_told()) {
+            return 0;
+        }
+        then_ns = thread->cpu_last_ns;
+        since_ns = thread->held_since_ns;
+    }
+    int64_t off_ns = now_ns - since_ns - (cpu_ns() - then_ns);
     return share_of(off_ns <= 0 ? hold_ns : hold_ns - (uint64_t)off_ns, hold_ns);
 }
 
@@ -425,7 +441,8 @@ void hw__on_release(struct hw__gil *gil) {
         thread->stateless ? 0 : hw__stacks_take(gil, thread, HW__READ(memory->last_holder));
     bool requested = hw__gil_is_asked(gil);
     hw__thread_emit_release(thread, gil->index, thread->node,
-                            (requested ? HW__FORCED : 0) | ran(gil, hold_ns, now), hold_ns, now);
+                            (requested ? HW__FORCED : 0) | ran(gil, thread, hold_ns, now), hold_ns,
+                            now);
     uint64_t since_asked_ns = hw__held_since_asked(thread, now);
     if (since_asked_ns > thread->longest_hold_ns) {
         thread->longest_hold_ns = since_asked_ns;

@@ -200,7 +200,8 @@ struct hw__chunk {
  *
  * - RELEASE: the share of its hold. In the rest of the hold the operating system ran other threads
  *   on the core, or the thread slept with the GIL held. Short holds are not measured. Of a hold
- * that is measured from its first request on, the time before counts as run.
+ *   that is measured from its first request on, the time before counts as run. Of a hold
+ *   of 10 ms and more without a request, the share is measured from a reading shortly before it.
  * - WAIT, and an ACQUIRE that no WAIT precedes: the share of the time since the thread released the
  *   GIL, in which it computed or was blocked. Only some of these times are measured: see
  *   AWAY_EVERY_NS in events.c. */

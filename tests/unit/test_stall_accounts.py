@@ -13,6 +13,7 @@ from told_traces import AT_COMPUTE, Script
 
 from headway.live.sampling import Accounts
 from headway.traces.analysis.stall_model import Cause, Kept, StallKind, Thresholds
+from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
 from headway.traces.frames import Asleep, CoreTime, Frame, Sample
 
@@ -165,6 +166,34 @@ def test_a_wait_for_a_core_that_ended_just_before_is_not_the_stalls(queued_ms, c
     stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
 
     assert (stall.cause, stall.parts[0].time_ns >= least_ms * MS) == (cause, True)
+
+
+def test_in_a_trace_a_holder_that_did_not_run_is_unexplained():
+    """Without the system's account, the hold's CPU time tells that the holder did not run, and not why; the rest is its call."""
+    script = loop(Script()).wait(0, 10, stack=AT_POLL, asks_ms=15)
+    script.hold(1, 5, 205, stack=AT_COMPUTE, forced=True, ran=0.13).hold(0, 205, 206, stack=AT_POLL)
+    trace = with_stacks(script.trace(300, "MainThread", "parser"))
+    stall = only(trace)
+
+    unexplained, kept = stall.parts[:2]
+    assert (unexplained.cause, unexplained.idle, unexplained.place) == (Cause.UNEXPLAINED, True, kept.place)
+    assert abs(unexplained.time_ns - 0.87 * 195 * MS) <= MS
+    assert (kept.cause, kept.kept) == (Cause.GIL, Kept.C)
+    assert "87 % unexplained: parser held the GIL at /app/app.py:12 compute and did not run" in stall_line(trace, stall)
+    assert stall_json(trace, stall)["advice"].startswith("`headway watch` tells whether it had no core")
+
+
+def test_in_a_trace_a_loop_that_did_not_run_is_unexplained():
+    """The hold's CPU time tells how much of a loop's hold was its own code; a loop that slept or had no core is told as such."""
+    script = loop(Script()).hold(0, 10, 210, stack=AT_POLL, ran=0.2)
+    trace = with_stacks(script.trace(300, "MainThread"))
+    stall = only(trace)
+
+    assert [(one.cause, one.idle, round(one.time_ns / MS)) for one in stall.parts] == [
+        (Cause.UNEXPLAINED, True, 160),
+        (Cause.OWN, False, 40),
+    ]
+    assert "80 % unexplained: it held the GIL and did not run (no core, or" in stall_line(trace, stall)
 
 
 MODULE = Frame("/app/batch.py", 16, "<module>", 1)

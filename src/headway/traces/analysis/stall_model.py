@@ -1,17 +1,20 @@
 """The values that describe a stall: its kind, its causes, its parts."""
 
 import itertools
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, final
 
 from headway.traces.frames import Frame
 from headway.traces.loops import is_library, is_machinery, is_standard
 
-__all__ = ["Cause", "Kept", "Part", "Stall", "StallKind", "Thresholds"]
+__all__ = ["Cause", "Kept", "Part", "Stall", "StallKind", "Thresholds", "merged"]
 
 _MS: Final = 1_000_000
+_LEAST_SHARE: Final = 0.02
+"""Parts with a smaller share of the stall are merged with others of the same cause."""
 
 
 class StallKind(Enum):
@@ -66,6 +69,7 @@ class Part:
         frames: The stack at which it happened, innermost frame first; () if unknown.
         kept: How the GIL was kept; None if it was not, or if that is unknown.
         lock: Whether a blocking call waited for another thread: for a lock, an event or a queue.
+        idle: Whether the thread held the GIL and did not run, so that it had no core, or slept in a call: unexplained.
     """
 
     cause: Cause
@@ -74,6 +78,7 @@ class Part:
     frames: tuple[Frame, ...] = ()
     kept: Kept | None = None
     lock: bool = False
+    idle: bool = False
 
     @property
     def place(self) -> Frame | None:
@@ -123,3 +128,32 @@ class Stall:
         for part in self.parts:
             sums[part.cause] += part.time_ns
         return sums.most_common(1)[0][0] if sums else Cause.UNEXPLAINED
+
+
+def merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
+    """Merge parts with the same cause, thread and function, and small parts of a cause; return the longest first."""
+    sums: dict[tuple[object, ...], int] = defaultdict(int)
+    longest: dict[tuple[object, ...], Part] = {}
+    functions: dict[int, tuple[str, str] | None] = {}  # by the identity of a stack, because there are few stacks
+    for part in parts:
+        if part.time_ns <= 0:
+            continue
+        if id(part.frames) not in functions:
+            spot = part.place
+            functions[id(part.frames)] = None if spot is None else (spot.filename, spot.function)
+        key: tuple[object, ...] = (part.cause, part.thread, functions[id(part.frames)], part.kept, part.lock, part.idle)
+        sums[key] += part.time_ns
+        if key not in longest or part.time_ns > longest[key].time_ns:
+            longest[key] = part
+    found = []
+    small_ns: dict[Cause, int] = defaultdict(int)
+    for key, time_ns in sums.items():
+        part = longest[key]
+        if (
+            part.cause is Cause.UNEXPLAINED and not part.frames and not part.idle
+        ) or time_ns < _LEAST_SHARE * length_ns:
+            small_ns[part.cause] += time_ns
+        else:
+            found.append(replace(part, time_ns=time_ns))
+    found += [Part(cause, time_ns) for cause, time_ns in small_ns.items() if time_ns]
+    return tuple(sorted(found, key=lambda one: -one.time_ns))

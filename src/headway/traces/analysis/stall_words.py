@@ -40,6 +40,8 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
         return f"a wait for another thread (a lock, an event, a queue){where}"
     if part.cause is Cause.BLOCKED:
         return f"a blocking call{where}"
+    if part.idle:
+        return f"unexplained: {'it' if itself else other} held the GIL{where} and did not run (no core, or a sleep in a call)"
     return (
         f"unexplained: a call{where} that released the GIL (it computed, waited or had no core)"
         if where
@@ -53,8 +55,8 @@ def stall_line(trace: Trace, stall: Stall) -> str:
     until = " so far" if stall.goes_on else " until the process ended" if stall.cut_off else ""
     what = _NAMES[stall.kind].format(names[stall.thread], f"{duration(stall.length_ns)}{until}")
     causes = []
-    for key in dict.fromkeys((part.cause, part.lock) for part in stall.parts):
-        parts = [part for part in stall.parts if (part.cause, part.lock) == key]
+    for key in dict.fromkeys((part.cause, part.lock, part.idle) for part in stall.parts):
+        parts = [part for part in stall.parts if (part.cause, part.lock, part.idle) == key]
         sum_ns = sum(part.time_ns for part in parts)
         if sum_ns >= _TOLD * stall.length_ns:
             more = f", and {len(parts) - 1} more" if len(parts) > 1 else ""
@@ -94,6 +96,8 @@ def advice(kind: StallKind, part: Part, policy: str = "") -> str:
         if kind is StallKind.LOOP:
             return "await the call, or run it with `asyncio.to_thread()`"
         return "the call waits for something outside the thread: check that, and set a time-out"
+    if part.idle:
+        return "`headway watch` tells whether it had no core or slept in the call: it reads the system's account of each thread"
     if part.place is not None and kind is StallKind.LOOP:
         return (
             "run the call with `asyncio.to_thread()`: it releases the GIL, so that helps whether it computes or waits"

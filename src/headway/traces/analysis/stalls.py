@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from headway.traces.analysis.intervals import Holds, recorded
-from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind, Thresholds
+from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind, Thresholds, merged
 from headway.traces.analysis.thread_events import ThreadEvents
 from headway.traces.calls import Call, call_at
 from headway.traces.loops import (
@@ -48,8 +48,6 @@ _TICK_NS: Final = 4 * _MS
 """The age of the system's account of a running thread: up to one tick of its core, 4 ms with CONFIG_HZ=250."""
 _WAITS: Final = (Call.SLEEP, Call.LOCK, Call.RECEIVE, Call.SEND, Call.POLL)
 _IDLE_SHARE: Final = 0.1
-_LEAST_SHARE: Final = 0.02
-"""Parts with a smaller share of the stall are merged with others of the same cause."""
 
 
 def find_stalls(trace: Trace, thresholds: Thresholds | None = None, *, since_ns: int = 0) -> list[Stall]:
@@ -243,7 +241,7 @@ class _Finder:
                 continue
             following = event + 1 if event + 1 < len(own) and own.time_ns[event + 1] <= until_ns else None
             parts += self._parts(thread, event, following, begun_ns, over_ns)
-        return Stall(kind, thread, since_ns, until_ns, goes_on, _merged(parts, until_ns - since_ns))
+        return Stall(kind, thread, since_ns, until_ns, goes_on, merged(parts, until_ns - since_ns))
 
     def _parts(self, thread: int, event: int, following: int | None, begun_ns: int, over_ns: int) -> list[Part]:
         """Return the reasons why a thread made no progress between one of its events and the next."""
@@ -293,7 +291,7 @@ class _Finder:
     def _off_core(self, thread: int, off_ns: int, queued_ns: int | None, stack: tuple[Frame, ...]) -> list[Part]:
         """Return the reasons why a thread that held the GIL was not on a core."""
         if queued_ns is None:
-            return [Part(Cause.UNEXPLAINED, off_ns, thread)]
+            return [Part(Cause.UNEXPLAINED, off_ns, thread, stack, idle=True)]
         without_ns = min(off_ns, queued_ns)
         return [Part(Cause.CORE, without_ns, thread), Part(Cause.BLOCKED, off_ns - without_ns, thread, stack)]
 
@@ -361,7 +359,8 @@ class _Finder:
         off_ns = round(length_ns * int(one.off_core_ns[0]) / max(1, whole_ns))
         off_ns = max(off_ns, self._off_core_ns(tid, since_ns, until_ns))
         account_ns = self._queued_ns(tid, since_ns, until_ns)
-        queued_ns = min(off_ns, account_ns or 0, length_ns - collected_ns)
+        # Without an account, a holder that did not run may have had no core, or have slept with the GIL held.
+        queued_ns = min(off_ns if account_ns is None else min(off_ns, account_ns), length_ns - collected_ns)
         queued_ns = queued_ns if queued_ns >= _SHORT_QUEUE_NS else 0
         # The time after the request does not count if the holder had no core, as it could not release the GIL then. If
         # the system's account shows that the holder was asleep, it was in a call.
@@ -372,7 +371,10 @@ class _Finder:
         if until_ns >= self._trace.end_ns and 2 * (off_ns - queued_ns) > length_ns:
             kept = None  # it hardly ran: asleep in a call, or without a core, which the account shows only afterwards
         found = self._placed(Cause.COLLECTION, collected_ns, holder, since_ns, until_ns, known)
-        found.append(Part(Cause.CORE, queued_ns, holder))
+        if account_ns is None:
+            found.append(Part(Cause.UNEXPLAINED, queued_ns, holder, known, idle=True))
+        else:
+            found.append(Part(Cause.CORE, queued_ns, holder))
         rest_ns = length_ns - collected_ns - queued_ns
         return found + self._placed(Cause.GIL, rest_ns, holder, since_ns, until_ns, known, kept)
 
@@ -469,30 +471,3 @@ class _Finder:
 
 def _time_ns(one: CoreTime) -> int:
     return one.time_ns
-
-
-def _merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
-    """Merge parts with the same cause, thread and function, and small parts of a cause; return the longest first."""
-    sums: dict[tuple[object, ...], int] = defaultdict(int)
-    longest: dict[tuple[object, ...], Part] = {}
-    functions: dict[int, tuple[str, str] | None] = {}  # by the identity of a stack, because there are few stacks
-    for part in parts:
-        if part.time_ns <= 0:
-            continue
-        if id(part.frames) not in functions:
-            spot = part.place
-            functions[id(part.frames)] = None if spot is None else (spot.filename, spot.function)
-        key: tuple[object, ...] = (part.cause, part.thread, functions[id(part.frames)], part.kept, part.lock)
-        sums[key] += part.time_ns
-        if key not in longest or part.time_ns > longest[key].time_ns:
-            longest[key] = part
-    found = []
-    small_ns: dict[Cause, int] = defaultdict(int)
-    for key, time_ns in sums.items():
-        part = longest[key]
-        if (part.cause is Cause.UNEXPLAINED and not part.frames) or time_ns < _LEAST_SHARE * length_ns:
-            small_ns[part.cause] += time_ns
-        else:
-            found.append(replace(part, time_ns=time_ns))
-    found += [Part(cause, time_ns) for cause, time_ns in small_ns.items() if time_ns]
-    return tuple(sorted(found, key=lambda one: -one.time_ns))
