@@ -29,6 +29,7 @@ WORKER = Frame(f"{LIB}/concurrent/futures/thread.py", 89, "_worker", 70)
 GUNICORN = Frame("/v/lib/python3.13/site-packages/gunicorn/workers/gthread.py", 300, "ThreadWorker.handle", 290)
 GRPC = Frame("/v/lib/python3.13/site-packages/grpc/_server.py", 620, "_call_behavior", 600)
 SERVE = Frame(f"{LIB}/socketserver.py", 235, "BaseServer.serve_forever", 220)
+STARTS = Frame(f"{LIB}/socketserver.py", 706, "ThreadingMixIn.process_request", 698)
 CLOSE = Frame(f"{LIB}/socketserver.py", 513, "TCPServer.shutdown_request", 508)
 ANSWER = Frame(f"{LIB}/http/server.py", 404, "BaseHTTPRequestHandler.handle_one_request", 395)
 READ = Frame(f"{LIB}/socket.py", 719, "SocketIO.readinto", 706)
@@ -64,11 +65,14 @@ STACKS = [
     (ACCEPT, ACCEPTS),
     (SYNC_WAIT,),
     (SLEEP, ACCEPTS),
+    (SELECT, SERVE),
+    (WAIT, STARTS, SERVE),
 ]
 AT_POLL, AT_SLEEP, AT_QUEUE, AT_REQUEST, AT_LOCK, AT_IDLE, AT_DEEP, AT_TARGET, AT_JOB = 2, 3, 4, 5, 6, 7, 8, 9, 10
 AT_READ, AT_ANSWER, AT_CLOSE, AT_RPC = 11, 12, 13, 14
 AT_ANYIO, AT_ENDPOINT = 15, 16
 AT_ACCEPT, AT_SYNC_WAIT, AT_SYNC = 18, 19, 20
+AT_SELECT, AT_START = 21, 22
 
 
 def with_stacks(trace, away=None, **evidence):

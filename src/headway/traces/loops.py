@@ -76,10 +76,13 @@ _CONNECTIONS: Final = {
 take a connection, or a request from one, and answer it."""
 _BETWEEN: Final = {
     ("socketserver.py", "TCPServer.shutdown_request"),
+    ("socketserver.py", "ForkingMixIn.process_request"),
     ("sync.py", "SyncWorker.wait"),
     ("base.py", "Worker.notify"),
 }
 """Functions of these servers that run between two requests. The thread of a connection ends after the first one."""
+_HANDS_OVER: Final = ("socketserver.py", "ThreadingMixIn.process_request")
+"""A server's thread has another thread answer a request: it waits until that one has started, for the GIL, too."""
 _SOCKETS: Final = {"selectors.py", "socket.py", "ssl.py", "workertmp.py"}
 """Modules in which these servers wait, or tell that they live."""
 _WAITS: Final = {"queue.py", "threading.py", "_queue"}
@@ -89,6 +92,8 @@ _BEGINS: Final = {"<module>", "_run_module_as_main", "Thread._bootstrap"}
 _WAIT_FRAMES: Final = 3
 _SOCKET_FRAMES: Final = 4
 """A TLS connection waits three frames deep."""
+_START_FRAMES: Final = 6
+"""`Thread.start` waits three frames deep."""
 
 _SERVERS: Final = (
     "/gunicorn/workers/",
@@ -167,8 +172,15 @@ def _short(frame: Frame) -> tuple[str, str]:
 
 def _is_between_requests(frames: Sequence[Frame]) -> bool:
     """Tell whether a server without a pool waits for a connection or a request, or has just answered one."""
+    if _hands_over(frames):
+        return True
     at = next((frame for frame in frames[:_SOCKET_FRAMES] if os.path.basename(frame.filename) not in _SOCKETS), None)
     return at is not None and (_short(at) in _BETWEEN or (at is not frames[0] and _short(at) in _CONNECTIONS))
+
+
+def _hands_over(frames: Sequence[Frame]) -> bool:
+    """Tell whether a server's thread has another thread answer a request."""
+    return any(_short(frame) == _HANDS_OVER for frame in frames[:_START_FRAMES])
 
 
 def _takes_work(frame: Frame) -> bool:
@@ -217,7 +229,7 @@ def is_for_a_request(frames: Sequence[Frame], *, is_web: bool) -> bool:
         is_web: The process serves requests in an event loop (serves_the_web()): AnyIO's threads work for requests then.
     """
     if any(part in frame.filename for frame in frames for part in _SERVERS):
-        return True
+        return not _hands_over(frames)
     return is_web and is_in_anyio(frames)
 
 
