@@ -58,6 +58,20 @@ def made(count, *, keeps, waits_ms=(0.0, 5.0), seed=1, calls_when_late=True, ski
     return bursts_of(starts, gone, runs_ns=runs)
 
 
+def exact(count, *, keeps, seed):
+    """Return bursts as `made` does whose calls end late by some microseconds, and by up to 60 us more at some times."""
+    rng = np.random.default_rng(seed)
+    now, starts, gone = 0.0, [], []
+    for number in range(count):
+        now += 5 * MS + rng.exponential(100 * US)
+        starts.append(now)
+        late_ns = rng.exponential(3 * US) + 30 * US * (1 + np.sin(number / 9 + seed))
+        until = ((number + 1) * 2 * PERIOD_NS if keeps else now + 2 * PERIOD_NS) + late_ns
+        gone.append(until - now)
+        now = until
+    return bursts_of(starts, gone)
+
+
 def clocks_of(bursts, *, kind=Call.SLEEP, others=None):
     others = np.zeros(len(bursts), dtype=bool) if others is None else others
     return find_clocks(bursts, {1: kind, 2: Call.SLEEP}, others, AT_ONCE_NS)
@@ -72,6 +86,19 @@ def test_calls_that_end_at_strokes_are_on_a_clock_and_others_are_not(count, seed
     assert (found.of == 0).all()
     assert found.moves_ns == pytest.approx(np.full(count, PERIOD_NS), rel=0.01)
     assert clocks_of(made(count, keeps=False, seed=seed)).periods_ns == ()
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("count", [64, 171])
+def test_exact_ends_that_drift_a_little_are_on_a_clock(count, seed):
+    """Wake-ups are late by tens of microseconds more at some times than at others: the more exact, the more that shows.
+
+    Sleeps of one length whose ends drift by as little are on no clock.
+    """
+    found = clocks_of(exact(count, keeps=True, seed=seed))
+    assert found.periods_ns == pytest.approx((2 * PERIOD_NS,), rel=0.001)
+    assert (found.of == 0).all()
+    assert clocks_of(exact(count, keeps=False, seed=seed)).periods_ns == ()
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,11 +1,14 @@
 """The kind of a call, read from the line that makes it."""
 
 import dataclasses
+import inspect
 import os
+import sched
 
 import pytest
 from told_traces import Script
 
+from headway.traces.calls import Call, call_at
 from headway.traces.frames import Frame
 from headway.traces.loops import home_at, waits_for_a_lock
 from headway.traces.sources import changed_since, edited
@@ -123,3 +126,12 @@ def test_what_is_no_source_is_not_read(tmp_path):
     for name in (str(tmp_path / "app.py"), "/dev/zero", "/nowhere\0"):
         assert home_at([Frame(name, 1, "main", 1)]) is None
     assert changed_since(["/nowhere\0", __file__], 2**62) == {"/nowhere\0"}
+
+
+def test_the_standard_librarys_scheduler_sleeps():
+    """`sched` calls the sleep that it was given by a name of its own."""
+    lines = inspect.getsource(sched).splitlines()
+    sleeps = [number for number, line in enumerate(lines, 1) if "delayfunc(time - now)" in line]
+
+    assert sleeps
+    assert {call_at(Frame(sched.__file__, number, "scheduler.run")) for number in sleeps} == {Call.SLEEP}

@@ -49,7 +49,7 @@ _STANDARD: dict[str, dict[str, Call]] = {
 """By the name of a module of the standard library, or of a well-known one, and of its function."""
 
 _WORDS: tuple[tuple[Call, re.Pattern[str]], ...] = (
-    (Call.SLEEP, re.compile(r"\bsleep\(|\.wait_for\(")),
+    (Call.SLEEP, re.compile(r"\b(sleep|delayfunc)\(|\.wait_for\(")),
     (Call.RECEIVE, re.compile(r"\.(recv|recv_into|recvfrom|recvmsg|accept|readline|readinto|readexactly)\(")),
     (Call.SEND, re.compile(r"\.(send|sendall|sendto|sendmsg|flush)\(")),
     (Call.POLL, re.compile(r"\.(select|poll|epoll_wait)\(|\bselect\(")),

@@ -5,7 +5,8 @@ for the GIL in the trace run ahead of its clock as soon as it waits no more.
 
 The ends of these calls tell them from calls that last for a time. An end that is late on a clock does not make the next
 ones late, so ends that are many calls apart are as exactly apart as two successive ones are. The ends of calls that
-last for a time drift as a random walk does: the spread of the time over k calls grows with the square root of k.
+last for a time drift as a random walk does: the spread of the time over k calls grows with the square root of k. Ends
+that are exact to some microseconds may drift by a few times as much on a clock, too: the lengths of their calls decide.
 """
 
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ __all__ = ["Clocks", "find_clocks", "shrinks"]
 
 _FEW = 32
 """Fewer calls of a place do not tell a clock from chance."""
+_ENOUGH = 64
+"""So many tell a clock from chance by the lengths of the calls alone (`_SURELY`)."""
 _MANY = 128
 """So many do, also if their ends are far from the strokes (`_NEAR`)."""
 _FAR = 16
@@ -30,6 +33,13 @@ _FAR = 16
 _SHRINKS = -0.4
 """A correlation below this tells that calls which begin later are shorter. On a clock it is -0.7 or less: the lateness of
 a call's beginning is that of the end before, or more, and the call's own end is late by as much, independently."""
+_NEVER_BELOW = -1.0
+"""No correlation is below this: the calls are on no clock."""
+_SURELY = -0.7
+"""The correlation on a clock. It is asked of calls whose ends drift more than those of a clock, but by little."""
+_STEADY = 0.01
+"""A clock's drift in shares of its period, where the ends are too exact to compare it with the spread from one call to the
+next: the system's wake-ups are late by more at some times than at others, by tens of microseconds."""
 _SAME_WORK = 1.5
 _LONG = 0.1
 """An event loop also polls without a wait, or for the rest of a timer's tick; calls below this part of its long ones are
@@ -98,32 +108,34 @@ def _clock(bursts: Bursts, at: NDArray[np.int64]) -> tuple[float, NDArray[np.int
     each = np.ones_like(gaps_ns)
     rounded = (np.maximum(np.rint(gaps_ns * part / typical_ns).astype(np.int64), 1) for part in range(1, _PARTS + 1))
     for strokes in (each, *rounded):
-        period_ns = _period_ns(ends_ns, strokes)
-        if period_ns is not None and _follow(bursts, at, np.cumsum(strokes) * period_ns - period_ns):
+        period_ns, at_most = _period_ns(ends_ns, strokes)
+        if _follow(bursts, at, np.cumsum(strokes) * period_ns - period_ns) < at_most:
             ran_ns = np.diff(np.cumsum(bursts.run_ns)[at])
             return period_ns, each if _works_as_much(ran_ns, strokes) else strokes
     return None
 
 
-def _period_ns(ends_ns: NDArray[np.int64], strokes: NDArray[np.int64]) -> float | None:
-    """Return the time between strokes if the ends of calls are on a clock."""
+def _period_ns(ends_ns: NDArray[np.int64], strokes: NDArray[np.int64]) -> tuple[float, float]:
+    """Return the time between strokes, and the correlation (`_follow`) below which the calls are on that clock."""
     numbers = np.append(0, np.cumsum(strokes))
     half, far = len(ends_ns) // 2, min(_FAR, len(ends_ns) // 4)
     period_ns = float(np.median((ends_ns[half:] - ends_ns[:-half]) / (numbers[half:] - numbers[:-half])))
     late_ns = ends_ns - ends_ns[0] - numbers * period_ns
     near_spread, far_spread = (_spread(late_ns[by:] - late_ns[:-by]) for by in (1, far))
     drift = max(far_spread, _spread(late_ns) * 2**0.5)  # on a clock, both are about as large as `near_spread`
-    # The middle, as a factor, between 1 (a clock) and the square root of the number of calls (a random walk).
-    if not 0 < drift < near_spread * far**0.25:
-        return None
     near = near_spread < _NEAR * period_ns
-    return period_ns if near or ((strokes == 1).all() and len(ends_ns) >= _MANY) else None
+    if drift <= 0 or not (near or ((strokes == 1).all() and len(ends_ns) >= _MANY)):
+        return period_ns, _NEVER_BELOW
+    # The middle, as a factor, between 1 (a clock) and the square root of the number of calls (a random walk).
+    if drift < near_spread * far**0.25:
+        return period_ns, _SHRINKS
+    is_steady = drift < _STEADY * period_ns and len(ends_ns) >= _ENOUGH
+    return period_ns, _SURELY if is_steady else _NEVER_BELOW
 
 
-def _follow(bursts: Bursts, at: NDArray[np.int64], strokes_ns: NDArray[np.float64]) -> bool:
-    """Tell whether calls, from the second one on, are the shorter the later they begin, after the strokes before them."""
-    late_ns = bursts.end_ns[at[1:]] - strokes_ns
-    return _correlation(late_ns, bursts.away_ns[at[1:]]) < _SHRINKS
+def _follow(bursts: Bursts, at: NDArray[np.int64], strokes_ns: NDArray[np.float64]) -> float:
+    """Return how calls, from the second one on, are the shorter the later they begin, after the strokes before them."""
+    return _correlation(bursts.end_ns[at[1:]] - strokes_ns, bursts.away_ns[at[1:]])
 
 
 def shrinks(bursts: Bursts, at: NDArray[np.int64]) -> bool:
