@@ -6,13 +6,13 @@ a program's own code, the text of the line tells the kind if the file exists; el
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from enum import Enum
 
 from headway.traces.frames import Frame
 from headway.traces.sources import MOST_OF_A_LINE, source_line, words_in
 
-__all__ = ["Call", "awaits_a_queue", "call_at", "may_await_a_thread", "sleep_ns_at", "takes_a_lock"]
+__all__ = ["Call", "awaits_a_queue", "call_at", "may_await_a_thread", "sleep_ns_at", "takes_a_lock", "timeout_ns_at"]
 
 
 class Call(Enum):
@@ -167,3 +167,27 @@ def sleep_ns_at(frame: Frame | None, changed: Collection[str] = ()) -> int | Non
         None if frame is None or frame.filename in changed else _SLEEP.search(source_line(frame.filename, frame.line))
     )
     return None if found is None else round(float(found[1].replace("_", "")) * 1e9)
+
+
+_WAITING = ("threading.py", "queue.py", "_base.py")
+"""Modules of the standard library whose functions wait for a caller that has given a time-out."""
+_TIMES_OUT = re.compile(r"\btimeout\b|\b(wait|join)\(\s*[^\s)]")
+_TIMEOUT = re.compile(
+    r"(?:\btimeout\s*=|\.(?:wait|join|result)\()\s*([0-9][0-9_]*(?:\.[0-9_]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)\s*[,)]"
+)
+
+
+def timeout_ns_at(frames: Sequence[Frame], changed: Collection[str] = ()) -> int | None:
+    """Return the time-out of a wait for another thread; 0 if it has one that is not known; None if it has none.
+
+    The line that waits tells whether there is one, and the program's own line the number: `stop.wait(0.02)`.
+
+    Args:
+        frames: The stack, innermost frame first.
+        changed: Files whose lines are not those of the trace.
+    """
+    if not frames or not _TIMES_OUT.search(_line_of(frames[0], changed)):
+        return None
+    caller = next((one for one in frames if os.path.basename(one.filename) not in _WAITING), None)
+    found = [] if caller is None else _TIMEOUT.findall(_line_of(caller, changed))
+    return round(float(found[0].replace("_", "")) * 1e9) if len(found) == 1 else 0

@@ -27,7 +27,7 @@ from headway.sim.result import percentile
 from headway.sim.scenario import STOCK
 from headway.traces.analysis.words import duration
 from headway.traces.analysis.words import role as role_of
-from headway.traces.calls import Call, call_at, sleep_ns_at
+from headway.traces.calls import Call, call_at, sleep_ns_at, timeout_ns_at
 from headway.traces.model import Frame, Trace
 from headway.traces.sources import edited
 
@@ -193,7 +193,8 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     }
     cores = trace.process.core_count
     # On one core, a woken thread runs only when its waker has left that core.
-    wakes = find_wakes(seen, kinds, costs.median("switch") if cores == 1 else wake_ns(costs))
+    timeouts_ns = _timeouts(trace, kinds, changed)
+    wakes = find_wakes(seen, kinds, costs.median("switch") if cores == 1 else wake_ns(costs), timeouts_ns)
     computes = computing(seen, cores)
     peers = {thread: find_peer(seen, thread, bursts, kinds, costs) for thread, bursts in seen.bursts.items()}
     ports = find_ports(seen, kinds, trace.stack_frame, peers, costs)
@@ -252,6 +253,12 @@ def _frames(trace: Trace, seen: Seen) -> dict[int, Frame | None]:
 def _literals(frames: Mapping[int, Frame | None], changed: frozenset[str]) -> dict[int, int]:
     """Return, by stack, the length of each sleep that a line of the program has as a number."""
     found = {stack: sleep_ns_at(frame, changed) for stack, frame in frames.items()}
+    return {stack: value for stack, value in found.items() if value is not None}
+
+
+def _timeouts(trace: Trace, kinds: Mapping[int, Call], changed: frozenset[str]) -> dict[int, int]:
+    """Return, by stack, the time-out of each wait for another thread that has one; 0: it is not known."""
+    found = {stack: timeout_ns_at(trace.stack(stack), changed) for stack, kind in kinds.items() if kind is Call.LOCK}
     return {stack: value for stack, value in found.items() if value is not None}
 
 
@@ -395,6 +402,8 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
         elif clocks.of[index] >= 0:
             kind = OpKind.BLOCK if call in (Call.RECEIVE, Call.UNKNOWN) else OpKind.SLEEP
             rows.append((kind, OF_CLOCK, int(clocks.of[index]), where, 0, int(clocks.moves_ns[index])))
+        elif (thread, index) in wakes.timed_out:
+            rows.append((OpKind.SLEEP, 0, 0, where, 0, wakes.timed_out[thread, index]))
         elif call is Call.SLEEP:
             rows.append((OpKind.SLEEP, 0, 0, where, 0, sleeps[index] if sleeps[index] >= 0 else away_ns))
         elif away_ns <= AT_ONCE_NS:
@@ -412,8 +421,9 @@ def _clocks(
     thread: int, role: str, bursts: Bursts, parts: Mapping[tuple[int, int], Part], building: _Building
 ) -> Clocks:
     """Return the clocks of a thread, and note what they mean for predictions."""
+    wakes = building.wakes
     others = np.array(
-        [(thread, index) in building.wakes.takes or (thread, index) in parts for index in range(len(bursts))]
+        [any((thread, index) in some for some in (wakes.takes, wakes.timed_out, parts)) for index in range(len(bursts))]
     )
     found = find_clocks(bursts, building.kinds, others, AT_ONCE_NS)
     for period_ns in found.periods_ns:
