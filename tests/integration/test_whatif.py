@@ -381,7 +381,7 @@ def test_the_command_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--threads", "nobody:3"], "'nobody' is not a role of the trace"),
+        (["--threads", "nobody:3"], "'nobody' is not a role of the part of the trace that is replayed"),
         (["--threads", "cpu"], "--threads is 'cpu'"),
         (["--without", "server", "--without", "cpu"], "no role is left to simulate"),
         (["--shorten", "app.py:1=0.5"], "no thread of the trace was seen at app.py:1"),

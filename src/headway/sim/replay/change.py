@@ -136,7 +136,7 @@ def role_named(model: Model, name: str) -> str:
     found = [one for one in model.roles if one == name] or [one for one in model.roles if plain[one] == wanted]
     found = found or [one for one in model.roles if wanted in one.lower()]
     if len(found) != 1:
-        what = "fits several roles" if found else "is not a role of the trace"
+        what = "fits several roles" if found else "is not a role of the part of the trace that is replayed"
         raise ScenarioError(
             f"'{name}' {what}",
             hint=f"the roles are {', '.join(model.roles)}" if found or not wanted else nearest(name, list(model.roles)),

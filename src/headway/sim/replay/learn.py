@@ -22,7 +22,7 @@ from headway.sim.replay.outside import AT_ONCE_NS, Peer, asked_sleeps, find_peer
 from headway.sim.replay.ports import Part, Port, find_ports
 from headway.sim.replay.refused import no_gil, refused
 from headway.sim.replay.wakes import Wakes, find_wakes
-from headway.sim.replay.window import window
+from headway.sim.replay.window import left_out, window
 from headway.sim.result import percentile
 from headway.sim.scenario import STOCK
 from headway.traces.analysis.words import duration
@@ -311,6 +311,7 @@ def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
         ] = None
     if not trace.process.has_stacks:
         building.rests_on[Assumption("the trace has no stacks: the model distinguishes calls by their length")] = None
+    building.outside.update(dict.fromkeys(left_out(trace, seen)))
     if len(trace.gils) > 1:
         building.outside["the model leaves out all GILs except the main interpreter's"] = None
 

@@ -1,10 +1,15 @@
 """Chooses the part of a trace that is replayed: what the program does most of the time, without its start and end."""
 
+from collections import Counter
+
 import numpy as np
 
+from headway.printable import printable
+from headway.sim.replay.bursts import Seen
+from headway.traces.analysis.words import duration, role
 from headway.traces.model import Kind, Trace
 
-__all__ = ["window"]
+__all__ = ["left_out", "window"]
 
 _MOST_BURSTS = 40_000
 """The number of bursts in the window, if the trace is longer."""
@@ -16,6 +21,9 @@ _TELLS = 10
 """The places of fewer releases of the GIL in a part are not judged."""
 _OFTEN = 5 * _TELLS
 """With this many releases in a usual part, a part that has too few is unlike it."""
+_WAITED = 0.1
+_LEAST_WAITED_NS = 10_000_000
+"""The waiting for the GIL, in shares of all waiting of the trace and in ns, that the replay may not leave out silently."""
 
 
 def window(trace: Trace) -> tuple[int, int]:
@@ -31,6 +39,23 @@ def window(trace: Trace) -> tuple[int, int]:
     until_ns = trace.end_ns - elapsed_ns // _PARTS
     last = min(int(np.searchsorted(events, since_ns)) + 3 * _MOST_BURSTS, len(events) - 1)
     return since_ns, max(min(until_ns, int(events[last])), since_ns + 1)
+
+
+def left_out(trace: Trace, seen: Seen) -> list[str]:
+    """Return a sentence for each role that waited for the GIL, and of which no thread has it in the window."""
+    names = {thread: role(printable(trace.threads[thread].name)) for thread in {*seen.bursts, *seen.waited_ns}}
+    inside = {names[thread] for thread in seen.bursts}
+    waited_ns = Counter[str]()
+    for thread, one_ns in seen.waited_ns.items():
+        waited_ns[names[thread]] += one_ns
+    least_ns = max(_LEAST_WAITED_NS, int(_WAITED * waited_ns.total()))
+    since, until = (duration(one - trace.start_ns) for one in (seen.since_ns, seen.until_ns))
+    return [
+        f"{name or 'a thread'} is not in the part that is replayed, {since} to {until} of the trace: "
+        f"it waited {duration(one_ns)} for the GIL elsewhere"
+        for name, one_ns in waited_ns.most_common()
+        if name not in inside and one_ns >= least_ns
+    ]
 
 
 def _unlike(trace: Trace) -> int:
