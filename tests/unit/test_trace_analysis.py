@@ -220,9 +220,9 @@ def test_the_end_of_a_turn_is_no_convoy():
     assert analyse(script.trace(now, "a", "b")).gils[0].convoys == ()
 
 
-@pytest.mark.parametrize(("ran", "is_convoy"), [(0.0, False), (0.05, False), (0.5, True), (1.0, True), (None, True)])
-def test_a_wait_behind_a_call_that_sleeps_with_the_gil_is_no_convoy(ran, is_convoy):
-    """A call of C that sleeps with the GIL ends when it ends: neither a shorter interval nor a policy helps.
+@pytest.mark.parametrize(("ran", "is_convoy"), [(0.0, False), (0.05, False), (0.5, True), (1.0, False), (None, True)])
+def test_a_wait_behind_a_call_that_keeps_the_gil_is_no_convoy(ran, is_convoy):
+    """A call of C that sleeps or computes with the GIL ends when it ends: neither a shorter interval nor a policy helps.
 
     A thread that computes, and has no core for half of the time, is in a convoy all the same.
     """

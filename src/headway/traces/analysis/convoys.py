@@ -7,8 +7,9 @@ convoy if all of these hold:
 - It follows a blocking call, and not a preemption of its thread.
 - It lasted at least `WAIT_SHARE` of the interval.
 - CPU-bound threads held the GIL for at least `HELD_SHARE` of the wait, and one of them was preempted during it.
-- All holders released the GIL within an interval after the request. Otherwise the cause is a long call of C, which no
-  shorter interval helps. A holder that hardly ran in most of its holds slept in such a call.
+- All holders released the GIL within an interval after the request, and none was in one call of C for the whole hold.
+  Otherwise the cause is that call, which no shorter interval helps. A holder that hardly ran in most of its holds slept
+  in such a call.
 - The waiter's own holds are short.
 """
 
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from headway.traces.analysis.blame import Met
 from headway.traces.analysis.intervals import Holds, Intervals, SwitchInterval
+from headway.traces.analysis.late import late
 from headway.traces.analysis.threads import Distribution, distribution
 from headway.traces.analysis.words import roles
 from headway.traces.model import RAN_ALL, Frame, Trace
@@ -59,6 +61,7 @@ class Convoy:
         interval_ns: The switch interval during most of the waits.
         waiter_stack: The stack that waited for most of the time, innermost frame first.
         holder_stack: The stack that the holder ran when it was preempted, for most of the time.
+        answer_ns: The median time from the requests to the releases. Python code answers in microseconds.
     """
 
     gil: int
@@ -71,6 +74,7 @@ class Convoy:
     interval_ns: int
     waiter_stack: tuple[Frame, ...]
     holder_stack: tuple[Frame, ...]
+    answer_ns: int
 
     @property
     def waiters(self) -> int:
@@ -105,7 +109,8 @@ def convoys(
     if not len(holds) or not len(waits):
         return ()
     interval_ns = interval.at(waits.end_ns)
-    which, release = _in_convoys(holds, waits, met, interval_ns, len(trace.threads))
+    too_late = _too_late(holds, float(np.median(interval_ns)), policy=bool(trace.process.policy))
+    which, release = _in_convoys(holds, waits, met, interval_ns, len(trace.threads), too_late)
     if len(which) < LEAST:
         return ()
     role_of = roles(trace.threads, labels)
@@ -140,13 +145,19 @@ def convoys(
                 interval_ns=int(values[counts.argmax()]),
                 waiter_stack=_heaviest(trace, waits.stack[mine], length_ns),
                 holder_stack=_heaviest(trace, holds.stack[behind], length_ns),
+                answer_ns=int(np.median(holds.overrun_ns[behind])),
             )
         )
     return tuple(sorted(found, key=lambda one: (-one.waits.total_ns, one.waiter, one.holder)))
 
 
 def _in_convoys(
-    holds: Holds, waits: Intervals, met: Met, interval_ns: NDArray[np.int64], threads: int
+    holds: Holds,
+    waits: Intervals,
+    met: Met,
+    interval_ns: NDArray[np.int64],
+    threads: int,
+    too_late: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the waits that are in a convoy, and for each the preempted hold that ended it."""
     short = _median_hold_ns(holds, threads) < SHORT_HOLD * np.median(interval_ns)
@@ -166,9 +177,16 @@ def _in_convoys(
     meant = (release >= first) & (release >= 0) & (behind_ns >= HELD_SHARE * waits.length_ns[candidates])
     candidates, release = candidates[meant], release[meant]
     during = (holds.end_ns[release] > waits.start_ns[candidates]) & (holds.end_ns[release] <= waits.end_ns[candidates])
-    late = np.concatenate([[0], np.cumsum(holds.overrun_ns > np.median(interval_ns))])
-    during &= late[met.last[candidates] + 1] == late[np.maximum(met.first[candidates], 0)]
+    count = np.concatenate([[0], np.cumsum(too_late)])
+    during &= count[met.last[candidates] + 1] == count[np.maximum(met.first[candidates], 0)]
     return candidates[during], release[during]
+
+
+def _too_late(holds: Holds, interval_ns: float, *, policy: bool) -> NDArray[np.bool_]:
+    """Return a mask of the holds that a shorter interval would hardly have ended sooner."""
+    of_each_ns = np.full(len(holds), interval_ns, dtype=np.int64)
+    result: NDArray[np.bool_] = (holds.overrun_ns > interval_ns) | late(holds, of_each_ns, policy=policy)
+    return result
 
 
 def _slept(ran: NDArray[np.uint8]) -> bool:

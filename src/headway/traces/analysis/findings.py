@@ -10,6 +10,7 @@ from headway.printable import printable
 from headway.traces.analysis.advice import another_gil, by_policy, in_parallel, shorter_interval
 from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.hotspots import Place, own_frame
+from headway.traces.analysis.late import LATE_NS
 from headway.traces.analysis.remarks import NOTES, lock_waits, unread, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.sharing import FULL, WORTH, saturated, used_up
@@ -104,8 +105,12 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
     several = len(waits_ns) > 1
     all_waits_ns = sum(waits_ns.values())
     work = _where(first.holder_stack)
+    in_calls = first.answer_ns >= LATE_NS
     move = f"move the work of {first.holder}{work} out of the process: {another_gil(analysis.process)}"
-    shorter = shorter_interval(analysis, gil, first.interval_ns)
+    ways = [move, shorter_interval(analysis, gil, first.interval_ns), by_policy(analysis.process, first.waiter)]
+    if in_calls:
+        # The figures of the other ways are those of holders that answer at once.
+        ways = [f"let the call release the GIL, or give it less work at a time; or {move}"]
     policy = analysis.process.policy
     after = f"as late as the policy {printable(policy)} or the cores let it" if policy else "one switch interval"
     return Finding(
@@ -119,8 +124,13 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
         cause=(
             f"a convoy: {first.holder} computes{work} and releases the GIL only on request, {after} after each "
             f"return of {first.waiter} from a blocking call{_where(first.waiter_stack)}"
+            + (
+                f"; it then needs {duration(first.answer_ns)} more at the median, since it is in a call into C that does not "
+                "release the GIL, or in a garbage collection: an earlier request ends no such call sooner"
+            )
+            * in_calls
         ),
-        advice="; or ".join(filter(None, [move, shorter, by_policy(analysis.process, first.waiter)])),
+        advice="; or ".join(filter(None, ways)),
         cost_ns=cost_ns,
         gil=gil.index,
         threads=(*waiters, *holders),

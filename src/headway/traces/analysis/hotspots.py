@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.intervals import Holds, Intervals
+from headway.traces.analysis.late import late
 from headway.traces.analysis.threads import Distribution, distribution
 from headway.traces.model import Frame, Trace
 
 __all__ = [
-    "LATE_INTERVALS",
     "PLACES",
     "Behind",
     "LongHold",
@@ -28,8 +28,6 @@ __all__ = [
     "waited_places",
 ]
 
-LATE_INTERVALS = 2
-"""A hold that lasts more switch intervals than this after a request is not Python code between two checks."""
 PLACES = 20
 """The number of places that are kept in each of the orders."""
 
@@ -53,7 +51,7 @@ class Place:
         overrun_max_ns: The longest of these times.
         overrun_threads: Labels of the threads with most of this time.
         blocked_ns: For holds, the sum of the times for which other threads waited during them.
-        late_blocked_ns: The part of `blocked_ns` in holds that lasted over `LATE_INTERVALS` after a request.
+        late_blocked_ns: The part of `blocked_ns` in holds that answered a request late (`headway.traces.analysis.late`).
         late_unmeasured: It is not known of one of these holds whether its thread ran on a core.
         interval_ns: For holds, the switch interval at the GIL of the hold that went on for longest after a request.
     """
@@ -138,9 +136,9 @@ def held_places(
     `blocked_ns` and `interval_ns` have a value for each hold: how long threads waited, and the switch interval of its GIL.
     """
     overrun_ns = holds.overrun_ns
-    late = overrun_ns > LATE_INTERVALS * interval_ns
-    late_ns = np.where(late, blocked_ns, 0)
-    return _places(trace, holds, names, overrun_ns, blocked_ns, late_ns, late & (holds.ran == 0), interval_ns)
+    is_late = late(holds, interval_ns, policy=bool(trace.process.policy))
+    late_ns = np.where(is_late, blocked_ns, 0)
+    return _places(trace, holds, names, overrun_ns, blocked_ns, late_ns, is_late & (holds.ran == 0), interval_ns)
 
 
 def blocking_functions(

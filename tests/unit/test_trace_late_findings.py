@@ -1,0 +1,60 @@
+"""Findings about holders that answer a request late, because they are in a call of C."""
+
+import pytest
+from told_traces import AT_COMPUTE, AT_RECV, COMPUTE, Script, told
+
+from headway.traces.model import Kind
+
+
+def calls_of_c(call_ms, awaits_ms, *, ran=1.0, **process):
+    """Return a trace of a thread that calls C for so long in each hold, and of one that wants the GIL so long after its begin.
+
+    `ran` is the share of each hold in which the thread ran on a core.
+    """
+    script, now = Script(), 0.0
+    for await_ms in awaits_ms:
+        script.wait(1, now + await_ms, asks_ms=now + await_ms + 5)
+        script.hold(0, now, now + call_ms, forced=True, ran=ran).wait(0, now + call_ms, stack=AT_COMPUTE)
+        script.hold(1, now + call_ms, now + call_ms + 0.02, stack=AT_RECV)
+        now += call_ms + 0.02
+    script.add(now, 0, Kind.ACQUIRE)
+    return script.trace(now, "caller", "reader", **process)
+
+
+@pytest.mark.parametrize(
+    ("call_ms", "awaits_ms"),
+    [(8, [2.0] * 20), (9.5, [0.5 + number * 0.2 for number in range(20)]), (14, [2.0] * 20)],
+    ids=["in step", "at any time", "longer"],
+)
+def test_a_call_of_c_that_ends_within_an_interval_after_a_request_is_no_convoy(call_ms, awaits_ms):
+    """A hold that is one call ends no sooner if it is asked sooner, so neither an interval nor a policy is advised."""
+    found = told(calls_of_c(call_ms, awaits_ms))
+
+    assert "convoy" not in found
+    assert found["long-hold"].frame == COMPUTE
+    assert "a shorter switch interval does not help" in found["long-hold"].advice
+
+
+def test_a_holder_that_had_no_core_after_a_request_is_in_no_call_of_c():
+    """Python code that lost its core between a request and the release answers late, and still makes a convoy."""
+    found = told(calls_of_c(9.5, [2.0] * 20, ran=7 / 9.5))
+
+    assert "setswitchinterval(0.0005)" in found["convoy"].advice
+    assert "long-hold" not in found
+
+
+def test_a_convoy_behind_short_calls_of_c_is_not_told_to_shrink_tenfold():
+    """Calls of 2 ms are asked at any time of them: an earlier request helps, but by no known factor."""
+    script, now = Script(), 0.0
+    for number in range(20):
+        length_ms = 5.05 + number * 0.1
+        script.wait(1, now, asks_ms=now + 5).hold(0, now, now + length_ms, forced=True, ran=1.0)
+        script.wait(0, now + length_ms, stack=AT_COMPUTE)
+        script.hold(1, now + length_ms, now + length_ms + 0.02, stack=AT_RECV)
+        now += length_ms + 0.02
+    one = told(script.add(now, 0, Kind.ACQUIRE).trace(now, "caller", "reader"))["convoy"]
+
+    assert "it then needs 1 ms more at the median, since it is in a call into C" in one.cause
+    assert "let the call release the GIL" in one.advice
+    assert "setswitchinterval" not in one.advice
+    assert "headway run" not in one.advice
