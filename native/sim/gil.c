@@ -63,8 +63,15 @@ static void end_hold(struct hw__worker *worker) {
 static int64_t answer_ns(const struct hw__worker *holder) {
     struct hw__machine *machine = holder->task->machine;
     int32_t answers = holder->role->answers;
-    return answers == 0 ? hw__cost(machine, HW_SIM_COST_CHECK)
-                        : hw__random_of(&machine->random, &holder->world->spec.dists[answers - 1]);
+    if (answers == 0) {
+        return hw__cost(machine, HW_SIM_COST_CHECK);
+    }
+    int64_t value_ns = hw__random_of(&machine->random, &holder->world->spec.dists[answers - 1]);
+    if (!holder->role->in_calls || value_ns <= 0) {
+        return value_ns;
+    }
+    /* A request that comes sooner does not end the call sooner. */
+    return value_ns - (hw__now(holder) - holder->since_ns) % value_ns;
 }
 
 void hw__gil_ask(struct hw__gil_sim *gil, const struct hw__worker *from) {

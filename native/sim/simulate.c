@@ -148,7 +148,8 @@ static bool check_role(const struct hw_sim_spec *spec, int32_t index, char *prob
             return complain(problem, room, "role %d has a port that is not there", index);
         }
     }
-    if (role->answers < 0 || role->answers > spec->dist_count) {
+    if (role->answers < 0 || role->answers > spec->dist_count ||
+        (role->in_calls != 0 && role->answers == 0)) {
         return complain(problem, room, "role %d answers by a distribution that is not there",
                         index);
     }

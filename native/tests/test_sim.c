@@ -402,6 +402,7 @@ static void test_what_is_refused(void) {
     REFUSED(roles[0].port_step, -1, "port");
     REFUSED(roles[0].answers, -1, "role 0");
     REFUSED(roles[0].answers, sim_world.spec.dist_count + 1, "role 0");
+    REFUSED(roles[0].in_calls, 1, "role 0");
     REFUSED(ops[0][0].index, 7, "port");
     REFUSED(ops[0][2].index, 7, "operation of role 0");
     REFUSED(ops[0][1].kind, HW_SIM_OPS, "operation of role 0");
@@ -527,6 +528,29 @@ static void test_late_answers(void) {
         T_TRUE(waits.count >= 30);
         T_TRUE(computes_ns > 0 ? waits.worst_ns <= 7 * MS : waits.worst_ns == 8 * MS);
         T_EQ(waits.count, waits.longer);
+        sim_end();
+    }
+}
+
+/* Where the length of a thread's calls is known, a request that comes sooner is answered as late:
+ * the call that began with the hold ends when it ends. The waiter comes 2 ms after that. */
+static void test_answers_at_the_end_of_calls(void) {
+    static const double call_ns[] = {9 * MS};
+    static const int64_t interval_ns[] = {5 * MS, 1 * MS};
+    for (size_t i = 0; i < 2; i++) {
+        sim_begin(NULL, 2, 1000 * MS);
+        sim_world.spec.max_events = 1 << 20;
+        sim_world.gils[0].interval_ns = interval_ns[i];
+        sim_world.dists[0] = (struct hw_sim_dist){.quantiles = call_ns, .count = 1};
+        sim_world.spec.dist_count = 1;
+        struct hw_sim_role *caller = SIM_ADD(SIM_OP(COMPUTE, 0));
+        caller->answers = caller->in_calls = 1;
+        SIM_ADD(SIM_OP(SLEEP, 2 * MS), SIM_OP(HOLD, 1 * US));
+        T_EQ(0, sim_run(1000 * MS));
+        struct sim_waits waits = sim_waits(1, 100 * MS, 6 * MS);
+        T_TRUE(waits.count >= 95);
+        T_EQ(waits.count, waits.longer);
+        T_TRUE(waits.worst_ns <= 7 * MS);
         sim_end();
     }
 }
@@ -684,6 +708,7 @@ int main(void) {
     T_RUN(test_slowed_by_those_that_run);
     T_RUN(test_a_call_of_two_parts);
     T_RUN(test_late_answers);
+    T_RUN(test_answers_at_the_end_of_calls);
     T_RUN(test_calls_in_a_row);
     T_RUN(test_answers_of_other_threads);
     T_RUN(test_an_answer_that_is_early);

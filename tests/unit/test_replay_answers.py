@@ -7,8 +7,9 @@ from made_turns import MS, US, ran, trace_of
 from headway.sim.machine import load
 from headway.sim.replay.answers import find_answers
 from headway.sim.replay.bursts import see
-from headway.sim.replay.change import NOTHING, specify
+from headway.sim.replay.change import NOTHING, Change, specify
 from headway.sim.replay.learn import learn
+from headway.sim.whatif import predict
 from headway.traces.model import Kind
 
 COSTS = load("preset")
@@ -58,3 +59,48 @@ def test_a_thread_in_calls_of_c_answers_late_and_the_others_do_not():
 def test_an_answer_that_is_late_for_another_reason_is_no_call_of_c(answers_us, ran_share):
     """A single late answer, and answers of a thread that waited for a core, do not make a thread one of calls of C."""
     assert not answers_of(asked(answers_us, ran_share=ran_share)).late
+
+
+def in_calls(call_us, *, turns=40, ran_share=1.0):
+    """Return a trace of `main`, which calls C for so long in each hold, and of a thread that comes 2 ms after its begin."""
+    rows, flags, at = [], [], 0
+    for _ in range(turns):
+        rows += [(at, 0, Kind.ACQUIRE, 0), (at + 2000, 1, Kind.WAIT, 2), (at + 7000, 1, Kind.REQUEST, 0)]
+        rows += [(at + call_us, 0, Kind.RELEASE, 1, True), (at + call_us, 0, Kind.WAIT, 1)]
+        at += call_us + 20
+        rows += [(at, 1, Kind.ACQUIRE, 0), (at + 40, 1, Kind.RELEASE, 2)]
+        flags += [0, 0, 0, ran(ran_share), 0, 0, 0]
+        at += 60
+    trace = trace_of(rows, until_ns=at * US, core_count=2)
+    trace.events["flags"] |= np.array(flags, dtype=np.uint16)
+    return trace
+
+
+def test_a_call_that_begins_with_a_hold_is_learned_with_its_length():
+    """Each hold is one call of 9.5 ms: that is its length, and not the 2.5 ms after a request that came after 7 ms."""
+    found = answers_of(in_calls(9500))
+    assert set(found.calls) == set(found.late) == {0}
+    assert found.calls[0][0] == found.calls[0][-1] == 9500 * US
+    model = learn(in_calls(9500), COSTS)
+    assert [(one.answers, one.in_calls) for one in model.actors] == [(1, True), (0, False)]
+    spec, _ = specify(model, NOTHING, COSTS, 7, MS, cores=2)
+    assert [one.in_calls for one in spec.roles] == [True, False]
+    assert "main makes calls of C that keep the GIL for 9.5 ms" in model.rests_on[0].text
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [asked([100 * n for n in range(1, 21)] * 2), in_calls(9500, turns=9)],
+    ids=["calls shorter than a hold", "few calls"],
+)
+def test_calls_of_which_a_hold_has_several_have_no_length(trace):
+    """Answers that spread from 0 are of calls that a request meets at any time, and nine holds show no pattern."""
+    assert not answers_of(trace).calls
+
+
+@pytest.mark.parametrize("change", [Change(interval_ns=500 * US), Change(policy="fair")], ids=["interval", "policy"])
+def test_a_request_that_comes_sooner_ends_no_such_call_sooner(change):
+    """A shorter interval and a policy promise nothing to a thread that waits for calls of 9.5 ms."""
+    predictions = predict(learn(in_calls(9500, turns=200), COSTS), [NOTHING, change], COSTS, cores=2)
+    before, after = (next(one for one in each.roles if one.role == "other") for each in predictions)
+    assert after.turns_per_s.value == pytest.approx(before.turns_per_s.value, rel=0.05)

@@ -164,6 +164,9 @@ struct hw_sim_role {
      * releases the GIL, for roles that keep it in calls of C; 0: the machine's cost. An operation
      * that ends earlier ends that call, too. */
     int32_t answers;
+    /* 1: `answers` has the lengths of these calls. One begins with each hold, and the next one at
+     * its end; a request is answered when the call ends that is going on. */
+    int32_t in_calls;
 };
 
 /* One GIL: that of a process or of a sub-interpreter. */

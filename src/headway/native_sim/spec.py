@@ -155,6 +155,8 @@ class Role:
     """If true, a piece of work is a turn: from when a thread wants the GIL until it yields."""
     answers: int = 0
     """1 + the index of the distribution of the time from a request until a release; 0: the machine's cost."""
+    in_calls: bool = False
+    """If true, that distribution is of the lengths of calls; one begins with each hold, and the next one at its end."""
 
 
 @final

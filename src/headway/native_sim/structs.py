@@ -59,6 +59,7 @@ class _Role(ctypes.Structure):
         ("stagger_ns", ctypes.c_int64),
         ("turns", ctypes.c_int32),
         ("answers", ctypes.c_int32),
+        ("in_calls", ctypes.c_int32),
     )
 
 
@@ -189,6 +190,7 @@ def _role(role: Role) -> _Role:
         stagger_ns=role.stagger_ns,
         turns=role.turns,
         answers=role.answers,
+        in_calls=role.in_calls,
     )
 
 

@@ -3,6 +3,10 @@
 The evaluation loop looks for requests once in each round of a loop and at each call, so Python code answers in
 microseconds. A thread in a call of C that keeps the GIL answers when the call ends. Under another policy it is asked
 more often, and still answers no sooner.
+
+A call that begins with a hold, and ends with it, is over at a set time, whenever the request comes: a request that comes
+4.5 ms sooner is answered 4.5 ms later. Of such threads the lengths of the calls are what counts. The calls of other
+threads are shorter than a hold, and a request meets them at any time.
 """
 
 from collections.abc import Mapping
@@ -15,13 +19,12 @@ from numpy.typing import NDArray
 from headway.sim.machine import Costs
 from headway.sim.replay.bursts import Seen
 from headway.sim.replay.cold import quantiles
+from headway.traces.analysis.late import LATE_NS, in_one_call
 
 __all__ = ["Answers", "find_answers"]
 
 _FEW = 10
 _FEW_SAMPLES = 30
-_LATE_NS = 200_000
-"""A holder that takes longer than this to release the GIL is in a call of C."""
 _POINTS = 21
 _LATE_SHARE = 0.1
 """A thread answers late if this share of its answers is late; fewer may have waited for something else."""
@@ -36,10 +39,12 @@ class Answers:
 
     Attributes:
         late: For each thread that keeps the GIL in calls of C, quantiles in ns of all its answers.
+        calls: For each of these threads that makes one call in each hold, quantiles in ns of the lengths of the calls.
         own_costs: The costs of the other threads' answers, by name, as quantiles in ns; empty if the machine's stand.
     """
 
     late: Mapping[int, tuple[float, ...]]
+    calls: Mapping[int, tuple[float, ...]]
     own_costs: Mapping[str, tuple[float, ...]]
 
 
@@ -54,13 +59,18 @@ def find_answers(seen: Seen, costs: Costs, cores: int) -> Answers:
     holds = seen.holds
     asked = holds.forced & (holds.asked_ns < holds.end_ns)
     thread, answer_ns = holds.thread[asked], holds.overrun_ns[asked]
-    late = {}
+    ran_ns = (holds.length_ns - holds.off_core_ns)[asked]
+    in_calls = in_one_call(holds)[asked]
+    late, calls = {}, {}
     for one in np.unique(thread).tolist():
         mine = answer_ns[thread == one]
-        if len(mine) >= _FEW and np.mean(mine >= _LATE_NS) >= _LATE_SHARE:
+        if len(mine) >= _FEW and np.mean(mine >= LATE_NS) >= _LATE_SHARE:
             late[one] = tuple(np.percentile(mine, np.linspace(0, 100, _POINTS)).tolist())
-    usual_ns = answer_ns[(answer_ns < _LATE_NS) & ~np.isin(thread, list(late))]
-    return Answers(late, {} if cores == 1 else _own_costs(usual_ns, costs))
+            its = (thread == one) & in_calls
+            if its.any():
+                calls[one] = tuple(np.percentile(ran_ns[its], np.linspace(0, 100, _POINTS)).tolist())
+    usual_ns = answer_ns[(answer_ns < LATE_NS) & ~np.isin(thread, list(late))]
+    return Answers(late, calls, {} if cores == 1 else _own_costs(usual_ns, costs))
 
 
 def _own_costs(usual_ns: NDArray[np.int64], costs: Costs) -> dict[str, tuple[float, ...]]:

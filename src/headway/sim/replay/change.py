@@ -260,6 +260,7 @@ def specify(
                     cores=mask,
                     begin_ns=actor.begin_ns,
                     answers=actor.answers,
+                    in_calls=actor.in_calls,
                 )
             )
             names.append(role)

@@ -79,6 +79,7 @@ class Actor:
         port: The index of the port whose requests it takes or answers; -1: none.
         begin_ns: When it first wants the GIL, counted from the beginning of the window.
         answers: 1 + the index of the distribution of its answers to requests for the GIL; 0: the machine's.
+        in_calls: That distribution is of the lengths of its calls of C, of which one begins with each hold.
     """
 
     thread: int
@@ -87,6 +88,7 @@ class Actor:
     port: int
     begin_ns: int
     answers: int = 0
+    in_calls: bool = False
 
 
 @final
@@ -324,14 +326,19 @@ def _look_for_changed(changed: frozenset[str], building: _Building) -> None:
 
 
 def _tell_late_answers(roles: Mapping[int, str], building: _Building) -> None:
+    calls = building.answers.calls
     medians_ns = defaultdict(list)
     for thread, answers_ns in building.answers.late.items():
-        medians_ns[roles[thread]].append(float(np.median(answers_ns)))
-    for role, some_ns in medians_ns.items():
+        medians_ns[roles[thread], thread in calls].append(float(np.median(calls.get(thread, answers_ns))))
+    for (role, in_calls), some_ns in medians_ns.items():
         if np.median(some_ns) < _LATE_NS:
             continue
+        time = duration(float(np.median(some_ns)))
         text = (
-            f"{role} releases the GIL {duration(float(np.median(some_ns)))} after a request, as in the trace, since it is "
+            f"{role} makes calls of C that keep the GIL for {time}, one after the other: no policy and no switch interval "
+            "ends one sooner"
+            if in_calls
+            else f"{role} releases the GIL {time} after a request, as in the trace, since it is "
             "in calls of C that keep the GIL: no policy and no switch interval makes that sooner"
         )
         building.rests_on[Assumption(text, role=role, of_gil=True)] = None
@@ -359,7 +366,7 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
     rows: list[_Row] = []
     if not len(bursts):
         rows = [(OpKind.COMPUTE, 0, 0, 0, 0, 0)] if bursts.goes_on else []
-        return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), -1, 0, _late(thread, building))
+        return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), -1, 0, *_late(thread, building))
     seen, costs, kinds, wakes = building.seen, building.costs, building.kinds, building.wakes
     posts = [wakes.posts.get((thread, index), ()) for index in range(len(bursts))]
     hot_ns = building.cooling.hot_ns(bursts, [len(one) for one in posts], kinds)
@@ -415,7 +422,7 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
     if bursts.goes_on and bursts.unfinished_ns > bursts.run_ns.max():
         rows.append((OpKind.HOLD, 0, 0, 0, 0, bursts.unfinished_ns))
     begin_ns = max(0, int(bursts.want_ns[0]) - seen.since_ns)
-    return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), port, begin_ns, _late(thread, building))
+    return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), port, begin_ns, *_late(thread, building))
 
 
 def _clocks(
@@ -444,12 +451,13 @@ def _clocks(
     return found
 
 
-def _late(thread: int, building: _Building) -> int:
-    """Return 1 + the index of a new distribution of the thread's late answers; 0 if it answers as Python code does."""
-    if thread not in building.answers.late:
-        return 0
-    building.dists.append(building.answers.late[thread])
-    return len(building.dists)
+def _late(thread: int, building: _Building) -> tuple[int, bool]:
+    """Return an actor's `answers`, with a new distribution for a thread that answers late, and its `in_calls`."""
+    late, calls = building.answers.late, building.answers.calls
+    if thread not in late:
+        return 0, False
+    building.dists.append(calls.get(thread, late[thread]))
+    return len(building.dists), thread in calls
 
 
 def _away(
