@@ -46,6 +46,15 @@ def test_threads_that_compute_at_the_same_times_are_told_though_the_gil_is_free_
     assert one.cause.endswith("so together these threads compute as fast as one")
 
 
+@pytest.mark.parametrize(("other_ms", "is_one_core"), [(1990, False), (100, True)])
+def test_interpreters_that_compute_at_the_same_time_use_more_than_one_core(other_ms, is_one_core):
+    """A program whose other GIL is held for much of the time does not compute on one core, and needs no such advice."""
+    script = Script().hold(0, 0, 1990, gil=1).hold(1, 0, other_ms, gil=2).hold(2, 0, 5)
+    one = told(script.trace(2000, "a", "b", "MainThread", gils=3))["no-contention"]
+
+    assert ("on one core" in one.advice) is is_one_core
+
+
 def test_threads_that_compute_one_after_the_other_are_not_told():
     """Threads that hardly ever compute at the same time do not share a GIL."""
     assert "saturated" not in told(in_bursts(4, 40, 100, beside=False))

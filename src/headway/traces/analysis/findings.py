@@ -395,7 +395,12 @@ def _fine(fact: str, *, is_all: bool, advice: str = "") -> Finding:
 
 def _one_core(analysis: Analysis, gil: GilSummary) -> str:
     """Return the advice for a program that computes in one thread; "" for any other program."""
-    if gil.holds.total_ns < FULL * gil.wall_ns or analysis.wall_ns < LEAST_NS:
+    elsewhere_ns = sum(one.holds.total_ns for one in analysis.gils if one is not gil)
+    if (
+        gil.holds.total_ns < FULL * gil.wall_ns
+        or analysis.wall_ns < LEAST_NS
+        or elsewhere_ns >= LOW_USE * analysis.wall_ns
+    ):
         return ""
     return f"the program computes on one core all the time; to use more cores, divide the work: {in_parallel(analysis.process)}"
 
