@@ -313,6 +313,21 @@ def test_waits_for_a_lock_are_told_with_a_gil_too(tmp_path, line):
     assert "no-contention" not in found
 
 
+def test_threads_that_do_not_meet_at_a_lock_take_no_turns_there(tmp_path):
+    """Two threads come to a line 20 ms apart, and wait there for 5 ms each: a third one has the lock, which never waits."""
+    apart = [(number % 2, 1 + 20 * number, 6 + 20 * number) for number in range(5)]
+    script = Script()
+    for thread, since_ms, until_ms in apart:
+        script.park(thread, since_ms, until_ms, Park.LOCK)
+    off = free_threaded(script, "a", "b", "holder")["contended-lock"]
+    on = with_a_gil(away(*apart), tmp_path)["contended-lock"]
+
+    for one in (off, on):
+        assert one.weight == "problem"
+        assert one.cause == "another thread had the lock meanwhile: these ones hardly met at that line"
+        assert "let the thread that has the lock" in one.advice
+
+
 def test_a_lock_that_is_had_until_the_end_is_told_with_a_gil_too(tmp_path):
     """Threads that are still blocked at the end count until then; whether the lock is awaited there is not known."""
     found = with_a_gil(AT_ONCE, tmp_path)

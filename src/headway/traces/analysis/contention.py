@@ -56,6 +56,8 @@ class ParkPlace:
             `Condition.wait` does. Such a wait may be idle time.
         gil_ns: The part of the time in which another of these threads, which had been blocked here before, waited for
             the GIL. If the line takes one lock, that thread had it.
+        met_ns: The total of the waits during which another of these threads was blocked here, too, or before which it had
+            left this place not long ago. Before the other waits, none of them had come here, so none had the lock.
     """
 
     kind: Park
@@ -68,6 +70,7 @@ class ParkPlace:
     at_once: bool = False
     awaits: bool = False
     gil_ns: int = 0
+    met_ns: int = 0
 
     @property
     def threads(self) -> int:
@@ -78,6 +81,11 @@ class ParkPlace:
     def behind_gil(self) -> bool:
         """True if the threads mostly waited for one that waited for the GIL: the GIL is the cause, and not the lock."""
         return 2 * self.gil_ns > self.times.total_ns
+
+    @property
+    def apart(self) -> bool:
+        """True if these threads mostly did not meet here: they waited for another one, which had the lock."""
+        return 2 * self.met_ns < self.times.total_ns
 
 
 @final
@@ -238,6 +246,7 @@ def _places(trace: Trace, blocked: _Blocked, lived_ns: NDArray[np.int64]) -> tup
                 at_once=_at_once(blocked.start_ns[taking], length_ns[taking], thread[taking]),
                 awaits=bool(blocked.awaits[mine[0]]),
                 gil_ns=int(blocked.gil_ns[taking].sum()),
+                met_ns=int(length_ns[taking][_met(blocked.start_ns[taking], length_ns[taking], thread[taking])].sum()),
             )
         )
     return tuple(sorted(places, key=lambda one: -one.times.total_ns))
@@ -298,3 +307,25 @@ def _at_once(start_ns: NDArray[np.int64], length_ns: NDArray[np.int64], thread: 
     lengths_ns, blocked = np.diff(times[order]), np.cumsum(steps[order])[:-1]
     any_ns, all_ns = lengths_ns[blocked > 0].sum(), lengths_ns[blocked == len(np.unique(thread))].sum()
     return bool(2 * all_ns > any_ns)
+
+
+def _met(start_ns: NDArray[np.int64], length_ns: NDArray[np.int64], thread: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Return a mask of a place's waits: those that had another thread at the place, or a little past it.
+
+    A thread that leaves the place with the lock has it for about as long as the others wait for it, at most. So one that
+    left the place longer ago than the longest wait has it no more.
+    """
+    end_ns = start_ns + length_ns
+    gone_ns = end_ns + int(length_ns.max(initial=0))
+
+    def meets(mine: NDArray, others: NDArray) -> NDArray[np.int64]:
+        begun = np.searchsorted(np.sort(start_ns[others]), end_ns[mine], "left")
+        result: NDArray[np.int64] = begun - np.searchsorted(np.sort(gone_ns[others]), start_ns[mine], "left")
+        return result
+
+    everything = np.arange(len(thread))
+    found = meets(everything, everything)
+    for one in np.unique(thread):
+        mine = np.flatnonzero(thread == one)
+        found[mine] -= meets(mine, mine)
+    return found > 0

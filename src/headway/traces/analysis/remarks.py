@@ -280,6 +280,9 @@ def _own_lock(one: ParkPlace, analysis: Analysis) -> Finding:
         advice = (
             f"let each turn do more work, so that it takes the lock less often; or use {in_parallel(analysis.process)}"
         )
+    elif one.apart:
+        cause = "another thread had the lock meanwhile: these ones hardly met at that line"
+        advice = "let the thread that has the lock hold it for less time, or divide what it protects"
     return Finding(
         kind="contended-lock",
         weight="note" if one.at_once and not imports else "problem",
