@@ -305,6 +305,29 @@ def test_a_line_is_looked_for_once_and_not_for_each_thread_and_run(monkeypatch):
     assert search.call_count == 1
 
 
+@pytest.mark.parametrize(("preempted", "told"), [(1, True), (9, True), (10, False)])
+def test_a_line_that_few_preempted_holds_show_is_outside_the_model(preempted, told):
+    """A share that a few holds show, and that all others are assumed to have, is told with their number."""
+    rows, at = [], 0
+    samples = {95 - 9 * number for number in range(preempted)}
+    for number in range(100):
+        rows += turn(at, 0, holds_us=2_000, stack=2)
+        if number in samples:
+            rows[-1] = (at + 2_000, 0, Kind.RELEASE, 1, True)
+            rows += turn(at + 2_100, 0, holds_us=10, stack=2)
+        rows += turn(at + 2_500, 1, holds_us=10, stack=2)
+        at += 5_000
+    model = learn(trace_of(rows), COSTS)
+    shorter, unchanged = predict(
+        model, [Change(shorten=(Shorten("app.py", 1, 0.5),)), NOTHING], COSTS, cores=2, seeds=1
+    )
+    number = "1 preempted hold" if preempted == 1 else f"{preempted} preempted holds"
+    text = f"how much of its time with the GIL main spends in app.py:1 is known from {number} only"
+
+    assert (text in shorter.outside) is told
+    assert text not in unchanged.outside
+
+
 # ---------------------------------------------------------------------------- threads
 def test_threads_that_would_not_fit_into_memory_are_refused(monkeypatch):
     """The error says how many threads are possible, and so many are."""

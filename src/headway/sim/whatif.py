@@ -23,6 +23,7 @@ from headway.sim.replay.change import (
     left_out,
     members,
     role_named,
+    seldom_sampled,
     specify,
 )
 from headway.sim.replay.learn import Actor, Measured, Model
@@ -302,6 +303,7 @@ def _limits(model: Model, change: Change, roles: Sequence[RolePrediction], costs
             found.append(
                 f"with the change, {one.role} has no turn at all: it starves, or waits for something outside the model"
             )
+    found += seldom_sampled(model, change)
     if change.processes:
         found.append("the model does not include the cost of passing arguments and results between processes")
     if not change.gil:

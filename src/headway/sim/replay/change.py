@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -18,7 +19,7 @@ from headway.sim.policy import choose
 from headway.sim.replay.learn import Actor, Model
 from headway.sim.scenario import STOCK, Process
 from headway.sim.table import nearest
-from headway.traces.analysis.words import listed
+from headway.traces.analysis.words import listed, number
 
 __all__ = [
     "MOST_PROCESSES",
@@ -31,12 +32,17 @@ __all__ = [
     "parse_shorten",
     "policy_of",
     "role_named",
+    "seldom_sampled",
     "specify",
 ]
 
 MOST_PROCESSES = MOST_GILS - 1
 """The most threads that may become processes; the others keep the GIL that they share."""
 
+_SEVERAL = 10
+"""Preempted holds of a role; fewer tell little of what its other holds run."""
+_GUESSED = 0.1
+"""A share of the time that a change shortens: less of it that is only assumed does not matter."""
 _MOST_CORES = 64
 _MOST_OPERATIONS = 20_000_000
 """The most operations of a role whose number of threads is changed: about a gigabyte."""
@@ -340,8 +346,10 @@ def _matches(model: Model, one: Shorten) -> NDArray[np.bool_]:
 
 def _line_shares(
     model: Model, actor: Actor, frames: NDArray[np.bool_], inside: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return, for each burst of a thread, the share of it that is spent in that line, or in code that the line calls.
+
+    The second result tells which bursts show their own share.
 
     A preempted hold shows what it ran, and all of it counts as spent there. Another hold shows only where it ended, so
     it counts if it ended at that line. A burst that tells nothing gets the average share of the thread's preempted
@@ -372,7 +380,31 @@ def _line_shares(
     total, known = of_bursts(ran_ns), of_bursts(np.where(in_line, ran_ns, 0))
     told = (total > 0) & ((known > 0) | (of_bursts(forced.astype(np.int64)) > 0))
     shares: NDArray[np.float64] = np.where(told, known / np.maximum(total, 1), usual)
-    return shares
+    return shares, told
+
+
+def seldom_sampled(model: Model, change: Change) -> Iterator[str]:
+    """Yield for which roles few preempted holds tell how much of the other holds is spent in a line that is shortened."""
+    forced = model.seen.holds.forced
+    for one in change.shorten:
+        frames = _matches(model, one)
+        sampled = np.unique(model.seen.holds.stack[forced])
+        inside = np.zeros(len(model.trace.stack_frame), dtype=bool)
+        wanted = {frame for frame, found in zip(model.trace.frames, frames.tolist(), strict=True) if found}
+        inside[sampled] = [not wanted.isdisjoint(model.trace.stack(stack)) for stack in sampled.tolist()]
+        for role in model.roles:
+            samples, guessed_ns, whole_ns = 0, 0.0, 0.0
+            for actor in members(model, NOTHING, role):
+                shares, told = _line_shares(model, actor, frames, inside)
+                of_line_ns = shares * model.seen.bursts[actor.thread].run_ns
+                samples += int(np.count_nonzero(forced & (model.seen.holds.thread == actor.thread)))
+                guessed_ns += float(of_line_ns[~told].sum())
+                whole_ns += float(of_line_ns.sum())
+            if samples < _SEVERAL and guessed_ns >= _GUESSED * whole_ns > 0:
+                yield (
+                    f"how much of its time with the GIL {role} spends in {printable(one.filename)}:{one.line} is known from "
+                    f"{number(samples, 'preempted hold')} only"
+                )
 
 
 def _stacks_with(model: Model, frames: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -394,7 +426,7 @@ def _operations(model: Model, shorten: tuple[Shorten, ...]) -> dict[int, NDArray
     for one in shorten:
         frames = _matches(model, one)
         inside = _stacks_with(model, frames)
-        shares = {actor.thread: _line_shares(model, actor, frames, inside) for actor in model.actors}
+        shares = {actor.thread: _line_shares(model, actor, frames, inside)[0] for actor in model.actors}
         if not any(share.any() for share in shares.values()):
             raise ScenarioError(
                 f"no thread of the trace was seen at {one.filename}:{one.line} holding the GIL between two calls",
