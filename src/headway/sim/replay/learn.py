@@ -335,7 +335,7 @@ def _tell_late_answers(roles: Mapping[int, str], building: _Building) -> None:
             continue
         time = duration(float(np.median(some_ns)))
         text = (
-            f"{role} makes calls of C that keep the GIL for {time}, one after the other: no policy and no switch interval "
+            f"{role} makes calls of C that keep the GIL for {time}, as far as its holds show: no policy and no switch interval "
             "ends one sooner"
             if in_calls
             else f"{role} releases the GIL {time} after a request, as in the trace, since it is "

@@ -173,7 +173,7 @@ def _long_hold(analysis: Analysis, one: Place) -> Finding:
         advice=(
             f"let that call release the GIL (`Py_BEGIN_ALLOW_THREADS`, Cython's `nogil`), give it less work at a time, or, if "
             f"its result is small, run it elsewhere: {another_gil(analysis.process)}; if `gc.callbacks` show that it is a "
-            f"collection, `gc.freeze()` after the start makes it shorter; a shorter switch interval does not help here"
+            f"collection, `gc.freeze()` after the start makes it shorter; a shorter switch interval ends no such call sooner"
             if one.frame is not None
             else "`headway watch` names the line of such a call while it goes on" * unended
         ),

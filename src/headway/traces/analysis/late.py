@@ -26,13 +26,19 @@ _ALIKE = 0.5
 _FIXED = 0.5
 """The lengths of holds depend on no request if they spread by less than this share of the spread of the answers."""
 
+_BETWEEN = (1.15, 1.85)
+"""A hold is one call, or two of them: one that lasts this many times the median is neither."""
+_BETWEENS = 0.05
+"""Holds are made of shorter calls if this share of them is neither one call nor two."""
+
 
 def in_one_call(holds: Holds) -> NDArray[np.bool_]:
     """Return a mask of the preempted holds whose threads make one call of C in each such hold, as far as it shows.
 
     The answers of such a thread are all late by about the same time, or its holds end after the same time whenever the
-    request comes. Equal calls of less time that run in step with the requests look the same. Holds of which it is not
-    known how long the thread had a core are left out.
+    request comes. Equal calls of less time that run in step with the requests look the same, unless some requests come
+    out of step: a hold may then end with the next of these calls. Holds of which it is not known how long the thread had
+    a core are left out.
     """
     found = np.zeros(len(holds), dtype=np.bool_)
     asked = holds.forced & (holds.asked_ns < holds.end_ns) & (holds.ran > 0)
@@ -47,12 +53,16 @@ def _fixed(holds: Holds) -> bool:
     overrun_ns = holds.overrun_ns
     if len(holds) < _FEW or np.median(overrun_ns) < LATE_NS:
         return False
+    ran_ns = holds.length_ns - holds.off_core_ns
+    times = ran_ns / max(float(np.median(ran_ns)), 1.0)
+    if np.mean((times > _BETWEEN[0]) & (times < _BETWEEN[1])) >= _BETWEENS:
+        return False
     # The time without a core may lie before a request: `overrun_ns` is too short then, and the whole time is not.
     low, middle = np.percentile(holds.end_ns - holds.asked_ns, [10, 50])
     if low >= _ALIKE * middle:
         return True
     soonest, latest = np.percentile(overrun_ns, [10, 90])
-    shortest, longest = np.percentile(holds.length_ns - holds.off_core_ns, [10, 90])
+    shortest, longest = np.percentile(ran_ns, [10, 90])
     return bool(longest - shortest <= _FIXED * (latest - soonest))
 
 
