@@ -151,9 +151,10 @@ def test_a_module_beside_the_function_may_have_any_name(app):
     assert isinstance(look(target, seen.place, seen.function, CORES), Holds)
 
 
-def test_threads_of_a_functions_own_are_not_taken_for_waiting(app):
-    """The holds of a function's own threads do not count as this thread's."""
-    target = parse_target("app:with_threads")
+@pytest.mark.parametrize("name", ["with_threads", "with_native_threads"])
+def test_threads_of_a_functions_own_are_not_taken_for_waiting(app, name):
+    """The holds of a function's own threads, which Python or a library has started, do not count as this thread's."""
+    target = parse_target(f"app:{name}")
     seen = examine(target, interpreter(), CORES, limit_s=30)
     assert "threads of its own" in look(target, seen.place, seen.function, CORES)
 

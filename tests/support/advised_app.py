@@ -72,6 +72,12 @@ def with_threads():
     from concurrent.futures import ThreadPoolExecutor
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(count, [2000, 2000]))
+def with_native_threads(size=20000):
+    import ctypes
+    libc, threads = ctypes.CDLL(None), [ctypes.c_ulong(), ctypes.c_ulong()]
+    back = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda _: count(size) and None)
+    for one in threads: libc.pthread_create(ctypes.byref(one), None, back, None)
+    for one in threads: libc.pthread_join(one, None)
 def wrapped(seconds=0.002):
     return wait(seconds)
 closure = (lambda factor: lambda: factor)(3)

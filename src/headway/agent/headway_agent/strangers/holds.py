@@ -14,8 +14,11 @@ GIL, too, but neither its function nor its line is the cause: the system's accou
 """
 
 import itertools
+import mmap
 import os
+import struct
 import sys
+import threading
 import time
 
 from .. import proc
@@ -48,6 +51,10 @@ An input that holds longer than the others does so each time, so fewer holds are
 _STALE_NS = 1_000_000
 """The thread's waits for a core are asked for this often, beyond long holds; asking takes some microseconds."""
 _OURS = os.path.dirname(os.path.abspath(__file__))
+_HEADER = struct.Struct("<64xIIQ52xI")
+"""The fields slot_count, slot_bytes, slots_offset and thread_count of the recorder's memory (native/trace/format.h)."""
+_SLOT = struct.Struct("<8xi12xQ")
+"""The fields tid and holds of a thread's slot there."""
 
 
 def look(job, talk):
@@ -57,6 +64,7 @@ def look(job, talk):
     try:
         recorder = Recorder(job["library"])
         recorder.start("", None, 0)
+        others = _Others(recorder)
     except UnfitError as error:
         talk.give("holds", error=str(error))
         return
@@ -66,10 +74,10 @@ def look(job, talk):
     arguments = _Arguments(arguments, calls.Copies(given) if job.get("fresh") else None, task, function)
     task(*arguments.at(0))
     task(*arguments.at(0))
-    if started:
+    exact = _exactly(recorder, task, arguments)
+    if started or others.took():
         talk.give("holds", error="it runs threads of its own, whose holds are not told apart from its waiting")
         return
-    exact = _exactly(recorder, task, arguments)
     looker = _Looker(recorder, time.monotonic() + job.get("looked_at_s", _LOOKED_AT_S))
     whole = looker.run(task, arguments)
     talk.give("holds", places=looker.places(), whole=whole, looked_at=looker.calls, **exact)
@@ -86,6 +94,25 @@ def _thread_starts():
     if hasattr(sys, "addaudithook"):
         sys.addaudithook(heard)
     return started
+
+
+class _Others:
+    """Tells whether another thread than this one has taken the GIL: Python hears of no thread that a library starts."""
+
+    def __init__(self, recorder):
+        # The function may close the descriptor.
+        self._memory = mmap.mmap(recorder.memory_file, 0, access=mmap.ACCESS_READ)
+        self._before = self._counted()
+
+    def took(self):
+        """Return whether another thread has taken the GIL since this object was made."""
+        return self._counted() != self._before
+
+    def _counted(self):
+        count, size, offset, threads = _HEADER.unpack_from(self._memory)
+        slots = [_SLOT.unpack_from(self._memory, offset + place * size) for place in range(count)]
+        # Another thread may take over the slot of one that has ended, but not its number.
+        return threads, [holds for tid, holds in slots if tid != threading.get_native_id()]
 
 
 class _Arguments:
