@@ -240,6 +240,20 @@ def test_calls_of_c_that_let_go_of_the_gil_and_those_that_do_not(app, name):
     assert holds.longest.call == "re.Pattern.findall"
 
 
+@pytest.mark.parametrize("name", WITH_GIL)
+@pytest.mark.matrix("name")
+def test_a_function_in_c_is_the_call_that_keeps_the_gil(app, name):
+    """A function in C has one row, without a line, whether or not the interpreter tells a profiler of its call."""
+    for target in (with_inputs(parse_target("app:repeated"), "app:TEXTS"), parse_target("app:repeated_here")):
+        seen = examine(target, interpreter(name), CORES, limit_s=30)
+        holds = look(target, seen.place, seen.function, CORES)
+        assert isinstance(holds, Holds), holds
+        (spot,) = holds.spots
+        assert (spot.words, spot.releases, spot.at, spot.by) == ("re.Pattern.findall", "no", "", "")
+        assert spot.calls > 0
+        assert holds.longest == spot
+
+
 def test_a_wait_holds_nothing(app):
     """A coroutine that sleeps for 20 ms holds nothing, and a wait for a core after that is no computing of its own."""
     target = with_json(parse_target("app:wait"), "[0.02]")

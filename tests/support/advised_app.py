@@ -7,9 +7,10 @@ FOUND = discover()[0]
 CORES = this_machine().cores
 
 APP = """
-import json, os, random, re, signal, sys, threading, time, zlib
+import functools, json, os, random, re, signal, sys, threading, time, zlib
 TEXT = "travellers left for platform nine " * 3000
 DATA = TEXT.encode() * 4
+TEXTS = [TEXT]
 COUNT, SEEN = 0, []
 examples = [(1000,), (2000,)]
 
@@ -21,6 +22,8 @@ def count(size=20000):
         total += number & 3
     return total
 def both(): return match(), pack()
+repeated = re.compile(r"(\\w)\\w*\\1").findall
+repeated_here = functools.partial(repeated, TEXT)
 def numbers(size=3000):
     for number in range(size):
         yield number

@@ -91,6 +91,15 @@ def test_a_wait_for_a_core_between_two_readings_of_clocks_is_no_hold(monkeypatch
     assert max(one["longest_s"] for one in places.values()) < 0.001
 
 
+def test_a_call_of_c_during_which_the_time_ran_out_is_booked(monkeypatch):
+    """A function that is in one long call of C all the time has that call's row with its time."""
+    hours: list[None] = []
+    clock = SimpleNamespace(perf_counter_ns=lambda: len(hours) * 3600 * 10**9, monotonic=lambda: len(hours) * 3600.0)
+    monkeypatch.setattr(agent, "time", clock)
+    monkeypatch.setattr(proc, "queued_ns", lambda: 0)
+    assert looked_at(lambda: hours.append(None))["list.append"]["wall_s"] == 3600
+
+
 def booked(*parts):
     """Return the account of a place with these parts: (time, time with the GIL, time without a core) in ms."""
     found = agent._Booked()

@@ -37,7 +37,7 @@ class Spot:
     """A place in the code and how its time was spent, over the calls that were looked at.
 
     Attributes:
-        at: The innermost line, "encoder.py:258".
+        at: The innermost line, "encoder.py:258"; "" if the place is the function itself, in C.
         by: The line of the function's own file that led there; "" if it is the same line.
         call: The call of C, "re.Pattern.sub"; "" for a line of Python with its operators.
         calls: The number of calls.
@@ -169,7 +169,7 @@ def _spots(places: Sequence[Mapping[str, Any]], own: str) -> tuple[Spot, ...]:
         at = f"{one['file']}:{one['line']}"
         by = _short(trail[0]) if trail and trail[0] != at else ""
         spot = Spot(
-            at=_short(at),
+            at=_short(at) if one["file"] else "",
             by=by,
             call=one["call"],
             calls=one["calls"],

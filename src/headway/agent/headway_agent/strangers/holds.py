@@ -13,6 +13,7 @@ run between two parts of such a call, so its longest hold is that of one part. A
 GIL, too, but neither its function nor its line is the cause: the system's account of that wait is subtracted.
 """
 
+import functools
 import itertools
 import mmap
 import os
@@ -20,6 +21,7 @@ import struct
 import sys
 import threading
 import time
+import types
 
 from .. import proc
 from ..library import UnfitError
@@ -78,7 +80,7 @@ def look(job, talk):
     if started or others.took():
         talk.give("holds", error="it runs threads of its own, whose holds are not told apart from its waiting")
         return
-    looker = _Looker(recorder, time.monotonic() + job.get("looked_at_s", _LOOKED_AT_S))
+    looker = _Looker(recorder, time.monotonic() + job.get("looked_at_s", _LOOKED_AT_S), _place_of(function))
     whole = looker.run(task, arguments)
     talk.give("holds", places=looker.places(), whole=whole, looked_at=looker.calls, **exact)
 
@@ -200,8 +202,9 @@ class _Booked:
 class _Looker:
     """The profile of one thread: books wall time and holds to places."""
 
-    def __init__(self, recorder, until_s):
-        self._recorder, self._until_s = recorder, until_s
+    def __init__(self, recorder, until_s, own=None):
+        """`own` is the place of the function itself, if that is in C: its time begins and ends in our frames."""
+        self._recorder, self._until_s, self._own = recorder, until_s, own
         self._booked = {}  # by place
         # (the place before, the C call's place, the frame that made the call), the innermost call last
         self._stack, self._origins = [], {}
@@ -216,7 +219,9 @@ class _Looker:
         """Observe calls until the time is up; return whether one whole call was observed."""
         for place in range(1000):
             args = arguments.at(place)
-            self._stack, self._at = [], None
+            self._stack, self._at = [], self._own
+            if self._own is not None:
+                self._booked.setdefault(self._own, _Booked()).calls += 1
             self._resume()
             sys.settrace(self._trace)
             sys.setprofile(self._profile)
@@ -228,6 +233,8 @@ class _Looker:
             if self._is_over:
                 break
             self.calls += 1
+            if time.monotonic() > self._until_s:
+                break
         self._rare = max(0, min(max(_FEW, self.calls // _RARE), self.calls // arguments.count - 1))
         return self.calls > 0
 
@@ -235,6 +242,7 @@ class _Looker:
         """Tell whether the time is up. From then on nothing is observed, and the user's call goes on normally."""
         if time.monotonic() > self._until_s:
             self._is_over = True
+            self._book()
             sys.setprofile(None)
             sys.settrace(None)
         return self._is_over
@@ -281,15 +289,18 @@ class _Looker:
         self._last = self._now()
 
     def _profile(self, frame, event, arg):
-        if self._is_over or self._time_is_up():
+        # Our frames call the function, and then sys.setprofile(): at that call, the time of a function in C is booked.
+        ours = frame.f_code.co_filename.startswith(_OURS)
+        if self._is_over or (not ours and self._time_is_up()):
             return
         if event == "c_call":
             self._book()
-            place = (frame.f_code.co_filename, frame.f_lineno, _name(arg))
-            self._booked.setdefault(place, _Booked()).calls += 1
+            place = self._own if ours else (frame.f_code.co_filename, frame.f_lineno, _name(arg))
+            if not ours:
+                self._booked.setdefault(place, _Booked()).calls += 1
+                self._origin(place, frame)
             self._stack.append((self._at, place, frame))
             self._at = place
-            self._origin(place, frame)
             self._resume()
         elif event in ("c_return", "c_exception"):
             self._book()
@@ -326,16 +337,14 @@ class _Looker:
                 self._at = self._stack[-1][1]
             else:
                 ours = back is None or back.f_code.co_filename.startswith(_OURS)
-                self._at = None if ours else (back.f_code.co_filename, back.f_lineno, "")
+                self._at = self._own if ours else (back.f_code.co_filename, back.f_lineno, "")
         self._resume()
         return self._trace
 
     def places(self):
         """Return the places that took most time, as dicts; times are in seconds over all observed calls."""
-        self._booked.pop(None, None)
         found = []
-        ours = [one for one in self._booked.items() if not one[0][0].startswith(_OURS)]
-        most = sorted(ours, key=lambda one: -one[1].own_ns)[:_MOST_PLACES]
+        most = sorted(self._booked.items(), key=lambda one: -one[1].own_ns)[:_MOST_PLACES]
         for place, booked in most:
             file, line, name = place
             longest_ns = max([booked.short_ns, *sorted(booked.long_ns, reverse=True)[self._rare : self._rare + 1]])
@@ -354,9 +363,21 @@ class _Looker:
         return found
 
 
+def _place_of(function):
+    """Return the place of a function in C, which has no line; None if the function is in Python.
+
+    Not every such call is told to a profiler: none is of a function of Cython, nor what `functools.partial` calls.
+    """
+    while isinstance(function, (functools.partial, types.MethodType)):
+        function = function.func if isinstance(function, functools.partial) else function.__func__
+    if isinstance(function, types.FunctionType) or isinstance(type(function).__call__, types.FunctionType):
+        return None
+    return "", 0, _name(function)
+
+
 def _name(function):
     """Return a C function's name for users: "re.Pattern.sub", "zlib.compress"."""
-    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", "?")
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", type(function).__name__)
     module = getattr(function, "__module__", None)
     if not module:
         owner = getattr(function, "__self__", None)
