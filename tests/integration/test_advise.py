@@ -143,6 +143,22 @@ def test_a_function_that_returns_a_generator_does_not_change_its_arguments(app):
     ).function.changes_arguments
 
 
+@pytest.mark.parametrize(
+    ("name", "effects"), [("looks_up", ()), ("counts", (("globals", "pack.helpers.COUNT is bound anew"),))]
+)
+def test_an_import_in_a_call_is_no_side_effect(app, monkeypatch, name, effects):
+    """The names and the bytecode of a module that the call imports are none; what calls change in that module is one."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    (app / "pack").mkdir()
+    (app / "pack" / "__init__.py").touch()
+    (app / "pack" / "helpers.py").write_text("TABLE, COUNT = {1: 2}, 0\n")
+    (app / "pack" / "entry.py").write_text(
+        "def looks_up():\n    from pack import helpers\n    return helpers.TABLE[1]\n"
+        "def counts():\n    from pack import helpers\n    helpers.COUNT += 1\n"
+    )
+    assert asked(f"pack.entry:{name}").function.effects == effects
+
+
 def test_a_module_beside_the_function_may_have_any_name(app):
     """The function is measured beside a module of the program that is called as one of the standard library."""
     (app / "resource.py").write_text("raise SystemExit('the program did not import this')\n")

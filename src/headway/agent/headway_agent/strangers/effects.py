@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 import threading
+import types
 
 from .. import proc
 
@@ -56,7 +57,8 @@ class Effects:
         self.left_processes = False
 
     def begin(self):
-        self._names = self._values()
+        self._modules = set(_own_modules(self._folder))
+        self._names = self._own_values()
         self._environment, self._cwd, self._signals = dict(os.environ), _cwd(), _handlers()
         self._random, self._numpy = random.getstate(), self._numpy_state()
         self._threads = set(threading.enumerate())
@@ -68,17 +70,21 @@ class Effects:
         Effects._now = self
 
     def called_once(self):
-        """Take the first call's children as given: multiprocessing keeps its own helpers, once for each process.
+        """Take as given what the first call has made once for the process.
 
-        These are the server of forks and the tracker of shared memory and semaphores. A function that leaves processes
-        behind leaves one after each call.
+        These are modules that it imported, and the children that multiprocessing keeps as its own helpers: the server of
+        forks, and the tracker of shared memory and semaphores. A function that leaves processes behind leaves one after
+        each call.
         """
         self._children = set(proc.children(os.getpid()))
+        imported = set(_own_modules(self._folder)) - self._modules
+        self._names.update(self._values(imported))
+        self._modules |= imported
 
     def end(self):
         """Return the first _MOST observations, a list of [kind, words]."""
         Effects._now = None
-        for place, (value, contents) in self._values().items():
+        for place, (value, contents) in self._own_values().items():
             before = self._names.get(place)
             if before is None or before[0] is not value:
                 self._note("globals", "%s is bound anew" % place if before else "%s is made" % place)
@@ -112,12 +118,18 @@ class Effects:
         if len(self._seen) < _MOST:
             self._seen[kind, words] = None
 
-    def _values(self):
+    def _values(self, modules):
+        """Return the names of these modules; a name of a module is none, as an import may bind it."""
         found = {}
         for name, module in _own_modules(self._folder).items():
-            for key, value in list(vars(module).items()):
-                if not key.startswith("__"):
+            for key, value in list(vars(module).items()) if name in modules else ():
+                if not key.startswith("__") and not isinstance(value, types.ModuleType):
                     found["%s.%s" % (name, key)] = (value, _contents(value))
+        return found
+
+    def _own_values(self):
+        """Return the names of the modules that were there, and those of the function's closure."""
+        found = self._values(self._modules)
         for place, cell in enumerate(getattr(self._function, "__closure__", None) or ()):
             try:
                 value = cell.cell_contents
@@ -172,7 +184,9 @@ def _audit(event, args):
             if writes and "__pycache__" not in path and path != os.devnull:
                 effects._note("files", "writes %s" % path)
         elif event in _FILES:
-            effects._note("files", "%s %s" % (_FILES[event], os.fsdecode(args[0])))
+            path = os.fsdecode(args[0])
+            if "__pycache__" not in path:
+                effects._note("files", "%s %s" % (_FILES[event], path))
         elif event == "socket.connect":
             effects._note("network", "connects to %s" % (args[1],))
         elif event in _PROCESSES:
