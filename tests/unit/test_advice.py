@@ -301,6 +301,10 @@ def test_fewer_processes_than_threads_prove_nothing_where_calls_wait():
     assert (found.outcome, found.model) == ("unsure", "serial")
     assert found.sentence.endswith("compare with --workers 8")
     assert verdict(contender("serial", 1), *pools, holds=None).outcome == "faster"
+    # Threads that take turns at the GIL would gain nothing by fewer at a time either.
+    waits = replace(HOLDS, held=1.0, computes_without=0.0)
+    found = verdict(contender("serial", 1), *pools, function=replace(FUNCTION, cpu_share=0.05), holds=waits)
+    assert (found.outcome, found.model) == ("faster", "processes-forkserver")
     many = contender("threads", 21, workers=32, spread=1.0)
     found = verdict(contender("serial", 1), many, pools[1], function=replace(FUNCTION, cpu_share=0.05), holds=None)
     assert (found.outcome, found.model, found.runner_up) == ("unsure", "serial", "8 processes")

@@ -200,7 +200,9 @@ def _a_crowd(
     """
     if best.model not in POOLS or best.model == "threads" or function.cpu_share >= _WAITS:
         return None
-    threads = [one for one in home if one.model == "threads" and one.workers > best.workers]
+    threads = [
+        one for one in home if one.model == "threads" and one.workers > best.workers and not _takes_turns(one, holds)
+    ]
     # An event loop has all calls at a time.
     if not threads and all(one.model != "asyncio" for one in home):
         return None
