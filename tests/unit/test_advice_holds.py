@@ -100,6 +100,21 @@ def test_a_call_of_c_during_which_the_time_ran_out_is_booked(monkeypatch):
     assert looked_at(lambda: hours.append(None))["list.append"]["wall_s"] == 3600
 
 
+@pytest.mark.parametrize(
+    ("owner", "module", "name"),
+    [
+        (object(), "shop", "shop.price"),  # as pybind11 makes functions
+        (sys, "shop", "shop.Internal.price"),
+        (dict, "shop", "shop.Internal.price"),
+        (object(), None, "Internal.price"),
+    ],
+)
+def test_the_name_of_a_function_of_a_module_has_no_type_of_its_library(owner, module, name):
+    """A function in C that has a module is no method of the object that its library binds to it."""
+    parts = {"__qualname__": "Internal.price", "__name__": "price", "__module__": module, "__self__": owner}
+    assert agent._name(SimpleNamespace(**parts)) == name
+
+
 def booked(*parts):
     """Return the account of a place with these parts: (time, time with the GIL, time without a core) in ms."""
     found = agent._Booked()

@@ -379,11 +379,14 @@ def _name(function):
     """Return a C function's name for users: "re.Pattern.sub", "zlib.compress"."""
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", type(function).__name__)
     module = getattr(function, "__module__", None)
+    owner = getattr(function, "__self__", None)
     if not module:
-        owner = getattr(function, "__self__", None)
         kind = owner if isinstance(owner, type) else type(owner)
         if owner is not None:
             module = getattr(kind, "__module__", "")
             if "." not in name:
                 name = "%s.%s" % (getattr(kind, "__name__", "?"), name)
+    elif owner is not None and not isinstance(owner, (type, types.ModuleType)):
+        # A method has no module of its own: pybind11 binds an internal object to each function of a module.
+        name = getattr(function, "__name__", name)
     return name if module in (None, "", "builtins") else "%s.%s" % (module, name)
