@@ -1,5 +1,6 @@
 """The trace of a process that hangs and is killed shows the hang, which has no events."""
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -28,13 +29,16 @@ os.execv("/bin/sh", ["sh", "-c", "read x; kill -KILL $$"])
 """
 
 
+def traced(path):
+    """Return the trace so far; None if the collector has not written any of it yet."""
+    with contextlib.suppress(TraceError, OSError):
+        return read(path)
+
+
 def hung_s(path):
     """Return for how long the trace has had no event."""
-    try:
-        trace = read(path)
-    except (TraceError, OSError):
-        return 0
-    return (trace.end_ns - trace.events["time_ns"][-1]) / 1e9 if len(trace.events) else 0
+    trace = traced(path)
+    return (trace.end_ns - trace.events["time_ns"][-1]) / 1e9 if trace is not None and len(trace.events) else 0
 
 
 def test_a_hang_is_in_the_trace_of_a_process_that_was_killed(tmp_path):
@@ -63,8 +67,7 @@ def test_the_life_of_another_program_is_not_in_the_trace(tmp_path):
     command = [HEADWAY, "trace", "-o", str(path), "--python", sys.executable, program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as one:
         assert one.stdout.readline() == b"ready\n"
-        wait_for(lambda: not read(path).process.growing)
-        finished = read(path)
+        finished = wait_for(lambda: (found := traced(path)) is not None and not found.process.growing and found)
         assert Path(f"/proc/{one.pid}/comm").read_text() == "sh\n"
         one.communicate(b"\n", timeout=LIMIT_S)
     wait_until_finished(path)
