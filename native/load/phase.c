@@ -47,8 +47,11 @@ int hw__phase_lose(struct hw__phase *phase, struct hw__connection *connection) {
     }
     phase->lost++;
     hw__queue_remove(&phase->out, connection);
-    hw__connection_close(connection);
-    return hw__connection_open(connection, phase->peer);
+    struct hw__connection lost = *connection;
+    int error = hw__connection_open(connection, phase->peer);
+    /* Not closed before: the new socket might get its port, and with it the late answer. */
+    hw__connection_close(&lost);
+    return error;
 }
 
 void hw__phase_abandon(struct hw__phase *phase) {
