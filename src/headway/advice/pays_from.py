@@ -46,6 +46,9 @@ def break_evens(
     for cell in sorted(pools, key=lambda cell: level(results[cell.key])):
         model, workers = cell.series, sizes.workers[cell.series]
         size, why = None, ""
+        if model == "threads" and home.gil and seen is None:
+            found.append(BreakEven(model, why="not known, because the use of the GIL is not known"))
+            continue
         if model == "threads" and home.gil and parts["shares"]["held"] > ALWAYS:
             # A gain that launches show is then noise, and no number of tasks follows from it.
             why = "the function holds the GIL all the time, so threads take turns for tasks of any size"
