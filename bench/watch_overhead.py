@@ -28,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -180,6 +180,16 @@ class Service:
         }
 
 
+@contextlib.contextmanager
+def launched(service: str, python: str, client: LoadClient, core: int) -> Iterator[Service]:
+    """Run a launch of a service, with a folder for its recordings, for the time of the block."""
+    with (
+        tempfile.TemporaryDirectory(prefix="watch-overhead-") as folder,
+        Service(service, python, client, core, folder) as one,
+    ):
+        yield one
+
+
 def told(values: Sequence[float]) -> str:
     """Return a ratio with its interval, as text."""
     value, low, high = median_interval(list(values))
@@ -216,22 +226,16 @@ def main() -> None:
     with LoadClient(str(library_path()), [cores[-1]]) as client:
         for service in options.service or SERVICES:
             if options.memory:
-                launched = memory.setdefault(service, {"off": [], "on": []})
+                sides_of = memory.setdefault(service, {"off": [], "on": []})
                 for launch in range(options.launches):
                     for switch in random.sample(["off", "on"], 2):
-                        with (
-                            tempfile.TemporaryDirectory(prefix="watch-overhead-") as folder,
-                            Service(service, python, client, cores[0], folder) as one,
-                        ):
-                            launched[switch].append(one.memory(switch, options.pairs * options.seconds))
+                        with launched(service, python, client, cores[0]) as one:
+                            sides_of[switch].append(one.memory(switch, options.pairs * options.seconds))
                     print(f"{service}: launch {launch + 1} of {options.launches}", file=sys.stderr)
                 continue
             pairs = found.setdefault(service, {side: [] for side in SIDES})
             for launch in range(options.launches):
-                with (
-                    tempfile.TemporaryDirectory(prefix="watch-overhead-") as folder,
-                    Service(service, python, client, cores[0], folder) as one,
-                ):
+                with launched(service, python, client, cores[0]) as one:
                     for pair in range(2 * options.pairs):
                         side = SIDES[pair % 2]
                         sides = random.sample(["off", side], 2)
@@ -246,15 +250,15 @@ def main() -> None:
         print_memory(memory)
         return
     print(f"{'':24} {'requests/s':>22} {'p99':>22} {'of a core':>10}")
-    for service, sides_of in found.items():
-        for side, pairs_of in sides_of.items():
+    for service, compared in found.items():
+        for side, pairs_of in compared.items():
             rates = [one[side]["rate"] / one["off"]["rate"] for one in pairs_of]
             late = [one[side]["p99"] / one["off"]["p99"] for one in pairs_of]
             line = f"{service + ', ' + side:24} {told(rates):>22} {told(late):>22}"
             if side == "on":
                 line += f" {statistics.median(one['on']['watcher_cores'] for one in pairs_of):10.3f}"
             print(line)
-        bare = statistics.median(one["off"]["rate"] for one in sides_of["on"])
+        bare = statistics.median(one["off"]["rate"] for one in compared["on"])
         print(f"{'':24} off {bare:,.0f}/s")
 
 

@@ -99,9 +99,9 @@ struct hw__header {
     /* When the process began, in CLOCK_REALTIME, as its collector found; 0: that is not known.
      * Files of versions before this field have 0 here. */
     int64_t process_start_ns;
-    /* A time at which the process still ran this program, as its collector saw; 0: not known. If
-     * end_ns is 0, the session did not end before, with or without an event. Files of versions
-     * before this field have 0 here. */
+    /* A time (CLOCK_MONOTONIC) at which the process still ran this program, as its collector saw;
+     * 0: not known. A process that is killed leaves no end_ns: it lived until this time at least,
+     * also if its last event is earlier. Files of versions before this field have 0 here. */
     int64_t lived_until_ns;
 };
 

@@ -98,7 +98,8 @@ def see(trace: Trace, gil: int, since_ns: int, until_ns: int) -> Seen:
         bursts[int(thread)] = _bursts(
             holds.chosen(mine), waits.chosen(waits.thread == thread), after_forced[mine], until_ns
         )
-    waited_ns = {int(one): int(waits.length_ns[waits.thread == one].sum()) for one in np.unique(waits.thread)}
+    sums_ns = np.bincount(waits.thread, weights=waits.length_ns)
+    waited_ns = {int(one): int(sums_ns[one]) for one in np.flatnonzero(sums_ns)}
     return Seen(since_ns, until_ns, holds, bursts, found.interval_of(gil).main_ns(since_ns, until_ns), waited_ns)
 
 

@@ -109,14 +109,14 @@ def _clock(bursts: Bursts, at: NDArray[np.int64]) -> tuple[float, NDArray[np.int
     rounded = (np.maximum(np.rint(gaps_ns * part / typical_ns).astype(np.int64), 1) for part in range(1, _PARTS + 1))
     for strokes in (each, *rounded):
         period_ns, at_most = _period_ns(ends_ns, strokes)
-        if _follow(bursts, at, np.cumsum(strokes) * period_ns - period_ns) < at_most:
+        if _shortens(bursts, at, np.cumsum(strokes) * period_ns - period_ns) < at_most:
             ran_ns = np.diff(np.cumsum(bursts.run_ns)[at])
             return period_ns, each if _works_as_much(ran_ns, strokes) else strokes
     return None
 
 
 def _period_ns(ends_ns: NDArray[np.int64], strokes: NDArray[np.int64]) -> tuple[float, float]:
-    """Return the time between strokes, and the correlation (`_follow`) below which the calls are on that clock."""
+    """Return the time between strokes, and the correlation (`_shortens`) below which the calls are on that clock."""
     numbers = np.append(0, np.cumsum(strokes))
     half, far = len(ends_ns) // 2, min(_FAR, len(ends_ns) // 4)
     period_ns = float(np.median((ends_ns[half:] - ends_ns[:-half]) / (numbers[half:] - numbers[:-half])))
@@ -133,8 +133,11 @@ def _period_ns(ends_ns: NDArray[np.int64], strokes: NDArray[np.int64]) -> tuple[
     return period_ns, _SURELY if is_steady else _NEVER_BELOW
 
 
-def _follow(bursts: Bursts, at: NDArray[np.int64], strokes_ns: NDArray[np.float64]) -> float:
-    """Return how calls, from the second one on, are the shorter the later they begin, after the strokes before them."""
+def _shortens(bursts: Bursts, at: NDArray[np.int64], strokes_ns: NDArray[np.float64]) -> float:
+    """Return the correlation of the calls' lengths with how late they begin after a stroke, from the second call on.
+
+    On a clock it is negative: a call that begins later is shorter.
+    """
     return _correlation(bursts.end_ns[at[1:]] - strokes_ns, bursts.away_ns[at[1:]])
 
 

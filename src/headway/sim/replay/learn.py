@@ -194,8 +194,8 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
         for stack, frame in frames.items()
     }
     cores = trace.process.core_count
-    # On one core, a woken thread runs only when its waker has left that core.
     timeouts_ns = _timeouts(trace, kinds, changed)
+    # On one core, a woken thread runs only when its waker has left that core.
     wakes = find_wakes(seen, kinds, costs.median("switch") if cores == 1 else wake_ns(costs), timeouts_ns)
     computes = computing(seen, cores)
     peers = {thread: find_peer(seen, thread, bursts, kinds, costs) for thread, bursts in seen.bursts.items()}
