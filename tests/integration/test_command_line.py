@@ -368,7 +368,7 @@ def test_the_command_line_starts_quickly_because_it_imports_little():
     assert Path(done.stdout.splitlines()[0]).name.startswith("convoy")
 
 
-@pytest.mark.parametrize("words", [[], ["policies"], ["lab", "--list"]])
+@pytest.mark.parametrize("words", [[], ["policies"], ["lab", "--list"], ["--help"], ["trace", "--help"]])
 def test_output_that_could_not_be_written_is_a_failure(words):
     """A script that goes on after `headway ... > file` learns that the file is not whole."""
     with open("/dev/full", "w", encoding="utf-8") as full:

@@ -16,11 +16,14 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from headway import __version__
 from headway.cli import console
 from headway.errors import HeadwayError
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 __all__ = ["Command", "main", "parser"]
 
@@ -94,6 +97,13 @@ class _Parser(argparse.ArgumentParser):
             hint += f"; a value that begins with a dash needs `=`, as in `{found[1]}=-x`"
         console.complain(message, hint)
         sys.exit(2)
+
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
+        # argparse's own method ignores errors, or leaves them to the end of the process; `main` tells of them.
+        if file is None or file is not sys.stdout:
+            super()._print_message(message, file)
+            return
+        print(message, end="", flush=True)
 
 
 def _command(name: str) -> Command:
