@@ -50,6 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "pytest_plugin": {
         "pytest_options",
         "pytest_stalls",
+        "pytest_table",
         "measure",
         "report",
         "lab",
@@ -59,6 +60,7 @@ ALLOWED: dict[str, set[str]] = {
         "__init__",
     },
     "pytest_stalls": {"live", "traces", "errors", "printable"},
+    "pytest_table": {"report"},
     "pytest_options": {"measure", "report", "errors"},
     "report": {"lab", "host", "measure", "traces", "errors", "printable", "first_use"},
     "measure": {"lab", "host", "live", "agent", "errors", "printable"},

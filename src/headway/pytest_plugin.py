@@ -41,8 +41,8 @@ class _Session(Asked):
     def __init__(self, config: pytest.Config) -> None:
         super().__init__(config)
         self.entries: list[Entry] = []
-        self.launched: dict[str, Launched] | None = None
-        self.sides: dict[str, Sides] | None = None
+        self.launched: dict[str, Launched] = {}
+        self.sides: dict[str, Sides] = {}
         self.regressed: list[str] = []
         self.kept: Kept | None = None
         self.complaints: list[str] = []
@@ -183,8 +183,8 @@ def _bench(request: pytest.FixtureRequest) -> Iterator["Bench"]:
 
     session = request.config.stash[_KEY]
     test = _path(request.node)
-    sides = session.sides.get(test) if session.sides is not None else None
-    launched = sides.here if sides is not None else (session.launched or {}).get(test)
+    sides = session.sides.get(test)
+    launched = sides.here if sides is not None else session.launched.get(test)
     options = _options(session, request.node)
     file, _, name = request.node.nodeid.partition("::")
     inner, bracket, parameters = name.partition("[")
@@ -257,11 +257,28 @@ def _is_launched(item: pytest.Item, session: _Session) -> bool:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """Run the benchmarks in fresh processes first, if that is wanted; the tests then use the results of these."""
-    _launch(session)
+    stopped: KeyboardInterrupt | None = None
+    try:
+        _launch(session)
+    except KeyboardInterrupt as stop:
+        stopped = stop
+        _limit_to_launched(session, stop)
     ended = yield
+    if stopped is not None:
+        raise stopped
     # Ctrl-C, `-x`, `pytest.exit` and whatever else stops the loop raise an exception here.
     session.config.stash[_KEY].ended = True
     return ended
+
+
+def _limit_to_launched(session: pytest.Session, stop: KeyboardInterrupt) -> None:
+    """After Ctrl-C, leave the tests that have finished launches, so that these are shown and stored; raise if none has."""
+    ours = session.config.stash[_KEY]
+    launched = ours.launched | {test: both.here for test, both in ours.sides.items()}
+    session.items[:] = [one for one in session.items if (path := _path(one)) in launched and launched[path].measured]
+    if not session.items:
+        raise stop
+    ours.complaints.append("the launches were stopped early")
 
 
 def _launch(session: pytest.Session) -> None:
@@ -301,7 +318,7 @@ def _launch(session: pytest.Session) -> None:
     revision = ours.option("against")
     if not revision:
         with nothing_left_behind():
-            ours.launched = launch_all(how, tests, ours.launches)
+            launch_all(ours.launched, how, tests, ours.launches)
         return
     from headway.measure.against import measure_against, worktree
     from headway.measure.copies import EDITABLE, copied_package
@@ -310,7 +327,7 @@ def _launch(session: pytest.Session) -> None:
         if copied := copied_package(session.config.rootpath):
             raise UsageError(copied, hint=EDITABLE)
         with nothing_left_behind(), worktree(revision, session.config.rootpath) as tree:
-            ours.sides = measure_against(tree, how, tests, ours.launches, session.config.rootpath)
+            measure_against(ours.sides, tree, how, tests, ours.launches, session.config.rootpath)
     except HeadwayError as error:
         hint = f"; {error.hint}" if error.hint else ""
         raise pytest.UsageError(f"--headway-against {revision}: {error.message}{hint}") from None
@@ -459,32 +476,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         for line in (f"{len(ours.entries)} not measured: {why}", *ours.complaints, *ours.regressed):
             terminalreporter.write_line(line)
         return
-    _show(terminalreporter, ours)
+    from headway.pytest_table import table_lines
 
-
-def _show(terminalreporter: Any, ours: _Session) -> None:
-    import dataclasses
-    import io
-    import shutil
-
-    from rich.console import Console
-
-    from headway.report import render_table
-    from headway.report.benchmarks import benchmark_tables
-
-    width = max(80, shutil.get_terminal_size().columns)
-    for table in benchmark_tables(ours.groups, ours.earlier, ours.shown):
-        # The title stands above its table, unlike the lab's, because many tables follow each other here.
-        title, *notes = table.caption.splitlines()
-        bare = dataclasses.replace(table, caption="")
-        terminalreporter.write_line(title)
-        console = Console(file=io.StringIO(), width=width, no_color=True, highlight=False, markup=False, emoji=False)
-        console.print(render_table(bare))
-        for line in console.file.getvalue().rstrip().splitlines():  # type: ignore[attr-defined]
-            terminalreporter.write_line(line.rstrip())
-        for line in notes:
-            terminalreporter.write_line(line)
-        terminalreporter.write_line("")
+    for line in table_lines(ours.groups, ours.earlier, ours.shown):
+        terminalreporter.write_line(line)
     if any(entry.result.measured and not entry.result.of_launches for entry in ours.entries):
         terminalreporter.write_line(
             "intervals are of rounds within this process; `--headway-launches 5` measures in fresh processes"

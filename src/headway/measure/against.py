@@ -323,10 +323,13 @@ class Revision:
         return other is not None and other.measured
 
 
-def measure_against(tree: Worktree, how: Launching, tests: Sequence[str], launches: int, top: Path) -> dict[str, Sides]:
-    """Launch each test several times in this tree and in the other one, in turns, and return the results by test.
+def measure_against(
+    found: dict[str, Sides], tree: Worktree, how: Launching, tests: Sequence[str], launches: int, top: Path
+) -> None:
+    """Launch each test several times in this tree and in the other one, in turns.
 
     Args:
+        found: Gets the results by test. An exception, such as that of Ctrl-C, leaves those of the finished launches.
         tree: The other tree.
         how: The way of launching tests.
         tests: pytest's names of the tests, with their files' paths.
@@ -336,7 +339,7 @@ def measure_against(tree: Worktree, how: Launching, tests: Sequence[str], launch
     Raises:
         UsageError: A test is outside the repository.
     """
-    found = {test: Sides() for test in tests}
+    found.update((test, Sides()) for test in tests)
     elsewhere = {**os.environ, "PYTHONPATH": os.pathsep.join([*tree.import_path(), *_python_path()])}
     for name in dict.fromkeys(test.partition("::")[0] for test in tests):
         tree.take_over(Path(name), top)
@@ -376,7 +379,6 @@ def measure_against(tree: Worktree, how: Launching, tests: Sequence[str], launch
     for both in found.values():
         both.here.tell_the_missing(launches)
         both.there.tell_the_missing(launches)
-    return found
 
 
 def _cannot_import(there: Launched) -> str:

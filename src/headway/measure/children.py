@@ -295,16 +295,19 @@ def _noted(numbers: Sequence[signal.Signals], then: Callable[[int], None]) -> It
             signal.raise_signal(arrived[0])
 
 
-def launch_all(how: Launching, tests: Sequence[str], launches: int, *, seed: int = 0) -> dict[str, Launched]:
-    """Launch each test several times, each in a fresh process, and return the results by test.
+def launch_all(
+    found: dict[str, Launched], how: Launching, tests: Sequence[str], launches: int, *, seed: int = 0
+) -> None:
+    """Launch each test several times, each in a fresh process.
 
     Args:
+        found: Gets the results by test. An exception, such as that of Ctrl-C, leaves those of the finished launches.
         how: The way of launching.
         tests: pytest's names of the tests, with their files' paths.
         launches: The number of launches of each test.
         seed: The seed of the order.
     """
-    found = {test: Launched() for test in tests}
+    found.update((test, Launched()) for test in tests)
     shuffler = random.Random(seed)
     progress = Progress(how, len(tests), launches)
     with tempfile.TemporaryDirectory(prefix="headway-launches-") as scratch:
@@ -321,7 +324,6 @@ def launch_all(how: Launching, tests: Sequence[str], launches: int, *, seed: int
                 found[test].add(taken(answer, done))
     for launched in found.values():
         launched.tell_the_missing(launches)
-    return found
 
 
 def _run(command: Sequence[str], folder: Path) -> "subprocess.CompletedProcess[str]":
