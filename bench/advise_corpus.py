@@ -34,8 +34,8 @@ from headway.host.keeper import Keeper
 from headway.host.machine import this_machine
 from headway.lab.beside.environments import prepare
 from headway.lab.beside.servers import LIBRARIES_OF, Servers, controller
+from headway.lab.kept.headers import StoredLaunch
 from headway.lab.kept.results import CellResult
-from headway.lab.kept.store import StoredLaunch
 from headway.lab.launching.launch import run_launch
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -31,9 +31,9 @@ from headway.lab.judging.assessed import Assessed, assess
 from headway.lab.judging.evidence import NEAR
 from headway.lab.judging.open_claims import OpenClaim, open_claims, telling_cells
 from headway.lab.judging.verdicts import DECIDED, judge
+from headway.lab.kept.headers import StoredLaunch
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import CellResult, Run
-from headway.lab.kept.store import StoredLaunch
 from headway.lab.launching.agenda import Agenda, Finished
 from headway.lab.plan import Plan
 from headway.lab.sequential import FIRST_LOOK

@@ -1,8 +1,10 @@
 """The command line as a user meets it: real processes, real files."""
 
+import contextlib
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from synthetic import make_settings
 
 from headway import lab
+from headway.errors import StoreError
 
 pytestmark = pytest.mark.slow
 
@@ -166,6 +169,27 @@ def test_runs_are_deleted(tmp_path):
     assert "not a whole number" in refused("--keep", "0")
     with lab.only_lab():
         assert "is measuring" in refused("--keep", "1")
+
+
+def test_runs_are_listed_beside_one_that_cannot_be_read(tmp_path):
+    """One bad row costs one line; a report of that run names it, and it can be deleted."""
+    path = tmp_path / "results.sqlite"
+    with lab.Store(path, create=True) as store:
+        good, bad = (store.new_run(make_settings(), []) for _ in range(2))
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE runs SET settings = json_set(settings, '$.seed', '1') WHERE id = ?", (bad,))
+
+    listed = headway("runs", "--store", path, "--json")
+    assert [run["id"] for run in json.loads(listed.stdout)] == [good]
+    assert f"run {bad} is left out" in listed.stderr
+    assert f"`headway runs --delete {bad}` deletes it" in listed.stderr
+    refused = headway("report", "--store", path)
+    assert refused.returncode == StoreError.exit_code
+    assert f"run {bad} in {path} has values that Headway did not write" in refused.stderr
+
+    deleted = headway("runs", "--store", path, "--delete", bad, "--json")
+    assert [run["id"] for run in json.loads(deleted.stdout)] == [good]
+    assert "left out" not in deleted.stderr
 
 
 def test_a_run_compared_with_itself_has_no_difference(stored):

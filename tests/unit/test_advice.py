@@ -17,9 +17,9 @@ from headway.advice.values import Advice, BreakEven, Contender
 from headway.advice.verdict import decide
 from headway.errors import UsageError
 from headway.lab.design import Cell, Variant
+from headway.lab.kept.headers import StoredLaunch
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import CellResult
-from headway.lab.kept.store import StoredLaunch
 from headway.lab.stats import Interval
 
 FUNCTION = Function(

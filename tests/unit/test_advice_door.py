@@ -2,10 +2,12 @@
 
 import functools
 import multiprocessing
+import re
 import sys
 import zipfile
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -99,3 +101,45 @@ def test_inputs_that_cannot_be_pickled_are_told() -> None:
     """A lock of multiprocessing raises RuntimeError, which no newcomer should see."""
     with pytest.raises(UsageError, match="the inputs cannot be pickled: Lock objects should only be shared"):
         door.advise(Text.of, [multiprocessing.Lock()])
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"budget_s": "10"}, "budget_s is '10', expected a number: 5 to 10,000,000 seconds"),
+        ({"budget_s": 0}, "budget_s is 0, expected 5 to 10,000,000 seconds"),
+        ({"budget_s": -1}, "budget_s is -1, expected 5 to 10,000,000 seconds"),
+        ({"budget_s": float("nan")}, "budget_s is nan, expected 5 to 10,000,000 seconds"),
+        ({"workers": 0}, "workers is 0, expected 1 to 1024"),
+        ({"workers": 2.0}, "workers is 2.0, expected a whole number: 1 to 1024"),
+        ({"workers": True}, "workers is True, expected a whole number: 1 to 1024"),
+        ({"interpreters": "3.12"}, "interpreters is '3.12', expected a list of texts"),
+        ({"interpreters": [3.12]}, "interpreters is [3.12], expected a list of texts"),
+        ({"interpreters": iter([3.12])}, "interpreters is [3.12], expected a list of texts"),
+        ({"interpreters": 3}, "interpreters is 3, expected a list of texts"),
+        ({"say": "yes"}, "say is 'yes', expected a function"),
+        ({"inputs": 1000}, "inputs is 1000, expected an element for each call"),
+    ],
+)
+def test_an_argument_that_no_advice_can_have_is_refused(
+    values: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is launched or stored; the command line refuses such values, too."""
+    monkeypatch.setattr(door, "advise_on", lambda *_, **__: pytest.fail("it began"))
+    with pytest.raises(UsageError, match="^" + re.escape(told)):
+        door.advise(Text.of, **{"inputs": [3], **values})
+
+
+def test_arguments_of_all_documented_types_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole number of seconds, an iterator of names, and inputs that have only indices."""
+
+    class Indexed:
+        def __getitem__(self, at: int) -> int:
+            return [3, 4][at]
+
+    asked = []
+    monkeypatch.setattr(door, "advise_on", lambda request, **_: asked.append(request))
+    door.advise(Text.of, Indexed(), budget_s=5, workers=1, interpreters=iter(["3.12"]), say=print)  # type: ignore[arg-type]
+    (request,) = asked
+    assert (request.budget_s, request.workers, request.interpreters) == (5, 1, ("3.12",))
+    assert request.target.inputs is not None

@@ -1,6 +1,7 @@
 """The results store."""
 
 import dataclasses
+import json
 import os
 import sqlite3
 
@@ -83,6 +84,41 @@ def test_runs_are_found_by_id_beginning_and_age(store):
         with pytest.raises(StoreError) as caught:
             store.find_run(name)
         assert "headway runs" in caught.value.hint
+
+
+@pytest.mark.parametrize("change", [{"budget_s": "10"}, {"seed": "1"}, {"limit_s": None}])
+def test_settings_that_could_not_be_read_are_not_stored(store, change):
+    """Headway would have written a row that it cannot read; the store stays as it was."""
+    run_id = store.new_run(SETTINGS, [])
+    wrong = dataclasses.replace(SETTINGS, **change)
+
+    for write in (
+        lambda: store.new_run(wrong, []),
+        lambda: store.change_run(run_id, wrong, []),
+        lambda: store.set_settings(run_id, wrong),
+    ):
+        with pytest.raises(TypeError):
+            write()
+
+    (header,) = store.runs()
+    assert (header.id, header.settings) == (run_id, SETTINGS)
+
+
+def test_a_run_that_cannot_be_read_leaves_the_others(store):
+    """The bad run is named with the reason, is never taken for another one, and can be deleted."""
+    first, bad, last = (store.new_run(SETTINGS, []) for _ in range(3))
+    wrong = json.dumps({**SETTINGS.to_json(), "seed": "1"})
+    store._db.execute("UPDATE runs SET settings = ? WHERE id = ?", (wrong, bad))
+
+    assert [one.id for one in store.runs()] == [first, last]
+    assert [(one.id, one.why) for one in store.unreadable()] == [(bad, "TypeError(\"seed is '1'\")")]
+    assert [store.find_run(name).id for name in ("last", "last~2", first)] == [last, first, first]
+    with pytest.raises(StoreError, match=f"^run {bad} in .* has values that Headway did not write: .*seed is '1'"):
+        store.find_run("last~1")
+
+    assert store.find_id("last~1") == bad
+    store.delete_runs([bad])
+    assert store.unreadable() == []
 
 
 def test_deleted_runs_are_gone_with_all_that_they_had(store):

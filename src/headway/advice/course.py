@@ -17,7 +17,7 @@ from headway.advice.measured import contender
 from headway.advice.models import sizes_of
 from headway.advice.pays_from import break_evens, lags
 from headway.advice.racing import METRIC, Race
-from headway.advice.request import AdviceRequest, own_interpreter
+from headway.advice.request import AdviceRequest, check, own_interpreter
 from headway.advice.session import Say, Session
 from headway.advice.target import check_names
 from headway.advice.values import Advice, Contender
@@ -65,8 +65,8 @@ def advise(request: AdviceRequest, *, say: Say = _mute) -> Advice:
         say: Called with a line about each step.
 
     Raises:
-        UsageError: The function cannot be called as it was named: it does not import, raises, hangs, or ends its
-            process.
+        UsageError: A value of the request has a wrong type or is out of its range; or the function cannot be called as
+            it was named: it does not import, raises, hangs, or ends its process.
         InterpreterError: An interpreter does not start.
         StoreError: The store cannot be written.
         HeadwayError: Another lab is measuring on this machine.
@@ -76,6 +76,7 @@ def advise(request: AdviceRequest, *, say: Say = _mute) -> Advice:
             "headway.advise() is called while the function's own module is being imported",
             hint='put the call of headway.advise under `if __name__ == "__main__":`',
         )
+    check(request)
     # These mistakes are told at once, whether or not another lab is measuring.
     own = own_interpreter(request.python)
     others = chosen(own, request.interpreters)
@@ -110,7 +111,9 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     if home.function is None:
         raise refuse(home, target)
     function = home.function
-    budget_s = request.budget_s or (_BUDGET_S if function.call_s < _LONG_S else _LONG_BUDGET_S)
+    budget_s = request.budget_s
+    if budget_s is None:
+        budget_s = _BUDGET_S if function.call_s < _LONG_S else _LONG_BUDGET_S
     seen, why = _look(session, home.place, function)
     others, refusals, notes = places(
         target,

@@ -6,14 +6,16 @@ import pickle
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from headway.advice.course import advise as advise_on
-from headway.advice.request import AdviceRequest
+from headway.advice.request import AdviceRequest, check
 from headway.advice.target import MOST_INPUTS, Target, parse_target, with_pickled
 from headway.advice.values import Advice
+from headway.arguments import as_texts, check_callable
 from headway.errors import UsageError
 
 __all__ = ["advise"]
@@ -43,12 +45,26 @@ def advise(
         say: Called with a line about each step; None: no output.
 
     Raises:
-        UsageError: The function cannot be found by its name, its inputs cannot be pickled, or it does not run by
-            itself.
+        UsageError: An argument has a wrong type or is out of its range (`budget_s`: 5 or more; `workers`: 1 to 1024); or
+            the function cannot be found by its name, its inputs cannot be pickled, or it does not run by itself.
         HeadwayError: See `headway.advice.course.advise`.
     """
-    target = _target_of(function)
-    calls = [_call_of(one, function) for one in islice(inputs, MOST_INPUTS)]
+    request = AdviceRequest(
+        target=_target_of(function),
+        python=sys.executable,
+        interpreters=None if interpreters is None else as_texts("interpreters", interpreters, once=True),
+        workers=workers,
+        budget_s=budget_s,
+    )
+    check(request)  # before the inputs, which may take long
+    if say is not None:
+        check_callable("say", say)
+    try:
+        elements = iter(inputs)
+    except TypeError:
+        hint = f"write [{inputs!r}] for one call with this argument"
+        raise UsageError(f"inputs is {inputs!r}, expected an element for each call", hint=hint) from None
+    calls = [_call_of(one, function) for one in islice(elements, MOST_INPUTS)]
     if not calls:
         raise UsageError("the inputs are empty", hint="give one element for each call")
     with tempfile.TemporaryDirectory(prefix="headway-advise-") as folder:
@@ -60,14 +76,7 @@ def advise(
                 f"the inputs cannot be pickled: {error}",
                 hint="name them instead: headway advise module:function --inputs module:name",
             ) from error
-        request = AdviceRequest(
-            target=with_pickled(target, path),
-            python=sys.executable,
-            interpreters=None if interpreters is None else list(interpreters),
-            workers=workers,
-            budget_s=budget_s,
-        )
-        return advise_on(request, say=say or (lambda _line: None))
+        return advise_on(replace(request, target=with_pickled(request.target, path)), say=say or (lambda _line: None))
 
 
 def _call_of(element: Any, function: Callable[..., Any]) -> tuple[Any, dict[str, Any]]:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import final
 
 from headway.lab.design import Cell
+from headway.lab.kept.headers import StoredLaunch
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import CellResult
-from headway.lab.kept.store import Store, StoredLaunch
+from headway.lab.kept.store import Store
 from headway.lab.plan import Plan
 from headway.lab.sequential import FIRST_LOOK, MOST_LAUNCHES, confidence_of
 

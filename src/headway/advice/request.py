@@ -8,9 +8,15 @@ from pathlib import Path
 from typing import final
 
 from headway.advice.target import Target
+from headway.arguments import as_texts, check_flag, check_number, check_text, check_whole
+from headway.errors import UsageError
 from headway.host.interpreters import Interpreter, probe
 
-__all__ = ["AdviceRequest", "own_interpreter"]
+__all__ = ["AdviceRequest", "check", "own_interpreter"]
+
+_LEAST_BUDGET_S, _MOST_BUDGET_S = 5.0, 1e7
+_MOST_SEED = 2**63
+_MOST_WORKERS = 1024
 
 
 @final
@@ -38,6 +44,23 @@ class AdviceRequest:
     store: Path | None = None
     seed: int | None = None
     install: bool = False
+
+
+def check(request: AdviceRequest) -> None:
+    """Raise UsageError for values that no advice can have, on any machine."""
+    if request.interpreters is not None:
+        as_texts("interpreters", request.interpreters)
+    check_text("python", request.python)
+    if request.workers is not None:
+        check_whole("workers", request.workers, 1, _MOST_WORKERS, expected=f"1 to {_MOST_WORKERS}")
+    if request.budget_s is not None:
+        expected = f"{_LEAST_BUDGET_S:g} to {_MOST_BUDGET_S:,.0f} seconds"
+        check_number("budget_s", request.budget_s, _LEAST_BUDGET_S, _MOST_BUDGET_S, expected=expected)
+    if request.store is not None and not isinstance(request.store, Path):
+        raise UsageError(f"store is {request.store!r}, expected a path")
+    if request.seed is not None:
+        check_whole("seed", request.seed, 0, _MOST_SEED, expected=f"0 to {_MOST_SEED}")
+    check_flag("install", request.install)
 
 
 def own_interpreter(python: str = "") -> Interpreter:

@@ -35,6 +35,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.store is not None or path.exists():
         with lab.Store(path) as store:
             runs = store.runs()
+            for one in store.unreadable():
+                console.say(
+                    f"run {one.id} is left out, as it has values that Headway did not write: {one.why};"
+                    f" `headway runs --delete {one.id}` deletes it"
+                )
     if arguments.json:
         console.print_json([_to_json(run) for run in runs])
         return 0
@@ -64,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _delete(path: Path, names: list[str] | None, keep: int | None) -> None:
     """Delete the runs with these names, or all but the newest. A lab that measures must have ended: it may own one."""
     with lab.only_lab(), lab.Store(path, write=True) as store:
-        runs = [store.find_run(name) for name in names] if names else store.runs()[: -(keep or 0)]
-        ids = list(dict.fromkeys(one.id for one in runs))
+        chosen = [store.find_id(name) for name in names] if names else [one.id for one in store.runs()[: -(keep or 0)]]
+        ids = list(dict.fromkeys(chosen))
         freed_bytes = store.delete_runs(ids)
     from headway.report.figures import amount
     from headway.traces.analysis.words import number

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from headway.lab.judging.compare import Difference, compare
     from headway.lab.judging.evidence import Evidence
     from headway.lab.judging.verdicts import Verdict, judge
+    from headway.lab.kept.headers import RunHeader
     from headway.lab.kept.results import CellResult, Run, load_run
     from headway.lab.kept.settings import Settings
-    from headway.lab.kept.store import RunHeader, Store
+    from headway.lab.kept.store import Store
     from headway.lab.launching.lock import only_lab
     from headway.lab.launching.request import Request
     from headway.lab.launching.runner import resume, run
@@ -95,7 +96,8 @@ _PLACES = {
     **dict.fromkeys(("Verdict", "judge"), "lab.judging.verdicts"),
     **dict.fromkeys(("CellResult", "Run", "load_run"), "lab.kept.results"),
     "Settings": "lab.kept.settings",
-    **dict.fromkeys(("RunHeader", "Store"), "lab.kept.store"),
+    "RunHeader": "lab.kept.headers",
+    "Store": "lab.kept.store",
     "only_lab": "lab.launching.lock",
     "Request": "lab.launching.request",
     **dict.fromkeys(("resume", "run"), "lab.launching.runner"),

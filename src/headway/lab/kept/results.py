@@ -13,9 +13,10 @@ from headway.host.paths import default_store
 from headway.lab import stats
 from headway.lab.design import Cell, Experiment
 from headway.lab.experiments import declared_experiment, experiment, experiments
+from headway.lab.kept.headers import RunHeader, StoredLaunch
 from headway.lab.kept.predictions import Prediction
 from headway.lab.kept.settings import Settings
-from headway.lab.kept.store import RunHeader, Store, StoredLaunch
+from headway.lab.kept.store import Store
 
 __all__ = ["CellResult", "Run", "Stretch", "load_run", "read_run", "run_of"]
 

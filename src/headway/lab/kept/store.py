@@ -11,19 +11,19 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, final
+from typing import Self
 
 from headway.errors import StoreError
 from headway.lab.design import Cell
+from headway.lab.kept.headers import RunHeader, StoredLaunch, Unreadable, header_of, settings_text
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.predictions import Prediction
 from headway.lab.kept.settings import Settings
 from headway.lab.plan import cell_from_json, cell_to_json
 from headway.printable import printable
 
-__all__ = ["RunHeader", "Store", "StoredLaunch"]
+__all__ = ["Store"]
 
 _VERSION = 1
 _PATIENCE_S = 30.0
@@ -72,53 +72,6 @@ CREATE TABLE IF NOT EXISTS predictions (
 )
 """
 """The table is added to stores of older versions, too. Older versions of Headway can still read these stores."""
-
-
-@final
-@dataclass(frozen=True)
-class RunHeader:
-    """A run as `headway runs` lists it.
-
-    Attributes:
-        id: The run's id.
-        started_at, ended_at: UTC, ISO 8601; `ended_at` is None while the run goes on, or if it was cut short.
-        settings: The settings of the run.
-        planned: Planned launches. None in a run with a budget, whose claims decide how many launches there are.
-        done: Launches stored, failed ones included.
-        failed: Failed launches among those.
-    """
-
-    id: str
-    started_at: str
-    ended_at: str | None
-    settings: Settings
-    planned: int | None
-    done: int
-    failed: int
-
-    @property
-    def complete(self) -> bool:
-        """Whether every planned launch is stored, or, with a budget, whether the run has ended."""
-        if self.planned is None:
-            return self.ended_at is not None
-        return self.done >= self.planned
-
-    @property
-    def launches(self) -> str:
-        """The launches that are there, and the planned ones if their number is known: `40 of 60 launches`."""
-        if self.planned is not None:
-            return f"{self.done} of {self.planned} launches"
-        return "1 launch" if self.done == 1 else f"{self.done} launches"
-
-
-@final
-@dataclass(frozen=True)
-class StoredLaunch:
-    """A launch read back from the store: its cell's key, its block, and its results."""
-
-    key: str
-    block: int
-    launch: Launch
 
 
 def _rows(run_id: str, cells: Sequence[Cell]) -> list[tuple[str, str, str]]:
@@ -279,9 +232,7 @@ class Store:
         stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
         run_id = f"{stamp}-{os.urandom(2).hex()}"
         with self._errors(), self._transaction():
-            self._db.execute(
-                "INSERT INTO runs VALUES (?, ?, NULL, ?)", (run_id, _now(), json.dumps(settings.to_json()))
-            )
+            self._db.execute("INSERT INTO runs VALUES (?, ?, NULL, ?)", (run_id, _now(), settings_text(settings)))
             # Without OR IGNORE, so that a plan with the same cell twice is an error: it is a bug.
             self._db.executemany("INSERT INTO cells (run, key, cell) VALUES (?, ?, ?)", _rows(run_id, cells))
         return run_id
@@ -298,7 +249,7 @@ class Store:
     def change_run(self, run_id: str, settings: Settings, cells: Sequence[Cell]) -> None:
         """Replace a run's settings and its cells; cells that are no longer planned are deleted with their launches."""
         with self._errors(), self._transaction():
-            self._db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(settings.to_json()), run_id))
+            self._db.execute("UPDATE runs SET settings = ? WHERE id = ?", (settings_text(settings), run_id))
             kept = {cell.key for cell in cells}
             known = self._db.execute("SELECT id, key FROM cells WHERE run = ?", (run_id,)).fetchall()
             self._db.executemany("DELETE FROM cells WHERE id = ?", [(cell,) for cell, key in known if key not in kept])
@@ -307,7 +258,7 @@ class Store:
     def set_settings(self, run_id: str, settings: Settings) -> None:
         """Replace a run's settings: the experiments that a run declares may grow while it runs."""
         with self._errors():
-            self._db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(settings.to_json()), run_id))
+            self._db.execute("UPDATE runs SET settings = ? WHERE id = ?", (settings_text(settings), run_id))
 
     def add_launch(self, run_id: str, key: str, block: int, launch: Launch) -> bool:
         """Store a launch with its samples, safe against any kill; return False if that launch is already stored."""
@@ -385,7 +336,14 @@ class Store:
             self._db.execute("UPDATE runs SET ended_at = ? WHERE id = ?", (_now(), run_id))
 
     def runs(self) -> list[RunHeader]:
-        """Return every run, the newest last."""
+        """Return every run that can be read, the newest last; `unreadable` has the others."""
+        return [one for one in self._headers() if isinstance(one, RunHeader)]
+
+    def unreadable(self) -> list[Unreadable]:
+        """Return every run with a row that Headway did not write, the newest last."""
+        return [one for one in self._headers() if isinstance(one, Unreadable)]
+
+    def _headers(self) -> list[RunHeader | Unreadable]:
         with self.reading():
             rows = self._db.execute(
                 "SELECT r.id, r.started_at, r.ended_at, r.settings, COUNT(DISTINCT c.id), COUNT(l.id),"
@@ -393,22 +351,28 @@ class Store:
                 " FROM runs r LEFT JOIN cells c ON c.run = r.id LEFT JOIN launches l ON l.cell = c.id"
                 " GROUP BY r.id ORDER BY r.started_at, r.rowid"
             ).fetchall()
-            headers = []
-            for run_id, started_at, ended_at, text, cells, done, failed in rows:
-                settings = Settings.from_json(json.loads(text))
-                planned = cells * settings.launches if settings.budget_s is None else None
-                if not (isinstance(run_id, str) and isinstance(started_at, str) and isinstance(ended_at, str | None)):
-                    raise TypeError(f"run {run_id!r} of {started_at!r}")
-                headers.append(RunHeader(run_id, started_at, ended_at, settings, planned, done, failed))
-        return headers
+        return [header_of(*row) for row in rows]
+
+    def find_id(self, name: str = "last") -> str:
+        """Return the id of the run called `name` (see `find_run`), also of one that cannot be read. Raises StoreError."""
+        return self._find(name).id
 
     def find_run(self, name: str = "last") -> RunHeader:
         """Return the run called `name`: an id, its unambiguous beginning, "last", or "last~N" (N before the last).
 
         Raises:
-            StoreError: No run or several runs have that name.
+            StoreError: No run or several runs have that name, or the run cannot be read.
         """
-        runs = self.runs()
+        found = self._find(name)
+        if isinstance(found, Unreadable):
+            raise StoreError(
+                f"run {printable(found.id)} in {self.path} has values that Headway did not write: {found.why}",
+                hint="`headway runs` lists the other runs; `headway runs --delete RUN` deletes this one",
+            )
+        return found
+
+    def _find(self, name: str) -> RunHeader | Unreadable:
+        runs = self._headers()
         if name == "last" or name.startswith("last~"):
             back = name.removeprefix("last").removeprefix("~") or "0"
             fitting = runs[-1 - int(back) :][:1] if back.isdigit() and int(back) < len(runs) else []

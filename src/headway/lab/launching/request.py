@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from headway.arguments import as_texts, check_number, check_text, check_whole
 from headway.errors import UsageError
 from headway.lab.design import PLACEMENTS, SIZES, Placement, Size
 from headway.lab.experiments import experiment, experiments
@@ -61,7 +62,9 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise UsageError for values that no run can have, on any machine."""
-    for name in request.experiments:
+    for named, texts in (("interpreters", request.interpreters), ("models", request.models)):
+        as_texts(named, texts)
+    for name in as_texts("experiments", request.experiments):
         experiment(name)
     if request.size not in SIZES:
         raise UsageError(
@@ -72,17 +75,26 @@ def check(request: Request) -> None:
             f"the placement is `{request.placement}`, expected one of {', '.join(PLACEMENTS)}",
             hint="see `headway lab --help`",
         )
-    for name, value, most in (
-        ("number of launches", request.launches, _MOST_LAUNCHES),
-        ("budget in seconds", request.budget_s, _MOST_S),
-        ("time limit in seconds", request.limit_s, _MOST_S),
-        ("memory limit in bytes", request.memory_limit_bytes, sys.maxsize),
+    hint = "leave it out for the default, or use, for example, 10"
+    for named, number, most in (
+        ("the budget in seconds", request.budget_s, _MOST_S),
+        ("the time limit in seconds", request.limit_s, _MOST_S),
     ):
-        if value is not None and not 0 < value <= most:
-            raise UsageError(
-                f"the {name} is {value}, expected more than 0 and at most {most}",
-                hint="leave it out for the default, or use, for example, 10",
-            )
+        if number is not None:
+            check_number(named, number, 0, most, above=True, expected=f"more than 0 and at most {most}", hint=hint)
+    for named, whole, most in (
+        ("the number of launches", request.launches, _MOST_LAUNCHES),
+        ("the memory limit in bytes", request.memory_limit_bytes, sys.maxsize),
+    ):
+        if whole is not None:
+            check_whole(named, whole, 1, most, expected=f"more than 0 and at most {most}", hint=hint)
+    if request.seed is not None:
+        check_whole("the seed", request.seed)
+    check_text("the URL of the Redis", request.redis_url, hint="leave it out for the lab's own Redis")
+    if request.store is not None and not isinstance(request.store, Path):
+        raise UsageError(
+            f"the store is {request.store!r}, expected a path", hint=f"write pathlib.Path({str(request.store)!r})"
+        )
 
     if request.launches is not None and request.budget_s is not None:
         raise UsageError(

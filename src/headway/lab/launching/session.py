@@ -10,10 +10,11 @@ from typing import final
 from headway.lab.design import Cell
 from headway.lab.judging.open_claims import open_claims, telling_cells
 from headway.lab.judging.verdicts import Verdict, by_claim, judge, speaking
+from headway.lab.kept.headers import StoredLaunch
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.predictions import Prediction
 from headway.lab.kept.results import Run, run_of
-from headway.lab.kept.store import Store, StoredLaunch
+from headway.lab.kept.store import Store
 from headway.lab.launching.agenda import Agenda, Finished
 from headway.lab.plan import Plan
 
