@@ -29,6 +29,13 @@ def _candidates() -> list[Path]:
     return [beside, Path(sysconfig.get_path("platlib")) / "headway" / "lib" / _NAME]
 
 
+def _hint(installed: str) -> str:
+    """Return the hint for a library that does not fit: `installed`, unless the environment names another library."""
+    if os.environ.get("HEADWAY_NATIVE"):
+        return "HEADWAY_NATIVE names it: unset this variable to use the installed library, or name another file"
+    return installed
+
+
 def headers_path() -> Path:
     """Return the folder with the public C headers of the library. Raises NativeError."""
     folder = library_path().parent.parent / "include"
@@ -56,15 +63,17 @@ def library_path() -> Path:
         except (OSError, AttributeError) as error:
             raise NativeError(
                 f"the native library {path} does not load: {error}",
-                hint="build it again: `make native`, or reinstall headway with a C compiler present",
+                hint=_hint("build it again: `make native`, or reinstall headway with a C compiler present"),
             ) from error
         if found != ABI_VERSION:
             raise NativeError(
                 f"the native library {path} has ABI version {found}, expected {ABI_VERSION}",
-                hint="build it again: `make native`, or reinstall headway",
+                hint=_hint("build it again: `make native`, or reinstall headway"),
             )
         return path
     raise NativeError(
         f"the native library was not found (looked for {', '.join(map(str, candidates))})",
-        hint="headway was installed without a C compiler; install one and reinstall, or continue without the native cells",
+        hint=_hint(
+            "headway was installed without a C compiler; install one and reinstall, or continue without the native cells"
+        ),
     )

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final, final
 
 from headway.agent.headway_agent.library import UnfitError
-from headway.agent.headway_agent.recorder import Recorder, let_watch
+from headway.agent.headway_agent.recorder import WATCHED, Recorder, let_watch
+from headway.arguments import check_flag, check_number, check_text, check_whole
 from headway.errors import RecordingError, UsageError
 from headway.live.detached import start_detached
 from headway.live.door import Door
@@ -133,6 +134,7 @@ class Watch:
         self.watcher = watcher
         """The id of the watcher's process; 0 if this process was started under another watcher."""
         self._recording = watcher or others
+        self._pid = os.getpid()
 
     @classmethod
     def of_another(cls, watcher: int, folder: Path, door: str = "") -> "Watch":
@@ -140,6 +142,10 @@ class Watch:
         with contextlib.suppress(OSError):
             folder = Path(f"/proc/{watcher}/cwd").readlink()
         return cls(folder, 0, door, others=watcher)
+
+    def of_this_process(self) -> "Watch":
+        """Return this watch; if it is that of the process that has forked this one, return this process's part in it."""
+        return self if self._pid == os.getpid() else Watch(self.folder, 0, self.door, others=self._recording)
 
     def record(self) -> None:
         """Request a recording of the last seconds, stall or not. The file is there a moment later."""
@@ -155,14 +161,27 @@ class Watch:
                 os.close(process)
 
     def stop(self) -> None:
-        """End the watch. Stalls up to now are still reported."""
-        if self.watcher:
-            the_recorder().stop()
+        """End the watch. Stalls up to now are still reported.
+
+        A second call does nothing: it does not end a watch or a recording that came later. In a forked child nothing is
+        ended either, as the child is watched together with its parent.
+        """
+        global _watch  # noqa: PLW0603 there is one per process
+        with _lock:
+            if self is not _watch or not self._is_own():
+                return
+            _watch = None
+            recorder = the_recorder()
+            if _is_watched(recorder):  # another command may have ended the watch, and a recording may have begun
+                recorder.stop()
 
     def finish(self, timeout_s: float = 30.0) -> bool:
-        """End the watch, and wait until all stalls are reported; return whether that happened in time."""
+        """End the watch, and wait until all stalls are reported; return whether that happened in time.
+
+        Where `stop` ends nothing because another process has the watcher, there is nothing to wait for.
+        """
         self.stop()
-        if not self.watcher:
+        if not self._is_own():
             return True
         try:
             process = os.pidfd_open(self.watcher)
@@ -173,10 +192,20 @@ class Watch:
         finally:
             os.close(process)
 
+    def _is_own(self) -> bool:
+        """Tell whether this process, and not the one that it was forked from, has started the watcher."""
+        return self.watcher != 0 and self._pid == os.getpid()
+
 
 _watch: Watch | None = None
-_lock = threading.Lock()  # protects _watch
+_lock = threading.RLock()  # protects _watch; a signal handler may end a watch meanwhile
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001 as threading's own do
+
+
+def _is_watched(recorder: Recorder) -> bool:
+    """Tell whether a watcher, and neither a trace's collector nor this process itself, has the events."""
+    # The watcher says who it is a moment after the recording has begun.
+    return recorder.active and not recorder.counts_only and recorder.memory_file < 0 and recorder.path in {"", WATCHED}
 
 
 def watch(
@@ -217,18 +246,29 @@ def watch(
     """
     global _watch  # noqa: PLW0603 there is one per process
     with _lock:
+        if not isinstance(folder, str | os.PathLike | None):
+            raise UsageError(f"folder is {folder!r}, expected a path")
         where = Path(folder or os.environ.get("HEADWAY_WATCH") or "stalls").absolute()
         recorder = the_recorder()
         if recorder.active and not recorder.counts_only:
+            if not _is_watched(recorder):
+                return Watch.of_another(0, where)
             if _watch is None:
                 _watch = Watch.of_another(int(os.environ.get("HEADWAY_TRACE_WATCHER", "0")), where)
+            _watch = _watch.of_this_process()
             return _watch
-        check_folder(where)
         limits = _limits(over_s, requests_over_s, ring_bytes)
-        if keep < 1:
-            raise UsageError(f"keep is {keep}, expected 1 or more", hint="keep at least one recording")
-        if name is not None and "/" in name:
-            raise UsageError(f"name is {name!r}, expected a name without a slash", hint="give the place as `folder`")
+        check_whole("keep", keep, 1, expected="1 or more", hint="keep at least one recording")
+        if name is not None:
+            check_text("name", name)
+            if "/" in name:
+                raise UsageError(
+                    f"name is {name!r}, expected a name without a slash", hint="give the place as `folder`"
+                )
+        check_flag("quiet", quiet)
+        check_text("listen", listen, hint="name an address such as 127.0.0.1:9464")
+        check_flag("sparing", sparing)
+        check_folder(where)
         script = name or Path(sys.argv[0] if sys.argv else "").stem or "python"
         listen = check_address(listen, may_be_taken=True) if listen else ""
         options = Options(str(where), script, os.getpid(), limits, keep, quiet, listen, own=True, sparing=sparing)
@@ -246,11 +286,10 @@ def watch(
 
 
 def _limits(over_s: float, requests_over_s: float, ring_bytes: int) -> Limits:
+    seconds = LEAST_NS / 1e9, MOST_NS / 1e9
     for name, value in (("over_s", over_s), ("requests_over_s", requests_over_s)):
-        if not LEAST_NS / 1e9 <= value <= MOST_NS / 1e9:  # of a number that is none, too
-            raise UsageError(f"{name} is {value}, expected {LEAST_NS / 1e9:g} to {MOST_NS / 1e9:g} seconds")
-    if not LEAST_RING <= ring_bytes <= MOST_RING:
-        raise UsageError(f"ring_bytes is {ring_bytes}, expected {LEAST_RING} to {MOST_RING}")
+        check_number(name, value, *seconds, expected=f"{seconds[0]:g} to {seconds[1]:g} seconds")
+    check_whole("ring_bytes", ring_bytes, LEAST_RING, MOST_RING, expected=f"{LEAST_RING} to {MOST_RING}")
     return Limits(round(over_s * 1e9), round(over_s * 1e9), round(requests_over_s * 1e9), ring_bytes)
 
 
