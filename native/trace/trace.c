@@ -210,7 +210,9 @@ int hw_trace_start(const struct hw_trace_options *options) {
     hw__session.active = true;
     record_gils(true);
     hw__parks_begin();
-    if (memory != NULL) {
+    /* The caller holds the GIL, unless there is none now: in a free-threaded build the memory may
+     * be known from an import during an earlier session, when the GIL was on for a moment. */
+    if (memory != NULL && options->gil_enabled) {
         pthread_mutex_lock(&memory->mutex);
         if (hw__gil_enter(gil)) {
             hw__on_found_holding(gil);

@@ -108,14 +108,19 @@ def test_a_lock_of_the_program_s_own_is_no_contention():
     )
 
 
-def test_a_gil_that_an_extension_switches_on_is_seen(tmp_path):
-    """A free-threaded process has no GIL until an extension without Py_mod_gil is imported, and then has one for good."""
-    (tmp_path / "old.c").write_text(EXTENSION)
-    (tmp_path / "app.py").write_text(APP)
+def build(folder, name, source):
+    """Compile an extension module for the free-threaded interpreter."""
+    (folder / f"{name}.c").write_text(source)
     include = next(Path(FREE.executable).resolve().parents[1].glob("include/python3*t"))
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-    built = tmp_path / "oldfashioned.so"
-    subprocess.run([compiler, "-shared", "-fPIC", f"-I{include}", tmp_path / "old.c", "-o", built], check=True)
+    command = [compiler, "-shared", "-fPIC", f"-I{include}", folder / f"{name}.c", "-o", folder / f"{name}.so"]
+    subprocess.run(command, check=True)
+
+
+def test_a_gil_that_an_extension_switches_on_is_seen(tmp_path):
+    """A free-threaded process has no GIL until an extension without Py_mod_gil is imported, and then has one for good."""
+    build(tmp_path, "oldfashioned", EXTENSION)
+    (tmp_path / "app.py").write_text(APP)
     now = tmp_path / "now"
     with Beside([FREE.executable, str(tmp_path / "app.py"), str(now)]) as program:
         monitor = Monitor(program.pid)
@@ -180,3 +185,46 @@ def test_the_threads_of_a_forked_child_have_their_names(tmp_path):
         subprocess.run([FREE.executable, str(script)], env=env, timeout=60, check=True)
     _, child = read_family(path)
     assert {one.name for one in child.threads} == {"chief", "worker 0", "worker 1"}
+
+
+WITHOUT_A_GIL = """
+#include <Python.h>
+static PyModuleDef_Slot slots[] = {{Py_mod_gil, Py_MOD_GIL_NOT_USED}, {0, NULL}};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "modern", NULL, 0, NULL, slots};
+PyMODINIT_FUNC PyInit_modern(void) { return PyModuleDef_Init(&definition); }
+"""
+
+SECOND_RECORDING = """
+import os, sys
+sys.path[:0] = sys.argv[1:]
+from headway_agent.recorder import Recorder
+recorder = Recorder(os.environ["HEADWAY_NATIVE"])
+
+recorder.start("")
+import modern
+assert not sys._is_gil_enabled()
+print(recorder.times()[0] > 0)  # while the module was loaded
+recorder.stop()
+
+recorder.start("")
+print(recorder.times())
+recorder.stop()
+
+import oldfashioned
+assert sys._is_gil_enabled()
+recorder.start("")
+print(recorder.times()[0] > 0)
+"""
+
+
+def test_a_gil_that_was_on_for_a_moment_is_not_held_in_a_later_recording(tmp_path):
+    """An import switches the GIL on while it lasts, and a recording learns where the GIL is. One that stays on is held."""
+    build(tmp_path, "modern", WITHOUT_A_GIL)
+    build(tmp_path, "oldfashioned", EXTENSION)
+    done = subprocess.run(
+        [FREE.executable, "-W", "ignore", "-c", SECOND_RECORDING, str(AGENT_PATH), str(tmp_path)],
+        env=unobserved() | {"HEADWAY_NATIVE": str(library_path())}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "True\n(0, 0)\nTrue\n"
