@@ -276,3 +276,25 @@ def test_under_a_watcher_nothing_is_recorded_and_a_line_says_so(tmp_path):
     watched = "`headway watch` records this process, and keeps its events"
     assert done.stdout.splitlines() == [f"{watched} False"] * 2
     assert done.stderr.count(f"{watched}; headway.trace() records nothing\n") == 1
+
+
+ALONE = """
+import headway
+
+def compute():
+    sum(range(1_000_000))
+
+with headway.trace() as recording:
+    compute()
+trace = recording.trace()
+stacks = [trace.stack(int(one)) for one in trace.events["value"][trace.events["kind"] == 3]]  # of releases
+print(len(stacks) > 0, {(frame.filename, frame.line) for stack in stacks for frame in stack[:1]})
+"""
+
+
+def test_a_thread_that_never_released_the_gil_is_not_blamed_on_headway(tmp_path):
+    """A thread alone may release the GIL only in Headway's own code at the end: the line of the `with` is named."""
+    file = tmp_path / "alone.py"
+    file.write_text(ALONE)
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f"True {{({str(file)!r}, 7)}}\n"

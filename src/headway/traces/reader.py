@@ -221,7 +221,7 @@ class _Reading:
         seen, events = self._read_events(chunks)
         # Read records after events: a process writes a record before the events that refer to it.
         self._read_records(chunks if self._end_ns else chunk_headers(self._file, self._header))
-        tables = self._records.tables()
+        tables = self._records.tables(has_gil=self._process.gil_enabled)
 
         events, collections = _without_collections(events, seen)
         events = mending.whole_waits(_with_releases(events), lost=self._lost_events > 0)

@@ -8,6 +8,7 @@ memory is allocated.
 
 import struct
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
@@ -52,6 +53,26 @@ def _cut_roots(parent: NDArray[np.int64]) -> NDArray[np.int64]:
     return found[found > 0]
 
 
+_OWN_FILE = "headway/live/recording.py"
+_OWN_ENDS = ("Recording.__enter__", "Recording.__exit__")
+
+
+def _shown(parent: NDArray[np.int64], frame: NDArray[np.int64], frames: Iterable[Frame]) -> NDArray[np.int64] | None:
+    """Return for each stack the one that stands for it: without the frames of Headway's own code at the ends of a `with`.
+
+    Python code that no thread waits for may release the GIL for the first time at the end of `with headway.trace()`. The
+    hold belongs to the program, and the line of its `with` is the nearest that is known. None: there are no such frames.
+    """
+    own = [at for at, one in enumerate(frames) if one.function in _OWN_ENDS and one.filename.endswith(_OWN_FILE)]
+    if not own:
+        return None
+    shown: list[int] = []
+    for at, (caller, is_own) in enumerate(zip(parent.tolist(), np.isin(frame, own).tolist(), strict=True)):
+        above = shown[caller] if at else 0
+        shown.append(above if is_own or above != caller else at)
+    return np.array(shown, dtype=np.int64)
+
+
 class Name(NamedTuple):
     """A name that Python gave to a native thread, and when."""
 
@@ -72,6 +93,8 @@ class Tables:
     stack_ids: dict[int, tuple[NDArray[np.int64], int]]
     """For each GIL, its stack ids in ascending order, and the index of the first of them."""
     type_indices: dict[int, dict[int, int]]
+    shown: NDArray[np.int64] | None = None
+    """For each stack, the one that stands for it (`_shown`); None: each stack itself."""
 
     def stacks(self, gil: int, ids: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], int]:
         """Return the stacks' indices for their ids in a GIL, and the number of unknown ids; their indices are 0."""
@@ -86,6 +109,8 @@ class Tables:
             found = known[place] == ids
             indices = np.where(found, place + first, 0).astype(np.uint32)
             found |= ids == 0
+        if self.shown is not None:
+            indices = self.shown[indices]
         return indices.astype(np.uint32, copy=False), len(ids) - int(np.count_nonzero(found))
 
     def type_ids(self, gil: int, ids: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], int]:
@@ -191,8 +216,11 @@ class Records:
             found.append(Gil(index, main, address, time_ns, self._ended.get(index)))
         return found
 
-    def tables(self) -> Tables:
-        """Put all GILs' stacks and types into one space each."""
+    def tables(self, *, has_gil: bool = True) -> Tables:
+        """Put all GILs' stacks and types into one space each.
+
+        Without a GIL, the stacks are told as they are: nothing of the program is held up to a release.
+        """
         frames: dict[Frame, int] = {Frame("", 0, "?"): 0}
         parents, innermost = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
         stack_ids = {}
@@ -237,6 +265,7 @@ class Records:
             types=tuple(types),
             stack_ids=stack_ids,
             type_indices=type_indices,
+            shown=_shown(stack_parent, stack_frame, frames) if has_gil else None,
         )
 
     def _frames(

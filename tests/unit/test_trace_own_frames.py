@@ -1,0 +1,88 @@
+"""The frames of Headway's own code at the ends of `with headway.trace()` are not the program's."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from told_traces import Script
+
+from headway.traces.analysis import analyse
+from headway.traces.export.collapsed import write_holds
+from headway.traces.frames import Frame
+from headway.traces.invariants import violations
+from headway.traces.model import Kind, Trace
+from headway.traces.reader import read
+from headway.traces.writer import write
+
+OURS = "/env/lib/python3.13/site-packages/headway/live/recording.py"
+WITH = Frame("app.py", 7, "main", 3)
+THEIRS = Frame("lib/recording.py", 9, "Recording.__exit__", 8)
+FRAMES = (
+    Frame("", 0, "?"),
+    WITH,
+    Frame(OURS, 240, "Recording.__exit__", 230),
+    Frame(OURS, 148, "_Memory.goes_on", 144),
+    Frame("<frozen genericpath>", 145, "sameopenfile", 140),
+    Frame(OURS, 217, "Recording.__enter__", 210),
+    Frame(OURS, 330, "Recording.summary", 320),
+    THEIRS,
+)
+"""A stack's index is that of its innermost frame."""
+PARENTS = (0, 0, 1, 2, 3, 1, 1, 1)
+
+
+def recorded(folder: Path, **process: object) -> Trace:
+    """Return a trace, read from a file, of a hold at each stack."""
+    script = Script()
+    for stack in range(1, len(FRAMES)):
+        script.hold(0, 2 * stack, 2 * stack + 1, stack=stack)
+    made = dataclasses.replace(
+        script.trace(20, "MainThread", **process),
+        frames=FRAMES,
+        stack_parent=np.array(PARENTS),
+        stack_frame=np.arange(len(FRAMES)),
+    )
+    return read(write(made, folder / "own.hwt"))
+
+
+def places(trace: Trace) -> list[tuple[Frame, ...]]:
+    """Return the stacks of the releases."""
+    events = trace.events
+    return [trace.stack(int(one)) for one in events["value"][events["kind"] == Kind.RELEASE]]
+
+
+def test_a_hold_up_to_the_end_of_a_with_is_at_the_line_of_the_with(tmp_path: Path) -> None:
+    """All that is below the ends of a `with` is left out; a request of the program's, and its own classes, are not."""
+    trace = recorded(tmp_path)
+    assert places(trace) == [(WITH,)] * 5 + [(FRAMES[6], WITH), (THEIRS, WITH)]
+    assert violations(trace) == []
+
+
+def test_all_outputs_have_the_program_s_line(tmp_path: Path) -> None:
+    """The analysis and an export of stacks take the stacks from the trace."""
+    trace = recorded(tmp_path)
+    found = analyse(trace)
+    assert [one.stack for one in found.longest if one.stack[0] == WITH] == [(WITH,)] * 5
+    write_holds([trace], tmp_path / "stacks.txt")
+    text = (tmp_path / "stacks.txt").read_text()
+    assert "main (app.py:7) " in text
+    assert not any(name in text for name in ("sameopenfile", "goes_on", "__enter__"))
+
+
+def test_without_a_gil_the_stacks_are_told_as_they_are(tmp_path: Path) -> None:
+    """A hold is then that of an import, which the analysis knows by its innermost frames."""
+    trace = recorded(tmp_path, free_threaded=True, gil_enabled=False)
+    assert [one[0] for one in places(trace)] == list(FRAMES[1:])
+
+
+@pytest.mark.parametrize("root", [2, 5])
+def test_a_with_whose_caller_is_not_known_has_the_unknown_stack(root: int, tmp_path: Path) -> None:
+    """There is no line of the program to show."""
+    made = dataclasses.replace(
+        Script().hold(0, 1, 2, stack=1).trace(3, "MainThread"),
+        frames=(FRAMES[0], FRAMES[root]),
+        stack_parent=np.array([0, 0]),
+        stack_frame=np.array([0, 1]),
+    )
+    assert places(read(write(made, tmp_path / "root.hwt"))) == [()]
