@@ -137,3 +137,41 @@ def test_processes_of_several_hosts_are_told_apart():
     assert all(word in text for word in ("PID namespace", "web-1", "web-2"))
     assert "host" not in text_of(render_stalls(sum_up(rows[:1])))
     assert "web-2" not in text_of(render_stalls(sum_up(rows[1:])))
+
+
+def test_sums_as_json_have_the_types_of_the_stalls():
+    """Ids are numbers, times have a zone, and there is nothing of the inner state; a row of a trace has no host."""
+    stall = {"began": "2026-01-01T00:00:07.500000+00:00", "length_s": 2.0, "kind": "event loop", "program": "app"}
+    part = {"cause": "GIL", "time_s": 2.0, "advice": "release it"}
+    placed = stall | {
+        "pid": 7,
+        "serial": 1,
+        "since_ns": 5,
+        "parts": [part],
+        "host": "web-1",
+        "pid_namespace": 4026531836,
+    }
+    alone = stall | {"pid": 8, "serial": 1, "since_ns": 5, "parts": [], "program": "other", "length_s": 1.0}
+
+    found = json.loads(json.dumps(sum_up([placed, alone]).to_json()))
+
+    summed = {"count": 1, "time_s": 2.0, "longest_s": 2.0, "advice": ""}
+    assert found == {
+        "stalls": [placed, alone],
+        "by_cause": [{"kind": "event loop", "cause": "GIL", **summed, "advice": "release it"}],
+        "by_line": [{"cause": "GIL", "line": "?", **summed}],
+        "by_process": [
+            {"program": "app", "pid": 7, "host": "web-1", "pid_namespace": 4026531836, **summed},
+            {
+                "program": "other",
+                "pid": 8,
+                "host": "",
+                "pid_namespace": None,
+                **summed,
+                "time_s": 1.0,
+                "longest_s": 1.0,
+            },
+        ],
+        "over_time": [{"since": "2026-01-01T00:00:07+00:00", **summed, "count": 2, "time_s": 3.0}],
+        "bin_s": 1,
+    }

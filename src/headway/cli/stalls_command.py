@@ -171,22 +171,7 @@ def run(arguments: argparse.Namespace) -> int:
         console.say(f"{path}: {why}")
     sums = sum_up(rows)
     if arguments.json:
-        console.print_json(
-            {
-                "stalls": sums.rows,
-                "by_cause": [
-                    {"kind": kind, "cause": cause, **vars(one)} for (kind, cause), one in sums.by_cause.items()
-                ],
-                "by_line": [{"cause": cause, "line": line, **vars(one)} for (cause, line), one in sums.by_line.items()],
-                "by_process": [
-                    dict(zip(("program", "pid", "host", "pid_namespace"), key, strict=True)) | vars(one)
-                    for key, one in sums.by_process.items()
-                ],
-                "over_time": [{"since": since, **vars(one)} for since, one in sums.over_time.items()],
-                "bin_s": sums.bin_s,
-                "cannot_tell": list(map(str, blind)),
-            }
-        )
+        console.print_json(sums.to_json() | {"cannot_tell": list(map(str, blind))})
     elif blind and not told:
         console.print_plain("no file shows whether there were stalls")
     elif arguments.each:

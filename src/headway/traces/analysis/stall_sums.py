@@ -36,6 +36,10 @@ class Sum:
         if advice and time_s > self._advised_s:
             self._advised_s, self.advice = time_s, advice
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the sum as JSON values."""
+        return {"count": self.count, "time_s": self.time_s, "longest_s": self.longest_s, "advice": self.advice}
+
 
 @final
 @dataclass
@@ -58,6 +62,35 @@ class StallSums:
     by_process: dict[tuple[str, str, str, str], Sum] = field(default_factory=dict)
     over_time: dict[str, Sum] = field(default_factory=dict)
     bin_s: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stalls and their sums as JSON values, of the types that the stalls have; `since` is ISO 8601 in UTC."""
+        return {
+            "stalls": self.rows,
+            "by_cause": [
+                {"kind": kind, "cause": cause, **one.to_json()} for (kind, cause), one in self.by_cause.items()
+            ],
+            "by_line": [{"cause": cause, "line": line, **one.to_json()} for (cause, line), one in self.by_line.items()],
+            "by_process": [
+                {
+                    "program": program,
+                    "pid": _number(pid),
+                    "host": host,
+                    "pid_namespace": _number(namespace),
+                    **one.to_json(),
+                }
+                for (program, pid, host, namespace), one in self.by_process.items()
+            ],
+            "over_time": [
+                {"since": f"{since.replace(' ', 'T')}+00:00", **one.to_json()} for since, one in self.over_time.items()
+            ],
+            "bin_s": self.bin_s,
+        }
+
+
+def _number(text: str) -> int | None:
+    """Return the number of a process or a namespace; None if the stalls do not have it."""
+    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def told_rows(lines: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
