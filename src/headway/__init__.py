@@ -12,6 +12,7 @@ def test_it(headway: headway.Bench): ...
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headway import lab as lab
     from headway.advice.door import advise as advise
     from headway.advice.values import Advice as Advice
     from headway.live.recording import GilTimes as GilTimes
