@@ -185,7 +185,7 @@ def test_runs_are_listed_beside_one_that_cannot_be_read(tmp_path):
     assert f"`headway runs --delete {bad}` deletes it" in listed.stderr
     refused = headway("report", "--store", path)
     assert refused.returncode == StoreError.exit_code
-    assert f"run {bad} in {path} has values that Headway did not write" in refused.stderr
+    assert f"run {bad} in {path} cannot be read: " in refused.stderr
 
     deleted = headway("runs", "--store", path, "--delete", bad, "--json")
     assert [run["id"] for run in json.loads(deleted.stdout)] == [good]

@@ -113,7 +113,7 @@ def test_a_run_that_cannot_be_read_leaves_the_others(store):
     assert [one.id for one in store.runs()] == [first, last]
     assert [(one.id, one.why) for one in store.unreadable()] == [(bad, "TypeError(\"seed is '1'\")")]
     assert [store.find_run(name).id for name in ("last", "last~2", first)] == [last, first, first]
-    with pytest.raises(StoreError, match=f"^run {bad} in .* has values that Headway did not write: .*seed is '1'"):
+    with pytest.raises(StoreError, match=f"^run {bad} in .* cannot be read: .*seed is '1'"):
         store.find_run("last~1")
 
     assert store.find_id("last~1") == bad

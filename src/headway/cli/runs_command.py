@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
             runs = store.runs()
             for one in store.unreadable():
                 console.say(
-                    f"run {one.id} is left out, as it has values that Headway did not write: {one.why};"
+                    f"run {one.id} is left out, as it cannot be read: {one.why};"
                     f" `headway runs --delete {one.id}` deletes it"
                 )
     if arguments.json:

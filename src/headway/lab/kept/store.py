@@ -340,7 +340,7 @@ class Store:
         return [one for one in self._headers() if isinstance(one, RunHeader)]
 
     def unreadable(self) -> list[Unreadable]:
-        """Return every run with a row that Headway did not write, the newest last."""
+        """Return every run whose row cannot be read, the newest last."""
         return [one for one in self._headers() if isinstance(one, Unreadable)]
 
     def _headers(self) -> list[RunHeader | Unreadable]:
@@ -366,7 +366,7 @@ class Store:
         found = self._find(name)
         if isinstance(found, Unreadable):
             raise StoreError(
-                f"run {printable(found.id)} in {self.path} has values that Headway did not write: {found.why}",
+                f"run {printable(found.id)} in {self.path} cannot be read: {found.why}",
                 hint="`headway runs` lists the other runs; `headway runs --delete RUN` deletes this one",
             )
         return found
