@@ -6,7 +6,7 @@ from made_turns import trace_of
 from headway.sim.machine import load
 from headway.sim.replay.bursts import see
 from headway.sim.replay.learn import learn
-from headway.sim.replay.window import left_out, window
+from headway.sim.replay.window import left_out, overview_of, window
 from headway.traces.model import Kind
 
 COSTS = load("preset")
@@ -29,7 +29,8 @@ def phases(waits=98, wait_us=5_000, late=0):
 
 def said(trace):
     """Return what is said of the part that is not replayed."""
-    return left_out(trace, see(trace, 0, *window(trace)))
+    whole = overview_of(trace)
+    return left_out(trace, see(trace, 0, *window(trace, whole)), whole, 0)
 
 
 def test_a_thread_that_waited_in_another_phase_only_is_named():

@@ -20,7 +20,7 @@ from headway.sim.machine import from_json, kept, load
 from headway.sim.replay import change
 from headway.sim.replay.change import NOTHING, Change, Shorten, specify
 from headway.sim.replay.learn import Measured, learn
-from headway.sim.replay.window import window
+from headway.sim.replay.window import overview_of, window
 from headway.sim.whatif import Prediction, RolePrediction, Span, predict
 from headway.traces.model import Frame, Kind
 
@@ -232,7 +232,8 @@ def test_a_start_that_computes_in_one_thread_is_left_out():
     """Seconds at the start in which hardly any thread releases the GIL are not replayed."""
     rows = turn(0, 0, holds_us=1_990_000, stack=1)
     rows += [row for n in range(400, 1000) for row in turn(n * 5_000, 1, holds_us=10, stack=2)]
-    since_ns, _ = window(trace_of(rows, until_ns=5_000_000_000))
+    trace = trace_of(rows, until_ns=5_000_000_000)
+    since_ns, _ = window(trace, overview_of(trace))
     assert since_ns == 2_000_000_000
 
 

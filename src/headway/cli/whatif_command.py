@@ -104,13 +104,13 @@ def run(arguments: argparse.Namespace) -> int:
     from headway.sim.ranking import rank
     from headway.sim.replay.change import NOTHING
     from headway.sim.replay.fit import model_of
+    from headway.sim.replay.window import read_window
     from headway.sim.whatif import cores_of, predict
-    from headway.traces.reader import read
 
-    trace = read(arguments.trace)
+    trace, whole = read_window(arguments.trace)
     costs = load(arguments.calibration, console.say)
     cores = cores_of(trace)
-    model = model_of(trace, costs, cores=cores)
+    model = model_of(trace, costs, cores=cores, whole=whole)
     tell = console.progress("runs")
     if change == NOTHING:
         ranked = rank(model, costs, cores=cores, seeds=arguments.seeds, progress=tell)

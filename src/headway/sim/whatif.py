@@ -387,7 +387,7 @@ def predicting(
     """
     length_ns = model.seen.until_ns - model.seen.since_ns
     if length_ns < _LEAST_NS:
-        raise refused(model.trace, length_ns)
+        raise refused(model.trace, model.whole, length_ns)
     whole_ns = max(_LEAST_SPAN_NS, length_ns)
     replay = _Replay(model, costs, cores, seeds, most_steps, whole_ns)
     done = 0

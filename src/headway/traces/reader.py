@@ -8,12 +8,9 @@ The columns of 10 million events alone take 200 MB. Each step below therefore wo
 """
 
 import os
-from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +19,13 @@ from headway.errors import TraceError
 from headway.traces import format as hwt
 from headway.traces import mending
 from headway.traces.chunks import chunk_headers, last_before_gaps, opened, pread, read_header
-from headway.traces.frames import text
-from headway.traces.model import EVENT_DTYPE, Collected, Kind, Loss, Process, Thread, Trace, known_flags
+from headway.traces.described import SeenThread, process_of, threads_of, until_nul
+from headway.traces.model import EVENT_DTYPE, Collected, Kind, Loss, Trace, known_flags
 from headway.traces.notes import evidence_of
+from headway.traces.overview import Overview, Survey, survey
 from headway.traces.records import Name, Records, Tables
 
-__all__ = ["read", "read_family"]
+__all__ = ["read", "read_family", "read_part"]
 
 _ROOM_BYTES = hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES
 _EVENT_BYTES = hwt.EVENT_DTYPE.itemsize
@@ -35,9 +33,10 @@ _LONGEST_NS = 366 * 24 * 3600 * 10**9
 """No trace is longer; a time beyond it is damage."""
 _LATE_NS = 10 * 10**9
 """The longest time by which a thread that was writing an event when tracing ended may have finished it later."""
+_WHOLE_EVENTS = 1_000_000
+"""A file with at most so many events is read in whole: that takes about a second."""
 _LEFT_NS = 100_000_000
 """The longest time by which another thread may write an event after a thread has called `_exit()`."""
-_LEVELS = {0xA: "a", 0xB: "b", 0xC: "rc"}
 _KNOWN = mending.kind_table(*Kind)
 _OF_A_STACK = mending.kind_table(Kind.WAIT, Kind.RELEASE, Kind.PARK)
 
@@ -51,6 +50,32 @@ def read(path: Path | str) -> Trace:
     path = Path(path)
     with opened(path) as file:
         return _Reading(path, file).trace()
+
+
+def read_part(
+    path: Path | str, choose: Callable[[Overview], tuple[int, int]], *, most: int = _WHOLE_EVENTS
+) -> tuple[Trace, Overview | None]:
+    """Read the trace file at `path`; of a long one, only a part into memory.
+
+    The part has all threads of the trace, and no losses of its own: `Trace.loss` is that of the file. Garbage collections
+    outside the part are left out.
+
+    Args:
+        path: The file.
+        choose: Chooses the part from an overview of a long trace: its beginning, and the number of events that it has at
+            least, if there are so many.
+        most: The number of events of the longest file that is read in whole.
+
+    Returns:
+        The trace, and the overview of the whole of it; None: the trace is the whole.
+
+    Raises:
+        TraceError: As for `read`.
+    """
+    path = Path(path)
+    with opened(path) as file:
+        reading = _Reading(path, file)
+        return reading.trace(choose, most=most), reading.overview
 
 
 def read_family(path: Path | str) -> list[Trace]:
@@ -92,52 +117,6 @@ def _parents_first(traces: list[Trace]) -> list[Trace]:
     return ordered
 
 
-def _python(hexversion: int) -> str:
-    """Return the version of a sys.hexversion as text: `3.13.0`, `3.15.0a2`."""
-    level = _LEVELS.get(hexversion >> 4 & 15)
-    return f"{hexversion >> 24}.{hexversion >> 16 & 255}.{hexversion >> 8 & 255}" + (
-        f"{level}{hexversion & 15}" if level else ""
-    )
-
-
-def _until_nul(data: np.void) -> str:
-    return text(data.tobytes().split(b"\0", 1)[0])
-
-
-def _process(header: np.void) -> Process:
-    command = header["command"].tobytes().rstrip(b"\0")
-    flags = int(header["flags"])
-    return Process(
-        pid=int(header["pid"]),
-        parent_pid=int(header["parent_pid"]),
-        family=int(header["family"]),
-        python=_python(int(header["python_version"])),
-        executable=_until_nul(header["executable"]),
-        command=tuple(text(one) for one in command.split(b"\0")) if command else (),
-        program=_until_nul(header["program"]),
-        free_threaded=bool(flags & hwt.FREE_THREADED),
-        gil_enabled=bool(flags & hwt.GIL_ENABLED),
-        has_stacks=bool(flags & hwt.STACKS),
-        start_realtime_ns=int(header["start_realtime_ns"]),
-        begin_realtime_ns=int(min(header["process_start_ns"], header["start_realtime_ns"])),
-        interval_us=int(header["interval_us"]),
-        core_count=int(header["core_count"]),
-        policy=_until_nul(header["policy"]),
-        ended=bool(header["end_ns"]),
-    )
-
-
-@final
-@dataclass
-class _Seen:
-    """A thread as its chunks describe it."""
-
-    serial: int
-    tid: int
-    start_ns: int
-    system_name: str
-
-
 def _with_releases(events: NDArray[np.void]) -> NDArray[np.void]:
     """Split each HOLD of events by thread into an ACQUIRE and a RELEASE."""
     holds = np.flatnonzero(events["kind"] == hwt.HOLD)
@@ -161,7 +140,7 @@ def _with_releases(events: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def _without_collections(
-    events: NDArray[np.void], seen: Sequence[_Seen]
+    events: NDArray[np.void], seen: Sequence[SeenThread]
 ) -> tuple[NDArray[np.void], list[tuple[int, int, int, int]]]:
     """Remove garbage collections from events by thread.
 
@@ -209,27 +188,37 @@ class _Reading:
         if self._end_ns and not 0 <= self._end_ns - self._start_ns <= _LONGEST_NS:
             self._damaged_bytes += self._header["end_ns"].nbytes
             self._end_ns = 0
-        self._process = replace(_process(self._header), ended=bool(self._end_ns))
+        self._process = replace(process_of(self._header), ended=bool(self._end_ns))
         self._lost_events = int(self._header["dropped_events"])
         self._overwritten_events = int(self._header["overwritten_events"])
         self._own_names: list[Name] = []
         self._records = Records()
+        self.overview: Overview | None = None
+        self._surveyed: Survey | None = None
+        self._part_ns: tuple[int, int] | None = None
 
-    def trace(self) -> Trace:
-        """Read the whole file."""
+    def trace(self, choose: Callable[[Overview], tuple[int, int]] | None = None, *, most: int = 0) -> Trace:
+        """Read the file; if `choose` is given and the file has more than `most` events, a part of it (`read_part`)."""
         chunks, known_until_ns = self._snapshot()
-        seen, events = self._read_events(chunks)
-        # Read records after events: a process writes a record before the events that refer to it.
-        self._read_records(chunks if self._end_ns else chunk_headers(self._file, self._header))
-        tables = self._records.tables(has_gil=self._process.gil_enabled)
+        mine = self._of_events(chunks)
+        if choose is not None and int(mine["head"]["used"].sum()) > most * _EVENT_BYTES:
+            tables = self._choose(choose, mine, chunks, known_until_ns)
+            seen, events = self._read_events(mine)
+        else:
+            seen, events = self._read_events(mine)
+            # Read records after events: a process writes a record before the events that refer to it.
+            tables = self._read_records(chunks)
+        until_ns = self._part_ns[1] if self._part_ns is not None else known_until_ns
 
         events, collections = _without_collections(events, seen)
         events = mending.whole_waits(_with_releases(events), lost=self._lost_events > 0)
         gils = self._records.gils(min(int(self._header["gil_count"]), mending.used_gils(events)), self._start_ns)
         events = self._without_damaged(events, len(gils))
-        if known_until_ns:
-            events = _without(events, events["time_ns"] > known_until_ns)
+        if until_ns:
+            events = _without(events, events["time_ns"] > until_ns)
         events = self._without_overwritten(events, seen)
+        if self._part_ns is not None:
+            events = self._cut(events, self._part_ns[0], self._surveyed_interval_us(self._part_ns[0]))
         gils = mending.ended_gils(gils, events)
         if self._process.free_threaded and not self._process.gil_enabled:
             events = _without(events, mending.in_vain(events))
@@ -243,6 +232,8 @@ class _Reading:
         left_ns = self._left_ns(last_ns)
         lived_ns = min(int(self._header["lived_until_ns"]), self._start_ns + _LONGEST_NS)
         end_ns = max(last_ns, self._end_ns or known_until_ns or left_ns or lived_ns)
+        if self._part_ns is not None:
+            end_ns = max(last_ns, until_ns)
         evidence, damaged_bytes = evidence_of(self._records.notes)
         self._damaged_bytes += damaged_bytes
         return Trace(
@@ -250,7 +241,7 @@ class _Reading:
             start_ns=self._start_ns,
             end_ns=end_ns,
             events=events,
-            threads=_threads(seen, events, [*self._records.names, *self._own_names], end_ns),
+            threads=threads_of(seen, events, [*self._records.names, *self._own_names], end_ns),
             gils=tuple(gils),
             stack_parent=tables.stack_parent,
             stack_frame=tables.stack_frame,
@@ -303,28 +294,34 @@ class _Reading:
         """Read bytes of a chunk; `at` counts from the end of the chunk's header."""
         return pread(self._file, size, self._offset + position * hwt.CHUNK_BYTES + hwt.CHUNK_HEADER_BYTES + at)
 
-    def _read_events(self, chunks: NDArray[np.void]) -> tuple[list[_Seen], NDArray[np.void]]:
-        """Read the threads and their events, by thread; the events' `thread` is the thread's index in the list."""
+    def _of_events(self, chunks: NDArray[np.void]) -> NDArray[np.void]:
+        """Return the chunks of events, by thread and in the order in which they were taken."""
         mine = chunks[self._sound(chunks, hwt.CHUNK_EVENTS, count=False)]
-        mine = mine[np.lexsort((mine["position"], mine["head"]["sequence"], mine["head"]["owner"]))]
+        return mine[np.lexsort((mine["position"], mine["head"]["sequence"], mine["head"]["owner"]))]
+
+    def _read_events(self, mine: NDArray[np.void]) -> tuple[list[SeenThread], NDArray[np.void]]:
+        """Read the threads and their events, by thread; the events' `thread` is the thread's index in the list."""
         head = mine["head"]
         serials, firsts, index = np.unique(head["owner"], return_index=True, return_inverse=True)
         lasts = np.append(firsts, len(head))[1:] - 1
         seen = [
-            _Seen(
+            SeenThread(
                 int(serial),
                 int(head["tid"][first]),
                 int(head["thread_start_ns"][first]),
-                _until_nul(head["name"][last]),
+                until_nul(head["name"][last]),
             )
             for serial, first, last in zip(serials, firsts, lasts, strict=True)
         ]
-        counts = head["used"].astype(np.int64) // _EVENT_BYTES
         self._damaged_bytes += int((head["used"] % _EVENT_BYTES).sum())
+        counts = head["used"].astype(np.int64) // _EVENT_BYTES
+        if self._surveyed is not None and self._part_ns is not None:
+            counts[~self._surveyed.within(*self._part_ns)] = 0
         places = np.concatenate([[0], np.cumsum(counts)])
         events = np.zeros(int(places[-1]), dtype=EVENT_DTYPE)
         columns = {name: events[name] for name in hwt.EVENT_DTYPE.names or ()}
-        for one in np.argsort(mine["position"], kind="stable").tolist():
+        in_file = np.argsort(mine["position"], kind="stable")
+        for one in in_file[counts[in_file] > 0].tolist():
             place, position = int(places[one]), int(mine["position"][one])
             data = self._chunk(position, 0, int(counts[one]) * _EVENT_BYTES)
             if not self._end_ns and self._taken_anew(mine[one]):
@@ -338,10 +335,15 @@ class _Reading:
         for one in lasts.tolist():
             # A thread that set its own name did so at some time after its chunk began.
             if head["named"][one] == 1:
-                place = int(places[one])
-                begun_ns = int(events["time_ns"][place]) if counts[one] else int(head["thread_start_ns"][one])
-                self._own_names.append(Name(begun_ns, int(head["tid"][one]), _until_nul(head["name"][one])))
+                if self._surveyed is not None and self._surveyed.counts[one]:
+                    begun_ns = int(self._surveyed.first_ns[one])
+                elif counts[one]:
+                    begun_ns = int(events["time_ns"][places[one]])
+                else:
+                    begun_ns = int(head["thread_start_ns"][one])
+                self._own_names.append(Name(begun_ns, int(head["tid"][one]), until_nul(head["name"][one])))
         gaps = last_before_gaps(head, dropped=self._lost_events > 0)
+        gaps = gaps[counts[gaps] > 0]
         torn = mending.open_at_gaps(events, places[gaps + 1], index[gaps])
         return seen, self._without_contradictory(events, torn)
 
@@ -355,13 +357,39 @@ class _Reading:
         head = now[0]
         return bool(head["sequence"] != chunk["head"]["sequence"] or head["used"] < chunk["head"]["used"])
 
-    def _read_records(self, chunks: NDArray[np.void]) -> None:
+    def _choose(
+        self,
+        choose: Callable[[Overview], tuple[int, int]],
+        mine: NDArray[np.void],
+        chunks: NDArray[np.void],
+        known_until_ns: int,
+    ) -> Tables:
+        """Choose the part to be read, and read the records."""
+        overwritten_ns = int(self._header["overwritten_until_ns"]) if self._overwritten_events else 0
+        start_ns = max(self._start_ns, overwritten_ns + 1)
+        positions = mine["position"].tolist()
+        found = survey(
+            mine["head"],
+            lambda one, size: self._chunk(positions[one], 0, size),
+            start_ns,
+            self._end_ns or known_until_ns,
+        )
+        tables = self._read_records(chunks)
+        self._surveyed, self.overview = found, found.overview(tables.stacks, tables.stack_frame, len(tables.frames))
+        since_ns, least = choose(self.overview)
+        self._part_ns = (max(start_ns, since_ns), min(found.end_ns, found.until_ns(since_ns, least)))
+        return tables
+
+    def _read_records(self, chunks: NDArray[np.void]) -> Tables:
+        """Read the records, and the chunks with them anew if the process may have added some."""
+        chunks = chunks if self._end_ns else chunk_headers(self._file, self._header)
         mine = chunks[self._sound(chunks, hwt.CHUNK_META, count=False)]
         for one in mine[np.argsort(mine["head"]["sequence"], kind="stable")]:
             used = int(one["head"]["used"])
             data = self._chunk(int(one["position"]), 0, used)
             self._damaged_bytes += used - len(data)
             self._records.add(int(one["head"]["owner"]), data)
+        return self._records.tables(has_gil=self._process.gil_enabled)
 
     def _without_damaged(self, events: NDArray[np.void], gils: int) -> NDArray[np.void]:
         """Remove events that no recorder writes, and events that are out of order within their thread."""
@@ -397,7 +425,7 @@ class _Reading:
             self._damaged_bytes += count * _EVENT_BYTES
         return _without(events, bad)
 
-    def _without_overwritten(self, events: NDArray[np.void], seen: list[_Seen]) -> NDArray[np.void]:
+    def _without_overwritten(self, events: NDArray[np.void], seen: list[SeenThread]) -> NDArray[np.void]:
         """Cut off the front of a trace in which events were overwritten; the trace then begins at the cut."""
         if not self._overwritten_events:
             return events
@@ -405,25 +433,34 @@ class _Reading:
         cut_ns = self._complete_from_ns(header, events)
         if cut_ns <= self._start_ns:
             return events
+        # A thread that exited before the cut is not a thread of this trace.
+        over = events["thread"][(events["kind"] == Kind.EXIT) & (events["time_ns"] < cut_ns)]
+        alive = np.ones(len(seen), dtype=np.bool_)
+        alive[over] = False
+        count = len(events)
+        interval_us = self._interval_us(header, events, cut_ns)
+        events = self._cut(_without(events, ~alive[events["thread"]]), cut_ns, interval_us)
+        self._overwritten_events += count - len(events)
+        events["thread"] = (np.cumsum(alive) - 1)[events["thread"]]
+        seen[:] = [one for one, is_alive in zip(seen, alive, strict=True) if is_alive]
+        return events
+
+    def _cut(self, events: NDArray[np.void], cut_ns: int, interval_us: int) -> NDArray[np.void]:
+        """Make the trace begin at a time, at which the main GIL has this switch interval; return the later events."""
         self._process = replace(
             self._process,
             start_realtime_ns=self._process.start_realtime_ns + cut_ns - self._start_ns,
             begin_realtime_ns=self._process.begin_realtime_ns or self._process.start_realtime_ns,
-            interval_us=self._interval_us(header, events, cut_ns),
+            interval_us=interval_us,
         )
         self._start_ns = cut_ns
-        time, thread = events["time_ns"], events["thread"]
-        # A thread that exited before the cut is not a thread of this trace.
-        over = thread[(events["kind"] == Kind.EXIT) & (time < cut_ns)]
-        alive = np.ones(len(seen), dtype=np.bool_)
-        alive[over] = False
-        early = mending.cut_front(events, cut_ns)
-        early |= ~alive[thread]
-        self._overwritten_events += int(np.count_nonzero(early))
-        events = _without(events, early)
-        events["thread"] = (np.cumsum(alive) - 1)[events["thread"]]
-        seen[:] = [one for one, is_alive in zip(seen, alive, strict=True) if is_alive]
-        return events
+        return _without(events, mending.cut_front(events, cut_ns))
+
+    def _surveyed_interval_us(self, cut_ns: int) -> int:
+        """Return the main GIL's switch interval at a cut, whose earlier events were not read."""
+        assert self._surveyed is not None
+        earlier = [interval_us for time_ns, interval_us in self._surveyed.intervals if time_ns < cut_ns]
+        return earlier[-1] if earlier else self._process.interval_us
 
     def _interval_us(self, header: np.void, events: NDArray[np.void], cut_ns: int) -> int:
         """Return the main GIL's switch interval at a cut; its last change may have been overwritten."""
@@ -454,45 +491,3 @@ class _Reading:
 
 def _without(events: NDArray[np.void], bad: NDArray[np.bool_]) -> NDArray[np.void]:
     return events[~bad] if bad.any() else events
-
-
-def _threads(seen: Sequence[_Seen], events: NDArray[np.void], names: Sequence[Name], end_ns: int) -> tuple[Thread, ...]:
-    firsts = np.full(len(seen), -1)
-    firsts[events["thread"][::-1]] = np.arange(len(events) - 1, -1, -1, dtype=np.int64)  # the first stays
-    exits = events[events["kind"] == Kind.EXIT]
-    ends_ns = dict(zip(exits["thread"].tolist(), exits["time_ns"].tolist(), strict=True))
-    threads = []
-    for index, one in enumerate(seen):
-        latest_ns = int(events["time_ns"][firsts[index]]) if firsts[index] >= 0 else end_ns
-        start_ns = one.start_ns if 0 < one.start_ns <= latest_ns else latest_ns
-        threads.append(Thread(one.serial, one.tid, one.system_name, start_ns, ends_ns.get(index)))
-    return _named(threads, names)
-
-
-def _named(threads: Sequence[Thread], names: Sequence[Name]) -> tuple[Thread, ...]:
-    """Give each thread the last name that it had.
-
-    A native id can be reused once its thread has exited. From then on, a name belongs to the next thread with that id,
-    even if that thread is seen only later.
-    """
-    named: dict[int, list[Name]] = defaultdict(list)
-    for one in sorted(names):
-        if one.name.strip():
-            named[one.tid].append(one)
-    lives: dict[int, list[Thread]] = defaultdict(list)
-    for thread in sorted(threads, key=lambda thread: thread.start_ns):
-        lives[thread.tid].append(thread)
-    found = {}
-    for tid, life in lives.items():
-        since = -1
-        for thread, after in zip(life, [*life[1:], None], strict=True):
-            if after is None:
-                until = mending.NEVER_NS
-            else:
-                until = after.start_ns - 1 if thread.end_ns is None else min(thread.end_ns, after.start_ns - 1)
-            last = bisect_right(named[tid], until, key=lambda name: name.time_ns) - 1
-            told = last >= 0 and named[tid][last].time_ns > since
-            name = named[tid][last].name if told else thread.name
-            found[thread.serial] = name if name.strip() else f"Thread {tid}"
-            since = until
-    return tuple(replace(thread, name=found[thread.serial]) for thread in threads)

@@ -5,8 +5,7 @@ wanted the GIL until it yielded. Between two bursts of a thread is a call, in wh
 wants it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
@@ -70,7 +69,6 @@ class Seen:
         holds: The holds of all threads in the window.
         bursts: The bursts by the thread's index in the trace.
         interval_ns: The switch interval.
-        waited_ns: By thread, for how long it waited for the GIL in the whole trace; threads that never did are not in it.
     """
 
     since_ns: int
@@ -78,7 +76,6 @@ class Seen:
     holds: Holds
     bursts: dict[int, Bursts]
     interval_ns: int
-    waited_ns: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def elapsed_ns(self) -> int:
@@ -98,9 +95,7 @@ def see(trace: Trace, gil: int, since_ns: int, until_ns: int) -> Seen:
         bursts[int(thread)] = _bursts(
             holds.chosen(mine), waits.chosen(waits.thread == thread), after_forced[mine], until_ns
         )
-    sums_ns = np.bincount(waits.thread, weights=waits.length_ns)
-    waited_ns = {int(one): int(sums_ns[one]) for one in np.flatnonzero(sums_ns)}
-    return Seen(since_ns, until_ns, holds, bursts, found.interval_of(gil).main_ns(since_ns, until_ns), waited_ns)
+    return Seen(since_ns, until_ns, holds, bursts, found.interval_of(gil).main_ns(since_ns, until_ns))
 
 
 def _bursts(holds: Holds, waits: Intervals, after_forced: NDArray[np.bool_], until_ns: int) -> Bursts:

@@ -21,6 +21,7 @@ from headway.sim.replay.learn import Assumption, Model, learn
 from headway.sim.replay.trace import predicted_trace
 from headway.traces.calls import Call
 from headway.traces.model import Flag, Kind, Trace
+from headway.traces.overview import Overview
 
 __all__ = ["HandOvers", "hand_overs", "model_of"]
 
@@ -67,22 +68,30 @@ class HandOvers:
     woken: NDArray[np.int64]
 
 
-def model_of(trace: Trace, costs: Costs, *, cores: int, calls: Mapping[int, Call] | None = None) -> Model:
+def model_of(
+    trace: Trace,
+    costs: Costs,
+    *,
+    cores: int,
+    calls: Mapping[int, Call] | None = None,
+    whole: Overview | None = None,
+) -> Model:
     """Return the model of a trace, with hand-offs as in the trace.
 
     On one core, a hand-off also waits for the core, and many traces have too few hand-offs. The machine's costs are
     kept in both cases.
 
     Args:
-        trace: The trace of a process with a GIL.
+        trace: The trace of a process with a GIL, or the part of it that `read_window` reads.
         costs: The costs of the machine that it was recorded on.
         cores: The number of cores that the program ran on.
         calls: As for `learn`.
+        whole: As for `learn`.
 
     Raises:
         ScenarioError: The trace shows no GIL, or nothing that could be replayed.
     """
-    model = learn(trace, costs, calls)
+    model = learn(trace, costs, calls, whole=whole)
     seen = hand_overs(trace, model.seen.since_ns, model.seen.until_ns, model.kinds)
     if cores < 2 or max(len(seen.waited), len(seen.woken)) < _FEW:
         return model
@@ -136,9 +145,9 @@ def hand_overs(trace: Trace, since_ns: int, until_ns: int, kinds: Mapping[int, C
         kinds: For each stack, the kind of call that releases the GIL there.
     """
     main = next((one.index for one in trace.gils if one.main), 0)  # the model is that of the main GIL
-    events = trace.events[np.isin(trace.events["kind"], (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE))]
-    events = events[events["gil"] == main]
-    events = events[(events["time_ns"] >= since_ns) & (events["time_ns"] < until_ns)][:_MOST_EVENTS]
+    events = trace.events[slice(*np.searchsorted(trace.events["time_ns"], [since_ns, until_ns]))]
+    turns = np.isin(events["kind"], (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE)) & (events["gil"] == main)
+    events = events[turns][:_MOST_EVENTS]
     waited, woken = [], []
     wanted_ns: dict[int, int] = {}
     away: dict[int, bool] = {}

@@ -22,13 +22,14 @@ from headway.sim.replay.outside import AT_ONCE_NS, Peer, asked_sleeps, find_peer
 from headway.sim.replay.ports import Part, Port, find_ports
 from headway.sim.replay.refused import no_gil, refused
 from headway.sim.replay.wakes import Wakes, find_wakes
-from headway.sim.replay.window import left_out, window
+from headway.sim.replay.window import left_out, overview_of, window
 from headway.sim.result import percentile
 from headway.sim.scenario import STOCK
 from headway.traces.analysis.words import duration
 from headway.traces.analysis.words import role as role_of
 from headway.traces.calls import Call, call_at, sleep_ns_at, timeout_ns_at
 from headway.traces.model import Frame, Trace
+from headway.traces.overview import Overview
 from headway.traces.sources import edited
 
 __all__ = ["Actor", "Assumption", "Measured", "Model", "learn"]
@@ -113,7 +114,8 @@ class Model:
     """A program, as its trace shows it.
 
     Attributes:
-        trace: The trace.
+        trace: The trace, or the part of it that was read.
+        whole: The overview of the whole trace.
         policy: The policy that scheduled the GIL, by name; STOCK: none, or one that cannot be simulated.
         seen: The window that is replayed.
         actors: The threads that are replayed.
@@ -130,6 +132,7 @@ class Model:
     """
 
     trace: Trace
+    whole: Overview
     policy: str
     seen: Seen
     actors: tuple[Actor, ...]
@@ -168,14 +171,17 @@ class _Building:
     outside: dict[str, None] = field(default_factory=dict)
 
 
-def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -> Model:
+def learn(
+    trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None, *, whole: Overview | None = None
+) -> Model:
     """Return the model of a trace.
 
     Args:
-        trace: The trace of a process with a GIL.
+        trace: The trace of a process with a GIL, or the part of it that `read_window` reads.
         costs: The costs of the machine on which it was recorded: a thread's own wake-up is not part of what it waited
             for.
         calls: For each stack, the kind of call that releases the GIL there; None: the frames tell it.
+        whole: The overview of the whole trace; None: `trace` is the whole.
 
     Raises:
         ScenarioError: The trace shows no GIL, or nothing that could be replayed.
@@ -183,7 +189,8 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     if not trace.gils or not len(trace.events):
         raise no_gil()
     gil = next((one.index for one in trace.gils if one.main), trace.gils[0].index)
-    since_ns, until_ns = window(trace)
+    whole = whole or overview_of(trace)
+    since_ns, until_ns = window(trace, whole)
     seen = see(trace, gil, since_ns, until_ns)
     roles = _roles(trace, seen)
     frames = _frames(trace, seen)
@@ -208,14 +215,18 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     actors = tuple(_actor(thread, roles[thread], bursts, building) for thread, bursts in seen.bursts.items())
     actors = tuple(one for one in actors if len(one.ops))
     if not actors:
-        raise refused(trace, 0)
+        raise refused(trace, whole, 0)
     policy = _policy(trace, building)
     _look_for_limits(trace, seen, building)
+    building.outside.update(dict.fromkeys(left_out(trace, seen, whole, gil)))
+    if len(trace.gils) > 1:
+        building.outside["the model leaves out all GILs except the main interpreter's"] = None
     _look_for_changed(changed, building)
     _look_for_feedback(seen, building)
     _tell_late_answers(roles, building)
     return Model(
         trace=trace,
+        whole=whole,
         policy=policy,
         seen=seen,
         actors=actors,
@@ -313,9 +324,6 @@ def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
         ] = None
     if not trace.process.has_stacks:
         building.rests_on[Assumption("the trace has no stacks: the model distinguishes calls by their length")] = None
-    building.outside.update(dict.fromkeys(left_out(trace, seen)))
-    if len(trace.gils) > 1:
-        building.outside["the model leaves out all GILs except the main interpreter's"] = None
 
 
 def _look_for_changed(changed: frozenset[str], building: _Building) -> None:

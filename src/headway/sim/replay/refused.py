@@ -1,12 +1,11 @@
 """Says why a trace gives no model."""
 
-import numpy as np
-
 from headway.errors import ScenarioError
 from headway.printable import printable
 from headway.traces.analysis.intervals import recorded
 from headway.traces.analysis.words import duration
 from headway.traces.model import Trace
+from headway.traces.overview import Overview
 
 __all__ = ["no_gil", "refused"]
 
@@ -22,32 +21,34 @@ def no_gil() -> ScenarioError:
     )
 
 
-def refused(trace: Trace, shown_ns: int) -> ScenarioError:
+def refused(trace: Trace, whole: Overview, shown_ns: int) -> ScenarioError:
     """Return the error for a trace that shows too little, or only a GIL that imports switched on for a moment.
 
     Args:
-        trace: The trace.
+        trace: The trace, or a part of it.
+        whole: The overview of the whole.
         shown_ns: The length of the part that could be replayed.
     """
-    found = recorded(trace)
-    if not len(found.holds):
+    if not len(recorded(trace).holds):
         return no_gil()
-    length_ns = trace.end_ns - trace.start_ns
+    length_ns = whole.end_ns - whole.start_ns
     if length_ns < _LEAST_NS:
         shows = f"{duration(shown_ns)} of it show" if shown_ns > 1 else "no part of it shows"
         return ScenarioError(
             f"the trace is too short for a prediction: {shows} the program at work",
             hint="record for at least a second",
         )
-    threads = np.union1d(found.holds.thread, found.waits.thread).tolist()
+    used = {serial for waited_ns in whole.waited_ns.values() for serial in waited_ns}
+    threads = [one for one in trace.threads if one.serial in used]
     if len(threads) == 1:
-        name = printable(trace.threads[threads[0]].name) or f"thread {trace.threads[threads[0]].tid}"
+        name = printable(threads[0].name) or f"thread {threads[0].tid}"
         return ScenarioError(
             f"only {name} used the GIL in the {duration(length_ns)} of the trace, and no thread waited for it, so there is"
             " nothing to predict",
             hint="trace a program with several threads that need the GIL",
         )
-    waited = f"waited {duration(int(found.waits.length_ns.sum()))}" if len(found.waits) else "did not wait"
+    waited_ns = sum(one for waited_ns in whole.waited_ns.values() for one in waited_ns.values())
+    waited = f"waited {duration(waited_ns)}" if waited_ns else "did not wait"
     part = f"only {duration(shown_ns)}" if shown_ns > 1 else "no part"
     return ScenarioError(
         f"{part} of the {duration(length_ns)} of the trace can be replayed (threads {waited} for the GIL), too little for a"
