@@ -9,7 +9,7 @@ import pytest
 from predictions_judged import Cell, Outcome, Span
 
 from headway.sim import machine
-from headway.sim.replay.learn import Measured
+from headway.sim.replay.measured import Measured
 from headway.sim.whatif import RolePrediction
 
 

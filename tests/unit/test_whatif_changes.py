@@ -19,7 +19,8 @@ from headway.sim import calibration, ranking, whatif
 from headway.sim.machine import from_json, kept, load
 from headway.sim.replay import change
 from headway.sim.replay.change import NOTHING, Change, Shorten, specify
-from headway.sim.replay.learn import Measured, learn
+from headway.sim.replay.learn import learn
+from headway.sim.replay.measured import Measured
 from headway.sim.replay.window import overview_of, window
 from headway.sim.whatif import Prediction, RolePrediction, Span, predict
 from headway.traces.model import Frame, Kind

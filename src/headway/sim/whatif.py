@@ -26,7 +26,8 @@ from headway.sim.replay.change import (
     seldom_sampled,
     specify,
 )
-from headway.sim.replay.learn import Actor, Measured, Model
+from headway.sim.replay.learn import Actor, Model
+from headway.sim.replay.measured import Measured
 from headway.sim.replay.refused import refused
 from headway.sim.result import percentile
 from headway.traces.analysis.words import duration, listed

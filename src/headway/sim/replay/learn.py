@@ -18,12 +18,12 @@ from headway.sim.replay.bursts import Bursts, Seen, see
 from headway.sim.replay.clocks import Clocks, find_clocks, shrinks
 from headway.sim.replay.cold import Cooling
 from headway.sim.replay.computing import Computing, computing
+from headway.sim.replay.measured import Measured, measured
 from headway.sim.replay.outside import AT_ONCE_NS, Peer, asked_sleeps, find_peer, wake_ns
 from headway.sim.replay.ports import Part, Port, find_ports
 from headway.sim.replay.refused import no_gil, refused
 from headway.sim.replay.wakes import Wakes, find_wakes
 from headway.sim.replay.window import left_out, overview_of, window
-from headway.sim.result import percentile
 from headway.sim.scenario import STOCK
 from headway.traces.analysis.words import duration
 from headway.traces.analysis.words import role as role_of
@@ -32,7 +32,7 @@ from headway.traces.model import Frame, Trace
 from headway.traces.overview import Overview
 from headway.traces.sources import edited
 
-__all__ = ["Actor", "Assumption", "Measured", "Model", "learn"]
+__all__ = ["Actor", "Assumption", "Model", "learn"]
 
 _Row = tuple[int, int, int, int, int, int]
 """An operation: kind, flags, index, where, reserved, value."""
@@ -41,30 +41,6 @@ _FEW = 5
 _MANY_SHORT_LIVED = 20
 _LATE_NS = 100_000
 """An answer to a request within this time is prompt, and not worth a line."""
-_BATCHES = 10
-"""The number of parts of the window; their differences give the error of a figure of the whole."""
-
-
-@final
-@dataclass(frozen=True)
-class Measured:
-    """The figures of a role in the trace's window.
-
-    Attributes:
-        turns: The number of turns.
-        turns_per_s: How often its threads yielded, all of them together.
-        turns_error: The standard error of `turns_per_s`, as a share of it, by batch means (Law, Simulation Modeling and
-            Analysis, chapter 9).
-        p50_ns, p99_ns: The length of a turn, from wanting the GIL to yielding; None if there are too few.
-        run_share: The time of running with the GIL, as a share of the window.
-    """
-
-    turns: int
-    turns_per_s: float
-    turns_error: float
-    p50_ns: float | None
-    p99_ns: float | None
-    run_share: float
 
 
 @final
@@ -236,8 +212,7 @@ def learn(
         dists=tuple(building.dists),
         own_costs={**building.answers.own_costs, **cooling.own_costs()},
         measured={
-            role: _measured(seen, [t for t in seen.bursts if roles[t] == role])
-            for role in dict.fromkeys(roles.values())
+            role: measured(seen, [t for t in seen.bursts if roles[t] == role]) for role in dict.fromkeys(roles.values())
         },
         rests_on=tuple(building.rests_on),
         outside=tuple(building.outside),
@@ -273,26 +248,6 @@ def _timeouts(trace: Trace, kinds: Mapping[int, Call], changed: frozenset[str]) 
     """Return, by stack, the time-out of each wait for another thread that has one; 0: it is not known."""
     found = {stack: timeout_ns_at(trace.stack(stack), changed) for stack, kind in kinds.items() if kind is Call.LOCK}
     return {stack: value for stack, value in found.items() if value is not None}
-
-
-def _measured(seen: Seen, threads: list[int]) -> Measured:
-    turns = np.sort(np.concatenate([seen.bursts[thread].turn_ns for thread in threads]))
-    ran = sum(int(seen.bursts[thread].run_ns.sum()) + seen.bursts[thread].unfinished_ns for thread in threads)
-
-    return Measured(
-        len(turns),
-        len(turns) / (seen.elapsed_ns / 1e9),
-        _turns_error(seen, np.concatenate([seen.bursts[thread].end_ns for thread in threads])),
-        percentile(turns, 0.5, 10),
-        percentile(turns, 0.99, 100),
-        ran / seen.elapsed_ns,
-    )
-
-
-def _turns_error(seen: Seen, ends_ns: NDArray[np.int64]) -> float:
-    """Return the standard error of the number of turns, as a share, from the differences between parts of a window."""
-    counts, _ = np.histogram(ends_ns, bins=_BATCHES, range=(seen.since_ns, seen.until_ns))
-    return float(counts.std(ddof=1) / _BATCHES**0.5 / counts.mean()) if counts.any() else 0.0
 
 
 def _policy(trace: Trace, building: _Building) -> str:
