@@ -1,5 +1,6 @@
 """The machine's checks."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -36,19 +37,13 @@ def test_a_check_that_cannot_read_is_skipped(monkeypatch):
     assert found["cores"].status in {"ok", "warning"}
 
 
-def test_a_quota_is_a_warning(monkeypatch, tmp_path):
-    """The least CPU quota of the cgroup and of those above it is a warning that gives it in cores."""
-    own = tmp_path / "slice" / "service"
-    own.mkdir(parents=True)
-    for folder, limit in ((tmp_path, "max"), (tmp_path / "slice", "150000"), (own, "400000")):
-        (folder / "cpu.max").write_text(f"{limit} 100000\n")
-    monkeypatch.setattr(doctor, "_CGROUPS", tmp_path)
-    monkeypatch.setattr(doctor, "_own_cgroup", lambda: own)
+def test_a_quota_is_a_warning(monkeypatch):
+    """The least CPU quota of this process's cgroups is a warning that gives it in cores."""
+    monkeypatch.setattr(doctor, "quotas", lambda: [math.inf, 1.5, 4.0])
 
     check = doctor._quota("cpu-quota")
 
     assert (check.status, check.fact) == ("warning", "a quota of 1.50 cores")
-    assert doctor.quota_cores() == 1.5
 
 
 def test_a_busy_machine_is_a_warning(monkeypatch):

@@ -24,10 +24,10 @@ from headway.advice.values import Advice, Contender
 from headway.advice.verdict import decide
 from headway.errors import UsageError
 from headway.host.children import marked
-from headway.host.doctor import quota_cores
 from headway.host.interpreters import Interpreter
 from headway.host.keeper import Keeper
 from headway.host.paths import default_store
+from headway.host.quota import quota_cores
 from headway.host.reaping import end_marked
 from headway.lab.kept.results import CellResult
 from headway.lab.kept.store import Store

@@ -16,10 +16,9 @@ from typing import Literal, final
 from headway.errors import HeadwayError
 from headway.host.machine import split_off_runner, this_machine
 from headway.host.paths import cache_folder
+from headway.host.quota import quotas
 
-__all__ = ["CHECKS", "Check", "examine", "quota_cores"]
-
-_CGROUPS = Path("/sys/fs/cgroup")
+__all__ = ["CHECKS", "Check", "examine"]
 
 Status = Literal["ok", "skipped", "warning"]
 
@@ -81,41 +80,19 @@ def _runner_core(name: str) -> Check:
     )
 
 
-def _own_cgroup() -> Path:
-    """Return the folder of this process's cgroup (v2), or the root of the hierarchy."""
-    for line in (_read("/proc/self/cgroup") or "").splitlines():
-        if line.startswith("0::"):
-            return _CGROUPS / line[3:].lstrip("/")
-    return _CGROUPS
-
-
-def _quotas() -> list[float]:
-    """Return what each cgroup of this process allows, in cores; a cgroup is also bound by those above it."""
-    own = _own_cgroup()
-    texts = [_read(f"{one}/cpu.max") for one in (own, *own.parents) if one.is_relative_to(_CGROUPS)]
-    if not any(texts):
-        # Version 1 has two files.
-        texts = [" ".join(filter(None, (_read(f"{_CGROUPS}/cpu/cpu.cfs_{name}_us") for name in ("quota", "period"))))]
-    limits = [text.split() for text in texts if text]
-    return [math.inf if quota in {"max", "-1"} else int(quota) / int(period) for quota, period in limits]
-
-
-def quota_cores() -> float:
-    """Return the CPU time that this process may use, in cores; infinite without a quota."""
-    try:
-        return min(_quotas(), default=math.inf)
-    except (ValueError, ZeroDivisionError):
-        return math.inf  # the files have a form that we do not know
-
-
 def _quota(name: str) -> Check:
-    quotas = _quotas()
-    if not quotas:
+    found = quotas()
+    if not found:
         return Check(name, "skipped", "no cgroup shows a CPU quota")
-    if min(quotas) == math.inf:
+    if min(found) == math.inf:
         return Check(name, "ok", "no CPU quota")
-    fact = f"a quota of {min(quotas):.2f} cores"
-    return Check(name, "warning", fact, "raise the quota: throttling looks like a wait for the GIL")
+    fact = f"a quota of {min(found):.2f} cores"
+    return Check(
+        name,
+        "warning",
+        fact,
+        "raise the quota: a throttled thread waits for a core, and the others wait for the GIL if it holds that",
+    )
 
 
 def _governor(name: str) -> Check:
