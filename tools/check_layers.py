@@ -68,7 +68,7 @@ ALLOWED: dict[str, set[str]] = {
     "lab": {"sim", "host", "agent", "library", "native", "arguments", "errors", "printable", "first_use", "__init__"},
     "host": {"errors", "printable"},
     "provision": {"host", "errors"},
-    "live": {"traces", "agent", "library", "native", "arguments", "errors", "printable", "__init__"},
+    "live": {"traces", "host", "agent", "library", "native", "arguments", "errors", "printable", "__init__"},
     "traces": {"errors", "printable", "first_use"},
     "sim": {"traces", "host", "native", "native_sim", "errors", "printable"},
     "native_sim": {"library", "native", "errors"},

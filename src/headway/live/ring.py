@@ -291,7 +291,7 @@ class Ring:
     def evidence(self, now_ns: int, oldest_ns: int = 0) -> dict[str, Any]:
         """Return the observations of the last seconds, in the format of notes (headway.traces.notes).
 
-        `oldest_ns` is the begin of the oldest stall that goes on; 0: there is none.
+        `oldest_ns` is the time from which they are wanted, if that is earlier; 0: there is none.
         """
         still = (slot for slot in self.slots() if slot.serial in self._accounted_ns)
         for slot in itertools.islice(still, _MOST_STILL):

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
+from headway.live.allowance import Allowance
 from headway.live.detached import Program, alone, detached
 from headway.live.door import Door, Reception
 from headway.live.exposition import ServiceTotals, Totals
@@ -54,6 +55,8 @@ _OVERLAP_NS: Final = 1_000_000_000
 _LINGER_S: Final = 1.0
 _ABANDONED_S: Final = 600.0
 """The age of an incomplete recording whose watcher was killed: no analysis takes so long."""
+_EVIDENCE_NS: Final = 15_000_000_000
+"""What was observed so long before a stall was seen belongs to its recording."""
 _MOST_RINGS: Final = 256
 _NICER: Final = 10
 """Beside a service that needs its core, an analysis takes a tenth of the core."""
@@ -81,6 +84,8 @@ class _Watched:
     pause_ns: int = _AGAIN_NS
     asked: bool = False
     """Whether a recording is requested, stall or not."""
+    is_left: bool = False
+    """Whether a stall waits for the next report, and is no reason for one: see live.allowance."""
     told: Told = field(default_factory=Told)
     grown_ns: int = 0
     """When a stall that goes on is to be reported again; 0: none is."""
@@ -109,6 +114,9 @@ class _Report:
     watched: _Watched
     path: Path
     asked: bool
+    began_ns: int = 0
+    is_second: bool = False
+    """Whether its reason may be an analysis: see live.allowance."""
 
 
 def _partial(path: Path) -> Path:
@@ -129,6 +137,7 @@ class Watcher:
         """Whether a process has ever called. A process may call, and be gone before the first look at it."""
         self._reports: list[_Report] = []
         self._untold = Untold(self._folder)
+        self._allowance = Allowance()
         self._written = deque[Path](maxlen=options.keep + 1)
         """This watcher's recordings, oldest first."""
         self._reception = Reception(door, self._begin, self.say)
@@ -288,6 +297,10 @@ class Watcher:
         return any(report.watched is one for report in self._reports)
 
     def _look(self, one: _Watched, now_ns: int) -> None:
+        if self._allowance.leaves(one.over_ns, now_ns):
+            one.over_ns, one.is_left = 0, True
+        if self._allowance.leaves(one.doubtful_ns, now_ns):
+            one.doubtful_ns, one.is_left = 0, True
         queued, waits = one.ring.look(now_ns)
         if queued:
             one.over_ns = one.over_ns or now_ns
@@ -301,12 +314,16 @@ class Watcher:
         sure = one.over_ns and now_ns - one.over_ns >= _GATHER_NS
         goes_on = one.open_ns and now_ns - one.open_ns >= _GOES_ON_NS and not one.is_told
         doubtful = one.doubtful_ns and now_ns - one.doubtful_ns >= _GATHER_NS
-        if (
-            one.asked
-            or (sure and now_ns >= one.not_before_ns)
-            or (goes_on and now_ns >= one.not_before_ns - one.pause_ns + _SOON_NS * one.pause_ns // _AGAIN_NS)
+        is_due = (
+            (sure and now_ns >= one.not_before_ns)
             or (doubtful and now_ns >= max(one.not_before_ns, one.doubtful_not_before_ns))
             or (one.grown_ns and now_ns >= max(one.not_before_ns, one.grown_ns))
+        )
+        is_due_soon = goes_on and now_ns >= one.not_before_ns - one.pause_ns + _SOON_NS * one.pause_ns // _AGAIN_NS
+        if (
+            one.asked
+            or (is_due and self._allowance.allows(now_ns))
+            or (is_due_soon and self._allowance.allows(now_ns, goes_on=True))
         ):
             self._report(one, now_ns)
 
@@ -316,15 +333,17 @@ class Watcher:
         reported_ns, one.reported_ns = one.reported_ns, now_ns
         one.doubtful_not_before_ns = now_ns + one.doubtful_pause_ns
         one.is_told = one.open_ns > 0
+        reasons = [seen_ns for seen_ns in (one.over_ns, one.doubtful_ns) if seen_ns]
+        seen_ns = min(reasons, default=now_ns)
         one.over_ns = one.doubtful_ns = one.grown_ns = 0
-        asked, one.asked = one.asked, False
+        asked, one.asked, one.is_left = one.asked, False, False
         # A stall that is over only now may go on in the recording, whose last millisecond is incomplete. It will be
         # reported again.
         one.copy(now_ns, hurry=True)
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f".{time.time_ns() // 1_000_000 % 1000:03}Z"
         path = self._folder / f"{self._options.name}-{stamp}-{one.ring.pid}.hwt"
         told = {
-            "evidence": one.ring.evidence(now_ns, one.told.oldest_ns),
+            "evidence": one.ring.evidence(now_ns, min(one.told.oldest_ns or now_ns, seen_ns - _EVIDENCE_NS)),
             "limits": self._options.limits._asdict(),
             "told": one.told.lengths_ns,
             "gone_ns": now_ns if one.ring.gone else 0,
@@ -353,6 +372,8 @@ class Watcher:
                 )
             # Its imports take longer than its work, so it does not do this itself.
             with contextlib.suppress(OSError):
+                if os.sched_getscheduler(process.pid) in (os.SCHED_FIFO, os.SCHED_RR):  # there nice means nothing
+                    os.sched_setscheduler(process.pid, os.SCHED_OTHER, os.sched_param(0))
                 os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICER)
         except OSError as error:
             self._unwritten = f"a recording could not be written in {self._folder}: {error.strerror or error}"
@@ -363,7 +384,9 @@ class Watcher:
             one.reported_ns, one.over_ns, one.is_told = reported_ns, now_ns, False
             return
         self._said.discard(self._unwritten)  # a later failure is another one
-        self._reports.append(_Report(process, one, path, asked))
+        is_second = bool(reasons) and self._allowance.is_beside(seen_ns)
+        self._reports.append(_Report(process, one, path, asked, now_ns, is_second))
+        self._allowance.begin(now_ns)
 
     def _collect(self) -> None:
         """Read the results of the processes that have analysed recordings."""
@@ -380,6 +403,14 @@ class Watcher:
                 self.say(f"the stall could not be explained; {report.path} has the recording")
                 found = {"stalls": [], "told": {}}
                 report.asked = True  # keeps the recording
+            now_ns = time.monotonic_ns()
+            self._allowance.end(
+                report.began_ns,
+                now_ns,
+                cpu_ns=found.get("cpu_ns", now_ns - report.began_ns),
+                waited_ns=found.get("waited_ns", 0),
+                is_second=report.is_second,
+            )
             self._learn(report, found)
 
     def _learn(self, report: _Report, found: dict[str, Any]) -> None:
@@ -406,7 +437,7 @@ class Watcher:
 
     def _over(self, one: _Watched) -> None:
         """Report the last stalls of a process that is gone, and stop watching it."""
-        if one.over_ns or one.doubtful_ns or one.asked or one.told.has_unended:
+        if one.over_ns or one.doubtful_ns or one.asked or one.is_left or one.told.has_unended:
             self._report(one, time.monotonic_ns())
         self._service.end(one.ring, time.monotonic_ns())
         self._rings.remove(one)
