@@ -105,7 +105,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--keep is {arguments.keep}, expected 1 or more", hint="keep at least one recording")
     folder = check_folder(arguments.output)
     limits = Limits(arguments.over, arguments.over, arguments.requests_over, arguments.ring)
-    listen = check_address(arguments.listen) if arguments.listen else ""
+    # The watcher of a service that restarts at once may have the address for another second.
+    listen = check_address(arguments.listen, may_be_taken=True) if arguments.listen else ""
     options = Options(
         str(folder), Path(name).stem or "program", os.getpid(), limits, arguments.keep, arguments.quiet, listen
     )
