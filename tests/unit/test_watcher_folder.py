@@ -13,6 +13,7 @@ import pytest
 
 from headway.live import stalled
 from headway.live.door import Door
+from headway.live.kept import remove_oldest
 from headway.live.options import Limits, Options
 from headway.live.ring import Ring
 from headway.live.untold import wait_until_told
@@ -139,6 +140,47 @@ def test_watchers_of_one_folder_keep_recordings_together(make, tmp_path):
         both[second % 2]._learn(report, {"stalls": [], "told": {}})
 
     assert {one.name for one in tmp_path.iterdir()} == {*names[-2:], new.name}
+
+
+def test_an_incomplete_recording_is_kept_as_long_as_it_is_analysed(make, tmp_path, monkeypatch):
+    """The analysis holds it, and not the watcher: one that goes on after its watcher was killed may complete it."""
+    gate, program = tmp_path / "gate", tmp_path / "python"
+    os.mkfifo(gate)
+    program.write_text(f"#!/bin/sh\nread line < {gate}\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    watcher = make()
+    watcher._report(_Watched(ring(7)), time.monotonic_ns())
+    (partial,) = tmp_path.glob("*.partial")
+    os.utime(partial, (0, 0))
+
+    remove_oldest(tmp_path, "it", 2, [])
+    assert partial.exists()
+
+    gate.write_text("\n")
+    watcher._reports[0].process.communicate()
+    remove_oldest(tmp_path, "it", 2, [])
+    assert not partial.exists()
+
+
+@pytest.mark.parametrize(
+    ("age_s", "has_locks", "stays"), [(5, True, True), (20, True, False), (500, False, True), (700, False, False)]
+)
+def test_an_incomplete_recording_that_nobody_holds_is_removed(tmp_path, monkeypatch, age_s, has_locks, stays):
+    """Not at once, as its watcher may be about to hold it; without locks, after ten minutes."""
+    partial = tmp_path / "it-20260101T000000.000Z-7.hwt.partial"
+    partial.touch()
+    os.utime(partial, (1000, 1000))
+    monkeypatch.setattr(time, "time", lambda: 1000 + age_s)
+    if not has_locks:
+
+        def refuse(*_):
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr(fcntl, "flock", refuse)
+
+    remove_oldest(tmp_path, "it", 2, [])
+    assert partial.exists() == stays
 
 
 def test_a_long_log_is_renamed_once(tmp_path, monkeypatch):

@@ -9,7 +9,6 @@ watched processes, or runs in them.
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from headway.live.allowance import Allowance
 from headway.live.detached import Program, alone, detached
 from headway.live.door import Door, Reception
 from headway.live.exposition import ServiceTotals, Totals
+from headway.live.kept import hold, partial_of, remove_oldest
 from headway.live.options import WATCHER_NAME, Options
 from headway.live.ring import Ring
 from headway.live.told import Told
@@ -53,8 +53,6 @@ _MANY: Final = 20
 _OVERLAP_NS: Final = 1_000_000_000
 """Stalls that were over so long before the last report were in that report."""
 _LINGER_S: Final = 1.0
-_ABANDONED_S: Final = 600.0
-"""The age of an incomplete recording whose watcher was killed: no analysis takes so long."""
 _EVIDENCE_NS: Final = 15_000_000_000
 """What was observed so long before a stall was seen belongs to its recording."""
 _MOST_RINGS: Final = 256
@@ -119,11 +117,6 @@ class _Report:
     """Whether its reason may be an analysis: see live.allowance."""
 
 
-def _partial(path: Path) -> Path:
-    """Return the name that a recording has until it is complete. It may be removed instead, if nothing had stalled."""
-    return path.with_name(f"{path.name}.partial")
-
-
 @final
 class Watcher:
     """Watches the processes that call at a door."""
@@ -170,26 +163,6 @@ class Watcher:
         found = self._service.now([one.ring for one in list(self._rings)], time.monotonic_ns())
         found.stalls = dict(self._counts)
         return found
-
-    def _remove_oldest(self) -> None:
-        """Remove the program's recordings beyond those to be kept, by the names that `_report` gives.
-
-        Those of earlier runs count, so that a service that starts often fills no disk, and so do those of other
-        watchers: each worker of a server may have one.
-        """
-        name = re.compile(rf"{re.escape(self._options.name)}-\d{{8}}T\d{{6}}\.\d{{3}}Z-\d+\.hwt(\.partial)?")
-        try:
-            found = sorted(one for one in self._folder.iterdir() if name.fullmatch(one.name))
-        except OSError:
-            found = list(self._written)  # the folder may be written to, and not be read
-        complete = [one for one in found if one.suffix == ".hwt"]
-        for path in complete[: max(0, len(complete) - self._options.keep)]:
-            with contextlib.suppress(OSError):
-                path.unlink()
-        for path in set(found) - set(complete):
-            with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > _ABANDONED_S:
-                    path.unlink()
 
     def ask(self, *_: object) -> None:
         """Request a recording of each process, as soon as possible."""
@@ -355,19 +328,18 @@ class Watcher:
         try:
             # The folder may be gone: that of a Dask worker ends with the worker, and other workers may be watched still.
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = os.open(_partial(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            try:
-                one.ring.save(file)
-            finally:
-                os.close(file)
+            file = os.open(partial_of(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             # A pipe would make us wait until the process has started and reads.
-            with open(os.memfd_create("asking"), "w+b") as asking:
+            with open(file, "rb"), open(os.memfd_create("asking"), "w+b") as asking:
+                hold(file)  # until the end of the analysis, which inherits it
+                one.ring.save(file)
                 asking.write(json.dumps(told).encode())
                 asking.seek(0)
                 process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "headway.live.stalled", str(_partial(path))],
+                    [sys.executable, "-P", "-m", "headway.live.stalled", str(partial_of(path))],
                     stdin=asking,
                     stdout=subprocess.PIPE,
+                    pass_fds=[file],
                     env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # numpy's threads would spin, with nothing to do
                 )
             # Its imports take longer than its work, so it does not do this itself.
@@ -379,7 +351,7 @@ class Watcher:
             self._unwritten = f"a recording could not be written in {self._folder}: {error.strerror or error}"
             self.say(self._unwritten)
             with contextlib.suppress(OSError):
-                _partial(path).unlink()
+                partial_of(path).unlink()
             # There may be room later, while the ring still has the stall.
             one.reported_ns, one.over_ns, one.is_told = reported_ns, now_ns, False
             return
@@ -399,7 +371,7 @@ class Watcher:
                 found = json.loads(text)
             except ValueError:
                 with contextlib.suppress(OSError):
-                    _partial(report.path).rename(report.path)
+                    partial_of(report.path).rename(report.path)
                 self.say(f"the stall could not be explained; {report.path} has the recording")
                 found = {"stalls": [], "told": {}}
                 report.asked = True  # keeps the recording
@@ -422,7 +394,7 @@ class Watcher:
             self._counts[kind, cause] = (count + 1, sum_s + length_s)
         if found["told"] or report.asked:
             self._written.append(report.path)
-            self._remove_oldest()
+            remove_oldest(self._folder, self._options.name, self._options.keep, self._written)
             one.told_ns.append(now_ns)
             many = self._options.sparing and len(one.told_ns) == _MANY and now_ns - one.told_ns[0] < 10 * _RARELY_NS
             one.pause_ns = _RARELY_NS // 3 if many else _AGAIN_NS
@@ -432,7 +404,7 @@ class Watcher:
             one.doubtful_not_before_ns = min(one.doubtful_not_before_ns, one.not_before_ns)
         else:
             with contextlib.suppress(OSError):
-                _partial(report.path).unlink()
+                partial_of(report.path).unlink()
             one.doubtful_pause_ns = min(_RARELY_NS, 2 * one.doubtful_pause_ns)
 
     def _over(self, one: _Watched) -> None:
