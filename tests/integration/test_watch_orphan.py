@@ -119,6 +119,27 @@ print(headway.watch("stalls").watcher)
 """
 
 
+def test_a_program_without_room_for_the_watcher_runs(env, tmp_path):
+    """One line says why the program is not watched; this holds for `headway watch` and $HEADWAY_WATCH."""
+    few = "ulimit -n 8; exec "
+    for command, more in (
+        (f"{COMMAND[0]} watch -o {tmp_path} -c 'print(7)'", {}),
+        (f"{sys.executable} -c 'print(7)'", {"HEADWAY_WATCH": str(tmp_path)}),
+    ):
+        done = subprocess.run(
+            ["/bin/sh", "-c", few + command],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=LIMIT_S,
+            env=env | more,
+        )
+
+        assert done.stdout == "7\n"
+        (line,) = done.stderr.splitlines()
+        assert "is not watched: the watcher does not start: it may open 8 files, expected 16 (ulimit -n)" in line
+
+
 def test_the_end_of_stderr_is_the_program_s_end(env):
     """A watcher that stays for processes to come no longer holds the program's stderr, to whose end a reader reads."""
     done = subprocess.run(

@@ -1,17 +1,31 @@
 """The start of a process that is no child of its starter."""
 
+import errno
+import json
 import os
+import resource
 import sys
 
 import pytest
 
-from headway.live.detached import start_detached
+from headway.errors import RecordingError
+from headway.live import detached as module
+from headway.live import watcher
+from headway.live.detached import detached, start_detached
+from headway.live.options import Limits, Options
+from headway.live.watching import start_watcher
+
+OPTIONS = Options("/nowhere", "it", os.getpid(), Limits())
 
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [("import time; time.sleep(60)", "it is not ready after 0.1 s"), ("import sys; sys.exit(3)", "with exit code 3")],
-    ids=["late", "ended"],
+    [
+        ("import time; time.sleep(60)", "it is not ready after 0.1 s"),
+        ("import sys; sys.exit(3)", "with exit code 3"),
+        ("import sys; print('no room'); sys.exit(3)", "^no room$"),
+    ],
+    ids=["late", "ended", "ended-with-a-reason"],
 )
 def test_no_error_tells_the_command(code, said):
     """A command has a door's secret number, and the reason of a failure goes to a service's log."""
@@ -24,3 +38,41 @@ def test_no_error_tells_the_command(code, said):
 
     assert "secret" not in str(failed.value)
     assert failed.value.__suppress_context__
+
+
+@pytest.mark.parametrize(("code", "said"), [("print('no room')", "no room"), ("", "it ended before it was ready")])
+def test_what_a_command_prints_instead_of_an_id_is_the_reason(code, said):
+    """The detached process may fail after its command has ended well."""
+    kept = os.open(os.devnull, os.O_RDONLY)
+    try:
+        with pytest.raises(ValueError, match=f"^{said}$"):
+            start_detached([sys.executable, "-I", "-S", "-c", code], kept, {}, 60)
+    finally:
+        os.close(kept)
+
+
+def test_a_limit_of_processes_is_named(monkeypatch, capfd):
+    """The process between us and the detached one tells by its status that it could start none; a watcher says so."""
+    monkeypatch.setattr(module.os, "fork", lambda: 1 << 30)
+    monkeypatch.setattr(module.os, "waitpid", lambda *_: (1 << 30, 1 << 8))
+
+    with pytest.raises(BlockingIOError) as failed:
+        detached(lambda: None)
+    assert (failed.value.errno, failed.value.strerror) == (errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    assert watcher.main([json.dumps(OPTIONS.to_json()), "0", "/nowhere", "1"]) == 1
+    assert capfd.readouterr().out == f"{os.strerror(errno.EAGAIN)}\n"
+
+
+def test_a_watcher_that_cannot_begin_tells_why(tmp_path):
+    """The reason is that of the detached process itself, as of a folder that is gone."""
+    with pytest.raises(RecordingError, match=r"does not start: .*No such file or directory: '.*gone'"):
+        start_watcher(OPTIONS._replace(folder=str(tmp_path / "gone")))
+
+
+def test_a_limit_of_open_files_is_named(monkeypatch):
+    """A watcher that could not open the files of one process is not started."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
+
+    with pytest.raises(RecordingError, match="it may open 8 files, expected 16"):
+        start_watcher(OPTIONS)

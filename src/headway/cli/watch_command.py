@@ -95,7 +95,7 @@ def add_lengths(parser: argparse.ArgumentParser, *, preset: bool = True) -> None
 
 def run(arguments: argparse.Namespace) -> int:
     """Start the watcher, and become the program."""
-    from headway.errors import UsageError
+    from headway.errors import RecordingError, UsageError
     from headway.live import launch
     from headway.live.options import Limits, Options
     from headway.live.watching import check_address, check_folder, start_watcher
@@ -113,7 +113,12 @@ def run(arguments: argparse.Namespace) -> int:
     why = launch.out_of_reach(command)
     if why is not None:
         console.say(f"{name} is not watched: {why}")
-    variables, watcher = start_watcher(options)
+    try:
+        variables, watcher = start_watcher(options)
+    except RecordingError as error:  # no room for another process, say: the service must run all the same
+        if why is None:
+            console.say(f"{name} is not watched: {error.message}")
+        launch.become(command, launch.unrecorded(launch.original_environment()))
     if not arguments.quiet and why is None:
         console.say(f"watching {name}; recordings go to {folder}; `kill -USR2 {watcher}` writes one now")
     launch.become(command, launch.environment(variables, base=launch.original_environment()))

@@ -30,6 +30,7 @@ _between: Final[set[int]] = set()
 """The children that stand between this process, the first of a container, and orphans."""
 _LEAST_OPEN_FILES = 16
 """The process's own files, and those of one program process; each further one needs three."""
+_MOST_REASON_BYTES = 512
 _ARG_START, _ARG_END = 45, 46
 """Indices of the fields of /proc/PID/stat behind the program's name."""
 
@@ -135,11 +136,13 @@ def detached(work: Callable[[], None]) -> None:
         if not told and signal.SIGCHLD in signal.sigpending():
             signal.sigtimedwait({signal.SIGCHLD}, 0)  # a blocked SIGCHLD would stay pending for the program
         if status:
-            raise BlockingIOError(os.strerror(11))
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
 def start_detached(command: list[str], kept: int, env: dict[str, str], timeout_s: float) -> int:
     """Start a command that calls detached() in a process of its own; return the id that the detached process prints.
+
+    A command that fails may print the reason instead.
 
     The detached process is an orphan of the command, and must not become a child of this process. If this is the first
     process of a container, only a child that sends no signal at its end is passed over, and a child that executes
@@ -170,7 +173,7 @@ def start_detached(command: list[str], kept: int, env: dict[str, str], timeout_s
         except subprocess.TimeoutExpired:
             raise late() from None
         except subprocess.CalledProcessError as error:
-            raise ValueError(f"it ended with exit code {error.returncode}") from None
+            raise ValueError(_reason_in(error.output) or f"it ended with exit code {error.returncode}") from None
 
     def late() -> TimeoutError:
         return TimeoutError(f"it is not ready after {timeout_s:g} s")
@@ -193,7 +196,7 @@ def start_detached(command: list[str], kept: int, env: dict[str, str], timeout_s
         if not poll.poll(timeout_s * 1000):
             os.kill(between, signal.SIGKILL)
             raise late()
-        return _id_of(os.read(reading, 32))
+        return _id_of(os.read(reading, _MOST_REASON_BYTES))
     finally:
         os.close(reading)
 
@@ -208,9 +211,13 @@ def _reap() -> None:
 
 
 def _id_of(output: bytes) -> int:
-    if not output:
-        raise ValueError("it ended before it was ready")
+    if not output.strip().isdigit():
+        raise ValueError(_reason_in(output) or "it ended before it was ready")
     return int(output)
+
+
+def _reason_in(output: bytes | None) -> str:
+    return (output or b"")[:_MOST_REASON_BYTES].decode("utf-8", "replace").strip()
 
 
 def _adopt(start: Callable[[int], object], output: int) -> None:
@@ -244,7 +251,7 @@ def _clone_without_signal() -> int:
     machine = os.uname().machine
     number = _CLONE.get(machine)
     if number is None:
-        raise OSError(f"not on {machine}")
+        raise OSError(errno.ENOSYS, f"not on {machine}")
     libc, python = ctypes.CDLL(None, use_errno=True), ctypes.pythonapi
     python.PyOS_BeforeFork()
     found: int = libc.syscall(number, 0, 0, 0, 0, 0)

@@ -133,7 +133,7 @@ class Watcher:
         self._allowance = Allowance()
         self._written = deque[Path](maxlen=options.keep + 1)
         """This watcher's recordings, oldest first."""
-        self._reception = Reception(door, self._begin, self.say)
+        self._reception = Reception(door, self._begin, lambda why: self.say(f"a process is not watched: {why}"))
         self._dump = False
         self._asked_ns = 0
         """When a recording was last requested."""
@@ -434,7 +434,8 @@ def main(words: list[str]) -> int:
 
     headway.live.watching starts it.
 
-    Prints the id of the process that watches, which is no child of the process that started the watcher.
+    Prints the id of the process that watches, which is no child of the process that started the watcher, or why there
+    is none.
     """
     options = Options.of(json.loads(words[0]))
     listener, folder, family = int(words[1]), Path(words[2]), int(words[3])
@@ -443,24 +444,35 @@ def main(words: list[str]) -> int:
     def work() -> None:
         said = None if options.quiet else os.dup(2)
         moved, program.descriptor, said, output = alone(WATCHER_NAME, listener, program.descriptor, said, 1)
-        if said is not None:
-            os.dup2(said, 2)
-            os.close(said)
         assert moved is not None
         assert output is not None
-        os.chdir(options.folder)
-        watcher = Watcher(Door.of(moved, folder, family), options)
-        signal.signal(signal.SIGUSR2, watcher.ask)
-        if options.listen:
-            from headway.live.served import serve
-
-            serve(watcher, options.listen)
-        # Not earlier: SIGUSR2 without its handler would end this process.
+        try:
+            watcher = begun(moved, said)
+        except Exception as error:
+            os.write(output, f"{error}\n".encode())
+            raise
         os.write(output, f"{os.getpid()}\n".encode())
         os.close(output)
         watcher.run(program)
 
-    detached(work)
+    def begun(moved: int, said: int | None) -> Watcher:
+        if said is not None:
+            os.dup2(said, 2)
+            os.close(said)
+        os.chdir(options.folder)
+        watcher = Watcher(Door.of(moved, folder, family), options)
+        signal.signal(signal.SIGUSR2, watcher.ask)  # without the handler, SIGUSR2 would end this process
+        if options.listen:
+            from headway.live.served import serve
+
+            serve(watcher, options.listen)
+        return watcher
+
+    try:
+        detached(work)
+    except OSError as error:
+        os.write(1, f"{error.strerror or error}\n".encode())
+        return 1
     return 0
 
 

@@ -16,7 +16,7 @@ from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import WATCHED, Recorder, let_watch
 from headway.arguments import check_flag, check_number, check_text, check_whole
 from headway.errors import RecordingError, UsageError
-from headway.live.detached import start_detached
+from headway.live.detached import check_open_files, start_detached
 from headway.live.door import Door
 from headway.live.options import LEAST_NS, LEAST_RING, MOST_NS, MOST_RING, WATCHER_NAME, Limits, Options, family_of
 from headway.live.own_recorder import the_recorder
@@ -102,6 +102,12 @@ def start_watcher(options: Options) -> tuple[dict[str, str], int]:
         RecordingError: The socket cannot be made, the process does not start, or there is no interpreter to start.
     """
     python = _interpreter()
+    try:
+        check_open_files()
+    except OSError as error:
+        raise RecordingError(
+            f"the watcher does not start: {error.strerror}", hint="raise the limit of open files (ulimit -n)"
+        ) from error
     door = Door()
     # As `headway watch`, this interpreter ignores the PYTHON* variables, which are the service's.
     ours = ["-E"] if sys.flags.ignore_environment else []
@@ -115,7 +121,8 @@ def start_watcher(options: Options) -> tuple[dict[str, str], int]:
         pid = start_detached(command, listener, env, _PATIENCE_S)
     except (OSError, ValueError) as error:
         door.close()
-        raise RecordingError(f"the watcher does not start: {error}", hint="try `headway doctor`") from error
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise RecordingError(f"the watcher does not start: {reason}", hint="try `headway doctor`") from error
     with contextlib.suppress(OSError):
         door.socket.close()  # the watcher has it
     return {**door.environment(), "HEADWAY_TRACE_WATCHER": str(pid)}, pid
