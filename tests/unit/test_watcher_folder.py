@@ -12,6 +12,8 @@ from typing import cast
 import pytest
 
 from headway.live import stalled
+from headway.live import watcher as watching
+from headway.live.detached import Program
 from headway.live.door import Door
 from headway.live.kept import remove_oldest
 from headway.live.options import Limits, Options
@@ -181,6 +183,20 @@ def test_an_incomplete_recording_that_nobody_holds_is_removed(tmp_path, monkeypa
 
     remove_oldest(tmp_path, "it", 2, [])
     assert partial.exists() == stays
+
+
+def test_what_killed_watchers_have_left_is_removed_at_the_start(make, tmp_path, monkeypatch):
+    """A service that is killed before each report would never come to remove anything."""
+    for second in range(3):
+        left = tmp_path / f"it-20260101T00000{second}.000Z-1.hwt.partial"
+        left.touch()
+        os.utime(left, (0, 0))
+    monkeypatch.setattr(watching, "_LINGER_S", 0)
+    monkeypatch.setattr(watching, "_let_go_of_stderr", lambda: None)
+
+    make().run(cast(Program, SimpleNamespace(ended=lambda: True)))
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_long_log_is_renamed_once(tmp_path, monkeypatch):

@@ -164,12 +164,16 @@ class Watcher:
         found.stalls = dict(self._counts)
         return found
 
+    def _remove_oldest(self) -> None:
+        remove_oldest(self._folder, self._options.name, self._options.keep, self._written)
+
     def ask(self, *_: object) -> None:
         """Request a recording of each process, as soon as possible."""
         self._dump = True
 
     def run(self, program: Program) -> None:
         """Watch until the program has ended, and its last stalls are reported."""
+        self._remove_oldest()  # a run that is killed before its first report removes nothing
         ended_s = 0.0
         while True:
             self._step()
@@ -394,7 +398,7 @@ class Watcher:
             self._counts[kind, cause] = (count + 1, sum_s + length_s)
         if found["told"] or report.asked:
             self._written.append(report.path)
-            remove_oldest(self._folder, self._options.name, self._options.keep, self._written)
+            self._remove_oldest()
             one.told_ns.append(now_ns)
             many = self._options.sparing and len(one.told_ns) == _MANY and now_ns - one.told_ns[0] < 10 * _RARELY_NS
             one.pause_ns = _RARELY_NS // 3 if many else _AGAIN_NS
