@@ -240,7 +240,9 @@ def test_the_text_is_what_prometheus_reads():
         "voluntary": 2,
         "forced": 1,
     }
-    assert families["asyncio_eventloop_delay_seconds"].samples[-1].value in (3, 0.009)
+    delay = families["asyncio_eventloop_delay_seconds"]
+    assert delay.samples[-1].value in (3, 0.009)
+    assert "without a core before that step does not count" in delay.documentation
 
 
 def test_stalls_are_counted_from_zero():

@@ -130,7 +130,9 @@ def exposition(totals: Totals) -> Iterator[str]:
     yield from _head("headway_watched_processes", "gauge", "Number of processes that are watched now.")
     yield f"headway_watched_processes {totals.processes}"
     name = "asyncio_eventloop_delay_seconds"
-    yield from _head(name, "histogram", "Time of event loops from one poll of their connections to the next.")
+    what = "Time of event loops from their first step after a poll of their connections to the next poll."
+    # A stall does have that time, from the threads' accounts: see ring.look(). A histogram of laps alone cannot.
+    yield from _head(name, "histogram", f"{what} The time without a core before that step does not count.")
     laps = [(2**power / 1e9, sum(totals.laps[: power + 1])) for power in _LAP_POWERS]
     yield from _histogram(name, "", laps, sum(totals.laps), totals.laps_ns / 1e9)
     roles = sorted(totals.roles.items())
