@@ -1,5 +1,6 @@
 """The folder and the socket through which a process answers `headway attach`, against attacks; some tests need root."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -30,6 +31,22 @@ def peer(channel, code, **options):
         f"connection.connect({channel.path!r})\n{code}\nsys.stdin.read()\n"
     )
     return subprocess.Popen(["/usr/bin/python3", "-c", text], stdin=subprocess.PIPE, cwd="/", **options)
+
+
+@pytest.mark.parametrize(("user", "named"), [(0, "/run or /var/lib"), (1000, "XDG_RUNTIME_DIR")])
+def test_a_place_that_would_do_is_named(monkeypatch, user, named):
+    """Where nothing can be written, the hint names a place that is looked at: root's is not $XDG_RUNTIME_DIR."""
+
+    def refuse(*_):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(channels, "_open_own", refuse)
+    monkeypatch.setattr(channels.os, "geteuid", lambda: user)
+
+    with pytest.raises(RecordingError, match="Read-only file system") as failed:
+        Channel()
+    assert named in failed.value.hint
+    assert ("XDG_RUNTIME_DIR" in failed.value.hint) == (user != 0)
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,7 @@ def _base() -> tuple[Path, int]:
     """Return the parent folder of our folders, and a descriptor of it. Raises RecordingError."""
     if os.geteuid() == 0:
         candidates, mode = [Path("/run/headway"), Path("/var/lib/headway")], 0o711
+        hint = "make /run or /var/lib writable for root alone, as by a tmpfs in a read-only container"
     else:
         runtime = os.environ.get("XDG_RUNTIME_DIR", "")
         own = [Path(runtime)] if runtime.startswith("/") else []
@@ -217,6 +218,7 @@ def _base() -> tuple[Path, int]:
         with contextlib.suppress(RuntimeError):
             own.append(Path.home() / ".cache")
         candidates, mode = [path / "headway" for path in own], 0o700
+        hint = "set XDG_RUNTIME_DIR to a folder that only you can write to, not below /tmp"
     why = []
     for path in candidates:
         real = Path(os.path.realpath(path.parent)) / path.name
@@ -229,7 +231,7 @@ def _base() -> tuple[Path, int]:
         return real, folder
     raise RecordingError(
         f"there is no folder for the code of the process that others cannot change ({'; '.join(why)})",
-        hint="set XDG_RUNTIME_DIR to a folder that only you can write to, not below /tmp",
+        hint=hint,
     )
 
 
