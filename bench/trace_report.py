@@ -39,7 +39,7 @@ def report(path: str) -> None:
 
     from headway.report.trace.terminal import render_traces
     from headway.traces.analysis import analyse, as_json
-    from headway.traces.reader import read_family
+    from headway.traces.family import read_family
 
     figures: dict[str, float] = {}
 

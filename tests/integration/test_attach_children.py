@@ -16,8 +16,8 @@ from headway.cli.entering import beside_each_other
 from headway.host.interpreters import discover
 from headway.host.interpreters import select as chosen
 from headway.live.watch import is_recorded
+from headway.traces.family import read_family
 from headway.traces.invariants import violations
-from headway.traces.reader import read_family
 
 PYTHON = chosen(discover()[0], ["3.14"])[0].executable
 LIMIT_S = 60.0

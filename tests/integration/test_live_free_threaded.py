@@ -16,8 +16,8 @@ from headway.live.collect import collecting
 from headway.live.counted_run import Beside
 from headway.live.launch import environment
 from headway.live.watch import Monitor
+from headway.traces.family import read_family
 from headway.traces.format import HEADER_DTYPE
-from headway.traces.reader import read_family
 
 FREE = next((one for one in discover()[0] if one.free_threaded and not one.gil_enabled), None)
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(FREE is None, reason="no free-threaded CPython here")]

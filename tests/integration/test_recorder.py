@@ -16,10 +16,11 @@ import headway
 from headway.agent import STARTUP_PATH
 from headway.live.collect import collecting
 from headway.live.launch import environment
+from headway.traces.family import read_family
 from headway.traces.frames import CUT
 from headway.traces.invariants import violations
 from headway.traces.model import Kind
-from headway.traces.reader import read, read_family
+from headway.traces.reader import read
 
 # The number of processes that leave a trace; more than one where a case starts children.
 PROCESSES = {"fork": 11, "fork_of_a_fork": 3, "fork_storm": 41, "execute": 2, "subprocesses": 3}

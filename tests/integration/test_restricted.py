@@ -12,9 +12,9 @@ from real_programs import BY_NAME, WITH_STACKS, unobserved
 from headway.live.collect import collecting
 from headway.live.launch import environment, scheduled_environment
 from headway.traces.export.parks import parks
+from headway.traces.family import read_family
 from headway.traces.invariants import violations
 from headway.traces.model import Park
-from headway.traces.reader import read_family
 
 LIMIT_S = 120
 

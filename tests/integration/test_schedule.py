@@ -16,8 +16,8 @@ from real_programs import BY_NAME, LIMIT_S, POLICIES, PROGRAM, WITH_A_GIL, ran, 
 import headway
 from headway.live.collect import collecting
 from headway.live.launch import environment, scheduled_environment
+from headway.traces.family import read_family
 from headway.traces.invariants import violations
-from headway.traces.reader import read_family
 
 LOTTERY = Path(__file__).parents[2] / "docs" / "guides" / "examples" / "lottery.c"
 HEADERS = Path(__file__).parents[2] / "native" / "include"

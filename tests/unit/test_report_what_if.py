@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from made_runs import ALONE, SLEEPERS, traced
+from made_traces import made_process, small
 from told_traces import convoy
 
 from headway.cli import report_what_if, whatif_view
@@ -16,7 +17,7 @@ from headway.errors import ScenarioError
 from headway.sim import calibration, machine, ranking, whatif
 from headway.sim.replay.change import Change, Shorten
 from headway.traces.analysis import Finding, analyse
-from headway.traces.model import Frame
+from headway.traces.model import Frame, Kind
 from headway.traces.writer import write
 
 RULES = Path(__file__).resolve().parents[2] / "src/headway/traces/analysis/findings.py"
@@ -55,6 +56,21 @@ def test_the_last_line_is_what_would_help_most(path, capsys):
     main(["whatif", str(path), "--calibration", "preset", "--policy", "fair", "--json"])
     sleeper = json.loads(capsys.readouterr().out)["roles"][0]
     assert f"-> {sleeper['turns_per_s']['value']:,.0f}/s" in out[out.index(LINE) :]
+
+
+def test_a_worker_that_waits_is_named_where_its_parent_is_asked_for(tmp_path, capsys):
+    """A server's parent has a small trace without waits: the report and `headway whatif` name the worker's."""
+    first, worker = tmp_path / "app.hwt", tmp_path / "app.77.hwt"
+    idle = small([(1, Kind.ACQUIRE, 0), (2, Kind.RELEASE, 0)], process=made_process(pid=7, family=5))
+    write(idle, first)
+    trace = traced(SLEEPERS)
+    write(replace(trace, process=made_process(pid=77, parent_pid=7, family=5)), worker)
+
+    assert f"more: `headway whatif {worker}`" in reported(first, capsys)
+    assert main(["whatif", str(first), "--calibration", "preset"]) == 2
+    assert f"note: app.hwt is the trace of one of 2 processes; the largest trace is {worker}" in capsys.readouterr().err
+    main(["whatif", str(worker), "--calibration", "preset", "--policy", "fair"])
+    assert "one of" not in capsys.readouterr().err
 
 
 def test_findings_say_what_their_advice_would_give(path, capsys):

@@ -15,10 +15,11 @@ from told_traces import Script
 from headway.errors import TraceError
 from headway.traces import format as hwt
 from headway.traces import mending, reader
+from headway.traces.family import read_family
 from headway.traces.frames import CUT
 from headway.traces.invariants import violations
 from headway.traces.model import Flag, Frame, Gil, Kind, Loss, Park, Thread, Trace
-from headway.traces.reader import read, read_family
+from headway.traces.reader import read
 from headway.traces.writer import CHUNKS_OFFSET, record, write
 
 W, A, R, EXIT = Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT

@@ -44,13 +44,14 @@ def with_predictions(traces: "Sequence[Trace]", analyses: "Sequence[Analysis]", 
     if most is None or not found[most].gils or all(one.weight != "problem" for one in found[most].findings):
         return found  # the GIL does not slow the program down
     try:
-        found[most] = _predicted(traces[most], found[most], path if most == 0 else None)
+        of_child = path.with_name(f"{path.name.removesuffix('.hwt')}.{traces[most].process.pid}.hwt")
+        found[most] = _predicted(traces[most], found[most], path if most == 0 else of_child)
     except Exception:  # noqa: BLE001 - no error of a prediction may prevent the report
         return list(analyses)
     return found
 
 
-def _predicted(trace: "Trace", analysis: "Analysis", path: Path | None) -> "Analysis":
+def _predicted(trace: "Trace", analysis: "Analysis", path: Path) -> "Analysis":
     from headway.cli.whatif_view import headline
     from headway.sim.machine import PRESET, kept
     from headway.sim.ranking import remedies
@@ -64,7 +65,7 @@ def _predicted(trace: "Trace", analysis: "Analysis", path: Path | None) -> "Anal
     best = ranked[0]
     gives = printable(headline(best.prediction))
     of_preset = " (preset costs)" if costs.name == PRESET else ""
-    name = shlex.quote(str(path)) if path is not None else "FILE"
+    name = shlex.quote(str(path)) if path.is_file() else "FILE"
     line = f"most helpful change: {best.prediction.change}: {gives}{of_preset}; more: `headway whatif {name}`"
     what_if = WhatIf(str(best.prediction.change), gives, best.worth, costs.name, printable(line))
     findings = tuple(_with_remedies(one, ranked, of_preset) for one in analysis.findings)

@@ -212,7 +212,7 @@ def summarise(file: Path, *, brief: bool = False) -> None:
         return
     from headway.report.trace.terminal import short_summary
     from headway.traces.analysis import analyse
-    from headway.traces.reader import read_family
+    from headway.traces.family import read_family
 
     try:
         analyses = [analyse(trace) for trace in read_family(file)]

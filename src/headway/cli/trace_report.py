@@ -98,7 +98,7 @@ def report_trace(arguments: argparse.Namespace) -> int:
             hint="choose an `--until` after `--since`",
         )
     from headway.live.files import wait_until_finished
-    from headway.traces.reader import read_family
+    from headway.traces.family import read_family
 
     for path in filter(None, (Path(arguments.run), arguments.beside)):
         wait_until_finished(path)

@@ -16,6 +16,7 @@ from headway.cli.html_output import add_html, check_html, write_simulation_page
 from headway.cli.options import add_json
 from headway.cli.simulated_trace import check_trace, write_trace
 from headway.errors import UsageError
+from headway.printable import printable
 
 if TYPE_CHECKING:
     from headway.sim.machine import Costs
@@ -108,6 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     from headway.sim.whatif import cores_of, predict
 
     trace, whole = read_window(arguments.trace)
+    _tell_larger(arguments.trace)
     costs = load(arguments.calibration, console.say)
     cores = cores_of(trace)
     model = model_of(trace, costs, cores=cores, whole=whole)
@@ -126,6 +128,19 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         console.print_rendered(one_change(found))
     return 0
+
+
+def _tell_larger(path: Path) -> None:
+    """Name the largest trace of the launch if it is another process's: a server's parent mostly waits for its workers."""
+    from headway.traces.family import files_beside
+
+    others = files_beside(path)
+    largest = max([path, *others], key=lambda one: one.stat().st_blocks)
+    if largest != path:
+        console.say(
+            f"note: {printable(path.name)} is the trace of one of {len(others) + 1} processes;"
+            f" the largest trace is {printable(str(largest))}"
+        )
 
 
 def _change(arguments: argparse.Namespace) -> "Change":

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import TraceError
 from headway.traces import format as hwt
 from headway.traces import mending
 from headway.traces.chunks import chunk_headers, last_before_gaps, opened, pread, read_header
@@ -25,7 +24,7 @@ from headway.traces.notes import evidence_of
 from headway.traces.overview import Overview, Survey, survey
 from headway.traces.records import Name, Records, Tables
 
-__all__ = ["read", "read_family", "read_part"]
+__all__ = ["read", "read_part"]
 
 _ROOM_BYTES = hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES
 _EVENT_BYTES = hwt.EVENT_DTYPE.itemsize
@@ -76,45 +75,6 @@ def read_part(
     with opened(path) as file:
         reading = _Reading(path, file)
         return reading.trace(choose, most=most), reading.overview
-
-
-def read_family(path: Path | str) -> list[Trace]:
-    """Read the trace file at `path` and the files beside it of the same launch: `app.hwt`, then `app.*.hwt`.
-
-    Parents stand before their children; otherwise the process that began first stands first. Files beside `path` are
-    left out if they have no event, or if their header does not tell which launch they belong to.
-
-    Raises:
-        TraceError: As `read` does, for the file at `path`.
-    """
-    path = Path(path)
-    found = [read(path)]
-    stem = path.name.removesuffix(".hwt")
-    for other in sorted(path.parent.iterdir()):
-        if other.name == path.name or not (other.name.startswith(f"{stem}.") and other.suffix == ".hwt"):
-            continue
-        try:
-            with opened(other) as file:
-                if read_header(other, file)["family"] != found[0].process.family:
-                    continue
-                trace = _Reading(other, file).trace()
-        except TraceError:
-            continue  # the process died before it wrote a header, or the file is not a trace
-        if len(trace.events):
-            found.append(trace)
-    return _parents_first(found)
-
-
-def _parents_first(traces: list[Trace]) -> list[Trace]:
-    waiting = sorted(traces, key=lambda trace: (trace.process.start_realtime_ns, trace.process.pid))
-    ordered: list[Trace] = []
-    while waiting:
-        pids = {trace.process.pid for trace in waiting}
-        free = (one for one in waiting if one.process.parent_pid not in pids - {one.process.pid})
-        # Process ids may have been reused, so it can happen that every process has a parent among the others.
-        ordered.append(next(free, waiting[0]))
-        waiting.remove(ordered[-1])
-    return ordered
 
 
 def _with_releases(events: NDArray[np.void]) -> NDArray[np.void]:
