@@ -30,7 +30,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "support")]
 from headway.errors import TraceError  # noqa: E402 - needs the path above
 from headway.traces import format as hwt  # noqa: E402
 from headway.traces.invariants import violations  # noqa: E402
-from headway.traces.reader import read  # noqa: E402
+from headway.traces.reader import read, read_part  # noqa: E402
 from headway.traces.writer import write  # noqa: E402
 
 MOST_S = 2.0
@@ -183,6 +183,10 @@ def trouble(path: Path) -> str:
     try:
         trace = read(path)
         found = violations(trace)
+        part, overview = read_part(path, lambda whole: ((whole.start_ns + whole.end_ns) // 2, 20), most=0)
+        found += violations(part)
+        if overview is not None and part.start_ns > part.end_ns:
+            found.append("a part that ends before its beginning")
         for index in range(0, len(trace.stack_parent), 1 + len(trace.stack_parent) // 16):
             trace.stack(index)
     except TraceError:

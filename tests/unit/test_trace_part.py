@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from made_traces import MS, START_NS, made_trace, small
+from patched_traces import patch_header
 
 from headway.sim.replay.window import overview_of
 from headway.traces.invariants import violations
@@ -103,3 +104,19 @@ def test_the_front_of_a_file_that_was_overwritten_is_no_part(tmp_path):
     later = part.events["time_ns"] > since_ns
     inside = (whole.events["time_ns"] > since_ns) & (whole.events["time_ns"] <= part.end_ns)
     np.testing.assert_array_equal(part.events[later], whole.events[inside])
+
+
+def test_a_file_that_grows_is_known_until_a_time_only(tmp_path):
+    """What is later than the time until which all events are known is in neither the overview nor a part."""
+    path = write(TRACES["one GIL"], tmp_path / "app.hwt", events_per_chunk=30)
+    until_ns = int(TRACES["one GIL"].events["time_ns"][3_000])
+    patch_header(path, "end_ns", 0)
+    patch_header(path, "known_until_ns", until_ns)
+    whole = read(path)
+    part, overview, since_ns = part_of(path, 0.9, 5_000)
+
+    assert part.process.growing
+    assert (overview.end_ns, part.end_ns) == (until_ns, until_ns)
+    np.testing.assert_array_equal(overview.released, overview_of(whole).released)
+    later = part.events["time_ns"] > since_ns
+    np.testing.assert_array_equal(part.events[later], whole.events[whole.events["time_ns"] > since_ns])

@@ -5,11 +5,11 @@ One file, because all of it is one module: what a reader makes of files, whole a
 
 import dataclasses
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 from made_traces import MS, START_NS, made_process, made_trace, small
+from patched_traces import patch, patch_chunk, patch_event, patch_header
 from told_traces import Script
 
 from headway.errors import TraceError
@@ -34,33 +34,6 @@ def rows(trace: Trace) -> list[tuple[int, Kind, int]]:
             *(trace.events[name].tolist() for name in ("time_ns", "kind", "thread")), strict=True
         )
     ]
-
-
-def patch(path: Path, offset: int, data: bytes) -> Path:
-    """Write bytes into a file."""
-    with path.open("r+b") as file:
-        file.seek(offset)
-        file.write(data)
-    return path
-
-
-def patch_header(path: Path, name: str, value: int) -> Path:
-    """Set a field of the header."""
-    dtype, offset = hwt.HEADER_DTYPE.fields[name][:2]
-    return patch(path, offset, np.array(value, dtype=dtype).tobytes())
-
-
-def patch_chunk(path: Path, position: int, name: str, value: int) -> Path:
-    """Set a field of a chunk's header."""
-    dtype, offset = hwt.CHUNK_DTYPE.fields[name][:2]
-    return patch(path, CHUNKS_OFFSET + position * hwt.CHUNK_BYTES + offset, np.array(value, dtype=dtype).tobytes())
-
-
-def patch_event(path: Path, position: int, index: int, name: str, value: int) -> Path:
-    """Set a field of an event of a chunk."""
-    dtype, offset = hwt.EVENT_DTYPE.fields[name][:2]
-    at = hwt.CHUNK_HEADER_BYTES + index * hwt.EVENT_DTYPE.itemsize + offset
-    return patch(path, CHUNKS_OFFSET + position * hwt.CHUNK_BYTES + at, np.array(value, dtype=dtype).tobytes())
 
 
 def test_a_large_trace_comes_back(tmp_path):

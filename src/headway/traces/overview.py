@@ -109,6 +109,7 @@ def survey(
     read: Callable[[int, int], bytes],
     start_ns: int,
     end_ns: int,
+    latest_ns: int,
 ) -> Survey:
     """Go through all events of a file.
 
@@ -116,10 +117,11 @@ def survey(
         head: The headers of the event chunks (CHUNK_DTYPE), by owner and in the order in which they were taken.
         read: Reads the first bytes of a chunk's room, by the chunk's index in `head` and the number of bytes.
         start_ns: The beginning of the trace. Earlier events do not count.
-        end_ns: Its end, which divides it into parts; 0: the time of its last event.
+        end_ns: Its end; later events do not count. 0: the time of its last event.
+        latest_ns: A time beyond it is damage.
     """
     counts = head["used"].astype(np.int64) // _EVENT_BYTES
-    end_ns = end_ns or _last_ns(head, counts, read, start_ns)
+    end_ns = end_ns or _last_ns(head, counts, read, (start_ns, latest_ns))
     found = Survey(start_ns, end_ns, np.full(len(head), NEVER_NS), np.full(len(head), NEVER_NS), counts)
     keys: list[NDArray[np.int64]] = []
     numbers: list[NDArray[np.int64]] = []
@@ -127,7 +129,7 @@ def survey(
         waits_since: tuple[int, int] | None = None
         for at in range(0, len(chunks), _AT_ONCE):
             events = _events(chunks[at : at + _AT_ONCE], counts, read, found.first_ns)
-            events = events[events["time_ns"] >= start_ns]
+            events = events[(events["time_ns"] >= start_ns) & (events["time_ns"] <= end_ns)]
             key, number = _released(events, start_ns, end_ns)
             keys.append(key)
             numbers.append(number)
@@ -168,15 +170,16 @@ def _events(
 
 
 def _last_ns(
-    head: NDArray[np.void], counts: NDArray[np.int64], read: Callable[[int, int], bytes], start_ns: int
+    head: NDArray[np.void], counts: NDArray[np.int64], read: Callable[[int, int], bytes], within_ns: tuple[int, int]
 ) -> int:
-    last = start_ns
+    last_ns, latest_ns = within_ns
     for _, chunks in _of_owners(head):
         used = chunks[counts[chunks] > 0]
         if len(used):
-            data = read(int(used[-1]), int(counts[used[-1]]) * _EVENT_BYTES)
-            last = max(last, *np.frombuffer(data, hwt.EVENT_DTYPE, len(data) // _EVENT_BYTES)["time_ns"][-1:].tolist())
-    return last
+            events = _events(used[-1:], counts, read, np.zeros(len(head), dtype=np.int64))
+            known = events["time_ns"][events["time_ns"] <= latest_ns]
+            last_ns = max(last_ns, int(known.max(initial=0)))
+    return last_ns
 
 
 def _released(events: NDArray[np.void], start_ns: int, end_ns: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -326,13 +326,17 @@ class _Reading:
     ) -> Tables:
         """Choose the part to be read, and read the records."""
         overwritten_ns = int(self._header["overwritten_until_ns"]) if self._overwritten_events else 0
+        latest_ns = self._start_ns + _LONGEST_NS
         start_ns = max(self._start_ns, overwritten_ns + 1)
+        if start_ns > (self._end_ns or known_until_ns or latest_ns):
+            start_ns = self._start_ns  # a time after all events is damage
         positions = mine["position"].tolist()
         found = survey(
             mine["head"],
             lambda one, size: self._chunk(positions[one], 0, size),
             start_ns,
             self._end_ns or known_until_ns,
+            latest_ns,
         )
         tables = self._read_records(chunks)
         self._surveyed, self.overview = found, found.overview(tables.stacks, tables.stack_frame, len(tables.frames))
