@@ -139,7 +139,7 @@ def test_arguments_of_all_documented_types_are_accepted(monkeypatch: pytest.Monk
 
     asked = []
     monkeypatch.setattr(door, "advise_on", lambda request, **_: asked.append(request))
-    door.advise(Text.of, Indexed(), budget_s=5, workers=1, interpreters=iter(["3.12"]), say=print)  # type: ignore[arg-type]
+    door.advise(Text.of, Indexed(), budget_s=5, workers=1, interpreters=iter(["3.12"]), say=print)
     (request,) = asked
     assert (request.budget_s, request.workers, request.interpreters) == (5, 1, ("3.12",))
     assert request.target.inputs is not None

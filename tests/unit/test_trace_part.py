@@ -107,7 +107,7 @@ def test_the_front_of_a_file_that_was_overwritten_is_no_part(tmp_path):
 
 
 def test_a_file_that_grows_is_known_until_a_time_only(tmp_path):
-    """What is later than the time until which all events are known is in neither the overview nor a part."""
+    """Events after the time until which all events are known are in neither the overview nor a part."""
     path = write(TRACES["one GIL"], tmp_path / "app.hwt", events_per_chunk=30)
     until_ns = int(TRACES["one GIL"].events["time_ns"][3_000])
     patch_header(path, "end_ns", 0)

@@ -1,4 +1,4 @@
-"""What a trace file tells of its process and threads, as the values of `Trace`."""
+"""The process and the threads that a trace file describes, as the values of `Trace`."""
 
 from bisect import bisect_right
 from collections import defaultdict

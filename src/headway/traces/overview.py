@@ -1,4 +1,4 @@
-"""What the whole of a trace shows, for a reader that has only a part of its events in memory.
+"""Figures of the whole of a trace, for a reader that has only a part of its events in memory.
 
 `survey` goes through a file's events once, some at a time. It takes them as they are in the file: events that contradict
 each other, which reader.py removes, are too few to change its figures.
