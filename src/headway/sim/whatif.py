@@ -17,12 +17,12 @@ import numpy as np
 from headway.errors import ScenarioError
 from headway.native_sim import OpKind, Simulation, Spec
 from headway.sim.machine import PRESET, Costs
+from headway.sim.replay import waiting
 from headway.sim.replay.change import (
     NOTHING,
     Change,
     left_out,
     members,
-    role_named,
     seldom_sampled,
     specify,
 )
@@ -168,7 +168,8 @@ def _run_of(change: Change, spec: Spec, names: Sequence[str], most_steps: float)
             raise
         raise ScenarioError(
             f"{change}: the threads that are left cannot go on: {error}",
-            hint="they wait for a role that the change leaves out; leave them out, too, or keep that role",
+            hint="they wait for a role that the change leaves out, and the model knows only which thread woke which: leave them"
+            " out, too, or keep that role",
         ) from error
 
 
@@ -314,37 +315,8 @@ def _limits(model: Model, change: Change, roles: Sequence[RolePrediction], costs
             if costs.slow_down is None
             else "the cost of shared objects without a GIL comes from the calibration, not from this program"
         )
-    found += _limits_of_waiting(model, change)
+    found += waiting.limits(model, change)
     return tuple(found)
-
-
-def _limits_of_waiting(model: Model, change: Change) -> Iterator[str]:
-    """Yield what the model does not know of threads that wait for each other, where a change matters to that."""
-    changed = {role_named(model, name) for name, _ in change.threads}
-    without = left_out(model, change)
-    kinds = {role: _kinds_of(model, role) for role in model.roles}
-    unknown = [role for role in model.roles if OpKind.BLOCK in kinds[role] and role not in without]
-    if changed and (model.semaphores or any(OpKind.BLOCK in kinds[role] for role in changed)):
-        yield "the model assumes that more or fewer threads share the work as in the trace"
-    for role in without:
-        posted = _semaphores(model, role, OpKind.POST)
-        fed = [one for one in model.roles if one not in without and posted & _semaphores(model, one, OpKind.TAKE)]
-        if fed:
-            yield f"{listed(fed)} waited for {role} in the trace: without it, they may have nothing to do"
-    if unknown and (without or not change.gil):
-        yield (
-            f"the model does not know what {listed(unknown)} wait for outside the GIL, and keeps these waits as they were: if "
-            "they wait for other threads of the program, their turns are those of these threads"
-        )
-
-
-def _kinds_of(model: Model, role: str) -> set[int]:
-    return {int(kind) for one in model.actors if one.role == role for kind in np.unique(one.ops["kind"])}
-
-
-def _semaphores(model: Model, role: str, kind: OpKind) -> set[int]:
-    ops = [one.ops for one in model.actors if one.role == role]
-    return {int(index) for one in ops for index in np.unique(one["index"][one["kind"] == kind])}
 
 
 def predict(
@@ -450,7 +422,8 @@ class _Replay:
         return found, span_ns
 
     def _specify(self, change: Change, span_ns: int) -> tuple[Spec, tuple[str, ...]]:
-        spec, names = specify(self.model, change, self.costs, 1, span_ns, cores=self.cores)
+        model = waiting.without_lost_waits(self.model, change)
+        spec, names = specify(model, change, self.costs, 1, span_ns, cores=self.cores)
         if span_ns < self.whole_ns:
             roles = (replace(one, begin_ns=one.begin_ns * span_ns // self.whole_ns) for one in spec.roles)
             spec = replace(spec, roles=tuple(roles))

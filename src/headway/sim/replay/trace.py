@@ -11,6 +11,7 @@ from headway.native_sim import Simulation
 from headway.sim.machine import Costs
 from headway.sim.replay.change import Change, policy_of, specify
 from headway.sim.replay.learn import Model
+from headway.sim.replay.waiting import without_lost_waits
 from headway.sim.scenario import STOCK
 from headway.sim.trace import START_NS, end_of, events_of, gils_of
 from headway.traces.model import Kind, Loss, Thread, Trace
@@ -50,6 +51,7 @@ def predicted_trace(
     Raises:
         ScenarioError: The change names something that the trace does not have, or the replay comes to a stop.
     """
+    model = without_lost_waits(model, change)
     spec, roles = specify(model, change, costs, seed, length_ns, cores=cores)
     spec = dataclasses.replace(spec, max_events=max_events)
     dropped = 0

@@ -1,0 +1,152 @@
+"""Predictions for threads that wait for each other: at a lock, or for work from a queue."""
+
+import os
+
+import pytest
+from made_turns import trace_of, turn
+
+from headway.errors import ScenarioError
+from headway.native_sim import OpKind
+from headway.sim.machine import load
+from headway.sim.replay import waiting
+from headway.sim.replay.change import NOTHING, Change
+from headway.sim.replay.learn import learn
+from headway.sim.replay.trace import predicted_trace
+from headway.sim.whatif import predict
+from headway.traces.model import Frame
+
+COSTS = load("preset")
+LOCK, QUEUE, SLEEP, ACQUIRE = "with lock:", "item = jobs.get()", "time.sleep(0.002)", "lock.acquire()"
+
+
+def frames_of(tmp_path, text):
+    """Return the frames of the first two lines of a file that is older than the trace."""
+    source = tmp_path / "app.py"
+    source.write_text(text, encoding="utf-8")
+    os.utime(source, (0, 0))
+    return Frame("", 0, "?"), Frame(str(source), 1, "one"), Frame(str(source), 2, "two")
+
+
+def waits(tmp_path, line, *, alike=False, every_us=5_000):
+    """Return the model of `main`, which waits at a line until `other` has run for 2 ms, and then sleeps.
+
+    If the threads are `alike`, they are of one role.
+    """
+    frames = frames_of(tmp_path, f"{line}\n{SLEEP}\n")
+    rows = []
+    for at in range(0, 900_000, every_us):
+        rows += turn(at, 0, holds_us=10, stack=1)
+        rows += turn(at + 100, 1, holds_us=2_000, stack=2)
+        rows += turn(at + 2_160, 0, holds_us=10, stack=2)
+    names = ("pool 0", "pool 1") if alike else ("main", "other")
+    return learn(trace_of(rows, frames=frames, names=names), COSTS)
+
+
+def outside(model, change):
+    (found,) = predict(model, [change], COSTS, cores=2, seeds=1)
+    return [one for one in found.outside if "replayed without a change" not in one]
+
+
+# ---------------------------------------------------------------------------- more threads
+def test_more_threads_may_wait_for_what_nobody_waited_for(tmp_path):
+    """A lock that one thread always finds free does not show, so a prediction for more threads says that."""
+    frames = frames_of(tmp_path, f"{SLEEP}\n{SLEEP}\n")
+    rows = [row for n in range(200) for row in turn(n * 5_000, n % 2, holds_us=10, stack=1 + n % 2)]
+    model = learn(trace_of(rows, frames=frames), COSTS)
+    text = "the model does not contain a lock, or a pool, that no thread waited for in the trace: more threads of main may wait there"
+
+    assert outside(model, Change(threads=(("main", 4),))) == [text]
+    assert outside(model, Change(threads=(("main", 1),))) == []
+    assert outside(model, NOTHING) == []
+
+
+def test_more_threads_that_only_compute_wait_for_no_lock(tmp_path):
+    """Threads that never leave the GIL by themselves hold nothing while another one runs."""
+    rows = []
+    for at in range(0, 900_000, 10_000):
+        rows += [*turn(at, 0, holds_us=5_000, stack=1), *turn(at + 5_000, 1, holds_us=5_000, stack=2)]
+    forced = [(*row, True) if row[2] != rows[0][2] else row for row in rows]
+    model = learn(trace_of(forced), COSTS)
+
+    assert {int(kind) for one in model.actors for kind in one.ops["kind"]} <= {OpKind.COMPUTE, OpKind.HOLD}
+    assert outside(model, Change(threads=(("main", 8),))) == []
+
+
+# ---------------------------------------------------------------------------- fewer threads
+@pytest.mark.parametrize("line", [LOCK, QUEUE])
+def test_fewer_threads_are_refused_where_the_others_waited_for_them(tmp_path, line):
+    """Nobody is left to wake the others: the error says so in the words of the change."""
+    with pytest.raises(
+        ScenarioError,
+        match=r"^--threads pool:1: pool \* waited in the trace for threads of pool \* that the change leaves",
+    ) as caught:
+        predict(waits(tmp_path, line, alike=True), [Change(threads=(("pool", 1),))], COSTS, cores=2, seeds=1)
+    assert caught.value.hint == "record the program with that number of threads"
+
+
+def test_fewer_threads_that_no_one_waited_for_are_replayed(tmp_path):
+    """A role may have fewer threads if the ones that are left need none of the others."""
+    model = waits(tmp_path, SLEEP, alike=True)
+    assert model.semaphores == 0
+    assert predict(model, [Change(threads=(("pool", 1),))], COSTS, cores=2, seeds=1)
+
+
+# ---------------------------------------------------------------------------- locks
+@pytest.mark.parametrize("change", [Change(policy="fair"), Change(interval_ns=500_000)], ids=str)
+@pytest.mark.parametrize("line", [LOCK, QUEUE, ACQUIRE])
+def test_how_often_threads_meet_at_a_lock_is_as_in_the_trace(tmp_path, line, change):
+    """A change moves that, and the model does not: a line says so, but not of a queue, nor of a lock that may be a signal."""
+    model = waits(tmp_path, line)
+    assert model.semaphores
+    text = (
+        f"how often main waits for the lock or semaphore at {tmp_path}{os.sep}app.py:1 is as in the trace: the model does not know"
+        " when that is free"
+    )
+    assert outside(model, change) == ([text] if line == LOCK else [])
+    assert outside(model, NOTHING) == []
+
+
+def test_a_lock_that_is_seldom_waited_for_is_not_told(tmp_path):
+    """Waits of 2 ms in every 50 ms are less than a twentieth of the time, and hardly matter."""
+    model = waits(tmp_path, LOCK, every_us=50_000)
+    assert outside(model, Change(policy="fair")) == []
+
+
+def test_a_semaphore_of_threading_is_a_lock_and_a_queue_is_none(tmp_path):
+    """The frames between the program's own `with` and the wait tell it: the locks within a queue are no lock of the program."""
+    _, own, other = frames_of(tmp_path, "with guard: work()\njobs.get()\n")
+    wait, acquire = (
+        Frame("/lib/python3.11/threading.py", 327, "wait"),
+        Frame("/lib/python3.11/threading.py", 479, "acquire"),
+    )
+    get = Frame("/lib/python3.11/queue.py", 171, "get")
+
+    assert waiting._enters((wait, acquire, own), own, ())
+    assert not waiting._enters((wait, own), own, ())
+    assert not waiting._enters((wait, get, own), own, ())
+    assert not waiting._enters((acquire, other), other, ())
+
+
+# ---------------------------------------------------------------------------- a role that is left out
+def test_waits_for_a_lock_of_a_role_that_is_left_out_are_left_out(tmp_path):
+    """Nobody holds the lock any more, so `main` goes on without these waits, and a line says so."""
+    model = waits(tmp_path, LOCK)
+    assert model.semaphores
+    change = Change(without=("other",))
+    (found,) = predict(model, [change], COSTS, cores=2, seeds=1)
+
+    kinds = {int(one) for one in waiting.without_lost_waits(model, change).actors[0].ops["kind"]}
+    assert OpKind.TAKE not in kinds
+    assert (
+        "main waited for a lock or semaphore that other released: without it, the model leaves these waits out"
+        in str(found.outside)
+    )
+    assert "nothing to do" not in str(found.outside)
+    assert len(predicted_trace(model, change, COSTS, cores=2, length_ns=10**8).events)
+
+
+def test_waits_for_work_of_a_role_that_is_left_out_stay(tmp_path):
+    """A consumer without a producer has nothing to do: the model knows only which thread woke which, and says so."""
+    with pytest.raises(ScenarioError, match=r"^--without other: the threads that are left cannot go on") as caught:
+        predict(waits(tmp_path, QUEUE), [Change(without=("other",))], COSTS, cores=2, seeds=1)
+    assert "the model knows only which thread woke which" in caught.value.hint
