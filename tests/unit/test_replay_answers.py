@@ -61,6 +61,16 @@ def test_an_answer_that_is_late_for_another_reason_is_no_call_of_c(answers_us, r
     assert not answers_of(asked(answers_us, ran_share=ran_share)).late
 
 
+@pytest.mark.parametrize(
+    ("answers_us", "found"),
+    [([180_000] * 2, []), ([180_000] * 3, [0]), ([180_000] * 8, [0]), ([180_000] * 7 + [5], []), ([5] * 8, [])],
+    ids=["two", "three", "eight", "one is prompt", "all are prompt"],
+)
+def test_a_few_answers_are_late_if_all_are(answers_us, found):
+    """Eight calls of 180 ms fill a second, and no policy can end one sooner; one prompt answer leaves that open."""
+    assert list(answers_of(asked(answers_us)).late) == found
+
+
 def in_calls(call_us, *, turns=40, ran_share=1.0):
     """Return a trace of `main`, which calls C for so long in each hold, and of a thread that comes 2 ms after its begin."""
     rows, flags, at = [], [], 0
@@ -96,6 +106,15 @@ def test_a_call_that_begins_with_a_hold_is_learned_with_its_length():
 def test_calls_of_which_a_hold_has_several_have_no_length(trace):
     """Answers that spread from 0 are of calls that a request meets at any time, and nine holds show no pattern."""
     assert not answers_of(trace).calls
+
+
+def test_no_policy_promises_a_gain_beside_a_few_long_calls():
+    """A thread that waits for calls of 180 ms waits as long under a policy, as the answers to eight requests show."""
+    model = learn(in_calls(180_000, turns=8), COSTS)
+    predictions = predict(model, [NOTHING, Change(policy="fair")], COSTS, cores=2)
+    before, after = (next(one for one in each.roles if one.role == "other") for each in predictions)
+    assert after.turns_per_s.value < 1.5 * before.turns_per_s.value
+    assert any("main releases the GIL 173 ms after a request" in one.text for one in model.rests_on)
 
 
 @pytest.mark.parametrize("change", [Change(interval_ns=500 * US), Change(policy="fair")], ids=["interval", "policy"])

@@ -24,6 +24,8 @@ from headway.traces.analysis.late import LATE_NS, in_one_call
 __all__ = ["Answers", "find_answers"]
 
 _FEW = 10
+_VERY_FEW = 3
+"""Of fewer than `_FEW` answers, and at least so many, all must be late: long calls of C leave room for no more of them."""
 _FEW_SAMPLES = 30
 _POINTS = 21
 _LATE_SHARE = 0.1
@@ -64,7 +66,7 @@ def find_answers(seen: Seen, costs: Costs, cores: int) -> Answers:
     late, calls = {}, {}
     for one in np.unique(thread).tolist():
         mine = answer_ns[thread == one]
-        if len(mine) >= _FEW and np.mean(mine >= LATE_NS) >= _LATE_SHARE:
+        if len(mine) >= _VERY_FEW and np.mean(mine >= LATE_NS) >= (_LATE_SHARE if len(mine) >= _FEW else 1):
             late[one] = tuple(np.percentile(mine, np.linspace(0, 100, _POINTS)).tolist())
             its = (thread == one) & in_calls
             if its.any():
