@@ -28,6 +28,18 @@ def test_a_policy_that_had_nothing_to_do_says_so():
     )
 
 
+@pytest.mark.parametrize(
+    ("worst_ns", "interval_s", "is_long"), [(2e9, 0.005, True), (4e6, 0.005, False), (4e6, 0.001, True)]
+)
+def test_a_policy_that_never_asks_is_told_with_the_longest_wait(worst_ns, interval_s, is_long):
+    """A wait of more than a switch interval is long, and a policy that requested nothing then did not lack an occasion."""
+    said = told("starve", {"early": 0, "asked": 0, "worst_wait_ns": worst_ns}, interval_s)
+
+    assert said.startswith("starve never requested the GIL; the longest wait") is is_long
+    assert ("nothing to do" in said) is not is_long
+    assert said.endswith(("was 2 s", "was 4 ms")) is is_long
+
+
 def test_a_policy_that_only_asked_as_cpython_does_does_not_say_that_nobody_waited():
     """`stock` makes no request early, whatever it does."""
     counts = {"early": 0, "asked": 1_234}

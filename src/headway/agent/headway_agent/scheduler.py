@@ -128,11 +128,19 @@ def told(policy, counts, interval_s, gainer="", most=0, *, is_on=True):
         return "%s requested the GIL %s times, never earlier than CPython would have" % (policy, format(asked, ","))
     if not early and not is_on:
         return "%s never requested the GIL" % policy
+    worst_s = counts.get("worst_wait_ns", 0) / 1e9
+    if (
+        not early and worst_s > interval_s
+    ):  # `stock`, too, would have requested the GIL: it is a policy of the user's own
+        return "%s never requested the GIL; the longest wait for the GIL of the main interpreter that ended was %s" % (
+            policy,
+            _duration(worst_s),
+        )
     if not early:  # the counts are those of the main interpreter's GIL
         return "%s had nothing to do: it saw no long wait for the GIL of the main interpreter" % policy
     # Only threads that live are known: the one with the most requests may have ended, and then no name is right.
     mostly = ", most often for %s (%s)" % (gainer, format(most, ",")) if 2 * most >= early else ""
-    wait_s, worst_s = counts["early_wait_ns"] / early / 1e9, counts["worst_wait_ns"] / 1e9
+    wait_s = counts["early_wait_ns"] / early / 1e9
     return (
         "%s requested the GIL early %s times%s: these waits took %s on average; CPython would have requested the "
         "GIL only after a switch interval (%s now); no wait that ended was longer than %s"
