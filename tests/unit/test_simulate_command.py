@@ -287,3 +287,25 @@ def test_every_built_in_scenario_is_shown(name, capsys):
     assert simulate(name, "--seeds", "2", "--sweep", "policy=none,fair") == 0
 
     assert "policy=fair" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "one", "other"),
+    [
+        (["--policy", "fair", "--set", "policy=none"], "--policy fair", "--set policy=none"),
+        (["--duration", "1", "--set", "duration=3"], "--duration 1", "--set duration=3"),
+        (["--set", "threads=7", "--sweep", "threads=1,2"], "--sweep threads=1,2", "--set threads=7"),
+        (["--set", "cpu.threads=7", "--sweep", "threads=1,2"], "--sweep threads=1,2", "--set cpu.threads=7"),
+        (["--policy", "fair", "--sweep", "policy=none,fair"], "--sweep policy=none,fair", "--policy fair"),
+        (["--set", "cores=2", "--set", "cores=3"], "--set cores=3", "--set cores=2"),
+        (
+            ["--policy", "fair", "--option", "latency_us=5000", "--set", "option.latency_us=90000"],
+            "--option latency_us=5000",
+            "--set option.latency_us=90000",
+        ),
+    ],
+)
+def test_a_parameter_that_is_given_twice_is_refused(words, one, other, capsys):
+    """One of the two values would be dropped without a word, so the error names both options."""
+    assert simulate("convoy", *words) == 2
+    assert f"error: {one} contradicts {other}\n" in capsys.readouterr().err

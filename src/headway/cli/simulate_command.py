@@ -16,7 +16,7 @@ Examples:
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,7 +129,9 @@ def run(arguments: argparse.Namespace) -> int:
     _check_outputs(arguments)
     from headway.sim import machine
 
-    scenario = _changed(library.load(arguments.scenario), arguments)
+    scenario = library.load(arguments.scenario)
+    _check_once(scenario, arguments)
+    scenario = _changed(scenario, arguments)
     costs = machine.load(arguments.calibration, console.say)
     axes, points = _points(scenario, arguments)
     summaries, trace = _simulated([point.scenario for point in points], costs, arguments, one=not axes)
@@ -167,6 +169,33 @@ def _check_outputs(arguments: argparse.Namespace) -> None:
     check_trace(arguments.trace, force=arguments.force)
     if arguments.trace is not None and arguments.sweep:
         raise UsageError("--trace writes one run, and --sweep simulates many", hint="use --set instead of --sweep")
+
+
+def _check_once(scenario: "Scenario", arguments: argparse.Namespace) -> None:
+    """Refuse a parameter that is given twice, also by different options: one of the values would be dropped.
+
+    An option of the policy may be swept and set: a swept value is one of a point, and stands in the table.
+    """
+    from headway.sim.parameters import full_name, split_setting
+    from headway.sim.sweep import parse_axis
+
+    given = [(split_setting(text)[0], f"--set {text}") for text in arguments.set]
+    given += [(split_setting(f"{_OPTION}{text}")[0], f"--option {text}") for text in arguments.option]
+    given += [("policy", f"--policy {arguments.policy}")] if arguments.policy is not None else []
+    given += [("duration_s", f"--duration {arguments.duration:g}")] if arguments.duration is not None else []
+    said: dict[str, str] = {}
+    for name, words in given:
+        _refuse_twice(said, full_name(scenario, name), words)
+        said[full_name(scenario, name)] = words
+    for text in arguments.sweep:  # one that is swept twice is refused with the sweep
+        name = parse_axis(text).name
+        if not name.startswith(_OPTION):
+            _refuse_twice(said, full_name(scenario, name), f"--sweep {text}")
+
+
+def _refuse_twice(said: Mapping[str, str], name: str, words: str) -> None:
+    if name in said:
+        raise UsageError(f"{words} contradicts {said[name]}", hint="leave out one of the two options")
 
 
 def _changed(scenario: "Scenario", arguments: argparse.Namespace) -> "Scenario":
