@@ -32,7 +32,7 @@ def waits(tmp_path, line, *, alike=False, every_us=5_000):
 
     If the threads are `alike`, they are of one role.
     """
-    frames = frames_of(tmp_path, f"{line}\n{SLEEP}\n")
+    frames = frames_of(tmp_path, f"{line}\n{SLEEP}\nguard = threading.Lock()\n")
     rows = []
     for at in range(0, 900_000, every_us):
         rows += turn(at, 0, holds_us=10, stack=1)
@@ -104,6 +104,14 @@ def test_how_often_threads_meet_at_a_lock_is_as_in_the_trace(tmp_path, line, cha
     )
     assert outside(model, change) == ([text] if line == LOCK else [])
     assert outside(model, NOTHING) == []
+
+
+def test_a_wait_that_only_the_making_of_the_lock_tells_is_told(tmp_path):
+    """The model does not know what `with guard:` waits for, and repeats it; the file says that it is a lock."""
+    model = waits(tmp_path, "with guard:")
+    assert not model.semaphores
+    (text,) = outside(model, Change(policy="fair"))
+    assert text.startswith("how often main waits for the lock or semaphore at ")
 
 
 def test_a_lock_that_is_seldom_waited_for_is_not_told(tmp_path):
