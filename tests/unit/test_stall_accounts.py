@@ -16,6 +16,7 @@ from headway.traces.analysis.stall_model import Cause, Kept, StallKind, Threshol
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
 from headway.traces.frames import Asleep, CoreTime, Frame, Sample
+from headway.traces.model import Kind
 
 
 def test_a_call_that_computes_without_the_gil_by_the_systems_account():
@@ -53,6 +54,8 @@ def test_a_call_that_sleeps_with_the_gil_held_by_the_systems_account():
 
         assert stall.cause is cause
         assert stall.parts[0].time_ns >= 188 * MS
+        told = stall_line(script.trace(300, "MainThread"), stall)
+        assert ("% a blocking call (line not known), or a stopped process" in told) == (cause is Cause.BLOCKED)
 
 
 def test_an_account_that_covers_a_part_of_a_hold_tells_nothing_of_the_rest():
@@ -93,6 +96,38 @@ def test_a_holder_that_hardly_ran_is_not_said_to_be_in_a_call_of_c_while_it_last
         stall = only(with_stacks(trace, core_times=times))
 
         assert (stall.cause, stall.parts[0].kept) == (Cause.GIL, kept)
+
+
+@pytest.mark.parametrize(("last_ms", "core_ms"), [(296, 261), (156, 121), (5, 0)])
+def test_a_thread_that_ends_after_its_hold_had_no_core_until_the_last_look_at_it(last_ms, core_ms):
+    """A thread that has ended is not looked at again: the account tells the part of its last hold before the last look."""
+    script = loop(Script()).wait(0, 10, stack=AT_POLL, asks_ms=15)
+    script.hold(1, 5, 300, stack=AT_COMPUTE, forced=True).add(301, 1, Kind.EXIT)
+    script.hold(0, 302, 303, stack=AT_POLL)
+    trace = script.trace(400, "MainThread", "exporter")
+    looks = tuple(CoreTime(at(ms), 101, 0, 0) for ms in (5, 310))
+    times = (*looks, CoreTime(at(5), 102, 0, 0), CoreTime(at(last_ms), 102, 21 * MS, (last_ms - 26) * MS))
+    stall = only(with_stacks(trace, core_times=times))
+
+    assert sum(one.time_ns for one in stall.parts if one.cause is Cause.CORE and one.thread == 1) == core_ms * MS
+    assert sum(one.time_ns for one in stall.parts) == stall.length_ns
+    assert stall.cause is (Cause.CORE if last_ms == 296 else Cause.GIL)
+
+
+def test_a_stopped_process_is_no_hold_in_python():
+    """A stopped holder neither ran nor waited for a core, and released the GIL as soon as it ran: nothing else is known."""
+    script = loop(Script()).wait(0, 10, stack=AT_POLL, asks_ms=299)
+    script.hold(1, 5, 300, stack=AT_COMPUTE, forced=True).hold(0, 300, 301, stack=AT_POLL)
+    trace = script.trace(400, "MainThread", "burner")
+    looks = tuple(CoreTime(at(ms), 101, 0, 0) for ms in (5, 310))
+    times = (*looks, CoreTime(at(5), 102, 0, 0), CoreTime(at(310), 102, 26 * MS, 0))
+    stall = only(with_stacks(trace, core_times=times))
+
+    part = stall.parts[0]
+    assert (part.cause, part.idle, part.thread, part.kept) == (Cause.UNEXPLAINED, True, 1, None)
+    assert part.time_ns >= 250 * MS
+    words = "burner held the GIL at /app/app.py:12 compute and did not run (no core, or a sleep in a call, or a stopped process)"
+    assert words in stall_line(trace, stall)
 
 
 def test_a_loop_that_got_no_core_was_late_for_as_long_as_the_system_says():

@@ -69,7 +69,8 @@ class Part:
         frames: The stack at which it happened, innermost frame first; () if unknown.
         kept: How the GIL was kept; None if it was not, or if that is unknown.
         lock: Whether a blocking call waited for another thread: for a lock, an event or a queue.
-        idle: Whether the thread held the GIL and did not run, so that it had no core, or slept in a call: unexplained.
+        idle: Whether the thread held the GIL and did not run, so that it had no core, slept in a call or was
+            stopped: unexplained.
     """
 
     cause: Cause

@@ -39,9 +39,12 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
     if part.cause is Cause.BLOCKED and part.lock:
         return f"a wait for another thread (a lock, an event, a queue){where}"
     if part.cause is Cause.BLOCKED:
-        return f"a blocking call{where}"
+        return f"a blocking call{where or ' (line not known), or a stopped process'}"
     if part.idle:
-        return f"unexplained: {'it' if itself else other} held the GIL{where} and did not run (no core, or a sleep in a call)"
+        return (
+            f"unexplained: {'it' if itself else other} held the GIL{where} and did not run"
+            " (no core, or a sleep in a call, or a stopped process)"
+        )
     return (
         f"unexplained: a call{where} that released the GIL (it computed, waited or had no core)"
         if where
@@ -97,7 +100,10 @@ def advice(kind: StallKind, part: Part, policy: str = "") -> str:
             return "await the call, or run it with `asyncio.to_thread()`"
         return "the call waits for something outside the thread: check that, and set a time-out"
     if part.idle:
-        return "`headway watch` tells whether it had no core or slept in the call: it reads the system's account of each thread"
+        return (
+            "`headway watch` tells whether it had no core: it reads the system's account of each thread;"
+            " if it had one, it slept in a call, or the process was stopped (SIGSTOP, a debugger, a frozen container)"
+        )
     if part.place is not None and kind is StallKind.LOOP:
         return (
             "run the call with `asyncio.to_thread()`: it releases the GIL, so that helps whether it computes or waits"

@@ -371,11 +371,14 @@ class _Finder:
         if until_ns >= self._trace.end_ns and 2 * (off_ns - queued_ns) > length_ns:
             kept = None  # it hardly ran: asleep in a call, or without a core, which the account shows only afterwards
         found = self._placed(Cause.COLLECTION, collected_ns, holder, since_ns, until_ns, known)
+        idle_ns = 0
         if account_ns is None:
-            found.append(Part(Cause.UNEXPLAINED, queued_ns, holder, known, idle=True))
-        else:
-            found.append(Part(Cause.CORE, queued_ns, holder))
-        rest_ns = length_ns - collected_ns - queued_ns
+            idle_ns, queued_ns = queued_ns, 0
+        elif kept is Kept.PYTHON and 2 * (off_ns - queued_ns) > length_ns:
+            # A holder that neither ran nor had to wait for a core was in no bytecode: its process was stopped, say.
+            idle_ns = min(off_ns - queued_ns, length_ns - collected_ns - queued_ns)
+        found += [Part(Cause.UNEXPLAINED, idle_ns, holder, known, idle=True), Part(Cause.CORE, queued_ns, holder)]
+        rest_ns = length_ns - collected_ns - queued_ns - idle_ns
         return found + self._placed(Cause.GIL, rest_ns, holder, since_ns, until_ns, known, kept)
 
     # ------------------------------------------------------------------ evidence
@@ -441,10 +444,12 @@ class _Finder:
     def _off_core_ns(self, tid: int, since_ns: int, until_ns: int) -> int:
         """Return the least time for which the thread did not run, by the system's account; 0 if that is unknown."""
         account = self._account(tid, since_ns, until_ns)
-        if account is None or account[1].time_ns < until_ns:
+        if account is None:
             return 0
-        looked_ns = until_ns - max(since_ns, account[0].time_ns)
-        return max(0, looked_ns - (account[1].ran_ns - account[0].ran_ns) - _TICK_NS)
+        before, after = account
+        # A thread that has ended is not looked at again: the time after the last look may have been spent running.
+        looked_ns = min(until_ns, after.time_ns) - max(since_ns, before.time_ns)
+        return max(0, looked_ns - (after.ran_ns - before.ran_ns) - _TICK_NS)
 
     def _ran_away_ns(self, thread: int, since_ns: int, until_ns: int) -> int:
         """Return the time for which a thread ran without the GIL: the system's account minus the thread's own holds."""
