@@ -103,6 +103,11 @@ struct hw__header {
      * 0: not known. A process that is killed leaves no end_ns: it lived until this time at least,
      * also if its last event is earlier. Files of versions before this field have 0 here. */
     int64_t lived_until_ns;
+    /* In the file of a launch's first process, as the collector counted: ended children whose files
+     * were removed to make room, and processes without a file. Files of versions before these
+     * fields have 0 here. */
+    uint32_t removed_files;
+    uint32_t unrecorded_processes;
 };
 
 /* slot.state */

@@ -18,6 +18,7 @@ import pytest
 from headway.live import collect
 from headway.live.door import HELLO_MAGIC, PROCESS_MEMORY_BYTES, Door
 from headway.traces import format as hwt
+from headway.traces.reader import read
 
 pytestmark = pytest.mark.slow
 
@@ -278,4 +279,6 @@ def test_workers_of_a_launch(tmp_path):
         subprocess.run([sys.executable, str(path)], env=environment(door.environment(), base=env), check=True)
     assert occupied(tmp_path) <= LIMIT
     assert Path(tmp_path / "x.hwt").exists()
-    assert any("ended children were removed" in one for one in said), said
+    removed = next(int(re.search(r"the traces of (\d+) ended children were removed", one)[1]) for one in said)
+    loss = read(tmp_path / "x.hwt").loss
+    assert (loss.removed_files, loss.unrecorded_processes) == (removed, 0)

@@ -14,6 +14,7 @@ from headway.errors import UsageError
 from headway.live import files
 from headway.live.files import check_new, family_files
 from headway.traces import format as fmt
+from headway.traces.reader import read
 from headway.traces.writer import write
 
 
@@ -88,6 +89,20 @@ def test_what_is_read_of_a_header_is_there():
     magic, family = files._HEADER.unpack(header.tobytes()[: files._HEADER.size])
 
     assert (magic, family) == (files._MAGIC, (0x0123456789ABCDEF).to_bytes(8, "little"))
+
+
+def test_processes_without_a_file_are_noted_in_the_first_ones_trace(tmp_path):
+    """The counts are where the reader looks for them; a trace of another launch at that path is not touched."""
+    trace = made_trace()
+    path = write(trace, tmp_path / "app.hwt")
+    before = path.read_bytes()
+    files.note_missing(path, trace.process.family + 1, removed=3, unrecorded=2)
+    assert path.read_bytes() == before
+
+    files.note_missing(path, trace.process.family, removed=3, unrecorded=1 << 40)
+    found = read(path)
+    assert (found.loss.removed_files, found.loss.unrecorded_processes) == (3, (1 << 32) - 1)
+    assert np.array_equal(found.events, read(write(trace, tmp_path / "other.hwt")).events)
 
 
 def test_a_child_that_ends_while_it_is_looked_at_is_no_failure(monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 from made_traces import MS
 from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, RECV, SERVE, Script, convoy, shared, told
 
-from headway.traces.analysis import analyse
+from headway.traces.analysis import analyse, as_json
 from headway.traces.model import RAN_SHIFT, Kind, Loss
 
 
@@ -428,6 +428,30 @@ def test_what_a_recording_lacks_is_told():
     )
     assert found[2].fact.startswith("the process was killed")
     assert found[3].fact == "no lines of code are known: this recording of Python 3.8.2 has no stacks"
+
+
+@pytest.mark.parametrize(
+    ("counts", "fact", "advice"),
+    [
+        ((3, 0), "3 traces of ended children were removed to make room", "record with a larger `--max-size`"),
+        ((0, 1), "1 process could not be recorded", ""),
+        (
+            (1, 2),
+            "1 trace of an ended child was removed to make room, and 2 processes could not be recorded",
+            "record with a larger `--max-size`",
+        ),
+    ],
+)
+def test_processes_without_a_trace_are_told(counts, fact, advice):
+    """A report of some of a launch's processes says how many others there were, and its JSON has the counts."""
+    loss = Loss(removed_files=counts[0], unrecorded_processes=counts[1])
+    found = analyse(Script().hold(0, 0, 1).trace(10, loss=loss))
+    note = next(one for one in found.findings if one.kind == "missing-processes")
+
+    assert (note.weight, note.advice) == ("note", advice)
+    assert note.fact == f"this launch had more processes than are shown: {fact}"
+    losses = as_json(found)["losses"]
+    assert (losses["removed_files"], losses["unrecorded_processes"]) == counts
 
 
 @pytest.mark.parametrize(("enabled", "kind", "weight"), [(True, "gil-on", "note"), (False, "gil-came-on", "problem")])

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import NamedTuple, Self, final
 
 from headway.live.door import Door, Reception, watch_process
-from headway.live.files import began_realtime_ns, begin_ticks, parent_of
+from headway.live.files import began_realtime_ns, begin_ticks, note_missing, parent_of
 from headway.live.lived import Lived
 from headway.native import CHUNK_BYTES, Collection, CollectionState
 
@@ -141,6 +141,8 @@ class Collector:
         self._strangers = 0
         self._refused = 0
         self._removed = 0
+        self._failed = 0
+        """The number of processes that called, or tried to, and have no file, apart from those refused."""
         self._max_bytes = max_bytes
         self._only = only
         self._door = door
@@ -203,6 +205,7 @@ class Collector:
             if finished and at_once:
                 self.end()
             if finished and not called and not self.busy:
+                self._note_missing()
                 return
             closed = max((one.state.closed for one in self._sessions), default=0)
             pause_s = _BUSY_S if called or closed > _LEAST_SHARE // 4 else min(_IDLE_S, pause_s * 1.5)
@@ -284,6 +287,7 @@ class Collector:
         try:
             file, path = self._new_file(pid)
         except OSError as error:
+            self._failed += 1
             self._say(f"process {pid} is not recorded: its file beside {self.file} cannot be created: {error.strerror}")
             _refuse(memory)
             return
@@ -353,6 +357,7 @@ class Collector:
                     raise
 
     def _let_go(self, session: _Session) -> None:
+        self._failed += session.state.lost_children
         if session.state.lost_children:
             self._say(
                 f"{session.state.lost_children} children of process {session.pid} are not recorded: they did not reach the collector"
@@ -394,6 +399,13 @@ class Collector:
             self._kept += oldest.chunks
         else:
             self.files.remove(oldest.path)
+
+    def _note_missing(self) -> None:
+        """Note in the first process's trace how many processes have none: nobody may have read the problems."""
+        unrecorded = self._refused + self._failed
+        if (self._removed or unrecorded) and self.file in self.files:
+            with contextlib.suppress(OSError):
+                note_missing(self.file, self._door.family, removed=self._removed, unrecorded=unrecorded)
 
     def _limit(self, session: _Session, others: int) -> int:
         """Return how many chunks a process may have, if the other living processes have `others`.

@@ -21,6 +21,7 @@ __all__ = [
     "lock",
     "lock_path",
     "locked",
+    "note_missing",
     "parent_of",
     "unlock",
     "unused_name",
@@ -32,6 +33,10 @@ __all__ = [
 _HEADER = struct.Struct("8s 8x 8s")
 _MAGIC = b"\x89HWT\r\n\x1a\n"
 """The beginning of a trace: magic, then version and length (skipped), then `family` (native/trace/format.h)."""
+_MISSING = struct.Struct("<II")
+_MISSING_OFFSET = 2312
+"""The offset of `removed_files` and `unrecorded_processes` in a trace (native/trace/format.h)."""
+_MOST = (1 << 32) - 1
 _BEGIN_TICKS = 19
 """The index of the process's start among the fields of /proc/PID/stat behind the program's name."""
 _PARENT = 1
@@ -117,6 +122,27 @@ def _family(path: Path) -> bytes | None:
         magic, family = _HEADER.unpack(file.read(_HEADER.size).ljust(_HEADER.size, b"\0"))
         return bytes(family) if magic == _MAGIC else None
     return None
+
+
+def note_missing(path: Path, family: int, *, removed: int, unrecorded: int) -> None:
+    """Note in the finished trace of a launch's first process how many processes of the launch have no file.
+
+    Args:
+        path: The trace. Another file at that path is not touched.
+        family: The id that all traces of the launch share.
+        removed: The number of files of ended children that were removed.
+        unrecorded: The number of processes that were not recorded.
+
+    Raises:
+        OSError: The file cannot be written to.
+    """
+    if _family(path) != family.to_bytes(8, "little"):
+        return
+    file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.pwrite(file, _MISSING.pack(min(removed, _MOST), min(unrecorded, _MOST)), _MISSING_OFFSET)
+    finally:
+        os.close(file)
 
 
 def begin_ticks(pid: int) -> int | None:

@@ -173,6 +173,8 @@ HEADER_DTYPE = np.dtype(
         ("reserved", "<u4"),
         ("process_start_ns", "<i8"),
         ("lived_until_ns", "<i8"),
+        ("removed_files", "<u4"),
+        ("unrecorded_processes", "<u4"),
     ],
     align=True,
 )

@@ -4,7 +4,7 @@ Every producer of traces (the reader of a recording, the simulator) returns thes
 report, exports) needs nothing else. Times are CLOCK_MONOTONIC nanoseconds as int64.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, IntFlag
 
 import numpy as np
@@ -140,11 +140,15 @@ class Loss:
     """Stacks that were recorded as unknown because there was no room."""
     damaged_bytes: int = 0
     """Bytes that the reader skipped because they make no sense."""
+    removed_files: int = 0
+    """Of a launch's first process: the ended children whose traces were removed to make room (`--max-size`)."""
+    unrecorded_processes: int = 0
+    """Of a launch's first process: the processes of the launch that were not recorded."""
 
     @property
     def whole(self) -> bool:
-        """True if nothing was lost."""
-        return self == Loss()
+        """True if nothing of this process was lost."""
+        return replace(self, removed_files=0, unrecorded_processes=0) == Loss()
 
 
 @dataclass(frozen=True)

@@ -212,6 +212,8 @@ class _Reading:
                 overwritten_events=self._overwritten_events,
                 lost_stacks=int(self._header["lost_stacks"]),
                 damaged_bytes=self._damaged_bytes + self._records.damaged_bytes,
+                removed_files=int(self._header["removed_files"]),
+                unrecorded_processes=int(self._header["unrecorded_processes"]),
             ),
             evidence=replace(evidence, collections=_collections(collections, end_ns)),
         )

@@ -57,6 +57,22 @@ def _losses(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
+def _missing_processes(analysis: Analysis) -> Iterator[Finding]:
+    loss, missing = analysis.loss, []
+    if loss.removed_files:
+        were = "trace of an ended child was" if loss.removed_files == 1 else "traces of ended children were"
+        missing.append(f"{loss.removed_files:,} {were} removed to make room")
+    if loss.unrecorded_processes:
+        missing.append(f"{number(loss.unrecorded_processes, 'process', 'processes')} could not be recorded")
+    if missing:
+        yield Finding(
+            kind="missing-processes",
+            weight="note",
+            fact=f"this launch had more processes than are shown: {', and '.join(missing)}",
+            advice="record with a larger `--max-size`" if loss.removed_files else "",
+        )
+
+
 def _unfinished(analysis: Analysis) -> Iterator[Finding]:
     if not analysis.process.ended:
         yield Finding(
@@ -343,6 +359,7 @@ def _lock(one: ParkPlace) -> Finding:
 
 NOTES: tuple[Callable[[Analysis], Iterator[Finding]], ...] = (
     _losses,
+    _missing_processes,
     _unfinished,
     _no_stacks,
     _slowed,
