@@ -3,6 +3,7 @@
 import errno
 import os
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,6 +125,30 @@ def test_a_child_that_ends_while_it_is_looked_at_is_no_failure(monkeypatch):
         other.kill()
 
     assert {ended.pid, other.pid} <= set(found)
+
+
+@pytest.mark.parametrize("name", [b"headway-watch", b"headway-collect", b"headway-between"])
+def test_headways_own_processes_descend_from_nobody(name):
+    """If the program is a container's first process, our orphans are its children: neither they nor their children count."""
+    code = (
+        "import pathlib, subprocess\n"
+        f"pathlib.Path('/proc/self/comm').write_bytes({name!r})\n"
+        "below = subprocess.Popen(['cat'], stdin=subprocess.PIPE)\n"
+        "print(below.pid, flush=True)\n"
+        "input()\n"
+    )
+    command = [sys.executable, "-c", code]
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ours,
+        subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other,
+    ):
+        below = int(ours.stdout.readline())
+        found = files.descendants(os.getpid())
+        ours.communicate(b"\n")
+        other.communicate()
+
+    assert other.pid in found
+    assert not {ours.pid, below} & set(found)
 
 
 def test_the_begin_of_a_process_is_told_in_real_time(monkeypatch):

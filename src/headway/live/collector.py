@@ -15,10 +15,10 @@ from headway.live import collect, files
 from headway.live.collect import DEFAULT_MAX_BYTES
 from headway.live.detached import Program, Terminal, alone, check_open_files, detached
 from headway.live.door import Door
+from headway.live.options import COLLECTOR_NAME
 
 __all__ = ["DetachedCollector"]
 
-_NAME = b"headway-collect"
 _LINGER_S = 1.0
 """The wait for children of the program that begin to record after its end."""
 
@@ -54,7 +54,7 @@ class DetachedCollector:
 
         def work() -> None:
             begun_, lock_, listener, program.descriptor = alone(
-                _NAME, begun, lock, door.socket.fileno(), program.descriptor
+                COLLECTOR_NAME, begun, lock, door.socket.fileno(), program.descriptor
             )
             if listener is not None:
                 door.moved(listener)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from headway.live import files
+from headway.live.options import BETWEEN_NAME
 
 __all__ = ["Program", "Terminal", "alone", "check_open_files", "detached", "start_detached"]
 
@@ -225,7 +226,7 @@ def _adopt(start: Callable[[int], object], output: int) -> None:
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     start(output)
-    alone(b"headway-between")
+    alone(BETWEEN_NAME)
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headway.errors import UsageError
+from headway.live.options import BETWEEN_NAME, COLLECTOR_NAME, WATCHER_NAME
 
 __all__ = [
     "began_realtime_ns",
@@ -33,6 +34,7 @@ __all__ = [
 _HEADER = struct.Struct("8s 8x 8s")
 _MAGIC = b"\x89HWT\r\n\x1a\n"
 """The beginning of a trace: magic, then version and length (skipped), then `family` (native/trace/format.h)."""
+_OWN_NAMES = frozenset({WATCHER_NAME, COLLECTOR_NAME, BETWEEN_NAME})
 _MISSING = struct.Struct("<II")
 _MISSING_OFFSET = 2312
 """The offset of `removed_files` and `unrecorded_processes` in a trace (native/trace/format.h)."""
@@ -176,7 +178,10 @@ def parent_of(pid: int) -> int | None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the ids of the running descendants of a process."""
+    """Return the ids of the running descendants of a process, without those of Headway's own processes.
+
+    The collector and the watcher are orphans, and so are children of a program that is a container's first process.
+    """
     found: set[int] = set()
     waiting = [pid]
     while waiting:
@@ -188,9 +193,16 @@ def descendants(pid: int) -> list[int]:
             with contextlib.suppress(OSError):
                 path = Path(folder, thread, "children")
                 children = {int(word) for word in path.read_text(encoding="ascii").split()} - found - {pid}
+                children = {child for child in children if not _is_ours(child)}
                 found |= children
                 waiting += children
     return sorted(found)
+
+
+def _is_ours(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_bytes().strip() in _OWN_NAMES
+    return False
 
 
 def lock_path(path: Path) -> Path:

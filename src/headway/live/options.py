@@ -1,9 +1,23 @@
-"""The settings of a watcher, as the process that starts it needs them: nothing here costs a service memory."""
+"""The settings of a watcher, as the process that starts it needs them, and the names of Headway's own processes.
+
+Nothing here costs a service memory.
+"""
 
 import socket
 from typing import Any, Final, NamedTuple, final
 
-__all__ = ["LEAST_NS", "LEAST_RING", "MOST_NS", "MOST_RING", "WATCHER_NAME", "Limits", "Options", "family_of"]
+__all__ = [
+    "BETWEEN_NAME",
+    "COLLECTOR_NAME",
+    "LEAST_NS",
+    "LEAST_RING",
+    "MOST_NS",
+    "MOST_RING",
+    "WATCHER_NAME",
+    "Limits",
+    "Options",
+    "family_of",
+]
 
 LEAST_NS: Final = 10_000_000
 MOST_NS: Final = 600_000_000_000
@@ -14,6 +28,10 @@ MOST_RING: Final = 1 << 30
 
 WATCHER_NAME: Final = b"headway-watch"
 """The name of the watcher's process."""
+COLLECTOR_NAME: Final = b"headway-collect"
+"""The name of the process that writes the traces of a launch."""
+BETWEEN_NAME: Final = b"headway-between"
+"""The name of the parent of a watcher whose program is a container's first process."""
 
 
 @final
