@@ -53,6 +53,36 @@ def test_a_new_trace_waits_for_the_collector_of_one_that_was_removed(tmp_path, m
     files.unlock(path, files.lock(path))
 
 
+def test_a_lock_whose_holders_were_killed_is_removed(tmp_path):
+    """A container's first process takes its collector with it: whoever waits for the trace then removes the lock."""
+    path = tmp_path / "app.hwt"
+    os.close(files.lock(path))
+    files.wait_until_finished(path)
+    assert files.lock_path(path).exists()  # the lock names this process, which runs
+
+    files.lock_path(path).write_text("0 0\n", encoding="ascii")  # no process with this id runs
+    files.wait_until_finished(path)
+    assert not files.lock_path(path).exists()
+
+
+def test_a_lock_that_was_removed_meanwhile_is_made_anew(tmp_path, monkeypatch):
+    """A lock on a file without a name would let another command record to the same trace."""
+    path = tmp_path / "app.hwt"
+    flock, removed = files.fcntl.flock, []
+
+    def late(descriptor, operation):
+        if not removed:
+            removed.append(files.lock_path(path).unlink())
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(files.fcntl, "flock", late)
+    descriptor = files.lock(path)
+
+    assert removed
+    assert os.path.samestat(os.fstat(descriptor), files.lock_path(path).stat())
+    files.unlock(path, descriptor)
+
+
 def test_a_trace_that_is_being_recorded_is_not_overwritten(tmp_path):
     """--force takes finished traces only: the collector of a live program would go on in a file without a name."""
     path = traced(tmp_path / "app.hwt", 1, 10)

@@ -8,7 +8,9 @@ at the end.
 
 `headway report FILE` shows the trace. It waits until the trace is complete,
 which is a moment after the program ends, when FILE.lock is removed. A script
-that moves or deletes the trace must wait for that, too.
+that moves or deletes the trace must wait for that, too. If the program is the
+first process of a container, the trace is complete when the container has
+ended; FILE.lock may stay, and `headway report` or `headway stalls` removes it.
 
 An executable script uses the interpreter of its first line (`#!`). Other
 scripts and modules use the first of these: --python, the active virtual

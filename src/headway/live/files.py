@@ -226,6 +226,9 @@ def lock(path: Path) -> int | None:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_at(name, descriptor):  # it was removed before we had it
+            os.close(descriptor)
+            return lock(path)
         os.truncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()} {begin_ticks(os.getpid())}\n".encode())
     except BlockingIOError:
@@ -234,6 +237,12 @@ def lock(path: Path) -> int | None:
     except OSError:  # a full disk: other processes do not wait for us then
         pass
     return descriptor
+
+
+def _is_at(name: Path, descriptor: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(name.lstat(), os.fstat(descriptor))
+    return False
 
 
 def unlock(path: Path, descriptor: int | None) -> None:
@@ -254,19 +263,25 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def wait_until_finished(path: Path, patience_s: float = 30.0) -> None:
-    """Wait until a trace whose program has ended is finished; return at once if the program still runs."""
+    """Wait until a trace whose program has ended is finished; return at once if the program still runs.
+
+    A lock that nobody holds any more is removed: the end of a container's first process kills the collector, too.
+    """
+    name = lock_path(path)
     try:
-        descriptor = os.open(lock_path(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return
     try:
         deadline = time.monotonic() + patience_s
         while not _recorded_by_a_live_one(descriptor) and time.monotonic() < deadline:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 time.sleep(_LOOK_S)
             else:
+                if _is_at(name, descriptor):
+                    name.unlink()
                 return
     except OSError:
         return
