@@ -66,11 +66,11 @@ static int make(uint32_t chunk_count) {
         return -ENOMEM;
     }
     if (!hw__allowed(HW__CALL_MEMFD)) {
-        return -EPERM;
+        return -(HW_TRACE_NO_MEMFD + EPERM);
     }
     int fd = memfd_create("headway", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) {
-        return -errno;
+        return -(HW_TRACE_NO_MEMFD + errno);
     }
     void *mapping = MAP_FAILED;
     if (ftruncate(fd, (off_t)bytes) == 0 &&

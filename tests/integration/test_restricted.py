@@ -106,10 +106,15 @@ def lines(said):
 
 def traced(command, folder):
     """Run a traced program to its end; return its exit code, output and traces."""
+    done, file = begun(command, folder)
+    return (*done, read_family(file))
+
+
+def begun(command, folder):
+    """Run a program that is to be traced to its end; return its exit code and output, and the trace's path."""
     file = folder / "x.hwt"
     with collecting(file) as door:
-        done = run(command, environment(door.environment(), base=unobserved()))
-    return (*done, read_family(file))
+        return run(command, environment(door.environment(), base=unobserved())), file
 
 
 @pytest.mark.matrix("interpreter", "action")
@@ -127,6 +132,33 @@ def test_traced_under_a_filter(interpreter, action, call, tmp_path):
 
     assert (code, out, said) == (0, "done\n", "")
     assert [violations(trace) for trace in traces] == [[]]
+
+
+@pytest.mark.parametrize("action", ["eperm", "kill"])
+def test_a_process_that_may_make_no_memory_says_so(action, tmp_path):
+    """A filter that refuses memfd_create, or ends the process for it, is told as such, and not as a fault of the socket."""
+    memfd = {"x86_64": "319", "aarch64": "279"}[platform.machine()]
+    command = [sys.executable, "-I", "-c", FILTERED, action, memfd, sys.executable, "-c", "print('done')"]
+
+    (code, out, said), file = begun(command, tmp_path)
+
+    assert (code, out, file.exists()) == (0, "done\n", False)
+    assert lines(said) == [
+        "headway: process N is not traced: memory for events cannot be had (memfd_create): Operation not permitted"
+    ]
+
+
+def test_a_process_that_may_write_no_file_says_so(tmp_path):
+    """A limit on the size of files holds for the memory of events, too."""
+    limited = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); os.execv(sys.argv[1], sys.argv[1:])"
+    command = [sys.executable, "-I", "-c", limited, sys.executable, "-c", "print('done')"]
+
+    (code, out, said), file = begun(command, tmp_path)
+
+    assert (code, out, file.exists()) == (0, "done\n", False)
+    assert lines(said) == [
+        "headway: process N is not traced: memory for events cannot be had: its limit on the size of files (ulimit -f) is too small"
+    ]
 
 
 @pytest.mark.matrix("action")

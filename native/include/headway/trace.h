@@ -59,14 +59,18 @@ struct hw_trace_frame {
     int64_t offset; /* bytes from the code object's first instruction */
 };
 
+/* hw_trace_start(): what an errno is increased by if memfd_create() failed with it. */
+#define HW_TRACE_NO_MEMFD 4096
+
 /* Starts a session: finds the GIL, installs the hooks and makes the memory. Releases the GIL for a
  * moment.
  *
  * Returns 0, or a negative errno with nothing changed: -EALREADY if there is a session,
- * -ECONNREFUSED and similar errors if there is no collector, -ENOMEM without memory, -ENOENT if the
- * process has no interpreter, -ENXIO if the interpreter's calls cannot be hooked (a static build),
- * -EPROTO if its GIL is not as expected, -ETIMEDOUT if the caller does not hold the main
- * interpreter's GIL. */
+ * -ECONNREFUSED and similar errors if there is no collector, -ENOMEM without memory, -EFBIG if the
+ * limit on the size of files is too small for it, -(HW_TRACE_NO_MEMFD + errno) if the system
+ * refuses it, -ENOENT if the process has no interpreter, -ENXIO if the interpreter's calls cannot
+ * be hooked (a static build), -EPROTO if its GIL is not as expected, -ETIMEDOUT if the caller does
+ * not hold the main interpreter's GIL. */
 HW_API int hw_trace_start(const struct hw_trace_options *options);
 
 /* Ends the session and removes the hooks. The memory is complete then.

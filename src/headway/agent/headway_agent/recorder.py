@@ -19,12 +19,15 @@ DEFAULT_BYTES = 64 << 20
 WATCHED = "headway watch"
 """`Recorder.path` where a watcher keeps the events, in memory of its own, and writes no file yet."""
 
+_NO_MEMFD = 4096
+"""HW_TRACE_NO_MEMFD of native/include/headway/trace.h."""
 _PROBLEMS = {
     "EALREADY": "it is already recorded",
     "ECONNREFUSED": "no collector answers at %(door)s",
     "EACCES": "%(door)s belongs to another user",
     "EAGAIN": "too many processes connect to %(door)s",
     "ENOMEM": "there is no memory to record into",
+    "EFBIG": "memory for events cannot be had: its limit on the size of files (ulimit -f) is too small",
     "ENOENT": "the interpreter's _PyRuntime cannot be found",
     "ENXIO": "the interpreter is linked statically: its calls of pthread_cond_* cannot be hooked",
     "EPROTO": "the GIL is not at the place where this CPython should have it",
@@ -123,6 +126,8 @@ class Recorder:
             failed = self._library.start(*options)
         except (ValueError, OverflowError) as error:  # a NUL in a path, a size beyond 64 bits
             raise UnfitError("%s: %s" % (door or "the memory", error))
+        if -failed > _NO_MEMFD:
+            raise UnfitError("memory for events cannot be had (memfd_create): " + os.strerror(-failed - _NO_MEMFD))
         if failed:
             name = errno_name(-failed)
             text = _PROBLEMS.get(name, os.strerror(-failed) + " (%(door)s)")
