@@ -72,7 +72,8 @@ def test_a_lock_that_was_removed_meanwhile_is_made_anew(tmp_path, monkeypatch):
 
     def late(descriptor, operation):
         if not removed:
-            removed.append(files.lock_path(path).unlink())
+            removed.append(files.lock_path(path))
+            removed[0].unlink()
         flock(descriptor, operation)
 
     monkeypatch.setattr(files.fcntl, "flock", late)

@@ -98,7 +98,10 @@ def limits(model: Model, change: Change) -> Iterator[str]:
     kinds = {role: _kinds_of(model, role) for role in model.roles}
     unknown = [role for role in model.roles if OpKind.BLOCK in kinds[role] and role not in without]
     if changed and (model.semaphores or any(OpKind.BLOCK in kinds[role] for role in changed)):
-        yield "the model assumes that more or fewer threads share the work as in the trace"
+        yield (
+            "the model assumes that more or fewer threads share the work as in the trace; threads that take turns at a lock"
+            " or a pool do not"
+        )
     else:
         yield from _unseen(model, change, changed, kinds)
     if change != NOTHING:
