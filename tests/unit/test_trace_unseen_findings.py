@@ -4,7 +4,7 @@ import dataclasses
 import os
 
 import pytest
-from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, RECV, SERVE, Script, told
+from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, RECV, SERVE, Script, told
 
 from headway.traces.analysis import analyse
 
@@ -12,9 +12,9 @@ FINE = "the GIL does not slow this program down"
 
 
 def renamed(trace, **files):
-    """Return a trace whose frames SERVE (`serve`) and RECV (`recv`) are others: (file, function)."""
+    """Return a trace whose frames SERVE (`serve`), RECV (`recv`) and COMPUTE (`compute`) are others: (file, function)."""
     for name, (filename, function) in files.items():
-        old = SERVE if name == "serve" else RECV
+        old = {"serve": SERVE, "recv": RECV, "compute": COMPUTE}[name]
         frames = tuple(
             dataclasses.replace(one, filename=filename, function=function) if one == old else one
             for one in trace.frames
@@ -164,6 +164,105 @@ def test_a_pool_is_told_as_one(tmp_path):
     found = away(tmp_path, "pool.get()", tuple(f"worker-{number}" for number in range(12)))
 
     assert found["unseen-wait"].fact.startswith("worker-* (12 threads) spent ")
+
+
+CERTAIN = f"{FINE}: nothing to improve here"
+
+
+def awaiting(folder, script, *names, until_ms=250):
+    """Return the findings of threads for which `AT_RECV` awaits another thread, and `AT_COMPUTE` sleeps."""
+    source = folder / "app.py"
+    source.write_text("\n" * 11 + "    time.sleep(0.04)\n")
+    os.utime(source, (0, 0))
+    trace = script.trace(until_ms, *names)
+    waits = ("/usr/lib/python3.13/threading.py", "Condition.wait")
+    return told(renamed(trace, recv=waits, compute=(str(source), "compute")))
+
+
+def pool_of_two(wait_ms):
+    """Return the events of three threads that use one of two things for 40 ms each, after a wait for it.
+
+    The thread that gives its thing back ends the wait of another one.
+    """
+    script = Script()
+    for turn in range(12):
+        now = 20 * turn
+        if turn >= 2:
+            script.hold((turn - 2) % 3, now, now + 0.1)
+            script.hold((turn - 2) % 3, now + 20 - wait_ms, now + 20.1 - wait_ms, stack=AT_RECV)
+        script.hold(turn % 3, now + 0.2, now + 0.3)
+    return script
+
+
+def test_threads_that_wait_for_a_part_of_their_time_for_what_they_share_are_told(tmp_path):
+    """A pool that is too small is told, although no thread waits for it for most of its time."""
+    found = awaiting(tmp_path, pool_of_two(15), "q0", "q1", "q2")
+    one = found["unseen-wait"]
+
+    assert found["no-contention"].cause == FINE
+    assert one.weight == "note"
+    assert one.fact.startswith("q0, q1 and q2 spent ")
+    assert one.fact.endswith("threading.py:700 Condition.wait, called from app.py:30 serve, without the GIL")
+    assert "they seem to share what they await" in one.cause
+
+
+def test_threads_that_never_wait_for_what_they_share_end_the_waits_of_others(tmp_path):
+    """A semaphore may let the thread that gives a permit back have it again, so that some of its users never wait."""
+    script = Script().hold(1, 1, 1.1, stack=AT_RECV)
+    for turn in range(5):
+        script.hold(0, 20 * turn, 20 * turn + 0.1)
+    script.hold(1, 80.2, 80.3)
+    found = awaiting(tmp_path, script, "q0", "q1", until_ms=250)
+
+    assert found["unseen-wait"].fact.startswith("q1 spent 79.1 ms (32 % of its time) at ")
+    assert "they seem to share what they await" in found["unseen-wait"].cause
+
+
+def test_short_waits_for_what_threads_share_are_nothing_to_improve(tmp_path):
+    """A pool at which threads wait for less than a tenth of their time is large enough."""
+    found = awaiting(tmp_path, pool_of_two(4), "q0", "q1", "q2")
+
+    assert "unseen-wait" not in found
+    assert found["no-contention"].cause == CERTAIN
+
+
+def test_the_threads_of_a_role_count_together(tmp_path):
+    """Threads that wait for 40 to 60 % of their time are all told, and not only those above a half."""
+    script = Script()
+    for thread, away_ms in enumerate((40, 58, 60)):
+        script.hold(thread, thread, thread + 1, stack=AT_RECV)
+        script.hold(thread, thread + 1 + away_ms, thread + 2 + away_ms, stack=0)
+
+    assert awaiting(tmp_path, script, "w0", "w1", "w2", until_ms=100)["unseen-wait"].fact.startswith(
+        "w0, w1 and w2 spent 158 ms"
+    )
+
+
+def test_workers_that_wait_for_jobs_for_a_part_of_their_time_are_not_told(tmp_path):
+    """Another thread gives the jobs, so nothing is too small; but a report does not say that nothing can be improved."""
+    script = Script()
+    for turn in range(12):
+        script.hold(3, 20 * turn, 20 * turn + 0.1)
+        script.hold(turn % 3, 20 * turn + 0.2, 20 * turn + 0.3)
+        script.hold(turn % 3, 20 * turn + 35, 20 * turn + 35.1, stack=AT_RECV)
+    found = awaiting(tmp_path, script, "w0", "w1", "w2", "MainThread")
+
+    assert "unseen-wait" not in found
+    assert found["no-contention"].cause == FINE
+
+
+def test_workers_that_get_jobs_at_once_do_not_give_them_to_each_other(tmp_path):
+    """A worker that has just got a job has the GIL when the next one wakes up, and yet does not end its wait."""
+    script = Script()
+    for turn in range(6):
+        script.hold(2, 40 * turn, 40 * turn + 0.1)
+        for thread in range(2):
+            now = 40 * turn + 0.2 * thread
+            script.hold(thread, now + 0.2, now + 0.3).hold(thread, now + 25, now + 25.1, stack=AT_RECV)
+    found = awaiting(tmp_path, script, "w0", "w1", "MainThread")
+
+    assert "unseen-wait" not in found
+    assert found["no-contention"].cause == FINE
 
 
 def at_a_lock(source, *, at_ms=10, **process):

@@ -54,9 +54,8 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     found += behind or used
     if not any(one.weight == "problem" for one in found):
         found += [*unseen(analysis), *unread(analysis)]
-        found += _nothing_to_improve(
-            analysis, is_all=analysis.process.has_stacks and not (found or analysis.late_loops)
-        )
+        others = found or analysis.late_loops or analysis.unseen_waits
+        found += _nothing_to_improve(analysis, is_all=analysis.process.has_stacks and not others)
     found += [finding for note in NOTES for finding in note(analysis)]
     order = ("problem", "fine", "note")
     return tuple(sorted(found, key=lambda one: (order.index(one.weight), -one.cost_ns)))
@@ -340,7 +339,8 @@ def _nothing_to_improve(analysis: Analysis, *, is_all: bool) -> Iterator[Finding
 
     Args:
         analysis: The analysis.
-        is_all: Nothing else has been found, such as waits for locks, and the trace has the lines that would tell of it.
+        is_all: Nothing else has been found, such as waits of threads for each other, and the trace has the lines that
+            would tell of it.
     """
     if not analysis.wall_ns or not (analysis.gils or analysis.process.gil_enabled):
         return

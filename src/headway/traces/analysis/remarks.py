@@ -223,9 +223,13 @@ def lock_waits(analysis: Analysis) -> Iterator[Finding]:
 
 
 def unseen(analysis: Analysis) -> Iterator[Finding]:
-    """Yield notes about lines at which threads spend most of their time, where the trace does not show why."""
+    """Yield notes about lines at which threads spend much of their time, where the trace does not show why.
+
+    A worker that has nothing to do for a part of its time is no such thread.
+    """
     told = {turn.frame for turn in analysis.turns} | {wait.frame for wait in analysis.lock_waits}
-    for one in [one for one in analysis.unseen_waits if one.frame not in told][:MOST_PLACES]:
+    worth = [one for one in analysis.unseen_waits if one.frame not in told and not one.may_be_idle]
+    for one in worth[:MOST_PLACES]:
         labels = [analysis.labels[thread] for thread in one.threads]
         names = names_or_roles(labels)
         called = f", called from {place(one.own)}" if one.own != one.frame else ""
@@ -237,9 +241,18 @@ def unseen(analysis: Analysis) -> Iterator[Finding]:
                 f"({share(one.away_ns, one.lived_ns)} of {'their' if len(labels) > 1 else 'its'} time) at {place(one.frame)}"
                 f"{called}, without the GIL"
             ),
-            cause="a trace does not show what a thread awaits without the GIL: work, a lock, a file, or another process",
-            advice="if this is not idle time, measure that call in the program; `headway report --html` shows when each thread"
-            " was there",
+            cause=(
+                "for most of that time, another thread like these came from its work when the wait ended: they seem to share what "
+                "they await, as the permits of a semaphore or the connections of a pool, or to pass work on to each other"
+                if one.shared
+                else "a trace does not show what a thread awaits without the GIL: work, a lock, a file, or another process"
+            ),
+            advice=(
+                "if they share something, and more of it can be in use at once, allow that, or use each for less time"
+                if one.shared
+                else "if this is not idle time, measure that call in the program; `headway report --html` shows when each thread"
+                " was there"
+            ),
             threads=tuple(names),
             frame=one.frame,
         )

@@ -141,7 +141,7 @@ class Analysis:
         contention: Waits for locks, on a free-threaded build.
         turns: The lines at which threads take turns without the GIL, most blocked time first.
         lock_waits: With a GIL: the lines that take a lock of the program, and how long threads were blocked there.
-        unseen_waits: With a GIL: the lines at which threads spent most of their time, and what they awaited is not known.
+        unseen_waits: With a GIL: the lines at which threads spent much of their time, and what they awaited is not known.
         unread_lines: With a GIL: the lines at which threads were, and that may take a lock, because they cannot be read.
         late_loops: With a GIL: the event loops that made no progress for too long.
         loss: The data that is missing from the trace.

@@ -6,24 +6,32 @@ what the thread awaits there: work, a lock, a file, or another process.
 
 import functools
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from headway.printable import printable
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.intervals import Holds
 from headway.traces.analysis.stall_model import Thresholds
 from headway.traces.analysis.threads import lives_ns
 from headway.traces.analysis.turns import Away
+from headway.traces.analysis.words import role
 from headway.traces.calls import Call, call_at
-from headway.traces.loops import Home, home_at, is_in_a_loop, may_be_a_target_in_c
+from headway.traces.loops import Home, home_at, is_in_a_loop, may_be_a_target_in_c, waits_for_a_lock
 from headway.traces.model import Frame, Trace
 
 __all__ = ["LateLoop", "UnseenWait", "late_loops", "unseen_waits"]
 
 _MOST = 0.5
-"""The least part of a thread's life that it spends at a line, and of the wall time that all threads do."""
+"""The least part of a thread's or a role's life that it spends at a line, and of the wall time that all threads do."""
+_SOME = 0.1
+"""The same for a line at which threads await each other: less of it than this hardly slows a program down."""
+_SHARED = 0.5
+"""The least part of the time at a line that others who come there, too, end: beyond it, they share what they await."""
 _MOST_STACKS = 200
 """The stacks that are looked at, since each may open a file: those at which threads were away for longest, or most often."""
 _AWAITING = ("threading.py", "queue.py", "_base.py")
@@ -46,7 +54,7 @@ class LateLoop:
 @final
 @dataclass(frozen=True)
 class UnseenWait:
-    """A line at which threads without the GIL spent most of their time.
+    """A line at which threads without the GIL spent much of their time.
 
     Attributes:
         frame: The line at which they released the GIL.
@@ -54,6 +62,8 @@ class UnseenWait:
         threads: The indices of these threads.
         away_ns: The sum of the times for which they were there.
         lived_ns: The sum of the times for which they lived in the window.
+        shared: Those that come to this line mostly end each other's waits there: they share what they await.
+        may_be_idle: They await another thread there, not for most of their time, and nothing shows that it is not for work.
     """
 
     frame: Frame
@@ -61,6 +71,40 @@ class UnseenWait:
     threads: tuple[int, ...]
     away_ns: int
     lived_ns: int
+    shared: bool = False
+    may_be_idle: bool = False
+
+
+@final
+@dataclass
+class _Place:
+    """A line at which threads were without the GIL.
+
+    Attributes:
+        stacks: The stacks of that line.
+        awaits: A thread awaits others there.
+        by_thread_ns: How long each thread was there.
+    """
+
+    stacks: list[int]
+    awaits: bool
+    by_thread_ns: dict[int, int]
+
+    def mostly_there(
+        self, least: float, lived_ns: NDArray[np.int64], by_role: Collection[list[int]], wall_ns: int
+    ) -> tuple[int, ...]:
+        """Return the threads that spent most of their lives here, and those of roles that spent more than a part of theirs.
+
+        `least` is that part, and the least share of the wall time; () if all these threads spent less.
+        """
+        spent_ns = self.by_thread_ns
+        there = {thread for thread, ns in spent_ns.items() if ns >= _MOST * lived_ns[thread] > 0}
+        for members in by_role:
+            mine = [thread for thread in members if thread in spent_ns]
+            if sum(spent_ns[thread] for thread in mine) > least * int(lived_ns[members].sum()):
+                there.update(mine)
+        enough = sum(spent_ns[thread] for thread in there) >= least * wall_ns
+        return tuple(sorted(there)) if enough else ()
 
 
 def late_loops(trace: Trace, holds: Holds, away: Away, start_ns: int, end_ns: int) -> tuple[LateLoop, ...]:
@@ -98,18 +142,39 @@ def late_loops(trace: Trace, holds: Holds, away: Away, start_ns: int, end_ns: in
 
 
 def unseen_waits(
-    trace: Trace, away: Away, changed: frozenset[str], start_ns: int, end_ns: int
+    trace: Trace, holds: Holds, away: Away, changed: frozenset[str], start_ns: int, end_ns: int
 ) -> tuple[UnseenWait, ...]:
-    """Return the lines, most time first, at which threads spent most of their lives without the GIL, and not by nature.
+    """Return the lines, most time first, at which threads spent much of their lives without the GIL, and not by nature.
 
+    Much is most of it, or, where they await another thread, a smaller part. The threads of one role count together.
     Left out are sleeps, timers and joins, loops and pools that wait for work, and libraries' own threads.
-    `changed` are files whose lines may be others by now.
+    `holds` and `away` are those in the window; `changed` are files whose lines may be others by now.
     """
+    lived_ns = lives_ns(trace.threads, start_ns, end_ns)
+    names, role_of = np.unique([role(printable(one.name)) for one in trace.threads], return_inverse=True)
+    by_role = [np.flatnonzero(role_of == number).tolist() for number in range(len(names))]
+    places = _places(trace, away, changed)
+    before = _stacks_before(holds) if any(one.awaits for one in places.values()) else holds.stack
+    found = []
+    for (frame, own), one in places.items():
+        shared = one.awaits and _is_shared(holds, before, away, one, role_of)
+        threads = one.mostly_there(_SOME if shared else _MOST, lived_ns, by_role, end_ns - start_ns)
+        may_be_idle = one.awaits and not threads
+        if may_be_idle:
+            threads = one.mostly_there(_SOME, lived_ns, by_role, end_ns - start_ns)
+        if threads:
+            away_ns = sum(one.by_thread_ns[thread] for thread in threads)
+            life_ns = int(lived_ns[list(threads)].sum())
+            found.append(UnseenWait(frame, own, threads, away_ns, life_ns, shared, may_be_idle))
+    return tuple(sorted(found, key=lambda one: -one.away_ns))
+
+
+def _places(trace: Trace, away: Away, changed: frozenset[str]) -> dict[tuple[Frame, Frame], _Place]:
+    """Return the lines at which threads were without the GIL, and not by nature: each with the program's own line."""
     length_ns = away.end_ns - away.start_ns
     stacks, which = np.unique(away.stack, return_inverse=True)
     totals_ns = np.bincount(which, weights=length_ns, minlength=len(stacks))
-    lived_ns = lives_ns(trace.threads, start_ns, end_ns)
-    spent_ns: dict[tuple[Frame, Frame], dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    places: dict[tuple[Frame, Frame], _Place] = {}
     for number in np.argsort(-totals_ns, kind="stable")[:_MOST_STACKS].tolist():
         stack = trace.stack(int(stacks[number]))
         own = own_frame(stack)
@@ -117,16 +182,46 @@ def unseen_waits(
             continue
         here = np.flatnonzero(which == number)
         by_thread_ns = np.bincount(away.thread[here], weights=length_ns[here])
+        awaits = waits_for_a_lock(stack, changed)
+        place = places.setdefault((stack[0], own), _Place([], awaits, defaultdict(int)))
+        place.stacks.append(int(stacks[number]))
         for thread in np.flatnonzero(by_thread_ns).tolist():
             if trace.threads[thread].name != "MainThread" or not stack[0].filename.endswith(_AWAITING):
-                spent_ns[stack[0], own][thread] += int(by_thread_ns[thread])
-    found = []
-    for (frame, own), by_thread in spent_ns.items():
-        threads = tuple(sorted(thread for thread, ns in by_thread.items() if ns >= _MOST * lived_ns[thread] > 0))
-        away_ns = sum(by_thread[thread] for thread in threads)
-        if threads and away_ns >= _MOST * (end_ns - start_ns):
-            found.append(UnseenWait(frame, own, threads, away_ns, int(lived_ns[list(threads)].sum())))
-    return tuple(sorted(found, key=lambda one: -one.away_ns))
+                place.by_thread_ns[thread] += int(by_thread_ns[thread])
+    return places
+
+
+def _is_shared(
+    holds: Holds, before: NDArray[np.integer], away: Away, place: _Place, role_of: NDArray[np.integer]
+) -> bool:
+    """Tell whether the threads that come to a line mostly end each other's waits there, as with permits of a semaphore.
+
+    A thread gives back what others await while it has the GIL, after it was elsewhere. A worker that was given a job is
+    no such thread: it comes from the line itself. Neither is a thread of another role that never waits there: it gives
+    the jobs. One of the same role may find a permit whenever it comes.
+    `before` has for each hold the stack at which its thread was before, or -1.
+    """
+    if not len(holds):  # all threads are away in all of the window
+        return False
+    threads = list(place.by_thread_ns)
+    peers = np.isin(role_of, role_of[threads])
+    here = np.flatnonzero(np.isin(away.stack, place.stacks) & np.isin(away.thread, threads))
+    last = np.searchsorted(holds.start_ns, away.end_ns[here], "left") - 1  # the hold in which the wait ended
+    ender, came_from = holds.thread[last], before[last]
+    ended = away.back[here] & (last >= 0) & (ender != away.thread[here]) & peers[ender]
+    ended &= (came_from >= 0) & ~np.isin(came_from, place.stacks)
+    length_ns = away.end_ns[here] - away.start_ns[here]
+    return bool(length_ns[ended].sum() > _SHARED * length_ns.sum())
+
+
+def _stacks_before(holds: Holds) -> NDArray[np.int64]:
+    """Return for each hold the stack at which its thread had released the GIL before; -1 if that was its first hold."""
+    order = np.argsort(holds.thread, kind="stable")
+    thread, stack = holds.thread[order], holds.stack[order].astype(np.int64)
+    found = np.full(len(holds), -1, np.int64)
+    again = np.flatnonzero(thread[1:] == thread[:-1]) + 1
+    found[order[again]] = stack[again - 1]
+    return found
 
 
 def _is_idle(stack: tuple[Frame, ...], changed: frozenset[str]) -> bool:
