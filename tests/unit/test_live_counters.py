@@ -1,12 +1,14 @@
 """Counters of threads: the contents of a snapshot, and the rates between two of them."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from live_image import make_snapshot
 
+from headway.live.beginnings import UNKNOWN
 from headway.live.counters import difference, percentile
 from headway.traces import format as hwt
 
@@ -107,6 +109,14 @@ def test_a_slot_with_another_serial_is_another_thread():
     assert rates_of(rates, 2).hold_share == 0.1
     assert [one.serial for one in rates.came] == [2]
     assert [one.serial for one in rates.went] == [1]
+
+
+@pytest.mark.parametrize(("began_ns", "came"), [(S - 1, []), (S + 1, [1]), (UNKNOWN, [])])
+def test_a_thread_that_had_no_counters_yet_came_only_if_it_began_meanwhile(began_ns, came):
+    """A thread has counters from its first event on, which an old thread may have after the first reading."""
+    new = replace(make_snapshot(2 * S, {"serial": 1}), began_ns={1: began_ns})
+
+    assert [one.serial for one in difference(make_snapshot(S), new).came] == came
 
 
 def test_threads_that_ended_count_while_their_counters_stand():

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ from live_image import SLOTS_OFFSET, image, make_slots, make_snapshot
 
 from headway.errors import RecordingError
 from headway.live import watch
+from headway.live.beginnings import UNKNOWN
+from headway.live.counters import difference
 from headway.live.lived import incarnation_in, incarnation_of
 from headway.live.watch import History, Monitor, Watch, WatchEndedError
 from headway.traces import format as hwt
@@ -188,6 +191,34 @@ def test_a_file_cut_short_kills_nobody(mapped):
         with path.open("r+b") as file:
             file.truncate(SLOTS_OFFSET + hwt.SLOT_DTYPE.itemsize + 10)
         assert [thread.serial for thread in one.snapshot().threads] == [1]
+
+
+def set_slots(path, *threads):
+    """Write the counters of other threads."""
+    with path.open("r+b") as file:
+        file.seek(SLOTS_OFFSET)
+        file.write(make_slots(*threads).tobytes())
+
+
+@pytest.mark.parametrize("own_ids", [False, True])
+def test_only_a_thread_that_began_after_a_reading_has_come(mapped, monkeypatch, own_ids):
+    """A thread that was there before, and one that has ended already, did not come with its first counters."""
+    if own_ids:  # every status file then tells the ids in a namespace of the process's own
+        monkeypatch.setattr(watch, "_own_pid", lambda pid: pid + 1)
+    path = mapped(thread_count=3, pid=os.getpid() + own_ids)
+    old, done = threading.get_native_id(), threading.Event()
+    with Watch(os.getpid()) as one:
+        first = one.snapshot()
+        thread = threading.Thread(target=done.wait)
+        thread.start()
+        set_slots(path, *({"serial": at, "tid": tid} for at, tid in enumerate((old, thread.native_id, 2**30), 1)))
+        second = one.snapshot()
+        done.set()
+        thread.join()
+
+    assert [one.serial for one in difference(first, second).came] == [2]
+    assert second.began_ns[1] < first.time_ns < second.began_ns[2]
+    assert second.began_ns[3] == UNKNOWN
 
 
 def test_a_torn_slot_is_read_again(mapped, monkeypatch):

@@ -7,8 +7,8 @@ Waits are kept as a histogram with a bucket for each power of two in nanoseconds
 less than a factor of two, and lies in the same bucket as the true one.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from headway.live.header import Header
 from headway.live.slots import SLOT_BYTES, ThreadCounters, serial_of, thread_counters
@@ -43,6 +43,11 @@ class Snapshot:
     """Ended threads whose counters no later thread has overwritten: if there are few threads, or they ended late."""
     has_gil: bool
     """False if free-threaded, with the GIL off."""
+    began_ns: Mapping[int, int] = field(default_factory=dict)
+    """When living threads began, by serial, as `headway.live.beginnings` tells it; without those that nobody asked for.
+
+    A thread has no counters before its first event, which is late in its life after an attach, or without a GIL.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ class Rates:
     """The living threads; the thread with the longest holds and waits comes first."""
     gils: tuple[GilRates, ...]
     came: tuple[ThreadCounters, ...]
-    """Living threads that did not live at the first snapshot."""
+    """Living threads that began after the first snapshot; not those that it lacks because they had had no event yet."""
     went: tuple[ThreadCounters, ...]
     """Threads of the first snapshot that no longer live."""
     ended: EndedRates
@@ -231,7 +236,11 @@ def difference(old: Snapshot, new: Snapshot) -> Rates:
         wall_ns=wall_ns,
         threads=tuple(sorted(alive, key=lambda one: (-one.hold_share - one.wait_share, one.now.serial))),
         gils=tuple(gils) if new.has_gil else (),
-        came=tuple(one for serial, one in there.items() if serial not in then),
+        came=tuple(
+            one
+            for serial, one in there.items()
+            if serial not in then and new.began_ns.get(serial, new.time_ns) > old.time_ns
+        ),
         went=tuple(one for serial, one in then.items() if serial not in there),
         ended=_ended(over, len(then) + new.thread_count - old.thread_count - len(there)),
     )

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Self
 
 from headway.errors import RecordingError
+from headway.live.beginnings import beginnings
 from headway.live.counters import Rates, Snapshot, decode, difference
 from headway.live.files import descendants
 from headway.live.header import COUNTERS_ONLY, FORMAT_VERSION, HEADER_BYTES, Header, header_in
 from headway.live.lived import incarnation_of
-from headway.live.slots import FREE, SLOT_BYTES, SLOT_HEAD, changed
+from headway.live.slots import FREE, SLOT_BYTES, SLOT_HEAD, ThreadCounters, changed
 from headway.live.switched_on import GilSwitch
 
 __all__ = [
@@ -149,7 +150,8 @@ class Watch:
                 raise RecordingError(
                     f"there is no process {pid}", hint="`pgrep -a python` lists Python processes"
                 ) from None
-            header = self._open(_own_pid(pid))
+            own_pid = _own_pid(pid)
+            header = self._open(own_pid)
         except (FileNotFoundError, ProcessLookupError):
             raise RecordingError(f"process {pid} has ended") from None
         except PermissionError:
@@ -164,6 +166,8 @@ class Watch:
         self._incarnation = incarnation
         self._header = header
         self._switch = GilSwitch(pid)
+        self._has_own_ids = own_pid != pid
+        self._began_ns: dict[int, int] = {}
 
     def _open(self, own_pid: int) -> Header | None:
         for path, base in _candidates(self.pid):
@@ -274,7 +278,16 @@ class Watch:
             # Slots whose threads change faster than we read: their state at this moment is unknown.
             free = {at for at in torn if SLOT_HEAD.unpack_from(slots, at)[0] == FREE}
             slots = b"".join(slots[at : at + SLOT_BYTES] for at in range(0, len(slots), SLOT_BYTES) if at not in free)
-        return replace(decode(header, slots, time_ns), has_gil=self.has_gil)
+        found = decode(header, slots, time_ns)
+        return replace(found, has_gil=self.has_gil, began_ns=self._beginnings(found.threads))
+
+    def _beginnings(self, threads: tuple[ThreadCounters, ...]) -> dict[int, int]:
+        """Return when these threads began, by serial; the kernel is asked once for each."""
+        new = {one.serial: one.tid for one in threads if one.serial not in self._began_ns}
+        began_ns = beginnings(self.pid, new.values(), own_ids=self._has_own_ids)
+        known_ns = self._began_ns | {serial: began_ns[tid] for serial, tid in new.items()}
+        self._began_ns = {one.serial: known_ns[one.serial] for one in threads}
+        return self._began_ns
 
     def _alive(self) -> Header:
         if self._fd < 0:
