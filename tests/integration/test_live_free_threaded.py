@@ -87,7 +87,8 @@ def test_a_process_without_a_gil_is_said_to_have_none():
         seen = sampled(monitor, lambda _: True)
         monitor.close()
 
-    assert top_view.head(seen)[0].endswith("no GIL; waits are for locks and for ends of threads")
+    assert "no GIL; waits are for locks of objects and the interpreter " in top_view.head(seen)[0]
+    assert top_view.head(seen)[0].endswith("and for ends of threads, not for `threading.Lock`")
 
 
 def test_a_lock_of_the_program_s_own_is_no_contention():

@@ -16,6 +16,7 @@ from headway.live.watch import Sample
 from headway.traces import format as hwt
 
 S = 1_000_000_000
+NO_GIL = "no GIL; waits are for locks of objects and the interpreter and for ends of threads, not for `threading.Lock`"
 HOSTILE = "[@click=app.quit]x[/]"
 
 
@@ -39,7 +40,7 @@ def test_without_a_gil_a_table_is_about_locks():
     """The header says what waits are for; only waiting is told of a thread, and nothing of holds."""
     head, worst, _, _, *rows = top_view.block([free_sample()])
 
-    assert head.endswith("app.py (pid 1): no GIL; waits are for locks and for ends of threads")
+    assert head.endswith(f"app.py (pid 1): {NO_GIL}")
     assert worst == "  worst wait 1 s: blocked (in the last 1 s)"
     assert [row.split()[:3] for row in rows] == [["blocked", "waiting", "1"], ["other", "-", "-"]]
     assert all(row.endswith(" -") for row in rows)

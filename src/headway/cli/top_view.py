@@ -20,6 +20,8 @@ _WIDTHS = (28, 16, 7, 7, 9, 9, 9, 9, 9)
 _NARROW = (14, 7, 6, 6, 7, 8, 8, 7, 8)
 """The widths for 80 columns; a state is then shown without its time."""
 
+_NO_GIL = "no GIL; waits are for locks of objects and the interpreter and for ends of threads, not for `threading.Lock`"
+
 
 @dataclass(frozen=True)
 class Row:
@@ -107,7 +109,7 @@ def _row(pid: int, one: "ThreadRates", over: "ThreadRates", *, alone: bool, has_
 def head(sample: "Sample") -> list[str]:
     """Return the lines above one process's table: the holders of its GILs, and the worst wait of the window."""
     who = f"{printable(sample.program)} (pid {sample.pid})"
-    lines = [] if sample.has_gil else ["no GIL; waits are for locks and for ends of threads"]
+    lines = [] if sample.has_gil else [_NO_GIL]
     for gil in sample.interval.gils:
         holder = "free" if gil.holder is None else f"{printable(gil.holder.name)} for {_duration(gil.holder.state_ns)}"
         name = "GIL" if len(sample.interval.gils) == 1 else f"GIL {gil.index}"
