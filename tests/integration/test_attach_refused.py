@@ -314,3 +314,23 @@ def test_a_process_before_3_14_is_not_scheduled(name, why, hint, tmp_path):
     assert done.returncode == 8
     assert f"process {process.pid} runs {why}" in done.stderr
     assert hint in done.stderr
+
+
+@pytest.mark.skipif("3.13t" not in BY_NAME, reason="no free-threaded CPython 3.13 here")
+@pytest.mark.parametrize(
+    ("gil", "why"),
+    [("0", ", so there is no GIL to schedule"), ("1", ": its GIL is on, and cannot be scheduled from outside")],
+)
+def test_the_refusal_of_a_free_threaded_process_tells_whether_its_gil_is_on(gil, why):
+    """The memory of the process tells that; a free-threaded build may have a GIL."""
+    words = [BY_NAME["3.13t"].executable, "-c", "print('ready', flush=True); input()"]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PYTHON_GIL": gil}
+    ) as process:
+        process.stdout.readline()
+        done = headway("attach", "--policy", "fair", process.pid)
+        process.communicate(b"\n")
+
+    assert done.returncode == 8
+    assert f"process {process.pid} runs a free-threaded CPython 3.13{why}" in done.stderr
+    assert "start the program with `headway run`" in done.stderr

@@ -364,16 +364,17 @@ def _schedule(target: "attach.Target", arguments: argparse.Namespace, signals: _
     from headway.errors import SchedulingError, UsageError
     from headway.live import attach
     from headway.live.schedule import check
+    from headway.live.switched_on import GilSwitch
 
     if target.version < (3, 14):
-        name = f"CPython {target.version[0]}.{target.version[1]}"
-        if target.free_threaded:
+        name = f"{'a free-threaded ' * target.free_threaded}CPython {target.version[0]}.{target.version[1]}"
+        if target.free_threaded and not GilSwitch(target.pid).is_on():
             raise SchedulingError(
-                f"process {target.pid} runs a free-threaded {name}, so there is no GIL to schedule",
+                f"process {target.pid} runs {name}, so there is no GIL to schedule",
                 hint="if its GIL is on (PYTHON_GIL=1), start the program with `headway run`",
             )
         raise SchedulingError(
-            f"process {target.pid} runs {name}: its GIL cannot be scheduled from outside",
+            f"process {target.pid} runs {name}: its GIL {'is on, and ' * target.free_threaded}cannot be scheduled from outside",
             hint="start the program with `headway run`, or use CPython 3.14 or later",
         )
     policy = arguments.policy
