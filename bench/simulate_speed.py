@@ -10,7 +10,6 @@ million events a second; 2 s and 200 MB.
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from headway.agent.headway_agent.proc import max_rss_bytes
 from headway.native_sim import Simulation
 from headway.sim import library, parameters
 from headway.sim.compile import compile_scenario
@@ -74,7 +74,7 @@ def what_if(path: str) -> None:
     costs = load("preset")
     predict(model_of(trace, costs, cores=1, whole=whole), [Change(policy="fair")], costs, cores=1)
     all_s = time.perf_counter() - begun_s
-    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    memory_mb = max_rss_bytes() / 1e6
     print(json.dumps({"read_s": read_s, "all_s": all_s, "memory_mb": memory_mb}))
 
 

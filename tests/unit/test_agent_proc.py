@@ -1,6 +1,9 @@
-"""The agent's reading of the kernel's busy time."""
+"""The agent's reading of the kernel's figures: busy time and memory."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from headway_agent import proc
@@ -59,3 +62,14 @@ def test_without_proc_there_is_no_course(monkeypatch):
     course.mark("timed")
 
     assert (course.stretches(), course.utilisation("timed")) == ([], {})
+
+
+def test_the_largest_resident_set_is_not_that_of_the_launcher():
+    """A process that a large one has started tells its own size: exec(2) leaves it the launcher's in getrusage(2)."""
+    large = bytearray(b"1") * 200_000_000
+    code = "import sys; sys.path[:0] = sys.argv[1:]; import headway_agent.proc as proc; print(proc.max_rss_bytes())"
+    command = [sys.executable, "-c", code, str(Path(proc.__file__).parents[1])]
+    told = int(subprocess.run(command, capture_output=True, check=True).stdout)
+
+    assert 1_000_000 < told < len(large) // 2
+    assert proc.max_rss_bytes() > len(large)

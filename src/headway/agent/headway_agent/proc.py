@@ -189,10 +189,14 @@ def queued_ns():
 
 
 def max_rss_bytes():
-    """Return the largest resident set so far of this process (getrusage(2), ru_maxrss), in bytes."""
-    import resource
+    """Return the largest resident set so far of this process (VmHWM of /proc/self/status), in bytes; 0: not known.
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    ru_maxrss of getrusage(2) is that of the process that started this one, if that was larger: exec(2) keeps it.
+    """
+    for line in read("/proc/self/status").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 def pin(cpus):
