@@ -39,7 +39,7 @@ def test_the_overview_of_a_file_is_that_of_the_trace(tmp_path, name, short_holds
 
     assert (found.start_ns, found.end_ns) == (expected.start_ns, expected.end_ns)
     np.testing.assert_array_equal(found.released, expected.released)
-    assert {gil: dict(of) for gil, of in found.waited_ns.items()} == expected.waited_ns
+    assert found.waited_ns == expected.waited_ns
 
 
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.97])

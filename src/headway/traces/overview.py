@@ -101,7 +101,8 @@ class Survey:
             mine = self.stacks[:, 0] == gil
             indices, _ = stacks(gil, self.stacks[mine, 1].astype(np.uint32))
             np.add.at(released, stack_frame[indices], self.released[:, mine].T)
-        return Overview(self.start_ns, self.end_ns, released.T, self.waited_ns)
+        waited_ns = {gil: dict(of_gil) for gil, of_gil in self.waited_ns.items()}
+        return Overview(self.start_ns, self.end_ns, released.T, waited_ns)
 
 
 def survey(
@@ -173,10 +174,11 @@ def _last_ns(
     head: NDArray[np.void], counts: NDArray[np.int64], read: Callable[[int, int], bytes], within_ns: tuple[int, int]
 ) -> int:
     last_ns, latest_ns = within_ns
+    firsts = np.zeros(len(head), dtype=np.int64)
     for _, chunks in _of_owners(head):
         used = chunks[counts[chunks] > 0]
         if len(used):
-            events = _events(used[-1:], counts, read, np.zeros(len(head), dtype=np.int64))
+            events = _events(used[-1:], counts, read, firsts)
             known = events["time_ns"][events["time_ns"] <= latest_ns]
             last_ns = max(last_ns, int(known.max(initial=0)))
     return last_ns
