@@ -275,7 +275,8 @@ def _limit_to_launched(session: pytest.Session, stop: KeyboardInterrupt) -> None
     """After Ctrl-C, leave the tests that have finished launches, so that these are shown and stored; raise if none has."""
     ours = session.config.stash[_KEY]
     launched = ours.launched | {test: both.here for test, both in ours.sides.items()}
-    session.items[:] = [one for one in session.items if (path := _path(one)) in launched and launched[path].measured]
+    done = {test for test, one in launched.items() if one.measured}
+    session.items[:] = [one for one in session.items if _path(one) in done]
     if not session.items:
         raise stop
     ours.complaints.append("the launches were stopped early")

@@ -129,9 +129,8 @@ def told(policy, counts, interval_s, gainer="", most=0, *, is_on=True):
     if not early and not is_on:
         return "%s never requested the GIL" % policy
     worst_s = counts.get("worst_wait_ns", 0) / 1e9
-    if (
-        not early and worst_s > interval_s
-    ):  # `stock`, too, would have requested the GIL: it is a policy of the user's own
+    # `stock`, too, would have requested the GIL: it is a policy of the user's own.
+    if not early and worst_s > interval_s:
         return "%s never requested the GIL; the longest wait for the GIL of the main interpreter that ended was %s" % (
             policy,
             _duration(worst_s),

@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.traces.analysis.intervals import Holds, Intervals, recorded
+from headway.traces.analysis.intervals import Holds, Intervals, Recorded, recorded
 from headway.traces.model import RAN_ALL, Trace
 
 __all__ = ["Bursts", "Seen", "see"]
@@ -83,9 +83,12 @@ class Seen:
         return self.until_ns - self.since_ns
 
 
-def see(trace: Trace, gil: int, since_ns: int, until_ns: int) -> Seen:
-    """Return the contents of a trace for a GIL between two times, with all threads that have the GIL then."""
-    found = recorded(trace)
+def see(trace: Trace, gil: int, since_ns: int, until_ns: int, found: Recorded | None = None) -> Seen:
+    """Return the contents of a trace for a GIL between two times, with all threads that have the GIL then.
+
+    `found` are the trace's holds and waits, if the caller has them.
+    """
+    found = found or recorded(trace)
     holds = found.holds.chosen(found.holds.gil == gil).clipped(since_ns, until_ns)
     waits = found.waits.chosen(found.waits.gil == gil)
     after_forced = np.append(False, holds.forced[:-1])

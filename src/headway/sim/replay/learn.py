@@ -25,6 +25,7 @@ from headway.sim.replay.refused import no_gil, refused
 from headway.sim.replay.wakes import Wakes, find_wakes
 from headway.sim.replay.window import left_out, overview_of, window
 from headway.sim.scenario import STOCK
+from headway.traces.analysis.intervals import recorded
 from headway.traces.analysis.words import duration
 from headway.traces.analysis.words import role as role_of
 from headway.traces.calls import Call, call_at, sleep_ns_at, timeout_ns_at
@@ -165,9 +166,11 @@ def learn(
     if not trace.gils or not len(trace.events):
         raise no_gil()
     gil = next((one.index for one in trace.gils if one.main), trace.gils[0].index)
-    whole = whole or overview_of(trace)
+    found = recorded(trace)
+    whole = whole or overview_of(trace, found)
     since_ns, until_ns = window(trace, whole)
-    seen = see(trace, gil, since_ns, until_ns)
+    seen = see(trace, gil, since_ns, until_ns, found)
+    del found  # of a long trace it is large
     roles = _roles(trace, seen)
     frames = _frames(trace, seen)
     filenames = {frame.filename for frame in frames.values() if frame is not None}

@@ -7,7 +7,7 @@ import numpy as np
 
 from headway.printable import printable
 from headway.sim.replay.bursts import Seen
-from headway.traces.analysis.intervals import recorded
+from headway.traces.analysis.intervals import Recorded, recorded
 from headway.traces.analysis.words import duration, role
 from headway.traces.model import Kind, Trace
 from headway.traces.overview import PARTS, Overview
@@ -29,25 +29,24 @@ _LEAST_WAITED_NS = 10_000_000
 """The waiting for the GIL, in shares of all waiting of the trace and in ns, that the replay may not leave out silently."""
 
 
-def read_window(path: Path | str) -> tuple[Trace, Overview]:
-    """Read a trace file, of a long one only what a replay needs, and return it with the overview of the whole.
+def read_window(path: Path | str) -> tuple[Trace, Overview | None]:
+    """Read a trace file; of a long one only what a replay needs, with the overview of the whole; None: it is the whole.
 
     Raises:
         TraceError: The file cannot be read, or is not a trace.
     """
-    trace, overview = read_part(path, lambda whole: (_since_ns(whole), _MOST_EVENTS))
-    return trace, overview or overview_of(trace)
+    return read_part(path, lambda whole: (_since_ns(whole), _MOST_EVENTS))
 
 
-def overview_of(trace: Trace) -> Overview:
-    """Return the overview of a trace that is in memory in whole."""
+def overview_of(trace: Trace, found: Recorded | None = None) -> Overview:
+    """Return the overview of a trace that is in memory in whole; `found` as for `see`."""
+    found = found or recorded(trace)
     released = trace.events[trace.events["kind"] == Kind.RELEASE]
     place = trace.stack_frame[released["value"]]
     elapsed_ns = max(1, trace.end_ns - trace.start_ns)
     part = np.minimum((released["time_ns"] - trace.start_ns) * PARTS // elapsed_ns, PARTS - 1)
     count = len(trace.frames)
     table = np.bincount(part * count + place, minlength=PARTS * count).reshape(PARTS, count)
-    found = recorded(trace)
     serials = [thread.serial for thread in trace.threads]
     waited_ns: dict[int, dict[int, int]] = {}
     for gil in trace.gils:
