@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from headway.agent.headway_agent.proc import queued_ns
 from headway.errors import HeadwayError
 from headway.live.stall_log import here
 from headway.live.told import Told
@@ -74,17 +75,9 @@ def main(partial: Path) -> int:
     if told["asked"] and not told["quiet"]:
         os.write(2, f"headway: the last {(trace.end_ns - trace.start_ns) / 1e9:.1f} s are in {path.name}\n".encode())
     # Its own cost, which counts towards the service's quota.
-    taken = {"cpu_ns": time.process_time_ns(), "waited_ns": _waited_ns()}
+    taken = {"cpu_ns": time.process_time_ns(), "waited_ns": queued_ns()}
     json.dump({"stalls": found, "told": known.news, **taken}, sys.stdout)
     return 0
-
-
-def _waited_ns() -> int:
-    """Return the time for which this process had no core; 0 if the system does not tell."""
-    try:
-        return int(Path("/proc/self/schedstat").read_bytes().split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
