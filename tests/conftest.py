@@ -44,6 +44,12 @@ settings.load_profile("headway")
 _CACHE = tempfile.mkdtemp(prefix="headway-tests-")
 _probes = cache_folder() / "probes.json"
 os.environ["XDG_CACHE_HOME"] = _CACHE
+# Programs that tests kill or that end by `os._exit()` leave temporary files (sockets of multiprocessing, a kernel's
+# connection file): these go with the session. pytest's own folders stay where they are, for a look at what failed.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    tempfile.tempdir = os.environ["TMPDIR"] = str(Path(_CACHE, "t"))
+    Path(_CACHE, "t").mkdir()
 # The interpreters' answers to the probe: on a machine full of tests, an interpreter that each process asks anew may be too slow.
 with contextlib.suppress(OSError):
     shutil.copy(_probes, cache_folder())
