@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.blame import overlaps
+from headway.traces.analysis.groups import distinct, in_order
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.threads import Distribution, distribution, lives_ns
 from headway.traces.analysis.turns import Away
@@ -133,7 +134,7 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
     events = trace.events[(kinds == Kind.PARK) | (kinds == Kind.UNPARK)]
     if not len(events):
         return Contention({}, (), 0)
-    events = events[np.argsort(events["thread"], kind="stable")]
+    events = events[in_order(events["thread"])]
     parks = np.flatnonzero(events["kind"] == Kind.PARK)
     thread = events["thread"]
     has_next = np.append(thread[1:] == thread[:-1], np.False_)[parks]
@@ -188,7 +189,7 @@ def waits_for_locks(
     `changed` are files whose lines may be others by now.
     """
     length_ns = away.end_ns - away.start_ns
-    frames, which = np.unique(trace.stack_frame[away.stack], return_inverse=True)
+    frames, which = distinct(trace.stack_frame[away.stack])
     takes = np.zeros(len(frames), dtype=bool)
     for one in np.argsort(-np.bincount(which, weights=length_ns, minlength=len(frames)))[:_MOST_LINES].tolist():
         takes[one] = _takes(trace.frames[int(frames[one])], changed)
@@ -201,8 +202,8 @@ def waits_for_locks(
         with_lock = (np.sort(away.end_ns[mine]), away.has_ns[mine])
         gil_ns[here] = np.minimum(overlaps((away.start_ns[mine], away.end_ns[mine]), with_lock), length_ns[mine])
     blocked = _Blocked(
-        thread=away.thread[at],
-        stack=away.stack[at],
+        thread=away.thread[at].astype(np.int64),
+        stack=away.stack[at].astype(np.int64),
         start_ns=away.start_ns[at],
         length_ns=length_ns[at],
         kind=none + Park.LOCK,

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.blame import Met
+from headway.traces.analysis.groups import in_order
 from headway.traces.analysis.intervals import Holds, Intervals, SwitchInterval
 from headway.traces.analysis.late import late
 from headway.traces.analysis.threads import Distribution, distribution
@@ -42,7 +43,6 @@ SLEEPS = 0.1
 """A holder that runs for less than this share of its holds sleeps with the GIL."""
 LEAST = 10
 """Fewer waits of a thread or pool are not a pattern."""
-_SIXTEEN_BITS = 1 << 16
 
 
 @final
@@ -201,8 +201,7 @@ def _slept(ran: NDArray[np.uint8]) -> bool:
 def _median_hold_ns(holds: Holds, threads: int) -> NDArray[np.float64]:
     """Return the median hold of each thread; infinity for a thread without holds, of which nothing is known."""
     result = np.full(threads, np.inf)
-    narrow = holds.thread.astype(np.uint16) if threads < _SIXTEEN_BITS else holds.thread
-    order = np.argsort(narrow, kind="stable")
+    order = in_order(holds.thread)
     bounds = np.cumsum(np.bincount(holds.thread, minlength=threads))
     for thread, mine in enumerate(np.split(holds.length_ns[order], bounds[:-1])):
         if len(mine):

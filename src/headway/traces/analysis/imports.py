@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.traces.analysis.groups import distinct
 from headway.traces.model import Frame, Trace
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _ended(waits: "Intervals", gil: int, off_ns: NDArray[np.int64]) -> "Interval
 def _places(trace: Trace, holds: "Holds") -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return masks of the holds that ended as an import of the program, or of Headway, switched the GIL off."""
     chosen = ~holds.forced & ~holds.open & (holds.stack > 0)
-    stacks, which = np.unique(holds.stack, return_inverse=True)
+    stacks, which = distinct(holds.stack)
     found = [_place(trace.stack(int(stack))[:2]) for stack in stacks]
     program, own = (np.array([one == kind for one in found], dtype=bool)[which] & chosen for kind in ("program", "own"))
     return program, own

@@ -14,6 +14,7 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.traces.analysis.groups import distinct, in_order
 from headway.traces.analysis.imports import without_moments
 from headway.traces.model import RAN_ALL, RAN_SHIFT, Flag, Gil, Kind, Thread, Trace
 
@@ -21,7 +22,6 @@ __all__ = ["Holds", "Intervals", "Recorded", "SwitchInterval", "recorded"]
 
 _US_NS = 1_000
 _DEFAULT_NS = 5_000_000
-_SIXTEEN_BITS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,10 +172,8 @@ class _Columns:
         key = self.thread[:-1]
         if self.gil.any():
             key = key * np.uint32(256) + self.gil[:-1]
-            key = np.unique(key, return_inverse=True)[1]
-        if last and int(key.max()) < _SIXTEEN_BITS:
-            key = key.astype(np.uint16)  # numpy sorts 16 bits by radix
-        order = np.argsort(key, kind="stable").astype(np.int32)
+            key = distinct(key)[1]
+        order = in_order(key).astype(np.int32)
         key = key[order]
         following = np.full(last + 1, last, dtype=np.int32)
         following[order[:-1]] = np.where(key[1:] == key[:-1], order[1:], last)

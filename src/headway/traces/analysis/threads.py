@@ -12,6 +12,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.traces.analysis.groups import in_order
 from headway.traces.analysis.intervals import Intervals, Recorded
 from headway.traces.analysis.words import labels, roles
 from headway.traces.model import Thread, Trace
@@ -26,8 +27,6 @@ __all__ = [
     "role_summaries",
     "thread_summaries",
 ]
-
-_SIXTEEN_BITS = 1 << 16
 
 
 @final
@@ -106,10 +105,9 @@ def _of_sorted(ordered: NDArray[np.int64]) -> Distribution:
 
 def distributions(lengths_ns: NDArray[np.int64], group: NDArray, groups: int) -> list[Distribution]:
     """Return the distribution of the lengths in each of the groups 0 to `groups` - 1."""
-    narrow = group.astype(np.uint16) if groups < _SIXTEEN_BITS else group
-    grouped = lengths_ns[np.argsort(narrow, kind="stable")]
+    ordered = lengths_ns[in_order(group)]
     ends = np.cumsum(np.bincount(group, minlength=groups))
-    return [_of_sorted(np.sort(one)) for one in np.split(grouped, ends[:-1])]
+    return [_of_sorted(np.sort(one)) for one in np.split(ordered, ends[:-1])]
 
 
 def lives_ns(threads: Sequence[Thread], start_ns: int, end_ns: int) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.traces.analysis.groups import grouped
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.intervals import Recorded
 from headway.traces.calls import Call, call_at
@@ -53,8 +54,8 @@ class Turns:
 class Away:
     """Columns of times from a release that no other thread had requested until the thread wanted a GIL again."""
 
-    thread: NDArray[np.int64]
-    stack: NDArray[np.int64]
+    thread: NDArray[np.uint32]
+    stack: NDArray[np.uint32]
     start_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
     """The end of the thread or of the trace, if the thread wanted no GIL until then."""
@@ -65,6 +66,9 @@ class Away:
 
     def clipped(self, since_ns: int, until_ns: int) -> "Away":
         """Return the times cut to a window; those outside the window are left out."""
+        lasts_ns = (self.end_ns.max(initial=until_ns), self.has_ns.max(initial=until_ns))
+        if self.start_ns.min(initial=since_ns) >= since_ns and max(lasts_ns) <= until_ns:
+            return self
         inside = (self.start_ns < until_ns) & ((self.end_ns > since_ns) | (self.start_ns >= since_ns))
         return Away(
             self.thread[inside],
@@ -86,7 +90,7 @@ def turns(trace: Trace, away: Away, changed: Collection[str], start_ns: int, end
     wall_ns = end_ns - start_ns
     groups = []
     back = np.flatnonzero(away.back)
-    for frame, of_frame in _grouped(trace.stack_frame[away.stack[back]]).items():
+    for frame, of_frame in grouped(trace.stack_frame[away.stack[back]]).items():
         at = back[of_frame]
         place = trace.frames[frame]
         if own_frame((place,)) is None or home_at((place,)) is not None:
@@ -100,7 +104,7 @@ def turns(trace: Trace, away: Away, changed: Collection[str], start_ns: int, end
 def times_away(trace: Trace, found: Recorded) -> Away:
     """Return the times for which threads were away from the GIL in a whole trace."""
     holds, waits = found.holds, found.waits
-    of_holds, of_waits = _grouped(holds.thread), _grouped(waits.thread)
+    of_holds, of_waits = grouped(holds.thread), grouped(waits.thread)
     parts: list[list[NDArray[Any]]] = [[], [], [], [], [], []]
     for thread, held in of_holds.items():
         holds_ns = np.append(holds.start_ns[held], _NEVER)
@@ -110,8 +114,8 @@ def times_away(trace: Trace, found: Recorded) -> Away:
         wants_ns = np.minimum(holds_ns[chosen + 1], waits_ns[np.searchsorted(waits_ns, holds.end_ns[mine])])
         over_ns = trace.threads[thread].end_ns
         last_ns = trace.end_ns if over_ns is None else over_ns
-        parts[0].append(np.full(len(mine), thread, np.int64))
-        parts[1].append(holds.stack[mine].astype(np.int64))
+        parts[0].append(np.full(len(mine), thread, np.uint32))
+        parts[1].append(holds.stack[mine])
         parts[2].append(holds.end_ns[mine])
         lasts_ns = np.maximum(last_ns, holds.end_ns[mine])
         parts[3].append(np.where(wants_ns < _NEVER, wants_ns, lasts_ns))
@@ -119,18 +123,13 @@ def times_away(trace: Trace, found: Recorded) -> Away:
         parts[5].append(np.minimum(holds_ns[chosen + 1], np.maximum(lasts_ns, parts[3][-1])))
     if not of_holds:
         none = np.zeros(0, np.int64)
-        return Away(none, none, none, none, none.astype(bool), none)
-    return Away(*map(np.concatenate, parts))
+        numbers = none.astype(np.uint32)
+        return Away(numbers, numbers, none, none, none.astype(bool), none)
+    # A column's parts are freed before those of the next are put together.
+    return Away(*(np.concatenate(parts.pop(0)) for _ in range(len(parts))))
 
 
-def _grouped(values: NDArray[Any]) -> dict[int, NDArray[np.int64]]:
-    """Return the indices of each value, in their order."""
-    order = np.argsort(values, kind="stable")
-    found, first = np.unique(values[order], return_index=True)
-    return dict(zip(found.tolist(), np.split(order, first[1:]), strict=True)) if len(found) else {}
-
-
-def _group(place: Frame, columns: Sequence[NDArray[np.int64]], wall_ns: int) -> Turns | None:
+def _group(place: Frame, columns: Sequence[NDArray[Any]], wall_ns: int) -> Turns | None:
     """Return the threads that take turns at a line; None if they do not."""
     thread, start_ns, end_ns = columns
     indices, which, times = np.unique(thread, return_inverse=True, return_counts=True)

@@ -10,6 +10,7 @@ from typing import final
 import numpy as np
 
 from headway.traces.analysis.contention import blocks_for_program, taking_part
+from headway.traces.analysis.groups import distinct
 from headway.traces.analysis.threads import lives_ns
 from headway.traces.analysis.turns import Away
 from headway.traces.calls import Call, call_at
@@ -52,7 +53,7 @@ def unread_lines(
     if trace.process.executable.startswith(_SIMULATED):
         return ()
     length_ns = away.end_ns - away.start_ns
-    stacks, which = np.unique(away.stack, return_inverse=True)
+    stacks, which = distinct(away.stack)
     unknown = np.zeros(len(stacks), dtype=bool)
     totals_ns = np.bincount(which, weights=length_ns, minlength=len(stacks))
     for one in np.argsort(-totals_ns, kind="stable")[:_MOST_STACKS].tolist():

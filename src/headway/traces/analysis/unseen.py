@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.printable import printable
+from headway.traces.analysis.groups import distinct, in_order
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.intervals import Holds
 from headway.traces.analysis.stall_model import Thresholds
@@ -113,8 +114,8 @@ def late_loops(trace: Trace, holds: Holds, away: Away, start_ns: int, end_ns: in
     Laps are those of `headway.traces.analysis.stalls`, whose causes would take too long to find for a report. They are cut
     to the window, while `holds` and `away` are those of the whole trace.
     """
-    stacks, times = np.unique(away.stack, return_counts=True)
-    often = stacks[np.argsort(-times, kind="stable")[:_MOST_STACKS]].tolist()
+    times = np.bincount(away.stack)
+    often = [one for one in np.argsort(-times, kind="stable")[:_MOST_STACKS].tolist() if times[one]]
     homes = [one for one in often if home_at(trace.stack(one)) is Home.LOOP]
     at_home = np.flatnonzero(np.isin(away.stack, homes))
     if not len(at_home):
@@ -172,7 +173,7 @@ def unseen_waits(
 def _places(trace: Trace, away: Away, changed: frozenset[str]) -> dict[tuple[Frame, Frame], _Place]:
     """Return the lines at which threads were without the GIL, and not by nature: each with the program's own line."""
     length_ns = away.end_ns - away.start_ns
-    stacks, which = np.unique(away.stack, return_inverse=True)
+    stacks, which = distinct(away.stack)
     totals_ns = np.bincount(which, weights=length_ns, minlength=len(stacks))
     places: dict[tuple[Frame, Frame], _Place] = {}
     for number in np.argsort(-totals_ns, kind="stable")[:_MOST_STACKS].tolist():
@@ -216,7 +217,7 @@ def _is_shared(
 
 def _stacks_before(holds: Holds) -> NDArray[np.int64]:
     """Return for each hold the stack at which its thread had released the GIL before; -1 if that was its first hold."""
-    order = np.argsort(holds.thread, kind="stable")
+    order = in_order(holds.thread)
     thread, stack = holds.thread[order], holds.stack[order].astype(np.int64)
     found = np.full(len(holds), -1, np.int64)
     again = np.flatnonzero(thread[1:] == thread[:-1]) + 1
