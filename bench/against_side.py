@@ -20,12 +20,8 @@ import policy_harm  # noqa: E402  (from the checkout)
 import trace_overhead  # noqa: E402
 import trace_overhead_tools  # noqa: E402
 
-from headway.agent import AGENT_PATH  # noqa: E402
-from headway.lab import discover, select  # noqa: E402
-from headway.library import library_path  # noqa: E402
-
-sys.path.insert(0, str(AGENT_PATH))
-from headway_agent.load import LoadClient  # noqa: E402
+# Where these are defined differs from revision to revision; its bench program has them all.
+from trace_overhead import LoadClient, discover, library_path, select  # noqa: E402
 
 HEADWAY = trace_overhead_tools.TOOLS["headway"]
 

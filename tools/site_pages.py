@@ -15,9 +15,19 @@ from headway.live.roles import RoleTotals
 __all__ = ["PAGES"]
 
 ROOT = Path(__file__).resolve().parents[1]
-_STRUCT = re.compile(r"^struct hw__(\w+) \{\n(.*?)^\};", re.MULTILINE | re.DOTALL)
-_FIELD = re.compile(r"^\s*((?:_Atomic )?[\w ]+?)\s+(\w+(?:\[\w+\])*);\s*(?:/\*(.*?)\*/)?", re.MULTILINE | re.DOTALL)
-_DEFINE = re.compile(r"^#define HW__(\w+) (\S+)\s*(?:/\*(.*?)\*/)?$", re.MULTILINE)
+_STRUCT = re.compile(
+    r"^(?:/\*(?P<words>(?:(?!\*/).)*)\*/\n)?struct hw__(?P<name>\w+) \{\n(?P<body>.*?)^\};", re.MULTILINE | re.DOTALL
+)
+_PART = re.compile(
+    r"/\*(?P<words>.*?)\*/"  # a comment
+    r"|^#define HW__(?P<number>\w+) (?P<value>\S+)"
+    r"|(?P<kind>\b\w[\w ]*) (?P<field>\w+(?:\[\w+\])*);",
+    re.MULTILINE | re.DOTALL,
+)
+"""What describes, and what it describes, in the order of the header."""
+_OF_ONE_LINE = re.compile(r"[ \t]*")
+_HEADING = re.compile(r"\w+\.\w+")
+"""The whole of a comment such as `event.kind`, which says where the numbers below it occur."""
 
 
 def _cell(text: str) -> str:
@@ -126,6 +136,30 @@ def metrics() -> Iterator[str]:
         yield f"| `{name}` | {kind} | {_cell(what)} | {', '.join(f'`{one}`' for one in labels)} |"
 
 
+def _words(comment: str) -> str:
+    """Return the text of a C comment."""
+    return re.sub(r"^ +\* ?", "", comment.strip(), flags=re.MULTILINE)
+
+
+def _described(text: str) -> list[tuple[str, str, str]]:
+    """Return the numbers and fields of a C header in their order: name, value or type, and the comment behind or above it."""
+    found: list[tuple[str, str, str]] = []
+    above, end = "", -1
+    for part in _PART.finditer(text):
+        if part["words"] is not None:
+            words = _cell(_words(part["words"]))
+            if found and end >= 0 and _OF_ONE_LINE.fullmatch(text, end, part.start()):
+                found[-1] = (*found[-1][:2], words)
+            elif not _HEADING.fullmatch(words):
+                above = words
+            end = -1
+            continue
+        name, value = (part["number"], part["value"]) if part["number"] else (part["field"], part["kind"])
+        found.append((name, value, above))
+        above, end = "", part.end()
+    return found
+
+
 def trace_file() -> Iterator[str]:
     """Yield the lines of the page on the trace file: the header's text, its numbers and its structs."""
     text = (ROOT / "native/trace/format.h").read_text("utf-8")
@@ -136,23 +170,26 @@ def trace_file() -> Iterator[str]:
     yield ""
     head = re.search(r"/\*(.*?)\*/", text, re.DOTALL)
     yield "```text"
-    yield re.sub(r"^ \* ?", "", head[1].strip() if head else "", flags=re.MULTILINE)
+    yield _words(head[1] if head else "")
     yield "```"
     yield ""
     yield "## Numbers"
     yield ""
     yield "| name | value | meaning |"
     yield "|---|---|---|"
-    for name, value, what in _DEFINE.findall(text):
-        yield f"| `{name}` | `{value}` | {_cell(what)} |"
-    for name, body in _STRUCT.findall(text):
+    numbers = text[text.index("#define HW__") :]
+    for name, value, what in _described(_STRUCT.sub("", numbers)):
+        yield f"| `{name}` | `{value}` | {what} |"
+    for struct in _STRUCT.finditer(text):
         yield ""
-        yield f"## {name}"
+        yield f"## {struct['name']}"
+        yield ""
+        yield _words(struct["words"] or "")
         yield ""
         yield "| field | type | meaning |"
         yield "|---|---|---|"
-        for kind, field, what in _FIELD.findall(body):
-            yield f"| `{field}` | `{kind.strip()}` | {_cell(what)} |"
+        for field, kind, what in _described(struct["body"]):
+            yield f"| `{field}` | `{kind}` | {what} |"
 
 
 def policy_header() -> Iterator[str]:

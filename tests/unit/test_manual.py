@@ -14,6 +14,7 @@ from headway import lab
 from headway.cli.main import _COMMANDS, main
 from headway.live.exposition import Totals, exposition
 from headway.native import policies
+from headway.traces import format as hwt
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -67,13 +68,36 @@ def test_every_metric_has_its_row():
     assert all(f"| `{name}` |" in text for name in names)
 
 
-def test_the_trace_files_page_has_structs_with_fields():
-    """The page has a table for each struct of the format's header, with a row for each field."""
-    text = page("reference/trace-file.md")
+def rows(text: str, section: str) -> dict[str, str]:
+    """Return the meanings of a section's rows, by name and without the length of an array."""
+    table = text.split(f"\n## {section}\n")[1].split("\n## ", maxsplit=1)[0]
+    found = re.findall(r"^\| `(\w+)(?:\[\w+\])*` \| `[^`]+` \| (.*?) ?\|$", table, re.MULTILINE)
+    assert len(found) == len(dict(found))
+    return dict(found)
 
-    assert text.count("\n## ") > 5
-    assert "| `magic[8]` |" in text
-    assert "| `used` |" in text
+
+@pytest.mark.parametrize("struct", hwt.STRUCTS)
+def test_the_trace_files_page_has_every_field(struct):
+    """The page has a table for each struct of the trace's format, with a row for each field that the reader knows."""
+    found = rows(page("reference/trace-file.md"), struct)
+
+    names = set(hwt.STRUCTS[struct].names or ())
+    assert names <= set(found) | {"reserved"}
+
+
+def test_the_trace_files_page_has_each_meaning_at_its_own_name():
+    """A comment of the format's header is that of the field or number before it on its line, or else of the next one."""
+    text = page("reference/trace-file.md")
+    numbers, slot, event, chunk = (rows(text, section) for section in ("Numbers", "slot", "event", "chunk"))
+
+    assert slot["serial"] == "the thread's serial; changes when the slot gets another owner"
+    assert slot["wait_buckets"].startswith("[i] counts the waits whose length in ns has i bits")
+    assert slot["hold_buckets"].startswith("[i] counts the holds whose length in ns has i bits")
+    assert (event["value"], event["gil"]) == ("", "the GIL's index")
+    assert chunk["lost_interval_ns"].startswith("In a memory that nobody collects")
+    assert (numbers["HOLD"][:37], numbers["CHUNK_EVENTS"]) == ("An ACQUIRE together with the RELEASE ", "")
+    assert "/*" not in text
+    assert " * " not in text
 
 
 def test_the_policy_page_is_the_header():
