@@ -21,11 +21,12 @@
 
 /* The options of the engine itself, which every policy has. */
 static const struct hw_policy_option engine_options[] = {
-    {"spin_us", 0, 1000, 20, "how long a waiter may spin for a GIL that another core has"},
+    {"spin_us", 0, 1000, 20,
+     "how long a waiter may spin for a GIL that another core has; without effect on stock"},
     {"watchdog_ms", 0, 3600000, 3000, "the wait after which the policy is removed; 0: never"},
     {"yield", 0, 1, 1,
      "1: a CPU-bound thread yields its core to a thread that calls it, or that has a short "
-     "slice"},
+     "slice; without effect on stock"},
     {"os_slice_us", 0, 100000, 0,
      "the operating system's slice for threads that hardly hold the GIL (try 100); 0: unchanged"},
     {"os_batch", 0, 1, 0, "1: CPU-bound threads are SCHED_BATCH for the operating system"},

@@ -296,7 +296,8 @@ static const struct hw_policy_option options[] = {
     {"grace_us", 0, 1000, 10,
      "how long waiters stay asleep, in case a blocking call returns at once"},
     {"woken_us", 0, 1000000, 2000,
-     "how long a CPU-bound thread keeps the GIL before a request for a thread that it has woken"},
+     "how long a CPU-bound thread keeps the GIL before a request for a thread that it has woken, "
+     "a switch interval at most"},
     {.name = NULL},
 };
 

@@ -30,10 +30,11 @@
  *    now. ready() may also be called within the release of a preempted thread that wants the GIL
  *    back at once; gil->holder is then that thread.
  *  - acquired(): gil->holder is the thread. The thread is not queued. Its `acquired_ns` is now, or
- *    earlier if the engine learns only at the release which thread had the GIL.
+ *    earlier if the engine learns only at the release which thread had the GIL. It may have had the
+ *    GIL for longer: see the end of this comment.
  *  - released(): gil->holder is still the thread. Its `run_ns` and `used_ns` have grown by
  *    `held_ns`, HW_THREAD_FORCED is that of this release, and `released_ns` is that of the
- *    previous release.
+ *    previous release, or 0 if the policy has learned nothing of the hold before.
  *  - patience(): gil->holder is the holder. The waiter is counted in `in_lane`, though it may be
  *    awake and in no queue.
  *  - lane(): gil->holder is any thread or NULL. Both lanes have a waiter. The engine may also call
@@ -44,7 +45,9 @@
  *
  * The engine calls none of these functions for a thread that acquires the GIL while no other thread
  * wants it, and releases it before another thread does. The policy learns neither that thread's
- * hold nor its time. */
+ * hold nor its time. If another thread wants the GIL during such a hold, the hold begins for the
+ * policy at that time: `acquired_ns`, `held_ns` and `used_ns` count from there. Only `run_ns` has
+ * what went before, if the thread was preempted and has not released the GIL by itself since. */
 
 /* Must be increased by one when a struct in this file changes. */
 #define HW_POLICY_ABI 2
@@ -68,11 +71,11 @@
 struct hw_policy_thread {
     int64_t key;         /* set by ready(): the waiter with the least key goes next in its lane */
     int64_t ready_ns;    /* when the thread began to wait, or 0 */
-    int64_t acquired_ns; /* when the thread last acquired the GIL, or 0 */
-    int64_t released_ns; /* when the thread last released the GIL, or 0 */
+    int64_t acquired_ns; /* when the last hold began that another thread met, or 0 */
+    int64_t released_ns; /* when it last released the GIL; 0: no other thread met that hold */
     int64_t run_ns;   /* the sum of its holds since it last yielded; only holds that have ended */
     int64_t burst_ns; /* average of how long it holds the GIL from one yield to the next */
-    int64_t used_ns;  /* the sum of all its holds */
+    int64_t used_ns;  /* the sum of its holds, each from when another thread met it */
     int32_t priority; /* set by the program, as for nice(2): -20 is most favoured, 19 least */
     uint32_t flags;   /* HW_THREAD_* */
     uint32_t lane;    /* set by ready(): 0 or 1 */
@@ -99,9 +102,9 @@ struct hw_policy_option {
 };
 
 /* Flag of a policy: the engine leaves out what CPython does not do, so that the policy can be a
- * reference for others. No thread spins or yields its core; a waiter in the queue acquires the GIL
- * if it finds it free; a preempted thread waits for the hand-off and not in the queue; patience()
- * alone says when a request is due; and grace() is not called. */
+ * reference for others. No thread spins or yields its core; a thread that comes or is woken
+ * acquires the GIL if it finds it free; a preempted thread waits for the hand-off and not in the
+ * queue; patience() alone says when a request is due; and grace() is not called. */
 #define HW_POLICY_PLAIN 1u
 
 struct hw_policy {

@@ -1,4 +1,4 @@
-"""Run a program and trace its GIL: holders, waiters, times and lines of code.
+"""Run a program and trace its GIL: holders, waiters, times, and lines of code (from 3.11 on).
 
 headway becomes the program: process id, parent, terminal and signals are the
 same as without it. Headway follows child processes, and writes one file for
