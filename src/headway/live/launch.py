@@ -39,8 +39,8 @@ _SCRIPT_SUFFIXES = (".py", ".pyw", ".pyz")
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _KEPT = "HEADWAY_KEPT_"
 """The prefix by which native/launcher/headway.c protects variables that would affect our own Python."""
-_DEAF_OPTIONS = {"I": "-I", "E": "-E", "S": "-S"}
-"""Python's options that make it ignore PYTHONPATH, or not import sitecustomize."""
+_DEAF_OPTIONS = {"I": "ignores PYTHONPATH", "E": "ignores PYTHONPATH", "S": "imports no sitecustomize"}
+"""Python's options by which it does not run our `sitecustomize` on PYTHONPATH, and why."""
 
 
 def original_environment() -> dict[str, str]:
@@ -209,7 +209,7 @@ def out_of_reach(command: Sequence[str]) -> str | None:
             return None
         for position, letter in enumerate(() if word.startswith("--") else word[1:], 2):
             if letter in _DEAF_OPTIONS:
-                return f"{Path(words[0]).name} {_DEAF_OPTIONS[letter]} ignores PYTHONPATH, which Headway needs"
+                return f"{Path(words[0]).name} -{letter} {_DEAF_OPTIONS[letter]}, which Headway needs"
             if letter in "cm":
                 return None
             if letter in "WX":
