@@ -1,5 +1,6 @@
 """A client's view of a cluster: its workers' figures, and recordings of any worker. Needs `distributed`."""
 
+import asyncio
 import contextlib
 import re
 import time
@@ -109,6 +110,17 @@ class Cluster:
         return str(name), bytes(data)
 
 
+async def _greet(address: str) -> None:
+    """Connect to a scheduler and leave. `distributed.Client` waits without a limit for a port that takes connections only."""
+    from distributed.comm.core import connect
+    from distributed.security import Security
+
+    arguments = Security().get_connection_args("client")  # type: ignore[no-untyped-call]
+    connecting = connect(address, timeout=_PATIENCE_S, **arguments)  # type: ignore[no-untyped-call]
+    comm = await asyncio.wait_for(connecting, _PATIENCE_S)
+    await comm.close()
+
+
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Cluster]:
     """Connect to a scheduler.
@@ -117,7 +129,7 @@ def connected(address: str) -> Iterator[Cluster]:
         address: tcp://HOST:PORT.
 
     Raises:
-        UsageError: `distributed` is not installed here, or the address is malformed.
+        UsageError: `distributed` is not installed here, the address is malformed, or its scheme cannot be used here.
         ClusterError: No scheduler answers there.
     """
     try:
@@ -131,6 +143,7 @@ def connected(address: str) -> Iterator[Cluster]:
             f"{address!r} is not the address of a scheduler", hint="name an address such as tcp://127.0.0.1:8786"
         )
     try:
+        asyncio.run(_greet(address))
         client: Any = Client(address, timeout=_PATIENCE_S, set_as_default=False)  # type: ignore[no-untyped-call]
     except ValueError as error:
         raise UsageError(
@@ -138,8 +151,17 @@ def connected(address: str) -> Iterator[Cluster]:
         ) from error
     except OSError as error:
         raise ClusterError(
-            f"there is no scheduler at {address}, or it did not answer within {_PATIENCE_S:g} s: {error}",
+            f"there is no scheduler at {address}, or it did not answer within {_PATIENCE_S:g} s"
+            + (f": {error}" if str(error) else ""),
             hint="the first lines of `dask scheduler` show its address",
+        ) from error
+    except (ImportError, RuntimeError, TypeError) as error:
+        scheme = address.partition("://")[0]
+        raise UsageError(
+            f"{scheme} cannot be used here: {error}",
+            hint="name its certificates in Dask's configuration, `distributed.comm.tls`"
+            if scheme in ("tls", "wss")
+            else "name a scheduler's tcp:// address",
         ) from error
     try:
         yield Cluster(client)

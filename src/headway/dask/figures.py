@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from headway.dask.tasks import OTHER
-
 __all__ = ["METRIC", "Looks", "TaskFigures", "WorkerFigures"]
 
 METRIC: Final = "headway"
@@ -73,8 +71,7 @@ class WorkerFigures:
     @property
     def worst_task(self) -> TaskFigures | None:
         """The tasks with the longest single hold, which starve a loop."""
-        named = [one for one in self.tasks if one.prefix != OTHER] or list(self.tasks)
-        return max(named, key=lambda one: one.longest_hold_s, default=None)
+        return max(self.tasks, key=lambda one: one.longest_hold_s, default=None)
 
 
 def _told_at(worker: dict[str, Any]) -> object:

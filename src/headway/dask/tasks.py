@@ -13,8 +13,9 @@ __all__ = ["OTHER", "TaskTimes"]
 _R = TypeVar("_R")
 
 OTHER: Final = "other"
-"""The prefix of tasks whose own prefix would exceed _MOST_PREFIXES."""
-_MOST_PREFIXES: Final = 200
+"""The prefix of the sums of tasks that have none of their own."""
+_MOST_PREFIXES: Final = 400
+"""The number of prefixes, `OTHER` not counted, that have sums of their own. At one more, the lower half goes to `OTHER`."""
 
 
 @final
@@ -26,6 +27,30 @@ class _Sums:
     wait_ns: int = 0
     longest_hold_ns: int = 0
     longest_wait_ns: int = 0
+
+    def add(self, other: "_Sums") -> None:
+        """Add the sums of other tasks."""
+        self.count += other.count
+        self.run_ns += other.run_ns
+        self.hold_ns += other.hold_ns
+        self.wait_ns += other.wait_ns
+        self.longest_hold_ns = max(self.longest_hold_ns, other.longest_hold_ns)
+        self.longest_wait_ns = max(self.longest_wait_ns, other.longest_wait_ns)
+
+
+def _by_rank(sums: dict[str, _Sums]) -> list[str]:
+    """Return the prefixes but `OTHER`, first those that kept the GIL longest: in all, or in one hold.
+
+    A rare task with one long hold starves a loop; those with most of the time slow down all. Both must keep their names.
+    """
+    most_ns = max((one.hold_ns for one in sums.values()), default=0) or 1
+    longest_ns = max((one.longest_hold_ns for one in sums.values()), default=0) or 1
+
+    def rank(prefix: str) -> float:
+        one = sums[prefix]
+        return max(one.hold_ns / most_ns, one.longest_hold_ns / longest_ns)
+
+    return sorted((prefix for prefix in sums if prefix != OTHER), key=rank, reverse=True)
 
 
 @final
@@ -51,22 +76,32 @@ class TaskTimes:
         finally:
             longest, after = gil_longest(), gil_times()
             run_ns = time.perf_counter_ns() - begun_ns
-            with self._lock:
-                if prefix not in self._sums and len(self._sums) >= _MOST_PREFIXES:
-                    prefix = OTHER
-                sums = self._sums.setdefault(prefix, _Sums())
-                sums.count += 1
-                sums.run_ns += run_ns
-                # A negative difference means that another recording, with its own counters, has begun meanwhile.
-                sums.hold_ns += max(0, after.held_ns - before.held_ns)
-                sums.wait_ns += max(0, after.waited_ns - before.waited_ns)
-                sums.longest_hold_ns = max(sums.longest_hold_ns, longest.held_ns)
-                sums.longest_wait_ns = max(sums.longest_wait_ns, longest.waited_ns)
+            # A negative difference means that another recording, with its own counters, has begun meanwhile.
+            held_ns, waited_ns = max(0, after.held_ns - before.held_ns), max(0, after.waited_ns - before.waited_ns)
+            self._add(prefix, _Sums(1, run_ns, held_ns, waited_ns, longest.held_ns, longest.waited_ns))
+
+    def _add(self, prefix: str, sums: _Sums) -> None:
+        with self._lock:
+            self._sums.setdefault(prefix, _Sums()).add(sums)
+            if len(self._sums) - (OTHER in self._sums) > _MOST_PREFIXES:
+                for least in _by_rank(self._sums)[_MOST_PREFIXES // 2 :]:
+                    self._sums.setdefault(OTHER, _Sums()).add(self._sums.pop(least))
 
     def told(self, most: int) -> dict[str, dict[str, float]]:
-        """Return the sums in s of the `most` prefixes that held the GIL longest."""
+        """Return the sums in s of at most `most` prefixes, those first that held the GIL longest in all.
+
+        If there are more, those with the least and shortest holds are in the sums of `OTHER`.
+        """
         with self._lock:
-            first = sorted(self._sums.items(), key=lambda item: -item[1].hold_ns)[:most]
+            ranked = _by_rank(self._sums)
+            kept = ranked if len(self._sums) <= most else ranked[: most - 1]
+            found = {prefix: self._sums[prefix] for prefix in kept}
+            rest = _Sums()
+            for prefix, one in self._sums.items():
+                if prefix not in found:
+                    rest.add(one)
+            if rest.count:
+                found[OTHER] = rest
             return {
                 prefix: {
                     "count": one.count,
@@ -76,5 +111,5 @@ class TaskTimes:
                     "longest_hold_s": one.longest_hold_ns / 1e9,
                     "longest_wait_s": one.longest_wait_ns / 1e9,
                 }
-                for prefix, one in first
+                for prefix, one in sorted(found.items(), key=lambda item: -item[1].hold_ns)
             }

@@ -66,7 +66,8 @@ def check_new(path: Path, *, force: bool = False) -> Path:
         raise UsageError(f"the folder {path.parent} cannot be written to", hint="name another file")
     if os.path.lexists(path) and not (force and path.is_file()):
         raise UsageError(
-            f"{path} exists", hint="name another file, or remove this one (`headway trace` and `attach` overwrite it with --force)"
+            f"{path} exists",
+            hint="name another file, or remove this one (`headway trace` and `attach` overwrite it with --force)",
         )
     _check_takes_files(path.parent)
     wait_until_finished(path)  # the program may have ended while its collector still writes, if only its lock is left
