@@ -114,6 +114,8 @@ def test_a_lock_is_known_by_the_line_that_makes_it(tmp_path, line, is_lock):
 
     assert waits_for_a_lock([frame]) is is_lock
     assert not waits_for_a_lock([frame], [str(source)])
+    assert (call_at(frame) is Call.LOCK) is (is_lock or ".get(" in line)
+    assert call_at(frame, [str(source)]) is Call.UNKNOWN
 
 
 def test_what_is_no_source_is_not_read(tmp_path):

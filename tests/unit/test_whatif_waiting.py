@@ -17,6 +17,8 @@ from headway.traces.model import Frame
 
 COSTS = load("preset")
 LOCK, QUEUE, SLEEP, ACQUIRE = "with lock:", "item = jobs.get()", "time.sleep(0.002)", "lock.acquire()"
+GUARD = "with guard:"
+"""Only the line that makes the lock tells that it is one."""
 
 
 def frames_of(tmp_path, text):
@@ -73,7 +75,7 @@ def test_more_threads_that_only_compute_wait_for_no_lock(tmp_path):
 
 
 # ---------------------------------------------------------------------------- fewer threads
-@pytest.mark.parametrize("line", [LOCK, QUEUE])
+@pytest.mark.parametrize("line", [LOCK, GUARD, QUEUE])
 def test_fewer_threads_are_refused_where_the_others_waited_for_them(tmp_path, line):
     """Nobody is left to wake the others: the error says so in the words of the change."""
     with pytest.raises(
@@ -93,7 +95,7 @@ def test_fewer_threads_that_no_one_waited_for_are_replayed(tmp_path):
 
 # ---------------------------------------------------------------------------- locks
 @pytest.mark.parametrize("change", [Change(policy="fair"), Change(interval_ns=500_000)], ids=str)
-@pytest.mark.parametrize("line", [LOCK, QUEUE, ACQUIRE])
+@pytest.mark.parametrize("line", [LOCK, GUARD, QUEUE, ACQUIRE])
 def test_how_often_threads_meet_at_a_lock_is_as_in_the_trace(tmp_path, line, change):
     """A change moves that, and the model does not: a line says so, but not of a queue, nor of a lock that may be a signal."""
     model = waits(tmp_path, line)
@@ -102,16 +104,8 @@ def test_how_often_threads_meet_at_a_lock_is_as_in_the_trace(tmp_path, line, cha
         f"how often main waits for the lock or semaphore at {tmp_path}{os.sep}app.py:1 is as in the trace: the model does not know"
         " when that is free"
     )
-    assert outside(model, change) == ([text] if line == LOCK else [])
+    assert outside(model, change) == ([text] if line in (LOCK, GUARD) else [])
     assert outside(model, NOTHING) == []
-
-
-def test_a_wait_that_only_the_making_of_the_lock_tells_is_told(tmp_path):
-    """The model does not know what `with guard:` waits for, and repeats it; the file says that it is a lock."""
-    model = waits(tmp_path, "with guard:")
-    assert not model.semaphores
-    (text,) = outside(model, Change(policy="fair"))
-    assert text.startswith("how often main waits for the lock or semaphore at ")
 
 
 def test_a_lock_that_is_seldom_waited_for_is_not_told(tmp_path):

@@ -78,6 +78,8 @@ def call_at(frame: Frame | None, changed: Collection[str] = ()) -> Call:
         return _STANDARD[base][function]
     text = "" if frame.filename in changed else source_line(frame.filename, frame.line)
     found = {kind for kind, pattern in _WORDS if pattern.search(text)}
+    if not found and takes_a_lock(frame, changed):  # by a name that only the file tells to be a lock's
+        found.add(Call.LOCK)
     return found.pop() if len(found) == 1 else Call.UNKNOWN
 
 
