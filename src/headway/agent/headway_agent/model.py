@@ -1,6 +1,6 @@
 """The concurrency models: each runs the same function on the same list of arguments in its own way.
 
-A model has these methods:
+A model imports what it needs when it is made, which a program does once. It has these methods:
 
 - `start()` creates the pool and waits until every worker is there.
 - `on_each(function, *args)` calls the function once in each place where tasks will run that shares no memory with
@@ -82,10 +82,14 @@ class _Pooled:
 class Threads(_Pooled):
     """`concurrent.futures.ThreadPoolExecutor`."""
 
-    def start(self):
+    def __init__(self, workers):
+        super().__init__(workers)
         from concurrent.futures import ThreadPoolExecutor
 
-        self.pool = ThreadPoolExecutor(self.workers)
+        self._executor = ThreadPoolExecutor
+
+    def start(self):
+        self.pool = self._executor(self.workers)
         _start_all(self.pool.submit, self.workers)
 
     def on_each(self, function, *args):
@@ -95,10 +99,14 @@ class Threads(_Pooled):
 class Interpreters(_Pooled):
     """Sub-interpreters with a GIL each, in threads of this process: 3.12+."""
 
-    def start(self):
+    def __init__(self, workers):
+        super().__init__(workers)
         from .subinterpreters import open_pool
 
-        self.pool = open_pool(self.workers)
+        self._open_pool = open_pool
+
+    def start(self):
+        self.pool = self._open_pool(self.workers)
         _start_all(self.pool.submit, self.workers)
 
     def on_each(self, function, *args):
@@ -122,14 +130,18 @@ class Processes(_Pooled):
 
     method = "spawn"
 
-    def start(self):
+    def __init__(self, workers):
+        super().__init__(workers)
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor
 
-        context = multiprocessing.get_context(self.method)
-        barrier = context.Barrier(self.workers)
-        self.pool = ProcessPoolExecutor(
-            self.workers, mp_context=context, initializer=_join_barrier, initargs=(barrier,)
+        self._context = multiprocessing.get_context(self.method)
+        self._executor = ProcessPoolExecutor
+
+    def start(self):
+        barrier = self._context.Barrier(self.workers)
+        self.pool = self._executor(
+            self.workers, mp_context=self._context, initializer=_join_barrier, initargs=(barrier,)
         )
         for future in [self.pool.submit(_wait_at_barrier) for _ in range(self.workers)]:
             future.result()
@@ -155,15 +167,15 @@ class Asyncio:
     def __init__(self, workers):
         self.workers = workers
         self.loop = None
-
-    def start(self):
         import asyncio
         import inspect
 
         self._asyncio = asyncio
         self._is_coroutine_function = inspect.iscoroutinefunction
-        self.loop = asyncio.new_event_loop()
-        self.loop.run_until_complete(asyncio.sleep(0))
+
+    def start(self):
+        self.loop = self._asyncio.new_event_loop()
+        self.loop.run_until_complete(self._asyncio.sleep(0))
 
     def on_each(self, function, *args):
         function(*args)
@@ -190,9 +202,12 @@ class _AsyncioPool(Asyncio):
 
     inner = Threads
 
+    def __init__(self, workers):
+        super().__init__(workers)
+        self._inner = self.inner(workers)
+
     def start(self):
         super().start()
-        self._inner = self.inner(self.workers)
         self._inner.start()
 
     def on_each(self, function, *args):

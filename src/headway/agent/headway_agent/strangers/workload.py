@@ -13,9 +13,9 @@ The parameters are:
 - `lag`: measure the event loop's lag.
 
 Metrics besides those of `Tasks`: `call_s`, a sample's time over its calls; if `cold`, `first_longer_s`, by how much the
-first `tasks` calls exceed later ones, because workers import the function's module then; with `lag`, `loop_lag_s`, the
-lateness of the loop at each measurement. Details: memory as `memory_of` gives it, and `shared_inputs`, the number of
-inputs if threads without a GIL have to share them.
+first `tasks` calls exceed later ones, because workers import the function's module then (of threads, the first calls of
+the second pool in the process); with `lag`, `loop_lag_s`, the lateness of the loop at each measurement. Details: memory
+as `memory_of` gives it, and `shared_inputs`, the number of inputs if threads without a GIL have to share them.
 """
 
 import itertools
@@ -78,8 +78,14 @@ class Calls(Tasks):
     def open(self):
         metrics = super().open()
         self._few = self.arguments[: max(2, self.params["tasks"])]
-        # Until the first calls, no worker has imported the function's module.
-        self._first_s = self._few_timed() if self.params.get("cold", True) else None
+        is_cold = self.params.get("cold", True)
+        if is_cold and self.job["model"].endswith("threads"):
+            # The first threads of a process also wait for what it does once, as for their memory: a start is that of others.
+            self._few_timed()
+            self.model.close()
+            metrics.update(super().open())
+        # Until the first calls, no worker has imported the function's module, or made what it keeps for itself.
+        self._first_s = self._few_timed() if is_cold else None
         if len(self._few) < len(self.arguments):
             self._cut()
         return metrics

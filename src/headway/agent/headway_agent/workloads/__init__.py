@@ -25,9 +25,10 @@ def warm(function, *args):
 class Tasks:
     """Run `function` over `arguments` through the job's model.
 
-    Metrics from `open`: `pool_start_s` (creating the pool, until every worker is there), `workers`, and `pickle_s`
-    (pickling and unpickling the tasks once, if the model does so). Metric from `sample`: `work_s` (all tasks, from the
-    first submit to the last result). Raises AssertionError if a result differs from `expected`.
+    Metrics from `open`: `pool_start_s` (creating the pool, until every worker is there; the imports for it come before),
+    `workers`, and `pickle_s` (pickling and unpickling the tasks once, if the model does so). Metric from `sample`:
+    `work_s` (all tasks, from the first submit to the last result). Raises AssertionError if a result differs from
+    `expected`.
     """
 
     function = None
@@ -52,8 +53,8 @@ class Tasks:
         """Return the results that every sample must give, or None."""
 
     def open(self):
-        begun_ns = time.perf_counter_ns()
         self.model = open_model(self.job["model"], self.workers)
+        begun_ns = time.perf_counter_ns()
         self.model.start()
         metrics = {"pool_start_s": (time.perf_counter_ns() - begun_ns) / 1e9, "workers": self.workers}
         if self.job["model"] in CROSSES_A_PICKLE:
