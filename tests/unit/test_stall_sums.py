@@ -14,7 +14,7 @@ from told_traces import Script
 from headway.cli.main import main
 from headway.report.stalls import render_stalls
 from headway.traces.analysis.stall_sums import sum_up, told_rows
-from headway.traces.analysis.stall_words import stall_json
+from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.writer import write
 
 
@@ -23,6 +23,23 @@ def text_of(rendered):
     out = io.StringIO()
     Console(file=out, width=100).print(rendered)
     return out.getvalue()
+
+
+def test_a_wait_for_an_import_is_told_as_such():
+    """An import has no time-out, and another thread ends the wait: the advice says so, and not that a peer is slow."""
+    script = Script().hold(0, 0, 1, stack=AT_POLL).hold(0, 2, 3, stack=AT_LOCK).hold(0, 403, 404, stack=AT_POLL)
+    trace = with_stacks(script.trace(500, "MainThread"))
+    bootstrap = {"filename": "<frozen importlib._bootstrap>", "function": "_ModuleLock.acquire"}
+    frames = tuple(
+        dataclasses.replace(one, **bootstrap) if one.function == "Condition.wait" else one for one in trace.frames
+    )
+    trace = dataclasses.replace(trace, frames=frames)
+    stall = only(trace)
+
+    assert "100 % a wait for another thread (it was importing the same module) at" in stall_line(trace, stall)
+    assert stall_json(trace, stall)["advice"] == (
+        "import the module when the program starts: another thread was importing it"
+    )
 
 
 @pytest.mark.parametrize(

@@ -246,15 +246,24 @@ def test_a_file_may_be_locked_twice_by_one_call():
     assert "own object" not in file.advice
 
 
-def test_waits_for_an_import_are_told_as_such():
-    """Threads that wait until another one has imported a module are told to import it before."""
-    trace = in_turns(Park.LOCK).trace(100, "a", "b", "c", gils=0, free_threaded=True, gil_enabled=False)
-    importlib = "<frozen importlib._bootstrap>"
-    frames = tuple(dataclasses.replace(one, filename=importlib) if one == SERVE else one for one in trace.frames)
-    found = {one.kind: one for one in analyse(dataclasses.replace(trace, frames=frames)).findings}
+def importing(trace):
+    """Return the findings, by kind, about a trace in which `AT_SERVE` awaits that another thread has imported a module."""
+    bootstrap = {"filename": "<frozen importlib._bootstrap>", "function": "_ModuleLock.acquire"}
+    frames = tuple(dataclasses.replace(one, **bootstrap) if one == SERVE else one for one in trace.frames)
+    return {one.kind: one for one in analyse(dataclasses.replace(trace, frames=frames)).findings}
 
-    assert "on a lock of an import at <frozen importlib._bootstrap>:30 serve" in found["contended-lock"].fact
-    assert found["contended-lock"].advice == "import it before the threads start"
+
+def test_waits_for_an_import_are_told_as_such():
+    """Threads that wait until another one has imported a module are told to import it before, with a GIL and without."""
+    script = in_turns(Park.LOCK)
+    off = importing(script.trace(100, "a", "b", "c", gils=0, free_threaded=True, gil_enabled=False))["contended-lock"]
+    on = importing(IN_TURNS.trace(100, "a", "b"))["contended-lock"]
+
+    for one in (off, on):
+        assert one.weight == "problem"
+        assert "on a lock of an import at <frozen importlib._bootstrap>:30 _ModuleLock.acquire" in one.fact
+        assert one.cause == "another thread was importing the same module"
+        assert one.advice == "import it before the threads start"
 
 
 def with_a_gil(

@@ -12,7 +12,16 @@ from enum import Enum
 from headway.traces.frames import Frame
 from headway.traces.sources import MOST_OF_A_LINE, source_line, words_in
 
-__all__ = ["Call", "awaits_a_queue", "call_at", "may_await_a_thread", "sleep_ns_at", "takes_a_lock", "timeout_ns_at"]
+__all__ = [
+    "Call",
+    "awaits_a_queue",
+    "awaits_an_import",
+    "call_at",
+    "may_await_a_thread",
+    "sleep_ns_at",
+    "takes_a_lock",
+    "timeout_ns_at",
+]
 
 
 class Call(Enum):
@@ -83,6 +92,11 @@ def call_at(frame: Frame | None, changed: Collection[str] = ()) -> Call:
     return found.pop() if len(found) == 1 else Call.UNKNOWN
 
 
+def awaits_an_import(frame: Frame) -> bool:
+    """Tell whether a thread waits there until another thread has imported a module (Lib/importlib/_bootstrap.py)."""
+    return frame.filename.startswith("<frozen importlib") and frame.function == "_ModuleLock.acquire"
+
+
 _ACQUIRES = re.compile(r"\.acquire\(")
 _IS_A_LOCK = re.compile(
     r"(?<![a-z])(r?lock|cond|condition|mutex|sem|semaphore)s?(\[[^\]]*\]|\(\))?(\s+as\s.*)?\s*($|[,)])", re.IGNORECASE
@@ -107,9 +121,11 @@ _MAKES_A_QUEUE = re.compile(_MAKES % "SimpleQueue")
 def takes_a_lock(frame: Frame, changed: Collection[str] = ()) -> bool:
     """Tell whether a line of a program's own code acquires a lock: `lock.acquire()`, `with self.lock:`, `with guard:`.
 
-    The words of the line tell that, or those of another line of the file that makes the lock: `guard = Lock()`. The
+    An import acquires the lock of its module, too. The words of the line tell that, or those of another line of the file that makes the lock: `guard = Lock()`. The
     lines of files in `changed` are not those of the trace.
     """
+    if awaits_an_import(frame):
+        return True
     text = _line_of(frame, changed)
     entered, body = _parts_of_with(text)
     if not all(map(_KEEPS_THE_GIL.fullmatch, _CALLED.findall(body))):

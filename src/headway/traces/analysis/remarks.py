@@ -10,6 +10,7 @@ from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.stall_model import Thresholds
 from headway.traces.analysis.words import duration, listed, names_or_roles, number, place, share
+from headway.traces.calls import awaits_an_import
 from headway.traces.loops import is_for_a_request, is_in_a_loop
 from headway.traces.model import Park
 
@@ -195,7 +196,7 @@ def _no_locks(analysis: Analysis) -> Finding:
             "these locks do not slow this program down; threads also awaited each other for "
             f"{duration(own_ns)}, in conditions, semaphores and queues: that is idle time, or a resource that is too small"
             if awaited
-            else "locks do not slow this program down"
+            else "these locks do not slow this program down; waits inside of a library, as for a lock of a database, are not known"
         ),
     )
 
@@ -293,7 +294,7 @@ def _late_loops(analysis: Analysis) -> Iterator[Finding]:
 
 def _own_lock(one: ParkPlace, analysis: Analysis) -> Finding:
     """Return the finding about a lock of the program, or of a module's import, for which threads wait at one line."""
-    imports = one.frame is not None and one.frame.filename.startswith("<frozen importlib")
+    imports = one.frame is not None and awaits_an_import(one.frame)
     cause = "these threads take turns at that lock: one at a time has it, and the others are blocked"
     advice = "hold the lock for less time, wait and compute outside of it, or divide what it protects; more threads do not help"
     if imports:

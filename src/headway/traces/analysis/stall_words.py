@@ -6,6 +6,7 @@ from typing import Any, Final
 from headway.printable import printable
 from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind
 from headway.traces.analysis.words import duration, labels, place, share
+from headway.traces.calls import awaits_an_import
 from headway.traces.frames import Frame
 from headway.traces.model import Trace
 
@@ -37,7 +38,9 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
     if part.cause is Cause.COLLECTION:
         return f"a garbage collection{'' if itself else f' in {other}'}{where}"
     if part.cause is Cause.BLOCKED and part.lock:
-        return f"a wait for another thread (a lock, an event, a queue){where}"
+        is_import = part.frames and awaits_an_import(part.frames[0])
+        what = "it was importing the same module" if is_import else "a lock, an event, a queue"
+        return f"a wait for another thread ({what}){where}"
     if part.cause is Cause.BLOCKED:
         return f"a blocking call{where or ' (line not known), or a stopped process'}"
     if part.idle:
@@ -89,6 +92,8 @@ def advice(kind: StallKind, part: Part, policy: str = "") -> str:
     if cause is Cause.COLLECTION:
         return "call `gc.freeze()` after start-up, set a higher `gc.set_threshold()`, or call `gc.collect()` when nothing waits"
     if cause is Cause.BLOCKED and part.lock:
+        if part.frames and awaits_an_import(part.frames[0]):
+            return "import the module when the program starts: another thread was importing it"
         if kind is StallKind.LOOP:
             return (
                 "wait for it in another thread (`asyncio.to_thread()`), or hold the lock for less in the threads that have it:"
