@@ -6,7 +6,8 @@ import os
 import pytest
 from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, RECV, SERVE, Script, told
 
-from headway.traces.analysis import analyse
+from headway.traces.analysis import analyse, findings
+from headway.traces.analysis.result import Finding
 
 FINE = "the GIL does not slow this program down"
 
@@ -169,13 +170,13 @@ def test_a_pool_is_told_as_one(tmp_path):
 CERTAIN = f"{FINE}: nothing to improve here"
 
 
-def awaiting(folder, script, *names, until_ms=250):
+def awaiting(folder, script, *names, until_ms=250, function="Condition.wait"):
     """Return the findings of threads for which `AT_RECV` awaits another thread, and `AT_COMPUTE` sleeps."""
     source = folder / "app.py"
     source.write_text("\n" * 11 + "    time.sleep(0.04)\n")
     os.utime(source, (0, 0))
     trace = script.trace(until_ms, *names)
-    waits = ("/usr/lib/python3.13/threading.py", "Condition.wait")
+    waits = ("/usr/lib/python3.13/threading.py", function)
     return told(renamed(trace, recv=waits, compute=(str(source), "compute")))
 
 
@@ -204,6 +205,37 @@ def test_threads_that_wait_for_a_part_of_their_time_for_what_they_share_are_told
     assert one.fact.startswith("q0, q1 and q2 spent ")
     assert one.fact.endswith("threading.py:700 Condition.wait, called from app.py:30 serve, without the GIL")
     assert "they seem to share what they await" in one.cause
+
+
+def test_a_pool_may_give_each_thread_that_waits_an_event_of_its_own(tmp_path):
+    """The connections of httpcore are handed over so: the thread that gives one back sets the next one's event."""
+    found = awaiting(tmp_path, pool_of_two(15), "q0", "q1", "q2", function="Event.wait")
+
+    assert found["no-contention"].cause == FINE
+    assert "they seem to share what they await" in found["unseen-wait"].cause
+
+
+def test_an_event_that_another_role_or_a_timer_ends_is_idle_time(tmp_path):
+    """A flag to stop, a start for all, or a period: nothing is too small there, though others of the role work meanwhile."""
+    given, timed = Script(), Script()
+    for turn in range(12):
+        given.hold(3, 20 * turn, 20 * turn + 0.1).hold(turn % 3, 20 * turn + 0.2, 20 * turn + 0.3)
+        given.hold(turn % 3, 20 * turn + 15, 20 * turn + 15.1, stack=AT_RECV)
+        timed.hold(turn % 3, 20 * turn, 20 * turn + 0.1).hold(turn % 3, 20 * turn + 10, 20 * turn + 10.1, stack=AT_RECV)
+    for script, names in ((given, ("w0", "w1", "w2", "MainThread")), (timed, ("w0", "w1", "w2"))):
+        found = awaiting(tmp_path, script, *names, function="Event.wait")
+        assert "unseen-wait" not in found
+        assert found["no-contention"].cause == CERTAIN
+
+
+@pytest.mark.parametrize(("cost_ms", "is_told"), [(1, True), (10_000, False)])
+def test_a_pool_that_costs_more_than_the_problems_is_told_beside_them(tmp_path, monkeypatch, cost_ms, is_told):
+    """A small finding about the GIL must not hide that threads mostly wait for each other."""
+    problem = Finding("convoy", "problem", "", cost_ns=cost_ms * 1_000_000)
+    monkeypatch.setattr(findings, "RULES", (lambda _analysis: iter([problem]),))
+
+    assert ("unseen-wait" in awaiting(tmp_path, pool_of_two(15), "q0", "q1", "q2")) == is_told
+    assert "unseen-wait" not in away(tmp_path, "connection.execute(BEGIN)")
 
 
 def test_threads_that_never_wait_for_what_they_share_end_the_waits_of_others(tmp_path):

@@ -52,7 +52,9 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     used = list(used_up(analysis))
     behind = list(_behind_a_function(analysis, [one.frame for one in found if one.frame is not None], used))
     found += behind or used
-    if not any(one.weight == "problem" for one in found):
+    if any(one.weight == "problem" for one in found):
+        found += unseen(analysis, beyond_ns=max(one.cost_ns for one in found))
+    else:
         found += [*unseen(analysis), *unread(analysis)]
         others = found or analysis.late_loops or analysis.unseen_waits
         found += _nothing_to_improve(analysis, is_all=analysis.process.has_stacks and not others)

@@ -37,8 +37,11 @@ _MOST_STACKS = 200
 """The stacks that are looked at, since each may open a file: those at which threads were away for longest, or most often."""
 _AWAITING = ("threading.py", "queue.py", "_base.py")
 """Modules of the standard library in which a program's main thread waits for the others."""
-_IDLE = ("Event.wait", "Thread.join", "Thread._wait_for_tstate_lock")
+_EVENT = ("Event.wait",)
+_IDLE = ("Thread.join", "Thread._wait_for_tstate_lock")
 _IDLE_FRAMES = 3
+_SOON_NS = 5_000_000
+"""A thread that ends another one's wait had the GIL no longer ago than this; a time-out may come at any time."""
 
 
 @final
@@ -84,11 +87,14 @@ class _Place:
     Attributes:
         stacks: The stacks of that line.
         awaits: A thread awaits others there.
+        event: It awaits an event, which is mostly idle time: a flag to stop, a timer, a job. A pool may give each thread
+            that awaits one of its connections an event of its own, though.
         by_thread_ns: How long each thread was there.
     """
 
     stacks: list[int]
     awaits: bool
+    event: bool
     by_thread_ns: dict[int, int]
 
     def mostly_there(
@@ -148,7 +154,8 @@ def unseen_waits(
     """Return the lines, most time first, at which threads spent much of their lives without the GIL, and not by nature.
 
     Much is most of it, or, where they await another thread, a smaller part. The threads of one role count together.
-    Left out are sleeps, timers and joins, loops and pools that wait for work, and libraries' own threads.
+    Left out are sleeps, timers and joins, loops and pools that wait for work, and libraries' own threads; of events, those
+    that do not stand for something that threads share.
     `holds` and `away` are those in the window; `changed` are files whose lines may be others by now.
     """
     lived_ns = lives_ns(trace.threads, start_ns, end_ns)
@@ -159,6 +166,8 @@ def unseen_waits(
     found = []
     for (frame, own), one in places.items():
         shared = one.awaits and _is_shared(holds, before, away, one, role_of)
+        if one.event and not shared:
+            continue
         threads = one.mostly_there(_SOME if shared else _MOST, lived_ns, by_role, end_ns - start_ns)
         may_be_idle = one.awaits and not threads
         if may_be_idle:
@@ -181,10 +190,11 @@ def _places(trace: Trace, away: Away, changed: frozenset[str]) -> dict[tuple[Fra
         own = own_frame(stack)
         if own is None or _is_idle(stack, changed):
             continue
+        event = _awaits(stack, _EVENT)
         here = np.flatnonzero(which == number)
         by_thread_ns = np.bincount(away.thread[here], weights=length_ns[here])
         awaits = waits_for_a_lock(stack, changed)
-        place = places.setdefault((stack[0], own), _Place([], awaits, defaultdict(int)))
+        place = places.setdefault((stack[0], own), _Place([], awaits, event, defaultdict(int)))
         place.stacks.append(int(stacks[number]))
         for thread in np.flatnonzero(by_thread_ns).tolist():
             if trace.threads[thread].name != "MainThread" or not stack[0].filename.endswith(_AWAITING):
@@ -211,6 +221,8 @@ def _is_shared(
     ender, came_from = holds.thread[last], before[last]
     ended = away.back[here] & (last >= 0) & (ender != away.thread[here]) & peers[ender]
     ended &= (came_from >= 0) & ~np.isin(came_from, place.stacks)
+    if place.event:
+        ended &= holds.end_ns[last] >= away.end_ns[here] - _SOON_NS
     length_ns = away.end_ns[here] - away.start_ns[here]
     return bool(length_ns[ended].sum() > _SHARED * length_ns.sum())
 
@@ -231,4 +243,9 @@ def _is_idle(stack: tuple[Frame, ...], changed: frozenset[str]) -> bool:
         return True
     if stack[0].filename.endswith("/socket.py") and stack[0].function.endswith("accept"):
         return True
-    return any(one.filename.endswith("/threading.py") and one.function in _IDLE for one in stack[:_IDLE_FRAMES])
+    return _awaits(stack, _IDLE)
+
+
+def _awaits(stack: tuple[Frame, ...], functions: Collection[str]) -> bool:
+    """Tell whether a thread at a stack is in one of these functions of `threading`."""
+    return any(one.filename.endswith("/threading.py") and one.function in functions for one in stack[:_IDLE_FRAMES])
