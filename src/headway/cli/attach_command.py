@@ -17,6 +17,9 @@ cannot be entered until that call is over: Headway then records only the
 processes below it. A program whose main thread waits like that all the time
 must be started with `headway trace`, or wait with a time-out, again and again.
 
+A recording has no line of a thread that neither holds nor wants the GIL all the
+while, as one that is blocked for ever: the report names such threads only.
+
 Headway does not enter a process that has its own seccomp filter: the code that
 Headway runs there opens files and a connection, and the filter may end the
 process for that. A container's filter does not count.

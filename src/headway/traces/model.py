@@ -206,6 +206,8 @@ class Trace:
         frames: Distinct frames; frame 0 is `Frame("", 0, "?")`.
         types: Names of contended types; 0 is "".
         loss: The data that is missing.
+        silent: With a GIL: the names of Python's threads that neither held nor wanted it while they were recorded. They
+            have no events, and are not in `threads`.
         evidence: What is known beside the events: samples and core times from outside, and garbage collections.
     """
 
@@ -220,6 +222,7 @@ class Trace:
     frames: tuple[Frame, ...]
     types: tuple[str, ...] = ("",)
     loss: Loss = field(default_factory=Loss)
+    silent: tuple[str, ...] = ()
     evidence: Evidence = field(default_factory=Evidence)
 
     def stack(self, index: int) -> tuple[Frame, ...]:

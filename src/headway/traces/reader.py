@@ -170,6 +170,7 @@ class _Reading:
             tables = self._read_records(chunks)
         until_ns = self._part_ns[1] if self._part_ns is not None else known_until_ns
 
+        silent = self._silent(seen)
         events, collections = _without_collections(events, seen)
         events = mending.whole_waits(_with_releases(events), lost=self._lost_events > 0)
         gils = self._records.gils(min(int(self._header["gil_count"]), mending.used_gils(events)), self._start_ns)
@@ -215,8 +216,22 @@ class _Reading:
                 removed_files=int(self._header["removed_files"]),
                 unrecorded_processes=int(self._header["unrecorded_processes"]),
             ),
+            silent=silent,
             evidence=replace(evidence, collections=_collections(collections, end_ns)),
         )
+
+    def _silent(self, seen: Sequence[SeenThread]) -> tuple[str, ...]:
+        """Return the names of the threads that were there and have no event; () if events of theirs may be lost.
+
+        Recording names all of Python's threads when it begins and when it ends. Without a GIL, a thread that works has no
+        event either.
+        """
+        is_off = self._process.free_threaded and not self._process.gil_enabled
+        if is_off or self._lost_events or self._overwritten_events:
+            return ()
+        tids = {one.tid for one in seen}
+        names = {one.tid: one.name for one in sorted(self._records.names) if one.name.strip() and one.tid not in tids}
+        return tuple(name for _, name in sorted(names.items()))
 
     def _left_ns(self, last_ns: int) -> int:
         """Return when the process ended itself by `_exit()`; 0 if it did not, or if its end is known otherwise.

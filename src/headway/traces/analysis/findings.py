@@ -56,7 +56,7 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
         found += unseen(analysis, beyond_ns=max(one.cost_ns for one in found))
     else:
         found += [*unseen(analysis), *unread(analysis)]
-        others = found or analysis.late_loops or analysis.unseen_waits
+        others = found or analysis.late_loops or analysis.unseen_waits or analysis.silent
         found += _nothing_to_improve(analysis, is_all=analysis.process.has_stacks and not others)
     found += [finding for note in NOTES for finding in note(analysis)]
     order = ("problem", "fine", "note")

@@ -295,6 +295,23 @@ def _late_loops(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
+def _silent(analysis: Analysis) -> Iterator[Finding]:
+    if analysis.silent:
+        names = names_or_roles(list(analysis.silent))
+        count = len(analysis.silent)
+        yield Finding(
+            kind="silent-threads",
+            weight="note",
+            fact=(
+                f"{listed(names)}{f' ({count} threads)' * (len(names) != count)} neither held nor wanted the GIL in all of the"
+                " recording"
+            ),
+            cause="they were idle, or blocked all the time, as by a lock that is never released",
+            advice="if they should have worked, `headway trace` from the program's start has the line at which each stopped",
+            threads=tuple(names),
+        )
+
+
 def _own_lock(one: ParkPlace, analysis: Analysis) -> Finding:
     """Return the finding about a lock of the program, or of a module's import, for which threads wait at one line."""
     imports = one.frame is not None and awaits_an_import(one.frame)
@@ -381,6 +398,7 @@ NOTES: tuple[Callable[[Analysis], Iterator[Finding]], ...] = (
     _no_stacks,
     _slowed,
     _late_loops,
+    _silent,
     _free_threaded,
     _locks,
 )

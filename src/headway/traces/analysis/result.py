@@ -144,6 +144,7 @@ class Analysis:
         unseen_waits: With a GIL: the lines at which threads spent much of their time, and what they awaited is not known.
         unread_lines: With a GIL: the lines at which threads were, and that may take a lock, because they cannot be read.
         late_loops: With a GIL: the event loops that made no progress for too long.
+        silent: With a GIL: the names of the threads that neither held nor wanted it in all of the trace.
         loss: The data that is missing from the trace.
         unpaired: The number of events whose other end was lost.
         by_imports: Imports of extension modules held a GIL that is not among `gils`, because it was off otherwise.
@@ -173,6 +174,7 @@ class Analysis:
     unseen_waits: tuple[UnseenWait, ...]
     unread_lines: tuple[UnreadLine, ...]
     late_loops: tuple[LateLoop, ...]
+    silent: tuple[str, ...]
     loss: Loss
     unpaired: int
     by_imports: bool = False

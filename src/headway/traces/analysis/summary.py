@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.printable import printable
 from headway.traces.analysis.blame import blame, meet, waited_during
 from headway.traces.analysis.contention import contention, waits_for_locks
 from headway.traces.analysis.convoys import convoys
@@ -86,6 +87,7 @@ def analyse(
         unseen_waits=unseen_waits(trace, holds, away, changed, start_ns, end_ns),
         unread_lines=unread_lines(trace, away, changed, start_ns, end_ns),
         late_loops=late_loops(trace, whole.holds, all_away, start_ns, end_ns),
+        silent=tuple(map(printable, trace.silent)),
         loss=trace.loss,
         unpaired=found.unpaired,
         by_imports=found.by_imports,

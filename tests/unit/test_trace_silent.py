@@ -1,0 +1,65 @@
+"""Threads without an event: the reader finds them by the names that a recording has of all threads."""
+
+import dataclasses
+
+import pytest
+from made_traces import START_NS, made_process, small
+from patched_traces import patch, patch_chunk, patch_header
+from told_traces import Script, told
+
+from headway.traces import format as hwt
+from headway.traces.model import Kind
+from headway.traces.reader import read
+from headway.traces.writer import CHUNKS_OFFSET, record, write
+
+A, R = Kind.ACQUIRE, Kind.RELEASE
+TOLD = [(1, 70, "MainThread"), (1, 81, "worker-1"), (2, 80, "worker-0"), (9, 80, "worker-0, renamed"), (9, 82, " ")]
+
+
+def named(path, **process):
+    """Write a trace of one thread, 70, and the names of others; return its path."""
+    trace = small([(0, A, 0), (5, R, 0), (8, A, 0), (9, R, 0)], threads=1)
+    path = write(dataclasses.replace(trace, process=made_process(**process)) if process else trace, path / "x.hwt")
+    data = b"".join(
+        record(hwt.META_NAME, hwt.META_NAME_DTYPE, name.encode(), tid=tid, name_bytes=len(name), time_ns=START_NS + at)
+        for at, tid, name in TOLD
+    )
+    patch(path, CHUNKS_OFFSET + hwt.CHUNK_HEADER_BYTES, data)
+    patch_chunk(path, 0, "used", len(data))
+    return path
+
+
+def test_a_thread_without_an_event_is_silent(tmp_path):
+    """Each has the last name that it had; the thread with events is none of them, nor is one without a name."""
+    found = read(named(tmp_path))
+
+    assert found.silent == ("worker-0, renamed", "worker-1")
+    assert len(found.threads) == 1
+
+
+def test_events_that_are_lost_may_be_those_of_any_thread(tmp_path):
+    """After a loss, a thread without an event may have had some."""
+    assert read(patch_header(named(tmp_path), "dropped_events", 1)).silent == ()
+
+
+@pytest.mark.parametrize("gil_enabled", [True, False])
+def test_without_a_gil_a_thread_that_works_has_no_event_either(tmp_path, gil_enabled):
+    """A free-threaded build with the GIL on has events like any other."""
+    found = read(named(tmp_path, free_threaded=True, gil_enabled=gil_enabled))
+
+    assert bool(found.silent) == gil_enabled
+
+
+def test_a_report_names_silent_threads_and_does_not_say_that_all_is_well():
+    """Workers that are blocked for ever are the reason to attach to a program, and have no event."""
+    trace = Script().hold(0, 0, 50).hold(0, 50.1, 99.9).trace(100, "MainThread")
+    silent = told(dataclasses.replace(trace, silent=("worker-0", "work\x1b[1mer-1")))
+    crowd = told(dataclasses.replace(trace, silent=tuple(f"worker-{number}" for number in range(40))))
+
+    assert silent["silent-threads"].weight == "note"
+    assert silent["silent-threads"].fact.startswith("worker-0 and work")
+    assert silent["silent-threads"].fact.endswith("-1 neither held nor wanted the GIL in all of the recording")
+    assert "\x1b" not in silent["silent-threads"].fact
+    assert silent["no-contention"].cause == "the GIL does not slow this program down"
+    assert crowd["silent-threads"].fact.startswith("worker-* (40 threads) neither held nor wanted the GIL")
+    assert told(trace)["no-contention"].cause.endswith("nothing to improve here")
