@@ -74,6 +74,16 @@ def test_more_threads_that_only_compute_wait_for_no_lock(tmp_path):
     assert outside(model, Change(threads=(("main", 8),))) == []
 
 
+def test_more_threads_may_change_the_pace_of_those_that_they_wait_for(tmp_path):
+    """A thread that answers in batches waits for a full one: with more threads, it answers sooner than in the trace."""
+    model = waits(tmp_path, QUEUE)
+    paced = "main waits for other, whose pace the model keeps as in the trace: if that depends on the number of threads of main"
+
+    assert any(one.startswith(paced) for one in outside(model, Change(threads=(("main", 4),))))
+    assert not any("whose pace" in one for one in outside(model, Change(threads=(("other", 4),))))
+    assert not any("whose pace" in one for one in outside(model, Change(policy="fair")))
+
+
 # ---------------------------------------------------------------------------- fewer threads
 @pytest.mark.parametrize("line", [LOCK, GUARD, QUEUE])
 def test_fewer_threads_are_refused_where_the_others_waited_for_them(tmp_path, line):

@@ -102,6 +102,7 @@ def limits(model: Model, change: Change) -> Iterator[str]:
             "the model assumes that more or fewer threads share the work as in the trace; threads that take turns at a lock"
             " or a pool do not"
         )
+        yield from _paced(model, changed)
     else:
         yield from _unseen(model, change, changed, kinds)
     if change != NOTHING:
@@ -111,6 +112,19 @@ def limits(model: Model, change: Change) -> Iterator[str]:
             f"the model does not know what {listed(unknown)} wait for outside the GIL, and keeps these waits as they were: if "
             "they wait for other threads of the program, their turns are those of these threads"
         )
+
+
+def _paced(model: Model, changed: Collection[str]) -> Iterator[str]:
+    """Yield that threads of another number still wait for others as often as in the trace: for a batch, or an answer."""
+    for role in model.roles:
+        if role in changed:
+            taken = _semaphores((one for one in model.actors if one.role == role), OpKind.TAKE)
+            posted = {one.role for one in model.actors if _semaphores([one], OpKind.POST) & taken} - set(changed)
+            if posted:
+                yield (
+                    f"{role} waits for {listed(sorted(posted))}, whose pace the model keeps as in the trace: if that depends on the number of"
+                    f" threads of {role}, as that of a batch does, the rate may change where the prediction does not"
+                )
 
 
 def _unseen(model: Model, change: Change, changed: Collection[str], kinds: Mapping[str, set[int]]) -> Iterator[str]:
