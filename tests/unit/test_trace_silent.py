@@ -7,13 +7,22 @@ from made_traces import START_NS, made_process, small
 from patched_traces import patch, patch_chunk, patch_header
 from told_traces import Script, told
 
+from headway.report.trace.summary import summary_lines
 from headway.traces import format as hwt
+from headway.traces.analysis import analyse
 from headway.traces.model import Kind
 from headway.traces.reader import read
 from headway.traces.writer import CHUNKS_OFFSET, record, write
 
 A, R = Kind.ACQUIRE, Kind.RELEASE
-TOLD = [(1, 70, "MainThread"), (1, 81, "worker-1"), (2, 80, "worker-0"), (9, 80, "worker-0, renamed"), (9, 82, " ")]
+TOLD = [
+    (1, 70, "MainThread"),
+    (1, 81, "worker-1"),
+    (2, 80, "worker-0"),
+    (9, 80, "worker-0, renamed"),
+    (9, 82, " "),
+    (9, 83, "Dummy-12"),
+]
 
 
 def named(path, **process):
@@ -30,7 +39,7 @@ def named(path, **process):
 
 
 def test_a_thread_without_an_event_is_silent(tmp_path):
-    """Each has the last name that it had; the thread with events is none of them, nor is one without a name."""
+    """Each has the last name that it had; the thread with events is none of them, nor is one without a name, or with that of an ended thread of C."""
     found = read(named(tmp_path))
 
     assert found.silent == ("worker-0, renamed", "worker-1")
@@ -63,3 +72,11 @@ def test_a_report_names_silent_threads_and_does_not_say_that_all_is_well():
     assert silent["no-contention"].cause == "the GIL does not slow this program down"
     assert crowd["silent-threads"].fact.startswith("worker-* (40 threads) neither held nor wanted the GIL")
     assert told(trace)["no-contention"].cause.endswith("nothing to improve here")
+
+
+def test_what_attach_says_at_its_end_names_silent_threads():
+    """The summary leaves out other notes; a program that hangs has little else."""
+    trace = Script().hold(0, 0, 50).hold(0, 50.1, 99.9).trace(100, "MainThread")
+    (line,) = summary_lines([analyse(dataclasses.replace(trace, silent=("worker-0",)))])[-1:]
+
+    assert line == "  note worker-0 neither held nor wanted the GIL in all of the recording"

@@ -8,6 +8,7 @@ The columns of 10 million events alone take 200 MB. Each step below therefore wo
 """
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from headway.traces.records import Name, Records, Tables
 
 __all__ = ["read", "read_part"]
 
+_DUMMY = re.compile(r"Dummy-\d+")
 _ROOM_BYTES = hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES
 _EVENT_BYTES = hwt.EVENT_DTYPE.itemsize
 _LONGEST_NS = 366 * 24 * 3600 * 10**9
@@ -224,14 +226,14 @@ class _Reading:
         """Return the names of the threads that were there and have no event; () if events of theirs may be lost.
 
         Recording names all of Python's threads when it begins and when it ends. Without a GIL, a thread that works has no
-        event either.
+        event either. Some versions of Python keep `Dummy-1`, the name of a thread of C, after its end: it tells of no thread.
         """
         is_off = self._process.free_threaded and not self._process.gil_enabled
         if is_off or self._lost_events or self._overwritten_events:
             return ()
         tids = {one.tid for one in seen}
         names = {one.tid: one.name for one in sorted(self._records.names) if one.name.strip() and one.tid not in tids}
-        return tuple(name for _, name in sorted(names.items()))
+        return tuple(name for _, name in sorted(names.items()) if not _DUMMY.fullmatch(name))
 
     def _left_ns(self, last_ns: int) -> int:
         """Return when the process ended itself by `_exit()`; 0 if it did not, or if its end is known otherwise.

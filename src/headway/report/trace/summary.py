@@ -85,6 +85,8 @@ def _lines(one: Analysis, *, findings: int) -> list[str]:
             lines.append(f"    try: {finding.advice}")
     if len(others) > findings:
         lines.append(f"  ... and {number(len(others) - findings, 'finding')} more in the report")
+    # A program that hangs has little else.
+    lines += [f"  note {finding.fact}" for finding in one.findings if finding.kind == "silent-threads"]
     return lines
 
 
