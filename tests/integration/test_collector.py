@@ -238,7 +238,7 @@ def test_who_is_out_of_reach_is_told_before(here, options):
 
     assert re.match(
         r"\S+ is not traced: \S+ -([IE] ignores PYTHONPATH|S imports no sitecustomize), which Headway needs\n"
-        r"recording only the Python processes that it starts without that option into ",
+        r"recording only the Python processes that it starts in another way into ",
         done.stderr,
     )
     wait_until_finished(Path("x.hwt"))

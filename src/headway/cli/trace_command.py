@@ -200,7 +200,7 @@ def become_traced(
         collector, env = None, launch.unrecorded(env)
         console.say(f"{name} will not be traced: the collector cannot start: {error.strerror}")
     else:
-        only = "" if why is None else "only the Python processes that it starts without that option "
+        only = "" if why is None else "only the Python processes that it starts in another way "
         console.say(f"recording {only}into {file}; look at it with `headway report {shlex.quote(str(file))}`")
     launch.become(command, env, cpus=cpus, collector=collector)
 

@@ -7,6 +7,7 @@ rejected alternatives. The environment brings the recorder into each Python proc
 """
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -39,6 +40,8 @@ _SCRIPT_SUFFIXES = (".py", ".pyw", ".pyz")
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _KEPT = "HEADWAY_KEPT_"
 """The prefix by which native/launcher/headway.c protects variables that would affect our own Python."""
+_CLEARS = ("-", "-i", "--ignore-environment")
+"""Options by which `env` starts a program without any variable of ours."""
 _DEAF_OPTIONS = {"I": "ignores PYTHONPATH", "E": "ignores PYTHONPATH", "S": "imports no sitecustomize"}
 """Python's options by which it does not run our `sitecustomize` on PYTHONPATH, and why."""
 
@@ -197,7 +200,12 @@ def out_of_reach(command: Sequence[str]) -> str | None:
     if Path(words[0]).name == "env":
         # `env -S "python3 -I" app.py`; in a `#!` line the words after `env` are one argument.
         rest = " ".join(words[1:3]).removeprefix("-S").split() + words[3:]
-        words = [word for word in rest if "=" not in word and word != "--"] or words
+        own = list(itertools.takewhile(lambda word: word.startswith("-") or "=" in word, rest))
+        taken = next((word for word in own if word in _CLEARS or word.startswith("PYTHONPATH=")), None)
+        words = rest[len(own) :] or words
+        if taken is not None and Path(words[0]).name.startswith("python"):
+            what = taken if taken in _CLEARS else "PYTHONPATH=..."
+            return f"`env {what}` leaves it without the PYTHONPATH that Headway needs"
     if not Path(words[0]).name.startswith("python"):
         return None
     skip = False

@@ -23,6 +23,7 @@ PLACED_DTYPE = np.dtype([("position", "<i8"), ("head", hwt.CHUNK_DTYPE)])
 """A chunk's header, and the chunk's position in the file."""
 
 _HINT = "name the .hwt file that a recording wrote"
+_NONE = f"{_HINT}; it writes none if no Python of the program loads Headway, as in a frozen program or after `env -i`"
 _DAMAGED = "the file is damaged: copy it again, or record again"
 _MOST_OFFSET = 2**62
 
@@ -35,7 +36,8 @@ def opened(path: Path) -> Iterator[int]:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise TraceError(
-            f"cannot open the trace `{path}`: {(error.strerror or str(error)).lower()}", hint=_HINT
+            f"cannot open the trace `{path}`: {(error.strerror or str(error)).lower()}",
+            hint=_NONE if isinstance(error, FileNotFoundError) else _HINT,
         ) from error
     except ValueError as error:
         raise TraceError(f"cannot open the trace {str(path)!r}: a path must not contain NUL", hint=_HINT) from error
