@@ -228,7 +228,7 @@ def test_an_event_that_another_role_or_a_timer_ends_is_idle_time(tmp_path):
         assert found["no-contention"].cause == CERTAIN
 
 
-@pytest.mark.parametrize(("cost_ms", "is_told"), [(1, True), (10_000, False)])
+@pytest.mark.parametrize(("cost_ms", "is_told"), [(0, True), (1, True), (10_000, False)])
 def test_a_pool_that_costs_more_than_the_problems_is_told_beside_them(tmp_path, monkeypatch, cost_ms, is_told):
     """A small finding about the GIL must not hide that threads mostly wait for each other."""
     problem = Finding("convoy", "problem", "", cost_ns=cost_ms * 1_000_000)

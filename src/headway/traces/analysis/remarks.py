@@ -223,16 +223,16 @@ def lock_waits(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
-def unseen(analysis: Analysis, beyond_ns: int = 0) -> Iterator[Finding]:
+def unseen(analysis: Analysis, beyond_ns: int | None = None) -> Iterator[Finding]:
     """Yield notes about lines at which threads spend much of their time, where the trace does not show why.
 
     A worker that has nothing to do for a part of its time is no such thread.
-    `beyond_ns` is the time that the costliest problem takes: beside one, only waits of threads that share what they await
-    are told, if they take more.
+    `beyond_ns` is the time that the costliest problem takes, None if there is none: beside one, only waits of threads that
+    share what they await are told, if they take more.
     """
     told = {turn.frame for turn in analysis.turns} | {wait.frame for wait in analysis.lock_waits}
     worth = [one for one in analysis.unseen_waits if one.frame not in told and not one.may_be_idle]
-    worth = [one for one in worth if not beyond_ns or (one.shared and one.away_ns > beyond_ns)]
+    worth = [one for one in worth if beyond_ns is None or (one.shared and one.away_ns > beyond_ns)]
     for one in worth[:MOST_PLACES]:
         labels = [analysis.labels[thread] for thread in one.threads]
         names = names_or_roles(labels)
