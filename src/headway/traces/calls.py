@@ -121,8 +121,8 @@ _MAKES_A_QUEUE = re.compile(_MAKES % "SimpleQueue")
 def takes_a_lock(frame: Frame, changed: Collection[str] = ()) -> bool:
     """Tell whether a line of a program's own code acquires a lock: `lock.acquire()`, `with self.lock:`, `with guard:`.
 
-    An import acquires the lock of its module, too. The words of the line tell that, or those of another line of the file that makes the lock: `guard = Lock()`. The
-    lines of files in `changed` are not those of the trace.
+    An import acquires the lock of its module, too. Else the words of the line tell that, or those of another line of the
+    file that makes the lock: `guard = Lock()`. The lines of files in `changed` are not those of the trace.
     """
     if awaits_an_import(frame):
         return True
