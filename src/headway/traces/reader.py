@@ -153,6 +153,8 @@ class _Reading:
         self._process = replace(process_of(self._header), ended=bool(self._end_ns))
         self._lost_events = int(self._header["dropped_events"])
         self._overwritten_events = int(self._header["overwritten_events"])
+        self._is_cut = False
+        """The file ends before its last chunk, as after a copy that was broken off."""
         self._own_names: list[Name] = []
         self._records = Records()
         self.overview: Overview | None = None
@@ -197,6 +199,8 @@ class _Reading:
         end_ns = max(last_ns, self._end_ns or known_until_ns or left_ns or lived_ns)
         if self._part_ns is not None:
             end_ns = max(last_ns, until_ns)
+        elif self._is_cut:
+            end_ns = last_ns  # nothing is known of what came later
         evidence, damaged_bytes = evidence_of(self._records.notes)
         self._damaged_bytes += damaged_bytes
         return Trace(
@@ -254,6 +258,7 @@ class _Reading:
         taken = min(int(self._header["chunks_taken"]), int(self._header["chunk_count"]))
         missing = taken - max(0, os.fstat(self._file).st_size - self._offset) // hwt.CHUNK_BYTES
         self._damaged_bytes += max(0, missing) * hwt.CHUNK_BYTES
+        self._is_cut = missing > 0 and self._end_ns > 0
         return chunks, known_until_ns
 
     def _sound(self, chunks: NDArray[np.void], kind: int, *, count: bool) -> NDArray[np.bool_]:
@@ -322,6 +327,8 @@ class _Reading:
                     begun_ns = int(head["thread_start_ns"][one])
                 self._own_names.append(Name(begun_ns, int(head["tid"][one]), until_nul(head["name"][one])))
         gaps = last_before_gaps(head, dropped=self._lost_events > 0)
+        if self._is_cut:  # any thread may have had more events
+            gaps = np.union1d(gaps, lasts)
         gaps = gaps[counts[gaps] > 0]
         torn = mending.open_at_gaps(events, places[gaps + 1], index[gaps])
         return seen, self._without_contradictory(events, torn)

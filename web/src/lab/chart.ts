@@ -38,15 +38,18 @@ export function drawing(box: Box, label: string): SVGSVGElement {
   );
 }
 
-/** Tell for each word, centred on its place, whether it has room beside the earlier ones; the first always has. */
+/** Tell for each word, centred on its place, whether it has room beside those left of it; the leftmost always has. */
 export function withRoom(words: readonly (readonly [place: number, text: string])[]): boolean[] {
+  const shown = words.map(() => false);
   let taken = -Infinity;
-  return words.map(([place, text]) => {
+  const fromTheLeft = words.map((word, index) => ({ word, index })).sort((one, other) => one.word[0] - other.word[0]);
+  for (const { word: [place, text], index } of fromTheLeft) {
     const half = (text.length * LETTER) / 2;
-    if (place - half < taken) return false;
+    if (place - half < taken) continue;
     taken = place + half + LETTER;
-    return true;
-  });
+    shown[index] = true;
+  }
+  return shown;
 }
 
 /** Draw the axis at the bottom, with its grid. */

@@ -9,6 +9,7 @@ test("words of an axis that would lie on each other are left out", () => {
   assert.deepEqual(withRoom(words.map((word, place) => [place * 100, word])), [true, true, true, true, true]);
   assert.deepEqual(withRoom(words.map((word, place) => [place * 30, word])), [true, true, false, true, false]);
   assert.deepEqual(withRoom(words.map((word) => [0, word])), [true, false, false, false, false]);
+  assert.deepEqual(withRoom(words.map((word, place) => [400 - place * 100, word])), [true, true, true, true, true]);
 });
 
 test("the stretches of a launch fill their drawing, each as high as its busy cores", () => {

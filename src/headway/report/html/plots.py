@@ -145,14 +145,16 @@ def _plots(experiment: Experiment, results: Sequence[CellResult], *, rounds: boo
         yield _plot("lines", what, (metric,), unit, axes, ideal=_ideal(experiment, axes, unit))
     if rounds:
         yield _plot("histogram", f"{what}, distribution of rounds", (metric,), unit)
-    yield _plot("dots", f"{what}, each launch a point", (metric,), unit)
+    if any(result.values(metric) for result in results):
+        yield _plot("dots", f"{what}, each launch a point", (metric,), unit)
     latencies = tuple(one for one in _PERCENTILES if any(result.values(one) for result in python))
     if len(latencies) > 1:
         yield _plot("percentiles", "latency by percentile", latencies, "s", axes)
     if not axes.y:
         for metrics, words in experiment.besides:
             for one in metrics.split():
-                if one != metric and one not in _PERCENTILES:
+                measured = any(result.values(one) for result in results)
+                if one != metric and one not in _PERCENTILES and measured:
                     kind: Literal["lines", "dots"] = "lines" if axes.x else "dots"
                     yield _plot(kind, words, (one,), unit_of(one), axes)
     if sum(bool(result.mean_utilisation()) for result in python) > 1:

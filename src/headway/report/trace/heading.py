@@ -46,7 +46,7 @@ def _users(analysis: Analysis) -> Iterator[str]:
     if analysis.gils:
         yield f"{number(len(analysis.threads), 'thread')} at {number(len(analysis.gils), 'GIL')}"
     elif process.gil_enabled:
-        yield "no use of the GIL"
+        yield "no use of the GIL" if analysis.events or analysis.loss.whole else "no event could be read"
     else:
         yield f"{number(analysis.contention.threads, 'thread')} that waited, no GIL used"
         return

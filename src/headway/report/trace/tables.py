@@ -203,12 +203,12 @@ def waited_table(analysis: Analysis, *, every: bool = False) -> Table | None:
 
 def long_holds_table(analysis: Analysis, *, every: bool = False) -> Table | None:
     """Return the longest single holds, or None if there are none."""
-    several = len(analysis.gils) > 1
+    gils = {gil.index: gil.name for gil in analysis.gils} if len(analysis.gils) > 1 else {}
     goes_on = " (still held)" if analysis.end_ns == analysis.trace_end_ns else " (goes on after the window)"
     rows = [
         (
             (place(one.stack[0]) if one.stack else "?") + goes_on * one.open,
-            one.thread + (f", GIL {one.gil}" if several else ""),
+            f"{one.thread}, {gils[one.gil]}" if one.gil in gils else one.thread,
             _time(one.length_ns),
             _time(one.overrun_ns),
             duration(one.start_ns - analysis.origin_ns),
