@@ -22,7 +22,7 @@ def cut(path, share):
 
 @pytest.mark.parametrize("share", [0.95, 0.8, 0.5, 0.3])
 def test_a_part_of_a_trace_waits_for_no_longer_than_the_whole(tmp_path, share):
-    """What is open where the file ends is not known to have gone on until the program's end."""
+    """A wait that is open where the file ends is not known to have gone on until the program's end."""
     written = made_trace(events=20_000, threads=7)
     whole = analyse(read(write(written, tmp_path / "x.hwt", events_per_chunk=100)))
     found = read(cut(tmp_path / "x.hwt", share))

@@ -18,7 +18,8 @@ processes below it. A program whose main thread waits like that all the time
 must be started with `headway trace`, or wait with a time-out, again and again.
 
 A recording has no line of a thread that neither holds nor wants the GIL all the
-while, as one that is blocked for ever: the report names such threads only.
+while, as one that is blocked for ever: the report has only its name, and
+without a GIL nothing.
 
 Headway does not enter a process that has its own seccomp filter: the code that
 Headway runs there opens files and a connection, and the filter may end the

@@ -196,7 +196,7 @@ def _no_locks(analysis: Analysis) -> Finding:
             "these locks do not slow this program down; threads also awaited each other for "
             f"{duration(own_ns)}, in conditions, semaphores and queues: that is idle time, or a resource that is too small"
             if awaited
-            else "these locks do not slow this program down; waits inside of a library, as for a lock of a database, are not known"
+            else "these locks do not slow this program down; waits that had begun before, and those inside of a library, are not known"
         ),
     )
 
