@@ -35,8 +35,8 @@ def changed(cell, **changes):
 
 
 def launch(cell, interpreter=None, limit_s=20.0, **options):
-    interpreter = interpreter or FOUND[-1]
-    (found,) = run_launch([cell], interpreter.executable, this_machine(), limit_s=limit_s, **options)
+    executable = (interpreter or FOUND[-1]).executable
+    (found,) = run_launch([cell], executable, this_machine(), limit_s=limit_s, **options)
     return found
 
 
@@ -438,6 +438,7 @@ def test_a_policy_has_its_options(options, status, reason):
     assert reason in done.reason + done.stderr
 
 
+@pytest.mark.times  # beside other tests, a request of 0.05 s may have no core for longer than that
 def test_drawn_delays_are_the_same_for_every_client():
     """The server's delays follow from the seed and the request alone, so two clients see the same times."""
     params = {"requests": 3, "period_s": 0.05, "jitter": 0.9}
@@ -448,8 +449,7 @@ def test_drawn_delays_are_the_same_for_every_client():
     serial, threads = [served(cell, BY_NAME["3.13"]).samples["work_s"][0] for cell in cells]
 
     # The longest of three lies between a third of their sum and all of it; new random delays would be anywhere.
-    assert 0.3 * serial < threads < serial
-    assert serial != pytest.approx(0.15, rel=0.02)
+    assert 0.3 * serial < threads < serial != pytest.approx(0.15, rel=0.02)
 
 
 @pytest.mark.parametrize("model", ["threads", "processes-spawn"])
