@@ -1,6 +1,7 @@
 """Threads without an event: the reader finds them by the names that a recording has of all threads."""
 
 import dataclasses
+import os
 
 import pytest
 from made_traces import START_NS, made_process, small
@@ -47,8 +48,11 @@ def test_a_thread_without_an_event_is_silent(tmp_path):
 
 
 def test_events_that_are_lost_may_be_those_of_any_thread(tmp_path):
-    """After a loss, a thread without an event may have had some."""
+    """After a loss, or in a file that was cut off, a thread without an event may have had some."""
     assert read(patch_header(named(tmp_path), "dropped_events", 1)).silent == ()
+    path = named(tmp_path)
+    os.truncate(path, CHUNKS_OFFSET + hwt.CHUNK_BYTES)
+    assert read(path).silent == ()
 
 
 @pytest.mark.parametrize("gil_enabled", [True, False])

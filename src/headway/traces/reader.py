@@ -233,7 +233,7 @@ class _Reading:
         event either. Some versions of Python keep `Dummy-1`, the name of a thread of C, after its end: it tells of no thread.
         """
         is_off = self._process.free_threaded and not self._process.gil_enabled
-        if is_off or self._lost_events or self._overwritten_events:
+        if is_off or self._lost_events or self._overwritten_events or self._damaged_bytes:
             return ()
         tids = {one.tid for one in seen}
         names = {one.tid: one.name for one in sorted(self._records.names) if one.name.strip() and one.tid not in tids}
