@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headway.traces.model import Trace
 
-__all__ = ["MOST_OF_A_LINE", "changed_since", "edited", "source_line", "words_in"]
+__all__ = ["MOST_OF_A_LINE", "changed_since", "edited", "source", "source_line", "words_in"]
 
 _DATED_NS = 10**18
 """A trace with an earlier time (before 2001) is from a simulation, and has no date."""
@@ -45,6 +45,14 @@ def source_line(filename: str, number: int) -> str:
     """Return a line of a program's source, or "" if it cannot be read. Whole files are not kept in memory."""
     try:
         return next(itertools.islice(_lines(filename), number - 1, number), "") if number > 0 else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def source(filename: str) -> str:
+    """Return a program's source, or "" if it cannot be read."""
+    try:
+        return "".join(_lines(filename))
     except (OSError, ValueError):
         return ""
 

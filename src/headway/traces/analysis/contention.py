@@ -12,17 +12,32 @@ from numpy.typing import NDArray
 
 from headway.traces.analysis.blame import overlaps
 from headway.traces.analysis.groups import distinct, in_order
+from headway.traces.analysis.holders import Holders, LockHold, LockWaits
 from headway.traces.analysis.hotspots import own_frame
+from headway.traces.analysis.intervals import Recorded
 from headway.traces.analysis.threads import Distribution, distribution, lives_ns
 from headway.traces.analysis.turns import Away
 from headway.traces.calls import takes_a_lock
 from headway.traces.model import Frame, Kind, Park, Trace
 
-__all__ = ["Contention", "ParkPlace", "blocks_for_program", "contention", "taking_part", "waits_for_locks"]
+__all__ = [
+    "CONTENDED",
+    "Contention",
+    "ParkPlace",
+    "blocks_for_program",
+    "contention",
+    "takes",
+    "taking_part",
+    "waits_for_locks",
+]
 
+CONTENDED = 0.01
+"""A share of the threads' time: less blocking on a lock is not worth a change."""
 _PLACES = 40
 _MOST_LINES = 200
 """The lines of source that are read in search of locks: those at which threads were away for longest."""
+_LASTING_NS = 500_000_000
+"""A thread that has waited for less at the end of a recording may have got the lock soon after."""
 _AWAITING = frozenset({"threading.py", "queue.py", "_base.py", "thread.py", "synchronize.py"})
 """Modules of the standard library whose own frames block only for a lock of the program, most of them to await another
 thread."""
@@ -59,6 +74,8 @@ class ParkPlace:
             the GIL. If the line takes one lock, that thread had it.
         met_ns: The total of the waits during which another of these threads was blocked here, too, or before which it had
             left this place not long ago. Before the other waits, none of them had come here, so none had the lock.
+        holders: With a GIL, who had the lock meanwhile and what that thread did, most time first; () if that is not known.
+        stuck: With a GIL: the threads that still waited when the recording ended, each with the thread that had the lock.
     """
 
     kind: Park
@@ -72,11 +89,18 @@ class ParkPlace:
     awaits: bool = False
     gil_ns: int = 0
     met_ns: int = 0
+    holders: tuple[LockHold, ...] = ()
+    stuck: tuple[tuple[int, int], ...] = ()
 
     @property
     def threads(self) -> int:
         """The number of threads."""
         return len(self.members)
+
+    @property
+    def known_ns(self) -> int:
+        """The part of the time for which it is known who had the lock."""
+        return sum(one.blocked_ns for one in self.holders)
 
     @property
     def behind_gil(self) -> bool:
@@ -122,6 +146,10 @@ class _Blocked:
     type_of: NDArray[np.int64]
     awaits: NDArray[np.bool_]
     gil_ns: NDArray[np.int64]
+    woken: NDArray[np.bool_]
+    """The thread wanted the GIL at the end, because another thread had released the lock."""
+    lasting: NDArray[np.bool_]
+    """The thread still waited when the recording ended, and had done so for long."""
 
 
 def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[int] | None = None) -> Contention:
@@ -172,8 +200,18 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
     by_kind = {Park(one): distribution(length_ns[kind == one]) for one in np.unique(kind).tolist()}
 
     lived_ns = lives_ns(trace.threads, since_ns, until_ns)
+    none = np.zeros_like(length_ns)
     blocked = _Blocked(
-        thread[parks].astype(np.int64), stack, start_ns, length_ns, kind, type_of, awaits, np.zeros_like(length_ns)
+        thread[parks].astype(np.int64),
+        stack,
+        start_ns,
+        length_ns,
+        kind,
+        type_of,
+        awaits,
+        none,
+        none.astype(bool),
+        none.astype(bool),
     )
     places = _places(trace, blocked, lived_ns)
     kinds_ns = dict(sorted(by_kind.items(), key=lambda item: -item[1].total_ns))
@@ -181,22 +219,23 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
 
 
 def waits_for_locks(
-    trace: Trace, away: Away, changed: frozenset[str], since_ns: int, until_ns: int
+    trace: Trace, found: Recorded, away: Away, changed: frozenset[str], since_ns: int, until_ns: int
 ) -> tuple[ParkPlace, ...]:
     """Return the lines of a program with a GIL at which threads were blocked for a lock, most time first.
 
     The words of a line tell that it takes a lock. A thread that finds the lock free does not release the GIL there.
-    `changed` are files whose lines may be others by now.
+    `found` has the holds and waits of the whole trace, `away` the times away in the window; `changed` are files whose lines
+    may be others by now.
     """
     length_ns = away.end_ns - away.start_ns
     frames, which = distinct(trace.stack_frame[away.stack])
-    takes = np.zeros(len(frames), dtype=bool)
+    is_lock = np.zeros(len(frames), dtype=bool)
     for one in np.argsort(-np.bincount(which, weights=length_ns, minlength=len(frames)))[:_MOST_LINES].tolist():
-        takes[one] = _takes(trace.frames[int(frames[one])], changed)
-    at = np.flatnonzero(takes[which])
+        is_lock[one] = takes(trace.frames[int(frames[one])], changed)
+    at = np.flatnonzero(is_lock[which])
     none = np.zeros(len(at), np.int64)
     gil_ns = none.copy()
-    for one in np.flatnonzero(takes).tolist():
+    for one in np.flatnonzero(is_lock).tolist():
         here = which[at] == one
         mine = at[here]
         with_lock = (np.sort(away.end_ns[mine]), away.has_ns[mine])
@@ -210,18 +249,22 @@ def waits_for_locks(
         type_of=none,
         awaits=none.astype(bool),
         gil_ns=gil_ns,
+        woken=away.back[at] & (away.end_ns[at] < until_ns),
+        lasting=~away.back[at] & (length_ns[at] >= _LASTING_NS),
     )
-    return _places(trace, blocked, lives_ns(trace.threads, since_ns, until_ns))
+    return _places(trace, blocked, lives_ns(trace.threads, since_ns, until_ns), Holders(trace, found, changed))
 
 
-def _takes(frame: Frame, changed: Collection[str]) -> bool:
+def takes(frame: Frame, changed: Collection[str]) -> bool:
     """Tell whether a line takes a lock that other threads hold while they work."""
     if blocks_for_program(frame):
         return frame.function in _TAKING
     return takes_a_lock(frame, changed)
 
 
-def _places(trace: Trace, blocked: _Blocked, lived_ns: NDArray[np.int64]) -> tuple[ParkPlace, ...]:
+def _places(
+    trace: Trace, blocked: _Blocked, lived_ns: NDArray[np.int64], holders: Holders | None = None
+) -> tuple[ParkPlace, ...]:
     """Return the places of waits, most time first; `lived_ns` has the life of each thread."""
     thread, length_ns = blocked.thread, blocked.length_ns
     columns = np.stack([blocked.kind, blocked.type_of, trace.stack_frame[blocked.stack]])
@@ -235,6 +278,16 @@ def _places(trace: Trace, blocked: _Blocked, lived_ns: NDArray[np.int64]) -> tup
         members = np.unique(thread[taking])
         one_kind, one_type, one_frame = (int(value) for value in groups[:, number])
         heaviest = int(np.bincount(blocked.stack[mine], weights=length_ns[mine] + 1).argmax())
+        life_ns = int(lived_ns[members].sum())
+        held: tuple[LockHold, ...] = ()
+        stuck: list[tuple[int, int]] = []
+        if holders is not None and length_ns[taking].sum() >= CONTENDED * life_ns:
+            starts_ns = blocked.start_ns[taking]
+            waits = LockWaits(thread[taking], starts_ns, starts_ns + length_ns[taking], blocked.woken[taking])
+            held = holders.of(heaviest, waits)
+            for one in taking[blocked.lasting[taking]].tolist():
+                has = holders.at(int(blocked.stack[one]), int(thread[one]), int(blocked.start_ns[one] + length_ns[one]))
+                stuck += [] if has is None else [(int(thread[one]), has)]
         places.append(
             ParkPlace(
                 kind=Park(one_kind),
@@ -243,11 +296,13 @@ def _places(trace: Trace, blocked: _Blocked, lived_ns: NDArray[np.int64]) -> tup
                 stack=trace.stack(heaviest),
                 times=distribution(length_ns[taking]),
                 members=tuple(members.tolist()),
-                lived_ns=int(lived_ns[members].sum()),
+                lived_ns=life_ns,
                 at_once=_at_once(blocked.start_ns[taking], length_ns[taking], thread[taking]),
                 awaits=bool(blocked.awaits[mine[0]]),
                 gil_ns=int(blocked.gil_ns[taking].sum()),
                 met_ns=int(length_ns[taking][_met(blocked.start_ns[taking], length_ns[taking], thread[taking])].sum()),
+                holders=held,
+                stuck=tuple(stuck),
             )
         )
     return tuple(sorted(places, key=lambda one: -one.times.total_ns))

@@ -11,7 +11,8 @@ from headway.traces.analysis.advice import another_gil, by_policy, in_parallel, 
 from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.hotspots import Place, own_frame
 from headway.traces.analysis.late import LATE_NS
-from headway.traces.analysis.remarks import NOTES, lock_waits, unread, unseen
+from headway.traces.analysis.lock_findings import deadlocks, lock_waits, who_had
+from headway.traces.analysis.remarks import NOTES, unread, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.sharing import FULL, WORTH, saturated, used_up
 from headway.traces.analysis.threads import ThreadSummary
@@ -412,6 +413,7 @@ def _turns(analysis: Analysis) -> Iterator[Finding]:
     for one in analysis.turns[:MOST_PLACES]:
         names = [analysis.labels[thread] for thread in one.threads]
         lived_ns = sum(thread.lived_ns for thread in analysis.threads if thread.index in one.threads)
+        lock = next((who_had(wait, analysis) for wait in analysis.lock_waits if wait.frame == one.frame), "")
         yield Finding(
             kind="turns",
             weight="problem",
@@ -420,8 +422,8 @@ def _turns(analysis: Analysis) -> Iterator[Finding]:
                 f"the GIL, for {duration(one.blocked_ns)} in total ({share(one.blocked_ns, lived_ns)} of their time)"
             ),
             cause=(
-                "a lock that they share would do this, or work that comes in one piece at a time; more cores, processes or a "
-                "free-threaded build do not help threads that take turns"
+                f"{lock or 'a lock that they share would do this, or work that comes in one piece at a time'}; more cores, "
+                "processes or a free-threaded build do not help threads that take turns"
             ),
             advice="hold the lock for less time, or give each thread its own data",
             cost_ns=one.blocked_ns,
@@ -432,4 +434,14 @@ def _turns(analysis: Analysis) -> Iterator[Finding]:
 
 _Rule = Callable[[Analysis], Iterator[Finding]]
 
-RULES: tuple[_Rule, ...] = (_convoys, _long_holds, _turns, lock_waits, saturated, _handovers, _late, _off_core)
+RULES: tuple[_Rule, ...] = (
+    _convoys,
+    _long_holds,
+    _turns,
+    deadlocks,
+    lock_waits,
+    saturated,
+    _handovers,
+    _late,
+    _off_core,
+)

@@ -1,7 +1,9 @@
 """An analysis as JSON. Keys are stable. Values of keys that end in `_ns` are in nanoseconds, shares are from 0 to 1.
 
 The keys are `process`, `window`, `threads`, `gils` (each with `blame`, `timeline`, `convoys`), `held`, `waited`,
-`longest_holds`, `locks`, `losses`, `findings`, and `what_if`: the change that would help most, or null. Threads are
+`longest_holds`, `locks`, `lock_waits`, `losses`, `findings`, and `what_if`: the change that would help most, or null.
+`locks` is of a trace without a GIL. `lock_waits` is of one with a GIL; its `holders` tell who had the lock meanwhile, as far
+as that is known, and what these threads did: `ran`, `away` (without the GIL) or `queued` (for the GIL). Threads are
 referred to by their index, `threads[].index`. Locations are {"file", "line", "function"}, or null if they are unknown.
 Stacks begin with the innermost frame. `process.family` is hexadecimal. The times of windows and timelines count from
 the begin of tracing, `process.start_realtime_ns`.
@@ -12,6 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headway.traces.analysis.blame import Blame
+from headway.traces.analysis.contention import ParkPlace
 from headway.traces.analysis.hotspots import Place
 from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.model import Frame
@@ -73,8 +76,29 @@ def as_json(analysis: Analysis) -> _Json:
                 for one in analysis.contention.places
             ],
         },
+        "lock_waits": [_lock_wait(one) for one in analysis.lock_waits],
         "what_if": None if analysis.what_if is None else asdict(analysis.what_if),
         "losses": {**asdict(analysis.loss), "unpaired_events": analysis.unpaired + analysis.contention.unpaired},
+    }
+
+
+def _lock_wait(one: ParkPlace) -> _Json:
+    return {
+        "frame": _frame(one.frame),
+        "stack": _stack(one.stack),
+        "threads": list(one.members),
+        "lived_ns": one.lived_ns,
+        "times": asdict(one.times),
+        "holders": [
+            {
+                "threads": list(each.threads),
+                "doing": each.doing.value,
+                "frame": _frame(each.stack[0]) if each.stack else None,
+                "stack": _stack(each.stack),
+                "blocked_ns": each.blocked_ns,
+            }
+            for each in one.holders
+        ],
     }
 
 

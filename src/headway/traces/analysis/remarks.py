@@ -1,23 +1,15 @@
-"""Findings that are not problems of the GIL: what the recording lacks, waits for locks, what a free-threaded build does."""
+"""Findings that are not problems of the GIL: what the recording lacks, what it does not tell, what a free-threaded build does."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
-from headway.printable import printable
-from headway.traces.analysis.advice import in_parallel
-from headway.traces.analysis.contention import ParkPlace
-from headway.traces.analysis.hotspots import own_frame
+from headway.traces.analysis.contention import CONTENDED
+from headway.traces.analysis.lock_findings import locks
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.stall_model import Thresholds
 from headway.traces.analysis.words import duration, listed, names_or_roles, number, place, share
-from headway.traces.calls import awaits_an_import
-from headway.traces.loops import is_for_a_request, is_in_a_loop
-from headway.traces.model import Park
 
-__all__ = ["NOTES", "lock_waits", "unread", "unseen"]
+__all__ = ["NOTES", "unread", "unseen"]
 
-CONTENDED = 0.01
-"""A share of the threads' time: less blocking on a lock is not worth a change."""
 MOST_PLACES = 3
 
 ROUND_TRIP_NS = 60
@@ -28,8 +20,6 @@ HAND_OFFS_PER_S = 10_000
 """From this rate of waits on, a microsecond more in each also changes how many there are (bench/trace_shift.py)."""
 FELT = 0.02
 """A share of the wall time: a smaller slowdown is within the differences between launches."""
-
-_LOCKS = {Park.OBJECT: "the lock of", Park.MUTEX: "an internal lock"}
 
 
 def _losses(analysis: Analysis) -> Iterator[Finding]:
@@ -154,75 +144,6 @@ def _mattered(analysis: Analysis) -> bool:
     return max(held_ns, analysis.wait_ns) >= CONTENDED * analysis.wall_ns
 
 
-def _locks(analysis: Analysis) -> Iterator[Finding]:
-    contended = [
-        one
-        for one in analysis.contention.places
-        if one.times.total_ns >= CONTENDED * one.lived_ns > 0
-        and (one.kind in _LOCKS or (one.kind == Park.LOCK and not one.awaits and not analysis.gils))
-    ]
-    for one in contended[:MOST_PLACES]:
-        yield _own_lock(one, analysis) if one.kind == Park.LOCK else _lock(one)
-    world = analysis.contention.kinds.get(Park.WORLD)
-    stopped = world is not None and world.total_ns >= CONTENDED * analysis.contention.lived_ns > 0
-    if world is not None and stopped:
-        yield Finding(
-            kind="stop-the-world",
-            weight="problem",
-            fact=(
-                f"threads were stopped for {duration(world.total_ns)} in total, {duration(world.max_ns)} at most, because one "
-                f"of them had stopped the world, or was waiting to do so ({number(world.count, 'time')})"
-            ),
-            cause="the garbage collector and some changes of classes and modules stop all threads of a free-threaded build",
-            cost_ns=world.total_ns,
-        )
-    if analysis.contention.kinds and not contended and not stopped and not analysis.gils:
-        yield _no_locks(analysis)
-
-
-def _no_locks(analysis: Analysis) -> Finding:
-    """Return the finding that no lock slows the program down, as far as the waits tell."""
-    kinds = analysis.contention.kinds
-    inner_ns = sum(times.total_ns for kind, times in kinds.items() if kind in _LOCKS)
-    own_ns = kinds[Park.LOCK].total_ns if Park.LOCK in kinds else 0
-    awaited = own_ns >= CONTENDED * analysis.contention.lived_ns
-    return Finding(
-        kind="no-lock-contention",
-        weight="fine",
-        fact=f"threads were blocked for {duration(inner_ns)} in total on locks of objects and of the interpreter, and at no place for more than {CONTENDED:.0%} of the time".replace(
-            "%", " %"
-        ),
-        cause=(
-            "these locks do not slow this program down; threads also awaited each other for "
-            f"{duration(own_ns)}, in conditions, semaphores and queues: that is idle time, or a resource that is too small"
-            if awaited
-            else "these locks do not slow this program down; waits that had begun before, and those inside of a library, are not known"
-        ),
-    )
-
-
-def lock_waits(analysis: Analysis) -> Iterator[Finding]:
-    """Yield findings about the lines of a program with a GIL at which threads are blocked for a lock of the program.
-
-    Left out are lines at which threads take turns, which are a finding of their own.
-    """
-    told = {one.frame for one in analysis.turns}
-    contended = [
-        one
-        for one in analysis.lock_waits
-        if one.frame not in told and one.times.total_ns >= CONTENDED * one.lived_ns > 0
-    ]
-    for one in contended[:MOST_PLACES]:
-        found = _own_lock(one, analysis)
-        serves = is_in_a_loop(one.stack) or is_for_a_request(one.stack, is_web=True)
-        more = "`headway stalls` on this file has the event loops and the requests for which such a wait was too long"
-        yield replace(
-            found,
-            fact=f"{found.fact}; they had released the GIL",
-            advice="; ".join(filter(None, [found.advice, more if serves else ""])),
-        )
-
-
 def unseen(analysis: Analysis, beyond_ns: int | None = None) -> Iterator[Finding]:
     """Yield notes about lines at which threads spend much of their time, where the trace does not show why.
 
@@ -312,85 +233,6 @@ def _silent(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
-def _own_lock(one: ParkPlace, analysis: Analysis) -> Finding:
-    """Return the finding about a lock of the program, or of a module's import, for which threads wait at one line."""
-    imports = one.frame is not None and awaits_an_import(one.frame)
-    cause = "these threads take turns at that lock: one at a time has it, and the others are blocked"
-    advice = "hold the lock for less time, wait and compute outside of it, or divide what it protects; more threads do not help"
-    if imports:
-        cause = "another thread was importing the same module"
-        advice = "import it before the threads start"
-    elif one.at_once:
-        cause, advice = "another thread had the lock meanwhile, or this is where it is awaited", ""
-    elif one.behind_gil:
-        cause = (
-            f"for {share(one.gil_ns, one.times.total_ns)} of that time, one of these threads had left that line with the lock "
-            "and waited for the GIL: the GIL is the cause, and not the work under the lock"
-        )
-        advice = (
-            f"let each turn do more work, so that it takes the lock less often; or use {in_parallel(analysis.process)}"
-        )
-    elif one.apart:
-        cause = "another thread had the lock meanwhile: these ones hardly met at that line"
-        advice = "let the thread that has the lock hold it for less time, or divide what it protects"
-    return Finding(
-        kind="contended-lock",
-        weight="note" if one.at_once and not imports else "problem",
-        fact=_blocked(one, "a lock of an import" if imports else "a lock of the program"),
-        cause=cause,
-        advice=advice,
-        cost_ns=one.times.total_ns,
-        frame=one.frame,
-    )
-
-
-def _blocked(one: ParkPlace, on: str) -> str:
-    """Return the fact about a place: how many threads blocked on what, where, how often and how long."""
-    own = own_frame(one.stack)
-    where = f" at {place(one.frame)}" if one.frame is not None else ""
-    where += f", called from {place(own)}" if own is not None and own != one.frame else ""
-    return (
-        f"{number(one.threads, 'thread')} blocked {number(one.times.count, 'time')} on {on}{where}: "
-        f"{duration(one.times.total_ns)} in total ({share(one.times.total_ns, one.lived_ns)} of their time), "
-        f"{duration(one.times.p99_ns)} at p99"
-    )
-
-
-def _lock(one: ParkPlace) -> Finding:
-    name = f"{_LOCKS[one.kind]} a `{printable(one.type_name)}`" if one.type_name and one.kind == Park.OBJECT else ""
-    name = name or ("the lock of an object" if one.kind == Park.OBJECT else _LOCKS[one.kind])
-    cause = advice = ""
-    awaits = one.kind == Park.MUTEX and one.at_once
-    is_file = one.kind == Park.OBJECT and one.type_name.startswith("_io.")
-    own_file = is_file and one.threads == 1
-    if awaits:
-        cause = (
-            "for most of that time none of the blocked threads had the lock: they may have awaited another thread there"
-        )
-    elif own_file:
-        cause = (
-            "Python 3.13 locks a file twice in one call that reads, writes or closes it, and the thread waits for itself;"
-            " or another thread used the same file"
-        )
-        advice = "read or write more of a file at a time"
-    elif one.kind == Park.OBJECT:
-        users = "these threads use" if one.threads > 1 else "another thread used"
-        cause = f"without a GIL each object has its own lock, and {users} the same object"
-        advice = "give each thread its own object and merge at the end, or make fewer and larger changes to the shared object"
-        if is_file:
-            cause += "; or the threads wait for themselves: Python 3.13 locks a file twice in one call"
-            advice += "; read or write more of a file at a time"
-    return Finding(
-        kind="contended-lock",
-        weight="note" if awaits or own_file else "problem",
-        fact=_blocked(one, name),
-        cause=cause,
-        advice=advice,
-        cost_ns=one.times.total_ns,
-        frame=one.frame,
-    )
-
-
 NOTES: tuple[Callable[[Analysis], Iterator[Finding]], ...] = (
     _losses,
     _missing_processes,
@@ -400,5 +242,5 @@ NOTES: tuple[Callable[[Analysis], Iterator[Finding]], ...] = (
     _late_loops,
     _silent,
     _free_threaded,
-    _locks,
+    locks,
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, final
 
+from headway.traces.analysis.holders import LockHold
 from headway.traces.frames import Frame
 from headway.traces.loops import is_library, is_machinery, is_standard
 
@@ -71,6 +72,7 @@ class Part:
         lock: Whether a blocking call waited for another thread: for a lock, an event or a queue.
         idle: Whether the thread held the GIL and did not run, so that it had no core, slept in a call or was
             stopped: unexplained.
+        holder: The thread that had the lock for most of the time, and what it did; None if that is not known.
     """
 
     cause: Cause
@@ -80,6 +82,7 @@ class Part:
     kept: Kept | None = None
     lock: bool = False
     idle: bool = False
+    holder: LockHold | None = None
 
     @property
     def place(self) -> Frame | None:

@@ -4,6 +4,7 @@ import datetime as dt
 from typing import Any, Final
 
 from headway.printable import printable
+from headway.traces.analysis.holders import LockHold
 from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind
 from headway.traces.analysis.words import duration, labels, place, share
 from headway.traces.calls import awaits_an_import
@@ -39,6 +40,8 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
         return f"a garbage collection{'' if itself else f' in {other}'}{where}"
     if part.cause is Cause.BLOCKED and part.lock:
         is_import = part.frames and awaits_an_import(part.frames[0])
+        if part.holder is not None and not is_import:
+            return f"a wait for a lock{where}: {names[part.holder.threads[0]]} had it, {part.holder.words}"
         what = "it was importing the same module" if is_import else "a lock, an event, a queue"
         return f"a wait for another thread ({what}){where}"
     if part.cause is Cause.BLOCKED:
@@ -118,6 +121,17 @@ def advice(kind: StallKind, part: Part, policy: str = "") -> str:
     return "record more: `headway trace` records every event"
 
 
+def _holder(one: LockHold | None, trace: Trace) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    return {
+        "thread": trace.threads[one.threads[0]].name,
+        "doing": one.doing.value,
+        "place": _frame(one.stack[0]) if one.stack else None,
+        "stack": [_frame(each) for each in one.stack[:_DEPTH]],
+    }
+
+
 def _frame(frame: Frame | None) -> dict[str, Any] | None:
     return None if frame is None else {"file": frame.filename, "line": frame.line, "function": frame.function}
 
@@ -149,6 +163,7 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
                 "stack": [_frame(one) for one in part.frames[:_DEPTH]],
                 "kept": None if part.kept is None else part.kept.value,
                 "lock": part.lock,
+                "holder": _holder(part.holder, trace),
                 "advice": advice(stall.kind, part, trace.process.policy),
             }
             for part in stall.parts

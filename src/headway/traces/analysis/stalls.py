@@ -16,6 +16,8 @@ from typing import Final
 
 import numpy as np
 
+from headway.traces.analysis.contention import takes
+from headway.traces.analysis.holders import Holders, LockHold, LockWaits
 from headway.traces.analysis.intervals import Holds, recorded
 from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind, Thresholds, merged
 from headway.traces.analysis.thread_events import ThreadEvents
@@ -90,6 +92,10 @@ class _Finder:
     def _changed(self) -> frozenset[str]:
         """The files of source that are not those of the trace any more."""
         return edited(self._trace)
+
+    @cached_property
+    def _holders(self) -> Holders:
+        return Holders(self._trace, self._recorded, self._changed)
 
     @cached_property
     def _is_web(self) -> bool:
@@ -318,7 +324,19 @@ class _Finder:
         # Without the system's account, a call that computes may have waited for a core.
         known = tid in self._core_times or (share is not None and share < _IDLE_SHARE)
         waits = lock or asleep or known or bool(stack and call_at(stack[0], self._changed) in _WAITS)
-        return [*found, Part(Cause.BLOCKED if waits else Cause.UNEXPLAINED, rest_ns, thread, stack, lock=lock)]
+        holder = self._holder(thread, event, begun_ns, over_ns) if lock and length_ns >= _ELSEWHERE_NS else None
+        cause = Cause.BLOCKED if waits else Cause.UNEXPLAINED
+        return [*found, Part(cause, rest_ns, thread, stack, lock=lock, holder=holder)]
+
+    def _holder(self, thread: int, event: int, begun_ns: int, over_ns: int) -> LockHold | None:
+        """Return who had the lock that a thread waited for, for most of that time."""
+        own = self._of(thread)
+        stack = int(own.stack[event])
+        if not takes(self._trace.frames[self._trace.stack_frame[stack]], self._changed):
+            return None
+        woken = event + 1 < len(own) and int(own.time_ns[event + 1]) <= over_ns
+        found = self._holders.of(stack, LockWaits.of_one(thread, begun_ns, over_ns, woken=woken))
+        return found[0] if found and 2 * found[0].blocked_ns > over_ns - begun_ns else None
 
     def _kept(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
         """Return the parts in which a call of C kept the GIL: no other thread could release a lock of Python then."""

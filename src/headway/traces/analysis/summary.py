@@ -83,7 +83,7 @@ def analyse(
         behind=blocking_functions(trace, holds, blocked_ns, names),
         contention=contention(trace, start_ns, end_ns),
         turns=turns(trace, away, changed, start_ns, end_ns),
-        lock_waits=waits_for_locks(trace, away, changed, start_ns, end_ns),
+        lock_waits=waits_for_locks(trace, whole, away, changed, start_ns, end_ns),
         unseen_waits=unseen_waits(trace, holds, away, changed, start_ns, end_ns),
         unread_lines=unread_lines(trace, away, changed, start_ns, end_ns),
         late_loops=late_loops(trace, whole.holds, all_away, start_ns, end_ns),

@@ -1,0 +1,336 @@
+"""Finds who had a lock while other threads waited for it, and what the threads that had it did.
+
+A trace with a GIL has no event of a lock. But the thread that releases a lock holds the GIL at that time, and the waiter
+wakes up at once and wants the GIL back. So a wait for a lock ends when a thread that uses the same lock holds the GIL, or
+just did. From there, the thread's holds and the times between them are followed backwards to the begin of the wait. If
+that thread itself waited for the lock meanwhile, the thread that woke it comes next. The source tells which lines run with
+a lock of that name: a time at another line of the same function is not taken for a time with the lock.
+
+This is the critical path of a wait, as wPerf has it (Zhou et al., OSDI 2018), without its events of wake-ups.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.traces.analysis.hotspots import own_frame
+from headway.traces.analysis.intervals import Recorded
+from headway.traces.analysis.words import place
+from headway.traces.calls import takes_a_lock
+from headway.traces.guards import Lock, Stands, locks_taken, stands
+from headway.traces.model import Frame, Trace
+from headway.traces.sources import words_in
+
+__all__ = ["Doing", "Holders", "LockHold", "LockWaits"]
+
+_WAKES_NS = 2_000_000
+"""A thread that is woken wants the GIL within this time, if it gets a core."""
+_MOST_WAITS = 2_000
+"""The waits of a place that are looked at, the longest ones."""
+_MOST_STEPS = 200_000
+"""The holds that are looked at for one place."""
+_MOST_TOLD = 8
+"""The results for one place."""
+
+
+class Doing(Enum):
+    """The occupation of a thread while it had a lock."""
+
+    RAN = "ran"
+    """It held the GIL."""
+    AWAY = "away"
+    """It had released the GIL, for a call that waits or computes."""
+    QUEUED = "queued"
+    """It waited for the GIL."""
+
+
+_DOING = {
+    Doing.RAN: "holding the GIL",
+    Doing.AWAY: "in a call without the GIL",
+    Doing.QUEUED: "waiting for the GIL",
+}
+
+
+@final
+@dataclass(frozen=True)
+class LockHold:
+    """A time for which threads had a lock that others waited for, and did one thing at one line.
+
+    Attributes:
+        threads: The indices of the threads, most time first.
+        doing: What they did.
+        stack: Where, innermost frame first, the stack with most of the time; () if the line is not known.
+        blocked_ns: The sum of the times for which others waited for the lock meanwhile.
+    """
+
+    threads: tuple[int, ...]
+    doing: Doing
+    stack: tuple[Frame, ...]
+    blocked_ns: int
+
+    @property
+    def words(self) -> str:
+        """The text that tells what the threads did, and where: `in a call without the GIL at app.py:7 refresh`."""
+        own = own_frame(self.stack)
+        where = f" at {place(self.stack[0])}" if self.stack else ""
+        where += f", called from {place(own)}" if own is not None and own != self.stack[0] else ""
+        return f"{_DOING[self.doing]}{where}"
+
+
+@final
+class LockWaits(NamedTuple):
+    """Columns of waits for a lock."""
+
+    thread: NDArray[np.integer]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    """The time at which the thread wanted the GIL again; if it did not, until when it is known to have waited."""
+    woken: NDArray[np.bool_]
+    """Whether it wanted the GIL again."""
+
+    @classmethod
+    def of_one(cls, thread: int, start_ns: int, end_ns: int, *, woken: bool) -> Self:
+        """Return the columns of one wait."""
+        times = np.array([start_ns, end_ns], dtype=np.int64)
+        return cls(np.array([thread]), times[:1], times[1:], np.array([woken]))
+
+
+@final
+class _Timeline(NamedTuple):
+    """The holds of one thread in their order, and when it wanted the GIL before each."""
+
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    want_ns: NDArray[np.int64]
+    stack: NDArray[np.uint32]
+
+
+@final
+@dataclass(frozen=True)
+class _User:
+    """The stacks of a trace, by what they tell of one lock."""
+
+    inside: NDArray[np.bool_]
+    outside: NDArray[np.bool_]
+    takes: NDArray[np.bool_]
+    again: NDArray[np.bool_]
+    """A thread takes the lock there that one of its callers has taken."""
+
+
+@final
+class Holders:
+    """Follows waits for locks to the threads that had them."""
+
+    def __init__(self, trace: Trace, found: Recorded, changed: Collection[str]) -> None:
+        """Take a whole trace's holds and waits; `changed` are files whose lines may be others by now."""
+        self._trace = trace
+        self._holds, self._waits = found.holds, found.waits
+        self._changed = changed
+        self._timelines: dict[int, _Timeline] = {}
+        self._searches: dict[Lock, _Search] = {}
+
+    def of(self, stack: int, waits: LockWaits) -> tuple[LockHold, ...]:
+        """Return who had the lock that threads waited for at one line, most time first.
+
+        `stack` is a stack of the line. The result is () if the line does not tell which lock it takes.
+        """
+        search = self._search(stack)
+        return () if search is None else self._by_line(search.follow(waits))
+
+    def at(self, stack: int, thread: int, time_ns: int) -> int | None:
+        """Return the thread that has the lock at a time at which a thread waits for it, if only one can have it.
+
+        That may be the thread itself. `stack` is where it waits.
+        """
+        search = self._search(stack)
+        return None if search is None else search.has(thread, time_ns)
+
+    def _search(self, stack: int) -> "_Search | None":
+        """Return the search for the lock that a stack takes; None if the line does not tell which one."""
+        frame = _line(self._trace.stack(stack))
+        locks = () if frame is None else locks_taken(frame, self._changed)
+        if len(locks) != 1:
+            return None
+        if locks[0] not in self._searches:
+            self._searches[locks[0]] = self._search_for(locks[0])
+        return self._searches[locks[0]]
+
+    def _search_for(self, lock: Lock) -> "_Search":
+        user = self._user(lock)
+        uses = user.inside | user.takes
+        of_holds, of_waits = self._holds.thread[uses[self._holds.stack]], self._waits.thread[uses[self._waits.stack]]
+        threads = np.unique(np.concatenate([of_holds, of_waits]))
+        return _Search(self, user, threads, np.flatnonzero(np.isin(self._holds.thread, threads)))
+
+    def _by_line(self, found_ns: dict[tuple[int, Doing, int], int]) -> tuple[LockHold, ...]:
+        """Return what was found, by line; the keys are the thread, what it did, and the stack."""
+        lines: dict[tuple[Doing, int], list[tuple[int, int, int]]] = defaultdict(list)
+        for (thread, doing, stack), blocked_ns in sorted(found_ns.items(), key=lambda item: -item[1]):
+            lines[doing, int(self._trace.stack_frame[stack])].append((blocked_ns, thread, stack))
+        result = [
+            LockHold(
+                threads=tuple(dict.fromkeys(thread for _, thread, _ in ones)),
+                doing=doing,
+                stack=self._trace.stack(ones[0][2]),
+                blocked_ns=sum(blocked_ns for blocked_ns, _, _ in ones),
+            )
+            for (doing, _), ones in lines.items()
+        ]
+        return tuple(sorted(result, key=lambda one: -one.blocked_ns)[:_MOST_TOLD])
+
+    def _user(self, lock: Lock) -> _User:
+        """Return what each stack of the trace tells of a lock."""
+        frames = self._trace.frames
+        word = re.compile(rf"\b({re.escape(lock.name)})\b")
+        named = {one.filename for one in frames if one.filename and words_in(one.filename, word)}
+        of_frame = [stands(one, lock, self._changed) if one.filename in named else Stands.UNKNOWN for one in frames]
+        innermost = np.array(
+            [
+                one is Stands.TAKES and takes_a_lock(frame, self._changed)
+                for one, frame in zip(of_frame, frames, strict=True)
+            ]
+        )
+        in_threading = np.array([one.filename.endswith("/threading.py") for one in frames])
+        stack_frame, parent = self._trace.stack_frame, self._trace.stack_parent
+        takes = innermost[stack_frame]
+        called = in_threading[stack_frame] & (parent > 0)  # Condition.__enter__
+        takes |= called & innermost[stack_frame[parent]]
+        inside = np.array([one is Stands.INSIDE for one in of_frame])
+        callers = inside | np.array([one is Stands.TAKES for one in of_frame])
+        outside = np.array([one is Stands.OUTSIDE for one in of_frame])
+        is_inside, is_outside = inside[stack_frame], outside[stack_frame]
+        above = parent
+        while above.any():
+            is_inside |= callers[stack_frame[above]] & (above > 0)
+            is_outside |= outside[stack_frame[above]] & (above > 0)
+            above = parent[above]
+        return _User(is_inside & ~takes, is_outside & ~is_inside & ~takes, takes, is_inside & takes)
+
+    def timeline(self, thread: int) -> _Timeline:
+        """Return the holds of a thread."""
+        if thread not in self._timelines:
+            holds, waits = self._holds, self._waits
+            mine = np.flatnonzero(holds.thread == thread)
+            start_ns, end_ns = holds.start_ns[mine], holds.end_ns[mine]
+            waits_ns = np.append(waits.start_ns[waits.thread == thread], np.iinfo(np.int64).max)
+            before_ns = np.append(np.iinfo(np.int64).min, end_ns[:-1]) if len(mine) else end_ns
+            want_ns = np.minimum(waits_ns[np.searchsorted(waits_ns, before_ns)], start_ns)
+            self._timelines[thread] = _Timeline(start_ns, end_ns, want_ns, holds.stack[mine])
+        return self._timelines[thread]
+
+    def rows(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32]]:
+        """Return the begins, ends and threads of some holds."""
+        return self._holds.start_ns[rows], self._holds.end_ns[rows], self._holds.thread[rows]
+
+
+@final
+class _Search:
+    """Follows the waits for one lock."""
+
+    def __init__(self, holders: Holders, user: _User, threads: NDArray[np.integer], rows: NDArray[np.int64]) -> None:
+        """Take the stacks that tell of the lock, the threads that use it, and their holds."""
+        self._holders = holders
+        self._user = user
+        self._threads = threads.tolist()
+        self._start_ns, self._end_ns, self._thread = holders.rows(rows)
+        self._steps = 0
+        self._found_ns: dict[tuple[int, Doing, int], int] = {}
+
+    def follow(self, waits: LockWaits) -> dict[tuple[int, Doing, int], int]:
+        """Return for how long a thread did something at a stack while it had the lock, by these three."""
+        self._found_ns = defaultdict(int)
+        self._steps = 0
+        for one in np.argsort(waits.start_ns - waits.end_ns, kind="stable")[:_MOST_WAITS].tolist():
+            thread, since_ns, until_ns = (int(column[one]) for column in waits[:3])
+            first = self._waker(thread, since_ns, until_ns) if waits.woken[one] else self.has(thread, until_ns)
+            self._follow(first, since_ns, until_ns)
+        return self._found_ns
+
+    def _follow(self, thread: int | None, since_ns: int, until_ns: int) -> None:
+        """Follow one wait from its end to its begin; `thread` had the lock at the end."""
+        while thread is not None and until_ns > since_ns and self._steps < _MOST_STEPS:
+            got_ns = self._with_lock(thread, since_ns, until_ns)
+            if got_ns >= until_ns:
+                return
+            until_ns = got_ns
+            thread = self._waker(thread, since_ns, until_ns)
+
+    def has(self, thread: int, time_ns: int) -> int | None:
+        """Return the only thread that has the lock at a time at which a thread waits for it; None if it is not known."""
+        found = []
+        for other in self._threads:
+            line = self._holders.timeline(other)
+            at = int(np.searchsorted(line.start_ns, time_ns)) - 1
+            self._steps += 1
+            if other != thread and at >= 0 and self._user.inside[line.stack[at]]:
+                found.append(other)
+            if other == thread and at >= 0 and self._user.again[line.stack[at]]:
+                found.append(thread)
+        return found[0] if len(found) == 1 else None
+
+    def _waker(self, thread: int, since_ns: int, until_ns: int) -> int | None:
+        """Return the thread that woke another one up at a time, as far as the trace tells."""
+        row = int(np.searchsorted(self._start_ns, until_ns)) - 1
+        found: list[tuple[int, int]] = []
+        while row >= 0 and self._end_ns[row] >= until_ns - _WAKES_NS and self._end_ns[row] > since_ns:
+            self._steps += 1
+            other = int(self._thread[row])
+            if other != thread and all(other != one for _, one in found):
+                found.append((self._had(other, int(self._start_ns[row])), other))
+            row -= 1
+        # Of equal ones, the one that held the GIL last.
+        return max(found, key=lambda one: one[0])[1] if found else None
+
+    def _had(self, thread: int, start_ns: int) -> int:
+        """Tell how likely a thread had the lock when it acquired the GIL: 2 it came from a line inside, 1 it took it."""
+        line = self._holders.timeline(thread)
+        before = int(np.searchsorted(line.start_ns, start_ns)) - 1
+        stack = int(line.stack[before]) if before >= 0 else 0
+        return 2 if self._user.inside[stack] else 1 if self._user.takes[stack] else 0
+
+    def _with_lock(self, thread: int, since_ns: int, until_ns: int) -> int:
+        """Add what a thread did before a time while it had the lock; return the time at which it got the lock.
+
+        That is 0 if its begin is not known.
+        """
+        line, user = self._holders.timeline(thread), self._user
+        at = int(np.searchsorted(line.start_ns, until_ns)) - 1
+        if at >= 0 and user.inside[line.stack[at]]:
+            self._add(thread, Doing.AWAY, int(line.stack[at]), max(since_ns, int(line.end_ns[at])), until_ns)
+        while at >= 0:
+            self._steps += 1
+            # The trace has the line at which a hold ended: it tells nothing of the lock if it is outside.
+            stack = int(line.stack[at])
+            start_ns = int(line.start_ns[at])
+            end_ns = min(until_ns, int(line.end_ns[at]))
+            self._add(thread, Doing.RAN, stack if user.inside[stack] else 0, max(since_ns, start_ns), end_ns)
+            if at == 0 or start_ns <= since_ns:
+                return 0
+            stack = int(line.stack[at - 1])
+            left_ns, want_ns = int(line.end_ns[at - 1]), int(line.want_ns[at])
+            self._add(thread, Doing.QUEUED, stack, max(since_ns, want_ns), min(until_ns, start_ns))
+            if want_ns > left_ns:
+                if user.takes[stack]:
+                    return want_ns
+                if user.outside[stack]:
+                    return 0
+                self._add(thread, Doing.AWAY, stack, max(since_ns, left_ns), min(until_ns, want_ns))
+            if left_ns <= since_ns:
+                return 0
+            at -= 1
+        return 0
+
+    def _add(self, thread: int, doing: Doing, stack: int, since_ns: int, until_ns: int) -> None:
+        if until_ns > since_ns:
+            self._found_ns[thread, doing, stack] += until_ns - since_ns
+
+
+def _line(stack: tuple[Frame, ...]) -> Frame | None:
+    """Return the line that takes a lock: of a condition, the one that enters it."""
+    return next((one for one in stack if not one.filename.endswith("/threading.py")), None)

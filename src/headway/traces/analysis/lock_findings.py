@@ -1,0 +1,270 @@
+"""Findings about waits for locks: of the program, with and without a GIL, and of objects on a free-threaded build."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple, final
+
+from headway.printable import printable
+from headway.traces.analysis.advice import in_parallel
+from headway.traces.analysis.contention import CONTENDED, ParkPlace
+from headway.traces.analysis.holders import Doing, LockHold
+from headway.traces.analysis.hotspots import own_frame
+from headway.traces.analysis.result import Analysis, Finding
+from headway.traces.analysis.words import duration, listed, names_or_roles, number, place, share
+from headway.traces.calls import awaits_an_import
+from headway.traces.loops import is_for_a_request, is_in_a_loop
+from headway.traces.model import Frame, Park
+
+__all__ = ["deadlocks", "lock_waits", "locks", "who_had"]
+
+MOST_PLACES = 3
+_WORTH_TELLING, _MOST_HOLDERS = 0.15, 3
+"""What a thread with a lock did for this share of the others' waiting is told, up to so many of them."""
+
+_LOCKS = {Park.OBJECT: "the lock of", Park.MUTEX: "an internal lock"}
+
+
+def locks(analysis: Analysis) -> Iterator[Finding]:
+    """Yield findings about the locks of a free-threaded build, and about stops of all threads."""
+    contended = [
+        one
+        for one in analysis.contention.places
+        if one.times.total_ns >= CONTENDED * one.lived_ns > 0
+        and (one.kind in _LOCKS or (one.kind == Park.LOCK and not one.awaits and not analysis.gils))
+    ]
+    for one in contended[:MOST_PLACES]:
+        yield _own_lock(one, analysis) if one.kind == Park.LOCK else _lock(one)
+    world = analysis.contention.kinds.get(Park.WORLD)
+    stopped = world is not None and world.total_ns >= CONTENDED * analysis.contention.lived_ns > 0
+    if world is not None and stopped:
+        yield Finding(
+            kind="stop-the-world",
+            weight="problem",
+            fact=(
+                f"threads were stopped for {duration(world.total_ns)} in total, {duration(world.max_ns)} at most, because one "
+                f"of them had stopped the world, or was waiting to do so ({number(world.count, 'time')})"
+            ),
+            cause="the garbage collector and some changes of classes and modules stop all threads of a free-threaded build",
+            cost_ns=world.total_ns,
+        )
+    if analysis.contention.kinds and not contended and not stopped and not analysis.gils:
+        yield _no_locks(analysis)
+
+
+def _no_locks(analysis: Analysis) -> Finding:
+    """Return the finding that no lock slows the program down, as far as the waits tell."""
+    kinds = analysis.contention.kinds
+    inner_ns = sum(times.total_ns for kind, times in kinds.items() if kind in _LOCKS)
+    own_ns = kinds[Park.LOCK].total_ns if Park.LOCK in kinds else 0
+    awaited = own_ns >= CONTENDED * analysis.contention.lived_ns
+    return Finding(
+        kind="no-lock-contention",
+        weight="fine",
+        fact=f"threads were blocked for {duration(inner_ns)} in total on locks of objects and of the interpreter, and at no place for more than {CONTENDED:.0%} of the time".replace(
+            "%", " %"
+        ),
+        cause=(
+            "these locks do not slow this program down; threads also awaited each other for "
+            f"{duration(own_ns)}, in conditions, semaphores and queues: that is idle time, or a resource that is too small"
+            if awaited
+            else "these locks do not slow this program down; waits that had begun before, and those inside of a library, are not known"
+        ),
+    )
+
+
+@final
+class _Circle(NamedTuple):
+    """Threads of which each waits for a lock that the next one has; the last one waits for the first one."""
+
+    waits: list[tuple[int, ParkPlace]]
+    behind: list[tuple[int, ParkPlace]]
+    """Further threads that wait for one of these, or for one that does."""
+
+
+def deadlocks(analysis: Analysis) -> Iterator[Finding]:
+    """Yield a finding about each circle of threads that wait for each other's locks."""
+    for circle in _circles(analysis):
+        labels = [analysis.labels[thread] for thread, _ in circle.waits]
+        alone = len(circle.waits) == 1
+        whose = ["it has itself"] if alone else [f"{one} has" for one in (*labels[1:], labels[0])]
+        told = [
+            f"{label} waits at {place(where.frame)} for a lock that {owner}"
+            for label, (_, where), owner in zip(labels, circle.waits, whose, strict=True)
+        ]
+        count = len(circle.behind)
+        behind = f"; {number(count, 'more thread waits', 'more threads wait')} for them" if count else ""
+        yield Finding(
+            kind="deadlock",
+            weight="problem",
+            fact=f"{listed(told)}, until the end of the recording{behind}",
+            cause=(
+                "a deadlock: a thread cannot acquire a `threading.Lock` that it has"
+                if alone
+                else "a deadlock: each of these threads waits for the next one"
+            )
+            + "; locks are told apart by their names in the source",
+            advice=(
+                "use a `threading.RLock`, or do not take the lock again in what is called with it"
+                if alone
+                else "acquire these locks in the same order everywhere, or use one lock for both"
+            ),
+            cost_ns=sum(where.times.max_ns for _, where in (*circle.waits, *circle.behind)),
+            threads=tuple(labels),
+            frame=circle.waits[0][1].frame,
+        )
+
+
+def _circles(analysis: Analysis) -> list[_Circle]:
+    waits = {thread: (other, one) for one in analysis.lock_waits for thread, other in one.stuck}
+    of_thread: dict[int, _Circle] = {}
+    for first in waits:
+        path, thread = list[int](), first
+        while thread in waits and thread not in path and thread not in of_thread:
+            path.append(thread)
+            thread = waits[thread][0]
+        if thread in path:
+            at = path.index(thread)
+            circle = _Circle([(one, waits[one][1]) for one in path[at:]], [])
+            of_thread |= dict.fromkeys(path[at:], circle)
+            path = path[:at]
+        if thread in of_thread:
+            of_thread[thread].behind.extend((one, waits[one][1]) for one in path)
+            of_thread |= dict.fromkeys(path, of_thread[thread])
+    return list({id(one): one for one in of_thread.values()}.values())
+
+
+def lock_waits(analysis: Analysis) -> Iterator[Finding]:
+    """Yield findings about the lines of a program with a GIL at which threads are blocked for a lock of the program.
+
+    Left out are lines at which threads take turns, or are in a deadlock, which are findings of their own.
+    """
+    told: set[Frame | None] = {one.frame for one in analysis.turns}
+    told |= {one.frame for circle in _circles(analysis) for _, one in (*circle.waits, *circle.behind)}
+    contended = [
+        one
+        for one in analysis.lock_waits
+        if one.frame not in told and one.times.total_ns >= CONTENDED * one.lived_ns > 0
+    ]
+    for one in contended[:MOST_PLACES]:
+        found = _own_lock(one, analysis)
+        serves = is_in_a_loop(one.stack) or is_for_a_request(one.stack, is_web=True)
+        more = "`headway stalls` on this file has the event loops and the requests for which such a wait was too long"
+        yield replace(
+            found,
+            fact=f"{found.fact}; they had released the GIL",
+            advice="; ".join(filter(None, [found.advice, more if serves else ""])),
+        )
+
+
+def _own_lock(one: ParkPlace, analysis: Analysis) -> Finding:
+    """Return the finding about a lock of the program, or of a module's import, for which threads wait at one line."""
+    imports = one.frame is not None and awaits_an_import(one.frame)
+    known = who_had(one, analysis)
+    cause = "these threads take turns at that lock: one at a time has it, and the others are blocked"
+    advice = "hold the lock for less time, wait and compute outside of it, or divide what it protects; more threads do not help"
+    if imports:
+        cause = "another thread was importing the same module"
+        advice = "import it before the threads start"
+    elif one.behind_gil:
+        cause = (
+            f"for {share(one.gil_ns, one.times.total_ns)} of that time, one of these threads had left that line with the lock "
+            "and waited for the GIL: the GIL is the cause, and not the work under the lock"
+        )
+        advice = (
+            f"let each turn do more work, so that it takes the lock less often; or use {in_parallel(analysis.process)}"
+        )
+    elif known:
+        cause, advice = known, _another_way(one, analysis)
+    elif one.at_once:
+        cause, advice = "another thread had the lock meanwhile, or this is where it is awaited", ""
+    elif one.apart:
+        cause = "another thread had the lock meanwhile: these ones hardly met at that line"
+        advice = "let the thread that has the lock hold it for less time, or divide what it protects"
+    return Finding(
+        kind="contended-lock",
+        weight="note" if one.at_once and not (imports or known) else "problem",
+        fact=_blocked(one, "a lock of an import" if imports else "a lock of the program"),
+        cause=cause,
+        advice=advice,
+        cost_ns=one.times.total_ns,
+        frame=one.frame,
+    )
+
+
+def who_had(one: ParkPlace, analysis: Analysis) -> str:
+    """Return, in words, who had the lock while threads waited at a place; "" if it is not known for half of that time."""
+    if 2 * one.known_ns <= one.times.total_ns:
+        return ""
+    told = []
+    for each in _telling(one):
+        names = names_or_roles([analysis.labels[thread] for thread in each.threads])
+        told.append(
+            f"{listed(names, most=2)} had the lock for {share(each.blocked_ns, one.times.total_ns)} of that time, "
+            f"{each.words}"
+        )
+    return "; ".join(told)
+
+
+def _telling(one: ParkPlace) -> tuple[LockHold, ...]:
+    """Return what the threads that had the lock did for most of the time."""
+    worth = [each for each in one.holders if each.blocked_ns >= _WORTH_TELLING * one.times.total_ns]
+    return tuple(worth[:_MOST_HOLDERS]) or one.holders[:1]
+
+
+def _another_way(one: ParkPlace, analysis: Analysis) -> str:
+    """Return the advice that follows from what the threads did that had the lock."""
+    doing = {each.doing for each in _telling(one)}
+    ways = [
+        *["make that call before the lock is taken, or after it is released"] * (Doing.AWAY in doing),
+        *["compute before the lock is taken, or after it is released"] * (Doing.RAN in doing),
+        *[f"take the lock less often, or use {in_parallel(analysis.process)}"] * (Doing.QUEUED in doing),
+        "divide what the lock protects",
+    ]
+    return "; or ".join(ways)
+
+
+def _blocked(one: ParkPlace, on: str) -> str:
+    """Return the fact about a place: how many threads blocked on what, where, how often and how long."""
+    own = own_frame(one.stack)
+    where = f" at {place(one.frame)}" if one.frame is not None else ""
+    where += f", called from {place(own)}" if own is not None and own != one.frame else ""
+    return (
+        f"{number(one.threads, 'thread')} blocked {number(one.times.count, 'time')} on {on}{where}: "
+        f"{duration(one.times.total_ns)} in total ({share(one.times.total_ns, one.lived_ns)} of their time), "
+        f"{duration(one.times.p99_ns)} at p99"
+    )
+
+
+def _lock(one: ParkPlace) -> Finding:
+    name = f"{_LOCKS[one.kind]} a `{printable(one.type_name)}`" if one.type_name and one.kind == Park.OBJECT else ""
+    name = name or ("the lock of an object" if one.kind == Park.OBJECT else _LOCKS[one.kind])
+    cause = advice = ""
+    awaits = one.kind == Park.MUTEX and one.at_once
+    is_file = one.kind == Park.OBJECT and one.type_name.startswith("_io.")
+    own_file = is_file and one.threads == 1
+    if awaits:
+        cause = (
+            "for most of that time none of the blocked threads had the lock: they may have awaited another thread there"
+        )
+    elif own_file:
+        cause = (
+            "Python 3.13 locks a file twice in one call that reads, writes or closes it, and the thread waits for itself;"
+            " or another thread used the same file"
+        )
+        advice = "read or write more of a file at a time"
+    elif one.kind == Park.OBJECT:
+        users = "these threads use" if one.threads > 1 else "another thread used"
+        cause = f"without a GIL each object has its own lock, and {users} the same object"
+        advice = "give each thread its own object and merge at the end, or make fewer and larger changes to the shared object"
+        if is_file:
+            cause += "; or the threads wait for themselves: Python 3.13 locks a file twice in one call"
+            advice += "; read or write more of a file at a time"
+    return Finding(
+        kind="contended-lock",
+        weight="note" if awaits or own_file else "problem",
+        fact=_blocked(one, name),
+        cause=cause,
+        advice=advice,
+        cost_ns=one.times.total_ns,
+        frame=one.frame,
+    )

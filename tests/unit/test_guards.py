@@ -1,0 +1,131 @@
+"""The lines of a source that take a lock, and those that run with it."""
+
+import pytest
+
+from headway.traces.frames import Frame
+from headway.traces.guards import Lock, Stands, locks_taken, stands
+
+SOURCE = """\
+import threading
+
+class Base:
+    def __init__(self):
+        self._lock = threading.Lock()
+
+    def get(self):
+        with self._lock:
+            value = self.load()
+        return value
+
+class Store(Base):
+    def save(self):
+        self._lock.acquire()
+        try:
+            self.flush()
+        finally:
+            self._lock.release()
+        self.tell()
+
+class Other:
+    def get(self):
+        with self._lock, open("x") as file:
+            return file.read()
+
+def both(store, table):
+    with (
+        table.guard,
+        store._lock,
+    ):
+        def later():
+            return 1
+        return later
+    return None
+
+def only_acquires(lock):
+    lock.acquire()
+    return lock
+
+async def awaits(lock):
+    async with lock:
+        return 1
+
+@staticmethod
+def decorated(locks):
+    with locks[0]:
+        pass
+    return locks
+"""
+OF_STORE, OF_OTHER, FREE = Lock("_lock", "Base"), Lock("_lock", "Other"), Lock("_lock")
+
+
+@pytest.fixture
+def at(tmp_path):
+    """Return a function that returns the frame of the line with a text; `first` has the text of the function's first line."""
+    file = tmp_path / "app.py"
+    file.write_text(SOURCE)
+    lines = SOURCE.splitlines()
+
+    def find(text, first="", after=0):
+        number = next(one for one in range(after, len(lines)) if text in lines[one]) + 1
+        begins = next((one for one in range(len(lines)) if first and first in lines[one]), 0) + 1
+        return Frame(str(file), number, "f", begins)
+
+    return find
+
+
+@pytest.mark.parametrize(
+    ("line", "locks"),
+    [
+        ("with self._lock:", (OF_STORE,)),
+        ("self._lock.acquire()", (OF_STORE,)),
+        ("with self._lock, open", (OF_OTHER, Lock("open"))),
+        ("table.guard,", (Lock("guard"),)),
+        ("store._lock,", (FREE,)),
+        ("    lock.acquire()", (Lock("lock"),)),
+        ("with locks[0]:", (Lock("locks"),)),
+        ("async with lock:", ()),
+        ("value = self.load()", ()),
+    ],
+)
+def test_a_line_takes_the_locks_that_it_enters(at, line, locks):
+    """A `with`, also one of several lines, and a call of `acquire()` take locks; `async with` takes none of threads."""
+    frame = at(line, after=34 if line.startswith("    lock") else 0)
+
+    assert locks_taken(frame) == locks
+
+
+@pytest.mark.parametrize(
+    ("line", "function", "lock", "relation"),
+    [
+        ("value = self.load()", "def get", OF_STORE, Stands.INSIDE),
+        ("return value", "def get", OF_STORE, Stands.OUTSIDE),
+        ("with self._lock:", "def get", OF_STORE, Stands.TAKES),
+        ("self.flush()", "def save", OF_STORE, Stands.INSIDE),
+        ("self.tell()", "def save", OF_STORE, Stands.OUTSIDE),
+        ("self.flush()", "def save", OF_OTHER, Stands.UNKNOWN),
+        ("return file.read()", "class Other", OF_OTHER, Stands.INSIDE),
+        ("return file.read()", "class Other", OF_STORE, Stands.UNKNOWN),
+        ("return file.read()", "class Other", FREE, Stands.INSIDE),
+        ("return later", "def both", OF_STORE, Stands.INSIDE),
+        ("store._lock,", "def both", Lock("guard"), Stands.INSIDE),
+        ("return None", "def both", OF_STORE, Stands.OUTSIDE),
+        ("return lock", "def only_acquires", Lock("lock"), Stands.UNKNOWN),
+        ("return locks", "@staticmethod", Lock("locks"), Stands.OUTSIDE),
+    ],
+)
+def test_a_line_stands_inside_or_outside_of_a_lock(at, line, function, lock, relation):
+    """The bodies of `with`, and lines between `acquire()` and `release()`, run with the lock; others of the function do not."""
+    assert stands(at(line, function), lock) is relation
+
+
+def test_a_file_that_was_edited_or_is_no_python_tells_nothing(at, tmp_path):
+    """The lines of an edited file are not those that ran; a file that does not parse, or is not there, has no locks."""
+    frame = at("value = self.load()", "def get")
+    broken = tmp_path / "broken.py"
+    broken.write_text("with lock:\n    def\n")
+
+    assert stands(frame, OF_STORE, {frame.filename}) is Stands.UNKNOWN
+    assert locks_taken(at("with self._lock:"), {frame.filename}) == ()
+    for name in (str(broken), str(tmp_path / "none.py"), "<string>"):
+        assert locks_taken(Frame(name, 1, "f")) == ()
+        assert stands(Frame(name, 1, "f"), Lock("lock")) is Stands.UNKNOWN

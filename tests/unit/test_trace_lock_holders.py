@@ -1,0 +1,246 @@
+"""Who had a lock that others waited for, in traces of a few events."""
+
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+from made_traces import MS, UNKNOWN_FRAME
+from told_traces import Script, told
+
+from headway.traces.analysis import analyse
+from headway.traces.analysis.holders import Doing
+from headway.traces.analysis.stall_model import Thresholds
+from headway.traces.analysis.stall_words import stall_json, stall_line
+from headway.traces.analysis.stalls import find_stalls
+from headway.traces.frames import Frame
+
+SOURCE = """\
+import threading, time
+lock = threading.Lock()
+other_lock = threading.Lock()
+
+def refresh():
+    with lock:
+        time.sleep(0.03)
+        compute()
+    time.sleep(0.01)
+
+def lookup():
+    with lock:
+        pass
+    work()
+
+def first():
+    with lock:
+        with other_lock:
+            pass
+
+def second():
+    with other_lock:
+        with lock:
+            pass
+
+def hog():
+    compute()
+"""
+LINES = {6: 5, 7: 5, 8: 5, 9: 5, 12: 11, 14: 11, 17: 16, 18: 16, 22: 21, 23: 21, 27: 26}
+"""The lines that occur in traces, with the first line of their function."""
+AT = {line: number for number, line in enumerate(LINES, 1)}
+TAKES, SLEEPS, COMPUTES, PAUSES, LOOKUP, WORKS, FIRST, SECOND, HOG = (
+    AT[one] for one in (6, 7, 8, 9, 12, 14, 18, 23, 27)
+)
+
+
+def written(folder, source):
+    """Return the path of a program that was written before every trace."""
+    file = folder / "app.py"
+    file.write_text(source)
+    os.utime(file, (0, 0))
+    return file
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Return a function that makes a trace of the program from a script."""
+    file = written(tmp_path, SOURCE)
+    frames = tuple(Frame(str(file), line, f"f{first}", first) for line, first in LINES.items())
+
+    def trace(script, end_ms, *names):
+        none = np.zeros(len(frames) + 1, dtype=np.int64)
+        return dataclasses.replace(
+            script.trace(end_ms, *names),
+            frames=(UNKNOWN_FRAME, *frames),
+            stack_frame=np.arange(len(frames) + 1),
+            stack_parent=none,
+        )
+
+    return trace
+
+
+def refreshed(rounds=10, *, hog=False):
+    """Return a script: thread 0 has the lock for 30 ms while thread 1 waits for it, and works 10 ms without it."""
+    script, now = Script(), 0.0
+    for _ in range(rounds):
+        script.hold(0, now, now + 0.1, stack=SLEEPS)
+        script.hold(1, now + 1, now + 1.1, stack=LOOKUP)
+        script.hold(0, now + 30, now + 30.2, stack=PAUSES)
+        if hog:  # it takes the GIL as soon as it is free, before the waiter is back
+            script.hold(2, now + 30.2, now + 35, stack=HOG, forced=True)
+            script.wait(1, now + 30.4, stack=LOOKUP)
+        script.hold(1, now + 35.1, now + 35.2, stack=WORKS)
+        now += 40
+    return script
+
+
+def test_the_thread_that_has_the_lock_and_its_line_are_named(program):
+    """The waiter comes back when the holder has released the lock; the holder slept at a line inside meanwhile."""
+    script, now = Script(), 0.0
+    for _ in range(10):
+        script.hold(0, now, now + 0.1, stack=SLEEPS)
+        script.hold(1, now + 1, now + 1.1, stack=LOOKUP)
+        script.hold(0, now + 30, now + 30.2, stack=PAUSES)
+        script.hold(1, now + 30.3, now + 30.4, stack=WORKS)
+        now += 40
+    found = told(program(script, now, "refresher", "lookup"))["contended-lock"]
+
+    assert found.weight == "problem"
+    assert "refresher had the lock for 99 % of that time, in a call without the GIL at " in found.cause
+    assert found.cause.endswith("app.py:7 f5")
+    assert found.advice.startswith("make that call before the lock is taken, or after it is released")
+
+
+def test_a_thread_that_never_uses_the_lock_did_not_have_it(program):
+    """A thread that computes has the GIL when the waiter wakes up, but no line of it names the lock."""
+    trace = program(refreshed(hog=True), 400, "refresher", "lookup", "hog")
+    (place,) = (one for one in analyse(trace).lock_waits if one.frame.line == 12)
+
+    assert [(one.threads, one.doing, one.stack[0].line) for one in place.holders[:1]] == [((0,), Doing.AWAY, 7)]
+    assert place.known_ns > 0.9 * place.times.total_ns
+
+
+def test_a_thread_that_only_came_from_a_line_outside_did_not_have_the_lock(program):
+    """The only thread that held the GIL before had been at a line of its function without the lock: nobody is named."""
+    script, now = Script(), 0.0
+    for _ in range(10):
+        script.hold(0, now, now + 0.1, stack=PAUSES)
+        script.hold(1, now + 1, now + 1.1, stack=LOOKUP)
+        script.hold(0, now + 30, now + 30.2, stack=PAUSES)
+        script.hold(1, now + 30.3, now + 30.4, stack=WORKS)
+        now += 40
+    (place,) = analyse(program(script, now, "refresher", "lookup")).lock_waits
+
+    assert place.known_ns < 0.02 * place.times.total_ns
+
+
+def test_a_waiter_that_gets_the_lock_before_others_passes_the_blame_on(program):
+    """Thread 1 gets the lock 0.3 ms before thread 2; for the time before, both waited for thread 0."""
+    script, now = Script(), 0.0
+    for _ in range(10):
+        script.hold(0, now, now + 0.1, stack=SLEEPS)
+        script.hold(1, now + 1, now + 1.1, stack=LOOKUP)
+        script.hold(2, now + 2, now + 2.1, stack=LOOKUP)
+        script.hold(0, now + 30, now + 30.2, stack=PAUSES)
+        script.hold(1, now + 30.3, now + 30.5, stack=WORKS)
+        script.hold(2, now + 30.6, now + 30.7, stack=WORKS)
+        now += 40
+    (place,) = analyse(program(script, now, "refresher", "a", "b")).lock_waits
+
+    assert place.holders[0].threads == (0,)
+    assert place.holders[0].blocked_ns > 0.95 * place.times.total_ns
+
+
+def test_computing_with_the_lock_is_told_apart_from_a_call(program):
+    """A holder that was preempted inside computes with the lock: the advice is about that."""
+    script, now = Script(), 0.0
+    for _ in range(10):
+        script.hold(0, now, now + 15, stack=COMPUTES, forced=True)
+        script.hold(1, now + 15, now + 15.1, stack=LOOKUP)
+        script.hold(0, now + 15.1, now + 30, stack=COMPUTES, forced=True)
+        script.hold(2, now + 30, now + 30.1, stack=HOG)
+        script.hold(0, now + 30.1, now + 30.2, stack=PAUSES)
+        script.hold(1, now + 30.3, now + 30.4, stack=WORKS)
+        now += 40
+    found = told(program(script, now, "refresher", "lookup", "hog"))["contended-lock"]
+
+    assert "refresher had the lock for 98 % of that time, holding the GIL at" in found.cause
+    assert found.advice.startswith("compute before the lock is taken, or after it is released")
+
+
+def stuck(*, until_ms=2_000):
+    """Return a script of two threads that wait for each other's locks, and of one that waits for a lock of theirs."""
+    script = Script().hold(0, 0, 1, stack=FIRST).hold(1, 1, 2, stack=SECOND).hold(2, 3, 4, stack=LOOKUP)
+    return script.hold(3, until_ms - 1, until_ms, stack=HOG)
+
+
+def test_threads_that_wait_for_each_others_locks_are_a_deadlock(program):
+    """The finding names the threads, their lines, and how many more wait; the lines have no further finding."""
+    found = told(program(stuck(), 2_000, "one", "two", "three", "main"))
+
+    assert "contended-lock" not in found
+    fact = found["deadlock"].fact
+    assert fact.startswith("one waits at ")
+    assert "app.py:18 f16 for a lock that two has" in fact
+    assert "app.py:23 f21 for a lock that one has, until the end of the recording; 1 more thread waits for them" in fact
+    assert found["deadlock"].threads == ("one", "two")
+
+
+def test_threads_that_have_waited_shortly_are_no_deadlock_yet(program):
+    """A recording that ends within half a second of the wait does not show that it would never end."""
+    assert "deadlock" not in told(program(stuck(until_ms=400), 400, "one", "two", "three", "main"))
+
+
+def test_a_deadlock_that_a_window_cuts_is_told_of_the_recordings_end_only(program):
+    """In a window in which a thread waits, and that ends before it gets the lock, nothing is stuck."""
+    trace = program(refreshed(hog=True), 400, "refresher", "lookup", "hog")
+    found = analyse(trace, since_ns=trace.start_ns, until_ns=trace.start_ns + 20 * MS)
+
+    assert all(one.kind != "deadlock" for one in found.findings)
+
+
+def test_a_thread_that_takes_a_lock_that_it_has_is_told(tmp_path):
+    """A caller's line runs with the lock that the innermost line takes, and no other thread has it."""
+    file = written(
+        tmp_path,
+        "class Cache:\n    def get(self):\n        with self._lock:\n            return self.load()\n"
+        "    def load(self):\n        with self._lock:\n            return 1\n",
+    )
+    script = Script().hold(0, 0, 1, stack=2).hold(1, 1_999, 2_000, stack=0)
+    trace = dataclasses.replace(
+        script.trace(2_000, "worker", "main"),
+        frames=(UNKNOWN_FRAME, Frame(str(file), 4, "Cache.get", 2), Frame(str(file), 6, "Cache.load", 5)),
+        stack_frame=np.array([0, 1, 2]),
+        stack_parent=np.array([0, 0, 1]),
+    )
+    found = told(trace)["deadlock"]
+
+    assert "worker waits at" in found.fact
+    assert "for a lock that it has itself" in found.fact
+    assert "RLock" in found.advice
+
+
+def test_a_stall_at_a_lock_names_the_thread_that_had_it(program):
+    """The line of an event loop that waited for a lock says who had it and where that thread was."""
+    script = Script().hold(1, 0, 0.1, stack=len(LINES) + 2).hold(0, 0.2, 0.3, stack=SLEEPS)
+    script.hold(1, 1, 1.1, stack=len(LINES) + 3).hold(0, 30, 30.2, stack=PAUSES)
+    script.hold(1, 30.3, 30.4, stack=len(LINES) + 2)
+    trace = program(script, 40, "refresher", "loop")
+    loop = Frame("/usr/lib/python3.13/asyncio/base_events.py", 700, "BaseEventLoop._run_once", 690)
+    poll = Frame("/usr/lib/python3.13/selectors.py", 450, "EpollSelector.select", 440)
+    last = len(LINES) + 1
+    trace = dataclasses.replace(
+        trace,
+        frames=(*trace.frames, loop, poll),
+        stack_frame=np.array([*trace.stack_frame, last, last + 1, LOOKUP]),
+        stack_parent=np.array([*trace.stack_parent, 0, last, last]),
+    )
+    (stall,) = find_stalls(trace, Thresholds(loop_ns=10 * MS))
+    (part,) = (one for one in stall_json(trace, stall)["parts"] if one["lock"])
+
+    assert "a wait for a lock at" in stall_line(trace, stall)
+    assert "refresher had it, in a call without the GIL at" in stall_line(trace, stall)
+    assert (part["holder"]["thread"], part["holder"]["doing"], part["holder"]["place"]["line"]) == (
+        "refresher",
+        "away",
+        7,
+    )
