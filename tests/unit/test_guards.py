@@ -2,6 +2,7 @@
 
 import pytest
 
+from headway.traces.calls import takes_a_lock
 from headway.traces.frames import Frame
 from headway.traces.guards import Lock, Stands, locks_taken, stands
 
@@ -78,7 +79,7 @@ def at(tmp_path):
     [
         ("with self._lock:", (OF_STORE,)),
         ("self._lock.acquire()", (OF_STORE,)),
-        ("with self._lock, open", (OF_OTHER, Lock("open"))),
+        ("with self._lock, open", (OF_OTHER, Lock("open()"))),
         ("table.guard,", (Lock("guard"),)),
         ("store._lock,", (FREE,)),
         ("    lock.acquire()", (Lock("lock"),)),
@@ -92,6 +93,12 @@ def test_a_line_takes_the_locks_that_it_enters(at, line, locks):
     frame = at(line, after=34 if line.startswith("    lock") else 0)
 
     assert locks_taken(frame) == locks
+
+
+def test_a_line_within_a_with_of_several_lines_takes_a_lock(at):
+    """The frame of a thread that enters such a lock is at the lock's own line, which has no word of a `with`."""
+    assert takes_a_lock(at("store._lock,"))
+    assert not takes_a_lock(at("table.guard,"))  # nothing tells that this is one
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,9 @@ class Store:
         self.doors = [threading.Condition()]
         self.doors_of: dict[str, threading.Condition] = {}
         self.gate: threading.Condition = threading.Condition()
+        self.first, self.second = threading.Lock(), threading.Lock()
+        self.one = self.both = threading.Lock()
+        self.by_name = {"a": threading.Lock()}
         self.jobs = SimpleQueue()
         self.others = Queue()
 """
@@ -96,6 +99,11 @@ class Store:
         ("    with self._pool_guard:  # others", True),
         ("with (open(path) as file, store.entry):", True),
         ("with self.gate as gate:", True),
+        ("with self.first:", True),
+        ("with self.second:", True),
+        ("with self.one:", True),
+        ("with self.both:", True),
+        ("with self.by_name['a']:", True),
         ("job = self.jobs.get()", True),
         ("with guard.name:", False),
         ("with guard(): ", False),
@@ -109,7 +117,8 @@ class Store:
 def test_a_lock_is_known_by_the_line_that_makes_it(tmp_path, line, is_lock):
     """A lock may have any name, and the file that makes it tells that it is one."""
     source = tmp_path / "app.py"
-    source.write_text(f"{MADE}\ndef handler():\n{line}\n")
+    body = "\n    pass" if "with" in line else ""
+    source.write_text(f"{MADE}\nasync def handler():\n  {line.strip()}{body}\n")
     frame = Frame(str(source), MADE.count("\n") + 3, "handler", 1)
 
     assert waits_for_a_lock([frame]) is is_lock

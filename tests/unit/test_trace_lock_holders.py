@@ -1,4 +1,4 @@
-"""Who had a lock that others waited for, in traces of a few events."""
+"""The thread that had a lock while others waited for it, in traces of a few events."""
 
 import dataclasses
 import os

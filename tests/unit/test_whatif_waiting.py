@@ -17,7 +17,7 @@ from headway.traces.model import Frame
 
 COSTS = load("preset")
 LOCK, QUEUE, SLEEP, ACQUIRE = "with lock:", "item = jobs.get()", "time.sleep(0.002)", "lock.acquire()"
-GUARD = "with guard:"
+GUARD = "with guard: pass"
 """Only the line that makes the lock tells that it is one."""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from enum import Enum
 
 from headway.traces.frames import Frame
+from headway.traces.guards import Lock, locks_made, locks_taken
 from headway.traces.sources import MOST_OF_A_LINE, source_line, words_in
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "awaits_a_queue",
     "awaits_an_import",
     "call_at",
+    "locks_at",
     "may_await_a_thread",
     "sleep_ns_at",
     "takes_a_lock",
@@ -113,9 +115,7 @@ _WITH = re.compile(r"^\s*with\s+\(?([^#]*?)\)?\s*:")
 _NAMED = re.compile(r"[\w.]*?(\w+)(?:\[[^\]]*\])?(?:\s+as\s.*)?")
 _AWAITS = re.compile(r"\.(get|put|wait|join|result)\(")
 _GETS = re.compile(r"(\w+)\.get\(")
-_MAKES = r"\b(\w+)\s*(?::[^=]*)?=\s*(?:field\(\s*default_factory\s*=\s*)?(?:\w+\.)*%s\b"
-_MAKES_A_LOCK = re.compile(_MAKES % r"(?:R?Lock|Condition|(?:Bounded)?Semaphore|allocate_lock)")
-_MAKES_A_QUEUE = re.compile(_MAKES % "SimpleQueue")
+_MAKES_A_QUEUE = re.compile(r"\b(\w+)\s*(?::[^=]*)?=\s*(?:field\(\s*default_factory\s*=\s*)?(?:\w+\.)*SimpleQueue\b")
 
 
 def takes_a_lock(frame: Frame, changed: Collection[str] = ()) -> bool:
@@ -132,9 +132,16 @@ def takes_a_lock(frame: Frame, changed: Collection[str] = ()) -> bool:
         return False  # that call may have released the GIL, with the lock
     if _ACQUIRES.search(text) or _IS_A_LOCK.search(entered):
         return True
-    found = _WITH.match(text)
-    names = [] if found is None else [_NAMED.fullmatch(one.strip()) for one in found[1].split(",")]
-    return any(one is not None and one[1] in words_in(frame.filename, _MAKES_A_LOCK) for one in names)
+    return bool(locks_at(frame, changed))
+
+
+def locks_at(frame: Frame, changed: Collection[str] = ()) -> tuple[Lock, ...]:
+    """Return the locks that a line takes, without what it enters besides, such as a file."""
+    taken = locks_taken(frame, changed)
+    if not taken or _ACQUIRES.search(_line_of(frame, changed)):
+        return taken
+    made = locks_made(frame.filename)
+    return tuple(one for one in taken if _IS_A_LOCK.search(one.name) or one.name in made)
 
 
 def _parts_of_with(text: str) -> tuple[str, str]:

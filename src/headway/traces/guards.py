@@ -1,4 +1,4 @@
-"""Finds, in a program's source, the locks that its lines take, and the lines that run with such a lock.
+"""Finds, in a program's source, the locks that it makes, the lines that take one, and the lines that run with one.
 
 `with self._lock:` takes the lock `_lock` of its class, and its body runs with it. So do the lines between
 `lock.acquire()` and the last `lock.release()` of a function. A lock is known by its name: the trace does not tell two objects
@@ -15,7 +15,9 @@ from typing import final
 from headway.traces.frames import Frame
 from headway.traces.sources import source
 
-__all__ = ["Lock", "Stands", "locks_taken", "stands"]
+__all__ = ["Lock", "Stands", "locks_made", "locks_taken", "stands"]
+
+_MAKERS = frozenset({"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "allocate_lock"})
 
 
 @final
@@ -24,7 +26,7 @@ class Lock:
     """A lock, by the name that a line has for it.
 
     Attributes:
-        name: The last part of the name: `_lock` for `self._lock`.
+        name: The last part of the name: `_lock` for `self._lock`, `lock_of()` for `self.lock_of(key)`.
         owner: The class whose attribute it is (of classes that inherit from each other in one file, the base); "" if the
             line does not tell it.
     """
@@ -68,6 +70,15 @@ class _Guards:
 
     taken: dict[int, tuple[Lock, ...]]
     guards: tuple[_Guard, ...]
+    made: frozenset[str]
+
+
+def locks_made(filename: str) -> frozenset[str]:
+    """Return the names of the locks that a file makes: `guard` of `self.guard = threading.Lock()`.
+
+    A name for a list or dict of locks is one of them. The set is empty if the file cannot be read.
+    """
+    return _guards(filename).made
 
 
 def locks_taken(frame: Frame, changed: Collection[str] = ()) -> tuple[Lock, ...]:
@@ -97,13 +108,14 @@ def _guards(filename: str) -> _Guards:
     try:
         tree = ast.parse(source(filename))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return _Guards({}, ())
+        return _Guards({}, (), frozenset())
     finder = _Finder(tree)
     try:
         finder.visit(tree)
     except RecursionError:
-        return _Guards({}, ())
-    return _Guards({line: tuple(dict.fromkeys(locks)) for line, locks in finder.taken.items()}, tuple(finder.guards))
+        return _Guards({}, (), frozenset())
+    taken = {line: tuple(dict.fromkeys(locks)) for line, locks in finder.taken.items()}
+    return _Guards(taken, tuple(finder.guards), frozenset(finder.made))
 
 
 @final
@@ -119,6 +131,7 @@ class _Finder(ast.NodeVisitor):
         self._function = (0, 0)
         self.taken: dict[int, list[Lock]] = {}
         self.guards: list[_Guard] = []
+        self.made: set[str] = set()
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Visit a class, the owner of what its methods call `self.NAME`."""
@@ -142,6 +155,27 @@ class _Finder(ast.NodeVisitor):
         self._between_calls(node)
         self.generic_visit(node)
         self._function = outer
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        """Visit an assignment, which may make several locks: `a, b = Lock(), Lock()`, `a = b = Lock()`."""
+        for target in node.targets:
+            self._made(target, node.value)
+        self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        """Visit an annotated assignment, also that of a dataclass: `guard: Lock = field(default_factory=Lock)`."""
+        if node.value is not None:
+            self._made(node.target, node.value)
+        self.generic_visit(node)
+
+    def _made(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            for one, of in zip(target.elts, value.elts, strict=False):
+                self._made(one, of)
+            return
+        lock = self._named(target)
+        if lock is not None and any(map(_makes_a_lock, _within(value))):
+            self.made.add(lock.name)
 
     def visit_With(self, node: ast.With) -> None:
         """Visit a `with`, which may enter several locks."""
@@ -174,14 +208,16 @@ class _Finder(ast.NodeVisitor):
 
     def _named(self, node: ast.expr) -> Lock | None:
         """Return the lock that an expression names; None if it has no name."""
+        called = ""
         while isinstance(node, ast.Subscript | ast.Call):
+            called = "()" if isinstance(node, ast.Call) else called
             node = node.value if isinstance(node, ast.Subscript) else node.func
         if isinstance(node, ast.Name):
-            return Lock(node.id)
+            return Lock(node.id + called)
         if not isinstance(node, ast.Attribute):
             return None
         own = isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
-        return Lock(node.attr, self._owner if own else "")
+        return Lock(node.attr + called, self._owner if own else "")
 
     def _root(self, name: str) -> str:
         seen = {name}
@@ -189,6 +225,31 @@ class _Finder(ast.NodeVisitor):
             seen.add(base)
             name = base
         return name
+
+
+def _within(value: ast.expr) -> Iterator[ast.expr]:
+    """Yield a value, or the elements of a list, a tuple or a dict."""
+    if isinstance(value, ast.Tuple | ast.List):
+        yield from value.elts
+    elif isinstance(value, ast.Dict):
+        yield from value.values
+    elif isinstance(value, ast.ListComp):
+        yield value.elt
+    elif isinstance(value, ast.DictComp):
+        yield value.value
+    else:
+        yield value
+
+
+def _makes_a_lock(value: ast.expr) -> bool:
+    """Tell whether a value is a new lock, or a default that makes one: `Lock()`, `field(default_factory=Lock)`."""
+    if not isinstance(value, ast.Call):
+        return False
+    makers = [value.func, *(one.value for one in value.keywords if one.arg == "default_factory"), *value.args[:1]]
+    names = [
+        one.attr if isinstance(one, ast.Attribute) else one.id if isinstance(one, ast.Name) else "" for one in makers
+    ]
+    return names[0] in _MAKERS or (names[0] in {"field", "defaultdict"} and not _MAKERS.isdisjoint(names[1:]))
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:

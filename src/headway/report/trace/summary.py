@@ -15,6 +15,8 @@ __all__ = ["short_summary", "summary_lines", "worst_first"]
 
 _PROCESSES = 3
 _FINDINGS = 3
+_TOLD_NOTES = frozenset({"silent-threads", "late-loop", "contended-lock", "unseen-wait"})
+"""Notes about threads that did not get on, without the GIL's being the reason."""
 _INSTEAD = frozenset({Park.OBJECT, Park.MUTEX, Park.WORLD})
 """Locks of the interpreter and of its objects; a wait for another lock may be idle time."""
 
@@ -81,12 +83,18 @@ def _lines(one: Analysis, *, findings: int) -> list[str]:
     advised = next((finding for finding in shown if finding.weight == "problem" and finding.advice), None)
     for finding in shown:
         lines.append(f"  {weights[finding.weight]} {finding.fact}")
+        if finding.kind == "contended-lock" and finding.cause:  # it has the thread that had the lock
+            lines.append(f"    why: {finding.cause}")
         if finding is advised:  # Only the costliest problem's advice; the report has the others'.
             lines.append(f"    try: {finding.advice}")
     if len(others) > findings:
         lines.append(f"  ... and {number(len(others) - findings, 'finding')} more in the report")
-    # A program that hangs has little else.
-    lines += [f"  note {finding.fact}" for finding in one.findings if finding.kind == "silent-threads"]
+    # A program that hangs, or whose event loop does, has little else.
+    notes = [finding for finding in one.findings if finding.weight == "note" and finding.kind in _TOLD_NOTES]
+    for finding in notes[:findings]:
+        lines.append(f"  note {finding.fact}")
+        if finding.kind == "late-loop":
+            lines.append(f"    try: {finding.advice}")
     return lines
 
 

@@ -38,7 +38,7 @@ _MOST_LINES = 200
 """The lines of source that are read in search of locks: those at which threads were away for longest."""
 _LASTING_NS = 500_000_000
 """A thread that has waited for less at the end of a recording may have got the lock soon after."""
-_AWAITING = frozenset({"threading.py", "queue.py", "_base.py", "thread.py", "synchronize.py"})
+_AWAITING = frozenset({"threading.py", "queue.py", "_base.py", "thread.py", "synchronize.py", "queues.py"})
 """Modules of the standard library whose own frames block only for a lock of the program, most of them to await another
 thread."""
 _TAKING = frozenset({"Condition.__enter__", "Condition._acquire_restore"})
@@ -74,6 +74,7 @@ class ParkPlace:
             the GIL. If the line takes one lock, that thread had it.
         met_ns: The total of the waits during which another of these threads was blocked here, too, or before which it had
             left this place not long ago. Before the other waits, none of them had come here, so none had the lock.
+        unended: With a GIL: the number of long waits that had not ended when the recording did.
         holders: With a GIL, who had the lock meanwhile and what that thread did, most time first; () if that is not known.
         stuck: With a GIL: the threads that still waited when the recording ended, each with the thread that had the lock.
     """
@@ -89,6 +90,7 @@ class ParkPlace:
     awaits: bool = False
     gil_ns: int = 0
     met_ns: int = 0
+    unended: int = 0
     holders: tuple[LockHold, ...] = ()
     stuck: tuple[tuple[int, int], ...] = ()
 
@@ -301,6 +303,7 @@ def _places(
                 awaits=bool(blocked.awaits[mine[0]]),
                 gil_ns=int(blocked.gil_ns[taking].sum()),
                 met_ns=int(length_ns[taking][_met(blocked.start_ns[taking], length_ns[taking], thread[taking])].sum()),
+                unended=int(np.count_nonzero(blocked.lasting[taking])),
                 holders=held,
                 stuck=tuple(stuck),
             )

@@ -11,7 +11,7 @@ from headway.traces.analysis.advice import another_gil, by_policy, in_parallel, 
 from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.hotspots import Place, own_frame
 from headway.traces.analysis.late import LATE_NS
-from headway.traces.analysis.lock_findings import deadlocks, lock_waits, who_had
+from headway.traces.analysis.lock_findings import another_way, deadlocks, lock_waits, who_had
 from headway.traces.analysis.remarks import NOTES, unread, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.sharing import FULL, WORTH, saturated, used_up
@@ -413,7 +413,8 @@ def _turns(analysis: Analysis) -> Iterator[Finding]:
     for one in analysis.turns[:MOST_PLACES]:
         names = [analysis.labels[thread] for thread in one.threads]
         lived_ns = sum(thread.lived_ns for thread in analysis.threads if thread.index in one.threads)
-        lock = next((who_had(wait, analysis) for wait in analysis.lock_waits if wait.frame == one.frame), "")
+        wait = next((wait for wait in analysis.lock_waits if wait.frame == one.frame), None)
+        lock, advice = ("", "") if wait is None else (who_had(wait, analysis), another_way(wait, analysis))
         yield Finding(
             kind="turns",
             weight="problem",
@@ -422,10 +423,11 @@ def _turns(analysis: Analysis) -> Iterator[Finding]:
                 f"the GIL, for {duration(one.blocked_ns)} in total ({share(one.blocked_ns, lived_ns)} of their time)"
             ),
             cause=(
-                f"{lock or 'a lock that they share would do this, or work that comes in one piece at a time'}; more cores, "
-                "processes or a free-threaded build do not help threads that take turns"
+                lock
+                or "a lock that they share would do this, or work that comes in one piece at a time; more cores, processes or a "
+                "free-threaded build do not help threads that take turns"
             ),
-            advice="hold the lock for less time, or give each thread its own data",
+            advice=advice or "hold the lock for less time, or give each thread its own data",
             cost_ns=one.blocked_ns,
             threads=tuple(names),
             frame=one.frame,

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.intervals import Recorded
 from headway.traces.analysis.words import place
-from headway.traces.calls import takes_a_lock
-from headway.traces.guards import Lock, Stands, locks_taken, stands
+from headway.traces.calls import locks_at, takes_a_lock
+from headway.traces.guards import Lock, Stands, stands
 from headway.traces.model import Frame, Trace
 from headway.traces.sources import words_in
 
@@ -154,7 +154,7 @@ class Holders:
     def _search(self, stack: int) -> "_Search | None":
         """Return the search for the lock that a stack takes; None if the line does not tell which one."""
         frame = _line(self._trace.stack(stack))
-        locks = () if frame is None else locks_taken(frame, self._changed)
+        locks = () if frame is None else locks_at(frame, self._changed)
         if len(locks) != 1:
             return None
         if locks[0] not in self._searches:
@@ -187,7 +187,7 @@ class Holders:
     def _user(self, lock: Lock) -> _User:
         """Return what each stack of the trace tells of a lock."""
         frames = self._trace.frames
-        word = re.compile(rf"\b({re.escape(lock.name)})\b")
+        word = re.compile(rf"\b({re.escape(lock.name.removesuffix('()'))})\b")
         named = {one.filename for one in frames if one.filename and words_in(one.filename, word)}
         of_frame = [stands(one, lock, self._changed) if one.filename in named else Stands.UNKNOWN for one in frames]
         innermost = np.array(

@@ -10,12 +10,13 @@ from headway.traces.analysis.contention import CONTENDED, ParkPlace
 from headway.traces.analysis.holders import Doing, LockHold
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.result import Analysis, Finding
+from headway.traces.analysis.sharing import FULL
 from headway.traces.analysis.words import duration, listed, names_or_roles, number, place, share
 from headway.traces.calls import awaits_an_import
 from headway.traces.loops import is_for_a_request, is_in_a_loop
 from headway.traces.model import Frame, Park
 
-__all__ = ["deadlocks", "lock_waits", "locks", "who_had"]
+__all__ = ["another_way", "deadlocks", "lock_waits", "locks", "who_had"]
 
 MOST_PLACES = 3
 _WORTH_TELLING, _MOST_HOLDERS = 0.15, 3
@@ -33,7 +34,7 @@ def locks(analysis: Analysis) -> Iterator[Finding]:
         and (one.kind in _LOCKS or (one.kind == Park.LOCK and not one.awaits and not analysis.gils))
     ]
     for one in contended[:MOST_PLACES]:
-        yield _own_lock(one, analysis) if one.kind == Park.LOCK else _lock(one)
+        yield _own_lock(one, analysis) if one.kind == Park.LOCK else _lock(one, analysis)
     world = analysis.contention.kinds.get(Park.WORLD)
     stopped = world is not None and world.total_ns >= CONTENDED * analysis.contention.lived_ns > 0
     if world is not None and stopped:
@@ -174,7 +175,7 @@ def _own_lock(one: ParkPlace, analysis: Analysis) -> Finding:
             f"let each turn do more work, so that it takes the lock less often; or use {in_parallel(analysis.process)}"
         )
     elif known:
-        cause, advice = known, _another_way(one, analysis)
+        cause, advice = known, another_way(one, analysis)
     elif one.at_once:
         cause, advice = "another thread had the lock meanwhile, or this is where it is awaited", ""
     elif one.apart:
@@ -183,10 +184,11 @@ def _own_lock(one: ParkPlace, analysis: Analysis) -> Finding:
     return Finding(
         kind="contended-lock",
         weight="note" if one.at_once and not (imports or known) else "problem",
-        fact=_blocked(one, "a lock of an import" if imports else "a lock of the program"),
+        fact=_blocked(one, analysis, "a lock of an import" if imports else "a lock of the program"),
         cause=cause,
         advice=advice,
         cost_ns=one.times.total_ns,
+        threads=_names(one, analysis),
         frame=one.frame,
     )
 
@@ -211,9 +213,17 @@ def _telling(one: ParkPlace) -> tuple[LockHold, ...]:
     return tuple(worth[:_MOST_HOLDERS]) or one.holders[:1]
 
 
-def _another_way(one: ParkPlace, analysis: Analysis) -> str:
-    """Return the advice that follows from what the threads did that had the lock."""
+def another_way(one: ParkPlace, analysis: Analysis) -> str:
+    """Return the advice that follows from what the threads did that had the lock; "" if that is not known."""
+    if not who_had(one, analysis):
+        return ""
     doing = {each.doing for each in _telling(one)}
+    held_ns = max(((gil.holds.total_ns, gil.wall_ns) for gil in analysis.gils), default=(0, 0))
+    if Doing.AWAY not in doing and held_ns[0] >= FULL * held_ns[1] > 0:
+        return (
+            f"use {in_parallel(analysis.process)}: the GIL was held {share(*held_ns)} of the time, so without this lock these "
+            "threads would wait for the GIL"
+        )
     ways = [
         *["make that call before the lock is taken, or after it is released"] * (Doing.AWAY in doing),
         *["compute before the lock is taken, or after it is released"] * (Doing.RAN in doing),
@@ -223,19 +233,29 @@ def _another_way(one: ParkPlace, analysis: Analysis) -> str:
     return "; or ".join(ways)
 
 
-def _blocked(one: ParkPlace, on: str) -> str:
-    """Return the fact about a place: how many threads blocked on what, where, how often and how long."""
+def _names(one: ParkPlace, analysis: Analysis) -> tuple[str, ...]:
+    return tuple(names_or_roles([analysis.labels[thread] for thread in one.members]))
+
+
+def _blocked(one: ParkPlace, analysis: Analysis, on: str) -> str:
+    """Return the fact about a place: which threads blocked on what, where, how often and how long."""
+    names, times = _names(one, analysis), one.times
+    who = listed(names) + (f" ({one.threads} threads)" if len(names) != one.threads else "")
     own = own_frame(one.stack)
     where = f" at {place(one.frame)}" if one.frame is not None else ""
     where += f", called from {place(own)}" if own is not None and own != one.frame else ""
+    part = f"{share(times.total_ns, one.lived_ns)} of {'their' if one.threads > 1 else 'its'} time"
+    total = duration(times.total_ns)
+    if times.count == 1:
+        return f"{who} blocked once on {on}{where}, for {total} ({part}){', until the recording ended' * one.unended}"
+    open_ = f"; {number(one.unended, 'wait')} had not ended with the recording" if one.unended else ""
     return (
-        f"{number(one.threads, 'thread')} blocked {number(one.times.count, 'time')} on {on}{where}: "
-        f"{duration(one.times.total_ns)} in total ({share(one.times.total_ns, one.lived_ns)} of their time), "
-        f"{duration(one.times.p99_ns)} at p99"
+        f"{who} blocked {number(times.count, 'time')} on {on}{where}: {total} in total ({part}), {duration(times.p99_ns)} at p99"
+        f"{open_}"
     )
 
 
-def _lock(one: ParkPlace) -> Finding:
+def _lock(one: ParkPlace, analysis: Analysis) -> Finding:
     name = f"{_LOCKS[one.kind]} a `{printable(one.type_name)}`" if one.type_name and one.kind == Park.OBJECT else ""
     name = name or ("the lock of an object" if one.kind == Park.OBJECT else _LOCKS[one.kind])
     cause = advice = ""
@@ -262,9 +282,10 @@ def _lock(one: ParkPlace) -> Finding:
     return Finding(
         kind="contended-lock",
         weight="note" if awaits or own_file else "problem",
-        fact=_blocked(one, name),
+        fact=_blocked(one, analysis, name),
         cause=cause,
         advice=advice,
         cost_ns=one.times.total_ns,
+        threads=_names(one, analysis),
         frame=one.frame,
     )
