@@ -14,6 +14,7 @@ from headway.traces.analysis.stall_model import Thresholds
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
 from headway.traces.frames import Frame
+from headway.traces.model import Kind, Park
 
 SOURCE = """\
 import threading, time
@@ -66,10 +67,10 @@ def program(tmp_path):
     file = written(tmp_path, SOURCE)
     frames = tuple(Frame(str(file), line, f"f{first}", first) for line, first in LINES.items())
 
-    def trace(script, end_ms, *names):
+    def trace(script, end_ms, *names, **process):
         none = np.zeros(len(frames) + 1, dtype=np.int64)
         return dataclasses.replace(
-            script.trace(end_ms, *names),
+            script.trace(end_ms, *names, **process),
             frames=(UNKNOWN_FRAME, *frames),
             stack_frame=np.arange(len(frames) + 1),
             stack_parent=none,
@@ -183,6 +184,18 @@ def test_threads_that_wait_for_each_others_locks_are_a_deadlock(program):
     assert "app.py:18 f16 for a lock that two has" in fact
     assert "app.py:23 f21 for a lock that one has, until the end of the recording; 1 more thread waits for them" in fact
     assert found["deadlock"].threads == ("one", "two")
+
+
+def test_a_deadlock_is_found_without_a_gil_too(program):
+    """A free-threaded build's trace has no holds; the lines at which threads wait for ever tell what they have."""
+    script = Script().park(0, 1, 1_999, Park.LOCK, stack=FIRST).park(1, 2, 1_999, Park.LOCK, stack=SECOND)
+    script.rows = [row for row in script.rows if row[3] == Kind.PARK]
+    trace = program(script, 2_000, "one", "two", gils=0, free_threaded=True, gil_enabled=False)
+    found = told(trace)
+
+    assert "app.py:18 f16 for a lock that two has" in found["deadlock"].fact
+    assert "app.py:23 f21 for a lock that one has" in found["deadlock"].fact
+    assert not {"contended-lock", "no-lock-contention"} & set(found)
 
 
 def test_threads_that_have_waited_shortly_are_no_deadlock_yet(program):

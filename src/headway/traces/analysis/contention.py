@@ -14,7 +14,7 @@ from headway.traces.analysis.blame import overlaps
 from headway.traces.analysis.groups import distinct, in_order
 from headway.traces.analysis.holders import Holders, LockHold, LockWaits
 from headway.traces.analysis.hotspots import own_frame
-from headway.traces.analysis.intervals import Recorded
+from headway.traces.analysis.intervals import Intervals, Recorded
 from headway.traces.analysis.threads import Distribution, distribution, lives_ns
 from headway.traces.analysis.turns import Away
 from headway.traces.calls import takes_a_lock
@@ -74,9 +74,9 @@ class ParkPlace:
             the GIL. If the line takes one lock, that thread had it.
         met_ns: The total of the waits during which another of these threads was blocked here, too, or before which it had
             left this place not long ago. Before the other waits, none of them had come here, so none had the lock.
-        unended: With a GIL: the number of long waits that had not ended when the recording did.
+        unended: The number of long waits for a lock of the program that had not ended when the recording did.
         holders: With a GIL, who had the lock meanwhile and what that thread did, most time first; () if that is not known.
-        stuck: With a GIL: the threads that still waited when the recording ended, each with the thread that had the lock.
+        stuck: The threads that still waited when the recording ended, each with the thread that had the lock.
     """
 
     kind: Park
@@ -154,10 +154,17 @@ class _Blocked:
     """The thread still waited when the recording ended, and had done so for long."""
 
 
-def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[int] | None = None) -> Contention:
+def contention(
+    trace: Trace,
+    changed: frozenset[str],
+    since_ns: int,
+    until_ns: int,
+    threads: Collection[int] | None = None,
+) -> Contention:
     """Return the waits for locks within a window; a wait that is open at the trace's end ends there.
 
-    `threads` are the indices of the threads whose waits are wanted; None: all threads.
+    `changed` are files whose lines may be others by now. `threads` are the indices of the threads whose waits are wanted;
+    None: all threads.
     `unpaired` and `threads` of the result count those of all.
     """
     kinds = trace.events["kind"]
@@ -203,19 +210,13 @@ def contention(trace: Trace, since_ns: int, until_ns: int, threads: Collection[i
 
     lived_ns = lives_ns(trace.threads, since_ns, until_ns)
     none = np.zeros_like(length_ns)
-    blocked = _Blocked(
-        thread[parks].astype(np.int64),
-        stack,
-        start_ns,
-        length_ns,
-        kind,
-        type_of,
-        awaits,
-        none,
-        none.astype(bool),
-        none.astype(bool),
-    )
-    places = _places(trace, blocked, lived_ns)
+    no = none.astype(bool)
+    lasting = ~ended & (kind == Park.LOCK) & (length_ns >= _LASTING_NS)
+    of = thread[parks].astype(np.int64)
+    blocked = _Blocked(of, stack, start_ns, length_ns, kind, type_of, awaits, none, woken=no, lasting=lasting)
+    begins = Intervals(start_ns, start_ns, of.astype(np.uint32), none.astype(np.uint8), stack.astype(np.uint32), no, no)
+    holders = Holders(trace, begins.chosen(lasting), begins.chosen(no), changed)
+    places = _places(trace, blocked, lived_ns, holders)
     kinds_ns = dict(sorted(by_kind.items(), key=lambda item: -item[1].total_ns))
     return Contention(kinds_ns, places, unpaired, int(lived_ns.sum()), blocked_threads)
 
@@ -254,7 +255,9 @@ def waits_for_locks(
         woken=away.back[at] & (away.end_ns[at] < until_ns),
         lasting=~away.back[at] & (length_ns[at] >= _LASTING_NS),
     )
-    return _places(trace, blocked, lives_ns(trace.threads, since_ns, until_ns), Holders(trace, found, changed))
+    return _places(
+        trace, blocked, lives_ns(trace.threads, since_ns, until_ns), Holders(trace, found.holds, found.waits, changed)
+    )
 
 
 def takes(frame: Frame, changed: Collection[str]) -> bool:
@@ -264,9 +267,7 @@ def takes(frame: Frame, changed: Collection[str]) -> bool:
     return takes_a_lock(frame, changed)
 
 
-def _places(
-    trace: Trace, blocked: _Blocked, lived_ns: NDArray[np.int64], holders: Holders | None = None
-) -> tuple[ParkPlace, ...]:
+def _places(trace: Trace, blocked: _Blocked, lived_ns: NDArray[np.int64], holders: Holders) -> tuple[ParkPlace, ...]:
     """Return the places of waits, most time first; `lived_ns` has the life of each thread."""
     thread, length_ns = blocked.thread, blocked.length_ns
     columns = np.stack([blocked.kind, blocked.type_of, trace.stack_frame[blocked.stack]])
@@ -283,7 +284,7 @@ def _places(
         life_ns = int(lived_ns[members].sum())
         held: tuple[LockHold, ...] = ()
         stuck: list[tuple[int, int]] = []
-        if holders is not None and length_ns[taking].sum() >= CONTENDED * life_ns:
+        if length_ns[taking].sum() >= CONTENDED * life_ns:
             starts_ns = blocked.start_ns[taking]
             waits = LockWaits(thread[taking], starts_ns, starts_ns + length_ns[taking], blocked.woken[taking])
             held = holders.of(heaviest, waits)

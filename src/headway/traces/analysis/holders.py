@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.hotspots import own_frame
-from headway.traces.analysis.intervals import Recorded
+from headway.traces.analysis.intervals import Intervals
 from headway.traces.analysis.words import place
 from headway.traces.calls import locks_at, takes_a_lock
 from headway.traces.guards import Lock, Stands, stands
@@ -127,10 +127,13 @@ class _User:
 class Holders:
     """Follows waits for locks to the threads that had them."""
 
-    def __init__(self, trace: Trace, found: Recorded, changed: Collection[str]) -> None:
-        """Take a whole trace's holds and waits; `changed` are files whose lines may be others by now."""
+    def __init__(self, trace: Trace, holds: Intervals, waits: Intervals, changed: Collection[str]) -> None:
+        """Take a whole trace's holds and waits; `changed` are files whose lines may be others by now.
+
+        Without a GIL there are neither. A time of no length stands for the begin of a wait that never ended, at its stack.
+        """
         self._trace = trace
-        self._holds, self._waits = found.holds, found.waits
+        self._holds, self._waits = holds, waits
         self._changed = changed
         self._timelines: dict[int, _Timeline] = {}
         self._searches: dict[Lock, _Search] = {}
@@ -140,7 +143,7 @@ class Holders:
 
         `stack` is a stack of the line. The result is () if the line does not tell which lock it takes.
         """
-        search = self._search(stack)
+        search = self._search(stack) if self._trace.gils else None
         return () if search is None else self._by_line(search.follow(waits))
 
     def at(self, stack: int, thread: int, time_ns: int) -> int | None:

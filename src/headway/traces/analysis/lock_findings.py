@@ -27,10 +27,12 @@ _LOCKS = {Park.OBJECT: "the lock of", Park.MUTEX: "an internal lock"}
 
 def locks(analysis: Analysis) -> Iterator[Finding]:
     """Yield findings about the locks of a free-threaded build, and about stops of all threads."""
+    told = _in_deadlocks(analysis)
     contended = [
         one
         for one in analysis.contention.places
         if one.times.total_ns >= CONTENDED * one.lived_ns > 0
+        and one.frame not in told
         and (one.kind in _LOCKS or (one.kind == Park.LOCK and not one.awaits and not analysis.gils))
     ]
     for one in contended[:MOST_PLACES]:
@@ -48,7 +50,7 @@ def locks(analysis: Analysis) -> Iterator[Finding]:
             cause="the garbage collector and some changes of classes and modules stop all threads of a free-threaded build",
             cost_ns=world.total_ns,
         )
-    if analysis.contention.kinds and not contended and not stopped and not analysis.gils:
+    if analysis.contention.kinds and not (contended or stopped or told or analysis.gils):
         yield _no_locks(analysis)
 
 
@@ -116,7 +118,8 @@ def deadlocks(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _circles(analysis: Analysis) -> list[_Circle]:
-    waits = {thread: (other, one) for one in analysis.lock_waits for thread, other in one.stuck}
+    places = (*analysis.lock_waits, *analysis.contention.places)
+    waits = {thread: (other, one) for one in places for thread, other in one.stuck}
     of_thread: dict[int, _Circle] = {}
     for first in waits:
         path, thread = list[int](), first
@@ -134,13 +137,17 @@ def _circles(analysis: Analysis) -> list[_Circle]:
     return list({id(one): one for one in of_thread.values()}.values())
 
 
+def _in_deadlocks(analysis: Analysis) -> set[Frame | None]:
+    """Return the lines of threads that never got on."""
+    return {one.frame for circle in _circles(analysis) for _, one in (*circle.waits, *circle.behind)}
+
+
 def lock_waits(analysis: Analysis) -> Iterator[Finding]:
     """Yield findings about the lines of a program with a GIL at which threads are blocked for a lock of the program.
 
     Left out are lines at which threads take turns, or are in a deadlock, which are findings of their own.
     """
-    told: set[Frame | None] = {one.frame for one in analysis.turns}
-    told |= {one.frame for circle in _circles(analysis) for _, one in (*circle.waits, *circle.behind)}
+    told = {one.frame for one in analysis.turns} | _in_deadlocks(analysis)
     contended = [
         one
         for one in analysis.lock_waits

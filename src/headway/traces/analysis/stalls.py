@@ -95,7 +95,7 @@ class _Finder:
 
     @cached_property
     def _holders(self) -> Holders:
-        return Holders(self._trace, self._recorded, self._changed)
+        return Holders(self._trace, self._recorded.holds, self._recorded.waits, self._changed)
 
     @cached_property
     def _is_web(self) -> bool:

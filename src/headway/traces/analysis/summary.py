@@ -81,7 +81,7 @@ def analyse(
         waited=waited_places(trace, waits, names),
         longest=longest_holds(trace, holds, names),
         behind=blocking_functions(trace, holds, blocked_ns, names),
-        contention=contention(trace, start_ns, end_ns),
+        contention=contention(trace, changed, start_ns, end_ns),
         turns=turns(trace, away, changed, start_ns, end_ns),
         lock_waits=waits_for_locks(trace, whole, away, changed, start_ns, end_ns),
         unseen_waits=unseen_waits(trace, holds, away, changed, start_ns, end_ns),
@@ -102,7 +102,7 @@ def analyse(
         held=held_places(trace, holds, blocked_ns[mine], interval_ns[mine], names),
         waited=waited_places(trace, waits, names),
         longest=longest_holds(trace, holds, names),
-        contention=contention(trace, start_ns, end_ns, threads),
+        contention=contention(trace, changed, start_ns, end_ns, threads),
     )
 
 
