@@ -136,3 +136,20 @@ def test_a_file_that_was_edited_or_is_no_python_tells_nothing(at, tmp_path):
     for name in (str(broken), str(tmp_path / "none.py"), "<string>"):
         assert locks_taken(Frame(name, 1, "f")) == ()
         assert stands(Frame(name, 1, "f"), Lock("lock")) is Stands.UNKNOWN
+
+
+def test_reading_a_source_prints_nothing(tmp_path, recwarn):
+    """A warning about the program's own source, as that of an invalid escape sequence, is none of ours."""
+    file = tmp_path / "app.py"
+    file.write_text('PATTERN = "\\d"\nwith lock:\n    pass\n')
+
+    assert locks_taken(Frame(str(file), 2, "f")) == (Lock("lock"),)
+    assert not recwarn
+
+
+def test_a_very_large_source_is_not_parsed(tmp_path):
+    """The tree of a generated module of megabytes would take seconds and gigabytes."""
+    file = tmp_path / "app.py"
+    file.write_text("with lock:\n    pass\n" + "x = 1\n" * 200_000)
+
+    assert locks_taken(Frame(str(file), 1, "f")) == ()

@@ -7,6 +7,7 @@ of one class apart.
 
 import ast
 import functools
+import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -18,6 +19,9 @@ from headway.traces.sources import source
 __all__ = ["Lock", "Stands", "locks_made", "locks_taken", "stands"]
 
 _MAKERS = frozenset({"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "allocate_lock"})
+
+_LARGEST = 1 << 20
+"""The largest source that is parsed, in bytes: a tree takes a hundred times the memory of its source."""
 
 
 @final
@@ -104,9 +108,11 @@ def stands(frame: Frame, lock: Lock, changed: Collection[str] = ()) -> Stands:
 
 @functools.lru_cache(maxsize=256)
 def _guards(filename: str) -> _Guards:
-    """Return the locks of a file. A file that is no Python of this interpreter's version has none."""
+    """Return the locks of a file. A very large file, or one that is no Python of this interpreter's version, has none."""
     try:
-        tree = ast.parse(source(filename))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the program's own source, as an invalid escape sequence
+            tree = ast.parse(source(filename, _LARGEST))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _Guards({}, (), frozenset())
     finder = _Finder(tree)

@@ -49,10 +49,10 @@ def source_line(filename: str, number: int) -> str:
         return ""
 
 
-def source(filename: str) -> str:
-    """Return a program's source, or "" if it cannot be read."""
+def source(filename: str, largest: int) -> str:
+    """Return a program's source, or "" if it cannot be read, or has more bytes than `largest`."""
     try:
-        return "".join(_lines(filename))
+        return "".join(_lines(filename)) if os.stat(filename).st_size <= largest else ""
     except (OSError, ValueError):
         return ""
 

@@ -31,8 +31,9 @@ __all__ = ["Doing", "Holders", "LockHold", "LockWaits"]
 
 _WAKES_NS = 2_000_000
 """A thread that is woken wants the GIL within this time, if it gets a core."""
-_MOST_WAITS = 2_000
-"""The waits of a place that are looked at, the longest ones."""
+_MOST_WAITS = 1_000
+"""The waits of a place that are looked at. Of more, some are chosen, by their share of the time."""
+_FROM_INSIDE = 2
 _MOST_STEPS = 200_000
 """The holds that are looked at for one place."""
 _MOST_TOLD = 8
@@ -243,17 +244,19 @@ class _Search:
         self._threads = threads.tolist()
         self._start_ns, self._end_ns, self._thread = holders.rows(rows)
         self._steps = 0
-        self._found_ns: dict[tuple[int, Doing, int], int] = {}
+        self._weight = 1.0
+        self._found_ns: dict[tuple[int, Doing, int], float] = {}
 
     def follow(self, waits: LockWaits) -> dict[tuple[int, Doing, int], int]:
         """Return for how long a thread did something at a stack while it had the lock, by these three."""
-        self._found_ns = defaultdict(int)
+        self._found_ns = defaultdict(float)
         self._steps = 0
-        for one in np.argsort(waits.start_ns - waits.end_ns, kind="stable")[:_MOST_WAITS].tolist():
+        for one, weight in _sample(waits.end_ns - waits.start_ns):
+            self._weight = weight
             thread, since_ns, until_ns = (int(column[one]) for column in waits[:3])
             first = self._waker(thread, since_ns, until_ns) if waits.woken[one] else self.has(thread, until_ns)
             self._follow(first, since_ns, until_ns)
-        return self._found_ns
+        return {key: round(found_ns) for key, found_ns in self._found_ns.items()}
 
     def _follow(self, thread: int | None, since_ns: int, until_ns: int) -> None:
         """Follow one wait from its end to its begin; `thread` had the lock at the end."""
@@ -280,22 +283,24 @@ class _Search:
     def _waker(self, thread: int, since_ns: int, until_ns: int) -> int | None:
         """Return the thread that woke another one up at a time, as far as the trace tells."""
         row = int(np.searchsorted(self._start_ns, until_ns)) - 1
-        found: list[tuple[int, int]] = []
+        found: dict[int, int] = {}
         while row >= 0 and self._end_ns[row] >= until_ns - _WAKES_NS and self._end_ns[row] > since_ns:
             self._steps += 1
             other = int(self._thread[row])
-            if other != thread and all(other != one for _, one in found):
-                found.append((self._had(other, int(self._start_ns[row])), other))
+            if other != thread and other not in found:
+                found[other] = self._had(other, int(self._start_ns[row]))
+                if found[other] == _FROM_INSIDE:
+                    return other
             row -= 1
         # Of equal ones, the one that held the GIL last.
-        return max(found, key=lambda one: one[0])[1] if found else None
+        return max(found, key=lambda one: found[one]) if found else None
 
     def _had(self, thread: int, start_ns: int) -> int:
-        """Tell how likely a thread had the lock when it acquired the GIL: 2 it came from a line inside, 1 it took it."""
+        """Tell how likely a thread had the lock when it acquired the GIL: it came from a line inside, or it took it."""
         line = self._holders.timeline(thread)
         before = int(np.searchsorted(line.start_ns, start_ns)) - 1
         stack = int(line.stack[before]) if before >= 0 else 0
-        return 2 if self._user.inside[stack] else 1 if self._user.takes[stack] else 0
+        return _FROM_INSIDE if self._user.inside[stack] else 1 if self._user.takes[stack] else 0
 
     def _with_lock(self, thread: int, since_ns: int, until_ns: int) -> int:
         """Add what a thread did before a time while it had the lock; return the time at which it got the lock.
@@ -331,7 +336,19 @@ class _Search:
 
     def _add(self, thread: int, doing: Doing, stack: int, since_ns: int, until_ns: int) -> None:
         if until_ns > since_ns:
-            self._found_ns[thread, doing, stack] += until_ns - since_ns
+            self._found_ns[thread, doing, stack] += (until_ns - since_ns) * self._weight
+
+
+def _sample(length_ns: NDArray[np.int64]) -> list[tuple[int, float]]:
+    """Return the waits to look at, by row, and for how much each of them counts, so that the sums are those of all waits."""
+    total_ns = int(length_ns.sum())
+    if len(length_ns) <= _MOST_WAITS or total_ns == 0:
+        return [(row, 1.0) for row in range(len(length_ns))]
+    part_ns = total_ns / _MOST_WAITS
+    points_ns = (np.arange(_MOST_WAITS) + 0.5) * part_ns
+    rows, times = np.unique(np.searchsorted(np.cumsum(length_ns), points_ns), return_counts=True)
+    weights = times * part_ns / length_ns[rows]
+    return list(zip(rows.tolist(), weights.tolist(), strict=True))
 
 
 def _line(stack: tuple[Frame, ...]) -> Frame | None:
