@@ -149,6 +149,17 @@ static void *name(void *module, void *arguments) {
     return number(0);
 }
 
+/* Arguments: (text as bytes). */
+static void *note(void *module, void *arguments) {
+    (void)module;
+    const char *text;
+    if (!PyArg_ParseTuple(arguments, "y", &text)) {
+        return NULL;
+    }
+    hw_trace_note(text);
+    return number(0);
+}
+
 /* Arguments: (phase, info), those of a function in gc.callbacks. The function itself is in that
  * list, and no Python function that calls it: up to CPython 3.11, collections begin in the middle
  * of C calls. A Python function would answer requests for the GIL there, so that a call that stalls
@@ -376,6 +387,7 @@ static struct method methods[] = {
     {"collected", collected, METH_VARARGS, "hw_trace_collected_ns()."},
     {"memory_file", memory_file, METH_VARARGS, "hw_trace_memory()."},
     {"name", name, METH_VARARGS, "hw_trace_name()."},
+    {"note", note, METH_VARARGS, "hw_trace_note()."},
     {"collection", collection, METH_VARARGS, "A function for gc.callbacks."},
     {"let_trace", let_trace, METH_VARARGS, "prctl(PR_SET_PTRACER)."},
     {"times", times, METH_VARARGS, "hw_gil_times()."},

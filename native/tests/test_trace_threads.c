@@ -138,6 +138,24 @@ static void test_names(void) {
     trace_close(&trace);
 }
 
+/* A note is a record of a meta chunk; one that does not fit in a chunk is left out, and so is one
+ * without a session. */
+static void test_notes(void) {
+    static char long_text[HW__CHUNK_BYTES + 1];
+    memset(long_text, 'x', HW__CHUNK_BYTES);
+    world_start("notes.hwt");
+    hw_trace_note("{\"standing\":[]}");
+    hw_trace_note(long_text);
+    T_EQ(0, hw_trace_stop());
+    hw_trace_note("{}");
+    struct trace trace = trace_open(world_path("notes.hwt"));
+    const struct hw__meta_note *record = NULL;
+    T_EQ(1, trace_count_meta(&trace, 0, HW__META_NOTE, (const void **)&record));
+    T_EQ(strlen("{\"standing\":[]}"), record->note_bytes);
+    T_EQ(0, memcmp("{\"standing\":[]}", record + 1, record->note_bytes));
+    trace_close(&trace);
+}
+
 /* For a thread without a name in Python, the recorder reads the OS's name, after some events or at
  * the thread's end. */
 static void test_names_by_the_os(void) {
@@ -404,6 +422,7 @@ int main(void) {
     T_RUN(test_limited_later); /* before there have been so many threads */
     T_RUN(test_all_are_told);
     T_RUN(test_names);
+    T_RUN(test_notes);
     T_RUN(test_names_by_the_os);
     T_RUN(test_named_before_its_first_event);
     T_RUN(test_names_are_kept_and_taken_once);

@@ -115,7 +115,7 @@ static inline void trace_meta_chunk(struct trace *trace, const struct hw__chunk 
             T_TRUE(node->parent < node->id);
             T_TRUE(node->code >= 1 && node->code <= codes[gil]);
         } else {
-            T_TRUE(record->type >= HW__META_GIL && record->type <= HW__META_TYPE);
+            T_TRUE(record->type >= HW__META_GIL && record->type <= HW__META_NOTE);
         }
         if ((trace->meta_count & (trace->meta_count - 1)) == 0) { /* full: double it */
             trace->metas =

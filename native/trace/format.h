@@ -308,8 +308,9 @@ struct hw__meta_type {
     uint32_t name_bytes;
 };
 
-/* An observation from outside the process (`headway watch`); only in files. After the struct: JSON,
- * as src/headway/traces/notes.py has it. */
+/* An observation that is no event: from outside the process (`headway watch`; only in files), or of
+ * the places of all threads when `headway attach` began. After the struct: JSON, as
+ * src/headway/traces/notes.py has it. */
 struct hw__meta_note {
     struct hw__meta meta;
     uint32_t note_bytes;

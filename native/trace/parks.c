@@ -377,21 +377,38 @@ void hw__on_spin(const struct hw__park *park, int64_t from_ns) {
     atomic_fetch_sub(&telling, 1);
 }
 
+/* Locks the mutex of the meta chunk for what is about no GIL, and returns that chunk's GIL: the
+ * main interpreter's, or no_gil. The registry's lock must be held. */
+static struct hw__gil *lock_meta(pthread_mutex_t **mutex) {
+    struct hw__gil_memory *memory = atomic_load(&hw__gils[0].memory);
+    *mutex = memory != NULL ? &memory->mutex : &free_meta;
+    pthread_mutex_lock(*mutex);
+    return memory != NULL ? &hw__gils[0] : &no_gil;
+}
+
 void hw__write_name(int32_t tid, const char *name) {
-    struct hw__gil *gil = &hw__gils[0];
-    struct hw__gil_memory *memory = atomic_load(&gil->memory);
-    if (memory == NULL) {
-        gil = &no_gil;
-    }
-    pthread_mutex_t *mutex = memory != NULL ? &memory->mutex : &free_meta;
+    pthread_mutex_t *mutex;
+    struct hw__gil *gil = lock_meta(&mutex);
     size_t bytes = strlen(name);
-    pthread_mutex_lock(mutex);
     struct hw__meta_name *record = hw__meta_begin(gil, HW__META_NAME, sizeof *record + bytes);
     if (record != NULL) {
         record->tid = tid;
         record->name_bytes = (uint32_t)bytes;
         record->time_ns = hw_now_ns();
         memcpy(record + 1, name, bytes);
+        hw__meta_commit(gil, record);
+    }
+    pthread_mutex_unlock(mutex);
+}
+
+void hw__write_note(const char *text) {
+    pthread_mutex_t *mutex;
+    struct hw__gil *gil = lock_meta(&mutex);
+    size_t bytes = strlen(text);
+    struct hw__meta_note *record = hw__meta_begin(gil, HW__META_NOTE, sizeof *record + bytes);
+    if (record != NULL) {
+        record->note_bytes = (uint32_t)bytes;
+        memcpy(record + 1, text, bytes);
         hw__meta_commit(gil, record);
     }
     pthread_mutex_unlock(mutex);

@@ -47,4 +47,8 @@ void hw__parks_reset_in_child(void);
 /* Writes a thread's name to the file. The registry's lock must be held. */
 void hw__write_name(int32_t tid, const char *name);
 
+/* Writes a note to the file: JSON, in UTF-8. One that does not fit in a chunk is left out. The
+ * registry's lock must be held. */
+void hw__write_note(const char *text);
+
 #endif

@@ -303,6 +303,16 @@ void hw_trace_name(int32_t tid, const char *name) {
     hw__registry_unlock();
 }
 
+void hw_trace_note(const char *text) {
+    if (!hw__registry_lock_beside_forks()) {
+        return;
+    }
+    if (hw__session.active && atomic_load(&hw__session.inherited) == 0) {
+        hw__write_note(text);
+    }
+    hw__registry_unlock();
+}
+
 int hw_gil_times(int64_t *hold_ns, int64_t *wait_ns) {
     *hold_ns = *wait_ns = 0;
     if (!has_own_session()) {

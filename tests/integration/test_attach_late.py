@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from headway.host.interpreters import discover
+from headway.host.interpreters import discover, select
 
+BY_NAME = {one.name: one for one in reversed(select(discover()[0], ["all"]))}
 NEW = next((one.executable for one in discover()[0] if one.name == "3.14"), "")
 
 pytestmark = [
@@ -28,6 +29,31 @@ LOOPING = """
 import time
 print("ready", flush=True)
 for _ in range(150):
+    time.sleep(0.01)
+"""
+
+
+DEADLOCK = """
+import threading, time
+lock_a, lock_b = threading.Lock(), threading.Lock()
+both = threading.Barrier(2)
+
+def one_way():
+    with lock_a:
+        both.wait()
+        with lock_b:
+            pass
+
+def other_way():
+    with lock_b:
+        both.wait()
+        with lock_a:
+            pass
+
+for one in (one_way, other_way):
+    threading.Thread(target=one, name=one.__name__, daemon=True).start()
+print("ready", flush=True)
+while True:
     time.sleep(0.01)
 """
 
@@ -130,3 +156,31 @@ def test_a_process_that_becomes_another_program_ends_it(words, begun, what, tmp_
     assert attached.returncode == 0
     assert said[0] == f"process {child.pid} has become another program, and {what} of the old one has ended"
     assert (tmp_path / "x.hwt").exists() == (what == "the recording")
+
+
+@pytest.mark.matrix("name")
+@pytest.mark.parametrize("name", ["3.8", "3.11", "3.13", "3.14"])
+def test_a_deadlock_of_long_ago_is_found_by_attach(tmp_path, name):
+    """Its threads have no event: the lines at which they stood when the recording began tell what they wait for."""
+    program = tmp_path / "hangs.py"
+    program.write_text(DEADLOCK)
+    with subprocess.Popen([BY_NAME[name].executable, program], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == "ready\n"
+        arguments = [
+            sys.executable,
+            "-m",
+            "headway",
+            "attach",
+            "--duration",
+            "2",
+            "-o",
+            tmp_path / "x.hwt",
+            str(child.pid),
+        ]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+        child.kill()
+    told = " ".join(done.stderr.split())
+
+    assert "one_way waits at " in told, done.stderr
+    assert "hangs.py:9 one_way for a lock that other_way has and other_way waits at " in told
+    assert "hangs.py:15 other_way for a lock that one_way has" in told

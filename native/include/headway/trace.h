@@ -103,6 +103,12 @@ HW_API int hw_trace_memory(void);
  * The caller may hold the GIL of any interpreter. This function can't fail. */
 HW_API void hw_trace_name(int32_t tid, const char *name);
 
+/* Records a note, which is JSON in UTF-8 (src/headway/traces/notes.py). Does nothing without a
+ * session, while another thread forks, or if the note does not fit in a chunk.
+ *
+ * The caller may hold the GIL of any interpreter. This function can't fail. */
+HW_API void hw_trace_note(const char *text);
+
 /* Tells that the calling thread begins to collect garbage (`ends` is 0), or has ended. Collections
  * below a millisecond are not recorded, except those of the oldest generation. Records nothing
  * without a session, or for a thread that is not known to hold a GIL. The caller must hold the GIL

@@ -4,7 +4,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["CUT", "MAX_DEPTH", "Asleep", "Collected", "CoreTime", "Evidence", "Frame", "Sample", "packed", "text"]
+__all__ = [
+    "CUT",
+    "MAX_DEPTH",
+    "Asleep",
+    "Collected",
+    "CoreTime",
+    "Evidence",
+    "Frame",
+    "Sample",
+    "Standing",
+    "packed",
+    "text",
+]
 
 
 def text(data: bytes, encoding: str = "utf-8") -> str:
@@ -72,6 +84,15 @@ class Asleep:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """The stack of a thread when `headway attach` began."""
+
+    tid: int
+    frames: tuple[Frame, ...]
+    """The frames of the stack, innermost first."""
+
+
+@dataclass(frozen=True)
 class Collected:
     """A garbage collection."""
 
@@ -85,13 +106,14 @@ class Collected:
 class Evidence:
     """Observations of a process beside its GIL events. `headway watch` keeps those from outside with its recordings.
 
-    Each tuple is sorted by time.
+    Each tuple is sorted by time, and `standing` is of one time.
     """
 
     samples: tuple[Sample, ...] = ()
     core_times: tuple[CoreTime, ...] = ()
     asleep: tuple[Asleep, ...] = ()
     collections: tuple[Collected, ...] = ()
+    standing: tuple[Standing, ...] = ()
 
     def was_asleep(self, tid: int, since_ns: int, until_ns: int) -> bool:
         """Tell whether a thread was seen asleep in a futex within a time."""

@@ -27,6 +27,7 @@ __all__ = [
     "Park",
     "Process",
     "Sample",
+    "Silent",
     "Thread",
     "Trace",
     "known_flags",
@@ -118,6 +119,16 @@ class Thread:
 
 
 @dataclass(frozen=True)
+class Silent:
+    """A thread without an event."""
+
+    name: str
+    """The name in Python."""
+    frames: tuple[Frame, ...] = ()
+    """The stack when `headway attach` began, innermost frame first; () if it is not known."""
+
+
+@dataclass(frozen=True)
 class Gil:
     """One GIL: the main interpreter's (shared by legacy sub-interpreters), or a sub-interpreter's own."""
 
@@ -206,8 +217,8 @@ class Trace:
         frames: Distinct frames; frame 0 is `Frame("", 0, "?")`.
         types: Names of contended types; 0 is "".
         loss: The data that is missing.
-        silent: With a GIL: the names of Python's threads that neither held nor wanted it while they were recorded. They
-            have no events, and are not in `threads`.
+        silent: With a GIL: Python's threads that neither held nor wanted it while they were recorded. They have no
+            events, and are not in `threads`.
         evidence: What is known beside the events: samples and core times from outside, and garbage collections.
     """
 
@@ -222,7 +233,7 @@ class Trace:
     frames: tuple[Frame, ...]
     types: tuple[str, ...] = ("",)
     loss: Loss = field(default_factory=Loss)
-    silent: tuple[str, ...] = ()
+    silent: tuple[Silent, ...] = ()
     evidence: Evidence = field(default_factory=Evidence)
 
     def stack(self, index: int) -> tuple[Frame, ...]:

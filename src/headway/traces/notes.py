@@ -1,4 +1,4 @@
-"""Reads and writes notes: observations of a process from outside, in its trace file.
+"""Reads and writes notes: observations of a process that are no events, in its trace file.
 
 Notes tell where threads were, and when they had no core. A note is a meta record whose text is JSON, so that it may
 have any length that fits in a chunk:
@@ -6,8 +6,10 @@ have any length that fits in a chunk:
     {"frames": [[file, line, function, first line], ...], "samples": [[time_ns, tid, [frame, ...]], ...]}
     {"core_times": [[time_ns, tid, ran_ns, queued_ns], ...]}
     {"asleep": [[time_ns, tid], ...]}
+    {"standing": [[tid, [[file, line, function, first line], ...]], ...]}
 
-`samples` refer to frames by their index in the list, the innermost first. A file may be damaged or forged: notes that
+`samples` refer to frames by their index in the list, the innermost first. `standing` is written by the process itself
+(headway_agent/recorder.py), the innermost frame first. A file may be damaged or forged: notes that
 make no sense are left out.
 """
 
@@ -19,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from headway.traces import format as hwt
-from headway.traces.frames import Asleep, CoreTime, Evidence, Frame, Sample, packed
+from headway.traces.frames import Asleep, CoreTime, Evidence, Frame, Sample, Standing, packed
 
 __all__ = ["append_notes", "evidence_of"]
 
@@ -82,19 +84,21 @@ def _number(value: object) -> int:
     return value
 
 
+def _frame(file: object, line: object, function: object, first: object) -> Frame:
+    return Frame(str(file), _number(line), str(function), _number(first))
+
+
 def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
     """Return the observations in the notes, and the number of bytes in notes that make no sense."""
     samples: list[Sample] = []
     core_times: list[CoreTime] = []
     asleep: list[Asleep] = []
+    standing: list[Standing] = []
     damaged = 0
     for text in notes:
         try:
             note = json.loads(text)
-            frames = [
-                Frame(str(file), _number(line), str(function), _number(first))
-                for file, line, function, first in note.get("frames", [])
-            ]
+            frames = [_frame(*one) for one in note.get("frames", [])]
             samples += [
                 Sample(_number(time_ns), _number(tid), tuple(frames[_number(one)] for one in stack))
                 for time_ns, tid, stack in note.get("samples", [])
@@ -102,6 +106,9 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
             ]
             core_times += [CoreTime(*map(_number, row)) for row in note.get("core_times", [])]
             asleep += [Asleep(*map(_number, row)) for row in note.get("asleep", [])]
+            standing += [
+                Standing(_number(tid), tuple(_frame(*one) for one in stack)) for tid, stack in note.get("standing", [])
+            ]
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             damaged += len(text)
     return (
@@ -109,6 +116,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
             samples=tuple(sorted(samples, key=lambda one: one.time_ns)),
             core_times=tuple(sorted(core_times, key=lambda one: one.time_ns)),
             asleep=tuple(sorted(asleep, key=lambda one: one.time_ns)),
+            standing=tuple(standing),
         ),
         damaged,
     )

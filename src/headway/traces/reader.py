@@ -20,7 +20,8 @@ from headway.traces import format as hwt
 from headway.traces import mending
 from headway.traces.chunks import chunk_headers, last_before_gaps, opened, pread, read_header
 from headway.traces.described import SeenThread, process_of, threads_of, until_nul
-from headway.traces.model import EVENT_DTYPE, Collected, Kind, Loss, Trace, known_flags
+from headway.traces.frames import Standing
+from headway.traces.model import EVENT_DTYPE, Collected, Kind, Loss, Silent, Trace, known_flags
 from headway.traces.notes import evidence_of
 from headway.traces.overview import Overview, Survey, survey
 from headway.traces.records import Name, Records, Tables
@@ -174,7 +175,8 @@ class _Reading:
             tables = self._read_records(chunks)
         until_ns = self._part_ns[1] if self._part_ns is not None else known_until_ns
 
-        silent = self._silent(seen)
+        evidence, damaged_bytes = evidence_of(self._records.notes)
+        silent = self._silent(seen, evidence.standing)
         events, collections = _without_collections(events, seen)
         events = mending.whole_waits(_with_releases(events), lost=self._lost_events > 0)
         gils = self._records.gils(min(int(self._header["gil_count"]), mending.used_gils(events)), self._start_ns)
@@ -201,7 +203,6 @@ class _Reading:
             end_ns = max(last_ns, until_ns)
         elif self._is_cut:
             end_ns = last_ns  # nothing is known of what came later
-        evidence, damaged_bytes = evidence_of(self._records.notes)
         self._damaged_bytes += damaged_bytes
         return Trace(
             process=replace(self._process, ended=bool(self._end_ns or left_ns), growing=known_until_ns > 0),
@@ -226,8 +227,8 @@ class _Reading:
             evidence=replace(evidence, collections=_collections(collections, end_ns)),
         )
 
-    def _silent(self, seen: Sequence[SeenThread]) -> tuple[str, ...]:
-        """Return the names of the threads that were there and have no event; () if events of theirs may be lost.
+    def _silent(self, seen: Sequence[SeenThread], standing: Sequence[Standing]) -> tuple[Silent, ...]:
+        """Return the threads that were there and have no event; () if events of theirs may be lost.
 
         Recording names all of Python's threads when it begins and when it ends. Without a GIL, a thread that works has no
         event either. Some versions of Python keep `Dummy-1`, the name of a thread of C, after its end: it tells of no thread.
@@ -237,7 +238,10 @@ class _Reading:
             return ()
         tids = {one.tid for one in seen}
         names = {one.tid: one.name for one in sorted(self._records.names) if one.name.strip() and one.tid not in tids}
-        return tuple(name for _, name in sorted(names.items()) if not _DUMMY.fullmatch(name))
+        frames = {one.tid: one.frames for one in standing}
+        return tuple(
+            Silent(name, frames.get(tid, ())) for tid, name in sorted(names.items()) if not _DUMMY.fullmatch(name)
+        )
 
     def _left_ns(self, last_ns: int) -> int:
         """Return when the process ended itself by `_exit()`; 0 if it did not, or if its end is known otherwise.

@@ -93,6 +93,35 @@ def _program():
     return b" ".join(words[1:])[:200] or _executable_name()
 
 
+_MOST_STACKS = 256
+_MOST_BYTES = 12000
+"""A note has to fit in a chunk of 16 KiB: of a stack that does not, the outermost frames are left out."""
+_MOST_TEXT = 300
+"""The longest name of a file or a function, in characters."""
+
+
+def _places(frame):
+    """Return a frame and its callers as JSON: [file, line, function, first line], ..."""
+    found, room = [], _MOST_BYTES
+    while frame is not None:
+        code = frame.f_code
+        function = _json(getattr(code, "co_qualname", code.co_name))
+        found.append(b"[%s,%d,%s,%d]" % (_json(code.co_filename), frame.f_lineno or 0, function, code.co_firstlineno))
+        room -= len(found[-1]) + 1
+        if room < 0:
+            return found[:-1]
+        frame = frame.f_back
+    return found
+
+
+def _json(text):
+    """Return a text as JSON. The module `json` is not imported: the program may not have it."""
+    units = text[-_MOST_TEXT:].encode("utf-16-be", "surrogatepass")
+    codes = [units[i] << 8 | units[i + 1] for i in range(0, len(units), 2)]
+    plain = [b"%c" % one if 31 < one < 127 and one not in b'"\\' else b"\\u%04x" % one for one in codes]
+    return b'"%s"' % b"".join(plain)
+
+
 class Recorder:
     """The recorder of this process. All objects share one session."""
 
@@ -183,6 +212,18 @@ class Recorder:
     def longest(self):
         """Return the calling thread's longest (hold, wait) since its last call, in ns; (0, 0) without a session."""
         return self._library.longest()
+
+    def tell_stacks(self):
+        """Record where Python's threads are now, but for the calling one: a thread that is blocked for good has no event."""
+        import threading
+
+        # enumerate() would take a lock, which another thread may hold for ever.
+        tids = {ident: getattr(one, "_native_id", None) for ident, one in list(threading._active.items())}
+        stacks = sys._current_frames()
+        stacks.pop(threading.get_ident(), None)
+        for ident, frame in list(stacks.items())[:_MOST_STACKS]:
+            if isinstance(tids.get(ident), int):
+                self._library.note(b'{"standing":[[%d,[%s]]]}' % (tids[ident], b",".join(_places(frame))))
 
     def _name(self, tid, name):
         self._library.name(tid, name.encode("utf-8", "replace").replace(b"\0", b"?"))
@@ -340,8 +381,17 @@ def attach(library, door, family, memory_bytes):
         raise UnfitError("it is already recorded, %sinto %s" % (since, recorder.path or "memory"))
     # This stops a session that only counts, or one that an ended client has left behind.
     lease = leased(recorder._library, LEASE_TRACE, recorder.stop, lambda: recorder.start(door, family, memory_bytes))
+    if memory_bytes:
+        _tell_stacks(recorder)
     _attached = _now()
     return "", (lease,)
+
+
+def _tell_stacks(recorder):
+    try:
+        recorder.tell_stacks()
+    except Exception:  # an audit hook of the program's own may forbid it, and the recording goes on
+        pass
 
 
 def detach(library):

@@ -11,7 +11,7 @@ This is the critical path of a wait, as wPerf has it (Zhou et al., OSDI 2018), w
 
 import re
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Self, final
@@ -27,7 +27,7 @@ from headway.traces.guards import Lock, Stands, stands
 from headway.traces.model import Frame, Trace
 from headway.traces.sources import words_in
 
-__all__ = ["Doing", "Holders", "LockHold", "LockWaits"]
+__all__ = ["Doing", "Holders", "LockHold", "LockWaits", "line_of"]
 
 _WAKES_NS = 2_000_000
 """A thread that is woken wants the GIL within this time, if it gets a core."""
@@ -157,7 +157,7 @@ class Holders:
 
     def _search(self, stack: int) -> "_Search | None":
         """Return the search for the lock that a stack takes; None if the line does not tell which one."""
-        frame = _line(self._trace.stack(stack))
+        frame = line_of(self._trace.stack(stack))
         locks = () if frame is None else locks_at(frame, self._changed)
         if len(locks) != 1:
             return None
@@ -351,6 +351,6 @@ def _sample(length_ns: NDArray[np.int64]) -> list[tuple[int, float]]:
     return list(zip(rows.tolist(), weights.tolist(), strict=True))
 
 
-def _line(stack: tuple[Frame, ...]) -> Frame | None:
+def line_of(stack: Sequence[Frame]) -> Frame | None:
     """Return the line that takes a lock: of a condition, the one that enters it."""
     return next((one for one in stack if not one.filename.endswith("/threading.py")), None)

@@ -7,7 +7,7 @@ from typing import NamedTuple, final
 from headway.printable import printable
 from headway.traces.analysis.advice import in_parallel
 from headway.traces.analysis.contention import CONTENDED, ParkPlace
-from headway.traces.analysis.holders import Doing, LockHold
+from headway.traces.analysis.holders import Doing, LockHold, line_of
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.sharing import FULL
@@ -76,23 +76,32 @@ def _no_locks(analysis: Analysis) -> Finding:
 
 
 @final
+class _Waiter(NamedTuple):
+    """A thread that waits for a lock to the end of the recording."""
+
+    name: str
+    frame: Frame | None
+    time_ns: int
+
+
+@final
 class _Circle(NamedTuple):
     """Threads of which each waits for a lock that the next one has; the last one waits for the first one."""
 
-    waits: list[tuple[int, ParkPlace]]
-    behind: list[tuple[int, ParkPlace]]
+    waiters: list[_Waiter]
+    behind: list[_Waiter]
     """Further threads that wait for one of these, or for one that does."""
 
 
 def deadlocks(analysis: Analysis) -> Iterator[Finding]:
     """Yield a finding about each circle of threads that wait for each other's locks."""
     for circle in _circles(analysis):
-        labels = [analysis.labels[thread] for thread, _ in circle.waits]
-        alone = len(circle.waits) == 1
-        whose = ["it has itself"] if alone else [f"{one} has" for one in (*labels[1:], labels[0])]
+        names = [one.name for one in circle.waiters]
+        alone = len(names) == 1
+        whose = ["it has itself"] if alone else [f"{one} has" for one in (*names[1:], names[0])]
         told = [
-            f"{label} waits at {place(where.frame)} for a lock that {owner}"
-            for label, (_, where), owner in zip(labels, circle.waits, whose, strict=True)
+            f"{one.name} waits at {place(one.frame)} for a lock that {owner}"
+            for one, owner in zip(circle.waiters, whose, strict=True)
         ]
         count = len(circle.behind)
         behind = f"; {number(count, 'more thread waits', 'more threads wait')} for them" if count else ""
@@ -111,35 +120,42 @@ def deadlocks(analysis: Analysis) -> Iterator[Finding]:
                 if alone
                 else "acquire these locks in the same order everywhere, or use one lock for both"
             ),
-            cost_ns=sum(where.times.max_ns for _, where in (*circle.waits, *circle.behind)),
-            threads=tuple(labels),
-            frame=circle.waits[0][1].frame,
+            cost_ns=sum(one.time_ns for one in (*circle.waiters, *circle.behind)),
+            threads=tuple(names),
+            frame=circle.waiters[0].frame,
         )
 
 
 def _circles(analysis: Analysis) -> list[_Circle]:
     places = (*analysis.lock_waits, *analysis.contention.places)
-    waits = {thread: (other, one) for one in places for thread, other in one.stuck}
+    waiters = {
+        thread: (other, _Waiter(analysis.labels[thread], one.frame, one.times.max_ns))
+        for one in places
+        for thread, other in one.stuck
+    }
+    for at, other in analysis.standstill.items():  # threads without an index in the trace
+        silent = analysis.silent[at]
+        waiters[-1 - at] = -1 - other, _Waiter(printable(silent.name), line_of(silent.frames), analysis.wall_ns)
     of_thread: dict[int, _Circle] = {}
-    for first in waits:
+    for first in waiters:
         path, thread = list[int](), first
-        while thread in waits and thread not in path and thread not in of_thread:
+        while thread in waiters and thread not in path and thread not in of_thread:
             path.append(thread)
-            thread = waits[thread][0]
+            thread = waiters[thread][0]
         if thread in path:
             at = path.index(thread)
-            circle = _Circle([(one, waits[one][1]) for one in path[at:]], [])
+            circle = _Circle([waiters[one][1] for one in path[at:]], [])
             of_thread |= dict.fromkeys(path[at:], circle)
             path = path[:at]
         if thread in of_thread:
-            of_thread[thread].behind.extend((one, waits[one][1]) for one in path)
+            of_thread[thread].behind.extend(waiters[one][1] for one in path)
             of_thread |= dict.fromkeys(path, of_thread[thread])
     return list({id(one): one for one in of_thread.values()}.values())
 
 
 def _in_deadlocks(analysis: Analysis) -> set[Frame | None]:
     """Return the lines of threads that never got on."""
-    return {one.frame for circle in _circles(analysis) for _, one in (*circle.waits, *circle.behind)}
+    return {one.frame for circle in _circles(analysis) for one in (*circle.waiters, *circle.behind)}
 
 
 def lock_waits(analysis: Analysis) -> Iterator[Finding]:

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterator
 
+from headway.printable import printable
 from headway.traces.analysis.contention import CONTENDED
+from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.lock_findings import locks
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.stall_model import Thresholds
 from headway.traces.analysis.words import duration, listed, names_or_roles, number, place, share
+from headway.traces.loops import home_at
 
 __all__ = ["NOTES", "unread", "unseen"]
 
@@ -216,19 +219,48 @@ def _late_loops(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
+def _stood(analysis: Analysis) -> str:
+    """Return where threads without an event stood; "" if it is not known, or if they only waited for work."""
+    told: dict[str, list[str]] = {}
+    for at, one in enumerate(analysis.silent):
+        if not one.frames or home_at(one.frames) is not None:
+            continue
+        own = own_frame(one.frames)
+        where = place(one.frames[0])
+        where += f", called from {place(own)}" if own is not None and own != one.frames[0] else ""
+        if at in analysis.standstill:
+            owner = printable(analysis.silent[analysis.standstill[at]].name)
+            where += f", for a lock that {'it' if analysis.standstill[at] == at else owner} has"
+        told.setdefault(where, []).append(printable(one.name))
+    if not told:
+        return ""
+    lines = [f"{listed(names_or_roles(names))} at {where}" for where, names in told.items()]
+    return (
+        ": "
+        + "; ".join(lines[:MOST_PLACES])
+        + (f"; and {len(lines) - MOST_PLACES} more" if len(lines) > MOST_PLACES else "")
+    )
+
+
 def _silent(analysis: Analysis) -> Iterator[Finding]:
     if analysis.silent:
-        names = names_or_roles(list(analysis.silent))
+        names = names_or_roles([printable(one.name) for one in analysis.silent])
         count = len(analysis.silent)
+        stood = _stood(analysis)
         yield Finding(
             kind="silent-threads",
             weight="note",
             fact=(
                 f"{listed(names)}{f' ({count} threads)' * (len(names) != count)} neither held nor wanted the GIL in all of the"
-                " recording"
+                f" recording{stood}"
             ),
             cause="they were idle, or blocked all the time, as by a lock that is never released",
-            advice="if they should have worked, `headway trace` from the program's start has the line at which each stopped",
+            advice=(
+                "if they should have worked, look at what they wait for there"
+                if stood
+                else "if they should have worked, `headway attach`, or `headway trace` from the program's start, has the line at "
+                "which each stopped"
+            ),
             threads=tuple(names),
         )
 

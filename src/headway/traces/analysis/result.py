@@ -12,7 +12,7 @@ from headway.traces.analysis.turns import Turns
 from headway.traces.analysis.unread import UnreadLine
 from headway.traces.analysis.unseen import LateLoop, UnseenWait
 from headway.traces.analysis.utilisation import Timeline
-from headway.traces.model import Frame, Loss, Process
+from headway.traces.model import Frame, Loss, Process, Silent
 
 __all__ = ["Analysis", "Finding", "GilSummary", "Weight", "WhatIf"]
 
@@ -144,7 +144,8 @@ class Analysis:
         unseen_waits: With a GIL: the lines at which threads spent much of their time, and what they awaited is not known.
         unread_lines: With a GIL: the lines at which threads were, and that may take a lock, because they cannot be read.
         late_loops: With a GIL: the event loops that made no progress for too long.
-        silent: With a GIL: the names of the threads that neither held nor wanted it in all of the trace.
+        silent: With a GIL: the threads that neither held nor wanted it in all of the trace.
+        standstill: Those of them that wait for a lock which another one has, with the index of that one.
         loss: The data that is missing from the trace.
         unpaired: The number of events whose other end was lost.
         by_imports: Imports of extension modules held a GIL that is not among `gils`, because it was off otherwise.
@@ -174,7 +175,8 @@ class Analysis:
     unseen_waits: tuple[UnseenWait, ...]
     unread_lines: tuple[UnreadLine, ...]
     late_loops: tuple[LateLoop, ...]
-    silent: tuple[str, ...]
+    silent: tuple[Silent, ...]
+    standstill: dict[int, int]
     loss: Loss
     unpaired: int
     by_imports: bool = False

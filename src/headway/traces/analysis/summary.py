@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.printable import printable
 from headway.traces.analysis.blame import blame, meet, waited_during
 from headway.traces.analysis.contention import contention, waits_for_locks
 from headway.traces.analysis.convoys import convoys
@@ -14,6 +13,7 @@ from headway.traces.analysis.findings import findings
 from headway.traces.analysis.hotspots import blocking_functions, held_places, longest_holds, waited_places
 from headway.traces.analysis.intervals import Holds, Intervals, Recorded, recorded
 from headway.traces.analysis.result import Analysis, GilSummary
+from headway.traces.analysis.standing import standstill
 from headway.traces.analysis.threads import ThreadSummary, distribution, role_summaries, thread_summaries
 from headway.traces.analysis.turns import times_away, turns
 from headway.traces.analysis.unread import unread_lines
@@ -87,7 +87,8 @@ def analyse(
         unseen_waits=unseen_waits(trace, holds, away, changed, start_ns, end_ns),
         unread_lines=unread_lines(trace, away, changed, start_ns, end_ns),
         late_loops=late_loops(trace, whole.holds, all_away, start_ns, end_ns),
-        silent=tuple(map(printable, trace.silent)),
+        silent=trace.silent,
+        standstill=standstill(trace.silent, changed),
         loss=trace.loss,
         unpaired=found.unpaired,
         by_imports=found.by_imports,
