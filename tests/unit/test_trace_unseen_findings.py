@@ -235,7 +235,15 @@ def test_a_pool_that_costs_more_than_the_problems_is_told_beside_them(tmp_path, 
     monkeypatch.setattr(findings, "RULES", (lambda _analysis: iter([problem]),))
 
     assert ("unseen-wait" in awaiting(tmp_path, pool_of_two(15), "q0", "q1", "q2")) == is_told
-    assert "unseen-wait" not in away(tmp_path, "connection.execute(BEGIN)")
+
+
+@pytest.mark.parametrize(("cost_ms", "is_told"), [(0, False), (19, True), (21, False)])
+def test_a_wait_that_may_be_idle_is_told_beside_problems_if_it_is_far_longer(tmp_path, monkeypatch, cost_ms, is_told):
+    """Two threads spend 198 ms at a full queue, or wait for work: beside a problem of a tenth of that, it matters."""
+    problem = Finding("off-core", "problem", "", cost_ns=cost_ms * 1_000_000)
+    monkeypatch.setattr(findings, "RULES", (lambda _analysis: iter([problem]),))
+
+    assert ("unseen-wait" in away(tmp_path, "connection.execute(BEGIN)")) == is_told
 
 
 def test_threads_that_never_wait_for_what_they_share_end_the_waits_of_others(tmp_path):

@@ -14,6 +14,8 @@ from headway.traces.loops import home_at
 __all__ = ["NOTES", "unread", "unseen"]
 
 MOST_PLACES = 3
+FAR_BEYOND = 10
+"""A wait that nothing explains may be idle time: beside a problem, it is told if it is so many times as long."""
 
 ROUND_TRIP_NS = 60
 """The cost of recording when a thread releases a GIL and acquires it without a wait (docs/internals/recorder.md)."""
@@ -151,12 +153,15 @@ def unseen(analysis: Analysis, beyond_ns: int | None = None) -> Iterator[Finding
     """Yield notes about lines at which threads spend much of their time, where the trace does not show why.
 
     A worker that has nothing to do for a part of its time is no such thread.
-    `beyond_ns` is the time that the costliest problem takes, None if there is none: beside one, only waits of threads that
-    share what they await are told, if they take more.
+    `beyond_ns` is the time that the costliest problem takes, None if there is none. Beside a problem, waits of threads that
+    share what they await are told if they take more time, and others if they take far more; of a problem without a cost
+    that is not known.
     """
     told = {turn.frame for turn in analysis.turns} | {wait.frame for wait in analysis.lock_waits}
     worth = [one for one in analysis.unseen_waits if one.frame not in told and not one.may_be_idle]
-    worth = [one for one in worth if beyond_ns is None or (one.shared and one.away_ns > beyond_ns)]
+    if beyond_ns is not None:
+        far_ns = FAR_BEYOND * beyond_ns
+        worth = [one for one in worth if (one.away_ns > beyond_ns if one.shared else one.away_ns > far_ns > 0)]
     for one in worth[:MOST_PLACES]:
         labels = [analysis.labels[thread] for thread in one.threads]
         names = names_or_roles(labels)
