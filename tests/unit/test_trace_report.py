@@ -172,6 +172,14 @@ def test_locks_are_shown_where_there_is_no_gil():
     assert "Threads" not in shown
 
 
+def test_a_lock_in_a_library_is_shown_with_the_programs_own_line():
+    """A wait in `queue.py` or `threading.py` is the program's: its line tells which of its queues that is."""
+    trace = Script().park(0, 0, 3, Park.LOCK, stack=AT_RECV).trace(5, "a", gils=0, free_threaded=True)
+    shown = text_of(render_traces([analyse(trace)], every=True))
+
+    assert "SocketIO.readinto (from app.py:30 serve)" in words(shown)
+
+
 def test_the_summary_is_short():
     """The summary has who waited, behind whom, the longest hold and what to try, in at most ten lines."""
     lines = summary_lines([analyse(convoy())])

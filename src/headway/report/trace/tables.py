@@ -7,6 +7,7 @@ import numpy as np
 from headway.printable import printable
 from headway.report.figures import EMPTY, Table, amount
 from headway.traces.analysis import Analysis, GilSummary
+from headway.traces.analysis.contention import ParkPlace
 from headway.traces.analysis.hotspots import Place, own_frame
 from headway.traces.analysis.threads import Distribution, ThreadSummary
 from headway.traces.analysis.words import duration, place, share
@@ -150,8 +151,8 @@ def _several(name: str, threads: int) -> str:
     return f"{name} ({threads} threads)" if threads > 1 else name
 
 
-def _place_name(one: Place) -> str:
-    """Return the line, and the program's own line that led to it."""
+def _place_name(one: Place | ParkPlace) -> str:
+    """Return the line, and the program's own line that led to it for most of the time."""
     own = own_frame(one.stack)
     further = f" (from {place(own)})" if own is not None and one.stack and own != one.stack[0] else ""
     return place(one.frame) + further
@@ -225,7 +226,7 @@ def locks_table(analysis: Analysis, *, every: bool = False) -> Table | None:
     """Return the lines at which threads were blocked on locks, or None if there are none."""
     rows = [
         (
-            f"{_LOCKS.get(one.kind, one.kind.name.lower())}{f' ({printable(one.type_name)})' if one.type_name else ''}, {place(one.frame)}",
+            f"{_LOCKS.get(one.kind, one.kind.name.lower())}{f' ({printable(one.type_name)})' if one.type_name else ''}, {_place_name(one)}",
             _time(one.times.total_ns),
             _count(one.times.count),
             _count(one.threads),
