@@ -258,6 +258,50 @@ def test_threads_that_never_wait_for_what_they_share_end_the_waits_of_others(tmp
     assert "they seem to share what they await" in found["unseen-wait"].cause
 
 
+def meetings(threads, last):
+    """Return the events of threads that meet every 20 ms; `last(turn)` arrives last, and the others wait for 13 ms or more.
+
+    Those that wake up first have the GIL before the next ones do.
+    """
+    script = Script()
+    for turn in range(16):
+        now, late = 20 * turn, last(turn)
+        others = [one for one in range(threads) if one != late]
+        script.hold(late, now + 15, now + 15.1)
+        for number, one in enumerate(others):
+            script.hold(one, now + 1 + 0.1 * number, now + 1.1 + 0.1 * number, stack=AT_RECV)
+            wakes = now + 15.05 + 0.1 * number
+            script.wait(one, wakes, stack=AT_RECV).hold(one, wakes + 0.05, wakes + 0.15)
+    return script
+
+
+@pytest.mark.parametrize(
+    ("last", "which"),
+    [
+        (lambda _turn: 7, "MainThread for 100 % of that time"),
+        (lambda turn: turn % 2, "r0 for 50 % and r1 for 50 % of that time"),
+        (lambda turn: turn % 8, "another one each time"),
+    ],
+)
+def test_the_thread_that_others_await_at_a_barrier_is_told(tmp_path, last, which):
+    """Threads at a barrier share nothing: they wait for the thread with most to do, which has the GIL when they wake up."""
+    names = (*(f"r{number}" for number in range(7)), "MainThread")
+    one = awaiting(tmp_path, meetings(8, last), *names, until_ms=320, function="Barrier.wait")["unseen-wait"]
+
+    assert one.cause == f"at a `threading.Barrier` threads wait until the last of them arrives: {which}"
+    assert one.advice.startswith("divide the work between two meetings more evenly")
+
+
+def test_a_barrier_whose_last_thread_is_not_seen_has_its_note(tmp_path):
+    """The trace may have begun after the last meeting."""
+    script = Script()
+    for thread in range(2):
+        script.hold(thread, thread, thread + 0.5, stack=AT_RECV)
+    found = awaiting(tmp_path, script, "one", "two", until_ms=100, function="Barrier.wait")
+
+    assert found["unseen-wait"].cause.endswith("arrives: the trace does not tell which one that was")
+
+
 def test_short_waits_for_what_threads_share_are_nothing_to_improve(tmp_path):
     """A pool at which threads wait for less than a tenth of their time is large enough."""
     found = awaiting(tmp_path, pool_of_two(4), "q0", "q1", "q2")

@@ -8,6 +8,7 @@ from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.lock_findings import locks
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.stall_model import Thresholds
+from headway.traces.analysis.unseen import UnseenWait
 from headway.traces.analysis.words import duration, listed, names_or_roles, number, place, share
 from headway.traces.loops import home_at
 
@@ -16,6 +17,9 @@ __all__ = ["NOTES", "unread", "unseen"]
 MOST_PLACES = 3
 FAR_BEYOND = 10
 """A wait that nothing explains may be idle time: beside a problem, it is told if it is so many times as long."""
+
+LAST = 0.15
+"""A share of the waiting at a barrier: the threads that others waited for as long are told by their names."""
 
 ROUND_TRIP_NS = 60
 """The cost of recording when a thread releases a GIL and acquires it without a wait (docs/internals/recorder.md)."""
@@ -153,15 +157,17 @@ def unseen(analysis: Analysis, beyond_ns: int | None = None) -> Iterator[Finding
     """Yield notes about lines at which threads spend much of their time, where the trace does not show why.
 
     A worker that has nothing to do for a part of its time is no such thread.
-    `beyond_ns` is the time that the costliest problem takes, None if there is none. Beside a problem, waits of threads that
-    share what they await are told if they take more time, and others if they take far more; of a problem without a cost
-    that is not known.
+    `beyond_ns` is the time that the costliest problem takes, None if there is none. Beside a problem, waits of threads for
+    each other are told if they take more time, and others if they take far more; of a problem without a cost that is not
+    known.
     """
     told = {turn.frame for turn in analysis.turns} | {wait.frame for wait in analysis.lock_waits}
     worth = [one for one in analysis.unseen_waits if one.frame not in told and not one.may_be_idle]
     if beyond_ns is not None:
         far_ns = FAR_BEYOND * beyond_ns
-        worth = [one for one in worth if (one.away_ns > beyond_ns if one.shared else one.away_ns > far_ns > 0)]
+        worth = [
+            one for one in worth if (one.away_ns > beyond_ns if one.shared or one.meets else one.away_ns > far_ns > 0)
+        ]
     for one in worth[:MOST_PLACES]:
         labels = [analysis.labels[thread] for thread in one.threads]
         names = names_or_roles(labels)
@@ -174,21 +180,44 @@ def unseen(analysis: Analysis, beyond_ns: int | None = None) -> Iterator[Finding
                 f"({share(one.away_ns, one.lived_ns)} of {'their' if len(labels) > 1 else 'its'} time) at {place(one.frame)}"
                 f"{called}, without the GIL"
             ),
-            cause=(
-                "for most of that time, another thread like these came from its work when the wait ended: they seem to share what "
-                "they await, as the permits of a semaphore or the connections of a pool, or to pass work on to each other"
-                if one.shared
-                else "a trace does not show what a thread awaits without the GIL: work, a lock, a file, or another process"
-            ),
-            advice=(
-                "if they share something, and more of it can be in use at once, allow that, or use each for less time"
-                if one.shared
-                else "if this is not idle time, measure that call in the program; `headway report --html` shows when each thread"
-                " was there"
-            ),
+            cause=_reason(one, analysis),
+            advice=_way(one),
             threads=tuple(names),
             frame=one.frame,
         )
+
+
+def _reason(one: UnseenWait, analysis: Analysis) -> str:
+    """Return, in words, what threads await at a line."""
+    if one.meets:
+        return f"at a `threading.Barrier` threads wait until the last of them arrives: {_last(one, analysis)}"
+    if one.shared:
+        return (
+            "for most of that time, another thread like these came from its work when the wait ended: they seem to share what "
+            "they await, as the permits of a semaphore or the connections of a pool, or to pass work on to each other"
+        )
+    return "a trace does not show what a thread awaits without the GIL: work, a lock, a file, or another process"
+
+
+def _last(one: UnseenWait, analysis: Analysis) -> str:
+    """Return, in words, the threads that others waited for at a barrier."""
+    if 2 * sum(waited_ns for _, waited_ns in one.last) <= one.away_ns:
+        return "the trace does not tell which one that was"
+    parts = [
+        f"{analysis.labels[thread]} for {share(waited_ns, one.away_ns)}"
+        for thread, waited_ns in one.last
+        if waited_ns >= LAST * one.away_ns
+    ]
+    return f"{listed(parts)} of that time" if parts else "another one each time"
+
+
+def _way(one: UnseenWait) -> str:
+    """Return the advice about threads at a line."""
+    if one.meets:
+        return "divide the work between two meetings more evenly, or let these threads meet less often"
+    if one.shared:
+        return "if they share something, and more of it can be in use at once, allow that, or use each for less time"
+    return "if this is not idle time, measure that call in the program; `headway report --html` shows when each thread was there"
 
 
 def unread(analysis: Analysis) -> Iterator[Finding]:

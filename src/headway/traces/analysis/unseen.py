@@ -6,7 +6,7 @@ what the thread awaits there: work, a lock, a file, or another process.
 
 import functools
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -40,6 +40,9 @@ _AWAITING = ("threading.py", "queue.py", "_base.py")
 _EVENT = ("Event.wait",)
 _IDLE = ("Thread.join", "Thread._wait_for_tstate_lock")
 _IDLE_FRAMES = 3
+_MEETING = frozenset({"Barrier.wait"})
+_MEETING_FRAMES = 5
+"""A thread waits four frames deep in `Barrier.wait`."""
 _SOON_NS = 5_000_000
 """A thread that ends another one's wait had the GIL no longer ago than this; a time-out may come at any time."""
 
@@ -68,6 +71,8 @@ class UnseenWait:
         lived_ns: The sum of the times for which they lived in the window.
         shared: Those that come to this line mostly end each other's waits there: they share what they await.
         may_be_idle: They await another thread there, not for most of their time, and nothing shows that it is not for work.
+        meets: They wait at a `threading.Barrier` for the last thread to arrive.
+        last: At a barrier, the threads that arrived last, each with the time that others waited for it, most time first.
     """
 
     frame: Frame
@@ -77,6 +82,8 @@ class UnseenWait:
     lived_ns: int
     shared: bool = False
     may_be_idle: bool = False
+    meets: bool = False
+    last: tuple[tuple[int, int], ...] = ()
 
 
 @final
@@ -89,12 +96,14 @@ class _Place:
         awaits: A thread awaits others there.
         event: It awaits an event, which is mostly idle time: a flag to stop, a timer, a job. A pool may give each thread
             that awaits one of its connections an event of its own, though.
+        meets: It is a wait at a barrier.
         by_thread_ns: How long each thread was there.
     """
 
     stacks: list[int]
     awaits: bool
     event: bool
+    meets: bool
     by_thread_ns: dict[int, int]
 
     def mostly_there(
@@ -163,19 +172,22 @@ def unseen_waits(
     by_role = [np.flatnonzero(role_of == number).tolist() for number in range(len(names))]
     places = _places(trace, away, changed)
     before = _stacks_before(holds) if any(one.awaits for one in places.values()) else holds.stack
+    meeting = [stack for one in places.values() if one.meets for stack in one.stacks]
     found = []
     for (frame, own), one in places.items():
-        shared = one.awaits and _is_shared(holds, before, away, one, role_of)
+        shared = one.awaits and not one.meets and _is_shared(holds, before, away, one, role_of)
         if one.event and not shared:
             continue
-        threads = one.mostly_there(_SOME if shared else _MOST, lived_ns, by_role, end_ns - start_ns)
+        each_other = shared or one.meets
+        threads = one.mostly_there(_SOME if each_other else _MOST, lived_ns, by_role, end_ns - start_ns)
         may_be_idle = one.awaits and not threads
         if may_be_idle:
             threads = one.mostly_there(_SOME, lived_ns, by_role, end_ns - start_ns)
         if threads:
             away_ns = sum(one.by_thread_ns[thread] for thread in threads)
             life_ns = int(lived_ns[list(threads)].sum())
-            found.append(UnseenWait(frame, own, threads, away_ns, life_ns, shared, may_be_idle))
+            last = _last_to_arrive(holds, before, away, one.stacks, threads, meeting) if one.meets else ()
+            found.append(UnseenWait(frame, own, threads, away_ns, life_ns, shared, may_be_idle, one.meets, last))
     return tuple(sorted(found, key=lambda one: -one.away_ns))
 
 
@@ -194,10 +206,12 @@ def _places(trace: Trace, away: Away, changed: frozenset[str]) -> dict[tuple[Fra
         here = np.flatnonzero(which == number)
         by_thread_ns = np.bincount(away.thread[here], weights=length_ns[here])
         awaits = waits_for_a_lock(stack, changed)
-        place = places.setdefault((stack[0], own), _Place([], awaits, event, defaultdict(int)))
+        meets = _awaits(stack, _MEETING, _MEETING_FRAMES)
+        place = places.setdefault((stack[0], own), _Place([], awaits, event, meets, defaultdict(int)))
         place.stacks.append(int(stacks[number]))
         for thread in np.flatnonzero(by_thread_ns).tolist():
-            if trace.threads[thread].name != "MainThread" or not stack[0].filename.endswith(_AWAITING):
+            is_main = trace.threads[thread].name == "MainThread"
+            if meets or not (is_main and stack[0].filename.endswith(_AWAITING)):
                 place.by_thread_ns[thread] += int(by_thread_ns[thread])
     return places
 
@@ -227,6 +241,32 @@ def _is_shared(
     return bool(length_ns[ended].sum() > _SHARED * length_ns.sum())
 
 
+def _last_to_arrive(
+    holds: Holds,
+    before: NDArray[np.integer],
+    away: Away,
+    stacks: Sequence[int],
+    waiters: Sequence[int],
+    meeting: Sequence[int],
+) -> tuple[tuple[int, int], ...]:
+    """Return the threads that were the last at a barrier, each with the time that `waiters` waited there for it.
+
+    The last thread wakes the others up while it has the GIL. Those that wake up first may have it before the next ones
+    do, but they come from a wait at the barrier. `stacks` are those of the waits; `meeting` those of all waits at barriers.
+    """
+    if not len(holds):
+        return ()
+    arrived = np.where(np.isin(before, meeting), -1, np.arange(len(holds)))
+    here = np.flatnonzero(np.isin(away.stack, stacks) & np.isin(away.thread, waiters) & away.back)
+    hold = np.searchsorted(holds.start_ns, away.end_ns[here], "left") - 1
+    hold = np.where(hold < 0, -1, np.maximum.accumulate(arrived)[hold])
+    known = (hold >= 0) & (holds.thread[hold] != away.thread[here])
+    length_ns = (away.end_ns[here] - away.start_ns[here])[known]
+    threads, which = np.unique(holds.thread[hold[known]], return_inverse=True)
+    totals_ns = np.bincount(which, weights=length_ns, minlength=len(threads)).astype(np.int64)
+    return tuple(sorted(zip(threads.tolist(), totals_ns.tolist(), strict=True), key=lambda one: -one[1]))
+
+
 def _stacks_before(holds: Holds) -> NDArray[np.int64]:
     """Return for each hold the stack at which its thread had released the GIL before; -1 if that was its first hold."""
     order = in_order(holds.thread)
@@ -246,6 +286,6 @@ def _is_idle(stack: tuple[Frame, ...], changed: frozenset[str]) -> bool:
     return _awaits(stack, _IDLE)
 
 
-def _awaits(stack: tuple[Frame, ...], functions: Collection[str]) -> bool:
+def _awaits(stack: tuple[Frame, ...], functions: Collection[str], frames: int = _IDLE_FRAMES) -> bool:
     """Tell whether a thread at a stack is in one of these functions of `threading`."""
-    return any(one.filename.endswith("/threading.py") and one.function in functions for one in stack[:_IDLE_FRAMES])
+    return any(one.filename.endswith("/threading.py") and one.function in functions for one in stack[:frames])
