@@ -12,6 +12,7 @@ from unittest.mock import Mock
 import pytest
 from made_turns import trace_of, turn
 
+from headway.cli import whatif_view
 from headway.cli.main import main, parser
 from headway.errors import ScenarioError
 from headway.host.machine import this_machine
@@ -197,6 +198,43 @@ def late_and_convoyed(until_us=4_000_000):
             late_us += 20_000
         rows.append((at + 5_155, 0, Kind.ACQUIRE, 0))
     return trace_of(rows, names=("burner", "stat", "late"), until_ns=until_us * 1_000, core_count=2)
+
+
+def shortened(filename, *, forced=True):
+    """Return the lines whose shortening is tried of a thread that is preempted at a line, or yields there, in each turn."""
+    rows = [(500_000, 0, Kind.ACQUIRE, 0), (501_000, 0, Kind.RELEASE, 1, True)]
+    for at in range(0, 400_000, 4_000):
+        rows += [(at, 0, Kind.ACQUIRE, 0), (at + 1_000, 0, Kind.RELEASE, 1, forced)]
+        rows += turn(at + 1_000, 0, waits_us=10, holds_us=50, stack=2)
+    frames = (Frame("", 0, "?"), Frame(filename, 1, "burn"), Frame(filename, 2, "stat"))
+    model = learn(trace_of(rows, frames=frames), COSTS)
+    return [one.line for change in ranking._candidates(model) for one in change.shorten]
+
+
+@pytest.mark.parametrize(("line", "lines"), [("total += work(1)", [1]), ("with guard_lock:", [])])
+def test_a_line_that_takes_a_lock_is_not_to_be_shortened(tmp_path, line, lines):
+    """The line of a hold is that of its end: at a lock, other lines ran in it."""
+    source = tmp_path / "app.py"
+    source.write_text(f"{line}\n")
+    os.utime(source, (0, 0))
+
+    assert shortened(str(source)) == lines
+
+
+def test_a_line_at_which_a_thread_is_hardly_ever_preempted_is_not_to_be_shortened():
+    """A thread that releases the GIL by itself at a line is preempted there by chance."""
+    assert shortened("app.py", forced=False) == []
+
+
+def test_a_ranking_without_any_figure_says_so():
+    """After a deadlock that followed a few turns there is nothing to predict from, and no list of changes without a figure."""
+    measured = Measured(turns=9, turns_per_s=2.0, p50_ns=None, p99_ns=None, run_share=0.01, turns_error=0.1)
+    role = RolePrediction("teller", measured, Span(2.0, 1.0, 3.0), None, None, Span(0.01, 0.01, 0.02), {})
+    ranked = [ranking.Ranked(Prediction(Change(policy="fair"), (role,), (), ()), 0.0, (), ())]
+
+    assert str(whatif_view.ranking(ranked, "few.hwt")) == (
+        "the trace has too little to predict from: no thread has 10 turns, or runs for 5 % of the time"
+    )
 
 
 def test_a_thread_that_begins_late_has_turns_in_a_run_that_is_cut():

@@ -146,6 +146,10 @@ def _indented(text: str) -> RenderableType:
 
 def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
     """Return the changes, best first, and the command that shows the best one in full."""
+    told = [headline(one.prediction) for one in ranked]
+    if ranked and not any(told):
+        least = f"{_LEAST_TURNS} turns, or runs for {_LEAST_RUNS:.0%} of the time".replace("%", " %")
+        return Text(f"the trace has too little to predict from: no thread has {least}", style="bold")
     helps = any(one.worth > WORTH for one in ranked)
     first = (
         "changes that would help, best first" if helps else "no change is predicted to help; the least harmful first"
@@ -157,10 +161,10 @@ def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
     if not ranked:
         first = "there is no change to try here"
     lines: list[RenderableType] = [Text(first, style="bold"), Text("")]
-    for place, one in enumerate(ranked, 1):
+    for place, (one, figures) in enumerate(zip(ranked, told, strict=True), 1):
         verdict = "" if one.worth > WORTH else " (no gain)" if one.worth > -WORTH else " (a loss)"
         lines.append(Text(printable(f"{place}. {one.prediction.change}{verdict}"), style="bold"))
-        lines.append(_indented(headline(one.prediction)))
+        lines.append(_indented(figures or "too few turns"))
         lines += [_indented(f"outside the model: {text}") for text in one.outside]
     if ranked:
         lines.append(Text(""))

@@ -16,7 +16,9 @@ from headway.sim.replay.fit import model_of
 from headway.sim.replay.learn import Model
 from headway.sim.scenario import STOCK
 from headway.sim.whatif import COMPUTES, TELLING, Prediction, predict, predicting
+from headway.traces.calls import takes_a_lock
 from headway.traces.model import Trace
+from headway.traces.sources import edited
 
 __all__ = ["WORTH", "Ranked", "rank", "remedies"]
 
@@ -61,17 +63,23 @@ def _candidates(model: Model) -> list[Change]:
 
 
 def _longest_line(model: Model) -> Shorten | None:
-    """Return a change that halves the holds of the line where threads that yield often were preempted longest."""
-    holds = model.seen.holds
-    counted = holds.forced & np.isin(
-        holds.thread, [thread for thread, bursts in model.seen.bursts.items() if len(bursts) >= TELLING]
-    )
-    totals = np.bincount(holds.stack[counted], weights=holds.length_ns[counted], minlength=1)
-    totals[0] = 0
-    if not totals.any():
-        return None
-    frame = model.trace.frames[model.trace.stack_frame[int(totals.argmax())]]
-    return Shorten(frame.filename, frame.line, 0.5) if frame.filename and frame.line else None
+    """Return a change that halves the holds of the line where threads that yield often were preempted longest.
+
+    Left out are lines that take a lock, and lines at which threads mostly release the GIL by themselves: in such a hold,
+    other lines ran before.
+    """
+    holds, trace = model.seen.holds, model.trace
+    often = np.isin(holds.thread, [thread for thread, bursts in model.seen.bursts.items() if len(bursts) >= TELLING])
+    counted = often & holds.forced
+    all_ns = np.bincount(holds.stack[often], weights=holds.length_ns[often], minlength=1)
+    forced_ns = np.bincount(holds.stack[counted], weights=holds.length_ns[counted], minlength=len(all_ns))
+    forced_ns[0] = 0
+    forced_ns[forced_ns < all_ns / 2] = 0
+    for stack in np.argsort(-forced_ns, kind="stable")[: np.count_nonzero(forced_ns)].tolist():
+        frame = trace.frames[trace.stack_frame[stack]]
+        if frame.filename and frame.line and not takes_a_lock(frame, edited(trace, [frame.filename])):
+            return Shorten(frame.filename, frame.line, 0.5)
+    return None
 
 
 _MOST_GAIN = 6.0
