@@ -84,6 +84,15 @@ def test_more_threads_may_change_the_pace_of_those_that_they_wait_for(tmp_path):
     assert not any("whose pace" in one for one in outside(model, Change(policy="fair")))
 
 
+def test_more_threads_may_not_get_the_work_that_a_prediction_has(tmp_path):
+    """Two writers at a queue do not write more than the threads before them give; or a queue's readers get more."""
+    model = waits(tmp_path, QUEUE)
+    fed = "main waits for other, and goes on in the model as often as in the trace: more threads of other may"
+
+    assert any(one.startswith(fed) for one in outside(model, Change(threads=(("other", 2),))))
+    assert not any("goes on" in one for one in outside(model, Change(threads=(("other", 1),))))
+
+
 # ---------------------------------------------------------------------------- fewer threads
 @pytest.mark.parametrize("line", [LOCK, GUARD, QUEUE])
 def test_fewer_threads_are_refused_where_the_others_waited_for_them(tmp_path, line):
@@ -118,6 +127,25 @@ def test_how_often_threads_meet_at_a_lock_is_as_in_the_trace(tmp_path, line, cha
     assert outside(model, NOTHING) == []
 
 
+def test_a_lock_that_a_library_takes_for_the_program_is_told(tmp_path):
+    """More threads that log wait for the handler's lock more often, and the model repeats the waits of the trace."""
+    folder = tmp_path / "lib" / "python3.13" / "logging"
+    folder.mkdir(parents=True)
+    text = f"how often main waits for the lock or semaphore at {folder}{os.sep}app.py:1 is as in the trace"
+
+    assert any(one.startswith(text) for one in outside(waits(folder, LOCK), Change(threads=(("main", 4),))))
+    before_3_13 = Frame("/lib/python3.11/logging/__init__.py", 927, "Handler.acquire")
+    assert waiting._enters((before_3_13,), before_3_13, ())
+
+
+def test_threads_that_wait_for_a_lock_get_no_work_there(tmp_path):
+    """The thread that releases a lock gives nothing to those that wait for it."""
+    found = outside(waits(tmp_path, LOCK), Change(threads=(("other", 2),)))
+
+    assert any("lock or semaphore" in one for one in found)
+    assert not any("goes on" in one for one in found)
+
+
 def test_a_lock_that_is_seldom_waited_for_is_not_told(tmp_path):
     """Waits of 2 ms in every 50 ms are less than a twentieth of the time, and hardly matter."""
     model = waits(tmp_path, LOCK, every_us=50_000)
@@ -133,9 +161,10 @@ def test_a_semaphore_of_threading_is_a_lock_and_a_queue_is_none(tmp_path):
     )
     get = Frame("/lib/python3.11/queue.py", 171, "get")
 
+    assert [waiting._taker(one) for one in ((wait, acquire, own), (wait, own), (acquire, other))] == [own, own, other]
+    assert waiting._taker((wait, get, own)) is None
     assert waiting._enters((wait, acquire, own), own, ())
     assert not waiting._enters((wait, own), own, ())
-    assert not waiting._enters((wait, get, own), own, ())
     assert not waiting._enters((acquire, other), other, ())
 
 

@@ -28,6 +28,10 @@ __all__ = ["limits", "lock_lines", "without_lost_waits"]
 
 _WAITS_SHARE = 0.05
 """A role that waits at a line for less than this share of its threads' time is hardly moved by what happens there."""
+_AWAITING = frozenset({"queue.py", "_base.py", "thread.py", "synchronize.py"})
+"""Modules of the standard library in which threads await each other's work."""
+_LOGGING = "/logging/__init__.py"
+"""Before CPython 3.13, `Handler.handle` takes the handler's lock by a call, and releases it itself."""
 _WITH = re.compile(r"\s*with\b")
 _COMPUTING = (OpKind.HOLD, OpKind.POST, OpKind.COMPUTE)
 """The operations of a thread that only computes with the GIL: if it shares a lock, the GIL already keeps it alone."""
@@ -63,32 +67,38 @@ def without_lost_waits(model: Model, change: Change) -> Model:
 
 
 def lock_lines(model: Model) -> dict[int, str]:
-    """Return the line of the program, for each stack of the model in which a `with` of the program awaits a lock.
+    """Return the line, for each stack of the model in which a `with` of the program or of a library awaits a lock.
 
     That may be a semaphore or a condition's lock, too. Other lines that acquire a lock are left out: a lock that one
     thread acquires and another releases may be a signal, which has an order as a queue has.
     """
     trace = model.trace
     stacks = {stack: trace.stack(stack) for stack in model.kinds if stack}
-    own = {stack: own_frame(frames) for stack, frames in stacks.items()}
-    changed = edited(trace, {frame.filename for frame in own.values() if frame is not None})
+    takers = {stack: at for stack, frames in stacks.items() if (at := _taker(frames)) is not None}
+    changed = edited(trace, {frame.filename for frame in takers.values()})
     return {
         stack: f"{printable(frame.filename)}:{frame.line}"
-        for stack, frame in own.items()
-        if frame is not None and frame.filename not in changed and _enters(stacks[stack], frame, changed)
+        for stack, frame in takers.items()
+        if frame.filename not in changed and _enters(stacks[stack], frame, changed)
     }
 
 
-def _enters(stack: tuple[Frame, ...], own: Frame, changed: Collection[str]) -> bool:
-    """Tell whether a thread awaits a lock at a `with` in the program's own frame, itself or in `threading` for it."""
-    if _WITH.match(source_line(own.filename, own.line)) is None:
+def _taker(stack: tuple[Frame, ...]) -> Frame | None:
+    """Return the frame in which a thread waits, itself or in `threading` for it; None if a queue or a pool waits for it."""
+    own = own_frame(stack)
+    at = next((one for one in stack if one == own or os.path.basename(one.filename) != "threading.py"), None)
+    return None if at is None or (at != own and os.path.basename(at.filename) in _AWAITING) else at
+
+
+def _enters(stack: tuple[Frame, ...], at: Frame, changed: Collection[str]) -> bool:
+    """Tell whether a thread awaits a lock at a `with` in this frame, itself or in `threading` for it."""
+    if stack[0] == at and at.filename.endswith(_LOGGING) and at.function == "Handler.acquire":
+        return True
+    if _WITH.match(source_line(at.filename, at.line)) is None:
         return False
-    if stack[0] == own:
-        return takes_a_lock(own, changed)
-    inside = stack[: stack.index(own)]
-    return all(os.path.basename(one.filename) == "threading.py" for one in inside) and inside[-1].function.rpartition(
-        "."
-    )[2] in ("acquire", "__enter__")
+    if stack[0] == at:
+        return takes_a_lock(at, changed)
+    return stack[stack.index(at) - 1].function.rpartition(".")[2] in ("acquire", "__enter__")
 
 
 def limits(model: Model, change: Change) -> Iterator[str]:
@@ -102,7 +112,7 @@ def limits(model: Model, change: Change) -> Iterator[str]:
             "the model assumes that more or fewer threads share the work as in the trace; threads that take turns at a lock"
             " or a pool do not"
         )
-        yield from _paced(model, changed)
+        yield from _paced(model, change, changed)
     else:
         yield from _unseen(model, change, changed, kinds)
     if change != NOTHING:
@@ -114,33 +124,47 @@ def limits(model: Model, change: Change) -> Iterator[str]:
         )
 
 
-def _paced(model: Model, changed: Collection[str]) -> Iterator[str]:
-    """Yield that threads of another number still wait for others as often as in the trace: for a batch, or an answer."""
+def _paced(model: Model, change: Change, changed: Collection[str]) -> Iterator[str]:
+    """Yield that threads of another number still wait for others, and others for them, as often as in the trace."""
+    lines, more = lock_lines(model), _grown(model, change, changed)
     for role in model.roles:
         if role in changed:
-            taken = _semaphores((one for one in model.actors if one.role == role), OpKind.TAKE)
+            actors = [one for one in model.actors if one.role == role]
+            taken = _semaphores(actors, OpKind.TAKE)
             posted = {one.role for one in model.actors if _semaphores([one], OpKind.POST) & taken} - set(changed)
             if posted:
                 yield (
                     f"{role} waits for {listed(sorted(posted))}, whose pace the model keeps as in the trace: if that depends on the number of"
                     f" threads of {role}, as that of a batch does, the rate may change where the prediction does not"
                 )
+            given = _semaphores(actors, OpKind.POST)
+            fed = [one for one in model.roles if one not in changed and _takes_at(model, one, given) - lines.keys()]
+            if fed and role in more:
+                several = len(fed) > 1
+                yield (
+                    f"{listed(fed)} {'wait' if several else 'waits'} for {role}, and {'go' if several else 'goes'} on in the model as"
+                    f" often as in the trace: more threads of {role} may give more work than that, or may not get the work that the"
+                    " prediction has"
+                )
 
 
 def _unseen(model: Model, change: Change, changed: Collection[str], kinds: Mapping[str, set[int]]) -> Iterator[str]:
     """Yield that more threads may wait for what no thread of the trace had to wait for."""
-    more = [
-        role
-        for role in model.roles
-        if role in changed
-        and len(members(model, change, role)) > sum(one.role == role for one in model.actors)
-        and not kinds[role].issubset(_COMPUTING)
-    ]
+    more = [role for role in _grown(model, change, changed) if not kinds[role].issubset(_COMPUTING)]
     if more:
         yield (
             f"the model does not contain a lock, or a pool, that no thread waited for in the trace: more threads of {listed(more)}"
             " may wait there"
         )
+
+
+def _grown(model: Model, change: Change, changed: Collection[str]) -> list[str]:
+    """Return the roles that get more threads."""
+    return [
+        role
+        for role in model.roles
+        if role in changed and len(members(model, change, role)) > sum(one.role == role for one in model.actors)
+    ]
 
 
 def _at_locks(model: Model, without: Collection[str]) -> Iterator[str]:
