@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from browser_pages import until
 from made_traces import MS, made_trace
-from told_traces import Script, convoy
+from told_traces import AT_RECV, Script, convoy
 
 from headway.report.html import render_page, trace_page
 from headway.traces.analysis import analyse
@@ -116,6 +116,25 @@ def test_a_wait_says_who_held_meanwhile(open_page):
     row.get_by_role("button", name="cruncher").click()
     assert chosen.locator("h3").inner_text().startswith("cruncher held the GIL")
     assert "at the request of another thread" in chosen.inner_text()
+
+
+def test_a_time_off_the_gil_says_where_the_thread_was(open_page):
+    """A thread that waits 80 ms for a lock of the program is a thin line: a click on it shows the line and the time."""
+    script = Script().hold(0, 0, 10, stack=AT_RECV).hold(0, 90, 91).hold(1, 20, 30)
+    page = open_page(html_of(("", script.trace(100, "one", "two"))))
+    page.mouse.click(*place(page, lane_of(page, "one"), 0.5))
+
+    chosen = page.locator(".selection")
+    assert chosen.locator("h3").inner_text() == "one was off the GIL for 80 ms"
+    assert "it was in the call where it had released it" in chosen.inner_text()
+    assert [one.inner_text() for one in chosen.locator(".stack code").all()] == ["SocketIO.readinto", "serve"]
+    page.mouse.move(*place(page, lane_of(page, "one"), 0.6))
+    assert page.locator("canvas").get_attribute("title").startswith("off the GIL for 80 ms, SocketIO.readinto (")
+
+    page.mouse.click(*place(page, lane_of(page, "two"), 0.1))
+    assert "the line is not known" in chosen.inner_text()
+    page.mouse.click(*place(page, lane_of(page, "two"), 0.25))
+    assert chosen.locator("h3").inner_text() == "two held the GIL for 10 ms"
 
 
 def test_an_end_that_was_not_seen_is_told_as_such(open_page):

@@ -38,6 +38,15 @@ export interface Met {
   readonly row: number;
 }
 
+/** A time for which a thread neither held its lane's GIL nor waited for it. */
+export interface Away {
+  readonly lane: number;
+  readonly from: number;
+  readonly to: number;
+  /** The row of the hold before, which ended where the thread then was; -1 if there is none. */
+  readonly hold: number;
+}
+
 function intervalsOf(columns: Columns, name: Kind, lanes: readonly (readonly [number, number])[]): Intervals {
   const gap = columns.get(`${name}_gap`)!;
   const length = columns.get(`${name}_length`)!;
@@ -201,6 +210,21 @@ export class Model {
     return found;
   }
 
+  /** Return a lane's time off the GIL around an instant; null if there is none, or if this file lacks some of the holds. */
+  away(lane: number, instant: number): Away | null {
+    const one = this.view.lanes[lane]!;
+    if (this.view.bins || one.gil < 0 || instant < one.start_ns || instant > one.end_ns) return null;
+    let [from, to] = [one.start_ns, one.end_ns];
+    for (const kind of KINDS) {
+      const [first, last] = this.rows(lane, kind);
+      const row = this.after(lane, kind, instant);
+      if (row < last) to = Math.min(to, this[kind].start[row]!);
+      if (row > first) from = Math.max(from, this[kind].end[row - 1]!);
+    }
+    const before = this.after(lane, "hold", instant) - 1;
+    return to > instant ? { lane, from, to, hold: before >= one.first_hold ? before : -1 } : null;
+  }
+
   /** Return the next (1) or previous (-1) interval of the same lane. */
   next(one: Selected, step: 1 | -1): Selected | null {
     const instant = this[one.kind].start[one.row]!;
@@ -252,6 +276,11 @@ export class Model {
     const length = duration(this[kind].end[row]! - this[kind].start[row]!);
     const { label } = this.view.lanes[lane]!;
     return kind === "hold" ? `${label} held ${this.gil(lane)} for ${length}` : `${label} waited ${length} for ${this.gil(lane)}`;
+  }
+
+  /** Return a time off the GIL in words: its thread and its length. */
+  awayWords({ lane, from, to }: Away): string {
+    return `${this.view.lanes[lane]!.label} was off ${this.gil(lane)} for ${duration(to - from)}`;
   }
 
   /** Return what is known about an interval's ends, in words; nothing for a wait that began and ended in the window. */

@@ -7,7 +7,7 @@ import { headOf, scrolled, tableOf } from "../lib/table.ts";
 import type { FlameFrame, TracePage, TraceView } from "../schema.ts";
 import { perfettoJson } from "./export.ts";
 import { flame } from "./flame.ts";
-import { Model, type Selected } from "./model.ts";
+import { type Away, Model, type Selected } from "./model.ts";
 import { type Found, nextHit, search } from "./search.ts";
 import { Timeline } from "./timeline.ts";
 import { around, type Window } from "./window.ts";
@@ -109,6 +109,7 @@ async function process(view: TraceView, span: number, follow: (window: Window) =
         // The button that led here is gone.
         if (focus) details.querySelector("h3")?.focus({ preventScroll: true });
       },
+      away: (one) => details.replaceChildren(whereabouts(model, one)),
       moved: follow,
     },
     span,
@@ -154,7 +155,7 @@ function findings(view: TraceView): HTMLElement {
 function hint(view: TraceView): HTMLElement {
   if (!view.lanes.length) return h("p", { class: "dim" }, "no thread held or waited");
   const what = view.gils.length
-    ? "a hold or a wait to see its thread and line, and the threads that held or waited meanwhile"
+    ? `a hold${view.bins ? " or a wait" : ", a wait or a time off the GIL"} to see its thread and line, and the threads that held or waited meanwhile`
     : "a wait to see its thread and line";
   return h(
     "p",
@@ -270,6 +271,22 @@ function selection(model: Model, one: Selected, choose: (one: Selected) => void)
       ),
     model.view.bins > 0 && h("p", { class: "dim" }, "of the others only the longest holds and waits are in this file"),
     !model.view.bins && left > length * 0.01 && h("p", { class: "dim" }, `no thread held it for ${duration(left)} of that time`),
+  );
+}
+
+/** Return what is known of a time off the GIL: the thread is where it released the GIL, until it wants the GIL again. */
+function whereabouts(model: Model, one: Away): HTMLElement {
+  return h(
+    "section",
+    { class: "selection" },
+    h("h3", { tabindex: -1 }, model.awayWords(one)),
+    h(
+      "p",
+      { class: "dim" },
+      `from ${position(model.view.begin_ns + one.from, one.to - one.from)} after the start; `,
+      one.hold < 0 ? "the line is not known, since the thread did not hold it before" : "it was in the call where it had released it:",
+    ),
+    one.hold >= 0 && stackOf(model.stack(model.hold.stack[one.hold]!)),
   );
 }
 

@@ -2,7 +2,7 @@
 
 import { h } from "../lib/dom.ts";
 import { duration, position } from "../lib/format.ts";
-import { type Kind, KINDS, type Model, type Selected } from "./model.ts";
+import { type Away, type Kind, KINDS, type Model, type Selected } from "./model.ts";
 import { type Found, strokes } from "./search.ts";
 import { around, moved, ticksOf, type Window, within, zoomed } from "./window.ts";
 
@@ -41,6 +41,7 @@ interface Colours {
 
 export interface Hears {
   selected(one: Selected | null): void;
+  away(one: Away): void;
   moved(window: Window): void;
 }
 
@@ -49,6 +50,8 @@ export class Timeline {
   readonly canvas: HTMLCanvasElement;
   window: Window;
   selection: Selected | null = null;
+  /** The time off the GIL that was chosen last; null if an interval was, or nothing. */
+  away: Away | null = null;
   found: Found | null = null;
   /** The time that it took to draw each frame, in milliseconds; bench/timeline.py reads it. */
   readonly drawn_ms: number[] = [];
@@ -131,6 +134,7 @@ export class Timeline {
   /** Select an interval; `go` also moves the window so that the interval is visible. */
   select(one: Selected | null, go = false): void {
     this.selection = one;
+    this.away = null;
     if (one) {
       this.lane = one.lane;
       const start = this.model[one.kind].start[one.row]!;
@@ -280,15 +284,24 @@ export class Timeline {
     return y < AXIS || !row ? -1 : row.lane;
   }
 
-  private intervalAt(event: MouseEvent): Selected | null {
+  /** Return what is under the pointer: an interval, or else a time off the GIL. */
+  private under(event: MouseEvent): { one: Selected | null; away: Away | null } {
     const lane = this.laneAt(event.offsetY);
-    if (lane < 0 || event.offsetX < this.labels) return null;
+    if (lane < 0 || event.offsetX < this.labels) return { one: null, away: null };
     const perPixel = (this.window.to - this.window.from) / this.wide;
-    return this.model.at(lane, this.window.from + (event.offsetX - this.labels) * perPixel, perPixel * REACH_PX);
+    const instant = this.window.from + (event.offsetX - this.labels) * perPixel;
+    const one = this.model.at(lane, instant, perPixel * REACH_PX);
+    return { one, away: one ? null : this.model.away(lane, instant) };
   }
 
   private clicked(event: MouseEvent): void {
-    this.select(this.intervalAt(event));
+    const { one, away } = this.under(event);
+    this.select(one);
+    if (!away) return;
+    this.away = away;
+    this.lane = away.lane;
+    this.spoken.textContent = this.model.awayWords(away);
+    this.hears.away(away);
   }
 
   private hover(event: MouseEvent): void {
@@ -298,14 +311,12 @@ export class Timeline {
       this.canvas.title = `${one.label}: ${one.summary}`;
       return;
     }
-    const one = this.intervalAt(event);
-    if (!one) {
-      this.canvas.title = "";
-      return;
-    }
-    const length = this.model[one.kind].end[one.row]! - this.model[one.kind].start[one.row]!;
-    const frame = this.model.stack(this.model[one.kind].stack[one.row]!)[0];
-    this.canvas.title = `${one.kind === "hold" ? "held" : "waited"} ${duration(length)}${frame ? `, ${frame.function} (${frame.place})` : ""}`;
+    const { one, away } = this.under(event);
+    const [kind, row] = one ? [one.kind, one.row] : (["hold", away?.hold ?? -1] as const);
+    const frame = row < 0 ? undefined : this.model.stack(this.model[kind].stack[row]!)[0];
+    const length = one ? this.model[kind].end[row]! - this.model[kind].start[row]! : away ? away.to - away.from : 0;
+    const verb = one ? (kind === "hold" ? "held" : "waited") : `off ${this.model.gil(Math.max(0, lane))} for`;
+    this.canvas.title = one || away ? `${verb} ${duration(length)}${frame ? `, ${frame.function} (${frame.place})` : ""}` : "";
   }
 
   private key(key: string): boolean {
@@ -590,6 +601,13 @@ export class Timeline {
     }
   }
 
+  /** Return the lane and the time of what was chosen last. */
+  private chosen(): { lane: number; from: number; to: number } | null {
+    if (!this.selection) return this.away;
+    const { lane, kind, row } = this.selection;
+    return { lane, from: this.model[kind].start[row]!, to: this.model[kind].end[row]! };
+  }
+
   private drawMarks(): void {
     const { context, colours } = this;
     const place = (lane: number): number => this.rows.find((row) => row.lane === lane)!.y + AXIS - this.top;
@@ -604,9 +622,10 @@ export class Timeline {
       context.lineTo(x + 4, y);
       context.fill();
     }
-    if (!this.selection) return;
-    const { lane, kind, row } = this.selection;
-    const [start, end] = [this.x(this.model[kind].start[row]!), this.x(this.model[kind].end[row]!)];
+    const chosen = this.chosen();
+    if (!chosen) return;
+    const { lane } = chosen;
+    const [start, end] = [this.x(chosen.from), this.x(chosen.to)];
     if (end < this.labels || start > this.labels + this.wide) return;
     const left = Math.max(this.labels, start) - 1.5;
     const right = Math.min(this.labels + this.wide, end) + 1.5;

@@ -150,6 +150,16 @@ test("what is at an instant is what covers it, or the nearest within reach", () 
   assert.equal(model.at(0, 250, 10), null);
 });
 
+test("a time off the GIL is between what a lane holds and waits, at the stack of the hold before", () => {
+  const lane = { holds: [[100, 200, 2], [500, 600, 3]] as Span[], waits: [[450, 500, 1]] as Span[] };
+  const model = modelOf([lane, { ...lane, gil: -1 }]);
+  assert.deepEqual(model.away(0, 300), { lane: 0, from: 200, to: 450, hold: 0 });
+  assert.deepEqual(model.away(0, 50), { lane: 0, from: 0, to: 100, hold: -1 });
+  assert.deepEqual(model.away(0, 700), { lane: 0, from: 600, to: 1000, hold: 1 });
+  for (const instant of [150, 460, 550, 1001]) assert.equal(model.away(0, instant), null);
+  assert.equal(model.away(1, 300), null);
+});
+
 test("next and previous go through a lane's holds and waits by time, and back", () => {
   const model = modelOf([{ holds: [[100, 200, 2], [300, 301, 3]], waits: [[40, 90, 1], [210, 300, 1]] }]);
   let one = { lane: 0, kind: "wait" as Kind, row: 0 };
