@@ -7,51 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from browser_pages import until
-from made_traces import MS, made_trace
-from told_traces import AT_RECV, Script, convoy
+from browser_pages import AXIS_PX, LANE_PX, html_of, lane_of, place, settle, until, window
+from made_traces import made_trace
+from told_traces import Script, convoy
 
 from headway.report.html import render_page, trace_page
 from headway.traces.analysis import analyse
 from headway.traces.analysis.intervals import recorded
-from headway.traces.model import Kind
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-LABELS_PX = 170
-AXIS_PX = 22
-LANE_PX = 26
-
-
-def html_of(*launches):
-    """Return the page of `launches`, each of which is a label and a trace."""
-    return render_page(*trace_page([(label, [(trace, analyse(trace))]) for label, trace in launches], "0"))
-
-
-def window(page, launch=0):
-    """Return the window that a timeline shows, in ms."""
-    one = page.evaluate(f"headwayTimelines[{launch}].window")
-    return one["from"] / 1e6, one["to"] / 1e6
-
-
-def settle(page):
-    """Wait for the next frame."""
-    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-
-
-def place(page, lane, share, launch=0):
-    """Return the position of a lane at a share of the timeline's width."""
-    canvas = page.locator("canvas").nth(launch)
-    canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
-    labels = min(LABELS_PX, max(80, box["width"] * 0.2))
-    wide = box["width"] - labels - 8
-    return box["x"] + labels + wide * share, box["y"] + AXIS_PX + LANE_PX * lane + LANE_PX / 2
-
-
-def lane_of(page, label):
-    return page.evaluate(f"headwayTimelines[0].model.view.lanes.findIndex(lane => lane.label === {json.dumps(label)})")
 
 
 def test_the_page_tells_what_the_report_tells(open_page):
@@ -93,67 +59,6 @@ def test_wheel_drag_and_keys_zoom_and_move(open_page):
     assert window(page)[1] - window(page)[0] < 0.7 * (moved[1] - moved[0])
     page.keyboard.press("Home")
     assert window(page) == whole
-
-
-def test_a_wait_says_who_held_meanwhile(open_page):
-    """A wait that is selected with the mouse shows its length, its stack, and its holder, whose name leads to the hold."""
-    page = open_page(html_of(("", convoy())))
-    lane = lane_of(page, "reader")
-    wait = page.evaluate(
-        f"(() => {{ const m = headwayTimelines[0].model; const [f] = m.rows({lane}, 'wait'); return [m.wait.start[f + 3], m.wait.end[f + 3]]; }})()"
-    )
-    page.evaluate(f"headwayTimelines[0].show({{from: {wait[0]} - 1e6, to: {wait[1]} + 1e6}})")
-    settle(page)
-    page.mouse.click(*place(page, lane, 0.5))
-
-    chosen = page.locator(".selection")
-    assert chosen.locator("h3").inner_text() == "reader waited 5 ms for the GIL"
-    assert [one.inner_text() for one in chosen.locator(".stack code").all()] == ["SocketIO.readinto", "serve"]
-    row = chosen.locator("tbody tr")
-    assert row.count() == 1
-    assert row.inner_text().split("\t")[:3] == ["cruncher", "5 ms", "100 %"]
-
-    row.get_by_role("button", name="cruncher").click()
-    assert chosen.locator("h3").inner_text().startswith("cruncher held the GIL")
-    assert "at the request of another thread" in chosen.inner_text()
-
-
-def test_a_time_off_the_gil_says_where_the_thread_was(open_page):
-    """A thread that waits 80 ms for a lock of the program is a thin line: a click on it shows the line and the time."""
-    script = Script().hold(0, 0, 10, stack=AT_RECV).hold(0, 90, 91).hold(1, 20, 30)
-    page = open_page(html_of(("", script.trace(100, "one", "two"))))
-    page.mouse.click(*place(page, lane_of(page, "one"), 0.5))
-
-    chosen = page.locator(".selection")
-    assert chosen.locator("h3").inner_text() == "one was off the GIL for 80 ms"
-    assert "it was in the call where it had released it" in chosen.inner_text()
-    assert [one.inner_text() for one in chosen.locator(".stack code").all()] == ["SocketIO.readinto", "serve"]
-    page.mouse.move(*place(page, lane_of(page, "one"), 0.6))
-    assert page.locator("canvas").get_attribute("title").startswith("off the GIL for 80 ms, SocketIO.readinto (")
-
-    page.mouse.click(*place(page, lane_of(page, "two"), 0.1))
-    assert "the line is not known" in chosen.inner_text()
-    page.mouse.click(*place(page, lane_of(page, "two"), 0.25))
-    assert chosen.locator("h3").inner_text() == "two held the GIL for 10 ms"
-
-
-def test_an_end_that_was_not_seen_is_told_as_such(open_page):
-    """A hold without a recorded release is not told as released, and one that the window cuts goes on."""
-    trace = Script().hold(0, 0, 30).add(40, 0, Kind.ACQUIRE).trace(60, "one")
-    page = open_page(html_of(("", trace)))
-    page.evaluate("headwayTimelines[0].select({lane: 0, kind: 'hold', row: 0})")
-    assert "released by the thread itself" in page.inner_text(".selection")
-    page.evaluate("headwayTimelines[0].select({lane: 0, kind: 'hold', row: 1})")
-    told = page.inner_text(".selection")
-    assert "its end was not recorded" in told
-    assert "released" not in told
-
-    part = analyse(trace, since_ns=trace.start_ns + 10 * MS, until_ns=trace.start_ns + 20 * MS)
-    page = open_page(render_page(*trace_page([("", [(trace, part)])], "0")))
-    page.evaluate("headwayTimelines[0].select({lane: 0, kind: 'hold', row: 0})")
-    told = page.inner_text(".selection")
-    assert "it began before this window; it goes on beyond this window" in told
-    assert "released" not in told
 
 
 def test_the_keyboard_alone_goes_through_waits_and_holds(open_page):
@@ -233,17 +138,6 @@ def test_a_search_finds_threads_and_functions(open_page):
     assert page.locator(".selection h3").inner_text().startswith("cruncher")
     search.fill("nowhere")
     assert page.locator("output").inner_text() == "not found"
-
-
-def test_marks_lead_to_the_convoys_and_the_longest_holds(open_page):
-    """A mark shows and selects its wait."""
-    page = open_page(html_of(("", convoy())))
-    page.get_by_role("button", name="which waits in convoys").first.click()
-    settle(page)
-
-    shown = window(page)
-    assert shown[1] - shown[0] == pytest.approx(15, rel=0.01)
-    assert page.locator(".selection h3").inner_text() == "reader waited 5 ms for the GIL"
 
 
 def test_a_bar_of_a_flame_graph_opens(open_page):

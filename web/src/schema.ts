@@ -155,9 +155,9 @@ export interface Lane {
   readonly summary: string;
 }
 
-/** Something to look at: one of the longest holds, or of the waits in a convoy. */
+/** Something to look at: one of the longest holds, of the waits in a convoy, or of the times at a lock of the program. */
 export interface Mark {
-  readonly kind: "hold" | "convoy";
+  readonly kind: "hold" | "convoy" | "lock";
   readonly text: string;
   readonly lane: number;
   readonly at_ns: number;

@@ -296,7 +296,6 @@ function where(frame: FlameFrame | undefined): string {
 
 function marks(view: TraceView, timeline: Timeline): HTMLElement {
   if (!view.marks.length) return h("div", {});
-  const model = timeline.model;
   return h(
     "section",
     {},
@@ -315,7 +314,7 @@ function marks(view: TraceView, timeline: Timeline): HTMLElement {
               class: "link",
               click: () => {
                 timeline.show(around(mark.at_ns, mark.until_ns, timeline.span));
-                timeline.select(model.at(mark.lane, (mark.at_ns + mark.until_ns) / 2, 0));
+                timeline.chooseAt(mark.lane, (mark.at_ns + mark.until_ns) / 2);
                 timeline.element.scrollIntoView({ block: "nearest" });
               },
             },

@@ -45,6 +45,12 @@ export interface Hears {
   moved(window: Window): void;
 }
 
+/** The choice of the reader: an interval, or else a time off the GIL, or nothing. */
+interface Chosen {
+  readonly one: Selected | null;
+  readonly away: Away | null;
+}
+
 export class Timeline {
   readonly element: HTMLElement;
   readonly canvas: HTMLCanvasElement;
@@ -285,23 +291,32 @@ export class Timeline {
   }
 
   /** Return what is under the pointer: an interval, or else a time off the GIL. */
-  private under(event: MouseEvent): { one: Selected | null; away: Away | null } {
+  private under(event: MouseEvent): Chosen {
     const lane = this.laneAt(event.offsetY);
     if (lane < 0 || event.offsetX < this.labels) return { one: null, away: null };
     const perPixel = (this.window.to - this.window.from) / this.wide;
     const instant = this.window.from + (event.offsetX - this.labels) * perPixel;
     const one = this.model.at(lane, instant, perPixel * REACH_PX);
-    return { one, away: one ? null : this.model.away(lane, instant) };
+    return { one, away: this.model.away(lane, instant) };
   }
 
   private clicked(event: MouseEvent): void {
-    const { one, away } = this.under(event);
+    this.choose(this.under(event));
+  }
+
+  private choose({ one, away }: Chosen): void {
     this.select(one);
-    if (!away) return;
+    if (one || !away) return;
     this.away = away;
     this.lane = away.lane;
+    this.reveal(away.lane);
     this.spoken.textContent = this.model.awayWords(away);
     this.hears.away(away);
+  }
+
+  /** Choose what a lane does at an instant: a hold, a wait, or a time off the GIL. */
+  chooseAt(lane: number, instant: number): void {
+    this.choose({ one: this.model.at(lane, instant, 0), away: this.model.away(lane, instant) });
   }
 
   private hover(event: MouseEvent): void {

@@ -250,14 +250,14 @@ class TraceFinding:
 @final
 @dataclass(frozen=True)
 class Mark:
-    """Something to look at: one of the longest holds, or of the waits in a convoy.
+    """Something to look at: one of the longest holds, of the waits in a convoy, or of the times at a lock of the program.
 
     Attributes:
         lane: The index in `TraceView.lanes`.
         at_ns, until_ns: Its times, from the start of the view.
     """
 
-    kind: Literal["hold", "convoy"]
+    kind: Literal["hold", "convoy", "lock"]
     text: str
     lane: int
     at_ns: int

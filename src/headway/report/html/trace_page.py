@@ -23,7 +23,9 @@ from headway.report.trace.tables import (
     waited_table,
 )
 from headway.traces.analysis import Analysis
-from headway.traces.analysis.intervals import Intervals, recorded
+from headway.traces.analysis.contention import CONTENDED
+from headway.traces.analysis.intervals import Intervals, Recorded, recorded
+from headway.traces.analysis.turns import times_away
 from headway.traces.analysis.words import duration, file_line, number, place, share
 from headway.traces.export.parks import parks
 from headway.traces.model import Frame, Trace
@@ -35,6 +37,8 @@ Launches = Sequence[tuple[str, Sequence[tuple[Trace, Analysis]]]]
 
 _HOLD_MARKS = 10
 _CONVOY_MARKS = 5
+_LOCK_MARKS = 3
+"""The marks of each line at which threads are blocked on a lock of the program, and the most such lines."""
 _LOCKS = -1
 """The index that stands for a GIL where threads wait for locks."""
 
@@ -91,7 +95,7 @@ def _view(trace: Trace, analysis: Analysis, label: str, block: str) -> tuple[sch
         columns=packed.columns,
         gils=tuple(schema.Gil(one.name, gil_use(analysis, one)) for one in analysis.gils),
         lanes=tuple(_shown(analysis, trace, dict(zip(lanes, packed.rows, strict=True)), held, waited)),
-        marks=tuple(_marks(analysis, lanes, waits)),
+        marks=(*_marks(analysis, lanes, waits), *([] if packed.bins else _lock_marks(trace, found, analysis, lanes))),
         findings=tuple(
             schema.TraceFinding(one.weight, one.fact, one.cause, one.advice, one.predicted) for one in analysis.findings
         ),
@@ -188,6 +192,23 @@ def _marks(analysis: Analysis, lanes: list[LaneKey], waits: Intervals) -> Iterat
                 text += f" for {gil.name}" if several else ""
                 at_ns = int(waits.start_ns[wait]) - analysis.start_ns
                 yield schema.Mark("convoy", text, of[gil.index, thread], at_ns, at_ns + length_ns)
+
+
+def _lock_marks(trace: Trace, found: Recorded, analysis: Analysis, lanes: list[LaneKey]) -> Iterator[schema.Mark]:
+    """Yield, with a GIL, the longest times for which threads were blocked on a lock of the program."""
+    contended = [one for one in analysis.lock_waits if one.times.total_ns >= CONTENDED * one.lived_ns > 0]
+    if not contended:
+        return
+    of = {thread: position for position, (_, thread) in reversed(list(enumerate(lanes)))}
+    away = times_away(trace, found).clipped(analysis.start_ns, analysis.end_ns)
+    length_ns = away.end_ns - away.start_ns
+    for one in contended[:_LOCK_MARKS]:
+        at = [frame == one.frame for frame in trace.frames]
+        here = np.flatnonzero(np.array(at)[trace.stack_frame[away.stack]] & np.isin(away.thread, list(of)))
+        for time in here[np.argsort(-length_ns[here], kind="stable")[:_LOCK_MARKS]].tolist():
+            label, at_ns = analysis.labels[away.thread[time]], int(away.start_ns[time]) - analysis.start_ns
+            text = f"{label} was blocked on a lock of the program for {duration(length_ns[time])} at {place(one.frame)}"
+            yield schema.Mark("lock", text, of[int(away.thread[time])], at_ns, at_ns + int(length_ns[time]))
 
 
 def _sections(analysis: Analysis) -> Iterator[schema.Section]:
