@@ -50,6 +50,36 @@ async def awaits(lock):
     async with lock:
         return 1
 
+def tries(lock):
+    while not lock.acquire(blocking=False):
+        pause()
+    work()
+    lock.release()
+    rest()
+
+def early(lock):
+    lock.acquire()
+    if done:
+        lock.release()
+        return early_out
+    more()
+    lock.release()
+    return late_out
+
+@contextmanager
+def transaction(store):
+    with store.guard_lock:
+        yield
+
+def uses():
+    with transaction(1):
+        commit()
+
+def again(one, two):
+    with one.node_lock:
+        with two.node_lock:
+            pass
+
 @staticmethod
 def decorated(locks):
     with locks[0]:
@@ -118,6 +148,14 @@ def test_a_line_within_a_with_of_several_lines_takes_a_lock(at):
         ("return None", "def both", OF_STORE, Stands.OUTSIDE),
         ("return lock", "def only_acquires", Lock("lock"), Stands.UNKNOWN),
         ("return locks", "@staticmethod", Lock("locks"), Stands.OUTSIDE),
+        ("pause()", "def tries", Lock("lock"), Stands.OUTSIDE),
+        ("work()", "def tries", Lock("lock"), Stands.INSIDE),
+        ("rest()", "def tries", Lock("lock"), Stands.OUTSIDE),
+        ("return early_out", "def early", Lock("lock"), Stands.OUTSIDE),
+        ("more()", "def early", Lock("lock"), Stands.INSIDE),
+        ("return late_out", "def early", Lock("lock"), Stands.OUTSIDE),
+        ("commit()", "def uses", Lock("guard_lock"), Stands.INSIDE),
+        ("with two.node_lock", "def again", Lock("node_lock"), Stands.AGAIN),
     ],
 )
 def test_a_line_stands_inside_or_outside_of_a_lock(at, line, function, lock, relation):

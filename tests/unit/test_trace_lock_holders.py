@@ -215,13 +215,13 @@ def test_a_thread_that_takes_a_lock_that_it_has_is_told(tmp_path):
     """A caller's line runs with the lock that the innermost line takes, and no other thread has it."""
     file = written(
         tmp_path,
-        "class Cache:\n    def get(self):\n        with self._lock:\n            return self.load()\n"
+        "class Cache:\n    def __init__(self):\n        self._lock = threading.Lock()\n    def get(self):\n        with self._lock:\n            return self.load()\n"
         "    def load(self):\n        with self._lock:\n            return 1\n",
     )
     script = Script().hold(0, 0, 1, stack=2).hold(1, 1_999, 2_000, stack=0)
     trace = dataclasses.replace(
         script.trace(2_000, "worker", "main"),
-        frames=(UNKNOWN_FRAME, Frame(str(file), 4, "Cache.get", 2), Frame(str(file), 6, "Cache.load", 5)),
+        frames=(UNKNOWN_FRAME, Frame(str(file), 6, "Cache.get", 4), Frame(str(file), 8, "Cache.load", 7)),
         stack_frame=np.array([0, 1, 2]),
         stack_parent=np.array([0, 0, 1]),
     )
@@ -230,6 +230,53 @@ def test_a_thread_that_takes_a_lock_that_it_has_is_told(tmp_path):
     assert "worker waits at" in found.fact
     assert "for a lock that it has itself" in found.fact
     assert "RLock" in found.advice
+
+
+def test_two_objects_of_one_class_may_be_in_a_deadlock(tmp_path):
+    """Each of two threads has taken one lock of that name, and waits for another one: the finding says that it may be so."""
+    file = written(
+        tmp_path, "def move(source, target):\n    with source.lock:\n        with target.lock:\n            pass\n"
+    )
+    script = Script().hold(0, 0, 1, stack=1).hold(1, 1, 2, stack=1).hold(2, 1_999, 2_000, stack=0)
+    trace = dataclasses.replace(
+        script.trace(2_000, "one", "two", "main"),
+        frames=(UNKNOWN_FRAME, Frame(str(file), 3, "move", 1)),
+        stack_frame=np.array([0, 1]),
+        stack_parent=np.array([0, 0]),
+    )
+    found = told(trace)["deadlock"]
+
+    assert "one waits at" in found.fact
+    assert "for a lock that two has and two waits at" in found.fact
+    assert found.cause.startswith("a deadlock, if the locks of these names are the same objects")
+
+
+@pytest.mark.parametrize(
+    ("takes", "maker"),
+    [("with self._lock:", "RLock"), ("self._lock.acquire(timeout=9)", "Lock"), ("with self._lock:", None)],
+)
+def test_a_wait_that_ends_or_may_be_for_another_lock_is_no_deadlock(tmp_path, takes, maker):
+    """A thread has an RLock twice, a time-out ends a wait, and a lock that another file makes may be an RLock."""
+    made = (
+        f"    def __init__(self):\n        self._lock = threading.{maker}()\n"
+        if maker
+        else "    one = 1\n    two = 2\n"
+    )
+    file = written(
+        tmp_path,
+        f"class Cache:\n{made}    def get(self):\n        with self._lock:\n            return self.load()\n"
+        f"    def load(self):\n        {takes}\n            {'' if 'with' in takes else '#'}return 1\n".replace(
+            "            #", "        #"
+        ),
+    )
+    trace = dataclasses.replace(
+        Script().hold(0, 0, 1, stack=2).hold(1, 1_999, 2_000, stack=0).trace(2_000, "worker", "main"),
+        frames=(UNKNOWN_FRAME, Frame(str(file), 6, "Cache.get", 4), Frame(str(file), 8, "Cache.load", 7)),
+        stack_frame=np.array([0, 1, 2]),
+        stack_parent=np.array([0, 0, 1]),
+    )
+
+    assert "deadlock" not in told(trace)
 
 
 def test_a_stall_at_a_lock_names_the_thread_that_had_it(program):

@@ -23,6 +23,7 @@ __all__ = [
     "sleep_ns_at",
     "takes_a_lock",
     "timeout_ns_at",
+    "waits_for_good",
 ]
 
 
@@ -142,6 +143,14 @@ def locks_at(frame: Frame, changed: Collection[str] = ()) -> tuple[Lock, ...]:
         return taken
     made = locks_made(frame.filename)
     return tuple(one for one in taken if _IS_A_LOCK.search(one.name) or one.name in made)
+
+
+_FOR_A_TIME = re.compile(r"\btimeout\b|\bblocking\b|\.acquire\(\s*[^\s)]")
+
+
+def waits_for_good(frame: Frame, changed: Collection[str] = ()) -> bool:
+    """Tell whether a line that takes a lock waits without a time-out, as far as its words tell."""
+    return _FOR_A_TIME.search(_line_of(frame, changed)) is None
 
 
 def _parts_of_with(text: str) -> tuple[str, str]:

@@ -1,25 +1,29 @@
 """Finds, in a program's source, the locks that it makes, the lines that take one, and the lines that run with one.
 
-`with self._lock:` takes the lock `_lock` of its class, and its body runs with it. So do the lines between
-`lock.acquire()` and the last `lock.release()` of a function. A lock is known by its name: the trace does not tell two objects
-of one class apart.
+`with self._lock:` takes the lock `_lock` of its class, and its body runs with it. So do the lines after `lock.acquire()`, up to
+`lock.release()`, and the body of a `with` that calls a context manager of the same file which yields with a lock. A lock is
+known by its name: the trace does not tell two objects of one class apart.
 """
 
 import ast
 import functools
 import warnings
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import final
+from typing import TypeGuard, final
 
 from headway.traces.frames import Frame
 from headway.traces.sources import source
 
-__all__ = ["Lock", "Stands", "locks_made", "locks_taken", "stands"]
+__all__ = ["Lock", "Stands", "is_reentrant", "locks_made", "locks_taken", "stands"]
 
 _MAKERS = frozenset({"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "allocate_lock"})
 
+_NO_OWNERS = frozenset(
+    {"object", "ABC", "Thread", "Process", "Protocol", "Generic", "Exception", "TypedDict", "NamedTuple"}
+)
+"""Bases that many classes have, which are otherwise strangers to each other."""
 _LARGEST = 1 << 20
 """The largest source that is parsed, in bytes: a tree takes a hundred times the memory of its source."""
 
@@ -31,12 +35,17 @@ class Lock:
 
     Attributes:
         name: The last part of the name: `_lock` for `self._lock`, `lock_of()` for `self.lock_of(key)`.
-        owner: The class whose attribute it is (of classes that inherit from each other in one file, the base); "" if the
-            line does not tell it.
+        owner: The class whose attribute it is (of classes that inherit from each other, the base), or the file whose
+            global variable it is; "" if the line does not tell it.
     """
 
     name: str
     owner: str = ""
+
+    @property
+    def is_one(self) -> bool:
+        """True if there is only one lock of this name: a global variable."""
+        return self.owner.startswith("/")
 
     def may_be(self, other: "Lock") -> bool:
         """Tell whether both may be names of one lock."""
@@ -48,6 +57,8 @@ class Stands(Enum):
 
     TAKES = "takes"
     """The thread takes the lock there."""
+    AGAIN = "again"
+    """The thread takes the lock there, at a line that runs with a lock of that name: of another object, or the same one."""
     INSIDE = "inside"
     """The line runs with the lock."""
     OUTSIDE = "outside"
@@ -62,6 +73,8 @@ class _Guard:
     """Lines that run with a lock, and the function that they are in."""
 
     lock: Lock
+    taken_at: int
+    """The line that takes the lock."""
     first: int
     last: int
     function: tuple[int, int]
@@ -74,7 +87,13 @@ class _Guards:
 
     taken: dict[int, tuple[Lock, ...]]
     guards: tuple[_Guard, ...]
-    made: frozenset[str]
+    made: dict[str, bool]
+    """The names of locks that the file makes, and whether the same thread may acquire such a lock again."""
+
+
+def is_reentrant(frame: Frame, lock: Lock) -> bool:
+    """Tell whether a thread that has a lock may acquire it again, or whether the file of a line does not tell that."""
+    return _guards(frame.filename).made.get(lock.name, True)
 
 
 def locks_made(filename: str) -> frozenset[str]:
@@ -82,7 +101,7 @@ def locks_made(filename: str) -> frozenset[str]:
 
     A name for a list or dict of locks is one of them. The set is empty if the file cannot be read.
     """
-    return _guards(filename).made
+    return frozenset(_guards(filename).made)
 
 
 def locks_taken(frame: Frame, changed: Collection[str] = ()) -> tuple[Lock, ...]:
@@ -97,7 +116,8 @@ def stands(frame: Frame, lock: Lock, changed: Collection[str] = ()) -> Stands:
     found = _guards(frame.filename)
     mine = [one for one in found.guards if one.lock.may_be(lock)]
     if any(one.may_be(lock) for one in found.taken.get(frame.line, ())):
-        return Stands.TAKES
+        others = [one for one in mine if one.taken_at != frame.line]
+        return Stands.AGAIN if any(one.first <= frame.line <= one.last for one in others) else Stands.TAKES
     if any(one.first <= frame.line <= one.last for one in mine):
         return Stands.INSIDE
     # A function that is defined in another one runs later, with or without the lock of that one.
@@ -114,30 +134,45 @@ def _guards(filename: str) -> _Guards:
             warnings.simplefilter("ignore")  # about the program's own source, as an invalid escape sequence
             tree = ast.parse(source(filename, _LARGEST))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return _Guards({}, (), frozenset())
-    finder = _Finder(tree)
+        return _Guards({}, (), {})
+    finder = _Finder(tree, filename)
     try:
         finder.visit(tree)
     except RecursionError:
-        return _Guards({}, (), frozenset())
+        return _Guards({}, (), {})
     taken = {line: tuple(dict.fromkeys(locks)) for line, locks in finder.taken.items()}
-    return _Guards(taken, tuple(finder.guards), frozenset(finder.made))
+    guards = [*finder.guards, *(one for name, one in finder.calls if name in finder.managers)]
+    named = [replace(one, lock=finder.managers.get(one.lock.name, one.lock)) for one in guards]
+    named = [replace(one, lock=finder.aliases.get(one.lock, one.lock)) for one in named]
+    return _Guards(taken, tuple(named), finder.made)
+
+
+class _MethodCall(ast.Call):
+    """A call of a method: a type for the checker only."""
+
+    func: ast.Attribute
 
 
 @final
 class _Finder(ast.NodeVisitor):
     """Collects the locks of a module."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, filename: str) -> None:
         classes = [one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)]
-        self._bases = {
-            one.name: next((base.id for base in one.bases if isinstance(base, ast.Name)), "") for one in classes
-        }
+        self._bases = {one.name: next(filter(None, map(_last_name, one.bases)), "") for one in classes}
+        self._filename = filename
+        self._globals = {name for one in tree.body for name in _assigned(one)}
         self._owner = ""
         self._function = (0, 0)
         self.taken: dict[int, list[Lock]] = {}
         self.guards: list[_Guard] = []
-        self.made: set[str] = set()
+        self.made: dict[str, bool] = {}
+        self.managers: dict[str, Lock] = {}
+        """The context managers of the file that yield with a lock, by name."""
+        self.aliases: dict[Lock, Lock] = {}
+        """The lock that a class's own method `acquire()` takes, by what `self.acquire()` names."""
+        self.calls: list[tuple[str, _Guard]] = []
+        """The bodies of `with` that call something, by its name."""
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Visit a class, the owner of what its methods call `self.NAME`."""
@@ -158,7 +193,15 @@ class _Finder(ast.NodeVisitor):
         # A decorated function begins, for Python, at its first decorator.
         first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
         self._function = (first, node.end_lineno or node.lineno)
-        self._between_calls(node)
+        self._after_acquires(node)
+        if node.name == "acquire" and self._owner:
+            taken = [
+                lock for line, locks in self.taken.items() for lock in locks if node.lineno <= line <= self._function[1]
+            ]
+            self.aliases |= {Lock("self", self._owner): one for one in taken[:1]}
+        if any(_last_name(one) in {"contextmanager", "asynccontextmanager"} for one in node.decorator_list):
+            locks = [self._named(one.items[0].context_expr) for one in _own_nodes(node) if _yields(one)]
+            self.managers |= {f"{node.name}()": lock for lock in locks if lock is not None}
         self.generic_visit(node)
         self._function = outer
 
@@ -180,8 +223,10 @@ class _Finder(ast.NodeVisitor):
                 self._made(one, of)
             return
         lock = self._named(target)
-        if lock is not None and any(map(_makes_a_lock, _within(value))):
-            self.made.add(lock.name)
+        makers = {_maker(one) for one in _within(value)} - {""}
+        if lock is not None and makers:
+            # A condition has an RLock of its own.
+            self.made[lock.name] = bool(makers & {"RLock", "Condition"}) or self.made.get(lock.name, False)
 
     def visit_With(self, node: ast.With) -> None:
         """Visit a `with`, which may enter several locks."""
@@ -194,23 +239,48 @@ class _Finder(ast.NodeVisitor):
             # The same `with` enters the rest with the lock, too.
             rest = [one.context_expr for one in node.items[number + 1 :]]
             first, last = (rest or node.body)[0].lineno, node.body[-1].end_lineno or 0
-            self.guards.append(_Guard(lock, first, last, self._function))
+            self.guards.append(_Guard(lock, item.context_expr.lineno, first, last, self._function))
+            if isinstance(item.context_expr, ast.Call):
+                self.calls.append((lock.name, self.guards[-1]))
         self.generic_visit(node)
 
-    def _between_calls(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        acquired: dict[Lock, int] = {}
-        released: dict[Lock, int] = {}
-        for node in _own_nodes(function):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                lock = self._named(node.func.value)
-                if lock is not None and node.func.attr == "acquire":
-                    self.taken.setdefault(node.lineno, []).append(lock)
-                    acquired[lock] = min(node.end_lineno or node.lineno, acquired.get(lock, node.lineno))
-                elif lock is not None and node.func.attr == "release":
-                    released[lock] = max(node.lineno, released.get(lock, 0))
-        for lock, first in acquired.items():
-            if released.get(lock, 0) > first:
-                self.guards.append(_Guard(lock, first + 1, released[lock], self._function))
+    def _after_acquires(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Add the lines that run with a lock after a call of `acquire()`, by the blocks of a function."""
+        for block in _blocks(function):
+            for at, statement in enumerate(block):
+                for call in _own_calls(statement, "acquire"):
+                    lock = self._named(call.func.value)
+                    if lock is None:
+                        continue
+                    if lock.name == "self":  # a method of the class's own
+                        lock = Lock("self", self._owner)
+                    else:
+                        self.taken.setdefault(call.lineno, []).append(lock)
+                    self._until_release(function, lock, call.lineno, _with_it(statement, call, block[at + 1 :]))
+
+    def _until_release(self, function: ast.AST, lock: Lock, at_line: int, rest: list[ast.stmt]) -> None:
+        """Add the lines of statements after an `acquire()`, up to the `release()` in them."""
+        released = [self._released_in(one, lock) for one in rest]
+        in_function = self._released_in(function, lock)
+        first = rest[0].lineno if rest else 0
+        if not rest or not any(line > first for line in in_function):
+            return
+        for at, (statement, lines) in enumerate(zip(rest, released, strict=True)):
+            if not lines:
+                continue
+            self.guards.append(_Guard(lock, at_line, first, lines[0], self._function))
+            # A release on one of several ways is followed by another one.
+            if isinstance(statement, ast.Expr | ast.Try) or not any(released[at + 1 :]):
+                return
+            first = rest[at + 1].lineno
+        self.guards.append(_Guard(lock, at_line, first, rest[-1].end_lineno or first, self._function))
+
+    def _released_in(self, node: ast.AST, lock: Lock) -> list[int]:
+        """Return the lines in which a lock is released, in order."""
+        calls = [one for one in ast.walk(node) if _calls(one, "release")]
+        own = Lock("self", self._owner)
+        named = [(one.lineno, self._named(one.func.value)) for one in calls]
+        return sorted(line for line, one in named if one == lock or (lock == own and one == Lock("self")))
 
     def _named(self, node: ast.expr) -> Lock | None:
         """Return the lock that an expression names; None if it has no name."""
@@ -219,7 +289,7 @@ class _Finder(ast.NodeVisitor):
             called = "()" if isinstance(node, ast.Call) else called
             node = node.value if isinstance(node, ast.Subscript) else node.func
         if isinstance(node, ast.Name):
-            return Lock(node.id + called)
+            return Lock(node.id + called, self._filename if node.id in self._globals and not called else "")
         if not isinstance(node, ast.Attribute):
             return None
         own = isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
@@ -227,7 +297,7 @@ class _Finder(ast.NodeVisitor):
 
     def _root(self, name: str) -> str:
         seen = {name}
-        while (base := self._bases.get(name, "")) in self._bases and base not in seen:
+        while (base := self._bases.get(name, "")) and base not in seen and base not in _NO_OWNERS:
             seen.add(base)
             name = base
         return name
@@ -247,15 +317,71 @@ def _within(value: ast.expr) -> Iterator[ast.expr]:
         yield value
 
 
-def _makes_a_lock(value: ast.expr) -> bool:
-    """Tell whether a value is a new lock, or a default that makes one: `Lock()`, `field(default_factory=Lock)`."""
+def _maker(value: ast.expr) -> str:
+    """Return what makes a new lock, or a default that is one: `Lock` of `Lock()`, of `field(default_factory=Lock)`; else ""."""
     if not isinstance(value, ast.Call):
-        return False
+        return ""
     makers = [value.func, *(one.value for one in value.keywords if one.arg == "default_factory"), *value.args[:1]]
-    names = [
-        one.attr if isinstance(one, ast.Attribute) else one.id if isinstance(one, ast.Name) else "" for one in makers
-    ]
-    return names[0] in _MAKERS or (names[0] in {"field", "defaultdict"} and not _MAKERS.isdisjoint(names[1:]))
+    names = list(map(_last_name, makers))
+    made = names[1:] if names[0] in {"field", "defaultdict"} else names[:1]
+    return next((one for one in made if one in _MAKERS), "")
+
+
+def _last_name(node: ast.expr) -> str:
+    """Return the last part of a name: `Lock` of `threading.Lock`; "" of what is no name."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _assigned(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement of a module assigns."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    targets += [statement.target] if isinstance(statement, ast.AnnAssign) else []
+    for one in targets:
+        for each in one.elts if isinstance(one, ast.Tuple) else [one]:
+            if isinstance(each, ast.Name):
+                yield each.id
+
+
+def _yields(node: ast.AST) -> TypeGuard[ast.With]:
+    """Tell whether a node is a `with` that yields in its body."""
+    return isinstance(node, ast.With) and any(
+        isinstance(one, ast.Yield) for each in node.body for one in ast.walk(each)
+    )
+
+
+def _calls(node: ast.AST, method: str) -> TypeGuard[_MethodCall]:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
+
+
+def _blocks(function: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Yield the lists of statements of a function, without those of functions that are defined in it."""
+    for node in (function, *_own_nodes(function)):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if isinstance(block, list) and block:
+                yield block
+
+
+def _own_calls(statement: ast.stmt, method: str) -> Iterator[_MethodCall]:
+    """Yield the calls of a method in a statement, without those in its blocks."""
+    if isinstance(statement, ast.If | ast.While):
+        parts: list[ast.AST] = [statement.test]
+    elif isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.Return | ast.Assert):
+        parts = [statement]
+    else:
+        return
+    yield from (one for part in parts for one in ast.walk(part) if _calls(one, method))
+
+
+def _with_it(statement: ast.stmt, call: ast.Call, following: list[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements that run after an `acquire()` that got the lock."""
+    if isinstance(statement, ast.If | ast.While):
+        if isinstance(statement.test, ast.UnaryOp) and isinstance(statement.test.op, ast.Not):
+            return [*statement.orelse, *following]  # the body is for a lock that could not be had
+        return statement.body
+    # An `acquire()` that does not wait, or not for good, may have failed: what follows tells by its result.
+    tries = bool(call.args or call.keywords) and not isinstance(statement, ast.Expr)
+    return [] if tries else following
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:

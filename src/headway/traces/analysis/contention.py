@@ -77,6 +77,7 @@ class ParkPlace:
         unended: The number of long waits for a lock of the program that had not ended when the recording did.
         holders: With a GIL, who had the lock meanwhile and what that thread did, most time first; () if that is not known.
         stuck: The threads that still waited when the recording ended, each with the thread that had the lock.
+        sure: Whether there is only one lock of the name that the line has for it.
     """
 
     kind: Park
@@ -93,6 +94,7 @@ class ParkPlace:
     unended: int = 0
     holders: tuple[LockHold, ...] = ()
     stuck: tuple[tuple[int, int], ...] = ()
+    sure: bool = True
 
     @property
     def threads(self) -> int:
@@ -307,6 +309,7 @@ def _places(trace: Trace, blocked: _Blocked, lived_ns: NDArray[np.int64], holder
                 unended=int(np.count_nonzero(blocked.lasting[taking])),
                 holders=held,
                 stuck=tuple(stuck),
+                sure=not stuck or holders.is_sure(heaviest),
             )
         )
     return tuple(sorted(places, key=lambda one: -one.times.total_ns))

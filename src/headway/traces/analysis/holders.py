@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.intervals import Intervals
 from headway.traces.analysis.words import place
-from headway.traces.calls import locks_at, takes_a_lock
-from headway.traces.guards import Lock, Stands, stands
+from headway.traces.calls import locks_at, takes_a_lock, waits_for_good
+from headway.traces.guards import Lock, Stands, is_reentrant, stands
 from headway.traces.model import Frame, Trace
 from headway.traces.sources import words_in
 
@@ -49,12 +49,15 @@ class Doing(Enum):
     """It had released the GIL, for a call that waits or computes."""
     QUEUED = "queued"
     """It waited for the GIL."""
+    BLOCKED = "blocked"
+    """It waited for another lock."""
 
 
 _DOING = {
     Doing.RAN: "holding the GIL",
     Doing.AWAY: "in a call without the GIL",
     Doing.QUEUED: "waiting for the GIL",
+    Doing.BLOCKED: "waiting for another lock",
 }
 
 
@@ -68,12 +71,19 @@ class LockHold:
         doing: What they did.
         stack: Where, innermost frame first, the stack with most of the time; () if the line is not known.
         blocked_ns: The sum of the times for which others waited for the lock meanwhile.
+        sure: Whether there is only one lock of that name. Else it may have been that of another object.
     """
 
     threads: tuple[int, ...]
     doing: Doing
     stack: tuple[Frame, ...]
     blocked_ns: int
+    sure: bool = True
+
+    @property
+    def which(self) -> str:
+        """The words that follow "the lock" if it may have been another one."""
+        return "" if self.sure else ", or one of the same name,"
 
     @property
     def words(self) -> str:
@@ -118,7 +128,6 @@ class _User:
     """The stacks of a trace, by what they tell of one lock."""
 
     inside: NDArray[np.bool_]
-    outside: NDArray[np.bool_]
     takes: NDArray[np.bool_]
     again: NDArray[np.bool_]
     """A thread takes the lock there that one of its callers has taken."""
@@ -145,15 +154,24 @@ class Holders:
         `stack` is a stack of the line. The result is () if the line does not tell which lock it takes.
         """
         search = self._search(stack) if self._trace.gils else None
-        return () if search is None else self._by_line(search.follow(waits))
+        return () if search is None else self._by_line(search.follow(waits), sure=search.lock.is_one)
 
     def at(self, stack: int, thread: int, time_ns: int) -> int | None:
         """Return the thread that has the lock at a time at which a thread waits for it, if only one can have it.
 
         That may be the thread itself. `stack` is where it waits.
         """
+        frame = line_of(self._trace.stack(stack))
         search = self._search(stack)
-        return None if search is None else search.has(thread, time_ns)
+        if search is None or frame is None or not waits_for_good(frame, self._changed):
+            return None
+        found = search.has(thread, time_ns)
+        return None if found == thread and is_reentrant(frame, search.lock) else found
+
+    def is_sure(self, stack: int) -> bool:
+        """Tell whether there is only one lock of the name that a stack's line has for it."""
+        search = self._search(stack)
+        return search is not None and search.lock.is_one
 
     def _search(self, stack: int) -> "_Search | None":
         """Return the search for the lock that a stack takes; None if the line does not tell which one."""
@@ -170,19 +188,22 @@ class Holders:
         uses = user.inside | user.takes
         of_holds, of_waits = self._holds.thread[uses[self._holds.stack]], self._waits.thread[uses[self._waits.stack]]
         threads = np.unique(np.concatenate([of_holds, of_waits]))
-        return _Search(self, user, threads, np.flatnonzero(np.isin(self._holds.thread, threads)))
+        return _Search(self, lock, user, threads, np.flatnonzero(np.isin(self._holds.thread, threads)))
 
-    def _by_line(self, found_ns: dict[tuple[int, Doing, int], int]) -> tuple[LockHold, ...]:
+    def _by_line(self, found_ns: dict[tuple[int, Doing, int], int], *, sure: bool) -> tuple[LockHold, ...]:
         """Return what was found, by line; the keys are the thread, what it did, and the stack."""
         lines: dict[tuple[Doing, int], list[tuple[int, int, int]]] = defaultdict(list)
-        for (thread, doing, stack), blocked_ns in sorted(found_ns.items(), key=lambda item: -item[1]):
-            lines[doing, int(self._trace.stack_frame[stack])].append((blocked_ns, thread, stack))
+        for (thread, does, stack), blocked_ns in sorted(found_ns.items(), key=lambda item: -item[1]):
+            frame = int(self._trace.stack_frame[stack])
+            other = does is Doing.AWAY and takes_a_lock(self._trace.frames[frame], self._changed)
+            lines[Doing.BLOCKED if other else does, frame].append((blocked_ns, thread, stack))
         result = [
             LockHold(
                 threads=tuple(dict.fromkeys(thread for _, thread, _ in ones)),
                 doing=doing,
                 stack=self._trace.stack(ones[0][2]),
                 blocked_ns=sum(blocked_ns for blocked_ns, _, _ in ones),
+                sure=sure,
             )
             for (doing, _), ones in lines.items()
         ]
@@ -194,27 +215,25 @@ class Holders:
         word = re.compile(rf"\b({re.escape(lock.name.removesuffix('()'))})\b")
         named = {one.filename for one in frames if one.filename and words_in(one.filename, word)}
         of_frame = [stands(one, lock, self._changed) if one.filename in named else Stands.UNKNOWN for one in frames]
-        innermost = np.array(
-            [
-                one is Stands.TAKES and takes_a_lock(frame, self._changed)
-                for one, frame in zip(of_frame, frames, strict=True)
-            ]
-        )
+        taking = np.array([one in {Stands.TAKES, Stands.AGAIN} for one in of_frame])
+        innermost = taking & [
+            is_taking and takes_a_lock(one, self._changed)
+            for is_taking, one in zip(taking.tolist(), frames, strict=True)
+        ]
+        # After a `with` on the same line comes a call that may release the GIL, with the lock.
+        inside = np.array([one is Stands.INSIDE for one in of_frame]) | (taking & ~innermost)
+        again = innermost & [one is Stands.AGAIN for one in of_frame]
         in_threading = np.array([one.filename.endswith("/threading.py") for one in frames])
         stack_frame, parent = self._trace.stack_frame, self._trace.stack_parent
-        takes = innermost[stack_frame]
         called = in_threading[stack_frame] & (parent > 0)  # Condition.__enter__
-        takes |= called & innermost[stack_frame[parent]]
-        inside = np.array([one is Stands.INSIDE for one in of_frame])
-        callers = inside | np.array([one is Stands.TAKES for one in of_frame])
-        outside = np.array([one is Stands.OUTSIDE for one in of_frame])
-        is_inside, is_outside = inside[stack_frame], outside[stack_frame]
+        by = np.where(called, parent, np.arange(len(parent)))
+        takes, is_again, is_inside = innermost[stack_frame[by]], again[stack_frame[by]], inside[stack_frame]
         above = parent
         while above.any():
-            is_inside |= callers[stack_frame[above]] & (above > 0)
-            is_outside |= outside[stack_frame[above]] & (above > 0)
+            known = (above > 0) & (above != by)
+            is_inside |= (inside | taking)[stack_frame[above]] & known
             above = parent[above]
-        return _User(is_inside & ~takes, is_outside & ~is_inside & ~takes, takes, is_inside & takes)
+        return _User(is_inside & ~takes, takes, takes & (is_inside | is_again))
 
     def timeline(self, thread: int) -> _Timeline:
         """Return the holds of a thread."""
@@ -237,8 +256,11 @@ class Holders:
 class _Search:
     """Follows the waits for one lock."""
 
-    def __init__(self, holders: Holders, user: _User, threads: NDArray[np.integer], rows: NDArray[np.int64]) -> None:
+    def __init__(
+        self, holders: Holders, lock: Lock, user: _User, threads: NDArray[np.integer], rows: NDArray[np.int64]
+    ) -> None:
         """Take the stacks that tell of the lock, the threads that use it, and their holds."""
+        self.lock = lock
         self._holders = holders
         self._user = user
         self._threads = threads.tolist()
@@ -251,16 +273,23 @@ class _Search:
         """Return for how long a thread did something at a stack while it had the lock, by these three."""
         self._found_ns = defaultdict(float)
         self._steps = 0
-        for one, weight in _sample(waits.end_ns - waits.start_ns):
+        length_ns = waits.end_ns - waits.start_ns
+        followed_ns = 0.0
+        for one, weight in _sample(length_ns):
+            if self._steps >= _MOST_STEPS:
+                break
             self._weight = weight
+            followed_ns += weight * int(length_ns[one])
             thread, since_ns, until_ns = (int(column[one]) for column in waits[:3])
             first = self._waker(thread, since_ns, until_ns) if waits.woken[one] else self.has(thread, until_ns)
             self._follow(first, since_ns, until_ns)
-        return {key: round(found_ns) for key, found_ns in self._found_ns.items()}
+        # The sample is in no order, so the waits that were not followed are like those that were.
+        factor = int(length_ns.sum()) / followed_ns if followed_ns else 1.0
+        return {key: round(found_ns * factor) for key, found_ns in self._found_ns.items()}
 
     def _follow(self, thread: int | None, since_ns: int, until_ns: int) -> None:
         """Follow one wait from its end to its begin; `thread` had the lock at the end."""
-        while thread is not None and until_ns > since_ns and self._steps < _MOST_STEPS:
+        while thread is not None and until_ns > since_ns:
             got_ns = self._with_lock(thread, since_ns, until_ns)
             if got_ns >= until_ns:
                 return
@@ -274,11 +303,12 @@ class _Search:
             line = self._holders.timeline(other)
             at = int(np.searchsorted(line.start_ns, time_ns)) - 1
             self._steps += 1
-            if other != thread and at >= 0 and self._user.inside[line.stack[at]]:
+            if at >= 0 and (
+                self._user.again[line.stack[at]] or (other != thread and self._user.inside[line.stack[at]])
+            ):
                 found.append(other)
-            if other == thread and at >= 0 and self._user.again[line.stack[at]]:
-                found.append(thread)
-        return found[0] if len(found) == 1 else None
+        others = [one for one in found if one != thread] or found
+        return others[0] if len(others) == 1 else None
 
     def _waker(self, thread: int, since_ns: int, until_ns: int) -> int | None:
         """Return the thread that woke another one up at a time, as far as the trace tells."""
@@ -293,7 +323,7 @@ class _Search:
                     return other
             row -= 1
         # Of equal ones, the one that held the GIL last.
-        return max(found, key=lambda one: found[one]) if found else None
+        return max(found, key=lambda one: found[one]) if any(found.values()) else None
 
     def _had(self, thread: int, start_ns: int) -> int:
         """Tell how likely a thread had the lock when it acquired the GIL: it came from a line inside, or it took it."""
@@ -311,24 +341,23 @@ class _Search:
         at = int(np.searchsorted(line.start_ns, until_ns)) - 1
         if at >= 0 and user.inside[line.stack[at]]:
             self._add(thread, Doing.AWAY, int(line.stack[at]), max(since_ns, int(line.end_ns[at])), until_ns)
-        while at >= 0:
+        while at > 0:
             self._steps += 1
+            before = int(line.stack[at - 1])
+            if not (user.inside[before] or user.takes[before]):
+                return 0  # it got the lock later, without a wait
             # The trace has the line at which a hold ended: it tells nothing of the lock if it is outside.
             stack = int(line.stack[at])
             start_ns = int(line.start_ns[at])
             end_ns = min(until_ns, int(line.end_ns[at]))
             self._add(thread, Doing.RAN, stack if user.inside[stack] else 0, max(since_ns, start_ns), end_ns)
-            if at == 0 or start_ns <= since_ns:
+            if start_ns <= since_ns:
                 return 0
-            stack = int(line.stack[at - 1])
             left_ns, want_ns = int(line.end_ns[at - 1]), int(line.want_ns[at])
-            self._add(thread, Doing.QUEUED, stack, max(since_ns, want_ns), min(until_ns, start_ns))
-            if want_ns > left_ns:
-                if user.takes[stack]:
-                    return want_ns
-                if user.outside[stack]:
-                    return 0
-                self._add(thread, Doing.AWAY, stack, max(since_ns, left_ns), min(until_ns, want_ns))
+            self._add(thread, Doing.QUEUED, before, max(since_ns, want_ns), min(until_ns, start_ns))
+            if user.takes[before]:
+                return want_ns if want_ns > left_ns else 0
+            self._add(thread, Doing.AWAY, before, max(since_ns, left_ns), min(until_ns, want_ns))
             if left_ns <= since_ns:
                 return 0
             at -= 1
@@ -343,12 +372,18 @@ def _sample(length_ns: NDArray[np.int64]) -> list[tuple[int, float]]:
     """Return the waits to look at, by row, and for how much each of them counts, so that the sums are those of all waits."""
     total_ns = int(length_ns.sum())
     if len(length_ns) <= _MOST_WAITS or total_ns == 0:
-        return [(row, 1.0) for row in range(len(length_ns))]
+        return [(row, 1.0) for row in _shuffled(len(length_ns))]
     part_ns = total_ns / _MOST_WAITS
     points_ns = (np.arange(_MOST_WAITS) + 0.5) * part_ns
     rows, times = np.unique(np.searchsorted(np.cumsum(length_ns), points_ns), return_counts=True)
     weights = times * part_ns / length_ns[rows]
-    return list(zip(rows.tolist(), weights.tolist(), strict=True))
+    return [(int(rows[at]), float(weights[at])) for at in _shuffled(len(rows))]
+
+
+def _shuffled(count: int) -> list[int]:
+    """Return the numbers below a count in an order that is no order of time, always the same."""
+    found: list[int] = np.random.default_rng(count).permutation(count).tolist()
+    return found
 
 
 def line_of(stack: Sequence[Frame]) -> Frame | None:

@@ -12,7 +12,7 @@ from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.sharing import FULL
 from headway.traces.analysis.words import duration, listed, names_or_roles, number, place, share
-from headway.traces.calls import awaits_an_import
+from headway.traces.calls import awaits_an_import, locks_at
 from headway.traces.loops import is_for_a_request, is_in_a_loop
 from headway.traces.model import Frame, Park
 
@@ -82,6 +82,8 @@ class _Waiter(NamedTuple):
     name: str
     frame: Frame | None
     time_ns: int
+    sure: bool
+    """There is only one lock of that name."""
 
 
 @final
@@ -97,6 +99,7 @@ def deadlocks(analysis: Analysis) -> Iterator[Finding]:
     """Yield a finding about each circle of threads that wait for each other's locks."""
     for circle in _circles(analysis):
         names = [one.name for one in circle.waiters]
+        sure = all(one.sure for one in circle.waiters)
         alone = len(names) == 1
         whose = ["it has itself"] if alone else [f"{one} has" for one in (*names[1:], names[0])]
         told = [
@@ -110,11 +113,13 @@ def deadlocks(analysis: Analysis) -> Iterator[Finding]:
             weight="problem",
             fact=f"{listed(told)}, until the end of the recording{behind}",
             cause=(
-                "a deadlock: a thread cannot acquire a `threading.Lock` that it has"
-                if alone
-                else "a deadlock: each of these threads waits for the next one"
-            )
-            + "; locks are told apart by their names in the source",
+                f"a deadlock{'' if sure else ', if the locks of these names are the same objects'}: "
+                + (
+                    "a thread cannot acquire a `threading.Lock` that it has"
+                    if alone
+                    else "each of these threads waits for the next one"
+                )
+            ),
             advice=(
                 "use a `threading.RLock`, or do not take the lock again in what is called with it"
                 if alone
@@ -129,13 +134,15 @@ def deadlocks(analysis: Analysis) -> Iterator[Finding]:
 def _circles(analysis: Analysis) -> list[_Circle]:
     places = (*analysis.lock_waits, *analysis.contention.places)
     waiters = {
-        thread: (other, _Waiter(analysis.labels[thread], one.frame, one.times.max_ns))
+        thread: (other, _Waiter(analysis.labels[thread], one.frame, one.times.max_ns, one.sure))
         for one in places
         for thread, other in one.stuck
     }
     for at, other in analysis.standstill.items():  # threads without an index in the trace
         silent = analysis.silent[at]
-        waiters[-1 - at] = -1 - other, _Waiter(printable(silent.name), line_of(silent.frames), analysis.wall_ns)
+        line = line_of(silent.frames)
+        sure = line is not None and all(one.is_one for one in locks_at(line))
+        waiters[-1 - at] = -1 - other, _Waiter(printable(silent.name), line, analysis.wall_ns, sure)
     of_thread: dict[int, _Circle] = {}
     for first in waiters:
         path, thread = list[int](), first
@@ -224,7 +231,7 @@ def who_had(one: ParkPlace, analysis: Analysis) -> str:
     for each in _telling(one):
         names = names_or_roles([analysis.labels[thread] for thread in each.threads])
         told.append(
-            f"{listed(names, most=2)} had the lock for {share(each.blocked_ns, one.times.total_ns)} of that time, "
+            f"{listed(names, most=2)} had the lock{each.which} for {share(each.blocked_ns, one.times.total_ns)} of that time, "
             f"{each.words}"
         )
     return "; ".join(told)
@@ -250,6 +257,7 @@ def another_way(one: ParkPlace, analysis: Analysis) -> str:
     ways = [
         *["make that call before the lock is taken, or after it is released"] * (Doing.AWAY in doing),
         *["compute before the lock is taken, or after it is released"] * (Doing.RAN in doing),
+        *["take the two locks one after the other, or look at that other lock first"] * (Doing.BLOCKED in doing),
         *[f"take the lock less often, or use {in_parallel(analysis.process)}"] * (Doing.QUEUED in doing),
         "divide what the lock protects",
     ]

@@ -41,7 +41,7 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
     if part.cause is Cause.BLOCKED and part.lock:
         is_import = part.frames and awaits_an_import(part.frames[0])
         if part.holder is not None and not is_import:
-            return f"a wait for a lock{where}: {names[part.holder.threads[0]]} had it, {part.holder.words}"
+            return f"a wait for a lock{where}: {names[part.holder.threads[0]]} had it{part.holder.which or ','} {part.holder.words}"
         what = "it was importing the same module" if is_import else "a lock, an event, a queue"
         return f"a wait for another thread ({what}){where}"
     if part.cause is Cause.BLOCKED:

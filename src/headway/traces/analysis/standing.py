@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 
 from headway.traces.analysis.contention import takes
 from headway.traces.analysis.holders import line_of
-from headway.traces.calls import locks_at
+from headway.traces.calls import locks_at, waits_for_good
 from headway.traces.frames import Frame
-from headway.traces.guards import Lock, Stands, stands
+from headway.traces.guards import Lock, Stands, is_reentrant, stands
 from headway.traces.model import Silent
 
 __all__ = ["standstill"]
@@ -24,26 +24,27 @@ def standstill(threads: Sequence[Silent], changed: Collection[str] = ()) -> dict
     for index, one in enumerate(threads):
         locks = _waits_for(one.frames, changed)
         if len(locks) == 1:
-            having = [
-                at for at, other in enumerate(threads) if _has(other.frames, locks[0], changed, waits=at == index)
-            ]
-            if len(having) == 1:
-                found[index] = having[0]
+            having = [at for at, other in enumerate(threads) if _has(other.frames, locks[0], changed)]
+            others = [at for at in having if at != index]
+            line = line_of(one.frames)
+            if len(others) == 1:
+                found[index] = others[0]
+            elif having == [index] and line is not None and not is_reentrant(line, locks[0]):
+                found[index] = index
     return found
 
 
 def _waits_for(frames: Sequence[Frame], changed: Collection[str]) -> tuple[Lock, ...]:
-    if not frames or not takes(frames[0], changed):
-        return ()
     line = line_of(frames)
-    return () if line is None else locks_at(line, changed)
+    if line is None or not takes(frames[0], changed) or not waits_for_good(line, changed):
+        return ()
+    return locks_at(line, changed)
 
 
-def _has(frames: Sequence[Frame], lock: Lock, changed: Collection[str], *, waits: bool) -> bool:
-    """Tell whether a stack runs with a lock; of a thread that waits for it, only its callers can have taken it."""
+def _has(frames: Sequence[Frame], lock: Lock, changed: Collection[str]) -> bool:
+    """Tell whether a stack runs with a lock; where the innermost line takes it, the callers' lines tell that."""
     line = line_of(frames)
     inner = 0 if line is None else frames.index(line)
     relations = [stands(one, lock, changed) for one in frames]
-    if relations[inner : inner + 1] == [Stands.TAKES] and not waits:
-        return False  # it waits for the lock, too
-    return Stands.INSIDE in relations[inner + waits :] or Stands.TAKES in relations[inner + 1 :]
+    with_it = {Stands.INSIDE, Stands.AGAIN}
+    return not with_it.isdisjoint(relations[inner:]) or Stands.TAKES in relations[inner + 1 :]
