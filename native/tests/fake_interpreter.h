@@ -80,6 +80,7 @@ struct fake_state {
     struct fake_cframe *cframe;
     struct fake_frame *frame;
     bool by_ensure;
+    bool of_another; /* of a sub-interpreter that shares the GIL */
 };
 
 /* The functions that the recorder looks up by name. `_PyRuntime` is not declared: an executable

@@ -134,6 +134,31 @@ static void test_forced(void) {
     trace_close(&trace);
 }
 
+/* Returns the header's flags of a session of this version, in which this thread releases the GIL in
+ * the main interpreter, and in a sub-interpreter that shares the GIL if `shared`. */
+static uint32_t flags_with(uint32_t python_version, bool shared) {
+    struct hw_trace_options options = world_options("");
+    options.python_version = python_version;
+    T_EQ(0, world_start_with("interpreters.hwt", &options));
+    world_yield();
+    fake_current()->of_another = shared;
+    world_yield();
+    fake_current()->of_another = false;
+    uint32_t flags = hw__session.header->flags;
+    T_EQ(0, hw_trace_stop());
+    return flags;
+}
+
+/* From 3.9 to 3.12, where a request reaches no other interpreter, the header tells that there was
+ * one at the main GIL. */
+static void test_a_shared_gil_is_told(void) {
+    T_EQ(HW__GIL_ENABLED, flags_with(0x030C01F0, false));
+    T_EQ(HW__GIL_ENABLED | HW__SUBINTERPRETERS, flags_with(0x030C01F0, true));
+    T_EQ(HW__GIL_ENABLED | HW__SUBINTERPRETERS, flags_with(0x030900F0, true));
+    T_EQ(HW__GIL_ENABLED, flags_with(0x030812F0, true));
+    T_EQ(HW__GIL_ENABLED, flags_with(0x030D00A1, true));
+}
+
 static int64_t thread_cpu_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -533,6 +558,7 @@ int main(void) {
     T_RUN(test_one_thread);
     T_RUN(test_header);
     T_RUN(test_forced);
+    T_RUN(test_a_shared_gil_is_told);
     T_RUN(test_computing_is_told_from_waiting);
     T_RUN(test_a_hold_is_measured_from_the_request_on);
     T_RUN(test_a_long_hold_without_a_request_is_measured);

@@ -155,6 +155,28 @@ void hw__events_init(void *function) { is_finalizing = (int (*)(void))(uintptr_t
 
 bool hw__is_finalizing(void) { return is_finalizing == NULL || is_finalizing(); }
 
+/* PyThreadState_GetInterpreter(), which only reads a field, or NULL; and the main interpreter.
+ * Written while nothing is recorded. */
+static const void *(*interpreter_of)(const void *thread_state);
+static const void *main_interpreter;
+
+void hw__events_tell_interpreters(void *function, const void *interpreter) {
+    interpreter_of = (const void *(*)(const void *))(uintptr_t)function;
+    main_interpreter = interpreter;
+}
+
+/* A thread of this valid state releases the GIL. Tells it if the state is a sub-interpreter's. */
+static void tell_interpreter(const struct hw__gil *gil, const void *thread_state) {
+    if (interpreter_of == NULL || !gil->main || thread_state == NULL) {
+        return;
+    }
+    _Atomic uint32_t *flags = &hw__session.header->flags;
+    if ((atomic_load_explicit(flags, memory_order_relaxed) & HW__SUBINTERPRETERS) == 0 &&
+        interpreter_of(thread_state) != main_interpreter) {
+        atomic_fetch_or_explicit(flags, HW__SUBINTERPRETERS, memory_order_relaxed);
+    }
+}
+
 /* Returns whether the PyThreadState of a thread that has just acquired the GIL may be freed memory.
  *
  * When the interpreter ends, a daemon thread that waits for the GIL acquires it, sees that it must
@@ -437,8 +459,9 @@ void hw__on_release(struct hw__gil *gil) {
         return;
     }
     uint64_t hold_ns = (uint64_t)(now - thread->held_since_ns);
-    thread->node =
-        thread->stateless ? 0 : hw__stacks_take(gil, thread, HW__READ(memory->last_holder));
+    const void *thread_state = thread->stateless ? NULL : HW__READ(memory->last_holder);
+    thread->node = hw__stacks_take(gil, thread, thread_state);
+    tell_interpreter(gil, thread_state);
     bool requested = hw__gil_is_asked(gil);
     hw__thread_emit_release(thread, gil->index, thread->node,
                             (requested ? HW__FORCED : 0) | ran(gil, thread, hold_ns, now), hold_ns,

@@ -27,6 +27,11 @@ void hw__abandon(struct hw__gil *gil, int64_t now_ns);
  * and so there are no stacks. Must be called before any other function here. */
 void hw__events_init(void *is_finalizing);
 
+/* Sets PyThreadState_GetInterpreter(), and the main interpreter: a thread of another interpreter
+ * that releases the main GIL is told in the header's flags. NULL: nothing is told. Must be called
+ * while nothing is recorded. */
+void hw__events_tell_interpreters(void *interpreter_of, const void *main_interpreter);
+
 /* Records an assumed acquire: the calling thread already held the GIL when the session began. The
  * GIL's mutex must be held, between hw__gil_enter() and hw__gil_leave(). */
 void hw__on_found_holding(struct hw__gil *gil);

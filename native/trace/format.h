@@ -47,6 +47,9 @@
 #define HW__GIL_ENABLED 2u   /* the GIL was on when tracing began */
 #define HW__STACKS 4u        /* stacks are recorded */
 #define HW__COUNTERS_ONLY 8u /* counters without events were asked for: chunk_count is 0 */
+/* CPython 3.9 to 3.12: a thread in a sub-interpreter had the main interpreter's GIL. Files of
+ * versions before this flag do not tell. */
+#define HW__SUBINTERPRETERS 16u
 
 struct hw__header {
     char magic[8];

@@ -110,6 +110,20 @@ static int init_once(void) {
     return error;
 }
 
+/* From CPython 3.9 to 3.12 a request reaches no holder in another interpreter of the same GIL
+ * (docs/internals/gil.md, R8), so a trace must tell whether there were several interpreters. */
+static void tell_interpreters(uint32_t python_version) {
+    void *(*main_interpreter)(void) =
+        (void *(*)(void))(uintptr_t)hw__interpreter_symbol("PyInterpreterState_Main");
+    bool matters = python_version >= 0x03090000 && python_version < 0x030D0000;
+    if (matters && main_interpreter != NULL) {
+        hw__events_tell_interpreters(hw__interpreter_symbol("PyThreadState_GetInterpreter"),
+                                     main_interpreter());
+    } else {
+        hw__events_tell_interpreters(NULL, NULL);
+    }
+}
+
 /* Starts or stops the recording of all known GILs. The registry's lock must be held. */
 static void record_gils(bool recorded) {
     for (int i = 0; i < hw__gil_count(); i++) {
@@ -206,6 +220,7 @@ int hw_trace_start(const struct hw_trace_options *options) {
     hw__threads_forget();
     hw__names_forget();
     hw__stacks_init(options->has_layout ? &options->layout : NULL);
+    tell_interpreters(options->python_version);
     atomic_store(&hw__session.inherited, 0);
     hw__session.active = true;
     record_gils(true);

@@ -48,6 +48,7 @@ def process_of(header: np.void) -> Process:
         free_threaded=bool(flags & hwt.FREE_THREADED),
         gil_enabled=bool(flags & hwt.GIL_ENABLED),
         has_stacks=bool(flags & hwt.STACKS),
+        has_subinterpreters=bool(flags & hwt.SUBINTERPRETERS),
         start_realtime_ns=int(header["start_realtime_ns"]),
         begin_realtime_ns=int(min(header["process_start_ns"], header["start_realtime_ns"])),
         interval_us=int(header["interval_us"]),

@@ -67,6 +67,7 @@ __all__ = [
     "SLOT_WAITING",
     "STACKS",
     "STRUCTS",
+    "SUBINTERPRETERS",
     "UNPARK",
     "WAIT",
 ]
@@ -87,6 +88,7 @@ FREE_THREADED = 1
 GIL_ENABLED = 2
 STACKS = 4
 COUNTERS_ONLY = 8
+SUBINTERPRETERS = 16
 
 # slot.state
 SLOT_FREE = 0

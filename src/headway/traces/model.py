@@ -195,6 +195,8 @@ class Process:
     """
     growing: bool = False
     """True if the file may still get events: the process is still traced, or its collector was killed."""
+    has_subinterpreters: bool = False
+    """True if threads of a sub-interpreter used the main interpreter's GIL. Only told of CPython 3.9 to 3.12."""
 
 
 @dataclass(frozen=True, eq=False)

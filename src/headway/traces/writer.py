@@ -318,7 +318,8 @@ def _header(trace: Trace, chunk_count: int, taken: int, overwritten: NDArray[np.
         "python_version": hexversion(process.python),
         "flags": hwt.FREE_THREADED * process.free_threaded
         | hwt.GIL_ENABLED * process.gil_enabled
-        | hwt.STACKS * process.has_stacks,
+        | hwt.STACKS * process.has_stacks
+        | hwt.SUBINTERPRETERS * process.has_subinterpreters,
         "start_ns": trace.start_ns,
         "start_realtime_ns": process.start_realtime_ns,
         "process_start_ns": process.begin_realtime_ns,

@@ -200,6 +200,11 @@ def learn(
     building.outside.update(dict.fromkeys(left_out(trace, seen, whole, gil)))
     if len(trace.gils) > 1:
         building.outside["the model leaves out all GILs except the main interpreter's"] = None
+    if trace.process.has_subinterpreters:
+        building.outside[
+            "sub-interpreters share the GIL: on CPython 3.9 to 3.12 no request reaches a holder in another interpreter,"
+            " under no policy and with no interval, which the model lacks"
+        ] = None
     _look_for_changed(changed, building)
     _look_for_feedback(seen, building)
     _tell_late_answers(roles, building)

@@ -6,11 +6,17 @@ from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.words import duration, share
 from headway.traces.model import Process
 
-__all__ = ["another_gil", "by_policy", "in_parallel", "shorter_interval", "version"]
+__all__ = ["UNREACHED", "another_gil", "by_policy", "in_parallel", "one_interpreter", "shorter_interval", "version"]
 
 _S_NS = 1_000_000_000
 _SHORTER_NS = 500_000
 """The interval to try: a tenth of the default. Below it, hand-offs begin to cost more than the waits that they save."""
+
+UNREACHED = (
+    "Python code ran in another interpreter than the waiter's: sub-interpreters of this process share the GIL, and on CPython"
+    " 3.9 to 3.12 a request does not reach another interpreter"
+)
+"""The cause of a long hold of a process with `has_subinterpreters`, which a trace does not tell from a call of C."""
 
 INTERPRETER_POOL = (3, 14)
 FREE_THREADED = (3, 13)
@@ -27,6 +33,14 @@ def another_gil(process: Process) -> str:
     if version(process) >= INTERPRETER_POOL:
         return "`ProcessPoolExecutor`, or `InterpreterPoolExecutor`, whose workers have a GIL each"
     return "`ProcessPoolExecutor`"
+
+
+def one_interpreter() -> str:
+    """Return the ways out where a request does not reach other interpreters."""
+    return (
+        "if Python of a sub-interpreter ran there, CPython 3.13 or later, or one interpreter per process (mod_wsgi:"
+        " `WSGIApplicationGroup %{GLOBAL}`; uWSGI: `single-interpreter`)"
+    )
 
 
 def in_parallel(process: Process) -> str:

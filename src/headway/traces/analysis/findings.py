@@ -7,7 +7,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from headway.printable import printable
-from headway.traces.analysis.advice import another_gil, by_policy, in_parallel, shorter_interval
+from headway.traces.analysis.advice import (
+    UNREACHED,
+    another_gil,
+    by_policy,
+    in_parallel,
+    one_interpreter,
+    shorter_interval,
+)
 from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.hotspots import Place, own_frame
 from headway.traces.analysis.late import LATE_NS
@@ -131,6 +138,7 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
                 "release the GIL, or in a garbage collection: an earlier request ends no such call sooner"
             )
             * in_calls
+            + f"; or {UNREACHED}" * (in_calls and analysis.process.has_subinterpreters)
         ),
         advice="; or ".join(filter(None, ways)),
         cost_ns=cost_ns,
@@ -154,6 +162,7 @@ def _long_holds(analysis: Analysis) -> Iterator[Finding]:
 def _long_hold(analysis: Analysis, one: Place) -> Finding:
     where = _where(one.stack) if one.frame is not None else ""
     # The line of a hold is that of its end.
+    apart = analysis.process.has_subinterpreters
     unended = one.frame is None and any(each.open and each.overrun_ns > 0 for each in analysis.longest)
     return Finding(
         kind="long-hold",
@@ -171,6 +180,7 @@ def _long_hold(analysis: Analysis, one: Place) -> Finding:
             else "a call into C, on that line or just before it, does not release the GIL, or a garbage collection began there"
         )
         + ": Python code would have answered the request at once, but nothing can interrupt these"
+        + f"; or {UNREACHED}" * apart
         + ("; or the system ran something else on the thread's core, which was not measured" * one.late_unmeasured),
         advice=(
             f"let that call release the GIL (`Py_BEGIN_ALLOW_THREADS`, Cython's `nogil`), give it less work at a time, or, if "
@@ -178,7 +188,8 @@ def _long_hold(analysis: Analysis, one: Place) -> Finding:
             f"collection, `gc.freeze()` after the start makes it shorter; a shorter switch interval ends no such call sooner"
             if one.frame is not None
             else "`headway watch` names the line of such a call while it goes on" * unended
-        ),
+        )
+        + ("; " * (one.frame is not None or unended) + one_interpreter()) * apart,
         cost_ns=one.late_blocked_ns,
         threads=one.overrun_threads,
         frame=one.frame,

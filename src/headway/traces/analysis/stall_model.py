@@ -46,6 +46,8 @@ class Kept(Enum):
 
     PYTHON = "in Python"
     C = "in one call of C"
+    UNREACHED = "in one call of C, or in another interpreter"
+    """As C; but sub-interpreters share the GIL, and Python code of another one does not see a request, either."""
 
 
 @final

@@ -4,6 +4,7 @@ import datetime as dt
 from typing import Any, Final
 
 from headway.printable import printable
+from headway.traces.analysis.advice import one_interpreter
 from headway.traces.analysis.holders import LockHold
 from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind
 from headway.traces.analysis.words import duration, labels, place, share
@@ -33,7 +34,8 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
     if part.thread is None and part.cause is not Cause.UNEXPLAINED:
         return f"{part.cause.value} in many small parts"
     if part.cause is Cause.GIL:
-        return f"the GIL held by {other}{where}{', in one call of C' if part.kept is Kept.C else ''}"
+        how = f", {part.kept.value}" if part.kept in (Kept.C, Kept.UNREACHED) else ""
+        return f"the GIL held by {other}{where}{how}"
     if part.cause is Cause.CORE:
         return "it waited for a core" if itself else f"{other} held the GIL and waited for a core"
     if part.cause is Cause.COLLECTION:
@@ -85,6 +87,11 @@ def advice(kind: StallKind, part: Part, policy: str = "") -> str:
     if cause is Cause.GIL:
         if part.kept is Kept.C:
             return "this call keeps the GIL until it ends, and no policy can change that: run it in a process, or in pieces"
+        if part.kept is Kept.UNREACHED:
+            return (
+                "a call of C keeps the GIL until it ends, and so does, on CPython 3.9 to 3.12, Python code of another interpreter;"
+                f" no policy can change that: run it in a process, or in pieces; {one_interpreter()}"
+            )
         if policy:
             return f"run the work of the holder in a process: the policy {printable(policy)} did not prevent it"
         return (

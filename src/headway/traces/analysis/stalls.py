@@ -343,7 +343,7 @@ class _Finder:
         return [
             part
             for part in self._waiting(thread, gil, begun_ns, over_ns)
-            if part.cause is Cause.COLLECTION or part.kept is Kept.C
+            if part.cause is Cause.COLLECTION or part.kept in (Kept.C, Kept.UNREACHED)
         ]
 
     def _waiting(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
@@ -385,7 +385,8 @@ class _Finder:
         late_ns = int(one.overrun_ns[0])
         if account_ns is not None:
             late_ns = int(one.end_ns[0] - one.asked_ns[0]) - account_ns
-        kept: Kept | None = Kept.C if late_ns >= _IN_C_NS else Kept.PYTHON
+        unasked = Kept.UNREACHED if self._trace.process.has_subinterpreters else Kept.C
+        kept: Kept | None = unasked if late_ns >= _IN_C_NS else Kept.PYTHON
         if until_ns >= self._trace.end_ns and 2 * (off_ns - queued_ns) > length_ns:
             kept = None  # it hardly ran: asleep in a call, or without a core, which the account shows only afterwards
         found = self._placed(Cause.COLLECTION, collected_ns, holder, since_ns, until_ns, known)
