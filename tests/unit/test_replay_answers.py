@@ -73,10 +73,15 @@ def test_a_few_answers_are_late_if_all_are(answers_us, found):
 
 def in_calls(call_us, *, turns=40, ran_share=1.0):
     """Return a trace of `main`, which calls C for so long in each hold, and of a thread that comes 2 ms after its begin."""
+    return in_varied_calls([call_us] * turns, ran_share=ran_share)
+
+
+def in_varied_calls(calls_us, *, stack_of=lambda _: 1, ran_share=1.0):
+    """Return the same for holds of these lengths, each of which ends at its stack."""
     rows, flags, at = [], [], 0
-    for _ in range(turns):
+    for call_us in calls_us:
         rows += [(at, 0, Kind.ACQUIRE, 0), (at + 2000, 1, Kind.WAIT, 2), (at + 7000, 1, Kind.REQUEST, 0)]
-        rows += [(at + call_us, 0, Kind.RELEASE, 1, True), (at + call_us, 0, Kind.WAIT, 1)]
+        rows += [(at + call_us, 0, Kind.RELEASE, stack_of(call_us), True), (at + call_us, 0, Kind.WAIT, 1)]
         at += call_us + 20
         rows += [(at, 1, Kind.ACQUIRE, 0), (at + 40, 1, Kind.RELEASE, 2)]
         flags += [0, 0, 0, ran(ran_share), 0, 0, 0]
@@ -96,6 +101,35 @@ def test_a_call_that_begins_with_a_hold_is_learned_with_its_length():
     spec, _ = specify(model, NOTHING, COSTS, 7, MS, cores=2)
     assert [one.in_calls for one in spec.roles] == [True, False]
     assert "main makes calls of C that keep the GIL for 9.5 ms" in model.rests_on[0].text
+
+
+NEAR_A_CALLS_END_US = [7000 + answer for answer in (50, 80, 120, 300, 60, 90, 1300, 40, 6900, 150)] * 6
+"""Holds of one call of about 7 ms each, or of two, if the request comes 7 ms after their begin."""
+
+
+def test_a_call_of_varying_length_is_not_taken_for_a_shorter_one():
+    """Requests that come near the end of calls say little of how long requests that come sooner wait."""
+    found = answers_of(in_varied_calls(NEAR_A_CALLS_END_US))
+    assert 6950 * US <= found.calls[0][0] <= found.calls[0][-1] <= 8300 * US
+    model = learn(in_varied_calls(NEAR_A_CALLS_END_US), COSTS)
+    predictions = predict(model, [NOTHING, Change(policy="fair")], COSTS, cores=2)
+    before, after = (next(one for one in each.roles if one.role == "other") for each in predictions)
+    assert after.turns_per_s.value < 1.25 * before.turns_per_s.value
+
+
+def test_python_code_that_makes_some_calls_of_c_is_not_one_call():
+    """Most of these answers are prompt, and at other lines than the late ones."""
+    trace = in_varied_calls(NEAR_A_CALLS_END_US, stack_of=lambda call_us: 1 if call_us >= 7200 else 2)
+    found = answers_of(trace)
+    assert set(found.late) == {0}
+    assert not found.calls
+
+
+def test_holds_that_follow_the_requests_are_made_of_shorter_calls():
+    """Answers that spread evenly up to 2 ms, in holds of 7 to 9 ms, are those of calls of 2 ms."""
+    found = answers_of(in_varied_calls([7000 + 100 * number for number in range(1, 21)] * 3))
+    assert set(found.late) == {0}
+    assert not found.calls
 
 
 @pytest.mark.parametrize(

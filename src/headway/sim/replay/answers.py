@@ -7,6 +7,9 @@ more often, and still answers no sooner.
 A call that begins with a hold, and ends with it, is over at a set time, whenever the request comes: a request that comes
 4.5 ms sooner is answered 4.5 ms later. Of such threads the lengths of the calls are what counts. The calls of other
 threads are shorter than a hold, and a request meets them at any time.
+
+Where a trace does not tell the two apart, a hold counts as one call, or as several of about the length of the shortest
+holds: answers that came late to late requests promise nothing about requests that come sooner.
 """
 
 from collections.abc import Mapping
@@ -19,7 +22,7 @@ from numpy.typing import NDArray
 from headway.sim.machine import Costs
 from headway.sim.replay.bursts import Seen
 from headway.sim.replay.cold import quantiles
-from headway.traces.analysis.late import LATE_NS, in_one_call
+from headway.traces.analysis.late import LATE_NS, LATE_SHARE, in_one_call, may_be_one_call
 
 __all__ = ["Answers", "find_answers"]
 
@@ -28,8 +31,8 @@ _VERY_FEW = 3
 """Of fewer than `_FEW` answers, and at least so many, all must be late: long calls of C leave room for no more of them."""
 _FEW_SAMPLES = 30
 _POINTS = 21
-_LATE_SHARE = 0.1
-"""A thread answers late if this share of its answers is late; fewer may have waited for something else."""
+_SHORTEST = 10
+"""The percentile of the lengths of holds that is taken for one call where a hold may have several."""
 _FAR_OFF = 2.0
 """The machine's figure for how soon holders release the GIL stands unless the trace's is this many times as long."""
 
@@ -62,17 +65,28 @@ def find_answers(seen: Seen, costs: Costs, cores: int) -> Answers:
     asked = holds.forced & (holds.asked_ns < holds.end_ns)
     thread, answer_ns = holds.thread[asked], holds.overrun_ns[asked]
     ran_ns = (holds.length_ns - holds.off_core_ns)[asked]
-    in_calls = in_one_call(holds)[asked]
+    in_calls, known = in_one_call(holds)[asked], asked & (holds.ran > 0)
     late, calls = {}, {}
     for one in np.unique(thread).tolist():
         mine = answer_ns[thread == one]
-        if len(mine) >= _VERY_FEW and np.mean(mine >= LATE_NS) >= (_LATE_SHARE if len(mine) >= _FEW else 1):
+        if len(mine) >= _VERY_FEW and np.mean(mine >= LATE_NS) >= (LATE_SHARE if len(mine) >= _FEW else 1):
             late[one] = tuple(np.percentile(mine, np.linspace(0, 100, _POINTS)).tolist())
             its = (thread == one) & in_calls
             if its.any():
                 calls[one] = tuple(np.percentile(ran_ns[its], np.linspace(0, 100, _POINTS)).tolist())
+            elif may_be_one_call(holds.chosen(known & (holds.thread == one))):
+                calls[one] = tuple(
+                    np.percentile(_each_ns(ran_ns[thread == one]), np.linspace(0, 100, _POINTS)).tolist()
+                )
     usual_ns = answer_ns[(answer_ns < LATE_NS) & ~np.isin(thread, list(late))]
     return Answers(late, calls, {} if cores == 1 else _own_costs(usual_ns, costs))
+
+
+def _each_ns(ran_ns: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the length of the calls in each of these holds, if a short hold is one call."""
+    calls = np.round(ran_ns / max(1.0, float(np.percentile(ran_ns, _SHORTEST))))
+    result: NDArray[np.float64] = ran_ns / np.maximum(calls, 1)
+    return result
 
 
 def _own_costs(usual_ns: NDArray[np.int64], costs: Costs) -> dict[str, tuple[float, ...]]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from headway.traces.analysis.blame import Met
 from headway.traces.analysis.groups import in_order
 from headway.traces.analysis.intervals import Holds, Intervals, SwitchInterval
-from headway.traces.analysis.late import late
+from headway.traces.analysis.late import LATE_SHARE, late
 from headway.traces.analysis.threads import Distribution, distribution
 from headway.traces.analysis.words import roles
 from headway.traces.model import RAN_ALL, Frame, Trace
@@ -62,6 +62,8 @@ class Convoy:
         waiter_stack: The stack that waited for most of the time, innermost frame first.
         holder_stack: The stack that the holder ran when it was preempted, for most of the time.
         answer_ns: The median time from the requests to the releases. Python code answers in microseconds.
+        late_ns: The time that the latest tenth of these answers exceeds; 0 if for most it is not known whether the holder
+            had a core.
     """
 
     gil: int
@@ -75,6 +77,7 @@ class Convoy:
     waiter_stack: tuple[Frame, ...]
     holder_stack: tuple[Frame, ...]
     answer_ns: int
+    late_ns: int
 
     @property
     def waiters(self) -> int:
@@ -146,6 +149,7 @@ def convoys(
                 waiter_stack=_heaviest(trace, waits.stack[mine], length_ns),
                 holder_stack=_heaviest(trace, holds.stack[behind], length_ns),
                 answer_ns=int(np.median(holds.overrun_ns[behind])),
+                late_ns=_late_ns(holds.chosen(behind)),
             )
         )
     return tuple(sorted(found, key=lambda one: (-one.waits.total_ns, one.waiter, one.holder)))
@@ -196,6 +200,12 @@ def _slept(ran: NDArray[np.uint8]) -> bool:
     """
     known = ran[ran > 0]
     return 2 * len(known) > len(ran) and float(np.median(known)) - 1 < SLEEPS * RAN_ALL
+
+
+def _late_ns(holds: Holds) -> int:
+    """Return the time after a request that a tenth of these holds exceeds, as in `Convoy.late_ns`."""
+    known = holds.overrun_ns[holds.ran > 0]
+    return int(np.percentile(known, 100 * (1 - LATE_SHARE))) if 2 * len(known) > len(holds) else 0
 
 
 def _median_hold_ns(holds: Holds, threads: int) -> NDArray[np.float64]:

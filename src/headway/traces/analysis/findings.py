@@ -114,7 +114,10 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
     several = len(waits_ns) > 1
     all_waits_ns = sum(waits_ns.values())
     work = _where(first.holder_stack)
-    in_calls = first.answer_ns >= LATE_NS
+    in_calls = max(first.answer_ns, first.late_ns) >= LATE_NS
+    more = f"it then needs {duration(first.answer_ns)} more at the median"
+    if first.answer_ns < LATE_NS:
+        more = f"in a tenth of the cases it then needs {duration(first.late_ns)} or more"
     move = f"move the work of {first.holder}{work} out of the process: {another_gil(analysis.process)}"
     ways = [move, shorter_interval(analysis, gil, first.interval_ns), by_policy(analysis.process, first.waiter)]
     if in_calls:
@@ -134,7 +137,7 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
             f"a convoy: {first.holder} computes{work} and releases the GIL only on request, {after} after each "
             f"return of {first.waiter} from a blocking call{_where(first.waiter_stack)}"
             + (
-                f"; it then needs {duration(first.answer_ns)} more at the median, since it is in a call into C that does not "
+                f"; {more}, since it is in a call into C that does not "
                 "release the GIL, or in a garbage collection: an earlier request ends no such call sooner"
             )
             * in_calls

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from headway.traces.analysis.intervals import Holds
 
-__all__ = ["LATE_INTERVALS", "LATE_NS", "in_one_call", "late"]
+__all__ = ["LATE_INTERVALS", "LATE_NS", "LATE_SHARE", "in_one_call", "late", "may_be_one_call"]
 
 LATE_NS = 200_000
 """A holder that takes longer than this to release the GIL is in a call of C."""
+LATE_SHARE = 0.1
+"""A thread answers late if this share of its answers is late; fewer may have waited for something else."""
 LATE_INTERVALS = 2
 """A hold that lasts more switch intervals than this after a request is late, whatever it ran before."""
 
@@ -30,6 +32,17 @@ _BETWEEN = (1.15, 1.85)
 """A hold is one call, or two of them: one that lasts this many times the median is neither."""
 _BETWEENS = 0.05
 """Holds are made of shorter calls if this share of them is neither one call nor two."""
+
+_ONE_PLACE = 0.8
+"""Calls of C are what a thread does if this share of its holds ends where most of its late holds do."""
+_LONGEST, _EVEN, _EVEN_LOW = 95, 0.45, 0.25
+"""Answers spread evenly if their median is this share of the longest at least, and a tenth of them is shorter than the other.
+
+The longest is a percentile. Calls that vary a little, and that a request meets near their end, have a long tail instead:
+a median of a quarter of the longest.
+"""
+_FOLLOWS = 0.4
+"""The lengths of holds follow the requests if the answers spread by less than this share of the spread of the lengths."""
 
 
 def in_one_call(holds: Holds) -> NDArray[np.bool_]:
@@ -64,6 +77,33 @@ def _fixed(holds: Holds) -> bool:
     soonest, latest = np.percentile(overrun_ns, [10, 90])
     shortest, longest = np.percentile(ran_ns, [10, 90])
     return bool(longest - shortest <= _FIXED * (latest - soonest))
+
+
+def may_be_one_call(holds: Holds) -> bool:
+    """Tell whether one thread's preempted holds may be one call of C each, or two, for all that they show.
+
+    A request that comes near the end of a call of varying length is answered at once, or after a whole call more. That
+    looks like Python code between shorter calls, or like shorter calls in step with the requests. Not so if late holds end
+    elsewhere than others, if the answers spread evenly, as requests meet shorter calls, or if the lengths of holds follow
+    the requests.
+
+    Args:
+        holds: Holds with a request of which it is known how long the thread had a core.
+    """
+    overrun_ns = holds.overrun_ns
+    is_late = overrun_ns >= LATE_NS
+    if len(holds) < _FEW or np.mean(is_late) < LATE_SHARE:
+        return False
+    stacks, counts = np.unique(holds.stack[is_late], return_counts=True)
+    most = stacks[counts.argmax()]
+    if most == 0 or np.mean(holds.stack == most) < _ONE_PLACE:
+        return False
+    ran_ns = holds.length_ns - holds.off_core_ns
+    soonest, middle, late_ns, longest = np.percentile(overrun_ns, [10, 50, 90, _LONGEST])
+    if soonest <= _EVEN_LOW * longest and middle >= _EVEN * longest and 2 * longest <= np.median(ran_ns):
+        return False
+    shortest, long = np.percentile(ran_ns, [10, 90])
+    return bool(late_ns - soonest > _FOLLOWS * (long - shortest))
 
 
 def late(holds: Holds, interval_ns: NDArray[np.int64], *, policy: bool) -> NDArray[np.bool_]:
