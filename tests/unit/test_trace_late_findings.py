@@ -33,6 +33,7 @@ def test_a_call_of_c_that_ends_within_an_interval_after_a_request_is_no_convoy(c
 
     assert "convoy" not in found
     assert found["long-hold"].frame == COMPUTE
+    assert "Python code answers at its next call or turn of a loop" in found["long-hold"].cause
     assert "a shorter switch interval ends no such call sooner" in found["long-hold"].advice
 
 

@@ -182,7 +182,7 @@ def _long_hold(analysis: Analysis, one: Place) -> Finding:
             if unended
             else "a call into C, on that line or just before it, does not release the GIL, or a garbage collection began there"
         )
-        + ": Python code would have answered the request at once, but nothing can interrupt these"
+        + ": Python code answers at its next call or turn of a loop, but nothing can interrupt these"
         + f"; or {UNREACHED}" * apart
         + ("; or the system ran something else on the thread's core, which was not measured" * one.late_unmeasured),
         advice=(
