@@ -9,8 +9,8 @@
  *
  * Thread exit: a thread that exits has nothing of a hook on its stack. That holds for a daemon
  * thread at shutdown, too. Up to 3.13 it leaves by pthread_exit(), from take_gil() (3.8: from its
- * callers), after timedwait() has returned. From 3.14 on it stays in take_gil() for ever, and calls
- * no hook again.
+ * callers): at its entry, or after timedwait() has returned. From 3.14 on it stays in take_gil()
+ * for ever, and calls no hook again.
  *
  * Signals: a handler that runs in the middle of a hook can do no harm, since CPython's handlers
  * only set flags.
