@@ -200,3 +200,13 @@ def test_a_gil_that_came_late_is_told_with_the_time_for_which_it_existed():
     at = lines.index("GIL 1: held 50 % of the 40 ms for which it existed, waited for 0 ns")
     assert [line.rpartition("mean ")[2] for line in (lines[at + 1], lines[at + 3])] == ["50 %", "50 %"]
     assert "Main GIL: held 10 % of the time, waited for 0 ns" in lines
+
+
+def test_threads_of_a_sub_interpreter_are_not_told_to_become_what_they_are():
+    """Its GIL is one of its own, which its threads share: only further interpreters, or processes, have others."""
+    advice = told(convoy(python="3.14.0"))["convoy"].advice
+
+    assert "InterpreterPoolExecutor" not in advice
+    assert "further interpreters with a GIL each" in advice
+    for one in analyse(shared(gils=(1, 2))).findings:
+        assert one.kind != "saturated" or "further interpreters with a GIL each" in one.advice

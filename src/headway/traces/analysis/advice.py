@@ -28,8 +28,10 @@ def version(process: Process) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def another_gil(process: Process) -> str:
-    """Return the ways to give some work a GIL of its own."""
+def another_gil(process: Process, gil: GilSummary | None = None) -> str:
+    """Return the ways to give some work a GIL of its own; `gil` is the one that it has now, if that is known."""
+    if gil is not None and not gil.main:
+        return "`ProcessPoolExecutor`, or further interpreters with a GIL each: threads of one share its GIL"
     if version(process) >= INTERPRETER_POOL:
         return "`ProcessPoolExecutor`, or `InterpreterPoolExecutor`, whose workers have a GIL each"
     return "`ProcessPoolExecutor`"
@@ -43,9 +45,9 @@ def one_interpreter() -> str:
     )
 
 
-def in_parallel(process: Process) -> str:
-    """Return the ways to run Python code on several cores."""
-    ways = another_gil(process)
+def in_parallel(process: Process, gil: GilSummary | None = None) -> str:
+    """Return the ways to run Python code on several cores; `gil` is as for `another_gil`."""
+    ways = another_gil(process, gil)
     if process.free_threaded:
         return f"{ways}, or this same build with the GIL off (`PYTHON_GIL=0`)"
     since = "this version's" if version(process) >= FREE_THREADED else "3.13's or a later"

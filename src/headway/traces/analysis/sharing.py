@@ -53,7 +53,7 @@ def _finding(analysis: Analysis, gil: GilSummary, found: _Found) -> Finding:
         ),
         cause="one GIL lets one thread run Python code at a time, so together these threads "
         + ("are as fast as one" if full else "compute as fast as one"),
-        advice=f"more threads do not help; instead use {in_parallel(analysis.process)}",
+        advice=f"more threads do not help; instead use {in_parallel(analysis.process, gil)}",
         cost_ns=waited_ns,
         gil=gil.index,
         threads=tuple(names),
