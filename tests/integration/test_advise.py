@@ -330,6 +330,7 @@ def test_inputs_with_arguments_by_name(app, name):
     refused = refuse(examine(target, interpreter(name), CORES, limit_s=30), target)
     assert "does not fit its signature (n, *, by)" in refused.message
     assert "functools.partial(scaled, ...)" in refused.hint
+    assert "an argument that is a tuple stands in another one: ((a, b),)" in refused.hint
 
 
 TEXT = """

@@ -305,7 +305,7 @@ _HINTS = {
     "inputs": "name inputs with an element for each call: a tuple of its arguments, or its only argument",
     "signature": (
         "arguments by name: --args with an object, '{{...}}'; an element of --inputs is functools.partial({name}, ...) then, "
-        "and a tuple for arguments by position alone"
+        "and a tuple for arguments by position alone; an argument that is a tuple stands in another one: ((a, b),)"
     ),
     "none": "give inputs: --args '[...]' or '{{...}}' (by name), --inputs module:list, or --observe COMMAND",
     "method": (

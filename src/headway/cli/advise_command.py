@@ -12,7 +12,8 @@ The results store keeps every launch; `headway report` shows the run.
 Inputs come from one of three options:
   --inputs   names a list, a generator, or a function that returns one. A tuple
              holds the arguments of one call, functools.partial(FUNCTION, ...)
-             also those by name; any other element is the argument
+             also those by name; any other element is the argument. So an
+             argument that is a tuple itself stands in another one: ((a, b),)
   --args     gives the arguments of one call as JSON: a list, or an object for
              arguments by name
   --observe  runs a command, such as your tests, and records the arguments with
