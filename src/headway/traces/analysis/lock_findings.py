@@ -22,6 +22,9 @@ MOST_PLACES = 3
 _WORTH_TELLING, _MOST_HOLDERS = 0.15, 3
 """What a thread with a lock did for this share of the others' waiting is told, up to so many of them."""
 
+_STOPPED = 0.1
+"""The least part of the time of all known stops of the world for which a line is told."""
+
 _LOCKS = {Park.OBJECT: "the lock of", Park.MUTEX: "an internal lock"}
 
 
@@ -47,11 +50,30 @@ def locks(analysis: Analysis) -> Iterator[Finding]:
                 f"threads were stopped for {duration(world.total_ns)} in total, {duration(world.max_ns)} at most, because one "
                 f"of them had stopped the world, or was waiting to do so ({number(world.count, 'time')})"
             ),
-            cause="the garbage collector and some changes of classes and modules stop all threads of a free-threaded build",
+            cause="the garbage collector and some changes of classes and modules stop all threads of a free-threaded build"
+            + _stopped_by(analysis),
+            advice=(
+                "if a garbage collection ran there, `gc.freeze()` after the start makes each one shorter, and a higher"
+                " `gc.set_threshold()` makes them rarer; call `gc.collect()` itself less often, or when no other thread works"
+            )
+            * bool(analysis.stoppers),
             cost_ns=world.total_ns,
+            frame=analysis.stoppers[0].frame if analysis.stoppers else None,
         )
     if analysis.contention.kinds and not (contended or stopped or told or analysis.gils):
         yield _no_locks(analysis)
+
+
+def _stopped_by(analysis: Analysis) -> str:
+    """Return the lines at which threads stopped the world, as the end of a sentence; "" if none is known."""
+    known_ns = sum(one.stopped_ns for one in analysis.stoppers)
+    told = [
+        f"{listed(names_or_roles([analysis.labels[thread] for thread in one.threads]))} did so at {place(one.frame)} "
+        f"{number(one.stops, 'time')}, while others were stopped for {duration(one.stopped_ns)} in total"
+        for one in analysis.stoppers[:MOST_PLACES]
+        if one.stopped_ns >= _STOPPED * known_ns
+    ]
+    return "".join(f"; {one}" for one in told)
 
 
 def _no_locks(analysis: Analysis) -> Finding:

@@ -7,6 +7,7 @@ from headway.traces.analysis.blame import Blame
 from headway.traces.analysis.contention import Contention, ParkPlace
 from headway.traces.analysis.convoys import Convoy
 from headway.traces.analysis.hotspots import Behind, LongHold, Place
+from headway.traces.analysis.stops import Stopper
 from headway.traces.analysis.threads import Distribution, ThreadSummary
 from headway.traces.analysis.turns import Turns
 from headway.traces.analysis.unread import UnreadLine
@@ -149,6 +150,7 @@ class Analysis:
         loss: The data that is missing from the trace.
         unpaired: The number of events whose other end was lost.
         by_imports: Imports of extension modules held a GIL that is not among `gils`, because it was off otherwise.
+        stoppers: On a free-threaded build: the lines that stopped the world, those with most stopped time first.
         findings: Problems, the costliest first; then the rest.
         what_if: The change that would help most; None if there is no prediction. An analysis itself predicts nothing.
     """
@@ -180,6 +182,7 @@ class Analysis:
     loss: Loss
     unpaired: int
     by_imports: bool = False
+    stoppers: tuple[Stopper, ...] = ()
     findings: tuple[Finding, ...] = ()
     what_if: WhatIf | None = None
 

@@ -14,6 +14,7 @@ from headway.traces.analysis.hotspots import blocking_functions, held_places, lo
 from headway.traces.analysis.intervals import Holds, Intervals, Recorded, recorded
 from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.standing import standstill
+from headway.traces.analysis.stops import stoppers
 from headway.traces.analysis.threads import ThreadSummary, distribution, role_summaries, thread_summaries
 from headway.traces.analysis.turns import times_away, turns
 from headway.traces.analysis.unread import unread_lines
@@ -92,6 +93,7 @@ def analyse(
         loss=trace.loss,
         unpaired=found.unpaired,
         by_imports=found.by_imports,
+        stoppers=stoppers(trace, start_ns, end_ns),
     )
     analysis = replace(analysis, findings=findings(analysis))
     if threads is None:

@@ -1,0 +1,103 @@
+"""Finds which threads stopped the world, in a build without a GIL, and at which line.
+
+A thread that stops the world waits for the others, each of which is suspended when it next looks. So its own wait begins
+first and ends once all are suspended, and theirs end together, when it starts the world again. A thread that finds no other
+one running does not wait, and is not found.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.traces.analysis.groups import in_order
+from headway.traces.model import Frame, Kind, Park, Trace
+
+__all__ = ["Stopper", "stoppers"]
+
+_KIND_SHIFT, _KIND_MASK = 8, 0xF
+_LATER_NS = 50_000
+"""The last thread to be suspended may block a little after the thread that stops the world went on."""
+
+
+@final
+@dataclass(frozen=True)
+class Stopper:
+    """A line at which threads stopped the world.
+
+    Attributes:
+        frame: The line.
+        threads: The indices of the threads, the one with most stops first.
+        stops: The number of times.
+        stopped_ns: The sum of the times for which other threads were stopped.
+    """
+
+    frame: Frame
+    threads: tuple[int, ...]
+    stops: int
+    stopped_ns: int
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Waits:
+    """Columns of waits to stop the world or while it is stopped, in the order of their begin."""
+
+    thread: NDArray[np.int64]
+    frame: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+
+
+def stoppers(trace: Trace, since_ns: int, until_ns: int) -> tuple[Stopper, ...]:
+    """Return the lines that stopped the world within a window, those with most stopped time first."""
+    waits = _waits(trace, since_ns, until_ns)
+    threads: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    stopped_ns: dict[int, int] = defaultdict(int)
+    over = 0  # the waits before this one belong to a stop that is known
+    for one in range(len(waits.thread)):
+        last = int(np.searchsorted(waits.start_ns, waits.end_ns[one] + _LATER_NS, "right")) - 1
+        if one < over or not _stops(waits, one, last):
+            continue
+        ends_ns = int(waits.end_ns[one + 1 : last + 1].max())
+        over = int(np.searchsorted(waits.start_ns, ends_ns, "right"))
+        frame = int(waits.frame[one])
+        threads[frame][int(waits.thread[one])] += 1
+        inside = slice(one + 1, over)
+        stopped_ns[frame] += int((waits.end_ns[inside] - waits.start_ns[inside]).sum())
+    found = [
+        Stopper(trace.frames[frame], tuple(sorted(of, key=lambda one: -of[one])), sum(of.values()), stopped_ns[frame])
+        for frame, of in threads.items()
+        if frame
+    ]
+    return tuple(sorted(found, key=lambda one: -one.stopped_ns))
+
+
+def _stops(waits: _Waits, one: int, last: int) -> bool:
+    """Tell whether the thread of a wait stopped the world; `last` is the last wait that began before its end, or soon after."""
+    if last == one:
+        return False
+    # Of threads that are suspended together, none waits on for long after another.
+    within_ns = waits.end_ns[one] - waits.start_ns[last]
+    after_ns = waits.end_ns[last] - waits.end_ns[one]
+    return bool(after_ns > max(within_ns, 0))
+
+
+def _waits(trace: Trace, since_ns: int, until_ns: int) -> _Waits:
+    events = trace.events
+    events = events[(events["kind"] == Kind.PARK) | (events["kind"] == Kind.UNPARK)]
+    events = events[in_order(events["thread"])]
+    begin = np.flatnonzero(
+        (events["kind"][:-1] == Kind.PARK)
+        & (events["kind"][1:] == Kind.UNPARK)
+        & (events["thread"][:-1] == events["thread"][1:])
+        & ((events["flags"][:-1] >> _KIND_SHIFT & _KIND_MASK) == Park.WORLD)
+    )
+    start_ns, end_ns = events["time_ns"][begin], events["time_ns"][begin + 1]
+    inside = np.flatnonzero((start_ns >= since_ns) & (end_ns <= until_ns))
+    inside = inside[np.argsort(start_ns[inside], kind="stable")]
+    begin = begin[inside]
+    frame = np.asarray(trace.stack_frame)[events["value"][begin]]
+    return _Waits(events["thread"][begin].astype(np.int64), frame, start_ns[inside], end_ns[inside])
