@@ -20,6 +20,7 @@ __all__ = [
     "Home",
     "home_at",
     "is_for_a_request",
+    "is_generated",
     "is_in_a_loop",
     "is_in_a_pool",
     "is_in_anyio",
@@ -283,3 +284,15 @@ def is_library(frame: Frame) -> bool:
 def is_standard(frame: Frame) -> bool:
     """Tell whether a frame is in the standard library."""
     return _STANDARD.search(frame.filename) is not None
+
+
+_TYPED: Final = ("<stdin", "<console", "<python-input", "<ipython-input", "<doctest")
+"""The beginnings of the names of code that a user has typed, or has in a docstring."""
+
+
+def is_generated(frame: Frame) -> bool:
+    """Tell whether the code of a frame may be generated: its name in angle brackets is that of no file.
+
+    `<string>` is also the name of a program that Python runs with `-c`.
+    """
+    return frame.filename.startswith("<") and not frame.filename.startswith(_TYPED)

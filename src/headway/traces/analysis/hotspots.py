@@ -4,6 +4,7 @@ The place of a hold is where the GIL was released. For a preempted hold, this is
 hold, it is the call that could not be interrupted.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from headway.traces.analysis.intervals import Holds, Intervals
 from headway.traces.analysis.late import late
 from headway.traces.analysis.threads import Distribution, distribution
+from headway.traces.loops import is_generated
 from headway.traces.model import Frame, Trace
 
 __all__ = [
@@ -116,7 +118,11 @@ class Behind:
 
 
 def own_frame(stack: Sequence[Frame]) -> Frame | None:
-    """Return the innermost frame of the program itself, not of the standard library or an installed package."""
+    """Return the innermost frame of the program itself, not of the standard library or an installed package.
+
+    Code without a file, which a library or `dataclass` may have generated, is the program's own only in a program without
+    a file (`-c`): one that has a frame with a file further out is named by that frame.
+    """
 
     def own(frame: Frame) -> bool:
         return (
@@ -125,7 +131,8 @@ def own_frame(stack: Sequence[Frame]) -> Frame | None:
             and not any(part in frame.filename for part in _LIBRARIES)
         )
 
-    return next(filter(own, stack), None)
+    found = list(filter(own, stack))
+    return next(itertools.filterfalse(is_generated, found), found[0] if found else None)
 
 
 def held_places(

@@ -9,7 +9,7 @@ from typing import Final, final
 
 from headway.traces.analysis.holders import LockHold
 from headway.traces.frames import Frame
-from headway.traces.loops import is_library, is_machinery, is_standard
+from headway.traces.loops import is_generated, is_library, is_machinery, is_standard
 
 __all__ = ["Cause", "Kept", "Part", "Stall", "StallKind", "Thresholds", "merged"]
 
@@ -60,6 +60,10 @@ class Thresholds:
     request_ns: int = 1_000 * _MS
 
 
+def _is_no_file_of_the_program(frame: Frame) -> bool:
+    return is_library(frame) or is_generated(frame)
+
+
 @final
 @dataclass(frozen=True)
 class Part:
@@ -90,10 +94,10 @@ class Part:
     def place(self) -> Frame | None:
         """The innermost line called by the loop or pool: in the program's own code, else in a package, else in any.
 
-        None if the stack is not known.
+        Generated code, which has no file, counts only if the program has no file either. None if the stack is not known.
         """
         called = list(itertools.takewhile(lambda one: not is_machinery(one), self.frames))
-        for is_other in (is_library, is_standard):
+        for is_other in (_is_no_file_of_the_program, is_library, is_standard):
             for one in called:
                 if not is_other(one):
                     return one

@@ -1,0 +1,39 @@
+"""The line of the program that has called code which a library, or `dataclass`, has generated."""
+
+import pytest
+
+from headway.traces.analysis.hotspots import own_frame
+from headway.traces.analysis.stall_model import Cause, Part
+from headway.traces.frames import Frame
+
+LIB = "/usr/lib/python3.13"
+RUN_ONCE = Frame(f"{LIB}/asyncio/base_events.py", 1989, "BaseEventLoop._run_once")
+RUN = Frame(f"{LIB}/asyncio/events.py", 88, "Handle._run")
+ORDER = Frame("/app/shop.py", 17, "order")
+EXECUTE = Frame("/v/lib/python3.13/site-packages/sqlalchemy/orm/session.py", 2351, "Session.execute")
+WRAPPER = Frame("<sqlalchemy generated _connection_for_bind() wrapper>", 2, "_connection_for_bind")
+INIT = Frame("<string>", 3, "__create_fn__.<locals>.__init__")
+TYPED = Frame("<ipython-input-3-0123>", 2, "order")
+SCRIPT = Frame("<string>", 7, "main")
+
+
+@pytest.mark.parametrize(
+    ("stack", "own"),
+    [
+        ((INIT, ORDER), ORDER),
+        ((EXECUTE, WRAPPER, EXECUTE, ORDER), ORDER),
+        ((INIT, SCRIPT), INIT),
+        ((EXECUTE, SCRIPT), SCRIPT),
+        ((TYPED, ORDER), TYPED),
+        ((INIT, TYPED, EXECUTE), TYPED),
+    ],
+)
+def test_generated_code_is_told_by_the_line_that_called_it(stack, own):
+    """Only a program without a file, as one of `-c` or a notebook's cell, has lines of code without a file."""
+    assert own_frame(stack) == own
+    assert Part(Cause.OWN, 1, 0, (*stack, RUN, RUN_ONCE)).place == own
+
+
+def test_a_loops_callback_in_generated_code_has_no_other_line():
+    """What lies outside of the event loop's machinery is not what the loop called."""
+    assert Part(Cause.OWN, 1, 0, (INIT, RUN, RUN_ONCE, ORDER)).place == INIT
