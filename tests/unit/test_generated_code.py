@@ -35,5 +35,5 @@ def test_generated_code_is_told_by_the_line_that_called_it(stack, own):
 
 
 def test_a_loops_callback_in_generated_code_has_no_other_line():
-    """What lies outside of the event loop's machinery is not what the loop called."""
+    """A line outside of the event loop's machinery is not one that the loop called."""
     assert Part(Cause.OWN, 1, 0, (INIT, RUN, RUN_ONCE, ORDER)).place == INIT

@@ -19,7 +19,8 @@ from headway.live.kept import remove_oldest
 from headway.live.options import Limits, Options
 from headway.live.ring import Ring
 from headway.live.untold import wait_until_told
-from headway.live.watcher import Watcher, _Report, _Watched
+from headway.live.watched import Watched
+from headway.live.watcher import Watcher, _Report
 
 LIMIT_S = 60
 
@@ -57,7 +58,7 @@ def ring(pid):
 def test_a_recording_has_its_name_once_it_is_complete(make, tmp_path):
     """A recording that is still being analysed has another name; one that cannot be analysed is kept."""
     watcher = make()
-    watcher._report(_Watched(ring(7)), time.monotonic_ns())
+    watcher._report(Watched(ring(7)), time.monotonic_ns())
     (partial,) = tmp_path.iterdir()
     assert partial.name.endswith("-7.hwt.partial")
 
@@ -72,7 +73,7 @@ def test_a_recording_has_its_name_once_it_is_complete(make, tmp_path):
 def test_the_last_stalls_of_a_process_can_be_waited_for(make, tmp_path):
     """While a recording of an ended process is analysed, the log lacks its stalls; no process waits for one that runs."""
     watcher = make()
-    watched = _Watched(ring(7))
+    watched = Watched(ring(7))
     watcher._report(watched, time.monotonic_ns())
     watcher._step()
     assert wait_until_told(tmp_path, patience_s=0)
@@ -97,7 +98,7 @@ def test_an_analysis_leaves_the_core_to_the_service(make, tmp_path, monkeypatch)
     program.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(program))
     watcher = make()
-    watcher._report(_Watched(ring(7)), time.monotonic_ns())
+    watcher._report(Watched(ring(7)), time.monotonic_ns())
     (report,) = watcher._reports
     nice = os.getpriority(os.PRIO_PROCESS, report.process.pid)
     environment, _ = report.process.communicate()
@@ -110,7 +111,7 @@ def test_a_stall_for_whose_recording_there_is_no_room_is_reported_later(make, tm
     """The stall stays in the ring: the report is due again after the pause, and each failure after a success is told."""
     watcher = make()
     watcher._options = watcher._options._replace(quiet=False)
-    one = _Watched(ring(7), reported_ns=3, over_ns=40)
+    one = Watched(ring(7), reported_ns=3, over_ns=40)
     written = one.ring.save
 
     def full(_):
@@ -138,7 +139,7 @@ def test_watchers_of_one_folder_keep_recordings_together(make, tmp_path):
     both = [make(), make()]
     for second, name in enumerate(names):
         (tmp_path / name).touch()
-        report = _Report(cast("subprocess.Popen[bytes]", None), _Watched(ring(second % 2)), tmp_path / name, asked=True)
+        report = _Report(cast("subprocess.Popen[bytes]", None), Watched(ring(second % 2)), tmp_path / name, asked=True)
         both[second % 2]._learn(report, {"stalls": [], "told": {}})
 
     assert {one.name for one in tmp_path.iterdir()} == {*names[-2:], new.name}
@@ -152,7 +153,7 @@ def test_an_incomplete_recording_is_kept_as_long_as_it_is_analysed(make, tmp_pat
     program.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(program))
     watcher = make()
-    watcher._report(_Watched(ring(7)), time.monotonic_ns())
+    watcher._report(Watched(ring(7)), time.monotonic_ns())
     (partial,) = tmp_path.glob("*.partial")
     os.utime(partial, (0, 0))
 

@@ -10,7 +10,8 @@ import pytest
 from headway.live.door import Door
 from headway.live.options import Limits, Options
 from headway.live.ring import Ring
-from headway.live.watcher import Watcher, _Report, _Watched
+from headway.live.watched import Watched
+from headway.live.watcher import Watcher, _Report
 
 S = 1_000_000_000
 
@@ -25,7 +26,7 @@ def watcher(tmp_path):
 
 def learnt(watcher, told):
     """Return a process whose reports had found nothing for long, after one more report with these stalls."""
-    one = _Watched(
+    one = Watched(
         cast(Ring, None),
         not_before_ns=102 * S,
         doubtful_not_before_ns=160 * S,
@@ -74,7 +75,7 @@ class Loops:
 def test_a_second_loop_that_hangs_is_reported_beside_the_first():
     """One report of a loop that hangs for hours says nothing of another loop that begins to hang."""
     ring = Loops()
-    one = _Watched(cast(Ring, ring))
+    one = Watched(cast(Ring, ring))
     seen = []
     for now_s, hang in enumerate([1, 1, 2, 2, 0], 1):
         ring.hang = hang

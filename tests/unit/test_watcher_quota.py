@@ -15,7 +15,8 @@ from headway.live.allowance import Allowance
 from headway.live.door import Door
 from headway.live.options import Limits, Options
 from headway.live.ring import Ring
-from headway.live.watcher import Watcher, _Watched
+from headway.live.watched import Watched
+from headway.live.watcher import Watcher
 
 S = 1_000_000_000
 STEP_NS = S // 10
@@ -46,6 +47,7 @@ class Service:
             pidfd=-1,
             gone=False,
             blind="",
+            stopped=False,
             laps=self.laps,
             look=lambda _: (False, False),
             copy=self.copy,
@@ -53,7 +55,7 @@ class Service:
             save=lambda _: None,
             close=lambda: None,
         )
-        self.one = _Watched(cast(Ring, ring))
+        self.one = Watched(cast(Ring, ring))
 
     def popen(self, *_, **options):
         self.told.append(json.load(options["stdin"]))
@@ -191,7 +193,7 @@ def test_an_analysis_is_not_in_a_real_time_class(tmp_path):
         watcher._reception.close()
         pytest.skip("this user may not use real-time classes")
     try:
-        watcher._report(_Watched(cast(Ring, ring)), time.monotonic_ns())
+        watcher._report(Watched(cast(Ring, ring)), time.monotonic_ns())
         (report,) = watcher._reports
         found = os.sched_getscheduler(report.process.pid)
         nice = os.getpriority(os.PRIO_PROCESS, report.process.pid)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import final
 
 from headway.agent import AGENT_PATH
+from headway.agent.headway_agent.recorder import WATCHED
 from headway.errors import RecordingError
 from headway.library import library_path
 from headway.live import filters
@@ -363,6 +364,11 @@ def _call(
 
 
 def _hint(text: str, target: Target) -> str:
+    if text.endswith(f"into {WATCHED}"):
+        return (
+            "`kill -USR2` to its watcher (`pgrep headway-watch`), or /dump, writes a recording of the last seconds now;"
+            f" `headway detach {target.pid}` ends the watching until the process is restarted"
+        )
     if "already" in text:
         return f"`headway detach {target.pid}` ends that"
     if "Permission denied" in text or "Read-only" in text:

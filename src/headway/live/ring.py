@@ -92,6 +92,8 @@ class Ring:
             failed.pop_all()
         self.gone = gone
         """Whether the process has ended."""
+        self.stopped = False
+        """Whether the recording has ended in a process that still runs the same program, or is just exiting."""
         self._began = begin_ticks(pid) if self.pidfd < 0 and not self.gone else None
         self.stacks = Stacks(self._file)
         self._homes = Homes(self._collection, self.stacks)
@@ -266,6 +268,7 @@ class Ring:
             self._lived.look(now_ns)
             over = self._lived.over
         state = self._collection.copy(last=over)
+        self.stopped = state.ended and not over
         self.gone = state.ended or over
         if state.lost_meta:
             self.blind = _TOO_MANY_STACKS

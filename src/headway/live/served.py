@@ -67,7 +67,10 @@ def serve(watcher: "Watcher", address: str) -> None:
                 self._give("application/json", Path(__file__).with_name("grafana.json").read_bytes())
             elif path == "/dump":
                 watcher.ask()
-                self._give("text/plain", b"a recording of each process is being written\n")
+                if watcher.watches:
+                    self._give("text/plain", b"a recording of each process is being written\n")
+                else:
+                    self._give("text/plain", b"no process is watched, so no recording is written\n", 503)
             else:
                 self._give("text/plain", b"there are /metrics, /stalls, /dashboard and /dump\n", 404)
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -23,10 +23,11 @@ from headway.live.detached import Program, alone, detached
 from headway.live.door import Door, Reception
 from headway.live.exposition import ServiceTotals, Totals
 from headway.live.kept import hold, partial_of, remove_oldest
+from headway.live.left import Left
 from headway.live.options import WATCHER_NAME, Options
 from headway.live.ring import Ring
-from headway.live.told import Told
 from headway.live.untold import Untold
+from headway.live.watched import AGAIN_NS, MANY, Watched
 from headway.native import Wakes, wait_for_threads
 
 __all__ = ["main"]
@@ -43,64 +44,19 @@ _GOES_ON_NS: Final = 300_000_000
 """The time by which a stall in progress must exceed its limit to be reported."""
 _JUST_ASKED_NS: Final = 1_000_000_000
 """A process that calls so soon after a request for a recording gets one, too."""
-_AGAIN_NS: Final = 2_000_000_000
-"""The shortest pause between two reports of a process."""
 _SOON_NS: Final = 500_000_000
 """The shortest pause before the report of a stall in progress."""
 _RARELY_NS: Final = 60_000_000_000
 """The longest pause, if reports find nothing; a third of it if reports are many."""
-_MANY: Final = 20
 _OVERLAP_NS: Final = 1_000_000_000
 """Stalls that were over so long before the last report were in that report."""
 _LINGER_S: Final = 1.0
 _EVIDENCE_NS: Final = 15_000_000_000
 """What was observed so long before a stall was seen belongs to its recording."""
 _MOST_RINGS: Final = 256
+_NONE: Final = "no recording is written, because no process is watched"
 _NICER: Final = 10
 """Beside a service that needs its core, an analysis takes a tenth of the core."""
-
-
-@final
-@dataclass
-class _Watched:
-    """A ring, and the state of the stalls in it."""
-
-    ring: Ring
-    copied_ns: int = 0
-    reported_ns: int = 0
-    over_ns: int = 0
-    """When an unreported stall of a loop was over; 0: there is none."""
-    open_ns: int = 0
-    """When a stall in progress was first seen; 0: there is none."""
-    is_told: bool = False
-    """Whether the stall in progress is reported."""
-    doubtful_ns: int = 0
-    """When a possible stall was seen; waits of CPU-bound threads and jobs of a pool's threads are none."""
-    not_before_ns: int = 0
-    doubtful_not_before_ns: int = 0
-    doubtful_pause_ns: int = _AGAIN_NS
-    pause_ns: int = _AGAIN_NS
-    asked: bool = False
-    """Whether a recording is requested, stall or not."""
-    is_left: bool = False
-    """Whether a stall waits for the next report, and is no reason for one: see live.allowance."""
-    told: Told = field(default_factory=Told)
-    grown_ns: int = 0
-    """When a stall that goes on is to be reported again; 0: none is."""
-    told_ns: deque[int] = field(default_factory=lambda: deque(maxlen=_MANY))
-
-    def copy(self, now_ns: int, *, hurry: bool = False) -> None:
-        """Copy new events, and note which stalls they end and begin."""
-        before = self.ring.laps
-        self.ring.copy(now_ns, hurry=hurry)
-        after = self.ring.laps
-        if after.late_loops != before.late_loops:
-            self.over_ns = self.over_ns or now_ns
-        if after.late_pools != before.late_pools or after.open_pools > before.open_pools:
-            self.doubtful_ns = self.doubtful_ns or now_ns
-        more = after.open_loops > before.open_loops
-        self.open_ns = (now_ns if more else self.open_ns or now_ns) if after.open_loops else 0
-        self.is_told = self.is_told and after.open_loops > 0 and not more
 
 
 @final
@@ -109,7 +65,7 @@ class _Report:
     """A process that analyses a recording."""
 
     process: subprocess.Popen[bytes]
-    watched: _Watched
+    watched: Watched
     path: Path
     asked: bool
     began_ns: int = 0
@@ -125,10 +81,11 @@ class Watcher:
         """Begin to accept processes that call at the door."""
         self._options = options
         self._folder = Path(options.folder)
-        self._rings: list[_Watched] = []
+        self._rings: list[Watched] = []
         self._has_watched = False
         """Whether a process has ever called. A process may call, and be gone before the first look at it."""
         self._reports: list[_Report] = []
+        self._left = Left()
         self._untold = Untold(self._folder)
         self._allowance = Allowance()
         self._written = deque[Path](maxlen=options.keep + 1)
@@ -137,6 +94,8 @@ class Watcher:
         self._dump = False
         self._asked_ns = 0
         """When a recording was last requested."""
+        self._unanswered_ns = 0
+        """When a recording was requested of no process; 0: it was not, or a process has called since then."""
         self._attentive = False
         """Whether the last wait ended because of a thread."""
         self._said: set[str] = set()
@@ -152,6 +111,11 @@ class Watcher:
     def pid(self) -> int:
         """The process that is watched together with its children."""
         return self._options.pid
+
+    @property
+    def watches(self) -> bool:
+        """Whether any process is watched now. Any thread may ask."""
+        return bool(self._rings)
 
     @property
     def log(self) -> Path:
@@ -211,9 +175,10 @@ class Watcher:
             self._reception.keep(ring.pidfd, ring.end)
         if ring.tells:
             self._begin_log()
+        self._left.forget(pid)
         # A process that requests a recording as soon as it has called may be heard before it is let in.
         just_asked = self._asked_ns != 0 and time.monotonic_ns() - self._asked_ns < _JUST_ASKED_NS
-        self._rings.append(_Watched(ring, asked=just_asked))
+        self._rings.append(Watched(ring, asked=just_asked))
         self._has_watched = True
 
     def _begin_log(self) -> None:
@@ -239,7 +204,22 @@ class Watcher:
                 self.say(f"process {one.ring.pid}: {one.ring.blind}")
             if one.ring.gone and not self._is_told_of(one):
                 self._over(one)
+        self._tell_of_none(now_ns, asked=asked and not watched)
         self._collect()
+
+    def _tell_of_none(self, now_ns: int, *, asked: bool) -> None:
+        """Say which processes are not watched any more, and that a recording was requested of none."""
+        for pid in self._left.alive(now_ns):
+            self.say(
+                f"process {pid} is no longer watched: its recording was ended, as by `headway detach`;"
+                " only a restart of the process begins another one"
+            )
+        if self._rings or asked:
+            self._unanswered_ns = 0 if self._rings else now_ns
+        if self._unanswered_ns and now_ns - self._unanswered_ns >= _JUST_ASKED_NS:
+            self._unanswered_ns = 0
+            self._said.discard(_NONE)
+            self.say(_NONE)
 
     def _wait(self) -> None:
         """Wait until a process calls, a thread is worth a look, or new events must be copied.
@@ -269,11 +249,11 @@ class Watcher:
         if woken is Wakes.READY or self._reception.busy:
             self._reception.answer(0)
 
-    def _is_told_of(self, one: _Watched) -> bool:
+    def _is_told_of(self, one: Watched) -> bool:
         """Tell whether a report on a recording of this process is in progress."""
         return any(report.watched is one for report in self._reports)
 
-    def _look(self, one: _Watched, now_ns: int) -> None:
+    def _look(self, one: Watched, now_ns: int) -> None:
         if self._allowance.leaves(one.over_ns, now_ns):
             one.over_ns, one.is_left = 0, True
         if self._allowance.leaves(one.doubtful_ns, now_ns):
@@ -296,7 +276,7 @@ class Watcher:
             or (doubtful and now_ns >= max(one.not_before_ns, one.doubtful_not_before_ns))
             or (one.grown_ns and now_ns >= max(one.not_before_ns, one.grown_ns))
         )
-        is_due_soon = goes_on and now_ns >= one.not_before_ns - one.pause_ns + _SOON_NS * one.pause_ns // _AGAIN_NS
+        is_due_soon = goes_on and now_ns >= one.not_before_ns - one.pause_ns + _SOON_NS * one.pause_ns // AGAIN_NS
         if (
             one.asked
             or (is_due and self._allowance.allows(now_ns))
@@ -304,7 +284,7 @@ class Watcher:
         ):
             self._report(one, now_ns)
 
-    def _report(self, one: _Watched, now_ns: int) -> None:
+    def _report(self, one: Watched, now_ns: int) -> None:
         """Write a recording, and start the process that analyses it."""
         one.not_before_ns = now_ns + one.pause_ns
         reported_ns, one.reported_ns = one.reported_ns, now_ns
@@ -400,9 +380,9 @@ class Watcher:
             self._written.append(report.path)
             self._remove_oldest()
             one.told_ns.append(now_ns)
-            many = self._options.sparing and len(one.told_ns) == _MANY and now_ns - one.told_ns[0] < 10 * _RARELY_NS
-            one.pause_ns = _RARELY_NS // 3 if many else _AGAIN_NS
-            one.doubtful_pause_ns = _AGAIN_NS
+            many = self._options.sparing and len(one.told_ns) == MANY and now_ns - one.told_ns[0] < 10 * _RARELY_NS
+            one.pause_ns = _RARELY_NS // 3 if many else AGAIN_NS
+            one.doubtful_pause_ns = AGAIN_NS
             # The pause after this report was that of a process without stalls, up to a minute: by then the ring may
             # have lost the end of a stall that goes on.
             one.doubtful_not_before_ns = min(one.doubtful_not_before_ns, one.not_before_ns)
@@ -411,11 +391,13 @@ class Watcher:
                 partial_of(report.path).unlink()
             one.doubtful_pause_ns = min(_RARELY_NS, 2 * one.doubtful_pause_ns)
 
-    def _over(self, one: _Watched) -> None:
+    def _over(self, one: Watched) -> None:
         """Report the last stalls of a process that is gone, and stop watching it."""
         if one.over_ns or one.doubtful_ns or one.asked or one.is_left or one.told.has_unended:
             self._report(one, time.monotonic_ns())
         self._service.end(one.ring, time.monotonic_ns())
+        if one.ring.stopped and not (self._options.own and one.ring.pid == self.pid):  # it has ended its own watch
+            self._left.note(one.ring.pid, time.monotonic_ns())
         self._rings.remove(one)
         if one.ring.pidfd >= 0:
             self._reception.forget(one.ring.pidfd)
