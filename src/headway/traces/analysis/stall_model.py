@@ -79,6 +79,7 @@ class Part:
         idle: Whether the thread held the GIL and did not run, so that it had no core, slept in a call or was
             stopped: unexplained.
         holder: The thread that had the lock for most of the time, and what it did; None if that is not known.
+        longest_ns: If the part is the sum of many times, the longest of them; else 0.
     """
 
     cause: Cause
@@ -89,6 +90,7 @@ class Part:
     lock: bool = False
     idle: bool = False
     holder: LockHold | None = None
+    longest_ns: int = 0
 
     @property
     def place(self) -> Frame | None:
@@ -144,6 +146,7 @@ def merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
     """Merge parts with the same cause, thread and function, and small parts of a cause; return the longest first."""
     sums: dict[tuple[object, ...], int] = defaultdict(int)
     longest: dict[tuple[object, ...], Part] = {}
+    longest_ns: dict[tuple[object, ...], int] = {}
     functions: dict[int, tuple[str, str] | None] = {}  # by the identity of a stack, because there are few stacks
     for part in parts:
         if part.time_ns <= 0:
@@ -153,8 +156,9 @@ def merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
             functions[id(part.frames)] = None if spot is None else (spot.filename, spot.function)
         key: tuple[object, ...] = (part.cause, part.thread, functions[id(part.frames)], part.kept, part.lock, part.idle)
         sums[key] += part.time_ns
-        if key not in longest or part.time_ns > longest[key].time_ns:
-            longest[key] = part
+        single_ns = part.longest_ns or part.time_ns
+        if key not in longest or single_ns > longest_ns[key]:
+            longest[key], longest_ns[key] = part, single_ns
     found = []
     small_ns: dict[Cause, int] = defaultdict(int)
     for key, time_ns in sums.items():
@@ -164,6 +168,6 @@ def merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
         ) or time_ns < _LEAST_SHARE * length_ns:
             small_ns[part.cause] += time_ns
         else:
-            found.append(replace(part, time_ns=time_ns))
+            found.append(replace(part, time_ns=time_ns, longest_ns=0))
     found += [Part(cause, time_ns) for cause, time_ns in small_ns.items() if time_ns]
     return tuple(sorted(found, key=lambda one: -one.time_ns))

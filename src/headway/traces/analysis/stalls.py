@@ -6,7 +6,6 @@ it, what the thread did while it held the GIL, and at which call it released the
 Garbage collections are parts of their own. Time that none of these explains stays unexplained.
 """
 
-import bisect
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -15,10 +14,13 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from headway.traces.analysis.accounts import Accounts
 from headway.traces.analysis.contention import takes
 from headway.traces.analysis.holders import Holders, LockHold, LockWaits
 from headway.traces.analysis.intervals import Holds, recorded
+from headway.traces.analysis.short_times import IDLE_SHARE, ShortTimes
 from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind, Thresholds, merged
 from headway.traces.analysis.thread_events import ThreadEvents
 from headway.traces.calls import Call, call_at
@@ -34,7 +36,7 @@ from headway.traces.loops import (
     serves_the_web,
     waits_for_a_lock,
 )
-from headway.traces.model import CoreTime, Flag, Frame, Kind, Sample, Trace
+from headway.traces.model import Flag, Frame, Kind, Sample, Trace
 from headway.traces.sources import edited
 
 __all__ = ["find_stalls"]
@@ -46,10 +48,7 @@ _SHORT_QUEUE_NS: Final = 1 * _MS
 _ELSEWHERE_NS: Final = 10 * _MS
 _IN_C_NS: Final = 2 * _MS
 """A request made Python code release the GIL within microseconds; a later release means that a call of C ran."""
-_TICK_NS: Final = 4 * _MS
-"""The age of the system's account of a running thread: up to one tick of its core, 4 ms with CONFIG_HZ=250."""
 _WAITS: Final = (Call.SLEEP, Call.LOCK, Call.RECEIVE, Call.SEND, Call.POLL)
-_IDLE_SHARE: Final = 0.1
 
 
 def find_stalls(trace: Trace, thresholds: Thresholds | None = None, *, since_ns: int = 0) -> list[Stall]:
@@ -82,11 +81,9 @@ class _Finder:
         self._stacks: dict[int, tuple[Frame, ...]] = {}
         self._own: dict[int, ThreadEvents] = {}
         self._samples: dict[int, list[Sample]] = defaultdict(list)
-        self._core_times: dict[int, list[CoreTime]] = defaultdict(list)
         for sample in trace.evidence.samples:
             self._samples[sample.tid].append(sample)
-        for core_time in trace.evidence.core_times:
-            self._core_times[core_time.tid].append(core_time)
+        self._accounts = Accounts(trace.evidence.core_times, self._of)
 
     @cached_property
     def _changed(self) -> frozenset[str]:
@@ -199,7 +196,7 @@ class _Finder:
 
     def late_wake_ups(self, thread: int, least_ns: int, known: Sequence[Stall]) -> list[Stall]:
         """Return the times when a loop's thread had work, but no core for `least_ns`, before it wanted the GIL."""
-        times = self._core_times.get(self._trace.threads[thread].tid, [])
+        times = self._accounts.looks(self._trace.threads[thread].tid)
         own = self._of(thread)
         found = []
         for before, after in itertools.pairwise(times):
@@ -239,15 +236,42 @@ class _Finder:
         """Return the stall of a thread that lasts from one of its events to another one."""
         own = self._of(thread)
         since_ns = int(own.time_ns[begin])
-        parts: list[Part] = []
-        for event in range(begin, end + 1):
+        is_summed, parts = self._summed(thread, begin, end)
+        for event in [*(begin + np.flatnonzero(~is_summed)).tolist(), end]:
             begun_ns = int(own.time_ns[event])
             over_ns = int(own.time_ns[event + 1]) if event < end else until_ns
             if over_ns <= begun_ns:
                 continue
             following = event + 1 if event + 1 < len(own) and own.time_ns[event + 1] <= until_ns else None
-            parts += self._parts(thread, event, following, begun_ns, over_ns)
-        return Stall(kind, thread, since_ns, until_ns, goes_on, merged(parts, until_ns - since_ns))
+            parts += [(event, part) for part in self._parts(thread, event, following, begun_ns, over_ns)]
+        in_order = [part for _, part in sorted(parts, key=lambda one: one[0])]
+        return Stall(kind, thread, since_ns, until_ns, goes_on, merged(in_order, until_ns - since_ns))
+
+    def _summed(self, thread: int, begin: int, end: int) -> tuple[NDArray[np.bool_], list[tuple[int, Part]]]:
+        """Return which times between an event and the next one are summed up, and the sums, each with an event in it."""
+        tid = self._trace.threads[thread].tid
+        times = ShortTimes(self._of(thread), begin, end, _ELSEWHERE_NS)
+        account = self._accounts.columns(tid, thread, times.since_ns, times.until_ns)
+        collected = [(one.start_ns, one.end_ns) for one in self._trace.evidence.collections if one.tid == tid]
+        times.leave_out(~account.is_plain)
+        times.leave_out_moments(np.array(sorted(one.time_ns for one in self._samples.get(tid, ())), dtype=np.int64))
+        times.leave_out_spans(*np.array(collected, dtype=np.int64).reshape(-1, 2).T)
+        times.leave_out_stacks(lambda stack: waits_for_a_lock(self._stack(stack), self._changed))
+        sums = itertools.chain(
+            times.held(account, lambda stack: self._home(stack) is None),
+            times.away(account, self._is_a_wait, has_account=tid in self._accounts),
+        )
+        found = []
+        for one in sums:
+            frames = () if one.cause is Cause.CORE else self._stack(one.stack)
+            part = Part(one.cause, one.time_ns, thread, frames, idle=one.idle, longest_ns=one.longest_ns)
+            found.append((one.event, part))
+        return times.is_short, found
+
+    def _is_a_wait(self, stack: int) -> bool:
+        """Tell whether a thread that yields the GIL at this stack is in a call that waits."""
+        frames = self._stack(stack)
+        return bool(frames and call_at(frames[0], self._changed) in _WAITS)
 
     def _parts(self, thread: int, event: int, following: int | None, begun_ns: int, over_ns: int) -> list[Part]:
         """Return the reasons why a thread made no progress between one of its events and the next."""
@@ -273,11 +297,11 @@ class _Finder:
         tid = self._trace.threads[thread].tid
         length_ns = over_ns - begun_ns
         collected_ns = self._collected_ns(tid, begun_ns, over_ns)
-        queued_ns = self._queued_ns(tid, begun_ns, over_ns)
+        queued_ns = self._accounts.queued_ns(tid, begun_ns, over_ns)
         if share is not None:
             off_ns = round(length_ns * (1 - share))
         else:
-            off_ns = min(length_ns, max(queued_ns or 0, self._off_core_ns(tid, begun_ns, over_ns)))
+            off_ns = min(length_ns, max(queued_ns or 0, self._accounts.off_core_ns(tid, begun_ns, over_ns)))
         # A garbage collection waits for a core as often as the thread's other work.
         collected_ns = collected_ns * (length_ns - off_ns) // length_ns
         found = self._placed(Cause.COLLECTION, collected_ns, thread, begun_ns, over_ns, stack)
@@ -307,8 +331,12 @@ class _Finder:
         stack = self._stack(int(own.stack[event]))
         length_ns = over_ns - begun_ns
         tid = self._trace.threads[thread].tid
-        ran_ns = round(length_ns * share) if share is not None else self._ran_away_ns(thread, begun_ns, over_ns)
-        queued_ns = min(length_ns - ran_ns, self._queued_ns(tid, begun_ns, over_ns) or 0)
+        ran_ns = (
+            round(length_ns * share)
+            if share is not None
+            else self._accounts.ran_away_ns(tid, thread, begun_ns, over_ns)
+        )
+        queued_ns = min(length_ns - ran_ns, self._accounts.queued_ns(tid, begun_ns, over_ns) or 0)
         found = [Part(Cause.OWN, ran_ns, thread, stack), Part(Cause.CORE, queued_ns, thread)]
         rest_ns = length_ns - ran_ns - queued_ns
         asleep = length_ns >= _ELSEWHERE_NS and self._trace.evidence.was_asleep(tid, begun_ns, over_ns)
@@ -322,7 +350,7 @@ class _Finder:
             found += kept
             rest_ns -= kept_ns
         # Without the system's account, a call that computes may have waited for a core.
-        known = tid in self._core_times or (share is not None and share < _IDLE_SHARE)
+        known = tid in self._accounts or (share is not None and share < IDLE_SHARE)
         waits = lock or asleep or known or bool(stack and call_at(stack[0], self._changed) in _WAITS)
         holder = self._holder(thread, event, begun_ns, over_ns) if lock and length_ns >= _ELSEWHERE_NS else None
         cause = Cause.BLOCKED if waits else Cause.UNEXPLAINED
@@ -361,7 +389,7 @@ class _Finder:
                     covered_ns += until_ns - since_ns
                     found += self._held(holds, place, since_ns, until_ns)
         free_ns = over_ns - begun_ns - covered_ns
-        queued_ns = self._queued_ns(self._trace.threads[thread].tid, begun_ns, over_ns)
+        queued_ns = self._accounts.queued_ns(self._trace.threads[thread].tid, begun_ns, over_ns)
         without_ns = min(free_ns, queued_ns or 0) if free_ns >= _FREE_NS else 0
         return [*found, Part(Cause.CORE, without_ns, thread), Part(Cause.UNEXPLAINED, free_ns - without_ns, thread)]
 
@@ -375,8 +403,8 @@ class _Finder:
         whole_ns = int(one.length_ns[0])
         known = self._let_go_at(int(one.stack[0]), whole_ns, forced=bool(one.forced[0]))
         off_ns = round(length_ns * int(one.off_core_ns[0]) / max(1, whole_ns))
-        off_ns = max(off_ns, self._off_core_ns(tid, since_ns, until_ns))
-        account_ns = self._queued_ns(tid, since_ns, until_ns)
+        off_ns = max(off_ns, self._accounts.off_core_ns(tid, since_ns, until_ns))
+        account_ns = self._accounts.queued_ns(tid, since_ns, until_ns)
         # Without an account, a holder that did not run may have had no core, or have slept with the GIL held.
         queued_ns = min(off_ns if account_ns is None else min(off_ns, account_ns), length_ns - collected_ns)
         queued_ns = queued_ns if queued_ns >= _SHORT_QUEUE_NS else 0
@@ -431,59 +459,6 @@ class _Finder:
     def _is_collecting(self, tid: int, time_ns: int) -> bool:
         return any(one.tid == tid and one.start_ns <= time_ns <= one.end_ns for one in self._trace.evidence.collections)
 
-    def _account(self, tid: int, since_ns: int, until_ns: int) -> tuple[CoreTime, CoreTime] | None:
-        """Return a thread's account before and after a time; None if there are not two looks at it."""
-        times = self._core_times.get(tid, [])
-        if not times:
-            return None
-        first = bisect.bisect_right(times, since_ns, key=_time_ns)
-        before = min(times[max(0, first - 1) : first + 1], key=lambda one: abs(one.time_ns - since_ns))
-        after = times[min(len(times) - 1, bisect.bisect_left(times, until_ns, key=_time_ns))]
-        return (before, after) if after.time_ns > before.time_ns else None
-
-    def _queued_ns(self, tid: int, since_ns: int, until_ns: int) -> int | None:
-        """Return the longest time for which the thread can have waited for a core; None without an account."""
-        account = self._account(tid, since_ns, until_ns)
-        if account is None:
-            return None
-        before, after = account
-        queued_ns, looked_ns = after.queued_ns - before.queued_ns, after.time_ns - before.time_ns
-        if 2 * (until_ns - since_ns) < looked_ns:  # the rest of the wait for a core was before or after
-            queued_ns = queued_ns * (until_ns - since_ns) // looked_ns
-        # The account has a wait for a core from its end on: what it adds soon after `since_ns` was mostly before.
-        times = self._core_times[tid]
-        first = bisect.bisect_left(times, before.time_ns, key=_time_ns)
-        looks = times[first : bisect.bisect_right(times, after.time_ns, key=_time_ns)]
-        inside_ns = sum(
-            min(max(0, two.queued_ns - one.queued_ns), max(0, min(two.time_ns, until_ns) - since_ns))
-            for one, two in itertools.pairwise(looks)
-        )
-        return max(0, min(queued_ns, inside_ns, until_ns - since_ns))
-
-    def _off_core_ns(self, tid: int, since_ns: int, until_ns: int) -> int:
-        """Return the least time for which the thread did not run, by the system's account; 0 if that is unknown."""
-        account = self._account(tid, since_ns, until_ns)
-        if account is None:
-            return 0
-        before, after = account
-        # A thread that has ended is not looked at again: the time after the last look may have been spent running.
-        looked_ns = min(until_ns, after.time_ns) - max(since_ns, before.time_ns)
-        return max(0, looked_ns - (after.ran_ns - before.ran_ns) - _TICK_NS)
-
-    def _ran_away_ns(self, thread: int, since_ns: int, until_ns: int) -> int:
-        """Return the time for which a thread ran without the GIL: the system's account minus the thread's own holds."""
-        account = self._account(self._trace.threads[thread].tid, since_ns, until_ns)
-        if account is None:
-            return 0
-        before, after = account
-        away_ns, held_ns = self._of(thread).spent(before.time_ns, after.time_ns)
-        ran_ns = after.ran_ns - before.ran_ns - held_ns
-        seen_ns = min(after.time_ns, until_ns) - max(before.time_ns, since_ns)
-        if 2 * seen_ns < away_ns:  # the account is of other times, too, in which the thread was away
-            ran_ns = ran_ns * seen_ns // away_ns
-        ran_ns = max(0, min(ran_ns, seen_ns))
-        return ran_ns * (until_ns - since_ns) // seen_ns if seen_ns > 0 else 0
-
     def _collected_ns(self, tid: int, since_ns: int, until_ns: int) -> int:
         """Return the time for which a thread collected garbage."""
         return sum(
@@ -491,7 +466,3 @@ class _Finder:
             for one in self._trace.evidence.collections
             if one.tid == tid
         )
-
-
-def _time_ns(one: CoreTime) -> int:
-    return one.time_ns

@@ -1,0 +1,145 @@
+"""The system's account of threads: for how long they ran on cores, and waited for one, between two looks at them."""
+
+import bisect
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.traces.analysis.thread_events import ThreadEvents
+from headway.traces.frames import CoreTime
+
+__all__ = ["Accounts", "Columns"]
+
+_TICK_NS: Final = 4_000_000
+"""The age of the system's account of a running thread: up to one tick of its core, 4 ms with CONFIG_HZ=250."""
+_FAR_NS: Final = 60_000_000_000
+"""Products of times between looks that are further apart may not fit into 64 bits."""
+
+
+@final
+class Columns(NamedTuple):
+    """The values of an account for many times."""
+
+    is_plain: NDArray[np.bool_]
+    """Whether the next columns tell of a time what the methods of `Accounts` do: there is no look within it, say."""
+    is_known: NDArray[np.bool_]
+    """Whether there is an account of the time: `queued_ns` is not None."""
+    queued_ns: NDArray[np.int64]
+    off_core_ns: NDArray[np.int64]
+    ran_away_ns: NDArray[np.int64]
+
+
+@final
+class Accounts:
+    """The accounts of a trace's threads."""
+
+    def __init__(self, core_times: Iterable[CoreTime], events_of: Callable[[int], ThreadEvents]) -> None:
+        """Take the looks at all threads, in the order of their times, and what returns a thread's events by its index."""
+        self._core_times: dict[int, list[CoreTime]] = defaultdict(list)
+        for one in core_times:
+            self._core_times[one.tid].append(one)
+        self._of = events_of
+
+    def __contains__(self, tid: int) -> bool:
+        return tid in self._core_times
+
+    def looks(self, tid: int) -> list[CoreTime]:
+        """Return the looks at a thread."""
+        return self._core_times.get(tid, [])
+
+    def _account(self, tid: int, since_ns: int, until_ns: int) -> tuple[CoreTime, CoreTime] | None:
+        """Return a thread's account before and after a time; None if there are not two looks at it."""
+        times = self._core_times.get(tid, [])
+        if not times:
+            return None
+        first = bisect.bisect_right(times, since_ns, key=_time_ns)
+        before = min(times[max(0, first - 1) : first + 1], key=lambda one: abs(one.time_ns - since_ns))
+        after = times[min(len(times) - 1, bisect.bisect_left(times, until_ns, key=_time_ns))]
+        return (before, after) if after.time_ns > before.time_ns else None
+
+    def queued_ns(self, tid: int, since_ns: int, until_ns: int) -> int | None:
+        """Return the longest time for which the thread can have waited for a core; None without an account."""
+        account = self._account(tid, since_ns, until_ns)
+        if account is None:
+            return None
+        before, after = account
+        queued_ns, looked_ns = after.queued_ns - before.queued_ns, after.time_ns - before.time_ns
+        if 2 * (until_ns - since_ns) < looked_ns:  # the rest of the wait for a core was before or after
+            queued_ns = queued_ns * (until_ns - since_ns) // looked_ns
+        # The account has a wait for a core from its end on: what it adds soon after `since_ns` was mostly before.
+        times = self._core_times[tid]
+        first = bisect.bisect_left(times, before.time_ns, key=_time_ns)
+        looks = times[first : bisect.bisect_right(times, after.time_ns, key=_time_ns)]
+        inside_ns = sum(
+            min(max(0, two.queued_ns - one.queued_ns), max(0, min(two.time_ns, until_ns) - since_ns))
+            for one, two in itertools.pairwise(looks)
+        )
+        return max(0, min(queued_ns, inside_ns, until_ns - since_ns))
+
+    def off_core_ns(self, tid: int, since_ns: int, until_ns: int) -> int:
+        """Return the least time for which the thread did not run, by the system's account; 0 if that is unknown."""
+        account = self._account(tid, since_ns, until_ns)
+        if account is None:
+            return 0
+        before, after = account
+        # A thread that has ended is not looked at again: the time after the last look may have been spent running.
+        looked_ns = min(until_ns, after.time_ns) - max(since_ns, before.time_ns)
+        return max(0, looked_ns - (after.ran_ns - before.ran_ns) - _TICK_NS)
+
+    def ran_away_ns(self, tid: int, thread: int, since_ns: int, until_ns: int) -> int:
+        """Return the time for which a thread ran without the GIL: the system's account minus the thread's own holds."""
+        account = self._account(tid, since_ns, until_ns)
+        if account is None:
+            return 0
+        before, after = account
+        away_ns, held_ns = self._of(thread).spent(before.time_ns, after.time_ns)
+        ran_ns = after.ran_ns - before.ran_ns - held_ns
+        seen_ns = min(after.time_ns, until_ns) - max(before.time_ns, since_ns)
+        if 2 * seen_ns < away_ns:  # the account is of other times, too, in which the thread was away
+            ran_ns = ran_ns * seen_ns // away_ns
+        ran_ns = max(0, min(ran_ns, seen_ns))
+        return ran_ns * (until_ns - since_ns) // seen_ns if seen_ns > 0 else 0
+
+    def columns(self, tid: int, thread: int, since_ns: NDArray[np.int64], until_ns: NDArray[np.int64]) -> Columns:
+        """Return the account of a thread for many times, each shorter than 10 ms; see the methods above."""
+        looks = self.looks(tid)
+        count, none = len(looks), np.zeros(len(since_ns), dtype=np.int64)
+        if not looks:
+            return Columns(none == 0, none > 0, none, none, none)
+        rows = np.array([(one.time_ns, one.ran_ns, one.queued_ns) for one in looks], dtype=np.int64)
+        time_ns, ran_ns, queued_ns = rows.T
+        first = np.searchsorted(time_ns, since_ns, "right")
+        before, later = np.maximum(0, first - 1), np.minimum(first, count - 1)
+        before = np.where(np.abs(time_ns[later] - since_ns) < np.abs(time_ns[before] - since_ns), later, before)
+        after = np.minimum(count - 1, np.searchsorted(time_ns, until_ns, "left"))
+        looked_ns = time_ns[after] - time_ns[before]
+        is_known = looked_ns > 0
+        is_alone = np.diff(time_ns, prepend=time_ns[0] - 1, append=time_ns[-1] + 1) > 0  # no two looks at the same time
+        is_next = (after == before + 1) & is_alone[before] & is_alone[after] & is_alone[after + 1]
+        is_plain = ~is_known | (is_next & (looked_ns < _FAR_NS))
+        kept = np.flatnonzero(is_plain & is_known)
+        queued, off_core, ran_away = none.copy(), none.copy(), none.copy()
+        a, b = before[kept], after[kept]
+        since, until, looked = since_ns[kept], until_ns[kept], looked_ns[kept]
+        length, added_ns = until - since, queued_ns[b] - queued_ns[a]
+        share_ns = np.where(2 * length < looked, added_ns * length // looked, added_ns)
+        inside_ns = np.minimum(np.maximum(0, added_ns), np.maximum(0, np.minimum(time_ns[b], until) - since))
+        queued[kept] = np.maximum(0, np.minimum(np.minimum(share_ns, inside_ns), length))
+        seen_ns = np.minimum(until, time_ns[b]) - np.maximum(since, time_ns[a])
+        off_core[kept] = np.maximum(0, seen_ns - (ran_ns[b] - ran_ns[a]) - _TICK_NS)
+        away_ns, held_ns = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        for one in np.unique(a).tolist():
+            away_ns[one], held_ns[one] = self._of(thread).spent(int(time_ns[one]), int(time_ns[one + 1]))
+        without_ns, away_ns = ran_ns[b] - ran_ns[a] - held_ns[a], away_ns[a]
+        without_ns = np.where(2 * seen_ns < away_ns, without_ns * seen_ns // np.maximum(1, away_ns), without_ns)
+        without_ns = np.maximum(0, np.minimum(without_ns, seen_ns))
+        ran_away[kept] = np.where(seen_ns > 0, without_ns * length // np.maximum(1, seen_ns), 0)
+        return Columns(is_plain, is_known, queued, off_core, ran_away)
+
+
+def _time_ns(one: CoreTime) -> int:
+    return one.time_ns
