@@ -68,6 +68,10 @@ static void test_a_late_loop(void) {
     T_EQ(0, found.open[HW_HOME_LOOP]);
     T_EQ(1, found.loop_count);
     T_EQ(1, found.loops[0]);
+    T_EQ(0, found.begun_ns[0]);
+    T_EQ(1, found.last[0].serial);
+    T_EQ(130 * MS, found.last[0].begun_ns);
+    T_EQ(230 * MS, found.last[0].ended_ns);
     T_EQ(199 * (uint64_t)MS, found.lengths_ns);
     uint64_t lengths = 0;
     for (int i = 0; i < HW_LAP_BUCKETS; i++) {
@@ -84,6 +88,7 @@ static void test_an_open_lap(void) {
     event(20, HW__ACQUIRE, 0, 0);
     T_EQ(0, told_at(119).open[HW_HOME_LOOP]);
     T_EQ(1, told_at(120).open[HW_HOME_LOOP]);
+    T_EQ(20 * MS, told_at(120).begun_ns[0]);
     T_EQ(1, told_at(500).open[HW_HOME_LOOP]);
     /* The ACQUIRE becomes a HOLD in place: the loop is at home. */
     events[count - 1].kind = HW__HOLD;

@@ -164,7 +164,12 @@ static void comes_home(struct hw__laps *laps, struct runner *runner, int home, i
         laps->told.late[home] += length_ns >= laps->least_ns[home];
     }
     if (runner->away) {
-        laps->told.late[runner->home] += length_ns >= laps->least_ns[runner->home];
+        bool is_late = length_ns >= laps->least_ns[runner->home];
+        if (is_late && runner->home == HW_HOME_LOOP) {
+            laps->told.last[laps->told.late[HW_HOME_LOOP] % HW_LAP_LAST] = (struct hw_lap){
+                .serial = runner->serial, .begun_ns = runner->begun_ns, .ended_ns = time_ns};
+        }
+        laps->told.late[runner->home] += is_late;
         if (runner->home == HW_HOME_LOOP && length_ns >= 0) {
             int bits = length_ns == 0 ? 0 : 64 - __builtin_clzll((uint64_t)length_ns);
             laps->told.lengths[bits < HW_LAP_BUCKETS ? bits : HW_LAP_BUCKETS - 1]++;
@@ -282,6 +287,7 @@ void hw__laps_tell(struct hw__laps *laps, int64_t now_ns, struct hw_laps *told) 
             continue;
         }
         if (runner->home == HW_HOME_LOOP && found->loop_count < HW_LAP_LOOPS) {
+            found->begun_ns[found->loop_count] = runner->away ? runner->begun_ns : 0;
             found->loops[found->loop_count++] = runner->serial;
         }
         if (runner->away && now_ns - runner->begun_ns >= laps->least_ns[runner->home]) {

@@ -199,8 +199,17 @@ class CollectionState:
 
 HOME_NONE, HOME_LOOP, HOME_POOL, HOME_OUTSIDE, HOME_REQUEST = 1, 2, 3, 4, 5
 """HW_HOME_* of native/include/headway/collect.h."""
-_HOMES, _LAP_BUCKETS, _LAP_LOOPS = 4, 40, 32
+_HOMES, _LAP_BUCKETS, _LAP_LOOPS, _LAP_LAST = 4, 40, 32, 32
 _MOST_FRESH = 1024
+
+
+class _Lap(ctypes.Structure):
+    _fields_ = (
+        ("serial", ctypes.c_uint32),
+        ("unused", ctypes.c_uint32),
+        ("begun_ns", ctypes.c_int64),
+        ("ended_ns", ctypes.c_int64),
+    )
 
 
 class _Laps(ctypes.Structure):
@@ -211,6 +220,8 @@ class _Laps(ctypes.Structure):
         ("open", ctypes.c_uint32 * _HOMES),
         ("loop_count", ctypes.c_uint32),
         ("loops", ctypes.c_uint32 * _LAP_LOOPS),
+        ("begun_ns", ctypes.c_int64 * _LAP_LOOPS),
+        ("last", _Lap * _LAP_LAST),
     )
 
 
@@ -417,6 +428,19 @@ class Collection:
             lengths_ns=told.lengths_ns,
             loops=tuple(told.loops[: told.loop_count]),
         )
+
+    def late_laps(self) -> list[tuple[int, int, int]]:
+        """Return the (serial, begin, end) of the newest laps of event loops that took too long, and of those under way.
+
+        The end of a lap under way is 0.
+        """
+        told = _Laps()
+        self._library.hw_collect_laps(self._pointer, 0, ctypes.byref(told))
+        ended = list(told.last[: min(told.late[HOME_LOOP], _LAP_LAST)])
+        under_way = zip(told.loops[: told.loop_count], told.begun_ns[: told.loop_count], strict=True)
+        return [(one.serial, one.begun_ns, one.ended_ns) for one in ended] + [
+            (serial, begun_ns, 0) for serial, begun_ns in under_way if begun_ns
+        ]
 
     def hurry(self) -> None:
         """Make the next pass copy everything, including the chunks that threads are still writing to."""

@@ -15,7 +15,7 @@ from headway.live import sampling, slots, stacks
 from headway.live.header import COUNTERS_ONLY, FORMAT_VERSION, HEADER_BYTES, header_in
 from headway.live.slots import thread_counters
 from headway.traces import format as hwt
-from headway.traces.frames import MAX_DEPTH, Asleep, CoreTime, Evidence, Frame, Sample
+from headway.traces.frames import MAX_DEPTH, Asleep, CoreTime, Evidence, Frame, Lap, Sample
 from headway.traces.notes import append_notes, evidence_of
 from headway.traces.reader import read
 from headway.traces.writer import write
@@ -29,6 +29,7 @@ def evidence(samples=3, depth=5):
         samples=tuple(Sample(1000 + n, 101, tuple(frames[: 1 + n % depth])) for n in range(samples)),
         core_times=tuple(CoreTime(1000 + n, 101, 5 * n, 7 * n) for n in range(samples)),
         asleep=tuple(Asleep(1000 + n, 101) for n in range(samples)),
+        laps=tuple(Lap(1 + n, 1000 + n, 0) for n in range(samples)),
     )
 
 
@@ -73,6 +74,7 @@ def test_a_stack_that_fits_no_chunk_is_cut(tmp_path):
         b'{"core_times": [[1, 2, 3, 1e99]]}',
         b'{"core_times": 7}',
         b'{"asleep": [[1, 2, 3]]}',
+        b'{"laps": [[1, 2]]}',
         b"[" * 100000,
     ],
 )

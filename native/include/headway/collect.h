@@ -85,6 +85,15 @@ HW_API void hw_collect_pass(struct hw_collection *collection, int last,
 #define HW_HOME_REQUEST 5 /* the same, in a request that a pool's thread answers */
 #define HW_LAP_BUCKETS 40
 #define HW_LAP_LOOPS 32
+#define HW_LAP_LAST 32
+
+/* An event loop's lap that is over. */
+struct hw_lap {
+    uint32_t serial; /* of its thread */
+    uint32_t unused;
+    int64_t begun_ns;
+    int64_t ended_ns;
+};
 
 /* Laps of threads. A lap begins when a thread leaves a home and ends when it is at a home. `late`,
  * `lengths` and `lengths_ns` are totals since hw_collect_watch(). */
@@ -95,6 +104,9 @@ struct hw_laps {
     uint32_t open[HW_HOMES];          /* laps under way that have taken too long already */
     uint32_t loop_count;              /* threads with an event loop, at most HW_LAP_LOOPS */
     uint32_t loops[HW_LAP_LOOPS];     /* the serials of these `loop_count` threads */
+    int64_t begun_ns[HW_LAP_LOOPS]; /* when the lap of each of these began; 0: it is in its poll */
+    /* The newest laps that late[HW_HOME_LOOP] counts: lap n, from 0, is at n % HW_LAP_LAST. */
+    struct hw_lap last[HW_LAP_LAST];
 };
 
 /* Counts laps from now on. A lap of at least least_ns[home], by the home where it began, is too

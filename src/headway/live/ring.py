@@ -305,6 +305,11 @@ class Ring:
                 [one.time_ns, one.tid, one.ran_ns, one.queued_ns] for one in self._core_times if one.time_ns >= since_ns
             ],
             "asleep": [[one.time_ns, one.tid] for one in self._asleep if one.time_ns >= since_ns],
+            "laps": [
+                [serial, begun_ns, ended_ns]
+                for serial, begun_ns, ended_ns in self._collection.late_laps()
+                if not ended_ns or ended_ns >= since_ns
+            ],
         }
 
     def save(self, file: int) -> None:

@@ -12,6 +12,7 @@ __all__ = [
     "CoreTime",
     "Evidence",
     "Frame",
+    "Lap",
     "Sample",
     "Standing",
     "packed",
@@ -103,6 +104,17 @@ class Collected:
 
 
 @dataclass(frozen=True)
+class Lap:
+    """A lap of an event loop that took too long, as `headway watch` saw it: the events may be overwritten since then."""
+
+    serial: int
+    """The serial of its thread."""
+    begun_ns: int
+    ended_ns: int
+    """0: the lap goes on."""
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Observations of a process beside its GIL events. `headway watch` keeps those from outside with its recordings.
 
@@ -114,6 +126,7 @@ class Evidence:
     asleep: tuple[Asleep, ...] = ()
     collections: tuple[Collected, ...] = ()
     standing: tuple[Standing, ...] = ()
+    laps: tuple[Lap, ...] = ()
 
     def was_asleep(self, tid: int, since_ns: int, until_ns: int) -> bool:
         """Tell whether a thread was seen asleep in a futex within a time."""

@@ -7,6 +7,7 @@ have any length that fits in a chunk:
     {"core_times": [[time_ns, tid, ran_ns, queued_ns], ...]}
     {"asleep": [[time_ns, tid], ...]}
     {"standing": [[tid, [[file, line, function, first line], ...]], ...]}
+    {"laps": [[serial, begun_ns, ended_ns], ...]}
 
 `samples` refer to frames by their index in the list, the innermost first. `standing` is written by the process itself
 (headway_agent/recorder.py), the innermost frame first. A file may be damaged or forged: notes that
@@ -21,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from headway.traces import format as hwt
-from headway.traces.frames import Asleep, CoreTime, Evidence, Frame, Sample, Standing, packed
+from headway.traces.frames import Asleep, CoreTime, Evidence, Frame, Lap, Sample, Standing, packed
 
 __all__ = ["append_notes", "evidence_of"]
 
@@ -35,6 +36,7 @@ def append_notes(file: int, evidence: Evidence) -> None:
         *_samples(evidence.samples),
         *_rows("core_times", [[one.time_ns, one.tid, one.ran_ns, one.queued_ns] for one in evidence.core_times]),
         *_rows("asleep", [[one.time_ns, one.tid] for one in evidence.asleep]),
+        *_rows("laps", [[one.serial, one.begun_ns, one.ended_ns] for one in evidence.laps]),
     ]
     if not notes:
         return
@@ -94,6 +96,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
     core_times: list[CoreTime] = []
     asleep: list[Asleep] = []
     standing: list[Standing] = []
+    laps: list[Lap] = []
     damaged = 0
     for text in notes:
         try:
@@ -109,6 +112,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
             standing += [
                 Standing(_number(tid), tuple(_frame(*one) for one in stack)) for tid, stack in note.get("standing", [])
             ]
+            laps += [Lap(*map(_number, row)) for row in note.get("laps", [])]
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             damaged += len(text)
     return (
@@ -117,6 +121,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
             core_times=tuple(sorted(core_times, key=lambda one: one.time_ns)),
             asleep=tuple(sorted(asleep, key=lambda one: one.time_ns)),
             standing=tuple(standing),
+            laps=tuple(sorted(laps, key=lambda one: one.begun_ns)),
         ),
         damaged,
     )

@@ -118,6 +118,7 @@ class Stall:
         goes_on: The stall had not ended when the trace did.
         parts: The reasons, the longest part first; together the parts are the whole stall.
         cut_off: The process's end ended the stall.
+        lost_ns: The time at its begin whose events were overwritten: unexplained.
     """
 
     kind: StallKind
@@ -127,6 +128,7 @@ class Stall:
     goes_on: bool
     parts: tuple[Part, ...]
     cut_off: bool = False
+    lost_ns: int = 0
 
     @property
     def length_ns(self) -> int:

@@ -24,11 +24,21 @@ _NAMES: Final = {
 }
 
 
+_MORE_ROOM: Final = "give `headway watch` more memory for events (`--ring 64MB`): those of this time were overwritten"
+
+
+def _is_lost(part: Part, stall: Stall) -> bool:
+    """Tell whether a part is the time whose events were overwritten."""
+    return stall.lost_ns > 0 and part.cause is Cause.UNEXPLAINED and part.thread is None
+
+
 def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
     """Return a part's cause in words."""
     where = f" at {place(part.place)}" if part.place is not None else ""
     itself = part.thread is None or part.thread == stall.thread
     other = "" if part.thread is None else names[part.thread]
+    if _is_lost(part, stall):
+        return f"not known, as the events of its first {duration(stall.lost_ns)} were overwritten"
     if part.cause is Cause.OWN and part.thread is not None:
         return f"its own code{where or ' (line not known)'}"
     if part.thread is None and part.cause is not Cause.UNEXPLAINED:
@@ -148,6 +158,7 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
     began_ns = trace.process.start_realtime_ns + stall.since_ns - trace.start_ns
     began = dt.datetime.fromtimestamp(began_ns / 1e9, dt.UTC)
     top = next((part for part in stall.parts if part.cause is stall.cause), None)
+    policy = trace.process.policy
     return {
         "began": began.isoformat(timespec="microseconds"),
         "pid": trace.process.pid,
@@ -159,6 +170,7 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
         "length_s": stall.length_ns / 1e9,
         "goes_on": stall.goes_on,
         "cut_off": stall.cut_off,
+        "lost_s": stall.lost_ns / 1e9,
         "cause": stall.cause.value,
         "parts": [
             {
@@ -171,10 +183,12 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
                 "kept": None if part.kept is None else part.kept.value,
                 "lock": part.lock,
                 "holder": _holder(part.holder, trace),
-                "advice": advice(stall.kind, part, trace.process.policy),
+                "advice": _MORE_ROOM if _is_lost(part, stall) else advice(stall.kind, part, policy),
             }
             for part in stall.parts
         ],
-        "advice": advice(stall.kind, top or Part(stall.cause, 0), trace.process.policy),
+        "advice": _MORE_ROOM
+        if top is not None and _is_lost(top, stall)
+        else advice(stall.kind, top or Part(stall.cause, 0), policy),
         "line": stall_line(trace, stall),
     }

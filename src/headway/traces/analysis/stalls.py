@@ -63,7 +63,7 @@ def find_stalls(trace: Trace, thresholds: Thresholds | None = None, *, since_ns:
     finder = _Finder(trace, since_ns)
     found: list[Stall] = []
     for thread in range(len(trace.threads)):
-        mine = list(finder.laps(thread, thresholds))
+        mine = [*finder.laps(thread, thresholds), *finder.overwritten_laps(thread, thresholds.loop_ns)]
         mine += finder.late_wake_ups(thread, thresholds.loop_ns, mine)
         mine += finder.waits(thread, thresholds.wait_ns, mine)
         found += mine
@@ -147,6 +147,27 @@ class _Finder:
             yield self._stall(
                 kind, thread, begin, len(own) - 1 if end < 0 else end, int(ends_ns[place]), goes_on=end < 0
             )
+
+    def overwritten_laps(self, thread: int, least_ns: int) -> Iterator[Stall]:
+        """Yield the laps of an event loop that a watcher has seen, and whose begin is not in the recording any more."""
+        own, end_ns = self._of(thread), self._trace.end_ns
+        first_ns = int(own.time_ns[0]) if len(own) else end_ns
+        for lap in self._trace.evidence.laps:
+            until_ns, goes_on = lap.ended_ns or end_ns, not lap.ended_ns
+            if (
+                lap.serial != self._trace.threads[thread].serial
+                or lap.begun_ns > first_ns
+                or until_ns < max(lap.begun_ns + least_ns, self._over_since_ns)
+                or (goes_on and self._trace.process.ended)
+            ):
+                continue
+            parts: tuple[Part, ...] = ()
+            lost_ns = min(first_ns, until_ns) - lap.begun_ns
+            if first_ns < until_ns:
+                last = int(np.searchsorted(own.time_ns, until_ns, "right")) - 1
+                parts = self._stall(StallKind.LOOP, thread, 0, last, until_ns, goes_on=goes_on).parts
+            parts = tuple(sorted((*parts, Part(Cause.UNEXPLAINED, lost_ns)), key=lambda one: -one.time_ns))
+            yield Stall(StallKind.LOOP, thread, lap.begun_ns, until_ns, goes_on, parts, lost_ns=lost_ns)
 
     def _first_request(self, thread: int, least_ns: int) -> Iterator[Stall]:
         """Yield the request that a thread has answered since its first event, without having been at a home."""

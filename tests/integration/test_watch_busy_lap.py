@@ -1,0 +1,38 @@
+"""`headway watch` and a lap of an event loop whose events do not fit into the memory for them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from headway.live.untold import wait_until_told
+
+HEADWAY = str(Path(sys.executable).with_name("headway"))
+LIMIT_S = 150  # see tests/support/real_programs.py
+
+PROGRAM = """
+import asyncio, os
+
+async def main():
+    for _ in range(3):
+        await asyncio.sleep(0.3)  # the watcher learns that this is a loop
+    for _ in range(200_000):
+        os.stat("/")
+    await asyncio.sleep(1)
+
+asyncio.run(main())
+"""
+
+
+def test_a_lap_with_more_events_than_there_is_room_for_is_told(tmp_path):
+    """The lap has its whole length, and the line says that the events of its begin were overwritten."""
+    (tmp_path / "app.py").write_text(PROGRAM)
+    command = [HEADWAY, "watch", "-o", "out", "--ring", "1MB", "app.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=LIMIT_S)
+    assert wait_until_told(tmp_path / "out", LIMIT_S)
+    rows = [json.loads(line) for line in (tmp_path / "out/app.stalls.jsonl").read_text().splitlines()]
+
+    told = [row for row in rows if row["kind"] == "event loop" and not row["goes_on"] and row["lost_s"] > 0]
+    assert len(told) == 1, (rows, done.stderr)
+    assert 0 < told[0]["lost_s"] < told[0]["length_s"]
+    assert "were overwritten" in told[0]["line"]
