@@ -105,7 +105,7 @@ def test_a_lock_of_the_program_s_own_is_no_contention():
 
     assert seen["join"].state == "waiting"
     assert {name: seen[name].state for name in ("lock", "event", "queue")} == dict.fromkeys(
-        ("lock", "event", "queue"), "idle"
+        ("lock", "event", "queue"), "away"
     )
 
 

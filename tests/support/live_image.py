@@ -9,7 +9,7 @@ from headway.live.header import header_in
 from headway.traces import format as hwt
 
 SLOTS_OFFSET = 65536
-STATES = {"exited": hwt.SLOT_FREE, "idle": hwt.SLOT_IDLE, "waiting": hwt.SLOT_WAITING, "holding": hwt.SLOT_HOLDING}
+STATES = {"exited": hwt.SLOT_FREE, "away": hwt.SLOT_IDLE, "waiting": hwt.SLOT_WAITING, "holding": hwt.SLOT_HOLDING}
 
 
 def make_header(slot_count=8, **fields):
@@ -38,7 +38,7 @@ def make_slots(*threads, slot_count=8):
     """
     slots = np.zeros(slot_count, hwt.SLOT_DTYPE)
     for slot, thread in zip(slots, threads, strict=False):
-        facts = {"tid": 100 + thread["serial"], "state": "idle"} | thread
+        facts = {"tid": 100 + thread["serial"], "state": "away"} | thread
         for which in ("wait", "hold", "world"):
             for bucket, count in facts.pop(f"{which}s_of", {}).items():
                 slot[f"{which}_buckets"][bucket] = count

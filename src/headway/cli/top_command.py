@@ -9,6 +9,9 @@ a terminal, only the last lines are kept, and shown at the end.
 Shares and rates are of the last interval. Percentiles and the worst wait are of
 the last seconds (--window); percentiles are exact to within a factor of two.
 
+A thread is `holding` the GIL, or `waiting` for it; one that is `away` neither
+has nor wants it: it sleeps, waits for something else, or computes without it.
+
 A free-threaded Python has no GIL. Its waits are for the locks of objects and of
 the interpreter, and for ends of threads. A thread that waits for a
 `threading.Lock`, or for what is made of it, does not count as waiting.

@@ -79,7 +79,7 @@ def _row(pid: int, one: "ThreadRates", over: "ThreadRates", *, alone: bool, has_
     now = one.now
     name = printable(now.name if alone else f"{pid} {now.name}")
     worst = over.worst_wait_ns or None
-    # Without a GIL the counters only tell which threads wait for locks: an "idle" thread may compute or sleep.
+    # Without a GIL the counters only tell which threads wait for locks: one that is "away" may compute or sleep.
     is_known = has_gil or now.state == "waiting"
     cells = (
         name,

@@ -37,7 +37,7 @@ _HEAD_FIELDS: Final = 13
 _TELLING_BYTES: Final = 56
 """The fields of a slot from `state` to `wait_ns`."""
 _READS: Final = 3
-_STATES: Final = {FREE: "exited", IDLE: "idle", WAITING: "waiting", HOLDING: "holding"}
+_STATES: Final = {FREE: "exited", IDLE: "away", WAITING: "waiting", HOLDING: "holding"}
 
 
 class Slot(NamedTuple):
@@ -68,7 +68,7 @@ class ThreadCounters:
     gil: int
     """The GIL that the thread acquired last."""
     state: str
-    """One of: holding, waiting, idle, or exited for a thread that has ended."""
+    """One of: holding, waiting, away (it neither has nor wants the GIL), or exited for a thread that has ended."""
     state_ns: int
     """The time in this state; 0 for exited threads."""
     holds: int
@@ -124,7 +124,7 @@ def thread_counters(data: "bytes | mmap", at: int, time_ns: int) -> ThreadCounte
     worst_wait_ns, worst_hold_ns, world_ns = fields[10:_HEAD_FIELDS]
     name = fields[_HEAD_FIELDS].split(b"\0", 1)[0].decode("utf-8", "replace")
     buckets = fields[_HEAD_FIELDS + 1 :]
-    word = _STATES.get(state, "idle")
+    word = _STATES.get(state, "away")
     state_ns = max(0, time_ns - since_ns) if state != FREE else 0
     return ThreadCounters(
         serial=serial,
