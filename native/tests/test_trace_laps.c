@@ -11,7 +11,7 @@
 #define OTHER 10 /* outside of any loop */
 
 static struct hw__laps *laps;
-static struct hw__event events[64];
+static struct hw__event events[1 << 16];
 static uint32_t count, told;
 
 static void begin_without_stacks(void) {
@@ -275,6 +275,67 @@ static void test_laps_before_any_stack_is_settled(void) {
     hw__laps_free(laps);
 }
 
+/* A loop that imports yields at many new stacks before the first one is settled, and a thread that
+ * does nothing else yields at one or two of them: the lap since the poll is found nevertheless. */
+static void test_many_yields_before_the_poll_is_settled(void) {
+    static const uint32_t yields[] = {8, 3000, 30000};
+    for (int i = 0; i < 3; i++) {
+        begin_without_stacks();
+        event(10, HW__RELEASE, POLL, 0);
+        event(20, HW__ACQUIRE, 0, 0);
+        for (uint32_t yield = 0; yield < yields[i]; yield++) {
+            event(21, HW__RELEASE, i == 2 ? SEND : 100 + yield, 0);
+            event(21, HW__ACQUIRE, 0, 0);
+        }
+        event(320, HW__RELEASE, POLL, 0);
+        event(330, HW__ACQUIRE, 0, 0);
+        T_EQ(0, told_at(331).late[HW_HOME_LOOP]);
+        hw__laps_settle(laps, SEND, HW_HOME_NONE);
+        for (uint32_t yield = 0; yield < yields[i] && i < 2; yield++) {
+            hw__laps_settle(laps, 100 + yield, HW_HOME_NONE);
+        }
+        hw__laps_settle(laps, POLL, HW_HOME_LOOP);
+        struct hw_laps found = told_at(430);
+        T_EQ(1, found.late[HW_HOME_LOOP]);
+        T_EQ(300 * (uint64_t)MS, found.lengths_ns);
+        T_EQ(1, found.open[HW_HOME_LOOP]);
+        hw__laps_free(laps);
+    }
+}
+
+/* There is room for a bounded number of yields. Yields at stacks that are settled make room for new
+ * ones, and a thread that uses up all places loses its own oldest ones. */
+static void test_more_yields_than_there_is_room_for(void) {
+    begin_without_stacks();
+    for (uint32_t serial = 1; serial <= 5; serial++) {
+        struct hw__event some[2 * 4000];
+        for (uint32_t yield = 0; yield < 4000; yield++) {
+            some[2 * yield] =
+                (struct hw__event){10 * MS, 100 + 4000 * serial + yield, HW__RELEASE, 0, 0};
+            some[2 * yield + 1] = (struct hw__event){11 * MS, 0, HW__WAIT, 0, 0};
+        }
+        uint32_t start = 0;
+        hw__laps_see(laps, 100 + serial, (const char *)some, sizeof some, &start);
+        for (uint32_t yield = 0; yield < 4000 && serial < 5; yield++) {
+            hw__laps_settle(laps, 100 + 4000 * serial + yield, HW_HOME_NONE);
+        }
+    }
+    event(10, HW__RELEASE, POLL, 0);
+    event(20, HW__ACQUIRE, 0, 0);
+    for (uint32_t yield = 0; yield < 20000; yield++) {
+        event(21, HW__RELEASE, 30000 + yield, 0);
+        event(21, HW__ACQUIRE, 0, 0);
+    }
+    told_at(22);
+    hw__laps_settle(laps, 30000, HW_HOME_LOOP); /* its yield has made room */
+    T_EQ(0, told_at(23).loop_count);
+    hw__laps_settle(laps, 30000 + 19999, HW_HOME_LOOP);
+    T_EQ(1, told_at(24).loop_count);
+    event(320, HW__RELEASE, 30000, 0);
+    T_EQ(1, told_at(321).late[HW_HOME_LOOP]);
+    hw__laps_free(laps);
+}
+
 /* A hostile process may make up any numbers: no write goes out of bounds. */
 static void test_made_up_numbers(void) {
     begin();
@@ -331,6 +392,8 @@ int main(void) {
     test_a_lap_that_ends_at_a_new_home();
     test_a_first_request_goes_on();
     test_laps_before_any_stack_is_settled();
+    test_many_yields_before_the_poll_is_settled();
+    test_more_yields_than_there_is_room_for();
     test_made_up_numbers();
     test_who_loops();
     return 0;

@@ -14,7 +14,13 @@
  * entries. */
 #define THREADS 4096
 #define PROBES 16
-#define PENDING 8 /* stacks of a thread that are not settled yet */
+/* Yields of all threads at stacks that are not settled yet, in a process. The watcher settles
+ * stacks some times a second; until then, an import alone yields some hundred times. */
+#define PENDING (1u << 14)
+
+/* Two yields at one stack in less than this time are kept as one: no lap is too long at this
+ * length. */
+#define MERGED_NS 1000000
 
 /* The kinds of stacks in hw__laps.kinds, besides HW_HOME_*. home_of() returns UNSETTLED for UNSEEN
  * and for TOLD. */
@@ -31,12 +37,18 @@ struct runner {
     bool away;  /* in a lap */
     bool known; /* it has been at a home */
     bool ended; /* the thread has; laps that it was in before may still be found */
-    struct pending {
-        uint32_t stack;  /* at which it has yielded the GIL, not settled yet; 0: none */
-        int64_t came_ns; /* when it did so */
-        int64_t left_ns; /* when it went on from there; 0: it has not */
-    } pending[PENDING];  /* the newest first */
+    /* Its yields at stacks that are not settled yet, as places in hw__laps.pending; 0: none. */
+    uint32_t newest, oldest;
     int64_t begun_ns, last_ns;
+};
+
+/* A yield of the GIL at a stack that is not settled yet. */
+struct pending {
+    uint32_t stack;
+    uint32_t newer; /* the same thread's next one; of a free place: the next free one; 0: none */
+    uint32_t older;
+    int64_t came_ns; /* when the thread yielded */
+    int64_t left_ns; /* when it went on from there; 0: it has not */
 };
 
 struct hw__laps {
@@ -46,6 +58,10 @@ struct hw__laps {
     uint32_t fresh[MOST_FRESH];
     int fresh_count;
     struct runner runners[THREADS];
+    struct pending pending[PENDING]; /* the first one is never used */
+    uint32_t free;                   /* the first free one; 0: none but those of used and above */
+    uint32_t used;                   /* those below it have been used */
+    bool swept;                      /* for all threads, and no stack was settled since */
     struct hw_laps told;
 };
 
@@ -53,6 +69,7 @@ struct hw__laps *hw__laps_new(const int64_t *least_ns) {
     struct hw__laps *laps = calloc(1, sizeof *laps);
     if (laps != NULL) {
         memcpy(laps->least_ns, least_ns, sizeof laps->least_ns);
+        laps->used = 1;
     }
     return laps;
 }
@@ -66,6 +83,74 @@ void hw__laps_free(struct hw__laps *laps) {
 
 static uint32_t first_of(uint32_t serial) {
     return serial * UINT32_C(2654435761) % THREADS; /* Knuth 6.4 */
+}
+
+/* Removes a thread's yield. */
+static void remove_pending(struct hw__laps *laps, struct runner *runner, uint32_t number) {
+    struct pending *gone = &laps->pending[number];
+    *(gone->newer != 0 ? &laps->pending[gone->newer].older : &runner->newest) = gone->older;
+    *(gone->older != 0 ? &laps->pending[gone->older].newer : &runner->oldest) = gone->newer;
+    *gone = (struct pending){.newer = laps->free};
+    laps->free = number;
+}
+
+/* Removes a thread's yields from the oldest one to `last`. 0: none. */
+static void remove_up_to(struct hw__laps *laps, struct runner *runner, uint32_t last) {
+    for (bool is_last = last == 0; !is_last;) {
+        is_last = runner->oldest == last;
+        remove_pending(laps, runner, runner->oldest);
+    }
+}
+
+/* Removes a thread's yields at stacks that were settled since. */
+static void sweep(struct hw__laps *laps, struct runner *runner) {
+    for (uint32_t number = runner->newest, older; number != 0; number = older) {
+        older = laps->pending[number].older;
+        uint8_t kind = laps->kinds[laps->pending[number].stack];
+        if (kind != UNSEEN && kind != TOLD) {
+            remove_pending(laps, runner, number);
+        }
+    }
+}
+
+/* Returns the place for a yield of a thread; 0: there is none. If all are used, the thread's oldest
+ * yield makes room. */
+static uint32_t free_pending(struct hw__laps *laps, struct runner *runner) {
+    if (laps->free == 0 && laps->used < PENDING) {
+        return laps->used++;
+    }
+    if (laps->free == 0 && !laps->swept) {
+        for (uint32_t i = 0; i < THREADS; i++) {
+            sweep(laps, &laps->runners[i]);
+        }
+        laps->swept = true;
+    }
+    if (laps->free == 0 && runner->oldest != 0) {
+        remove_pending(laps, runner, runner->oldest);
+    }
+    uint32_t number = laps->free;
+    laps->free = laps->pending[number].newer; /* that of the first one is 0 */
+    return number;
+}
+
+/* The thread yields the GIL at a stack that is not settled yet. Yields at one stack after each
+ * other become one yield if no lap between them could be too long: a thread that does nothing but
+ * yield must not use up all places. */
+static void yields(struct hw__laps *laps, struct runner *runner, uint32_t stack, int64_t time_ns) {
+    struct pending *last = &laps->pending[runner->newest];
+    if (runner->newest != 0 && last->stack == stack && last->left_ns != 0 &&
+        time_ns - last->left_ns < MERGED_NS) {
+        last->left_ns = 0;
+        return;
+    }
+    uint32_t number = free_pending(laps, runner);
+    if (number == 0) {
+        return;
+    }
+    laps->pending[number] =
+        (struct pending){.stack = stack, .older = runner->newest, .came_ns = time_ns};
+    *(runner->newest != 0 ? &laps->pending[runner->newest].newer : &runner->oldest) = number;
+    runner->newest = number;
 }
 
 /* Returns the thread's entry. If there is none, a new one takes a free place, or the place of the
@@ -85,6 +170,7 @@ static struct runner *runner_of(struct hw__laps *laps, uint32_t serial) {
             break;
         }
     }
+    remove_up_to(laps, oldest, oldest->newest);
     *oldest = (struct runner){.serial = serial};
     return oldest;
 }
@@ -126,9 +212,9 @@ static int home_of(struct hw__laps *laps, uint32_t stack) {
 
 /* The thread goes on from where it was, and may leave its home. A pool's thread that was at home
  * when the recording began is seen from its first task on. */
-static void leaves(struct runner *runner, int64_t time_ns) {
-    if (runner->pending[0].stack != 0 && runner->pending[0].left_ns == 0) {
-        runner->pending[0].left_ns = time_ns;
+static void leaves(struct hw__laps *laps, struct runner *runner, int64_t time_ns) {
+    if (runner->newest != 0 && laps->pending[runner->newest].left_ns == 0) {
+        laps->pending[runner->newest].left_ns = time_ns;
     }
     if (runner->home == 0) {
         runner->home = HW_HOME_NONE;
@@ -179,12 +265,12 @@ static void comes_home(struct hw__laps *laps, struct runner *runner, int home, i
     runner->home = (uint8_t)home;
     runner->away = false;
     runner->known = true;
-    memset(runner->pending, 0, sizeof runner->pending);
 }
 
 void hw__laps_see(struct hw__laps *laps, uint32_t serial, const char *events, uint32_t bytes,
                   uint32_t *told) {
     struct runner *runner = runner_of(laps, serial);
+    sweep(laps, runner); /* hw__laps_settle() looks at each yield that is left */
     uint32_t at = *told;
     for (; at + sizeof(struct hw__event) <= bytes; at += sizeof(struct hw__event)) {
         struct hw__event event;
@@ -198,20 +284,19 @@ void hw__laps_see(struct hw__laps *laps, uint32_t serial, const char *events, ui
         runner->last_ns = event.time_ns;
         runner->ended = event.kind == HW__EXIT;
         if (begins) {
-            leaves(runner, event.time_ns);
+            leaves(laps, runner, event.time_ns);
         }
         int home = ends ? home_of(laps, event.value) : HW_HOME_NONE;
         int64_t yields_ns = event.time_ns + (event.kind == HW__HOLD ? event.flags : 0);
         if (home == UNSETTLED) {
-            memmove(runner->pending + 1, runner->pending,
-                    sizeof runner->pending - sizeof runner->pending[0]);
-            runner->pending[0] = (struct pending){.stack = event.value, .came_ns = yields_ns};
+            yields(laps, runner, event.value, yields_ns);
         } else if (home == HW_HOME_OUTSIDE) {
             leaves_its_loop(runner);
         } else if (home == HW_HOME_REQUEST) {
             is_in_a_request(runner);
         } else if (home != HW_HOME_NONE) {
             comes_home(laps, runner, home, yields_ns);
+            remove_up_to(laps, runner, runner->newest);
         }
         if (event.kind == HW__ACQUIRE && at + 2 * sizeof event > bytes) {
             break;
@@ -245,8 +330,9 @@ int hw__laps_fresh(struct hw__laps *laps, uint32_t *stacks, int max) {
 /* A stack is settled at which a thread may have yielded the GIL, even several times: the oldest
  * time comes first, so that the laps in between count. */
 static void settles(struct hw__laps *laps, struct runner *runner, uint32_t stack, int home) {
-    for (int k = PENDING - 1; k >= 0; k--) {
-        struct pending found = runner->pending[k];
+    for (uint32_t number = runner->oldest, newer; number != 0; number = newer) {
+        struct pending found = laps->pending[number];
+        newer = found.newer;
         if (found.stack != stack) {
             continue;
         }
@@ -255,14 +341,10 @@ static void settles(struct hw__laps *laps, struct runner *runner, uint32_t stack
         } else if (home == HW_HOME_REQUEST) {
             is_in_a_request(runner);
         } else {
-            /* The thread came to the stacks in pending[0] to pending[k - 1] later: only these
-             * stay. */
-            struct pending later[PENDING] = {{0}};
-            memcpy(later, runner->pending, (size_t)k * sizeof *later);
             comes_home(laps, runner, home, found.came_ns);
             runner->away = found.left_ns != 0;
             runner->begun_ns = found.left_ns;
-            memcpy(runner->pending, later, sizeof later);
+            remove_up_to(laps, runner, number);
         }
     }
 }
@@ -272,6 +354,7 @@ void hw__laps_settle(struct hw__laps *laps, uint32_t stack, int home) {
         return;
     }
     laps->kinds[stack] = (uint8_t)home;
+    laps->swept = false;
     for (uint32_t i = 0; home != HW_HOME_NONE && i < THREADS; i++) {
         settles(laps, &laps->runners[i], stack, home);
     }
