@@ -98,7 +98,10 @@ struct hw__header {
      * there was none. In a memory that nobody collects, these fields are 0: see the chunks'. */
     int64_t lost_interval_ns;
     uint32_t lost_interval_us;
-    uint32_t reserved;
+    /* Whether the process has executed another program, as its collector saw. 1: it has, and that
+     * program has a trace, too; 2: it has, and there is none. Files of versions before this field
+     * have 0 here. */
+    uint32_t executed;
     /* When the process began, in CLOCK_REALTIME, as its collector found; 0: that is not known.
      * Files of versions before this field have 0 here. */
     int64_t process_start_ns;

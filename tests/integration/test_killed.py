@@ -11,6 +11,7 @@ from waiting import wait_for
 from headway.errors import TraceError
 from headway.live.files import wait_until_finished
 from headway.traces.analysis import analyse
+from headway.traces.model import Executed
 from headway.traces.reader import read
 
 HEADWAY = str(Path(sys.executable).with_name("headway"))
@@ -72,4 +73,17 @@ def test_the_life_of_another_program_is_not_in_the_trace(tmp_path):
         one.communicate(b"\n", timeout=LIMIT_S)
     wait_until_finished(path)
 
-    assert read(path).end_ns == finished.end_ns
+    trace = read(path)
+    assert trace.end_ns == finished.end_ns
+    assert trace.process.executed is Executed.UNRECORDED
+
+
+def test_another_program_that_is_recorded_is_known(tmp_path):
+    """A process that becomes another Python has two traces, and the first one says so."""
+    path, program = tmp_path / "x.hwt", tmp_path / "becomes.py"
+    program.write_text("import os, sys\nos.execv(sys.executable, [sys.executable, '-c', 'pass'])\n")
+    subprocess.run([HEADWAY, "trace", "-o", str(path), program], timeout=LIMIT_S, check=True, capture_output=True)
+    wait_until_finished(path)
+
+    assert len(list(tmp_path.glob("x*.hwt"))) == 2
+    assert read(path).process.executed is Executed.RECORDED

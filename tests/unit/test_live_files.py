@@ -15,6 +15,7 @@ from headway.errors import UsageError
 from headway.live import files
 from headway.live.files import check_new, family_files
 from headway.traces import format as fmt
+from headway.traces.model import Executed
 from headway.traces.reader import read
 from headway.traces.writer import write
 
@@ -134,6 +135,9 @@ def test_processes_without_a_file_are_noted_in_the_first_ones_trace(tmp_path):
     files.note_missing(path, trace.process.family, removed=3, unrecorded=1 << 40)
     found = read(path)
     assert (found.loss.removed_files, found.loss.unrecorded_processes) == (3, (1 << 32) - 1)
+    for recorded, executed in ((False, Executed.UNRECORDED), (True, Executed.RECORDED)):
+        files.note_executed(path, trace.process.family, recorded=recorded)
+        assert read(path).process.executed is executed
     assert np.array_equal(found.events, read(write(trace, tmp_path / "other.hwt")).events)
 
 

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import NamedTuple, Self, final
 
 from headway.live.door import Door, Reception, watch_process
-from headway.live.files import began_realtime_ns, begin_ticks, note_missing, parent_of
+from headway.live.files import began_realtime_ns, begin_ticks, note_executed, note_missing, parent_of
 from headway.live.lived import Lived
 from headway.native import CHUNK_BYTES, Collection, CollectionState
 
@@ -161,6 +161,8 @@ class Collector:
         """The number of files that could not be removed."""
         self._looked_s = 0.0
         self._room = self._max_chunks
+        self._executed: dict[int, Path] = {}
+        """The traces of processes that have executed another program, which has not called, by process id."""
         self._reception = Reception(door, self._begin, self._fail)
 
     def __enter__(self) -> Self:
@@ -234,6 +236,9 @@ class Collector:
                 if not gone:
                     session.state = session.collection.copy(last=True)
                 self._let_go(session)
+                if session.lived.over:
+                    self._executed[session.pid] = session.path
+                    self._note_executed(session.path, recorded=False)
                 living = others
         if living + self._kept + self._ended_chunks > self._room:
             living = self._shrink(living)
@@ -324,6 +329,14 @@ class Collector:
         for session in [one for one in self._sessions if one.pid == pid > 0]:
             session.state = session.collection.copy(last=True)
             self._let_go(session)
+            if not session.gone:
+                self._executed[pid] = session.path
+        if pid in self._executed:
+            self._note_executed(self._executed.pop(pid), recorded=True)
+
+    def _note_executed(self, path: Path, *, recorded: bool) -> None:
+        with contextlib.suppress(OSError):  # the file may have been removed
+            note_executed(path, self._door.family, recorded=recorded)
 
     def _has_room(self) -> bool:
         """Make room for one more process; return whether there is room."""

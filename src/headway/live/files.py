@@ -22,6 +22,7 @@ __all__ = [
     "lock",
     "lock_path",
     "locked",
+    "note_executed",
     "note_missing",
     "parent_of",
     "unlock",
@@ -38,6 +39,10 @@ _OWN_NAMES = frozenset({WATCHER_NAME, COLLECTOR_NAME, BETWEEN_NAME})
 _MISSING = struct.Struct("<II")
 _MISSING_OFFSET = 2312
 """The offset of `removed_files` and `unrecorded_processes` in a trace (native/trace/format.h)."""
+_EXECUTED = struct.Struct("<I")
+_EXECUTED_OFFSET = 2292
+"""The offset of `executed` in a trace."""
+_EXECUTED_RECORDED, _EXECUTED_UNRECORDED = 1, 2
 _MOST = (1 << 32) - 1
 _BEGIN_TICKS = 19
 """The index of the process's start among the fields of /proc/PID/stat behind the program's name."""
@@ -139,11 +144,29 @@ def note_missing(path: Path, family: int, *, removed: int, unrecorded: int) -> N
     Raises:
         OSError: The file cannot be written to.
     """
+    _note(path, family, _MISSING.pack(min(removed, _MOST), min(unrecorded, _MOST)), _MISSING_OFFSET)
+
+
+def note_executed(path: Path, family: int, *, recorded: bool) -> None:
+    """Note in the finished trace of a process that the process has executed another program.
+
+    Args:
+        path: The trace. Another file at that path is not touched.
+        family: The id that all traces of the launch share.
+        recorded: The other program is recorded, too.
+
+    Raises:
+        OSError: The file cannot be written to.
+    """
+    _note(path, family, _EXECUTED.pack(_EXECUTED_RECORDED if recorded else _EXECUTED_UNRECORDED), _EXECUTED_OFFSET)
+
+
+def _note(path: Path, family: int, data: bytes, offset: int) -> None:
     if _family(path) != family.to_bytes(8, "little"):
         return
     file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        os.pwrite(file, _MISSING.pack(min(removed, _MOST), min(unrecorded, _MOST)), _MISSING_OFFSET)
+        os.pwrite(file, data, offset)
     finally:
         os.close(file)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from headway.traces import format as hwt
 from headway.traces import mending
 from headway.traces.frames import text
-from headway.traces.model import Kind, Process, Thread
+from headway.traces.model import Executed, Kind, Process, Thread
 from headway.traces.records import Name
 
 __all__ = ["SeenThread", "process_of", "threads_of", "until_nul"]
@@ -55,6 +55,7 @@ def process_of(header: np.void) -> Process:
         core_count=int(header["core_count"]),
         policy=until_nul(header["policy"]),
         ended=bool(header["end_ns"]),
+        executed=Executed(min(int(header["executed"]), Executed.UNRECORDED)),
     )
 
 

@@ -172,7 +172,7 @@ HEADER_DTYPE = np.dtype(
         ("policy", f"V{NAME_BYTES}"),
         ("lost_interval_ns", "<i8"),
         ("lost_interval_us", "<u4"),
-        ("reserved", "<u4"),
+        ("executed", "<u4"),
         ("process_start_ns", "<i8"),
         ("lived_until_ns", "<i8"),
         ("removed_files", "<u4"),

@@ -19,6 +19,7 @@ __all__ = [
     "Collected",
     "CoreTime",
     "Evidence",
+    "Executed",
     "Flag",
     "Frame",
     "Gil",
@@ -162,6 +163,14 @@ class Loss:
         return replace(self, removed_files=0, unrecorded_processes=0) == Loss()
 
 
+class Executed(IntEnum):
+    """Whether a process has executed another program, by the numbers of native/trace/format.h."""
+
+    NOTHING = 0
+    RECORDED = 1
+    UNRECORDED = 2
+
+
 @dataclass(frozen=True)
 class Process:
     """The process that was traced."""
@@ -197,6 +206,8 @@ class Process:
     """True if the file may still get events: the process is still traced, or its collector was killed."""
     has_subinterpreters: bool = False
     """True if threads of a sub-interpreter used the main interpreter's GIL. Only told of CPython 3.9 to 3.12."""
+    executed: Executed = Executed.NOTHING
+    """Whether the process has executed another program (exec), which ended this trace, and whether that was recorded."""
 
 
 @dataclass(frozen=True, eq=False)

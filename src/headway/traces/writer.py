@@ -335,6 +335,7 @@ def _header(trace: Trace, chunk_count: int, taken: int, overwritten: NDArray[np.
         "dropped_events": trace.loss.dropped_events,
         "overwritten_events": trace.loss.overwritten_events + len(overwritten),
         "lost_stacks": trace.loss.lost_stacks,
+        "executed": process.executed,
         "removed_files": trace.loss.removed_files,
         "unrecorded_processes": trace.loss.unrecorded_processes,
         "gil_count": len(trace.gils),

@@ -15,7 +15,7 @@ __all__ = ["short_summary", "summary_lines", "worst_first"]
 
 _PROCESSES = 3
 _FINDINGS = 3
-_TOLD_NOTES = frozenset({"silent-threads", "late-loop", "contended-lock", "unseen-wait"})
+_TOLD_NOTES = frozenset({"silent-threads", "late-loop", "contended-lock", "unseen-wait", "executed"})
 """Notes about threads that did not get on, without the GIL's being the reason."""
 _INSTEAD = frozenset({Park.OBJECT, Park.MUTEX, Park.WORLD})
 """Locks of the interpreter and of its objects; a wait for another lock may be idle time."""
@@ -93,7 +93,7 @@ def _lines(one: Analysis, *, findings: int) -> list[str]:
     notes = [finding for finding in one.findings if finding.weight == "note" and finding.kind in _TOLD_NOTES]
     for finding in notes[:findings]:
         lines.append(f"  note {finding.fact}")
-        if finding.kind == "late-loop":
+        if finding.kind in {"late-loop", "executed"} and finding.advice:
             lines.append(f"    try: {finding.advice}")
     return lines
 

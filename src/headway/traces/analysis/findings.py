@@ -24,7 +24,7 @@ from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.sharing import FULL, WORTH, saturated, used_up
 from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.analysis.words import duration, listed, number, place, role, share
-from headway.traces.model import Frame
+from headway.traces.model import Executed, Frame
 
 __all__ = ["RULES", "findings"]
 
@@ -65,7 +65,8 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     else:
         found += [*unseen(analysis), *unread(analysis)]
         others = found or analysis.late_loops or analysis.unseen_waits or analysis.silent
-        found += _nothing_to_improve(analysis, is_all=analysis.process.has_stacks and not others)
+        if analysis.process.executed is not Executed.UNRECORDED:  # most of its work is not in the trace
+            found += _nothing_to_improve(analysis, is_all=analysis.process.has_stacks and not others)
     found += [finding for note in NOTES for finding in note(analysis)]
     order = ("problem", "fine", "note")
     return tuple(sorted(found, key=lambda one: (order.index(one.weight), -one.cost_ns)))

@@ -11,6 +11,7 @@ from headway.traces.analysis.stall_model import Thresholds
 from headway.traces.analysis.unseen import UnseenWait
 from headway.traces.analysis.words import duration, listed, names_or_roles, number, place, share
 from headway.traces.loops import home_at
+from headway.traces.model import Executed
 
 __all__ = ["NOTES", "unread", "unseen"]
 
@@ -73,8 +74,27 @@ def _missing_processes(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
+def _executed(analysis: Analysis) -> Iterator[Finding]:
+    executed = analysis.process.executed
+    if executed is not Executed.NOTHING:
+        became = f"the process became another program (exec) after {duration(analysis.wall_ns)}"
+        yield Finding(
+            kind="executed",
+            weight="note",
+            fact=f"{became}, which has a trace of its own"
+            if executed is Executed.RECORDED
+            else f"{became}, which was not recorded",
+            cause=""
+            if executed is Executed.RECORDED
+            else "it is no Python, or a Python with `-I` or `-E`, which ignores Headway's variables; a PEX starts such a Python",
+            advice=""
+            if executed is Executed.RECORDED
+            else "start Python without these options; for a PEX, set `PEX_INHERIT_PATH=fallback`",
+        )
+
+
 def _unfinished(analysis: Analysis) -> Iterator[Finding]:
-    if not analysis.process.ended:
+    if not analysis.process.ended and not analysis.process.executed:
         yield Finding(
             kind="unfinished",
             weight="note",
@@ -302,6 +322,7 @@ def _silent(analysis: Analysis) -> Iterator[Finding]:
 NOTES: tuple[Callable[[Analysis], Iterator[Finding]], ...] = (
     _losses,
     _missing_processes,
+    _executed,
     _unfinished,
     _no_stacks,
     _slowed,
