@@ -25,6 +25,7 @@ from headway.live.exposition import ServiceTotals, Totals
 from headway.live.kept import hold, partial_of, remove_oldest
 from headway.live.left import Left
 from headway.live.options import WATCHER_NAME, Options
+from headway.live.ours import command_of
 from headway.live.ring import Ring
 from headway.live.untold import Untold
 from headway.live.watched import AGAIN_NS, MANY, Watched
@@ -320,7 +321,7 @@ class Watcher:
                 asking.write(json.dumps(told).encode())
                 asking.seek(0)
                 process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "headway.live.stalled", str(partial_of(path))],
+                    command_of(sys.executable, "headway.live.stalled", str(partial_of(path))),
                     stdin=asking,
                     stdout=subprocess.PIPE,
                     pass_fds=[file],

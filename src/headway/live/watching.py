@@ -19,6 +19,7 @@ from headway.errors import RecordingError, UsageError
 from headway.live.detached import check_open_files, start_detached
 from headway.live.door import Door
 from headway.live.options import LEAST_NS, LEAST_RING, MOST_NS, MOST_RING, WATCHER_NAME, Limits, Options, family_of
+from headway.live.ours import command_of
 from headway.live.own_recorder import the_recorder
 
 __all__ = ["Watch", "check_address", "check_folder", "join", "start_watcher", "watch"]
@@ -109,11 +110,9 @@ def start_watcher(options: Options) -> tuple[dict[str, str], int]:
             f"the watcher does not start: {error.strerror}", hint="raise the limit of open files (ulimit -n)"
         ) from error
     door = Door()
-    # As `headway watch`, this interpreter ignores the PYTHON* variables, which are the service's.
-    ours = ["-E"] if sys.flags.ignore_environment else []
-    command = [python, *ours, "-P", "-m", "headway.live.watcher", json.dumps(options.to_json())]
     listener = door.socket.fileno()
-    command += [str(listener), str(door.folder), str(door.family)]
+    words = (json.dumps(options.to_json()), str(listener), str(door.folder), str(door.family))
+    command = command_of(python, "headway.live.watcher", *words)
     # The watcher must not inherit the variables for recording of this process's children.
     env = {name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")}
     env |= {"HEADWAY_NATIVE": os.environ["HEADWAY_NATIVE"]} if "HEADWAY_NATIVE" in os.environ else {}
