@@ -55,6 +55,12 @@ def library_path() -> Path:
         NativeError: There is no library, it does not load, or it has another ABI version.
     """
     candidates = _candidates()
+    archive = next((folder for folder in Path(__file__).parents if folder.is_file()), None)
+    if archive is not None and not os.environ.get("HEADWAY_NATIVE"):
+        raise NativeError(
+            f"the native library cannot be loaded from an archive: headway is in {archive}",
+            hint="unpack the archive before the program runs, as shiv and `pex --venv` do, or install headway beside it",
+        )
     for path in candidates:
         if not path.is_file():
             continue

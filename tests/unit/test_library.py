@@ -26,3 +26,14 @@ def test_an_installed_library_that_is_missing_has_the_compiler_as_its_cause(tmp_
     with pytest.raises(NativeError, match="was not found") as caught:
         library.library_path()
     assert "without a C compiler" in caught.value.hint
+
+
+def test_an_archive_is_named_as_the_cause(tmp_path, monkeypatch):
+    """The library of a package inside a zip cannot be loaded: no compiler helps."""
+    archive = tmp_path / "app.pyz"
+    archive.write_bytes(b"PK")
+    monkeypatch.delenv("HEADWAY_NATIVE", raising=False)
+    monkeypatch.setattr(library, "__file__", str(archive / "headway" / "library.py"))
+    with pytest.raises(NativeError, match=r"cannot be loaded from an archive: headway is in .*app\.pyz") as caught:
+        library.library_path()
+    assert caught.value.hint.startswith("unpack the archive")
