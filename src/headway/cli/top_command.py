@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
             signal.signal(number, _stop)
     words = arguments.program
     if words and words[0].isdecimal():
-        more = _Options(add_help=False)
+        more = _Options(prog="headway top", usage="headway top PID [options]")
         _add_options(more)
         more.parse_args(words[1:], namespace=arguments)
         if arguments.output is not None:

@@ -334,6 +334,15 @@ def _expanded(path: str) -> Path:
         return Path(path)  # As for `~nobody`: there is no such file either.
 
 
+def _is_hidden(path: Path) -> bool:
+    """Tell whether this user may not run a file, or may not even know whether it is there."""
+    try:
+        path.stat()
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return path.is_file() and not os.access(path, os.X_OK)
+
+
 def executable_of(python: str) -> str:
     """Return the executable of an interpreter.
 
@@ -349,6 +358,11 @@ def executable_of(python: str) -> str:
         return command
     if os.sep not in python and _VERSION.match(python):
         return select(discover()[0], [python])[0].executable
+    if os.sep in python and _is_hidden(_expanded(python)):
+        raise InterpreterError(
+            f"the interpreter {python!r} cannot be run: permission denied",
+            hint="use an interpreter that this user may run, or let this user enter each folder above it",
+        )
     raise InterpreterError(
         f"there is no interpreter {python!r}",
         hint="name one as `headway interpreters` lists it (3.13t), a command on your PATH, or the path of the python executable itself",

@@ -374,7 +374,10 @@ def _hint(text: str, target: Target) -> str:
     if "Permission denied" in text or "Read-only" in text:
         return "the process cannot reach Headway's socket: its user may not, or its sandbox does not let it"
     if "headway_agent" in text or "does not load" in text:
-        return f"let the user of the process read {AGENT_PATH} and {library_path()}"
+        return (
+            f"let the user of the process read {AGENT_PATH} and {library_path()}, and enter each folder above them;"
+            " or install Headway where that user can read it, as in a venv under /opt"
+        )
     return ""
 
 

@@ -44,7 +44,9 @@ def begin() -> None:
             os.environ[_DOOR] = watch(name=_name()).door
     except Exception as error:  # noqa: BLE001 the program must run, whatever failed
         with_what = str(error) or type(error).__name__
+        hint = getattr(error, "hint", "")
         if sys.stderr is not None:
+            with_what += f"; {hint}" if hint else ""
             sys.stderr.write(f"headway: process {os.getpid()} is not watched: {with_what}\n")
 
 

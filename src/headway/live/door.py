@@ -251,7 +251,10 @@ def _new_folder() -> Path:
         private.rmdir()
     import tempfile  # seldom needed, and half a megabyte of a service's memory
 
-    folder = Path(tempfile.mkdtemp(prefix="headway-"))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="headway-"))
+    except FileNotFoundError:  # Python's own text is a list of all folders that it has tried
+        raise OSError(errno.EROFS, "no folder for temporary files can be written to") from None
     if os.geteuid() == 0:
         folder.chmod(0o711)  # a process of root may give up its rights before it calls
     return folder

@@ -1,0 +1,53 @@
+"""A message names what a user may not read, run or write, and what to do."""
+
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from headway.cli.main import main
+from headway.errors import InterpreterError, RecordingError
+from headway.host import interpreters
+from headway.live import attach, door
+
+
+def test_an_interpreter_behind_a_closed_folder_is_not_said_to_be_missing(monkeypatch):
+    """The user may not even know whether the file is there."""
+
+    def refuse(self, **_):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(interpreters.shutil, "which", lambda _: None)
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(InterpreterError, match="cannot be run: permission denied"):
+        interpreters.executable_of("/closed/bin/python")
+
+
+def test_a_machine_without_a_folder_for_temporary_files_is_told_of_tmpdir(monkeypatch):
+    """The message has no list of Python's, and the hint names the variable."""
+
+    def refuse(**_):
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(door, "private_folder", refuse)
+    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
+    with pytest.raises(RecordingError, match="no folder for temporary files can be written to") as caught:
+        door.Door()
+    assert "TMPDIR" in caught.value.hint
+
+
+def test_files_that_another_user_cannot_read_have_a_place_that_they_can():
+    """A folder above the files may be closed, as root's home is."""
+    hint = attach._hint("No module named 'headway_agent'", cast(attach.Target, SimpleNamespace(pid=7)))
+    assert "enter each folder above them" in hint
+    assert "/opt" in hint
+
+
+def test_help_after_a_process_id_is_help(capsys):
+    """`headway top PID --help` shows the options, as without the id."""
+    with pytest.raises(SystemExit) as ended:
+        main(["top", "1", "--help"])
+    assert ended.value.code == 0
+    assert "--interval" in capsys.readouterr().out
