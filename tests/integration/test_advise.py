@@ -175,6 +175,19 @@ def test_threads_of_a_functions_own_are_not_taken_for_waiting(app, name):
     assert "threads of its own" in look(target, seen.place, seen.function, CORES)
 
 
+def test_threads_of_the_import_are_none_of_the_function(app):
+    """A pool that only makes the inputs, or that only the first call starts, is no reason to tell nothing of the GIL."""
+    (app / "made.py").write_text(
+        "from concurrent.futures import ThreadPoolExecutor\nfrom functools import lru_cache\n"
+        "def made(seed):\n    return [seed * n % 20 for n in range(2000)]\n"
+        "@lru_cache\ndef table():\n    with ThreadPoolExecutor(2) as pool:\n        return list(pool.map(made, range(5)))\n"
+        "ROWS = table()\ntable.cache_clear()\ndef score(rows):\n    return sum(rows) + len(table())\n"
+    )
+    target = with_inputs(parse_target("made:score"), "made:ROWS")
+    seen = examine(target, interpreter(), CORES, limit_s=30)
+    assert isinstance(look(target, seen.place, seen.function, CORES), Holds)
+
+
 def test_a_function_that_hangs_is_ended(app):
     """A function that hangs is ended, and the report says where it hangs."""
     seen = asked("app:hangs", limit_s=3)

@@ -62,11 +62,9 @@ _SLOT = struct.Struct("<8xi12xQ")
 def look(job, talk):
     """Answer the question "holds" of `examine`."""
     talk.begin("holds")
-    started = _thread_starts()
     try:
         recorder = Recorder(job["library"])
         recorder.start("", None, 0)
-        others = _Others(recorder)
     except UnfitError as error:
         talk.give("holds", error=str(error))
         return
@@ -76,6 +74,8 @@ def look(job, talk):
     arguments = _Arguments(arguments, calls.Copies(given) if job.get("fresh") else None, task, function)
     task(*arguments.at(0))
     task(*arguments.at(0))
+    # Threads that only the imports, the inputs or the first calls needed are none of the function.
+    started, others = _thread_starts(), _Others(recorder)
     exact = _exactly(recorder, task, arguments)
     if started or others.took():
         talk.give("holds", error="it runs threads of its own, whose holds are not told apart from its waiting")
