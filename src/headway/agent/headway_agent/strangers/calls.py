@@ -9,7 +9,19 @@ import inspect
 import pickle
 import threading
 
-__all__ = ["ASYNC", "GENERATOR", "LOOP", "PLAIN", "SERIAL", "WORKER", "Copies", "kind_of", "own_inputs", "task_of"]
+__all__ = [
+    "ASYNC",
+    "GENERATOR",
+    "LOOP",
+    "PLAIN",
+    "SERIAL",
+    "WORKER",
+    "Copies",
+    "are_equal",
+    "kind_of",
+    "own_inputs",
+    "task_of",
+]
 
 PLAIN, GENERATOR, ASYNC, ASYNC_GENERATOR = "plain", "generator", "async", "async generator"
 """The kinds of a function: its call gives its result, or an object that does the work only when it is used up."""
@@ -122,6 +134,23 @@ class Copies:
         """Return a tuple of new arguments for a call of `task`, as `task_of` gives them, by its place in a row of calls."""
         args, kwargs = pickle.loads(self.pickled[place % len(self.pickled)])
         return args if task is function else (function, args, kwargs)
+
+
+def are_equal(value, copy):
+    """Tell whether a value is equal to a copy of it: to one that was pickled and loaded.
+
+    Tables and columns (of pandas, polars, pyarrow) are compared by their own `equals`: their pickles have caches that
+    reading them fills. Other objects are compared by their pickles, since `==` may mean identity, or the same key.
+    """
+    if type(value) is not type(copy):
+        return False
+    if type(value) in (list, tuple):
+        return len(value) == len(copy) and all(map(are_equal, value, copy))
+    if type(value) is dict:
+        return list(value) == list(copy) and all(map(are_equal, value.values(), copy.values()))
+    if not isinstance(value, type) and callable(getattr(value, "equals", None)):
+        return bool(value.equals(copy))
+    return pickle.dumps(pickle.loads(pickle.dumps(value))) == pickle.dumps(copy)
 
 
 MOST_COPIED_BYTES = 256 << 20

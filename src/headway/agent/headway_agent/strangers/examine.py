@@ -215,7 +215,7 @@ def _function(job, talk):
 
     talk.begin("call")
     effects = Effects(function)
-    # An input is told from itself by its pickle, whatever the kind of the function turns out to be.
+    # An input is told from itself by this pickle, whatever the kind of the function turns out to be.
     try:
         copies = calls.Copies(given[:_MOST_PICKLES], _MOST_BYTES)
     except Exception:
@@ -246,13 +246,28 @@ def _function(job, talk):
     )
     talk.give("call", first_s=first[0], first_cpu_s=first[1], result=type(result).__name__)
     effects.called_once()
-    changes = copies is not None and _dumped(given[0]) not in (None, copies.pickled[0])
+    changes = copies is not None and _has_changed(given[0], copies.pickled[0])
 
     def next_arguments(place):
         return copies.arguments(task, function, place) if changes else arguments[place % len(arguments)]
 
     count = len(copies.pickled) if changes else len(arguments)
     _again(talk, effects, task, next_arguments, count, result, changes)
+
+
+def _has_changed(value, pickled):
+    """Tell whether a value differs from what it was when it was pickled; False if it cannot be pickled any more."""
+    import pickle
+
+    from . import calls
+
+    after = _dumped(value)
+    if after in (None, pickled):
+        return False
+    try:
+        return not calls.are_equal(value, pickle.loads(pickled))
+    except Exception:
+        return True
 
 
 def _dumped(value):
