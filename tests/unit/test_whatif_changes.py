@@ -146,6 +146,19 @@ def test_more_threads_than_there_can_be_gils_do_not_become_processes():
     assert Change(processes=True) in ranking._candidates(computing(254))
 
 
+@pytest.mark.parametrize("forced", [True, False])
+def test_a_thread_that_is_preempted_is_cpu_bound_whatever_else_it_calls(forced):
+    """A thread of which most time is in preempted holds becomes a process, even if its libraries yield very often."""
+    rows = []
+    for n in range(100):
+        rows += turn(n * 10_000, 0, holds_us=10, stack=1)
+        rows += [(n * 10_000 + 100, 1, Kind.ACQUIRE, 0), (n * 10_000 + 4_100, 1, Kind.RELEASE, 2, forced)]
+        rows += [row for m in range(20) for row in turn(n * 10_000 + 5_000 + m * 200, 1, holds_us=20, stack=2)]
+    found = change.becoming_processes(learn(trace_of(rows), COSTS), Change(processes=True))
+
+    assert found == ({"other": 1} if forced else {})
+
+
 @pytest.mark.parametrize("change", [Change(processes=True), Change(processes=True, threads=(("main", 3),))])
 def test_no_thread_becomes_a_process_where_none_is_cpu_bound(change):
     """The change is refused: its prediction would be that of the unchanged program."""

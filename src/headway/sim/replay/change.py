@@ -48,7 +48,10 @@ _MOST_OPERATIONS = 20_000_000
 """The most operations of a role whose number of threads is changed: about a gigabyte."""
 _COMPUTES_SHARE = 0.3
 _COMPUTES_S = 1e-3
-"""A role is CPU-bound, and may run in processes, if it runs with the GIL for this share, and this long per turn."""
+"""A role is CPU-bound, and may run in processes, if it runs with the GIL for this share, and this long per turn.
+
+If most of its time is in preempted holds, its turns may be shorter.
+"""
 
 
 @final
@@ -151,9 +154,19 @@ def role_named(model: Model, name: str) -> str:
 
 
 def computes(model: Model, role: str) -> bool:
-    """Tell whether a role's threads are CPU-bound: they run with the GIL for much of the time and of each turn."""
+    """Tell whether a role's threads are CPU-bound: they run with the GIL for much of the time and of each turn.
+
+    Threads of which most time is in preempted holds are, too: libraries that they call may make many short turns besides.
+    """
     measured = model.measured[role]
-    return measured.run_share >= max(_COMPUTES_SHARE, _COMPUTES_S * measured.turns_per_s)
+    if measured.run_share < _COMPUTES_SHARE:
+        return False
+    holds = model.seen.holds
+    lengths_ns = holds.length_ns * np.isin(holds.thread, [one.thread for one in model.actors if one.role == role])
+    return (
+        measured.run_share >= _COMPUTES_S * measured.turns_per_s
+        or 2 * int(lengths_ns[holds.forced].sum()) >= int(lengths_ns.sum()) > 0
+    )
 
 
 def becoming_processes(model: Model, change: Change) -> dict[str, int]:
@@ -316,7 +329,7 @@ def _checked_processes(model: Model, change: Change) -> dict[str, int]:
     if change.processes and not found:
         raise ScenarioError(
             "--processes turns CPU-bound threads into processes, and no role is CPU-bound",
-            hint="a CPU-bound role runs with the GIL for a third of the time and a millisecond at a time",
+            hint="a CPU-bound role runs with the GIL for a third of the time, and is preempted or runs a millisecond at a time",
         )
     count = sum(found.values())
     if count > MOST_PROCESSES:
