@@ -152,6 +152,15 @@ def test_a_late_hold_may_have_had_no_core(ran, doubted):
     )
 
 
+def test_a_late_hold_that_lost_its_core_says_what_its_time_leaves_out():
+    """A hold that ran for 60 of 100 ms is told with the 55 ms for which it ran on at least, and with what these leave out."""
+    script = Script().hold(0, 0, 100, forced=True, ran=0.6).wait(1, 0, asks_ms=5).hold(1, 100, 101)
+    fact = told(script.trace(200, "main", "reader"))["long-hold"].fact
+
+    assert "for up to 55" in fact or "for up to 54" in fact
+    assert "(switch interval: 5 ms; time off a core does not count)" in fact
+
+
 def test_a_hold_without_a_core_is_told_as_such():
     """The known time of the holds without a core is the least, and no call into C is blamed for them."""
     script = Script().hold(0, 0, 100, forced=True, ran=0.05).wait(1, 0, asks_ms=5).hold(1, 100, 101)

@@ -131,7 +131,7 @@ def test_a_hold_is_late_by_the_interval_of_its_gil():
             script.hold(1, now + 5, now + 5.1, gil=1)
         return told(script.trace(200, "caller", "waiter", gils=2))
 
-    assert "(switch interval: 1 ms)" in long(1000)["long-hold"].fact
+    assert "(switch interval: 1 ms;" in long(1000)["long-hold"].fact
     assert "long-hold" not in long(5000)
 
 

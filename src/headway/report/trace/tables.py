@@ -178,7 +178,8 @@ def held_table(analysis: Analysis, *, every: bool = False) -> Table | None:
     ]
     columns = ("line at the release", "held", "holds", "forced", "p50", "p99", "max", "overrun", "others waited")
     caption = (
-        "overrun: longest time from a request to the release; others waited: total wait of other threads meanwhile"
+        "overrun: longest time from a request to the release, less all time of the hold in which the thread did not run; "
+        "others waited: total wait of other threads meanwhile"
     )
     return _table(columns, rows, caption, every=every)
 
@@ -218,7 +219,10 @@ def long_holds_table(analysis: Analysis, *, every: bool = False) -> Table | None
         if one.length_ns
     ]
     columns = ("line at the release", "thread", "held", "overrun", "began at")
-    caption = "overrun: time from the request of another thread to the release"
+    caption = (
+        "overrun: time from the request of another thread to the release, less all time of the hold in which the thread did "
+        "not run"
+    )
     return _table(columns, rows, caption, every=every, few=_LONGEST)
 
 

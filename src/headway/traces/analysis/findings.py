@@ -173,7 +173,8 @@ def _long_hold(analysis: Analysis, one: Place) -> Finding:
         weight="problem",
         fact=(
             f"{listed(one.overrun_threads)} kept the GIL{where} for up to {duration(one.overrun_max_ns)} after another thread had "
-            f"requested it (switch interval: {duration(one.interval_ns)}), "
+            f"requested it (switch interval: {duration(one.interval_ns)}"
+            f"{'' if one.late_unmeasured else '; time off a core does not count'}), "
             f"{duration(one.overrun_ns)} in total; "
             f"holds there last {duration(one.times.p50_ns)} at the median and {duration(one.times.max_ns)} at most, and "
             f"threads waited {duration(one.blocked_ns)} during them"

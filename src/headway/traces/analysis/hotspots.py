@@ -49,7 +49,7 @@ class Place:
         times: The holds that ended there, or the waits that began there.
         threads: Labels of the threads with most time there.
         forced: The number of holds that were preempted, or of waits that followed such a hold.
-        overrun_ns: For holds, the total time for which they went on after a request.
+        overrun_ns: For holds, the total time for which they went on after a request (`Holds.overrun_ns`).
         overrun_max_ns: The longest of these times.
         overrun_threads: Labels of the threads with most of this time.
         blocked_ns: For holds, the sum of the times for which other threads waited during them.
