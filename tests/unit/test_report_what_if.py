@@ -16,6 +16,8 @@ from headway.cli.main import main
 from headway.errors import ScenarioError
 from headway.sim import calibration, machine, ranking, whatif
 from headway.sim.replay.change import Change, Shorten
+from headway.sim.replay.measured import Measured
+from headway.sim.whatif import Prediction, RolePrediction, Span
 from headway.traces.analysis import Finding, analyse
 from headway.traces.model import Frame, Kind
 from headway.traces.writer import write
@@ -85,19 +87,37 @@ def test_findings_say_what_their_advice_would_give(path, capsys):
 
 def test_a_shorter_hold_is_a_remedy_of_its_own_line_only(monkeypatch):
     """A finding about another line, or about none, has no prediction of it; the line's path is short."""
-    monkeypatch.setattr(whatif_view, "headline", lambda prediction: "half")
+    monkeypatch.setattr(whatif_view, "headline", lambda prediction, about: "half")
     change = Change(shorten=(Shorten("/a/long/way/to/app.py", 7, 0.5),))
     ranked = [types.SimpleNamespace(prediction=types.SimpleNamespace(change=change))]
 
     def predicted(file="", line=0):
         frame = Frame(file, line, "f", 1) if file else None
         finding = Finding(kind="long-hold", weight="problem", fact="", frame=frame)
-        return report_what_if._with_remedies(finding, ranked, "").predicted
+        return report_what_if._with_remedies(finding, ranked, [], "").predicted
 
     assert predicted("/a/long/way/to/app.py", 7) == (
         ".../way/to/app.py:7 holding the GIL for 0.5 of its present time: half",
     )
     assert predicted("/a/long/way/to/app.py", 8) == predicted("/another/app.py", 7) == predicted() == ()
+
+
+def test_the_roles_of_a_finding_come_first():
+    """Below a finding, its own threads come first, waiters before holders, however little a change does for them."""
+    measured = Measured(turns=50, turns_per_s=100.0, p50_ns=None, p99_ns=None, run_share=0.1, turns_error=0.1)
+    rates = {"python": 300.0, "main": 200.0, "other": 150.0, "etl_*": 101.0, "heartbeat": 100.0}
+    roles = tuple(
+        RolePrediction(name, measured, Span(rate, rate, rate), None, None, None, {}) for name, rate in rates.items()
+    )
+    trace = convoy(waiters=("heartbeat",))
+    trace = replace(trace, threads=(replace(trace.threads[0], name="etl_0"), trace.threads[1]))
+    analysis = analyse(trace)
+    finding = Finding(kind="convoy", weight="problem", fact="", threads=("heartbeat", "etl_0"))
+    about = report_what_if._roles(finding, trace, analysis)
+    told = whatif_view.headline(Prediction(Change(), roles, (), ()), about)
+
+    assert [one.split()[0] for one in told.split("; ")] == ["heartbeat", "etl_*", "python"]
+    assert whatif_view.headline(Prediction(Change(), roles, (), ())).startswith("python 100/s -> 300/s; main ")
 
 
 def test_json_has_it(path, capsys):

@@ -68,16 +68,24 @@ def _predicted(trace: "Trace", analysis: "Analysis", path: Path) -> "Analysis":
     name = shlex.quote(str(path)) if path.is_file() else "FILE"
     line = f"most helpful change: {best.prediction.change}: {gives}{of_preset}; more: `headway whatif {name}`"
     what_if = WhatIf(str(best.prediction.change), gives, best.worth, costs.name, printable(line))
-    findings = tuple(_with_remedies(one, ranked, of_preset) for one in analysis.findings)
+    findings = tuple(_with_remedies(one, ranked, _roles(one, trace, analysis), of_preset) for one in analysis.findings)
     return replace(analysis, what_if=what_if, findings=findings)
 
 
-def _with_remedies(finding: "Finding", ranked: "Sequence[Ranked]", of_preset: str) -> "Finding":
+def _roles(finding: "Finding", trace: "Trace", analysis: "Analysis") -> list[str]:
+    """Return the names that the roles of a finding's threads may have in a prediction: of one thread, or of several."""
+    from headway.traces.analysis.words import role
+
+    names = dict(zip(analysis.labels, (printable(one.name) for one in trace.threads), strict=True))
+    return [each for label in finding.threads for name in (names.get(label) or label,) for each in (name, role(name))]
+
+
+def _with_remedies(finding: "Finding", ranked: "Sequence[Ranked]", about: "Sequence[str]", of_preset: str) -> "Finding":
     from headway.cli.whatif_view import headline
 
     wanted = _HELPS.get(finding.kind, ())
     told = [
-        printable(f"{words}: {headline(one.prediction)}{of_preset}")
+        printable(f"{words}: {headline(one.prediction, about)}{of_preset}")
         for one in ranked
         for kind, words in (_remedy(one.prediction.change),)
         if kind in wanted and _is_about(one.prediction.change, finding)

@@ -124,20 +124,21 @@ def page(
     )
 
 
-def headline(prediction: "Prediction") -> str:
-    """Return the figures that a change affects most, in one line."""
-    told: list[tuple[float, str]] = []
+def headline(prediction: "Prediction", about: "Sequence[str]" = ()) -> str:
+    """Return the figures that a change affects most, in one line; first those of the roles in `about`, in their order."""
+    told: list[tuple[int, float, str]] = []
     for one in prediction.roles:
         measured = one.measured
+        rank = -about.index(one.role) if one.role in about else -len(about)
         if measured.turns >= _LEAST_TURNS and one.turns_per_s is not None:
             text = f"{one.role} {_rate(measured.turns_per_s)} -> {_rate(one.turns_per_s.value)}"
             if one.p99_ns is not None and measured.p99_ns:
                 text += f", p99 {duration(measured.p99_ns)} -> {duration(one.p99_ns.value)}"
-            told.append((abs(one.turns_per_s.value / measured.turns_per_s - 1), text))
+            told.append((rank, abs(one.turns_per_s.value / measured.turns_per_s - 1), text))
         elif one.run_share is not None and measured.run_share > _LEAST_RUNS:
             change = one.run_share.value / measured.run_share
-            told.append((abs(change - 1) / 10, f"{one.role} computes {change:.2f} of what it did before"))
-    return "; ".join(text for _, text in sorted(told, reverse=True)[:_TELLS])
+            told.append((rank, abs(change - 1) / 10, f"{one.role} computes {change:.2f} of what it did before"))
+    return "; ".join(text for _, _, text in sorted(told, reverse=True)[:_TELLS])
 
 
 def _indented(text: str) -> RenderableType:
