@@ -45,6 +45,27 @@ def test_many_short_calls_between_two_looks_share_the_account():
     assert stall.parts[0].time_ns > 0.95 * 180 * MS
 
 
+def test_waits_for_a_core_before_the_loop_are_none_of_the_loop():
+    """A look at the account covers imports without a core and the loop's first beats, which were in time."""
+    script = Script().hold(0, 0, 900, stack=AT_COMPUTE)
+    for beat in range(900, 1000, 10):
+        script.hold(0, beat + 1, beat + 2, stack=AT_POLL)
+    for looked_ms, lasts_ms in ((995, 1100), (1200, 1400)):
+        times = tuple(CoreTime(at(ms), 101, 0, queued * MS) for ms, queued in ((10, 0), (looked_ms, 600)))
+
+        assert not find_stalls(with_stacks(script.trace(lasts_ms, "MainThread"), core_times=times), Thresholds())
+
+
+def test_a_late_wake_up_is_told_after_the_loop_has_gone_on():
+    """A look finds the wait for a core when the loop is at home again; the stall ends with the wake-up."""
+    script = loop(Script()).hold(0, 250, 251, stack=AT_SLEEP).hold(0, 252, 253, stack=AT_POLL)
+    times = tuple(CoreTime(at(ms), 101, 0, queued * MS) for ms, queued in ((20, 0), (259, 200)))
+    stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
+
+    # 9 ms of the wait may have been after the wake-up.
+    assert (stall.kind, stall.cause, stall.since_ns, stall.until_ns) == (StallKind.LOOP, Cause.CORE, at(59), at(250))
+
+
 def test_a_call_that_sleeps_with_the_gil_held_by_the_systems_account():
     """A hold in which the thread did not run is a blocking call, or has no core, as the account tells."""
     for queued_ms, cause in ((0, Cause.BLOCKED), (190, Cause.CORE)):

@@ -36,7 +36,7 @@ from headway.traces.loops import (
     serves_the_web,
     waits_for_a_lock,
 )
-from headway.traces.model import Flag, Frame, Kind, Sample, Trace
+from headway.traces.model import CoreTime, Flag, Frame, Kind, Sample, Trace
 from headway.traces.sources import edited
 
 __all__ = ["find_stalls"]
@@ -217,24 +217,36 @@ class _Finder:
 
     def late_wake_ups(self, thread: int, least_ns: int, known: Sequence[Stall]) -> list[Stall]:
         """Return the times when a loop's thread had work, but no core for `least_ns`, before it wanted the GIL."""
-        times = self._accounts.looks(self._trace.threads[thread].tid)
-        own = self._of(thread)
         found = []
-        for before, after in itertools.pairwise(times):
-            queued_ns = after.queued_ns - before.queued_ns
-            since_ns = after.time_ns - queued_ns  # it may have begun before the last look
-            if (
-                queued_ns < least_ns
-                or after.time_ns < self._over_since_ns
-                or any(one.since_ns < after.time_ns and since_ns < one.until_ns for one in known)
-            ):
+        for before, after in itertools.pairwise(self._accounts.looks(self._trace.threads[thread].tid)):
+            if after.queued_ns - before.queued_ns < least_ns or after.time_ns < self._over_since_ns:
                 continue
-            last = int(np.searchsorted(own.time_ns, after.time_ns)) - 1
-            released = np.flatnonzero(own.kind[: last + 1] == Kind.RELEASE)
-            if len(released) and self._home(int(own.stack[released[-1]])) is Home.LOOP:
-                parts = (Part(Cause.CORE, after.time_ns - since_ns, thread),)
-                found.append(Stall(StallKind.LOOP, thread, since_ns, after.time_ns, goes_on=False, parts=parts))
+            since_ns, until_ns = self._queued_at_home(thread, before, after)
+            met = any(one.since_ns < until_ns and since_ns < one.until_ns for one in known)
+            if until_ns - since_ns >= least_ns and not met:
+                parts = (Part(Cause.CORE, until_ns - since_ns, thread),)
+                found.append(Stall(StallKind.LOOP, thread, since_ns, until_ns, goes_on=False, parts=parts))
         return found
+
+    def _queued_at_home(self, thread: int, before: CoreTime, after: CoreTime) -> tuple[int, int]:
+        """Return when a thread that was at its loop's home certainly had no core, by two looks at its account.
+
+        The account has a wait for a core from its end on. So what it adds between two looks may have been at any time
+        since the thread's event before the first look. The part that does not fit into the rest of that time was at home.
+        """
+        own = self._of(thread)
+        first, end = np.searchsorted(own.time_ns, (before.time_ns, after.time_ns), "right").tolist()
+        first_ns = int(own.time_ns[first - 1]) if first else self._trace.start_ns
+        events = slice(max(0, first - 1), end)
+        lengths_ns = np.diff(np.append(own.time_ns[events], after.time_ns))
+        at_home = own.kind[events] == Kind.RELEASE
+        at_home[at_home] = [self._home(int(stack)) is Home.LOOP for stack in own.stack[events][at_home]]
+        if not at_home.any():
+            return after.time_ns, after.time_ns
+        longest = int(np.argmax(np.where(at_home, lengths_ns, -1)))
+        length_ns, until_ns = int(lengths_ns[longest]), int(own.time_ns[events][longest] + lengths_ns[longest])
+        elsewhere_ns = after.time_ns - first_ns - length_ns
+        return until_ns - min(length_ns, max(0, after.queued_ns - before.queued_ns - elsewhere_ns)), until_ns
 
     def waits(self, thread: int, least_ns: int, known: Sequence[Stall]) -> list[Stall]:
         """Return a thread's long waits for the GIL outside of the stalls `known`, except those after a preemption."""
@@ -379,11 +391,10 @@ class _Finder:
 
     def _holder(self, thread: int, event: int, begun_ns: int, over_ns: int) -> LockHold | None:
         """Return who had the lock that a thread waited for, for most of that time."""
-        own = self._of(thread)
-        stack = int(own.stack[event])
+        times_ns, stack = self._of(thread).time_ns, int(self._of(thread).stack[event])
         if not takes(self._trace.frames[self._trace.stack_frame[stack]], self._changed):
             return None
-        woken = event + 1 < len(own) and int(own.time_ns[event + 1]) <= over_ns
+        woken = event + 1 < len(times_ns) and int(times_ns[event + 1]) <= over_ns
         found = self._holders.of(stack, LockWaits.of_one(thread, begun_ns, over_ns, woken=woken))
         return found[0] if found and 2 * found[0].blocked_ns > over_ns - begun_ns else None
 
