@@ -112,7 +112,8 @@ from headway.live import watching
 
 def with_patience(command, *more):
     patient = "import sys, headway.live.watcher as w; w._LINGER_S = 3600; w.main(sys.argv[1:])"
-    return start(command[:2] + ["-c", patient] + command[4:], *more)
+    code = command.index("-c") + 1  # then the paths of the modules, and the module's name
+    return start(command[:code] + [patient] + command[code + 3 :], *more)
 
 start, watching.start_detached = watching.start_detached, with_patience
 print(headway.watch("stalls").watcher)
