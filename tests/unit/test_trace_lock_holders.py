@@ -79,31 +79,25 @@ def program(tmp_path):
     return trace
 
 
-def refreshed(rounds=10, *, hog=False):
-    """Return a script: thread 0 has the lock for 30 ms while thread 1 waits for it, and works 10 ms without it."""
+def refreshed(rounds=10, *, at=SLEEPS, hog=False):
+    """Return a script: thread 0 is at a line for 30 ms while thread 1 waits for the lock, and works 10 ms elsewhere."""
     script, now = Script(), 0.0
     for _ in range(rounds):
-        script.hold(0, now, now + 0.1, stack=SLEEPS)
+        script.hold(0, now, now + 0.1, stack=at)
         script.hold(1, now + 1, now + 1.1, stack=LOOKUP)
         script.hold(0, now + 30, now + 30.2, stack=PAUSES)
         if hog:  # it takes the GIL as soon as it is free, before the waiter is back
             script.hold(2, now + 30.2, now + 35, stack=HOG, forced=True)
             script.wait(1, now + 30.4, stack=LOOKUP)
-        script.hold(1, now + 35.1, now + 35.2, stack=WORKS)
+        back = now + (35.1 if hog else 30.3)
+        script.hold(1, back, back + 0.1, stack=WORKS)
         now += 40
     return script
 
 
 def test_the_thread_that_has_the_lock_and_its_line_are_named(program):
     """The waiter comes back when the holder has released the lock; the holder slept at a line inside meanwhile."""
-    script, now = Script(), 0.0
-    for _ in range(10):
-        script.hold(0, now, now + 0.1, stack=SLEEPS)
-        script.hold(1, now + 1, now + 1.1, stack=LOOKUP)
-        script.hold(0, now + 30, now + 30.2, stack=PAUSES)
-        script.hold(1, now + 30.3, now + 30.4, stack=WORKS)
-        now += 40
-    found = told(program(script, now, "refresher", "lookup"))["contended-lock"]
+    found = told(program(refreshed(), 400, "refresher", "lookup"))["contended-lock"]
 
     assert found.weight == "problem"
     assert "refresher had the lock for 99 % of that time, in a call without the GIL at " in found.cause
@@ -122,14 +116,7 @@ def test_a_thread_that_never_uses_the_lock_did_not_have_it(program):
 
 def test_a_thread_that_only_came_from_a_line_outside_did_not_have_the_lock(program):
     """The only thread that held the GIL before had been at a line of its function without the lock: nobody is named."""
-    script, now = Script(), 0.0
-    for _ in range(10):
-        script.hold(0, now, now + 0.1, stack=PAUSES)
-        script.hold(1, now + 1, now + 1.1, stack=LOOKUP)
-        script.hold(0, now + 30, now + 30.2, stack=PAUSES)
-        script.hold(1, now + 30.3, now + 30.4, stack=WORKS)
-        now += 40
-    (place,) = analyse(program(script, now, "refresher", "lookup")).lock_waits
+    (place,) = analyse(program(refreshed(at=PAUSES), 400, "refresher", "lookup")).lock_waits
 
     assert place.known_ns < 0.02 * place.times.total_ns
 

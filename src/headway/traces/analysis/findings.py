@@ -16,7 +16,7 @@ from headway.traces.analysis.advice import (
     shorter_interval,
 )
 from headway.traces.analysis.convoys import LEAST, Convoy
-from headway.traces.analysis.hotspots import Place, own_frame
+from headway.traces.analysis.hotspots import Place, at_place, own_frame
 from headway.traces.analysis.late import LATE_NS
 from headway.traces.analysis.lock_findings import another_way, deadlocks, lock_waits, who_had
 from headway.traces.analysis.remarks import NOTES, unread, unseen
@@ -72,15 +72,6 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda one: (order.index(one.weight), -one.cost_ns)))
 
 
-def _where(stack: tuple[Frame, ...]) -> str:
-    """Return ` at file:line function`, with the program's own line if that is further out; "" if unknown."""
-    if not stack:
-        return ""
-    own = own_frame(stack)
-    further = f", called from {place(own)}" if own is not None and own != stack[0] else ""
-    return f" at {place(stack[0])}{further}"
-
-
 def _convoys(analysis: Analysis) -> Iterator[Finding]:
     for gil in analysis.gils:
         by_role: dict[str, list[Convoy]] = {}
@@ -114,7 +105,7 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
     )
     several = len(waits_ns) > 1
     all_waits_ns = sum(waits_ns.values())
-    work = _where(first.holder_stack)
+    work = at_place(first.holder_stack)
     in_calls = max(first.answer_ns, first.late_ns) >= LATE_NS
     more = f"it then needs {duration(first.answer_ns)} more at the median"
     if first.answer_ns < LATE_NS:
@@ -136,7 +127,7 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
         ),
         cause=(
             f"a convoy: {first.holder} computes{work} and releases the GIL only on request, {after} after each "
-            f"return of {first.waiter} from a blocking call{_where(first.waiter_stack)}"
+            f"return of {first.waiter} from a blocking call{at_place(first.waiter_stack)}"
             + (
                 f"; {more}, since it is in a call into C that does not "
                 "release the GIL, or in a garbage collection: an earlier request ends no such call sooner"
@@ -164,7 +155,7 @@ def _long_holds(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _long_hold(analysis: Analysis, one: Place) -> Finding:
-    where = _where(one.stack) if one.frame is not None else ""
+    where = at_place(one.stack) if one.frame is not None else ""
     # The line of a hold is that of its end.
     apart = analysis.process.has_subinterpreters
     unended = one.frame is None and any(each.open and each.overrun_ns > 0 for each in analysis.longest)
@@ -244,7 +235,7 @@ def _fewer_calls(analysis: Analysis) -> str:
         return ""
     most = max(known, key=lambda one: one.times.count - one.forced)
     count = number(most.times.count - most.forced, "time")
-    return f"do more work per blocking call (buffers, batches), or use fewer threads; the most frequent call ({count}) is{_where(most.stack)}"
+    return f"do more work per blocking call (buffers, batches), or use fewer threads; the most frequent call ({count}) is{at_place(most.stack)}"
 
 
 def _slowed(analysis: Analysis, gil: GilSummary | None = None) -> list[ThreadSummary]:
@@ -326,7 +317,7 @@ def _behind_a_function(analysis: Analysis, told: list[Frame], used: list[Finding
     or_more *= one.blocked_ns < 0.99 * analysis.wait_ns
     of_it = (
         f"it held for {duration(one.held_ns)} in {number(one.holds, 'hold')}{which}, in {listed(names)};"
-        f" most of the waiting happened{_where(one.stack)}"
+        f" most of the waiting happened{at_place(one.stack)}"
     )
     during = f"while {name} ran with the GIL" if one.ran else f"in holds that ended in {name}"
     waited_for = [gil for gil in analysis.gils if gil.waits.count]

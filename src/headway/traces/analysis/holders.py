@@ -19,9 +19,8 @@ from typing import NamedTuple, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.traces.analysis.hotspots import own_frame
+from headway.traces.analysis.hotspots import at_place
 from headway.traces.analysis.intervals import Intervals
-from headway.traces.analysis.words import place
 from headway.traces.calls import locks_at, takes_a_lock, waits_for_good
 from headway.traces.guards import Lock, Stands, is_reentrant, stands
 from headway.traces.model import Frame, Trace
@@ -88,10 +87,7 @@ class LockHold:
     @property
     def words(self) -> str:
         """The text that tells what the threads did, and where: `in a call without the GIL at app.py:7 refresh`."""
-        own = own_frame(self.stack)
-        where = f" at {place(self.stack[0])}" if self.stack else ""
-        where += f", called from {place(own)}" if own is not None and own != self.stack[0] else ""
-        return f"{_DOING[self.doing]}{where}"
+        return f"{_DOING[self.doing]}{at_place(self.stack)}"
 
 
 @final

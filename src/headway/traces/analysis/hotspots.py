@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from headway.traces.analysis.intervals import Holds, Intervals
 from headway.traces.analysis.late import late
 from headway.traces.analysis.threads import Distribution, distribution
+from headway.traces.analysis.words import place
 from headway.traces.loops import is_generated
 from headway.traces.model import Frame, Trace
 
@@ -23,6 +24,7 @@ __all__ = [
     "Behind",
     "LongHold",
     "Place",
+    "at_place",
     "blocking_functions",
     "held_places",
     "longest_holds",
@@ -133,6 +135,15 @@ def own_frame(stack: Sequence[Frame]) -> Frame | None:
 
     found = list(filter(own, stack))
     return next(itertools.filterfalse(is_generated, found), found[0] if found else None)
+
+
+def at_place(stack: Sequence[Frame]) -> str:
+    """Return ` at file:line function`, with the program's own line if that is further out; "" if the stack is not known."""
+    if not stack:
+        return ""
+    own = own_frame(stack)
+    further = f", called from {place(own)}" if own is not None and own != stack[0] else ""
+    return f" at {place(stack[0])}{further}"
 
 
 def held_places(

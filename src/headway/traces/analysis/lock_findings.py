@@ -8,7 +8,7 @@ from headway.printable import printable
 from headway.traces.analysis.advice import in_parallel
 from headway.traces.analysis.contention import CONTENDED, ParkPlace
 from headway.traces.analysis.holders import Doing, LockHold, line_of
-from headway.traces.analysis.hotspots import own_frame
+from headway.traces.analysis.hotspots import at_place
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.sharing import FULL
 from headway.traces.analysis.words import duration, listed, names_or_roles, number, place, share
@@ -294,9 +294,7 @@ def _blocked(one: ParkPlace, analysis: Analysis, on: str) -> str:
     """Return the fact about a place: which threads blocked on what, where, how often and how long."""
     names, times = _names(one, analysis), one.times
     who = listed(names) + (f" ({one.threads} threads)" if len(names) != one.threads else "")
-    own = own_frame(one.stack)
-    where = f" at {place(one.frame)}" if one.frame is not None else ""
-    where += f", called from {place(own)}" if own is not None and own != one.frame else ""
+    where = at_place(one.stack)
     part = f"{share(times.total_ns, one.lived_ns)} of {'their' if one.threads > 1 else 'its'} time"
     total = duration(times.total_ns)
     if times.count == 1:

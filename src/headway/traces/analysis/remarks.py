@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from headway.printable import printable
 from headway.traces.analysis.contention import CONTENDED
-from headway.traces.analysis.hotspots import own_frame
+from headway.traces.analysis.hotspots import at_place
 from headway.traces.analysis.lock_findings import locks
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.stall_model import Thresholds
@@ -279,16 +279,14 @@ def _stood(analysis: Analysis) -> str:
     for at, one in enumerate(analysis.silent):
         if not one.frames or home_at(one.frames) is not None:
             continue
-        own = own_frame(one.frames)
-        where = place(one.frames[0])
-        where += f", called from {place(own)}" if own is not None and own != one.frames[0] else ""
+        where = at_place(one.frames)
         if at in analysis.standstill:
             owner = printable(analysis.silent[analysis.standstill[at]].name)
             where += f", for a lock that {'it' if analysis.standstill[at] == at else owner} has"
         told.setdefault(where, []).append(printable(one.name))
     if not told:
         return ""
-    lines = [f"{listed(names_or_roles(names))} at {where}" for where, names in told.items()]
+    lines = [f"{listed(names_or_roles(names))}{where}" for where, names in told.items()]
     return (
         ": "
         + "; ".join(lines[:MOST_PLACES])
