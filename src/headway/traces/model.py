@@ -32,6 +32,7 @@ __all__ = [
     "Thread",
     "Trace",
     "known_flags",
+    "park_kinds",
 ]
 
 
@@ -256,6 +257,16 @@ class Trace:
             found.append(self.frames[self.stack_frame[index]])
             index = int(self.stack_parent[index])
         return tuple(found)
+
+
+_PARK_SHIFT, _PARK_MASK = 8, 0xF
+"""The bits of a PARK's flags that have its `Park` (native/trace/format.h)."""
+
+
+def park_kinds(events: NDArray[np.void]) -> NDArray[np.integer]:
+    """Return the kinds of lock of PARKs, as numbers: those of `Park`, or larger ones in a file of a later version."""
+    kinds: NDArray[np.integer] = events["flags"] >> _PARK_SHIFT & _PARK_MASK
+    return kinds
 
 
 def known_flags(events: NDArray[np.void]) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from headway.traces.analysis.intervals import Intervals, Recorded
 from headway.traces.analysis.threads import Distribution, distribution, lives_ns
 from headway.traces.analysis.turns import Away
 from headway.traces.calls import takes_a_lock
-from headway.traces.model import Frame, Kind, Park, Trace
+from headway.traces.model import Frame, Kind, Park, Trace, park_kinds
 
 __all__ = [
     "CONTENDED",
@@ -49,8 +49,6 @@ _LEAST_COUNT, _LEAST_TIMES = 0.1, 3
 longest, and less than `_LEAST_TIMES` times, or less than `_LEAST_COUNT` of the times of the one blocked most often."""
 _MOST_LEFT_OUT = 0.1
 """A share of a place's time: threads that have more of it together are not left out, however small the part of each is."""
-_KIND_SHIFT = 8
-_KIND_MASK = 0xF
 
 
 @final
@@ -195,7 +193,7 @@ def contention(
         return Contention({}, (), unpaired, threads=blocked_threads)
 
     # The locks are named by the whole trace, so that a window or a choice of threads changes no name.
-    kind = (events["flags"][parks] >> _KIND_SHIFT & _KIND_MASK).astype(np.int64)
+    kind = park_kinds(events[parks]).astype(np.int64)
     kind[kind > max(Park)] = Park.OTHER
     type_of = np.where(ended, events["value"][following], 0).astype(np.int64)
     frame = trace.stack_frame[events["value"][parks]]

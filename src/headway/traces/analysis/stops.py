@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.groups import in_order
-from headway.traces.model import Frame, Kind, Park, Trace
+from headway.traces.model import Frame, Kind, Park, Trace, park_kinds
 
 __all__ = ["Stopper", "stoppers"]
 
-_KIND_SHIFT, _KIND_MASK = 8, 0xF
 _LATER_NS = 50_000
 """The last thread to be suspended may block a little after the thread that stops the world went on."""
 
@@ -93,7 +92,7 @@ def _waits(trace: Trace, since_ns: int, until_ns: int) -> _Waits:
         (events["kind"][:-1] == Kind.PARK)
         & (events["kind"][1:] == Kind.UNPARK)
         & (events["thread"][:-1] == events["thread"][1:])
-        & ((events["flags"][:-1] >> _KIND_SHIFT & _KIND_MASK) == Park.WORLD)
+        & (park_kinds(events[:-1]) == Park.WORLD)
     )
     start_ns, end_ns = events["time_ns"][begin], events["time_ns"][begin + 1]
     inside = np.flatnonzero((start_ns >= since_ns) & (end_ns <= until_ns))

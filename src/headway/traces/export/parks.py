@@ -6,12 +6,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.traces.model import Kind, Trace
+from headway.traces.model import Kind, Trace, park_kinds
 
 __all__ = ["Parks", "parks"]
-
-_KIND_SHIFT = 8
-_KIND_MASK = 15
 
 
 @final
@@ -54,7 +51,7 @@ def parks(trace: Trace) -> Parks:
         end_ns=np.where(after >= 0, events["time_ns"][after], trace.end_ns),
         thread=events["thread"][begin],
         stack=events["value"][begin],
-        kind=(events["flags"][begin] >> _KIND_SHIFT & _KIND_MASK).astype(np.uint8),
+        kind=park_kinds(events[begin]).astype(np.uint8),
         type=np.where(unparked, events["value"][after], np.uint32(0)),
         open=after < 0,
     )
