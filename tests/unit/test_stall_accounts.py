@@ -66,6 +66,21 @@ def test_a_late_wake_up_is_told_after_the_loop_has_gone_on():
     assert (stall.kind, stall.cause, stall.since_ns, stall.until_ns) == (StallKind.LOOP, Cause.CORE, at(59), at(250))
 
 
+def test_a_preempted_thread_is_in_no_blocking_call():
+    """A thread that hands the GIL over waits for the other one to get a core: no line of the thread blocks then."""
+    script = loop(Script())
+    for turn in range(10):
+        script.hold(0, 10 + 20 * turn, 22 + 20 * turn, stack=AT_SLEEP, forced=True)
+        script.hold(1, 26 + 20 * turn, 28 + 20 * turn, stack=AT_COMPUTE).wait(0, 27 + 20 * turn, stack=0)
+    script.hold(0, 210, 211, stack=AT_POLL)
+    times = tuple(CoreTime(at(ms), 101, ran * MS, 0) for ms, ran in ((5, 1), (220, 125)))
+    stall = only(with_stacks(script.trace(300, "MainThread", "other"), core_times=times))
+    lasts_ms = {part.cause: part.time_ns // MS for part in stall.parts}
+
+    assert Cause.BLOCKED not in lasts_ms
+    assert lasts_ms[Cause.GIL] in (19, 20)
+
+
 def test_a_call_that_sleeps_with_the_gil_held_by_the_systems_account():
     """A hold in which the thread did not run is a blocking call, or has no core, as the account tells."""
     for queued_ms, cause in ((0, Cause.BLOCKED), (190, Cause.CORE)):

@@ -8,7 +8,7 @@ from made_traces import START_NS
 from test_stalls import AT_DEEP, AT_LOCK, AT_POLL, AT_SLEEP, MS, STACKS, with_stacks
 from told_traces import Script
 
-from headway.traces.analysis import stalls
+from headway.traces.analysis.stall_causes import Causes
 from headway.traces.analysis.stall_model import Thresholds
 from headway.traces.analysis.stalls import find_stalls
 from headway.traces.frames import Collected, CoreTime, Sample
@@ -51,7 +51,7 @@ def test_sums_are_those_of_single_times(seed, monkeypatch):
     """Each part has the same cause, line and length as if each time of the lap were explained on its own."""
     trace = lap(seed)
     found = find_stalls(trace, LIMITS)
-    monkeypatch.setattr(stalls._Finder, "_summed", lambda _, __, begin, end: (np.zeros(end - begin, dtype=bool), []))
+    monkeypatch.setattr(Causes, "_summed", lambda _, __, begin, end: (np.zeros(end - begin, dtype=bool), []))
 
     assert found == find_stalls(trace, LIMITS)
     assert found
@@ -63,13 +63,13 @@ def test_most_times_of_a_busy_lap_are_not_looked_at_singly(monkeypatch):
     for place in range(20_000):
         script.hold(0, 2 + place / 100, 2.005 + place / 100, stack=AT_SLEEP)
     trace = with_stacks(script.hold(0, 203, 204, stack=AT_POLL).trace(300, "MainThread"))
-    single, parts = [], stalls._Finder._parts
+    single, parts = [], Causes._parts
 
     def counted(*given):
         single.append(given)
         return parts(*given)
 
-    monkeypatch.setattr(stalls._Finder, "_parts", counted)
+    monkeypatch.setattr(Causes, "_parts", counted)
 
     (stall,) = find_stalls(trace, LIMITS)
     assert stall.length_ns == 202 * MS

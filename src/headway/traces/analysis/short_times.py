@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from headway.traces.analysis.accounts import Columns
 from headway.traces.analysis.stall_model import Cause
 from headway.traces.analysis.thread_events import ThreadEvents
-from headway.traces.model import RAN_ALL, RAN_SHIFT, Kind
+from headway.traces.model import RAN_ALL, RAN_SHIFT, Flag, Kind
 
 __all__ = ["IDLE_SHARE", "ShortTimes", "Sum"]
 
@@ -35,8 +35,9 @@ class Sum(NamedTuple):
 class ShortTimes:
     """The times from each of some events of a thread to the next one, as columns.
 
-    `headway.traces.analysis.stalls` explains a single time, and has the reasons; here are the same rules for a time that
-    is shorter than `most_ns`, in which no sample was taken, no garbage was collected, and no lock was waited for.
+    `headway.traces.analysis.stall_causes` explains a single time, and has the reasons; here are the same rules for a time
+    that is shorter than `most_ns`, in which no sample was taken, no garbage was collected, no lock was waited for, and no
+    other thread requested the GIL at its begin.
     """
 
     def __init__(self, own: ThreadEvents, begin: int, end: int, most_ns: int) -> None:
@@ -50,6 +51,7 @@ class ShortTimes:
         self._has_share, self._share = bits > 0, (bits - 1) / RAN_ALL
         is_kind = [own.kind[at] == kind for kind in (Kind.ACQUIRE, Kind.RELEASE)]
         self.is_short: NDArray[np.bool_] = (self._length_ns > 0) & (self._length_ns < most_ns)
+        is_kind[1] &= own.flags[at] & Flag.FORCED == 0
         self._holds, self._away = (one & self.is_short for one in is_kind)
         self.is_short &= is_kind[0] | is_kind[1]
 

@@ -1,0 +1,315 @@
+"""Tells why a thread made no progress for a time: the parts of a stall, each with its cause and place.
+
+The trace tells who held the GIL while the thread waited for it, what the thread did while it held the GIL, and at which
+call it released the GIL. Evidence from outside (`Trace.evidence`), if there is any, adds where the code of a long hold
+was and for how long the thread had no core. Garbage collections are parts of their own. Time that none of these explains
+stays unexplained.
+"""
+
+import itertools
+from collections import Counter, defaultdict
+from dataclasses import replace
+from functools import cached_property
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.traces.analysis.contention import takes
+from headway.traces.analysis.holders import Holders, LockHold, LockWaits
+from headway.traces.analysis.intervals import Holds, recorded
+from headway.traces.analysis.observed import Observed
+from headway.traces.analysis.short_times import IDLE_SHARE, ShortTimes
+from headway.traces.analysis.stall_model import Cause, Kept, Part, merged
+from headway.traces.calls import Call, call_at
+from headway.traces.loops import waits_for_a_lock
+from headway.traces.model import Flag, Frame, Kind
+
+__all__ = ["Causes"]
+
+_MS: Final = 1_000_000
+_FREE_NS: Final = 1 * _MS
+"""If a wanted GIL is free for less than this, its hand-off is still under way."""
+_SHORT_QUEUE_NS: Final = 1 * _MS
+_ELSEWHERE_NS: Final = 10 * _MS
+_IN_C_NS: Final = 2 * _MS
+"""A request made Python code release the GIL within microseconds; a later release means that a call of C ran."""
+_WAITS: Final = (Call.SLEEP, Call.LOCK, Call.RECEIVE, Call.SEND, Call.POLL)
+
+
+@final
+class Causes:
+    """The causes of what happened to the threads of one trace."""
+
+    def __init__(self, observed: Observed) -> None:
+        """Take the trace's threads and their evidence."""
+        self._observed = observed
+        self._trace = observed.trace
+        self._recorded = recorded(observed.trace)
+
+    @cached_property
+    def _holders(self) -> Holders:
+        return Holders(self._trace, self._recorded.holds, self._recorded.waits, self._observed.changed)
+
+    @cached_property
+    def _holds(self) -> dict[int, Holds]:
+        holds = self._recorded.holds
+        return {int(gil): holds.chosen(holds.gil == gil) for gil in np.unique(holds.gil)}
+
+    def of(self, thread: int, begin: int, end: int, until_ns: int) -> tuple[Part, ...]:
+        """Return why a thread made no progress from one of its events to another one: the longest part first.
+
+        Args:
+            thread: The thread's index.
+            begin: The event at which the time begins.
+            end: The last event at or before the end of the time.
+            until_ns: The end of the time.
+        """
+        own = self._observed.of(thread)
+        since_ns = int(own.time_ns[begin])
+        is_summed, parts = self._summed(thread, begin, end)
+        for event in [*(begin + np.flatnonzero(~is_summed)).tolist(), end]:
+            begun_ns = int(own.time_ns[event])
+            over_ns = int(own.time_ns[event + 1]) if event < end else until_ns
+            if over_ns <= begun_ns:
+                continue
+            following = event + 1 if event + 1 < len(own) and own.time_ns[event + 1] <= until_ns else None
+            parts += [(event, part) for part in self._parts(thread, event, following, begun_ns, over_ns)]
+        in_order = [part for _, part in sorted(parts, key=lambda one: one[0])]
+        return merged(in_order, until_ns - since_ns)
+
+    def _summed(self, thread: int, begin: int, end: int) -> tuple[NDArray[np.bool_], list[tuple[int, Part]]]:
+        """Return which times between an event and the next one are summed up, and the sums, each with an event in it."""
+        tid = self._trace.threads[thread].tid
+        times = ShortTimes(self._observed.of(thread), begin, end, _ELSEWHERE_NS)
+        account = self._observed.accounts.columns(tid, thread, times.since_ns, times.until_ns)
+        collected = [(one.start_ns, one.end_ns) for one in self._trace.evidence.collections if one.tid == tid]
+        times.leave_out(~account.is_plain)
+        times.leave_out_moments(np.array(self._observed.sampled_ns(tid), dtype=np.int64))
+        times.leave_out_spans(*np.array(collected, dtype=np.int64).reshape(-1, 2).T)
+        times.leave_out_stacks(lambda stack: waits_for_a_lock(self._observed.stack(stack), self._observed.changed))
+        sums = itertools.chain(
+            times.held(account, lambda stack: self._observed.home(stack) is None),
+            times.away(account, self._is_a_wait, has_account=tid in self._observed.accounts),
+        )
+        found = []
+        for one in sums:
+            frames = () if one.cause is Cause.CORE else self._observed.stack(one.stack)
+            part = Part(one.cause, one.time_ns, thread, frames, idle=one.idle, longest_ns=one.longest_ns)
+            found.append((one.event, part))
+        return times.is_short, found
+
+    def _is_a_wait(self, stack: int) -> bool:
+        """Tell whether a thread that yields the GIL at this stack is in a call that waits."""
+        frames = self._observed.stack(stack)
+        return bool(frames and call_at(frames[0], self._observed.changed) in _WAITS)
+
+    def _parts(self, thread: int, event: int, following: int | None, begun_ns: int, over_ns: int) -> list[Part]:
+        """Return the reasons why a thread made no progress between one of its events and the next."""
+        own = self._observed.of(thread)
+        kind = own.kind[event]
+        if kind == Kind.WAIT:
+            return self._waiting(thread, int(own.gil[event]), begun_ns, over_ns)
+        share = None if following is None else own.ran(following)
+        if kind == Kind.ACQUIRE:
+            forced = following is not None and bool(own.flags[following] & Flag.FORCED)
+            stack = (
+                self._let_go_at(int(own.stack[following]), over_ns - begun_ns, forced=forced)
+                if following is not None
+                else ()
+            )
+            return self._holding(thread, begun_ns, over_ns, stack, share)
+        if kind == Kind.RELEASE and own.flags[event] & Flag.FORCED:
+            return self._handing_over(thread, event, begun_ns, over_ns, share)
+        return self._away(thread, event, begun_ns, over_ns, share)
+
+    def _holding(
+        self, thread: int, begun_ns: int, over_ns: int, stack: tuple[Frame, ...], share: float | None
+    ) -> list[Part]:
+        """Return how a thread spent a time in which it held the GIL."""
+        tid = self._trace.threads[thread].tid
+        length_ns = over_ns - begun_ns
+        collected_ns = self._observed.collected_ns(tid, begun_ns, over_ns)
+        queued_ns = self._observed.accounts.queued_ns(tid, begun_ns, over_ns)
+        if share is not None:
+            off_ns = round(length_ns * (1 - share))
+        else:
+            off_ns = min(length_ns, max(queued_ns or 0, self._observed.accounts.off_core_ns(tid, begun_ns, over_ns)))
+        # A garbage collection waits for a core as often as the thread's other work.
+        collected_ns = collected_ns * (length_ns - off_ns) // length_ns
+        found = self._placed(Cause.COLLECTION, collected_ns, thread, begun_ns, over_ns, stack)
+        found += self._off_core(thread, off_ns, queued_ns, stack)
+        return found + self._placed(Cause.OWN, length_ns - off_ns - collected_ns, thread, begun_ns, over_ns, stack)
+
+    def _let_go_at(self, stack: int, length_ns: int, *, forced: bool) -> tuple[Frame, ...]:
+        """Return the stack at which a hold ended if it shows where the whole hold was; else ().
+
+        After a request, the holder releases the GIL at once, or right after a call of C. A thread that yields after a
+        long hold was elsewhere during the hold.
+        """
+        if self._observed.home(stack) is not None or (length_ns >= _ELSEWHERE_NS and not forced):
+            return ()
+        return self._observed.stack(stack)
+
+    def _off_core(self, thread: int, off_ns: int, queued_ns: int | None, stack: tuple[Frame, ...]) -> list[Part]:
+        """Return the reasons why a thread that held the GIL was not on a core."""
+        if queued_ns is None:
+            return [Part(Cause.UNEXPLAINED, off_ns, thread, stack, idle=True)]
+        without_ns = min(off_ns, queued_ns)
+        return [Part(Cause.CORE, without_ns, thread), Part(Cause.BLOCKED, off_ns - without_ns, thread, stack)]
+
+    def _away(self, thread: int, event: int, begun_ns: int, over_ns: int, share: float | None) -> list[Part]:
+        """Return how a thread spent a time after it had yielded the GIL with one of its events."""
+        own = self._observed.of(thread)
+        stack = self._observed.stack(int(own.stack[event]))
+        length_ns = over_ns - begun_ns
+        tid = self._trace.threads[thread].tid
+        ran_ns = (
+            round(length_ns * share)
+            if share is not None
+            else self._observed.accounts.ran_away_ns(tid, thread, begun_ns, over_ns)
+        )
+        queued_ns = min(length_ns - ran_ns, self._observed.accounts.queued_ns(tid, begun_ns, over_ns) or 0)
+        found = [Part(Cause.OWN, ran_ns, thread, stack), Part(Cause.CORE, queued_ns, thread)]
+        rest_ns = length_ns - ran_ns - queued_ns
+        asleep = length_ns >= _ELSEWHERE_NS and self._trace.evidence.was_asleep(tid, begun_ns, over_ns)
+        lock = waits_for_a_lock(stack, self._observed.changed, asleep=asleep)
+        if lock:
+            kept = _shortened(self._kept(thread, int(own.gil[event]), begun_ns, over_ns), rest_ns)
+            found += kept
+            rest_ns -= sum(part.time_ns for part in kept)
+        # Without the system's account, a call that computes may have waited for a core.
+        known = tid in self._observed.accounts or (share is not None and share < IDLE_SHARE)
+        waits = lock or asleep or known or self._is_a_wait(int(own.stack[event]))
+        holder = self._holder(thread, event, begun_ns, over_ns) if lock and length_ns >= _ELSEWHERE_NS else None
+        cause = Cause.BLOCKED if waits else Cause.UNEXPLAINED
+        return [*found, Part(cause, rest_ns, thread, stack, lock=lock, holder=holder)]
+
+    def _handing_over(self, thread: int, event: int, begun_ns: int, over_ns: int, share: float | None) -> list[Part]:
+        """Return how a thread spent a time after it had released the GIL while another thread requested it.
+
+        The thread first waits until the other one has the GIL. If it was preempted, it is then back at once, as soon as it
+        has a core. If it made a call that releases the GIL, it is now in that call.
+        """
+        own = self._observed.of(thread)
+        gil, stack = int(own.gil[event]), int(own.stack[event])
+        taken_ns = min(over_ns, self._held_from_ns(gil, begun_ns))
+        found = self._waiting(thread, gil, begun_ns, taken_ns)
+        away = self._away(thread, event, taken_ns, over_ns, share) if taken_ns < over_ns else []
+        if over_ns - taken_ns >= _ELSEWHERE_NS or self._is_a_wait(stack) or any(part.lock for part in away):
+            return found + away
+        away_ns = sum(part.time_ns for part in away if part.cause is Cause.BLOCKED)
+        back = _shortened(self._waiting(thread, gil, taken_ns, over_ns), away_ns)
+        return [*found, *(part for part in away if part.cause is not Cause.BLOCKED), *back]
+
+    def _held_from_ns(self, gil: int, since_ns: int) -> int:
+        """Return when a hold of a GIL begins, at or after a time."""
+        holds = self._holds.get(gil)
+        place = int(np.searchsorted(holds.start_ns, since_ns)) if holds is not None else 0
+        return int(holds.start_ns[place]) if holds is not None and place < len(holds) else self._trace.end_ns
+
+    def _holder(self, thread: int, event: int, begun_ns: int, over_ns: int) -> LockHold | None:
+        """Return who had the lock that a thread waited for, for most of that time."""
+        times_ns, stack = self._observed.of(thread).time_ns, int(self._observed.of(thread).stack[event])
+        if not takes(self._trace.frames[self._trace.stack_frame[stack]], self._observed.changed):
+            return None
+        woken = event + 1 < len(times_ns) and int(times_ns[event + 1]) <= over_ns
+        found = self._holders.of(stack, LockWaits.of_one(thread, begun_ns, over_ns, woken=woken))
+        return found[0] if found and 2 * found[0].blocked_ns > over_ns - begun_ns else None
+
+    def _kept(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
+        """Return the parts in which a call of C kept the GIL: no other thread could release a lock of Python then."""
+        return [
+            part
+            for part in self._waiting(thread, gil, begun_ns, over_ns)
+            if part.cause is Cause.COLLECTION or part.kept in (Kept.C, Kept.UNREACHED)
+        ]
+
+    def _waiting(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
+        """Return the holders of the GIL, as parts, while a thread waited for it."""
+        found: list[Part] = []
+        covered_ns = 0
+        holds = self._holds.get(gil)
+        if holds is not None:
+            for place in range(int(np.searchsorted(holds.end_ns, begun_ns, "right")), len(holds)):
+                since_ns, until_ns = int(holds.start_ns[place]), int(holds.end_ns[place])
+                if since_ns >= over_ns:
+                    break
+                since_ns, until_ns = max(since_ns, begun_ns), min(until_ns, over_ns)
+                if until_ns > since_ns and int(holds.thread[place]) != thread:
+                    covered_ns += until_ns - since_ns
+                    found += self._held(holds, place, since_ns, until_ns)
+        free_ns = over_ns - begun_ns - covered_ns
+        queued_ns = self._observed.accounts.queued_ns(self._trace.threads[thread].tid, begun_ns, over_ns)
+        without_ns = min(free_ns, queued_ns or 0) if free_ns >= _FREE_NS else 0
+        return [*found, Part(Cause.CORE, without_ns, thread), Part(Cause.UNEXPLAINED, free_ns - without_ns, thread)]
+
+    def _held(self, holds: Holds, place: int, since_ns: int, until_ns: int) -> list[Part]:
+        """Return how the holder of the GIL spent a part of its hold."""
+        holder = int(holds.thread[place])
+        tid = self._trace.threads[holder].tid
+        length_ns = until_ns - since_ns
+        collected_ns = self._observed.collected_ns(tid, since_ns, until_ns)
+        one = holds.chosen(slice(place, place + 1))  # each property of all holds is a pass over them
+        whole_ns = int(one.length_ns[0])
+        known = self._let_go_at(int(one.stack[0]), whole_ns, forced=bool(one.forced[0]))
+        off_ns = round(length_ns * int(one.off_core_ns[0]) / max(1, whole_ns))
+        off_ns = max(off_ns, self._observed.accounts.off_core_ns(tid, since_ns, until_ns))
+        account_ns = self._observed.accounts.queued_ns(tid, since_ns, until_ns)
+        # Without an account, a holder that did not run may have had no core, or have slept with the GIL held.
+        queued_ns = min(off_ns if account_ns is None else min(off_ns, account_ns), length_ns - collected_ns)
+        queued_ns = queued_ns if queued_ns >= _SHORT_QUEUE_NS else 0
+        # The time after the request does not count if the holder had no core, as it could not release the GIL then. If
+        # the system's account shows that the holder was asleep, it was in a call.
+        late_ns = int(one.overrun_ns[0])
+        if account_ns is not None:
+            late_ns = int(one.end_ns[0] - one.asked_ns[0]) - account_ns
+        unasked = Kept.UNREACHED if self._trace.process.has_subinterpreters else Kept.C
+        kept: Kept | None = unasked if late_ns >= _IN_C_NS else Kept.PYTHON
+        if until_ns >= self._trace.end_ns and 2 * (off_ns - queued_ns) > length_ns:
+            kept = None  # it hardly ran: asleep in a call, or without a core, which the account shows only afterwards
+        found = self._placed(Cause.COLLECTION, collected_ns, holder, since_ns, until_ns, known)
+        idle_ns = 0
+        if account_ns is None:
+            idle_ns, queued_ns = queued_ns, 0
+        elif kept is Kept.PYTHON and 2 * (off_ns - queued_ns) > length_ns:
+            # A holder that neither ran nor had to wait for a core was in no bytecode: its process was stopped, say.
+            idle_ns = min(off_ns - queued_ns, length_ns - collected_ns - queued_ns)
+        found += [Part(Cause.UNEXPLAINED, idle_ns, holder, known, idle=True), Part(Cause.CORE, queued_ns, holder)]
+        rest_ns = length_ns - collected_ns - queued_ns - idle_ns
+        return found + self._placed(Cause.GIL, rest_ns, holder, since_ns, until_ns, known, kept)
+
+    def _placed(
+        self,
+        cause: Cause,
+        time_ns: int,
+        thread: int,
+        since_ns: int,
+        until_ns: int,
+        stack: tuple[Frame, ...],
+        kept: Kept | None = None,
+    ) -> list[Part]:
+        """Split a time by the functions in which samples saw the thread; without samples, it is one part at `stack`."""
+        tid = self._trace.threads[thread].tid
+        seen = [
+            one.frames
+            for one in self._observed.seen(thread, since_ns, until_ns)
+            if self._observed.is_collecting(tid, one.time_ns) == (cause is Cause.COLLECTION)
+        ]
+        functions: dict[tuple[str, str, int], list[tuple[Frame, ...]]] = defaultdict(list)
+        for frames in seen:
+            functions[frames[0].filename, frames[0].function, frames[0].first_line].append(frames)
+        if not functions:
+            return [Part(cause, time_ns, thread, stack, kept)]
+        return [
+            Part(cause, time_ns * len(some) // len(seen), thread, Counter(some).most_common(1)[0][0], kept)
+            for some in functions.values()
+        ]
+
+
+def _shortened(parts: list[Part], most_ns: int) -> list[Part]:
+    """Return parts that last at most this long: the account of what a thread ran is up to a tick old."""
+    lasts_ns = sum(part.time_ns for part in parts)
+    if lasts_ns <= most_ns:
+        return parts
+    return [replace(part, time_ns=part.time_ns * most_ns // lasts_ns) for part in parts]
