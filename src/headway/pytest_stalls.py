@@ -64,6 +64,7 @@ class StallWatch:
                 keep=_KEEP,
                 quiet=True,
                 sparing=False,
+                required=True,
             )
         except (HeadwayError, OSError) as error:
             self._why_not = str(error)

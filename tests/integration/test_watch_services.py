@@ -337,7 +337,7 @@ def started(options):
 watchers, doors, start = [], [], watching.start_watcher
 watching.start_watcher, watching._enter = started, refuse
 try:
-    headway.watch("mine")
+    headway.watch("mine", required=True)
 except RecordingError as error:
     print(error.message)
 print(bool(select.select(watchers, [], [], 30)[0]), os.path.exists(os.path.dirname(*doors)))

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from headway.errors import RecordingError
+import headway
+from headway.errors import NativeError, RecordingError
 from headway.live import services, watching
 
 
@@ -16,8 +17,8 @@ from headway.live import services, watching
 def begun(monkeypatch):
     """Return the list of watches that were requested, none of which begins."""
     found = []
-    monkeypatch.setattr(watching, "watch", lambda **options: found.append(options))
-    monkeypatch.setattr(services, "_said", False)
+    monkeypatch.setattr(services, "watch", lambda **options: found.append(options))
+    monkeypatch.setattr(watching, "_said", False)
     return found
 
 
@@ -40,7 +41,7 @@ def test_a_worker_that_stays_the_same_user_is_watched_from_its_fork_on(begun, ca
     services.post_fork(None, worker())
     services.post_worker_init(worker())
 
-    assert begun == [{"name": "gunicorn"}] * 2
+    assert begun == [{"name": "gunicorn", "required": True}] * 2
     assert capsys.readouterr().err == ""
 
 
@@ -48,12 +49,12 @@ def test_a_worker_that_stays_the_same_user_is_watched_from_its_fork_on(begun, ca
 def test_a_worker_that_is_ended_as_its_watcher_starts_ends(monkeypatch, number):
     """The handlers of gunicorn's master, which a new worker has, would lose the signal; they are there again afterwards."""
     lost = []
-    monkeypatch.setattr(watching, "watch", lambda **_: os.kill(os.getpid(), number))
+    monkeypatch.setattr(services, "watch", lambda **_: os.kill(os.getpid(), number))
     before = signal.signal(number, lambda *_: lost.append(number))
     try:
         with pytest.raises(SystemExit) as ended:
             services.post_fork(None, worker())
-        monkeypatch.setattr(watching, "watch", lambda **_: None)
+        monkeypatch.setattr(services, "watch", lambda **_: None)
         services.post_fork(None, worker())
         os.kill(os.getpid(), number)
     finally:
@@ -69,13 +70,34 @@ def test_a_service_that_has_closed_its_stderr_runs(monkeypatch):
     def cannot(**_):
         raise RecordingError("there is no native library")
 
-    monkeypatch.setattr(watching, "watch", cannot)
-    monkeypatch.setattr(services, "_said", False)
+    monkeypatch.setattr(services, "watch", cannot)
+    monkeypatch.setattr(watching, "_said", False)
     stderr = io.StringIO()
     stderr.close()
     monkeypatch.setattr(sys, "stderr", stderr)
 
     assert services.watched_wsgi(lambda environ, start_response: [b"ok"])({}, lambda *_: None) == [b"ok"]
+
+
+@pytest.mark.parametrize("error", [NativeError("there is no native library"), RecordingError("no process starts")])
+def test_a_process_that_cannot_be_watched_runs(monkeypatch, tmp_path, capsys, error):
+    """`headway.watch()` reports once why the process is not watched; the watch that it returns does nothing."""
+
+    def cannot():
+        raise error
+
+    monkeypatch.setattr(watching, "the_recorder", cannot)
+    monkeypatch.setattr(watching, "_said", False)
+    watches = [headway.watch(tmp_path / "stalls") for _ in range(2)]
+    for one in watches:
+        one.record()
+        one.stop()
+        assert one.finish()
+        assert not one.watcher
+
+    assert capsys.readouterr().err == f"headway: process {os.getpid()} is not watched: {error.message}\n"
+    with pytest.raises(type(error)):
+        headway.watch(tmp_path / "stalls", required=True)
 
 
 @pytest.mark.parametrize("executable", ["/usr/sbin/uwsgi", "", None])

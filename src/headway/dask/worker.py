@@ -206,7 +206,7 @@ class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no typ
         def begin() -> tuple[Watch, Callable[[], object]]:
             recorder = the_recorder()
             is_watched = recorder.active and not recorder.counts_only
-            found = watch(folder, name="dask", over_s=self._over_s, quiet=True)
+            found = watch(folder, name="dask", over_s=self._over_s, quiet=True, required=True)
             return found, (lambda: None) if is_watched else found.stop  # a watch that is not ours goes on
 
         self._watch = _watches.use(self._worker, (self._folder, self._over_s), begin)

@@ -15,15 +15,13 @@ service runs. $HEADWAY_WATCH names the folder for recordings; by default it is t
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 from headway.errors import HeadwayError
+from headway.live.watching import say_unwatched, watch
 
 __all__ = ["post_fork", "post_worker_init", "watch_celery", "watch_worker", "watched_asgi", "watched_wsgi"]
-
-_said = False
 
 
 def watch_worker(**options: Any) -> bool:
@@ -33,21 +31,11 @@ def watch_worker(**options: Any) -> bool:
         options: The options of `headway.watch`.
     """
     try:
-        from headway.live.watching import watch
-
-        watch(**options)
+        watch(**options | {"required": True})
     except (HeadwayError, OSError) as error:
-        _say(str(error))
+        say_unwatched(str(error))
         return False
     return True
-
-
-def _say(reason: str) -> None:
-    global _said  # noqa: PLW0603 once in each process
-    if not _said and sys.stderr is not None:
-        with contextlib.suppress(OSError, ValueError):  # a service may have closed its stderr
-            sys.stderr.write(f"headway: process {os.getpid()} is not watched: {reason}\n")
-    _said = True
 
 
 def post_worker_init(_worker: object) -> None:
@@ -87,7 +75,9 @@ def post_fork(_server: object, worker: object) -> None:
         with _ends_by_signals():
             watch_worker(name="gunicorn")
     else:
-        _say("the worker gives up its user's or group's rights later: import post_worker_init instead of post_fork")
+        say_unwatched(
+            "the worker gives up its user's or group's rights later: import post_worker_init instead of post_fork"
+        )
 
 
 def watched_wsgi(

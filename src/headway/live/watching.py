@@ -15,14 +15,14 @@ from typing import Final, final
 from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import WATCHED, Recorder, let_watch
 from headway.arguments import check_flag, check_number, check_text, check_whole
-from headway.errors import RecordingError, UsageError
+from headway.errors import NativeError, RecordingError, UsageError
 from headway.live.detached import check_open_files, start_detached
 from headway.live.door import Door
 from headway.live.options import LEAST_NS, LEAST_RING, MOST_NS, MOST_RING, WATCHER_NAME, Limits, Options, family_of
 from headway.live.ours import command_of
 from headway.live.own_recorder import the_recorder
 
-__all__ = ["Watch", "check_address", "check_folder", "join", "start_watcher", "watch"]
+__all__ = ["Watch", "check_address", "check_folder", "join", "say_unwatched", "start_watcher", "watch"]
 
 _PATIENCE_S = 20
 
@@ -225,12 +225,14 @@ def watch(
     quiet: bool = False,
     listen: str = "",
     sparing: bool = True,
+    required: bool = False,
 ) -> Watch:
     """Watch this process, and the children that it forks, from now on, as `headway watch` does from outside.
 
     The function starts another process, which keeps the last seconds of GIL events. If an event loop is late, a thread
     waits too long for the GIL, or a request takes too long, that process writes the events as a trace, and gives the
-    cause in one line on stderr. The function does nothing if this process is watched or traced already.
+    cause in one line on stderr. The function does nothing if this process is watched or traced already. If the process
+    cannot be watched, the function reports that once on stderr and does nothing: the service runs all the same.
 
     Args:
         folder: For recordings and the log; by default $HEADWAY_WATCH, else `stalls`.
@@ -243,52 +245,81 @@ def watch(
         listen: The address that serves metrics and `/dump`, as 127.0.0.1:9464; "": none. As long as another process
             has that address, this one is watched without it.
         sparing: After more than 20 recordings in 10 minutes, write at most one in 20 s; otherwise one in 2 s.
+        required: Raise if the process cannot be watched.
 
     Raises:
         UsageError: The folder or the address cannot be used, or a setting is out of its range: 0.01 to 600 s, 1 MB to 1 GB,
             one recording or more, a name without a slash.
-        RecordingError: This interpreter cannot be recorded, or no process can be started.
-        NativeError: The native library is missing or does not fit.
+        RecordingError: If `required`: this interpreter cannot be recorded, or no process can be started.
+        NativeError: If `required`: the native library is missing or does not fit.
     """
-    global _watch  # noqa: PLW0603 there is one per process
-    with _lock:
-        if not isinstance(folder, str | os.PathLike | None):
-            raise UsageError(f"folder is {folder!r}, expected a path")
-        where = Path(folder or os.environ.get("HEADWAY_WATCH") or "stalls").absolute()
-        recorder = the_recorder()
-        if recorder.active and not recorder.counts_only:
-            if not _is_watched(recorder):
-                return Watch.of_another(0, where)
-            if _watch is None:
-                _watch = Watch.of_another(int(os.environ.get("HEADWAY_TRACE_WATCHER", "0")), where)
-            _watch = _watch.of_this_process()
-            return _watch
-        limits = _limits(over_s, requests_over_s, ring_bytes)
-        check_whole("keep", keep, 1, expected="1 or more", hint="keep at least one recording")
-        if name is not None:
-            check_text("name", name)
-            if "/" in name:
-                raise UsageError(
-                    f"name is {name!r}, expected a name without a slash", hint="give the place as `folder`"
-                )
-        check_flag("quiet", quiet)
-        check_text("listen", listen, hint="name an address such as 127.0.0.1:9464")
-        check_flag("sparing", sparing)
-        check_folder(where)
-        script = name or Path(sys.argv[0] if sys.argv else "").stem or "python"
-        listen = check_address(listen, may_be_taken=True) if listen else ""
-        options = Options(str(where), script, os.getpid(), limits, keep, quiet, listen, own=True, sparing=sparing)
-        variables, watcher = start_watcher(options)
-        door = " ".join([*(variables[name] for name in _DOOR), str(watcher)])
-        try:
-            _enter(recorder, door)
-        except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(watcher, signal.SIGKILL)  # it has nothing to watch, and ignores SIGTERM
-            Door.remove(Path(variables["HEADWAY_TRACE_DOOR"]))
+    if not isinstance(folder, str | os.PathLike | None):
+        raise UsageError(f"folder is {folder!r}, expected a path")
+    where = Path(folder or os.environ.get("HEADWAY_WATCH") or "stalls").absolute()
+    limits = _limits(over_s, requests_over_s, ring_bytes)
+    check_whole("keep", keep, 1, expected="1 or more", hint="keep at least one recording")
+    if name is not None:
+        check_text("name", name)
+        if "/" in name:
+            raise UsageError(f"name is {name!r}, expected a name without a slash", hint="give the place as `folder`")
+    check_text("listen", listen, hint="name an address such as 127.0.0.1:9464")
+    for word, value in (("quiet", quiet), ("sparing", sparing), ("required", required)):
+        check_flag(word, value)
+    script = name or Path(sys.argv[0] if sys.argv else "").stem or "python"
+    options = Options(str(where), script, os.getpid(), limits, keep, quiet, listen, own=True, sparing=sparing)
+    try:
+        with _lock:
+            return _watched_already(where) or _begin(options)
+    except (NativeError, RecordingError) as error:
+        if required:
             raise
-        _watch = Watch(where, watcher, door)
-        return _watch
+        say_unwatched(error.message)
+        return Watch(where, 0)
+
+
+def _watched_already(where: Path) -> Watch | None:
+    """Return the watch of this process if it is watched or recorded already. Raises RecordingError, NativeError."""
+    global _watch  # noqa: PLW0603 there is one per process
+    recorder = the_recorder()
+    if not recorder.active or recorder.counts_only:
+        return None
+    if not _is_watched(recorder):
+        return Watch.of_another(0, where)
+    if _watch is None:
+        _watch = Watch.of_another(int(os.environ.get("HEADWAY_TRACE_WATCHER", "0")), where)
+    _watch = _watch.of_this_process()
+    return _watch
+
+
+def _begin(options: Options) -> Watch:
+    """Start a watcher, and connect this process to it. Raises UsageError, RecordingError, NativeError."""
+    global _watch  # noqa: PLW0603 there is one per process
+    where = check_folder(Path(options.folder))
+    if options.listen:
+        check_address(options.listen, may_be_taken=True)
+    variables, watcher = start_watcher(options)
+    door = " ".join([*(variables[name] for name in _DOOR), str(watcher)])
+    try:
+        _enter(the_recorder(), door)
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(watcher, signal.SIGKILL)  # it has nothing to watch, and ignores SIGTERM
+        Door.remove(Path(variables["HEADWAY_TRACE_DOOR"]))
+        raise
+    _watch = Watch(where, watcher, door)
+    return _watch
+
+
+_said = False
+
+
+def say_unwatched(reason: str) -> None:
+    """Report on stderr, once in each process, why it is not watched."""
+    global _said  # noqa: PLW0603 once in each process
+    if not _said:
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # a service may have closed its stderr
+            sys.stderr.write(f"headway: process {os.getpid()} is not watched: {reason}\n")
+    _said = True
 
 
 def _limits(over_s: float, requests_over_s: float, ring_bytes: int) -> Limits:
