@@ -13,15 +13,16 @@ from told_traces import Script
 
 from headway.cli.main import main
 from headway.report.stalls import render_stalls
+from headway.traces.analysis.holders import Doing
 from headway.traces.analysis.stall_sums import sum_up, told_rows
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.writer import write
 
 
-def text_of(rendered):
+def text_of(rendered, width=100):
     """Return the text, with control characters as they are."""
     out = io.StringIO()
-    Console(file=out, width=100).print(rendered)
+    Console(file=out, width=width).print(rendered)
     return out.getvalue()
 
 
@@ -156,6 +157,27 @@ def test_processes_of_several_hosts_are_told_apart():
     assert "web-2" not in text_of(render_stalls(sum_up(rows[1:])))
 
 
+def test_the_threads_that_had_the_gil_or_a_lock_are_summed_up():
+    """The threads of a pool are one holder; a thread of one's own has its name; an unknown holder has no row."""
+    spot = {"file": "/app/app.py", "line": 7, "function": "load"}
+    lock = {"cause": "blocking call", "lock": True, "time_s": 1.0, "place": {**spot, "line": 3, "function": "handler"}}
+    held = [{"thread": f"pool_{one}", "doing": "away", "place": spot} for one in (0, 1)]
+    gil = {"cause": "GIL", "time_s": 0.5, "thread": "burner2", "kept": "in one call of C", "place": spot}
+    parts = [*(lock | {"holder": one} for one in held), lock | {"holder": None}, gil, gil | {"thread": None}]
+    stall = {"began": "2026-01-01T00:00:00+00:00", "length_s": 4.0, "program": "app", "pid": 7}
+    found = sum_up([stall | {"parts": [one], "since_ns": place} for place, one in enumerate(parts)])
+    text = text_of(render_stalls(found), width=200)
+
+    line, at = "/app/app.py:3 handler", "/app/app.py:7 load"
+    assert [(tuple(key), one.count, one.time_s) for key, one in found.by_holder.items()] == [
+        (("lock", line, "pool_*", "away", at), 2, 2.0),
+        (("GIL", "", "burner2", "in one call of C", at), 1, 0.5),
+    ]
+    assert f"burner2: the GIL, in one call of C at {at}" in text
+    assert f"pool_*: the lock of {line}, {Doing.AWAY.words} at {at}" in text
+    assert found.to_json()["by_holder"][1]["thread"] == "burner2"
+
+
 def test_sums_as_json_have_the_types_of_the_stalls():
     """Ids are numbers, times have a zone, and there is nothing of the inner state; a row of a trace has no host."""
     stall = {"began": "2026-01-01T00:00:07.500000+00:00", "length_s": 2.0, "kind": "event loop", "program": "app"}
@@ -177,6 +199,7 @@ def test_sums_as_json_have_the_types_of_the_stalls():
         "stalls": [placed, alone],
         "by_cause": [{"kind": "event loop", "cause": "GIL", **summed, "advice": "release it"}],
         "by_line": [{"cause": "GIL", "line": "?", **summed}],
+        "by_holder": [],
         "by_process": [
             {"program": "app", "pid": 7, "host": "web-1", "pid_namespace": 4026531836, **summed},
             {

@@ -1,4 +1,4 @@
-"""The tables of `headway stalls`: by cause, by line, over time, by process."""
+"""The tables of `headway stalls`: by cause, by line, by holder, over time, by process."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +9,7 @@ from rich.text import Text
 from headway.printable import printable
 from headway.report.figures import Table
 from headway.report.layout import bold, render_table
+from headway.traces.analysis.holders import Doing
 from headway.traces.analysis.stall_sums import StallSums, Sum
 from headway.traces.analysis.words import duration, number, share, short_path
 
@@ -23,6 +24,7 @@ def _cells(one: Sum, all_s: float) -> tuple[str, ...]:
     return (f"{one.count:,}", duration(one.time_s * 1e9), share(one.time_s, all_s), duration(one.longest_s * 1e9))
 
 
+_DOING = {one.value: one.words for one in Doing}
 _COLUMNS = ("stalls", "time", "of all", "longest")
 
 
@@ -35,6 +37,18 @@ def _table(
     if len(sums) > few:
         caption += f"\n... and {len(sums) - few:,} more: `--all` shows them"
     return [bold(title), render_table(Table(caption, (*names, *_COLUMNS), tuple(rows), len(names)))]
+
+
+def _by_holder(found: StallSums, all_s: float, few: int) -> list[RenderableType]:
+    """Return the table of the threads that had the GIL or a lock while something stalled."""
+    sums: dict[tuple[str], Sum] = {}
+    for held, one in found.by_holder.items():
+        what = f"the lock of {short_path(held.line)}" if held.line else "the GIL"
+        doing = _DOING.get(held.doing, held.doing)
+        place = "" if held.place == "?" else f" at {short_path(held.place)}"
+        sums[(f"{held.thread}: {what}{doing and f', {doing}'}{place}",)] = one
+    caption = "a lock has a holder here if it is known; *: any number, as in a pool's threads"
+    return _table("By holder", ("holder",), sums, all_s, caption, few)
 
 
 def _by_process(found: StallSums, all_s: float, few: int) -> list[RenderableType]:
@@ -70,6 +84,7 @@ def render_stalls(found: StallSums, *, every: bool = False) -> RenderableType:
         short = (cause, short_path(line))
         lines[(cause, line) if short in lines else short] = one
     parts += _table("By line", ("cause", "line"), lines, all_s, "the program's own line, if there is one", few)
+    parts += _by_holder(found, all_s, few)
     over_time = {(begin,): one for begin, one in found.over_time.items()}
     caption = f"intervals of {duration(found.bin_s * 1e9)}"
     left = 0 if every else max(0, len(over_time) - _NEWEST)

@@ -51,6 +51,11 @@ class Doing(Enum):
     BLOCKED = "blocked"
     """It waited for another lock."""
 
+    @property
+    def words(self) -> str:
+        """The occupation as it is shown."""
+        return _DOING[self]
+
 
 _DOING = {
     Doing.RAN: "holding the GIL",
@@ -87,7 +92,7 @@ class LockHold:
     @property
     def words(self) -> str:
         """The text that tells what the threads did, and where: `in a call without the GIL at app.py:7 refresh`."""
-        return f"{_DOING[self.doing]}{at_place(self.stack)}"
+        return f"{self.doing.words}{at_place(self.stack)}"
 
 
 @final

@@ -1,4 +1,4 @@
-"""Sums up many stalls: by cause, by line, over time, by process."""
+"""Sums up many stalls: by cause, by line, by holder, over time, by process."""
 
 import datetime as dt
 import json
@@ -6,15 +6,34 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, final
+from typing import Any, NamedTuple, TypeVar, final
 
-__all__ = ["StallSums", "Sum", "sum_up", "told_rows"]
+from headway.traces.analysis.words import role
+
+__all__ = ["Held", "StallSums", "Sum", "sum_up", "told_rows"]
 
 _Key = TypeVar("_Key", bound=Hashable)
 _MOST_BINS = 12
 _LOCK = "wait for another thread"
 """The cause of a part that a row calls a blocking call for a lock: what one can do about it differs."""
+_GIL = "GIL"
 _BINS_S = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
+
+
+@final
+class Held(NamedTuple):
+    """The GIL or a lock that others waited for, and the thread that had it meanwhile."""
+
+    waited_for: str
+    """ "GIL" or "lock"."""
+    line: str
+    """The place at which the lock was waited for; "" for the GIL."""
+    thread: str
+    """The name of the thread that had it; if names differ in their numbers only, with `*` for each number."""
+    doing: str
+    """What it did: for the GIL how it was kept, and for a lock the value of a `Doing`; "" if that is not known."""
+    place: str
+    """The line at which it did that; "?" if it is not known."""
 
 
 @final
@@ -36,6 +55,12 @@ class Sum:
         if advice and time_s > self._advised_s:
             self._advised_s, self.advice = time_s, advice
 
+    def join(self, other: "Sum") -> None:
+        """Count the stalls or parts of another sum as well."""
+        self.count += other.count
+        self.time_s += other.time_s
+        self.longest_s = max(self.longest_s, other.longest_s)
+
     def to_json(self) -> dict[str, Any]:
         """Return the sum as JSON values."""
         return {"count": self.count, "time_s": self.time_s, "longest_s": self.longest_s, "advice": self.advice}
@@ -51,6 +76,7 @@ class StallSums:
         by_cause: Sums by kind of stall and cause of a part. A stall counts once for each of its causes. Blocking calls
             that wait for another thread have a cause of their own.
         by_line: Sums by cause and place.
+        by_holder: Sums of the waiting for the GIL and for locks whose holder is known.
         by_process: Sums by program, process id, host and PID namespace; "" if a row does not have the last two.
         over_time: Sums by the beginning of a time bin.
         bin_s: The length of a time bin.
@@ -59,6 +85,7 @@ class StallSums:
     rows: list[dict[str, Any]]
     by_cause: dict[tuple[str, str], Sum] = field(default_factory=dict)
     by_line: dict[tuple[str, str], Sum] = field(default_factory=dict)
+    by_holder: dict[Held, Sum] = field(default_factory=dict)
     by_process: dict[tuple[str, str, str, str], Sum] = field(default_factory=dict)
     over_time: dict[str, Sum] = field(default_factory=dict)
     bin_s: int = 0
@@ -71,6 +98,7 @@ class StallSums:
                 {"kind": kind, "cause": cause, **one.to_json()} for (kind, cause), one in self.by_cause.items()
             ],
             "by_line": [{"cause": cause, "line": line, **one.to_json()} for (cause, line), one in self.by_line.items()],
+            "by_holder": [held._asdict() | one.to_json() for held, one in self.by_holder.items()],
             "by_process": [
                 {
                     "program": program,
@@ -163,20 +191,48 @@ def sum_up(rows: Sequence[dict[str, Any]]) -> StallSums:
     kept = sorted(last.values(), key=lambda row: str(row["began"]))
     causes: dict[tuple[str, str], Sum] = defaultdict(Sum)
     lines: dict[tuple[str, str], Sum] = defaultdict(Sum)
+    holders: dict[Held, Sum] = defaultdict(Sum)
     processes: dict[tuple[str, str, str, str], Sum] = defaultdict(Sum)
     for row in kept:
         processes[str(row.get("program")), str(row.get("pid")), *_place_of(row)].add(float(row["length_s"]))
         of_causes: dict[str, float] = defaultdict(float)
         of_lines: dict[tuple[str, str], float] = defaultdict(float)
+        of_holders: dict[Held, float] = defaultdict(float)
         for part in row["parts"]:
             of_causes[_cause(part)] += float(part["time_s"])
             of_lines[_cause(part), _place(part)] += float(part["time_s"])
+            if (held := _held(part)) is not None:
+                of_holders[held] += float(part["time_s"])
         for cause, time_s in of_causes.items():
             causes[str(row.get("kind")), cause].add(time_s, _advice(row, cause))
         for line, time_s in of_lines.items():
             lines[line].add(time_s)
-    found = StallSums(kept, _ordered(causes), _ordered(lines), _ordered(processes))
+        for held, time_s in of_holders.items():
+            holders[held].add(time_s)
+    found = StallSums(kept, _ordered(causes), _ordered(lines), _ordered(_by_role(holders)), _ordered(processes))
     _over_time(found)
+    return found
+
+
+def _held(part: dict[str, Any]) -> Held | None:
+    """Return the holder of the GIL or of the lock in a part; None if it is no such wait, or if the holder is not known."""
+    holder = part.get("holder")
+    if part.get("lock") is True and isinstance(holder, dict):
+        return Held("lock", _place(part), str(holder.get("thread")), str(holder.get("doing")), _place(holder))
+    if part["cause"] == _GIL and part.get("thread") is not None:
+        return Held(_GIL, "", str(part["thread"]), str(part.get("kept") or ""), _place(part))
+    return None
+
+
+def _by_role(holders: dict[Held, Sum]) -> dict[Held, Sum]:
+    """Return the sums with the threads of a pool as one."""
+    names: dict[str, set[str]] = defaultdict(set)
+    for held in holders:
+        names[role(held.thread)].add(held.thread)
+    found: dict[Held, Sum] = defaultdict(Sum)
+    for held, one in holders.items():
+        pool = role(held.thread)
+        found[held._replace(thread=pool) if len(names[pool]) > 1 else held].join(one)
     return found
 
 
