@@ -76,9 +76,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--budget",
-        metavar="SECONDS",
+        metavar="TIME",
         type=options.seconds(5.0),
-        help="approximate total time (default: a minute, or three minutes for a slow function)",
+        help="approximate total time (`90s`, `10m`; default: a minute, or three minutes for a slow function)",
     )
     parser.add_argument("--seed", metavar="N", type=options.whole(0, 2**63), help="seed for the order of launches")
     options.add_store(parser)

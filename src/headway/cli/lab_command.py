@@ -7,7 +7,6 @@ stored before the next one starts. `--resume` continues an interrupted run.
 import argparse
 import contextlib
 import functools
-import math
 import shlex
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from types import FrameType
 from headway import lab
 from headway.cli import console
 from headway.cli.html_output import add_html, check_html, page_folder, write_run_page
-from headway.cli.options import add_json, add_store
+from headway.cli.options import add_json, add_store, seconds
 from headway.errors import HeadwayError, UsageError
 from headway.host.paths import default_store
 from headway.lab.design import PLACEMENTS, SIZES, Errors, Experiment, Order
@@ -60,7 +59,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument(
         "--budget",
-        type=_duration_s,
+        type=seconds(above=True),
         metavar="TIME",
         help="time for all launches (`90s`, `10m`, `1h`): three launches of each cell that a claim is about, then more for open "
         "claims, until each is decided or expected to need more than 100 launches, or more time than is left (default: 10m at "
@@ -183,18 +182,6 @@ def _page(arguments: argparse.Namespace, results: lab.Run) -> Iterator[str]:
         console.say(f"the HTML page could not be written: {error}")
     else:
         yield f"{path}: the same report as an HTML page, with plots"
-
-
-def _duration_s(text: str) -> float:
-    """Return a time such as `90s`, `10m` or `1h` in seconds. Raises argparse.ArgumentTypeError."""
-    factor = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
-    try:
-        value = float(text[:-1]) * factor if factor else math.nan
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time, expected a form such as 90s, 10m or 1h")
-    return value
 
 
 def _split(option: str, names: list[str]) -> list[str]:

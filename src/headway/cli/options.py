@@ -4,6 +4,7 @@ import argparse
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 __all__ = ["add_json", "add_run", "add_store", "count", "seconds", "whole"]
 
@@ -23,6 +24,10 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     )
 
 
+_UNITS_S: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+"""The units of times. Of two that a text ends in, the longer one comes first."""
+
+
 def add_run(parser: argparse.ArgumentParser, name: str, *, default: str | None) -> None:
     """Add a positional argument that names a run; without `default` it is required."""
     text = "a run: its id, the beginning of its id, `last`, or `last~N`"
@@ -39,19 +44,31 @@ def count(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
 
 
+def _time_s(text: str) -> float:
+    """Return a time in seconds, from a number of seconds, or from a form such as `250ms`, `90s`, `10m` or `1h`; else NaN."""
+    number = text.strip()
+    unit = next((one for one in _UNITS_S if number.endswith(one)), "")
+    try:
+        return float(number.removesuffix(unit)) * _UNITS_S.get(unit, 1.0)
+    except ValueError:
+        return math.nan
+
+
 def seconds(least: float = 0.0, *, above: bool = False, below: float = 1e7) -> Callable[[str], float]:
-    """Return the type of an argument in seconds: at least `least` (with `above`: more than `least`), less than `below`."""
+    """Return the type of an argument that is a time: at least `least` (with `above`: more than `least`), less than `below`.
+
+    These are in seconds, as is the argument if it has no unit.
+    """
     expected = f"above {least:g}" if above else f"of at least {least:g}"
     if below < math.inf:
         expected += f" and below {below:,.0f}"
 
     def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
+        value = _time_s(text)
         if not least <= value < below or (above and value == least):  # also refuses NaN
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds {expected}")
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a number of seconds {expected}, nor such a time in a form such as 90s or 10m"
+            )
         return value
 
     return parse
