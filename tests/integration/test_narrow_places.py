@@ -116,11 +116,13 @@ def in_namespace(mounts):
 @pytest.mark.parametrize("name", INTERPRETERS)
 @pytest.mark.parametrize("hidden", ["mount -t tmpfs none /proc", "umount -l /proc"], ids=["empty", "unmounted"])
 def test_without_proc(name, hidden, environment_of):
-    """A program runs as usual in a container without /proc."""
+    """A program runs as usual in a container without /proc, and the line that says what is missing names /proc."""
     env, what, trace = environment_of
     command = [*in_namespace(hidden), INTERPRETERS[name]]
+    ours = run(command, env=env)
 
-    check(run(command), run(command, env=env), what, trace)
+    check(run(command), ours, what, trace, must_fail=True)
+    assert f"is not {what}: Headway needs /proc, and cannot read /proc/self/maps: " in ours.stderr
 
 
 @needs_namespaces

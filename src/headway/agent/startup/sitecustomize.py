@@ -68,8 +68,11 @@ def _is_at(entry, archive):
 def _is_there():
     """Tell whether this process has the recorder's library already: then this is one of its sub-interpreters."""
     name = os.path.basename(os.environ.get("HEADWAY_NATIVE", ""))
-    with open("/proc/self/maps", "rb", buffering=0) as file:
-        return bool(name) and name.encode() in b"".join(iter(lambda: file.read(1 << 16), b""))
+    try:
+        with open("/proc/self/maps", "rb", buffering=0) as file:
+            return bool(name) and name.encode() in b"".join(iter(lambda: file.read(1 << 16), b""))
+    except OSError as error:
+        raise OSError("Headway needs /proc, and cannot read %s: %s" % (error.filename, error.strerror))
 
 
 def _set_own_interval():
