@@ -56,6 +56,9 @@ def test_a_program_is_as_without_the_recorder(interpreter, case, tmp_path):
         # A forked child of a free-threaded Python may miss a wait of each thread while another thread makes its memory.
         missed = 0 if trace.process.gil_enabled or trace is traces[0] else 2 * len(trace.threads)
         assert replace(trace.loss, dropped_events=max(0, trace.loss.dropped_events - missed)).whole
+    if case in AT_LEAST:
+        names = {trace.process.program for trace in traces} - {Path(PROGRAM).name}
+        assert names <= {f"multiprocessing.{part}" for part in ("spawn", "forkserver", "resource_tracker")}
     shares = {"interpreters": ("3.9", "3.10", "3.11"), "shared_interpreters": ("3.9", "3.10", "3.11", "3.12")}
     assert any(trace.process.has_subinterpreters for trace in traces) == (interpreter.name in shares.get(case, ()))
     if not interpreter.name.endswith("t"):

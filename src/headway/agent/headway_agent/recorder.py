@@ -86,8 +86,13 @@ def _command(arguments):
 
 
 def _program():
-    """Return the program's name for users: the script, `-m module`, `-c`, or the interpreter."""
-    words = _program_words(_command_words())
+    """Return the program's name for users: the script, `-m module`, `-c`, the interpreter, or `multiprocessing.spawn`."""
+    whole = _command_words()
+    words = _program_words(whole)
+    if words[1:] == [b"-c"] and b"-c" in whole[:-1]:
+        before, package, code = whole[whole.index(b"-c") + 1].partition(b"from multiprocessing.")
+        if package and before in (b"", b"import sys; "):  # its own processes: popen_spawn_posix.py, forkserver.py
+            return b"multiprocessing." + code.partition(b" ")[0][:200]
     if len(words) == 2:
         return os.path.basename(words[1])[:200] or words[1][:200]
     return b" ".join(words[1:])[:200] or _executable_name()
