@@ -145,11 +145,11 @@ def locks_at(frame: Frame, changed: Collection[str] = ()) -> tuple[Lock, ...]:
     return tuple(one for one in taken if _IS_A_LOCK.search(one.name) or one.name in made)
 
 
-_FOR_A_TIME = re.compile(r"\btimeout\b|\bblocking\b|\.acquire\(\s*[^\s)]")
+_FOR_A_TIME = re.compile(r"\btimeout\b|\bblocking\b|\.(acquire|result|exception)\(\s*[^\s)]")
 
 
 def waits_for_good(frame: Frame, changed: Collection[str] = ()) -> bool:
-    """Tell whether a line that takes a lock waits without a time-out, as far as its words tell."""
+    """Tell whether a line that takes a lock, or waits for a result, does so without a time-out, as far as its words tell."""
     return _FOR_A_TIME.search(_line_of(frame, changed)) is None
 
 

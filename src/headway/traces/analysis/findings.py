@@ -18,7 +18,7 @@ from headway.traces.analysis.advice import (
 from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.hotspots import Place, at_place, own_frame
 from headway.traces.analysis.late import LATE_NS
-from headway.traces.analysis.lock_findings import another_way, deadlocks, lock_waits, who_had
+from headway.traces.analysis.lock_findings import another_way, deadlocks, exhausted_pools, lock_waits, who_had
 from headway.traces.analysis.remarks import NOTES, unread, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.sharing import FULL, WORTH, saturated, used_up
@@ -448,6 +448,7 @@ RULES: tuple[_Rule, ...] = (
     _long_holds,
     _turns,
     deadlocks,
+    exhausted_pools,
     lock_waits,
     saturated,
     _handovers,

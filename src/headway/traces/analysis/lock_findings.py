@@ -16,7 +16,7 @@ from headway.traces.calls import awaits_an_import, locks_at
 from headway.traces.loops import is_for_a_request, is_in_a_loop
 from headway.traces.model import Frame, Park
 
-__all__ = ["another_way", "deadlocks", "lock_waits", "locks", "who_had"]
+__all__ = ["another_way", "deadlocks", "exhausted_pools", "lock_waits", "locks", "who_had"]
 
 MOST_PLACES = 3
 _WORTH_TELLING, _MOST_HOLDERS = 0.15, 3
@@ -60,7 +60,7 @@ def locks(analysis: Analysis) -> Iterator[Finding]:
             cost_ns=world.total_ns,
             frame=analysis.stoppers[0].frame if analysis.stoppers else None,
         )
-    if analysis.contention.kinds and not (contended or stopped or told or analysis.gils):
+    if analysis.contention.kinds and not (contended or stopped or told or analysis.gils or analysis.full_pools):
         yield _no_locks(analysis)
 
 
@@ -150,6 +150,33 @@ def deadlocks(analysis: Analysis) -> Iterator[Finding]:
             cost_ns=sum(one.time_ns for one in (*circle.waiters, *circle.behind)),
             threads=tuple(names),
             frame=circle.waiters[0].frame,
+        )
+
+
+def exhausted_pools(analysis: Analysis) -> Iterator[Finding]:
+    """Yield a finding about each pool whose threads all wait for results, so that it can do no more work."""
+    for one in analysis.full_pools:
+        count = len(one.threads)
+        which = (
+            f"all {count} threads of the pool {printable(one.name)}"
+            if count > 1
+            else f"the only thread of the pool {printable(one.name)}"
+        )
+        yield Finding(
+            kind="full-pool",
+            weight="problem",
+            fact=(
+                f"{which} {'wait' if count > 1 else 'waits'} for results{at_place([one.frame])}, the last one since {duration(one.waited_ns)},"
+                " until the end of the recording"
+            ),
+            cause="if these are results of tasks of the same pool, no thread is left to run them: a deadlock",
+            advice=(
+                "wait for a task outside of the pool that runs it: let the task return, and chain the rest with"
+                " `Future.add_done_callback`, or run the inner tasks in a pool of their own"
+            ),
+            cost_ns=count * one.waited_ns,
+            threads=tuple(printable(name) for name in one.threads),
+            frame=one.frame,
         )
 
 

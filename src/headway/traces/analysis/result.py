@@ -6,6 +6,7 @@ from typing import Literal, final
 from headway.traces.analysis.blame import Blame
 from headway.traces.analysis.contention import Contention, ParkPlace
 from headway.traces.analysis.convoys import Convoy
+from headway.traces.analysis.full_pools import FullPool
 from headway.traces.analysis.hotspots import Behind, LongHold, Place
 from headway.traces.analysis.stops import Stopper
 from headway.traces.analysis.threads import Distribution, ThreadSummary
@@ -147,6 +148,7 @@ class Analysis:
         late_loops: With a GIL: the event loops that made no progress for too long.
         silent: With a GIL: the threads that neither held nor wanted it in all of the trace.
         standstill: Those of them that wait for a lock which another one has, with the index of that one.
+        full_pools: The pools of which each thread waits for a result when the recording ends.
         loss: The data that is missing from the trace.
         unpaired: The number of events whose other end was lost.
         by_imports: Imports of extension modules held a GIL that is not among `gils`, because it was off otherwise.
@@ -179,6 +181,7 @@ class Analysis:
     late_loops: tuple[LateLoop, ...]
     silent: tuple[Silent, ...]
     standstill: dict[int, int]
+    full_pools: tuple[FullPool, ...]
     loss: Loss
     unpaired: int
     by_imports: bool = False

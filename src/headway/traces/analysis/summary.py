@@ -10,6 +10,7 @@ from headway.traces.analysis.blame import blame, meet, waited_during
 from headway.traces.analysis.contention import contention, waits_for_locks
 from headway.traces.analysis.convoys import convoys
 from headway.traces.analysis.findings import findings
+from headway.traces.analysis.full_pools import full_pools
 from headway.traces.analysis.hotspots import blocking_functions, held_places, longest_holds, waited_places
 from headway.traces.analysis.intervals import Holds, Intervals, Recorded, recorded
 from headway.traces.analysis.result import Analysis, GilSummary
@@ -90,6 +91,7 @@ def analyse(
         late_loops=late_loops(trace, whole.holds, all_away, start_ns, end_ns),
         silent=trace.silent,
         standstill=standstill(trace.silent, changed),
+        full_pools=full_pools(trace, changed) if end_ns == trace.end_ns else (),
         loss=trace.loss,
         unpaired=found.unpaired,
         by_imports=found.by_imports,
