@@ -17,7 +17,8 @@ def test_threads_that_compute_together_are_told():
     )
     assert (
         one.advice
-        == "more threads do not help; instead use `ProcessPoolExecutor`, or this version's free-threaded build"
+        == "more threads do not help; instead use `ProcessPoolExecutor`, or this version's free-threaded build, "
+        "where one thread alone is slower"
     )
     assert "3.13's or a later" in told(shared(python="3.11.2"))["saturated"].advice
 

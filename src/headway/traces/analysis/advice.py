@@ -51,7 +51,7 @@ def in_parallel(process: Process, gil: GilSummary | None = None) -> str:
     if process.free_threaded:
         return f"{ways}, or this same build with the GIL off (`PYTHON_GIL=0`)"
     since = "this version's" if version(process) >= FREE_THREADED else "3.13's or a later"
-    return f"{ways}, or {since} free-threaded build"
+    return f"{ways}, or {since} free-threaded build, where one thread alone is slower"
 
 
 def by_policy(process: Process, waiter: str) -> str:
