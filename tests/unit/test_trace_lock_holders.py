@@ -266,12 +266,12 @@ def test_a_wait_that_ends_or_may_be_for_another_lock_is_no_deadlock(tmp_path, ta
     assert "deadlock" not in told(trace)
 
 
-def test_a_stall_at_a_lock_names_the_thread_that_had_it(program):
-    """The line of an event loop that waited for a lock says who had it and where that thread was."""
-    script = Script().hold(1, 0, 0.1, stack=len(LINES) + 2).hold(0, 0.2, 0.3, stack=SLEEPS)
-    script.hold(1, 1, 1.1, stack=len(LINES) + 3).hold(0, 30, 30.2, stack=PAUSES)
-    script.hold(1, 30.3, 30.4, stack=len(LINES) + 2)
-    trace = program(script, 40, "refresher", "loop")
+def stalled(program, *, back_ms, inside):
+    """Return a trace and the stall of its event loop, which waits from 1.1 ms on for a lock; `inside` adds what its holder does."""
+    poll_at, lookup_at = len(LINES) + 2, len(LINES) + 3
+    script = Script().hold(1, 0, 0.1, stack=poll_at).hold(0, 0.2, 0.3, stack=SLEEPS)
+    inside(script.hold(1, 1, 1.1, stack=lookup_at))
+    trace = program(script.hold(1, back_ms, back_ms + 0.1, stack=poll_at), back_ms + 10, "refresher", "loop")
     loop = Frame("/usr/lib/python3.13/asyncio/base_events.py", 700, "BaseEventLoop._run_once", 690)
     poll = Frame("/usr/lib/python3.13/selectors.py", 450, "EpollSelector.select", 440)
     last = len(LINES) + 1
@@ -282,6 +282,12 @@ def test_a_stall_at_a_lock_names_the_thread_that_had_it(program):
         stack_parent=np.array([*trace.stack_parent, 0, last, last]),
     )
     (stall,) = find_stalls(trace, Thresholds(loop_ns=10 * MS))
+    return trace, stall
+
+
+def test_a_stall_at_a_lock_names_the_thread_that_had_it(program):
+    """The line of an event loop that waited for a lock says who had it and where that thread was."""
+    trace, stall = stalled(program, back_ms=30.3, inside=lambda script: script.hold(0, 30, 30.2, stack=PAUSES))
     (part,) = (one for one in stall_json(trace, stall)["parts"] if one["lock"])
 
     assert "a wait for a lock at" in stall_line(trace, stall)
@@ -291,3 +297,14 @@ def test_a_stall_at_a_lock_names_the_thread_that_had_it(program):
         "away",
         7,
     )
+
+
+def test_a_thread_that_did_several_things_with_the_lock_is_named(program):
+    """No line of the holder has half of the wait, but the thread had the lock all the time: its longest time is told."""
+
+    def inside(script):
+        script.hold(0, 15, 26, stack=COMPUTES).hold(0, 34, 36, stack=PAUSES)
+
+    trace, stall = stalled(program, back_ms=36.1, inside=inside)
+
+    assert "refresher had it, in a call without the GIL at" in stall_line(trace, stall)

@@ -209,13 +209,19 @@ class Causes:
         return int(holds.start_ns[place]) if holds is not None and place < len(holds) else self._trace.end_ns
 
     def _holder(self, thread: int, event: int, begun_ns: int, over_ns: int) -> LockHold | None:
-        """Return who had the lock that a thread waited for, for most of that time."""
+        """Return who had the lock that a thread waited for, for most of that time, and what it did for longest meanwhile."""
         times_ns, stack = self._observed.of(thread).time_ns, int(self._observed.of(thread).stack[event])
         if not takes(self._trace.frames[self._trace.stack_frame[stack]], self._observed.changed):
             return None
         woken = event + 1 < len(times_ns) and int(times_ns[event + 1]) <= over_ns
         found = self._holders.of(stack, LockWaits.of_one(thread, begun_ns, over_ns, woken=woken))
-        return found[0] if found and 2 * found[0].blocked_ns > over_ns - begun_ns else None
+        had_ns: Counter[int] = Counter()
+        for one in found:
+            had_ns[one.threads[0]] += one.blocked_ns
+        holder, longest_ns = had_ns.most_common(1)[0] if had_ns else (-1, 0)
+        if 2 * longest_ns <= over_ns - begun_ns:
+            return None
+        return next(one for one in found if one.threads[0] == holder)
 
     def _kept(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
         """Return the parts in which a call of C kept the GIL: no other thread could release a lock of Python then."""
