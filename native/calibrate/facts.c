@@ -21,7 +21,7 @@ struct attributes {
 
 /* Returns the kernel's default, as in kernel/sched/fair.c: it grows with the cores, up to eight. */
 static int64_t default_slice_ns(int64_t cores) {
-    int64_t slice_ns = 700000;
+    int64_t slice_ns = 750000; /* as long as the kernel did not report it */
     int64_t scale = 1;
     for (int64_t left = cores < 8 ? cores : 8; left > 1; left /= 2) {
         scale++;

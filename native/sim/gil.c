@@ -25,10 +25,29 @@ static void unlock(struct hw__worker *worker) {
 }
 
 /* ---------------------------------------------------------------- what is counted and traced */
+/* Returns the flags for the share of the time since the last acquire or release in which the task
+ * was on a core. */
+static uint16_t ran(const struct hw__worker *worker) {
+    int64_t length_ns = hw__now(worker) - worker->told_ns;
+    if (worker->told_ns == 0 || length_ns <= 0) {
+        return 0;
+    }
+    int64_t ran_ns = hw__task_cpu_ns(worker->task) - worker->told_cpu_ns;
+    int64_t share = (ran_ns * HW_SIM_EVENT_RAN_ALL + length_ns / 2) / length_ns;
+    share = share < HW_SIM_EVENT_RAN_ALL ? share : HW_SIM_EVENT_RAN_ALL;
+    return (uint16_t)((share + 1) << HW_SIM_EVENT_RAN_SHIFT);
+}
+
+static void tell_turn(struct hw__worker *worker, uint8_t kind, unsigned flags, uint32_t where) {
+    hw__world_tell(worker, kind, (uint16_t)flags, where);
+    worker->told_ns = hw__now(worker);
+    worker->told_cpu_ns = hw__task_cpu_ns(worker->task);
+}
+
 void hw__gil_waits(struct hw__worker *worker) {
     if (worker->waiting_since == 0) {
         worker->waiting_since = hw__now(worker);
-        hw__world_tell(worker, HW_SIM_EVENT_WAIT, 0, worker->where);
+        hw__world_tell(worker, HW_SIM_EVENT_WAIT, ran(worker), worker->where);
     }
 }
 
@@ -42,10 +61,11 @@ static void begin_hold(struct hw__worker *worker) {
         result->worst_wait_ns = wait_ns > result->worst_wait_ns ? wait_ns : result->worst_wait_ns;
     }
     worker->gil->result.acquires += hw__world_counts(world);
+    uint16_t away = worker->waiting_since == 0 ? ran(worker) : 0;
     worker->waiting_since = 0;
     worker->since_ns = hw__now(worker);
     worker->gil->asked = false;
-    hw__world_tell(worker, HW_SIM_EVENT_ACQUIRE, 0, 0);
+    tell_turn(worker, HW_SIM_EVENT_ACQUIRE, away, 0);
 }
 
 static void end_hold(struct hw__worker *worker) {
@@ -55,7 +75,8 @@ static void end_hold(struct hw__worker *worker) {
     world->results[worker->role_index].held_ns += held_ns;
     worker->gil->result.held_ns += held_ns;
     worker->gil->result.forced += forced && hw__world_counts(world);
-    hw__world_tell(worker, HW_SIM_EVENT_RELEASE, forced ? HW_SIM_EVENT_FORCED : 0, worker->where);
+    tell_turn(worker, HW_SIM_EVENT_RELEASE, ran(worker) | (forced ? HW_SIM_EVENT_FORCED : 0),
+              worker->where);
 }
 
 /* ---------------------------------------------------------------- asking */

@@ -48,13 +48,15 @@ struct hw__worker {
     struct hw__gil_sim *gil; /* NULL: the thread needs no GIL */
     const struct hw_sim_role *role;
     int32_t role_index;
-    uint32_t number;       /* the number of the thread, among all threads */
-    bool drop;             /* a request to release the GIL was made */
-    uint32_t where;        /* `where` of the present operation */
-    bool checks;           /* the thread releases and acquires the GIL because of a request */
-    int64_t want_ns;       /* when the thread wanted the GIL for this turn */
-    int64_t sent_ns;       /* when the thread last sent to a peer outside the machine */
-    int64_t since_ns;      /* when the present hold began */
+    uint32_t number;  /* the number of the thread, among all threads */
+    bool drop;        /* a request to release the GIL was made */
+    uint32_t where;   /* `where` of the present operation */
+    bool checks;      /* the thread releases and acquires the GIL because of a request */
+    int64_t want_ns;  /* when the thread wanted the GIL for this turn */
+    int64_t sent_ns;  /* when the thread last sent to a peer outside the machine */
+    int64_t since_ns; /* when the present hold began */
+    int64_t told_ns,
+        told_cpu_ns;       /* the time, and the task's CPU time, at the last acquire or release */
     int64_t waiting_since; /* when the present wait began; 0: the thread does not wait */
     double cold;           /* how cold its code was at its last hold, from 0 to 1 */
     int64_t user_at;       /* the task's user time when its present operation began; -1: the

@@ -27,12 +27,12 @@ def test_the_walkthroughs_experiment_runs_and_is_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path)])
     monkeypatch.setattr(experiments, "_ALL", experiments._declared_here())
 
-    run = lab.run(lab.Request(experiments=["sorting"], interpreters=["3.13"], launches=3))
+    run = lab.run(lab.Request(experiments=["counting"], interpreters=["3.13"], launches=3))
 
     assert not run.failures
     (verdict,) = lab.judge(run)
     assert verdict.outcome != "not measured"
-    one = run.experiment("sorting")
+    one = run.experiment("counting")
     (table,) = experiment_tables(run, one)
     assert [row[0] for row in table.rows] == ["2 tasks", "4 tasks", "8 tasks"]
     (shown,) = lab_page(run).experiments

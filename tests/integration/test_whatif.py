@@ -213,6 +213,32 @@ def test_a_call_of_c_is_not_preempted_by_any_policy(change, settings):
 
 
 @each_change
+@pytest.mark.parametrize(("call_ms", "block_ms"), [(12, 3), (20, 3), (20, 7), (20, 11)])
+def test_calls_of_one_length_that_keep_the_gil_end_no_sooner(change, settings, call_ms, block_ms):
+    """A thread comes back once in each call of another one, whatever the policy: only the calls' length counts.
+
+    Each request comes within the first call of a hold. A hold of two equal calls looks like one longer call.
+    """
+    text = f"""
+    cores = 4
+    duration_s = 10
+    [role.c]
+    program = [{{call_ms = {call_ms}}}]
+    [role.io]
+    program = [{{block_ms = {block_ms}}}, {{begin = true}}, {{hold_us = 10}}, {{done = true}}]
+    """
+    scenario = parse(text, name="calls")
+    (prediction,) = predict(model_of(scenario), [change], COSTS, cores=4, seeds=3)
+    for key, value in settings.items():
+        scenario = parameters.change(scenario, key, value)
+    truth = model_of(scenario, seed=2).measured["io"]
+    io = next(one for one in prediction.roles if one.role == "io")
+
+    assert off(io.turns_per_s.value, truth.turns_per_s) < 0.05
+    assert io.turns_per_s.low <= truth.turns_per_s <= io.turns_per_s.high
+
+
+@each_change
 @pytest.mark.parametrize("pace", PACES)
 def test_a_thread_that_keeps_a_clock_does_not_outrun_it(pace, change, settings):
     """The rate is that of the scenario with the change: that of the clock, or of the sleeps, long and short ones."""

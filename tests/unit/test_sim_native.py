@@ -15,6 +15,7 @@ from headway.errors import ScenarioError
 from headway.native import ABI_VERSION
 from headway.native_sim import COSTS, EVENT_DTYPE, OF_DIST, Client, Gil, Op, OpKind, Role, Simulation, Spec, simulation
 from headway.sim import check, program
+from headway.traces.model import RAN_ALL, RAN_SHIFT, Flag
 
 ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "native" / "include"
@@ -36,7 +37,9 @@ def test_flags_are_those_of_the_header():
     """The flags of operations and the number of a thread's clocks have the header's values."""
     values = {name: int(value) for name, value in re.findall(r"#define HW_SIM_(\w+) (\d+)u?\n", CODE)}
 
-    assert values.pop("EVENT_FORCED") == 1
+    # A simulated trace has the flags of a recording.
+    events = (values.pop("EVENT_FORCED"), values.pop("EVENT_RAN_SHIFT"), values.pop("EVENT_RAN_ALL"))
+    assert events == (Flag.FORCED, RAN_SHIFT, RAN_ALL)
     assert {name: getattr(native_sim, name) for name in values} == values
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from pathlib import Path
 
 import pytest
 from made_traces import MS
@@ -9,6 +10,8 @@ from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, RECV, SERVE, Scr
 
 from headway.traces.analysis import analyse, as_json
 from headway.traces.model import RAN_SHIFT, Kind, Loss
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "schedule-a-program.md"
 
 
 def test_a_convoy_is_told_with_names_lines_and_figures():
@@ -28,7 +31,7 @@ def test_a_convoy_is_told_with_names_lines_and_figures():
         "move the work of cruncher at app.py:12 compute out of the process: `ProcessPoolExecutor`; or"
     )
     assert "`sys.setswitchinterval(0.0005)` would make these waits about 10 times shorter" in one.advice
-    assert "about 1,992 forced hand-offs a second" in one.advice
+    assert "about 1,923 forced hand-offs a second" in one.advice
     assert (one.cost_ns, one.threads, one.frame) == (100 * MS, ("reader", "cruncher"), COMPUTE)
 
 
@@ -37,7 +40,9 @@ def test_a_convoys_advice_names_our_own_remedy():
     advice = told(convoy())["convoy"].advice
 
     assert "under `headway run`, so that reader acquires the GIL at once" in advice
-    assert "0.006 to 0.13 of their former p99" in advice
+    figures = "0.02 to 0.31"
+    assert f"{figures} of their former p99" in advice
+    assert f"their p99 is {figures} of its value without a policy" in GUIDE.read_text(encoding="utf-8")
 
 
 def test_a_convoy_under_a_policy():

@@ -219,6 +219,10 @@ enum {
     HW_SIM_EVENT_EXIT = 5
 };
 #define HW_SIM_EVENT_FORCED 1u
+/* One plus the share of a time in which the thread was on a core, as in a recording; 0: not known.
+ */
+#define HW_SIM_EVENT_RAN_SHIFT 8
+#define HW_SIM_EVENT_RAN_ALL 254
 
 /* An event of the trace. */
 struct hw_sim_event {
@@ -227,7 +231,7 @@ struct hw_sim_event {
     uint32_t thread; /* the number of the thread, from 0, in the order of the roles */
     uint8_t kind;    /* HW_SIM_EVENT_WAIT to HW_SIM_EVENT_EXIT */
     uint8_t gil;     /* the index of the GIL; 255: the thread has none */
-    uint16_t flags;  /* HW_SIM_EVENT_FORCED, or 0 */
+    uint16_t flags;  /* HW_SIM_EVENT_FORCED, and the share of HW_SIM_EVENT_RAN_ALL from bit 8 on */
     uint32_t reserved;
 };
 

@@ -363,9 +363,9 @@ class _ProgressLine:
         if not self._rewrites and progress.cell is not None and now_s - self._last_s < self._QUIET_S:
             return
         self._last_s = now_s
-        left = "" if progress.left_s is None else f", at most {progress.left_s:.0f} s left"
+        left = "" if progress.left_s is None or progress.cell is None else f", at most {progress.left_s:.0f} s left"
         failed = f", {progress.failed} failed" if progress.failed else ""
-        what = f": {progress.cell.key.replace('|', ' ')}" if progress.cell else " done"
+        what = ", done" if progress.cell is None else f": {progress.cell.key.replace('|', ' ')}"
         line = f"{progress.done} launches, {now_s - self._begun_s:.0f} s{left}{failed}{what}"
         if self._rewrites:
             print(f"\r\x1b[K{line[:110]}", end="", file=sys.stderr, flush=True)
