@@ -339,6 +339,21 @@ def test_threads_in_a_deadlock_are_told(capsys, tmp_path):
     assert "remark" not in capsys.readouterr().out
 
 
+def test_no_finished_piece_of_work_is_0_and_no_blank(capsys, tmp_path):
+    """A blank in the column `done` is that of a role that finishes no pieces of work by its program."""
+    path = tmp_path / "none.toml"
+    path.write_text("[role.one]\nprogram = [{sleep_s = 99}, {done = true}]\n[role.two]\nprogram = [{sleep_s = 99}]\n")
+    assert main(["simulate", str(path), *PRESET, "--seeds", "1", "--duration", SHORT]) == 0
+    rows = {
+        line.split()[0]: line.split()[:4]
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith(("one", "two"))
+    }
+
+    assert rows["one"][1:3] == ["1", "0/s"]
+    assert rows["two"][1:4] == ["1", "0", "%"]
+
+
 def test_a_program_that_stands_still_is_a_result(capsys, tmp_path):
     """If all threads wait for ever, the table has what was done until then, and remarks say since when, who and for what."""
     path = tmp_path / "deadlock.toml"

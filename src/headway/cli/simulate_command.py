@@ -306,7 +306,7 @@ def _write_html(
         lines = [f"swept: {', '.join(axis.name for axis in axes)}"]
     else:
         # Rows and columns are swapped, as on a terminal, because there are more figures than roles.
-        tables = [turned(table) for table in simulate_view.single_tables(costs, swept[0][1])]
+        tables = [turned(table) for table in simulate_view.single_tables(scenario, costs, swept[0][1])]
         lines = [simulate_view.setting_of(scenario)]
     page = simulation_page(
         simulate_view.heading(scenario),

@@ -54,7 +54,7 @@ _LOG_FROM = 50
 def single(scenario: "Scenario", costs: "Costs", summary: "Summary") -> RenderableType:
     """Return the tables of one scenario."""
     parts: list[RenderableType] = []
-    for table in single_tables(costs, summary):
+    for table in single_tables(scenario, costs, summary):
         parts += [Text(""), render_table(table)]
     title, setting = heading(scenario), setting_of(scenario)
     return Group(Text(title, style="bold"), Text(setting, style="dim"), *parts, *_remarks([(scenario, summary)]))
@@ -65,16 +65,17 @@ def heading(scenario: "Scenario") -> str:
     return printable(f"{scenario.name}: {scenario.title}")
 
 
-def single_tables(costs: "Costs", summary: "Summary") -> list[Table]:
+def single_tables(scenario: "Scenario", costs: "Costs", summary: "Summary") -> list[Table]:
     """Return the table of a scenario's roles and clients, and the table of its GILs if it has any."""
     head = ("", "threads", *(title for _, title in _COLUMNS))
+    finishing = {role.name for role in scenario.roles if any(step.word == "done" for step in walk(role.program))}
     rows = []
     for part in summary.outcomes[0].parts:
         figures = summary.parts[part.name]
-        cells = [
-            "" if part.client and key in _OF_ROLES else _cell(key, figures[key], done=figures["done_per_s"])
-            for key, _ in _COLUMNS
-        ]
+        left_out: tuple[str, ...] = _OF_ROLES if part.client else ()
+        if not part.client and part.name not in finishing:
+            left_out = (*_TIMES, "done_per_s")  # it finishes no pieces of work, by its program
+        cells = ["" if key in left_out else figure(key, figures[key]) for key, _ in _COLUMNS]
         rows.append((printable(f"{part.name} (client)" if part.client else part.name), f"{part.threads:,}", *cells))
     gils = [
         (printable(name), *(figure(key, figures[key]) for key, _ in _GIL_COLUMNS))
@@ -99,12 +100,6 @@ def setting_of(scenario: "Scenario") -> str:
         chosen = "".join(f", {option}={value}" for option, value in process.options)
         said.append(printable(f"{name}{gil}{policy}{chosen}"))
     return "; ".join(said)
-
-
-def _cell(key: str, spread: "Spread | None", *, done: "Spread | None") -> str:
-    """Return a figure as text; a part that finishes no pieces of work has neither a rate nor latencies."""
-    nothing = done is not None and done.high == 0
-    return "" if nothing and key in (*_TIMES, "done_per_s") else figure(key, spread)
 
 
 def _caption(costs: "Costs", summaries: "Sequence[Summary]", keys: Sequence[str]) -> str:
