@@ -113,3 +113,18 @@ def test_short_waiters_behind_one_cpu_bound_thread_do_not_share_the_gil(work_ms)
 
     assert "saturated" not in found
     assert found
+
+
+def test_threads_that_compute_a_little_behind_one_that_computes_do_not_share_the_gil():
+    """Small jobs of a pool wait for a thread that has the GIL nearly always, and not for each other."""
+    script, now = Script(), 0.0
+    for turn in range(48):
+        who = 1 + turn % 12
+        script.wait(who, now + 1, asks_ms=now + 6)
+        script.hold(0, now, now + 80, forced=True)
+        script.wait(0, now + 80, stack=AT_COMPUTE)
+        script.hold(who, now + 80, now + 81, forced=True)
+        now += 81
+    trace = script.hold(0, now, now + 1).trace(now + 1, "MainThread", *(f"pool-{number}" for number in range(12)))
+
+    assert "saturated" not in told(trace)

@@ -20,6 +20,8 @@ MOSTLY = 0.5
 WORTH = 0.01
 """A share of the wall time: a thread that waits less does not gain from less waiting, nor has one a part that holds less."""
 
+_LEAST_PART = 0.02
+"""A thread with less of the GIL than this share of the most that one of them has does not share it: it waits for that one."""
 
 _Found = tuple[list[str], str, str, int]
 """The names of threads, a word for them, how they waited, and for how long."""
@@ -69,6 +71,8 @@ def _computing(analysis: Analysis, gil: GilSummary) -> _Found | None:
     queues = [one for one in analysis.lock_waits if one.behind_gil]
     queued = {thread for one in queues for thread in one.members}
     computing = [one for one in gil.by_thread if one.computes or (one.index in queued and _takes_part(one, gil))]
+    least_ns = _LEAST_PART * max((one.holds.total_ns for one in computing), default=0)
+    computing = [one for one in computing if one.holds.total_ns >= least_ns]
     if len(computing) < 2:
         return None
     indices = {one.index for one in computing}
