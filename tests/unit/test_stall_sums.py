@@ -164,7 +164,8 @@ def test_the_threads_that_had_the_gil_or_a_lock_are_summed_up():
     held = [{"thread": f"pool_{one}", "doing": "away", "place": spot} for one in (0, 1)]
     gil = {"cause": "GIL", "time_s": 0.5, "thread": "burner2", "kept": "in one call of C", "place": spot}
     parts = [*(lock | {"holder": one} for one in held), lock | {"holder": None}, gil, gil | {"thread": None}]
-    stall = {"began": "2026-01-01T00:00:00+00:00", "length_s": 4.0, "program": "app", "pid": 7}
+    parts += [{"cause": "no core", "time_s": 0.2, "thread": name} for name in ("burner2", "MainThread")]
+    stall = {"began": "2026-01-01T00:00:00+00:00", "length_s": 4.0, "program": "app", "pid": 7, "thread": "MainThread"}
     found = sum_up([stall | {"parts": [one], "since_ns": place} for place, one in enumerate(parts)])
     text = text_of(render_stalls(found), width=200)
 
@@ -172,8 +173,10 @@ def test_the_threads_that_had_the_gil_or_a_lock_are_summed_up():
     assert [(tuple(key), one.count, one.time_s) for key, one in found.by_holder.items()] == [
         (("lock", line, "pool_*", "away", at), 2, 2.0),
         (("GIL", "", "burner2", "in one call of C", at), 1, 0.5),
+        (("GIL", "", "burner2", "and waited for a core", "?"), 1, 0.2),
     ]
     assert f"burner2: the GIL, in one call of C at {at}" in text
+    assert "burner2: the GIL, and waited for a core" in text
     assert f"pool_*: the lock of {line}, {Doing.AWAY.words} at {at}" in text
     assert found.to_json()["by_holder"][1]["thread"] == "burner2"
 

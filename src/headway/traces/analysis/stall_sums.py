@@ -16,7 +16,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 _MOST_BINS = 12
 _LOCK = "wait for another thread"
 """The cause of a part that a row calls a blocking call for a lock: what one can do about it differs."""
-_GIL = "GIL"
+_GIL, _NO_CORE = "GIL", "no core"
 _BINS_S = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
 
 
@@ -31,7 +31,10 @@ class Held(NamedTuple):
     thread: str
     """The name of the thread that had it; if names differ in their numbers only, with `*` for each number."""
     doing: str
-    """What it did: for the GIL how it was kept, and for a lock the value of a `Doing`; "" if that is not known."""
+    """What it did: for the GIL how it was kept, or that the thread did not run; for a lock the value of a `Doing`.
+
+    "" if that is not known.
+    """
     place: str
     """The line at which it did that; "?" if it is not known."""
 
@@ -201,7 +204,7 @@ def sum_up(rows: Sequence[dict[str, Any]]) -> StallSums:
         for part in row["parts"]:
             of_causes[_cause(part)] += float(part["time_s"])
             of_lines[_cause(part), _place(part)] += float(part["time_s"])
-            if (held := _held(part)) is not None:
+            if (held := _held(part, row.get("thread"))) is not None:
                 of_holders[held] += float(part["time_s"])
         for cause, time_s in of_causes.items():
             causes[str(row.get("kind")), cause].add(time_s, _advice(row, cause))
@@ -214,13 +217,20 @@ def sum_up(rows: Sequence[dict[str, Any]]) -> StallSums:
     return found
 
 
-def _held(part: dict[str, Any]) -> Held | None:
-    """Return the holder of the GIL or of the lock in a part; None if it is no such wait, or if the holder is not known."""
+def _held(part: dict[str, Any], stalled: object) -> Held | None:
+    """Return the holder of the GIL or of the lock in a part; None if it is no such wait, or if the holder is not known.
+
+    `stalled` is the thread that made no progress: of a part without a core, another thread is the holder.
+    """
     holder = part.get("holder")
     if part.get("lock") is True and isinstance(holder, dict):
         return Held("lock", _place(part), str(holder.get("thread")), str(holder.get("doing")), _place(holder))
-    if part["cause"] == _GIL and part.get("thread") is not None:
+    if part.get("thread") is None:
+        return None
+    if part["cause"] == _GIL:
         return Held(_GIL, "", str(part["thread"]), str(part.get("kept") or ""), _place(part))
+    if part["cause"] == _NO_CORE and part["thread"] != stalled:
+        return Held(_GIL, "", str(part["thread"]), "and waited for a core", "?")
     return None
 
 
