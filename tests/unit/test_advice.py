@@ -286,12 +286,13 @@ def test_a_decided_gain_is_advised_before_a_larger_one_that_is_not_decided():
 
 
 def test_sending_a_call_that_takes_no_longer_than_that_gains_nothing():
-    """One launch in processes rules them out if pickling takes as long as the call; alone it rules nothing out."""
-    serial, pool = contender("serial", 1), once("processes-forkserver", 0.02)
+    """One launch in processes rules them out if pickling takes as long as the call; alone it rules little out."""
+    serial, pool = contender("serial", 1), once("processes-forkserver", 0.3)
     short = replace(FUNCTION, call_s=4e-6)
     assert verdict(serial, pool, function=short).outcome == "no difference"
     assert verdict(serial, once("processes-forkserver", 1.1), function=short).outcome == "unsure"
     assert verdict(serial, pool).outcome == "unsure"
+    assert verdict(serial, once("processes-forkserver", 0.02)).outcome == "no difference"
 
 
 def test_fewer_processes_than_threads_prove_nothing_where_calls_wait():

@@ -58,8 +58,34 @@ def test_a_model_that_may_be_faster_is_named_in_sentence_code_and_json() -> None
         assert (found.outcome, found.model, found.perhaps) == ("unsure", "serial", "asyncio")
         assert found.sentence.startswith(f"not decided: {one.words} may be faster than serial calls (")
         assert to_json(found)["perhaps"] == "asyncio"
-        assert undecided(found.perhaps) == "# not decided: asyncio may be faster than this\n\n"
-    assert verdict(contender("serial", 1), contender("threads", 1.8), holds=None).perhaps == undecided("") == ""
+        assert undecided(found.perhaps, one.speed_up) == "# not decided: asyncio may be faster than this\n\n"
+    assert verdict(contender("serial", 1), contender("threads", 1.8), holds=None).perhaps == undecided("", None) == ""
+
+
+@pytest.mark.parametrize(
+    "spread",
+    [
+        once("processes-forkserver", 0.4),
+        replace(contender("processes-forkserver", 1), speed_up=Interval(0.4, 0.001, 60, "")),
+    ],
+)
+def test_a_figure_below_1_is_not_called_faster(spread: Contender) -> None:
+    """Two measurements with processes at 0.4 rule nothing out, and are no sign of a gain; at 0.03 they leave no hope."""
+    found = verdict(contender("serial", 1), spread, holds=None)
+    assert (found.outcome, found.perhaps) == ("unsure", "processes-forkserver")
+    assert undecided(found.perhaps, spread.speed_up) == (
+        "# not decided: the figure of processes (0.40) does not rule out a gain\n\n"
+    )
+    assert spread.speed_up is not None
+    hopeless = replace(spread, speed_up=replace(spread.speed_up, value=0.03))
+    assert verdict(contender("serial", 1), hopeless, holds=None).outcome == "no difference"
+
+
+def test_a_sure_gain_with_a_wide_interval_has_its_lower_end() -> None:
+    """A reader sees that the gain is certain."""
+    sure = replace(contender("threads", 20), speed_up=Interval(20.2, 1.55, 260, "paired t"))
+    found = verdict(contender("serial", 1), sure, function=replace(FUNCTION, cpu_share=0.02), holds=None)
+    assert "about 20.2 (at least 1.55) times as fast as serial calls" in found.sentence
 
 
 def test_the_head_tells_the_cores_of_a_quota() -> None:

@@ -7,6 +7,7 @@ from headway.advice.examined import Function
 from headway.advice.models import POOLS, SHORT
 from headway.advice.target import MOST_INPUTS, Target
 from headway.lab import stats
+from headway.report.figures import number
 
 __all__ = ["code_for", "guard_for", "required_of", "undecided", "unguarded"]
 
@@ -137,9 +138,13 @@ def code_for(target: Target, function: Function, model: str, workers: int, *, in
     return _code(function, _imported(target)[1], _importable(target, function), model, workers, in_threads=in_threads)
 
 
-def undecided(perhaps: str) -> str:
+def undecided(perhaps: str, speed_up: stats.Interval | None) -> str:
     """Return a comment above the code if another model may be faster; a reader of the code alone would not know."""
-    return f"# not decided: {SHORT[perhaps]} may be faster than this\n\n" if perhaps else ""
+    if not perhaps:
+        return ""
+    if speed_up is not None and speed_up.value < 1:
+        return f"# not decided: the figure of {SHORT[perhaps]} ({number(speed_up.value)}) does not rule out a gain\n\n"
+    return f"# not decided: {SHORT[perhaps]} may be faster than this\n\n"
 
 
 def _code(function: Function, name: str, importing: str, model: str, workers: int, *, in_threads: bool) -> str:

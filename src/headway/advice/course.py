@@ -203,7 +203,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
             *limits,
             *notes,
         ),
-        code=undecided(verdict.perhaps)
+        code=undecided(verdict.perhaps, next((one.speed_up for one in at_home if one.model == verdict.perhaps), None))
         + code_for(target, function, verdict.model, workers, in_threads=not home.place.why_not("threads"))
         + unguarded(target, function, verdict.model, workers),
         test=guard_for(target, function, verdict.model, workers, required_of(verdict.speed_up)),

@@ -18,10 +18,13 @@ _PERHAPS = 0.8
 """A speed-up whose most likely value is below this counts as none, unless its interval reaches `_STILL`, or is too wide to be shown."""
 _STILL = 1.5
 
+_HOPELESS = 0.2
+"""A speed-up whose most likely value is below this counts as none, however little its interval tells."""
+
 _MORE = "more time (--budget) or a quieter machine"
 
 _TELLING = 50
-"""An interval whose ends are further apart than this factor is shown only by its middle."""
+"""An interval whose ends are further apart than this factor is shown by its middle, and by its lower end if that is a gain."""
 
 _SENDING = ("interpreters", "processes-forkserver")
 """Models whose arguments and results are pickled."""
@@ -37,7 +40,9 @@ def interval(value: stats.Interval) -> str:
     """Return a speed-up with its interval as text: "3.1 [2.9, 3.3]"."""
     if _once(value):
         return f"{number(value.value)} (one launch)"
-    return ratio(value) if _is_telling(value) else f"about {number(value.value)}"
+    if _is_telling(value):
+        return ratio(value)
+    return f"about {number(value.value)}" + (f" (at least {number(value.low)})" if value.low > 1 else "")
 
 
 def _once(value: stats.Interval) -> bool:
@@ -187,7 +192,8 @@ def _may_be_faster(one: Contender, holds: Holds | None, function: Function) -> b
 
 def _counts(speed_up: stats.Interval) -> bool:
     """Tell whether a gain that is not certain is worth more time."""
-    return speed_up.value > _PERHAPS or speed_up.high >= _STILL or not _is_telling(speed_up)
+    may_be = speed_up.high >= _STILL or not _is_telling(speed_up)
+    return speed_up.value > _PERHAPS or (may_be and speed_up.value > _HOPELESS)
 
 
 def _a_crowd(
