@@ -25,6 +25,7 @@ _FILES = {
 }
 _PROCESSES = ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec")
 _MOST = 20
+_MOST_ATTRIBUTES = 200
 
 
 def _own_modules(folder):
@@ -39,6 +40,22 @@ def _own_modules(folder):
 
 def _contents(value):
     return type(value)(value) if type(value) in _CONTAINERS else None
+
+
+def _attributes(value, modules):
+    """Return the attributes of a class of these modules, or of an object of such a class: [(name, value), ...]."""
+    kind = value if isinstance(value, type) else type(value)
+    if kind.__module__ not in modules:
+        return []
+    try:
+        found = list(vars(value).items())
+    except TypeError:
+        return []  # it has only slots
+    return [
+        (name, one)
+        for name, one in found[:_MOST_ATTRIBUTES]
+        if not name.startswith("__") and not isinstance(one, (types.FunctionType, property, classmethod, staticmethod))
+    ]
 
 
 class Effects:
@@ -124,12 +141,23 @@ class Effects:
         for name, module in _own_modules(self._folder).items():
             for key, value in list(vars(module).items()) if name in modules else ():
                 if not key.startswith("__") and not isinstance(value, types.ModuleType):
-                    found["%s.%s" % (name, key)] = (value, _contents(value))
+                    place = "%s.%s" % (name, key)
+                    found[place] = (value, _contents(value))
+                    if not isinstance(value, type) or value.__module__ == name:  # once, where the class is made
+                        found.update(self._inside(place, value))
         return found
 
+    def _inside(self, place, value):
+        return {
+            "%s.%s" % (place, name): (one, _contents(one)) for name, one in _attributes(value, self._modules)
+        }
+
     def _own_values(self):
-        """Return the names of the modules that were there, and those of the function's closure."""
+        """Return the names of the modules that were there, those of the function's closure, and those of its object."""
         found = self._values(self._modules)
+        bound = getattr(self._function, "__self__", None)
+        if not any(value is bound for value, _ in found.values()):
+            found.update(self._inside("self", bound))
         for place, cell in enumerate(getattr(self._function, "__closure__", None) or ()):
             try:
                 value = cell.cell_contents

@@ -1,0 +1,41 @@
+"""`headway advise` on functions that change something inside an object."""
+
+import pytest
+from advised_app import CORES, interpreter, made
+
+from headway.advice.examined import examine
+from headway.advice.target import parse_target
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+OBJECTS = """
+class Shelf:
+    made = 0
+    def __init__(self): self.looked, self.names, self.size = 0, [], 3
+    def look(self): self.looked += 1; return self.size
+    def keep(self): self.names.append("x"); return len(self.names)
+    def total(self): return self.size
+    @classmethod
+    def make(cls): cls.made += 1; return cls.made
+shelf = Shelf()
+look, keep, total, make = shelf.look, shelf.keep, shelf.total, Shelf.make
+other = Shelf().look
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("look", "shelves.shelf.looked is bound anew"),
+        ("keep", "shelves.shelf.names changes"),
+        ("make", "shelves.Shelf.made is bound anew"),
+        ("other", "self.looked is bound anew"),
+        ("total", None),
+    ],
+)
+def test_a_change_inside_an_object_is_a_side_effect(tmp_path, monkeypatch, name, words):
+    """An object that a name of the module holds, the class, or the object of a bound method: in processes it is lost."""
+    (made(tmp_path, monkeypatch) / "shelves.py").write_text(OBJECTS)
+    found = examine(parse_target(f"shelves:{name}"), interpreter("3.13"), CORES, limit_s=30.0).function.effects
+
+    assert found == (() if words is None else (("globals", words),))
