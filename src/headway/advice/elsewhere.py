@@ -17,6 +17,7 @@ from headway.lab.beside.environments import find_uv
 __all__ = ["chosen", "places"]
 
 _INSTALL_LIMIT_S = 300.0
+_MOST_OF_A_REASON = 400
 _DONE = ".headway-complete"
 
 
@@ -59,7 +60,8 @@ def places(
     """
     found, refusals, notes = [], [], []
     for interpreter in interpreters:
-        paths: tuple[str, ...] = ()
+        # As of a package that is installed to be edited: the other interpreter does not know that folder.
+        paths: tuple[str, ...] = (home.folder,) if home.folder and home.folder not in target.paths else ()
         if home.direct:
             shown = ", ".join(home.direct)
             notes.append(
@@ -78,7 +80,7 @@ def places(
             if problem:
                 refusals.append(Refusal(interpreter.name, "", f"its imports cannot be installed there: {problem}"))
                 continue
-            paths = (str(folder),)
+            paths = (*paths, str(folder))
         say(f"checking {target.words} on {interpreter.name}: import, pickling, first calls")
         seen = examine(target, interpreter, cores, limit_s=CALL_LIMIT_S, paths=paths, keeper=keeper)
         if seen.function is None:
@@ -140,6 +142,6 @@ def _installed(
             (folder / _DONE).write_text(note)
             return folder, "", note
         lines = [line.strip(" │├╰─▶×") for line in done.stderr.splitlines()]  # noqa: RUF001
-        problem = next((line for line in lines if line), "uv gave no reason")
+        problem = " ".join(filter(None, lines))[:_MOST_OF_A_REASON] or "uv gave no reason"
     remove_own(folder)
     return folder, problem, ""

@@ -88,6 +88,7 @@ class Place:
         switched_by: On a free-threaded build, the module that switched the GIL on; "" if none did.
         distributions: Installed distributions that the import loaded, with their versions.
         direct: Those of them that were installed from a file, a folder or a URL, and not by name from an index.
+        folder: The folder that has the function's package, as of one that is installed to be edited; "" if it is installed.
         paths: Folders of libraries, for the import path.
         refusals: Models that cannot run the function here.
     """
@@ -100,6 +101,7 @@ class Place:
     paths: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     direct: tuple[str, ...] = ()
+    folder: str = ""
 
     def why_not(self, model: str) -> str:
         """Return the reason why a model cannot run the function here, or ""."""
@@ -185,6 +187,7 @@ def examine(
         dict(imported.get("distributions", {})),
         tuple(paths),
         direct=tuple(imported.get("direct", ())),
+        folder=str(imported.get("folder", "")),
     )
     stage, problem = _error_of(answer)
     if problem:

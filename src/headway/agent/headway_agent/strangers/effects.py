@@ -148,9 +148,7 @@ class Effects:
         return found
 
     def _inside(self, place, value):
-        return {
-            "%s.%s" % (place, name): (one, _contents(one)) for name, one in _attributes(value, self._modules)
-        }
+        return {"%s.%s" % (place, name): (one, _contents(one)) for name, one in _attributes(value, self._modules)}
 
     def _own_values(self):
         """Return the names of the modules that were there, those of the function's closure, and those of its object."""

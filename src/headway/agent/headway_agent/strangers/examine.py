@@ -116,6 +116,16 @@ def _distributions(names):
     return found, sorted(direct)
 
 
+def _folder_of(module):
+    """Return the folder from which another interpreter can import a module's package; "" for an installed one."""
+    top = sys.modules.get(module.partition(".")[0])
+    file = getattr(top, "__file__", None) or ""
+    if not file.endswith(".py") or "site-packages" in file or "dist-packages" in file:
+        return ""
+    folder = os.path.dirname(os.path.abspath(file))
+    return os.path.dirname(folder) if hasattr(top, "__path__") else folder
+
+
 def _import(job, talk):
     from .blockers import LoadWatch
     from .target import MissingNameError, find
@@ -156,6 +166,7 @@ def _import(job, talk):
         extensions=extensions,
         distributions=distributions,
         direct=direct,
+        folder=_folder_of(job["target"]["module"]),
     )
     return function
 
