@@ -1,10 +1,12 @@
-"""`headway advise` on functions that change something inside an object."""
+"""`headway advise` on functions that change something inside an object, and on objects that are no function."""
 
 import pytest
 from advised_app import CORES, interpreter, made
 
 from headway.advice.examined import examine
+from headway.advice.observing import observed
 from headway.advice.target import parse_target
+from headway.errors import UsageError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -39,3 +41,16 @@ def test_a_change_inside_an_object_is_a_side_effect(tmp_path, monkeypatch, name,
     found = examine(parse_target(f"shelves:{name}"), interpreter("3.13"), CORES, limit_s=30.0).function.effects
 
     assert found == (() if words is None else (("globals", words),))
+
+
+def test_an_object_that_is_not_observed_needs_inputs(tmp_path, monkeypatch):
+    """No other command would help: the hint is to give inputs."""
+    made(tmp_path, monkeypatch)
+    (tmp_path / "kept.py").write_text("import functools\n@functools.lru_cache\ndef f(n): return n\nf(1)\n")
+    with (
+        pytest.raises(UsageError, match="which is not observed") as error,
+        observed(parse_target("kept:f"), "python3 -c 'import kept'", "", lambda _: None),
+    ):
+        pass
+
+    assert "--inputs" in error.value.hint

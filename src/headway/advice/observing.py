@@ -16,6 +16,9 @@ from headway.errors import UsageError
 
 __all__ = ["observed"]
 
+_NOT_OBSERVED = "which is not observed"
+"""Words of agent/observe/sitecustomize.py: the name is that of an object which is no function."""
+
 
 @contextlib.contextmanager
 def observed(target: Target, command: str, python: str, say: Callable[[str], None]) -> Iterator[Target]:
@@ -59,10 +62,10 @@ def observed(target: Target, command: str, python: str, say: Callable[[str], Non
         problems = sorted({line for one in counts for line in one.splitlines()})
         if not calls.stat().st_size:
             why = "; ".join(problems) or f"the command never calls {target.name} of {target.module} (exit code {code})"
-            raise UsageError(
-                f"no calls were observed in {command!r}: {why}",
-                hint=f"choose a command that imports {target.module} and calls {target.name} with arguments that can be pickled",
-            )
+            hint = f"choose a command that imports {target.module} and calls {target.name} with arguments that can be pickled"
+            if _NOT_OBSERVED in why:
+                hint = "only calls of a function of Python's are observed: give inputs with --inputs or --args"
+            raise UsageError(f"no calls were observed in {command!r}: {why}", hint=hint)
         for line in problems:
             say(line)
         paths = [
