@@ -176,7 +176,8 @@ def test_the_log_is_followed(tmp_path):
     old = us | {"goes_on": False, "cause": "GIL", "length_s": 9.0, "line": "old"}
     path.write_text(json.dumps(old) + "\n")
     log = StallLog(path)
-    row = us | {"kind": "event loop", "goes_on": False, "cause": "GIL", "length_s": 0.5, "line": "late"}
+    parts = [{"cause": "GIL", "time_s": 0.375}, {"cause": "no core", "time_s": 0.125}]
+    row = us | {"kind": "event loop", "goes_on": False, "cause": "GIL", "length_s": 0.5, "parts": parts, "line": "late"}
     lines = [
         row,
         row | {"pid": os.getpid() + 1},
@@ -184,7 +185,7 @@ def test_the_log_is_followed(tmp_path):
         row | {"pid_namespace": 1},
         row | {"kind": "thread"},
         row | {"goes_on": True},
-        row | {"cause": "own code", "line": "last"},
+        row | {"cause": "own code", "parts": [{"cause": "own code", "time_s": 0.5}], "line": "last"},
     ]
     text = "".join(json.dumps(one) + "\n" for one in lines) + "no JSON\n"
     with path.open("a") as file:
@@ -194,10 +195,10 @@ def test_the_log_is_followed(tmp_path):
         file.write(text[-300:] + '{"pid": 7')
     log.read()
 
-    assert log.by_cause == {"GIL": [1, 0.5], "own code": [1, 0.5]}
+    assert log.by_cause == {"GIL": [1, 0.375], "no core": [0, 0.125], "own code": [1, 0.5]}
     assert log.last == "last"
 
     path.rename(tmp_path / "old")
     path.write_text(json.dumps(row) + "\n")
     log.read()
-    assert log.by_cause["GIL"] == [2, 1.0]
+    assert log.by_cause["GIL"] == [2, 0.75]

@@ -145,6 +145,23 @@ def test_watchers_of_one_folder_keep_recordings_together(make, tmp_path):
     assert {one.name for one in tmp_path.iterdir()} == {*names[-2:], new.name}
 
 
+def test_the_time_of_a_stall_counts_for_each_of_its_causes(make, tmp_path):
+    """The counters have a stall once, under its main cause, and the time of its parts under theirs, as the tables have it."""
+    watcher = make()
+    report = _Report(cast("subprocess.Popen[bytes]", None), Watched(ring(1)), tmp_path / "it.hwt", asked=False)
+    stalls = [
+        ["event loop", "own code", [["own code", 0.5], ["no core", 0.25]]],
+        ["event loop", "GIL", [["GIL", 1.0], ["own code", 0.5]]],
+    ]
+    watcher._learn(report, {"stalls": stalls, "told": {}})
+
+    assert watcher._counts == {
+        ("event loop", "own code"): (1, 1.0),
+        ("event loop", "no core"): (0, 0.25),
+        ("event loop", "GIL"): (1, 1.0),
+    }
+
+
 def test_an_incomplete_recording_is_kept_as_long_as_it_is_analysed(make, tmp_path, monkeypatch):
     """The analysis holds it, and not the watcher: one that goes on after its watcher was killed may complete it."""
     gate, program = tmp_path / "gate", tmp_path / "python"

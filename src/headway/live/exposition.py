@@ -31,7 +31,7 @@ class Totals:
     """The counts so far; none of them ever decreases, except `processes`."""
 
     stalls: dict[tuple[str, str], tuple[int, float]] = field(default_factory=dict)
-    """(number, seconds) of stalls, by kind and cause."""
+    """(number, seconds) of stalls, by kind and cause: a stall counts for its main cause, and each of its parts for its own."""
     roles: dict[tuple[int, str], RoleTotals] = field(default_factory=dict)
     """Totals by GIL and role."""
     laps: list[int] = field(default_factory=list)
@@ -121,10 +121,14 @@ def exposition(totals: Totals) -> Iterator[str]:
     # rate() and increase() do not see the first stall of a series that begins with it.
     none = dict.fromkeys(itertools.product(STALL_KINDS, STALL_CAUSES), (0, 0.0))
     stalls = sorted((none | totals.stalls).items())
-    yield from _head("headway_stalls_total", "counter", "Stalls, by kind and cause.")
+    yield from _head("headway_stalls_total", "counter", "Stalls, by kind and main cause.")
     for (kind, cause), (count, _) in stalls:
         yield f"headway_stalls_total{{{_labels(kind=kind, cause=cause)}}} {count}"
-    yield from _head("headway_stalls_seconds_total", "counter", "Time of stalls, in seconds.")
+    yield from _head(
+        "headway_stalls_seconds_total",
+        "counter",
+        "Time of stalls, in seconds, by kind and cause: a stall may have several.",
+    )
     for (kind, cause), (_, sum_s) in stalls:
         yield f"headway_stalls_seconds_total{{{_labels(kind=kind, cause=cause)}}} {sum_s!r}"
     yield from _head("headway_watched_processes", "gauge", "Number of processes that are watched now.")

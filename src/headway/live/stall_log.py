@@ -34,7 +34,7 @@ class StallLog:
         self._ours = {"pid": os.getpid()} | here()
         self._inode, self._at = self._stand()
         self.by_cause: dict[str, list[float]] = {}
-        """(number, seconds) of ended stalls of event loops, by cause."""
+        """(number, seconds) of ended stalls of event loops, by cause: each stall counts once, and its time for each cause."""
         self.last = ""
         """The line about the last stall."""
 
@@ -66,8 +66,10 @@ class StallLog:
             is_ours = all(row[name] == value for name, value in self._ours.items())
             if not is_ours or row["goes_on"] or row["kind"] != _LOOP:
                 return
-            count, sum_s = self.by_cause.get(row["cause"], [0, 0.0])
-            self.by_cause[row["cause"]] = [count + 1, sum_s + float(row["length_s"])]
+            parts = [(0, str(part["cause"]), float(part["time_s"])) for part in row["parts"]]
+            for number, cause, time_s in [(1, str(row["cause"]), 0.0), *parts]:
+                count, sum_s = self.by_cause.get(cause, [0, 0.0])
+                self.by_cause[cause] = [count + number, sum_s + time_s]
             self.last = str(row.get("line", ""))
         except (ValueError, KeyError, TypeError):
             return

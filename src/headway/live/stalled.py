@@ -63,7 +63,8 @@ def main(partial: Path) -> int:
             continue  # the stall was reported, and nothing new is known of it
         rows.append(stall_json(trace, stall) | {"recording": path.name} | place)
         if not stall.goes_on:
-            found.append((stall.kind.value, stall.cause.value, stall.length_ns / 1e9))
+            parts = [(part.cause.value, part.time_ns / 1e9) for part in stall.parts]
+            found.append((stall.kind.value, stall.cause.value, parts))
     if rows or told["asked"]:
         partial.rename(path)
     if rows:

@@ -103,7 +103,7 @@ class Watcher:
         self._unwritten = ""
         """What was said last of a recording that could not be written."""
         self._counts: dict[tuple[str, str], tuple[int, float]] = {}
-        """(number, seconds) of stalls, by kind and cause."""
+        """(number, seconds) of stalls, by kind and cause: a stall counts for its main cause, and each of its parts for its own."""
         self._service = ServiceTotals()
         tick_s = options.limits.shortest_ns / 1e9 / _TICKS
         self._tick_s = min(_MOST_TICK_S, max(_LEAST_TICK_S, tick_s))
@@ -374,9 +374,10 @@ class Watcher:
         one, now_ns = report.watched, time.monotonic_ns()
         one.told.update(found["told"])
         one.grown_ns = one.told.grown_ns(one.reported_ns)
-        for kind, cause, length_s in found["stalls"]:
-            count, sum_s = self._counts.get((kind, cause), (0, 0.0))
-            self._counts[kind, cause] = (count + 1, sum_s + length_s)
+        for kind, main_cause, parts in found["stalls"]:
+            for number, cause, time_s in [(1, main_cause, 0.0), *((0, *part) for part in parts)]:
+                count, sum_s = self._counts.get((kind, cause), (0, 0.0))
+                self._counts[kind, cause] = (count + number, sum_s + time_s)
         if found["told"] or report.asked:
             self._written.append(report.path)
             self._remove_oldest()
