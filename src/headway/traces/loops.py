@@ -6,6 +6,7 @@ any change of the program, because both ends of a lap are releases of the GIL wh
 """
 
 import functools
+import itertools
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -25,12 +26,12 @@ __all__ = [
     "is_in_a_pool",
     "is_in_anyio",
     "is_library",
-    "is_machinery",
     "is_standard",
     "is_whole",
     "may_be_a_target_in_c",
     "serves_the_web",
     "waits_for_a_lock",
+    "work_in",
 ]
 
 
@@ -44,6 +45,8 @@ class Home(Enum):
 
 
 _RUNS: Final = re.compile(r"\brun_(forever|until_complete)\(")
+_TRIO: Final = "unrolled_run"
+"""The function of trio/_core/_run.py that runs its loop."""
 _RUNNERS: Final = {
     ("asyncio/runners.py", "Runner.run"),
     ("asyncio/runners.py", "run"),
@@ -149,10 +152,8 @@ def home_at(frames: Sequence[Frame]) -> Home | None:
         return None
     inner = frames[0]
     polls = inner.function.endswith(".select") and os.path.basename(inner.filename) == "selectors.py"
-    if polls and len(frames) > 1 and frames[1].function.endswith("_run_once"):
-        return Home.LOOP
-    if inner.function == "EpollIOManager.get_events":
-        return Home.LOOP  # trio
+    if (polls and len(frames) > 1 and frames[1].function.endswith("_run_once")) or _polls_for_trio(inner):
+        return None if _is_in_another_loop(frames) else Home.LOOP
     if _runs_a_loop(inner) or _runs_a_target_in_c(inner):
         return Home.LOOP
     if _is_between_requests(frames):
@@ -164,6 +165,34 @@ def home_at(frames: Sequence[Frame]) -> Home | None:
         if os.path.basename(frame.filename) not in _WAITS:
             return None
     return None
+
+
+def _polls_for_trio(frame: Frame) -> bool:
+    return frame.function == "EpollIOManager.get_events"
+
+
+def _is_in_another_loop(frames: Sequence[Frame]) -> bool:
+    """Tell whether the innermost loop of a stack runs within one of another library, which it blocks: `asyncio.run()` in trio.
+
+    A loop of asyncio within one of asyncio is the same one (nest_asyncio), and serves all its tasks.
+    """
+    return len({frame.function.endswith(_TRIO) for frame in frames if _steps(frame)}) > 1
+
+
+def _steps(frame: Frame) -> bool:
+    """Tell whether a frame runs the steps of asyncio's loop, or of trio's."""
+    return frame.function.endswith(("._run_once", _TRIO))
+
+
+def work_in(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """Return the frames that a loop, a pool or a thread has called, innermost first: all of them if there is none of these.
+
+    A loop within one of another library is work of the outer one.
+    """
+    outer = max((at for at, frame in enumerate(frames) if _steps(frame)), default=0)
+    if outer and _is_in_another_loop(frames):
+        return frames[:outer]
+    return list(itertools.takewhile(lambda one: not _is_machinery(one), frames))
 
 
 def _short(frame: Frame) -> tuple[str, str]:
@@ -189,10 +218,10 @@ def _takes_work(frame: Frame) -> bool:
 
 
 def _is_a_loop(frame: Frame) -> bool:
-    return frame.function.endswith(("._run_once", "unrolled_run")) or _runs_a_loop(frame)
+    return _steps(frame) or _runs_a_loop(frame)
 
 
-def is_machinery(frame: Frame) -> bool:
+def _is_machinery(frame: Frame) -> bool:
     """Tell whether a frame is that of a loop, a pool or a thread: what it calls is the work."""
     return _is_a_loop(frame) or _takes_work(frame) or _runs_a_target_in_c(frame)
 

@@ -1,6 +1,5 @@
 """The values that describe a stall: its kind, its causes, its parts."""
 
-import itertools
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +8,7 @@ from typing import Final, final
 
 from headway.traces.analysis.holders import LockHold
 from headway.traces.frames import Frame
-from headway.traces.loops import is_generated, is_library, is_machinery, is_standard
+from headway.traces.loops import is_generated, is_library, is_standard, work_in
 
 __all__ = ["Cause", "Kept", "Part", "Stall", "StallKind", "Thresholds", "merged"]
 
@@ -98,7 +97,7 @@ class Part:
 
         Generated code, which has no file, counts only if the program has no file either. None if the stack is not known.
         """
-        called = list(itertools.takewhile(lambda one: not is_machinery(one), self.frames))
+        called = work_in(self.frames)
         for is_other in (_is_no_file_of_the_program, is_library, is_standard):
             for one in called:
                 if not is_other(one):
