@@ -81,6 +81,23 @@ def test_a_figure_below_1_is_not_called_faster(spread: Contender) -> None:
     assert verdict(contender("serial", 1), hopeless, holds=None).outcome == "no difference"
 
 
+@pytest.mark.parametrize(
+    ("effect", "words"),
+    [
+        (("cache", "results are kept"), ", where a cache answers: the first call took 400,000 times as long"),
+        (("globals", "app.KEPT changes"), ""),
+    ],
+)
+def test_calls_that_a_cache_answers_are_told_with_the_verdict(effect: tuple[str, str], words: str) -> None:
+    """A verdict about calls of 25 ns is one about look-ups in a dictionary, and not about the function."""
+    kept = replace(FUNCTION, first_s=0.01, call_s=2.5e-8, effects=(effect,))
+    found = verdict(contender("serial", 1), contender("threads", 0.5), function=kept, holds=None)
+    assert found.sentence == f"serial calls: no model is faster here{words}"
+    assert "hits of" in found.lines[0]
+    slow = replace(kept, call_s=0.005)
+    assert "hits of" not in " ".join(verdict(contender("serial", 1), function=slow, holds=None).lines)
+
+
 def test_a_sure_gain_with_a_wide_interval_has_its_lower_end() -> None:
     """A reader sees that the gain is certain."""
     sure = replace(contender("threads", 20), speed_up=Interval(20.2, 1.55, 260, "paired t"))

@@ -26,6 +26,15 @@ _MORE = "more time (--budget) or a quieter machine"
 _TELLING = 50
 """An interval whose ends are further apart than this factor is shown by its middle, and by its lower end if that is a gain."""
 
+_HIT = 20
+"""A call of a function that keeps results is a hit of its cache if the first call took this many times as long."""
+
+_HITS = {
+    "cache": "the measured calls are hits of a cache: for the cost of a miss, ask about the function without it (`__wrapped__`)",
+    "globals": "if the function keeps results in globals, the measured calls are hits of that cache: ask about it without one",
+}
+"""The lines about calls whose results earlier ones have kept, by the kind of the effect that tells it."""
+
 _SENDING = ("interpreters", "processes-forkserver")
 """Models whose arguments and results are pickled."""
 
@@ -115,6 +124,10 @@ def decide(
     if best.model == "serial" or gain is None:
         doubtful = sorted((one for one in advisable if _may_be_faster(one, holds, function)), key=_slowness)
         outcome, sentence = "no difference", "serial calls: no model is faster here"
+        if _keeps_results(function, "cache"):
+            sentence += (
+                f", where a cache answers: the first call took {function.first_s / function.call_s:,.0f} times as long"
+            )
         if doubtful and doubtful[0].speed_up is not None:
             outcome, named = "unsure", doubtful[0]
             sentence = f"{_doubt(named, doubtful[0].speed_up)}; {_MORE} would decide"
@@ -146,7 +159,8 @@ def decide(
         for one in others
         if one.model not in without and one.speed_up is not None and one.speed_up.low >= _SURE_OF_NOTHING
     ]
-    lines = [_runner_up(worthy, best, between)] if worthy else []
+    lines = [words for kind, words in _HITS.items() if _keeps_results(function, kind)]
+    lines += [_runner_up(worthy, best, between)] if worthy else []
     if holds is not None and _takes_turns(best, holds):
         lines.append(
             f"two measurements disagree: the function holds the GIL for {holds.held:.0%} of its time, and threads of such a "
@@ -164,6 +178,11 @@ def decide(
     perhaps = named.model if named is not None else ""
     said = tuple(filter(None, lines))
     return Verdict(outcome, best.model, best.words, best.speed_up, runner_up, sentence, said, perhaps)
+
+
+def _keeps_results(function: Function, effect: str) -> bool:
+    """Tell whether the measured calls found results that earlier ones have kept, as far as a kind of effect tells it."""
+    return effect in {kind for kind, _ in function.effects} and function.first_s >= _HIT * function.call_s
 
 
 def _doubt(one: Contender, speed_up: stats.Interval) -> str:
