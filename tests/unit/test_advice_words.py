@@ -98,6 +98,14 @@ def test_calls_that_a_cache_answers_are_told_with_the_verdict(effect: tuple[str,
     assert "hits of" not in " ".join(verdict(contender("serial", 1), function=slow, holds=None).lines)
 
 
+@pytest.mark.parametrize(("gain", "words"), [(0.5, "asyncio is slower"), (1.0, "asyncio brings no gain")])
+def test_asyncio_is_one(gain: float, words: str) -> None:
+    """The other models are several workers."""
+    one = replace(contender("asyncio", gain), words="asyncio")
+    (line,) = verdict(contender("serial", 1), one, holds=None).lines
+    assert line.startswith(words)
+
+
 def test_a_sure_gain_with_a_wide_interval_has_its_lower_end() -> None:
     """A reader sees that the gain is certain."""
     sure = replace(contender("threads", 20), speed_up=Interval(20.2, 1.55, 260, "paired t"))

@@ -143,7 +143,9 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
         session.run_id,
         own.id,
         lambda looked: (_RACE_UNTIL if looked else 1.0) * budget_s - session.spent_s,
-        lambda block, launches: session.say(f"comparing models, round {block}: {launches} launches"),
+        lambda block, launches: session.say(
+            f"comparing models, round {block}: {launches} launch{'es' * (launches != 1)}"
+        ),
     )
     results = race.run()
     names = {one.interpreter.id: one.interpreter.name for one in (home.place, *others)}

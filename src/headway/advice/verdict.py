@@ -271,17 +271,19 @@ def _why(one: Contender, holds: Holds | None, pays: Mapping[str, BreakEven]) -> 
     """Return the reason, from the measurements, why a model gives nothing."""
     if one.speed_up is None:
         return ""
+    is_one = one.model == "asyncio"  # the words of the others have a number of workers
     if _once(one.speed_up) and not _takes_turns(one, holds):
         return f"{one.words}: {number(one.speed_up.value)} times (one launch only: no interval)"
     if one.speed_up.high > _SURE_OF_NOTHING and not _takes_turns(one, holds):
         # A figure that counts as none leaves the verdict as it is: nothing is left to decide then.
         decides = f": {_MORE} would decide" if _counts(one.speed_up) else ""
-        return f"{one.words} show no clear gain ({interval(one.speed_up)}){decides}"
+        return f"{one.words} {'shows' if is_one else 'show'} no clear gain ({interval(one.speed_up)}){decides}"
     if one.speed_up.high > _SURE_OF_NOTHING:
         # The profile rules a gain out, and not the figure, which may even be well above 1.
         said = f"{one.words} take turns, so their figure ({_measured(one.speed_up)}) is no gain"
     else:
-        gives = "bring no gain" if one.speed_up.high > 1 / (1 + MARGIN) else "are slower"
+        none, slower = ("brings no gain", "is slower") if is_one else ("bring no gain", "are slower")
+        gives = none if one.speed_up.high > 1 / (1 + MARGIN) else slower
         said = f"{one.words} {gives} ({_measured(one.speed_up)})"
     if one.model == "threads" and holds is not None and holds.held > 0.5:
         said += f": the function holds the GIL for {holds.held:.0%} of its time"
