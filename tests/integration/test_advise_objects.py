@@ -5,7 +5,7 @@ from advised_app import CORES, interpreter, made
 
 from headway.advice.examined import examine
 from headway.advice.observing import observed
-from headway.advice.target import parse_target
+from headway.advice.target import parse_target, with_json
 from headway.errors import UsageError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -54,3 +54,21 @@ def test_an_object_that_is_not_observed_needs_inputs(tmp_path, monkeypatch):
         pass
 
     assert "--inputs" in error.value.hint
+
+
+def test_the_object_of_a_method_goes_with_each_call(tmp_path, monkeypatch):
+    """A pool pickles the whole object with the method; a function of a module goes by its name."""
+    made(tmp_path, monkeypatch)
+    (tmp_path / "big.py").write_text(
+        "class Table:\n    def __init__(self): self.rows = list(range(300_000))\n    def at(self, n): return self.rows[n]\n"
+        "at = Table().at\ndef f(n): return n\n"
+    )
+    bound, plain = (
+        examine(with_json(parse_target(f"big:{name}"), "[3]"), interpreter("3.13"), CORES, limit_s=30.0).function
+        for name in ("at", "f")
+    )
+
+    assert bound.own_bytes > 800_000
+    assert bound.pickle_s > 1e-3
+    assert plain.own_bytes < 100
+    assert (bound.input_bytes, plain.input_bytes) == (plain.input_bytes, bound.input_bytes)

@@ -128,6 +128,17 @@ def test_the_head_tells_the_cores_of_a_quota() -> None:
     ]
 
 
+@pytest.mark.parametrize(("own_bytes", "times"), [(40, 0), (3_139_919, 1)])
+def test_the_object_that_goes_with_each_call_is_told(own_bytes: int, times: int) -> None:
+    """A bound method of a large object is expensive to send, whatever its arguments are."""
+    found = advice(verdict(contender("serial", 1)), contender("serial", 1))
+    found = replace(found, function=replace(FUNCTION, own_bytes=own_bytes))
+    console = Console(file=io.StringIO(), width=200)
+    console.print(render_advice(found))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert text.count("the object of the method, 2.99 MiB, goes with each call") == times
+
+
 def test_releases_in_words() -> None:
     """Whether a function releases the GIL depends on its share of time without the GIL."""
     assert [released_of(one) for one in (0.99, 0.5, 0.01)] == ["yes", "in part", "no"]

@@ -50,7 +50,8 @@ class Function:
         cpu_share: The share of their time in which the process computes; the rest is waiting.
         cores: The number of cores that it keeps busy itself; more than 1 if it has threads of its own.
         input_bytes, result_bytes: The sizes of the pickles.
-        pickle_s: The time to pickle and unpickle the arguments and the result once.
+        own_bytes: The size of the function's own pickle, which goes with each call: its name, or a method's whole object.
+        pickle_s: The time to pickle and unpickle the function, its arguments and its result once.
         result: The type of its result.
         differs: Two calls with the same arguments gave different results.
         changes_arguments: A call changes its arguments.
@@ -73,6 +74,7 @@ class Function:
     differs: bool
     changes_arguments: bool = False
     effects: tuple[tuple[str, str], ...] = ()
+    own_bytes: int = 0
     by_name: bool = False
 
 
@@ -212,7 +214,8 @@ def _function(answer: Answer) -> Function:
         cores=again["cores"],
         input_bytes=inputs["bytes"],
         result_bytes=again["result_bytes"],
-        pickle_s=inputs["pickle_s"] + again["result_pickle_s"],
+        own_bytes=looked["bytes"],
+        pickle_s=looked["pickle_s"] + inputs["pickle_s"] + again["result_pickle_s"],
         result=call["result"],
         differs=again["differs"],
         changes_arguments=again["changes_arguments"],

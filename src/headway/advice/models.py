@@ -96,7 +96,7 @@ def sizes_of(function: Function, cores: int, workers: int | None, *, import_s: f
     processes = workers or min(wanted, max(cores, _MOST_PROCESSES))
     call_s = function.call_s
     # All results of a sample exist at the same time, and for pools also all arguments.
-    each_bytes = function.input_bytes + function.result_bytes
+    each_bytes = function.own_bytes + function.input_bytes + function.result_bytes
     most_calls = max(2, min(_MOST_TASKS, _MOST_BYTES // max(1, each_bytes)))
     most_serial = max(1, min(most_calls, int(_MOST_SERIAL_S / call_s)))
     tasks = _whole_rounds(max(2 * wanted, math.ceil(_SAMPLE_S / call_s)), wanted, function.inputs, most_serial)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from headway.advice.examined import Function
 from headway.advice.models import SHORT
 from headway.advice.values import Advice, Contender
 from headway.advice.verdict import interval
@@ -17,6 +18,8 @@ from headway.report.layout import bold, indented
 __all__ = ["render_advice", "to_paste"]
 
 _SPOTS = 8
+_A_NAME = 1_000
+"""The most bytes of a pickle that has little more than a function's name."""
 
 
 def render_advice(advice: Advice) -> RenderableType:
@@ -90,13 +93,20 @@ def _refusals(advice: Advice) -> Iterator[RenderableType]:
             yield Text(f"  {who}: {printable(one.reason)}")
 
 
+def _own(function: Function) -> str:
+    """Return the size of what goes with each call to a pool besides its arguments, if that is more than a name."""
+    if function.own_bytes <= _A_NAME:
+        return ""
+    return f"the object of the method, {amount(function.own_bytes, 'bytes')}, goes with each call to a process or interpreter; "
+
+
 def _reasons(advice: Advice) -> Iterator[RenderableType]:
     function, holds = advice.function, advice.holds
     yield bold("Reasons")
     yield Text(
         f"  a call takes {seconds(function.call_s)}, {function.cpu_share:.0%} of it computing; the pickled arguments "
         f"have {amount(function.input_bytes, 'bytes')}, the result ({function.result}) {amount(function.result_bytes, 'bytes')}; "
-        f"pickling and unpickling take {seconds(function.pickle_s)}"
+        f"{_own(function)}pickling and unpickling take {seconds(function.pickle_s)}"
     )
     if holds is None:
         yield Text(f"  {printable(advice.holds_why)}")

@@ -196,7 +196,8 @@ def _function(job, talk):
         raise _FailedError
     kind = calls.kind_of(function)
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
-    own_pickle = _pickle_of(function)[2]
+    # A pool sends the function with each call: by its name, or, of a method, with its object.
+    own_bytes, own_s, own_error = _pickle_of(function)
 
     talk.begin("inputs")
     try:
@@ -253,7 +254,9 @@ def _function(job, talk):
         file=code.co_filename if code else "",
         line=code.co_firstlineno if code else 0,
         qualified=getattr(function, "__qualname__", ""),
-        pickle_error=own_pickle,
+        pickle_error=own_error,
+        bytes=own_bytes,
+        pickle_s=own_s,
     )
     talk.give("call", first_s=first[0], first_cpu_s=first[1], result=type(result).__name__)
     effects.called_once()
