@@ -86,6 +86,30 @@ def test_an_event_loop_has_as_many_connections_as_it_takes_requests_at_a_time():
     assert counts[Part.MORE] > 150
 
 
+def polled(pause_us):
+    """Return the rows of an event loop that answers two requests, and whose next one comes a pause later."""
+    rows = []
+    for at in range(0, 200 * (1000 + pause_us), 1000 + pause_us):
+        rows += turn(at, 0, holds_us=10, stack=1)
+        rows += turn(at + 11, 0, holds_us=10, stack=1)
+        rows += turn(at + 30, 0, holds_us=400, stack=2)
+        rows += turn(at + 450, 0, holds_us=400, stack=2)
+        rows += turn(at + 860, 0, holds_us=130, stack=3)
+    return rows
+
+
+def test_an_event_loop_whose_clients_pause_is_outside_the_model():
+    """A poll that sleeps for a request long after the last answer shows a client that pauses, unlike the model's."""
+    calls = {**KINDS, 3: Call.POLL}
+    pausing, prompt = served(polled(2000), calls), served(polled(20), calls)
+    assert [one.connections for one in pausing.ports] == [one.connections for one in prompt.ports] == [2]
+    assert pausing.ports[0].pause_ns > 2 * MS
+    (text,) = [one for one in pausing.outside if "peers pause" in one]
+    assert "main" in text
+    assert prompt.ports[0].pause_ns == 0
+    assert not any("peers pause" in one for one in prompt.outside)
+
+
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=60),
     st.integers(1, 4),

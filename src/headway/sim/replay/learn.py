@@ -207,6 +207,7 @@ def learn(
         ] = None
     _look_for_changed(changed, building)
     _look_for_feedback(seen, building)
+    _look_for_pauses(roles, building)
     _tell_late_answers(roles, building)
     return Model(
         trace=trace,
@@ -330,6 +331,17 @@ def _look_for_feedback(seen: Seen, building: _Building) -> None:
             "one thread receives the requests and another answers them: the model does not make a peer's next request come "
             "sooner after a sooner answer"
         ] = None
+
+
+def _look_for_pauses(roles: Mapping[int, str], building: _Building) -> None:
+    """Note event loops whose clients pause. On one core, a request may be late because the event loop waited for the core."""
+    for port in building.ports:
+        if port.pause_ns and building.cores != 1:
+            (thread,) = port.threads
+            building.outside[
+                f"where {roles[thread]} waited for a request, that came {duration(port.pause_ns)} after an answer, typically: some"
+                " peers pause, and the model's peers send at once, so it may get more or fewer requests than predicted"
+            ] = None
 
 
 # ---------------------------------------------------------------------------- one thread

@@ -8,7 +8,7 @@ waitress, the counts show what belongs together: a whole number of sends to a re
 import math
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import final
 
@@ -63,11 +63,13 @@ class Port:
         threads: The threads that take or answer the requests.
         connections: The least number of the client's connections: the most requests that were open at a time.
         parts: For each thread and burst, the part of the call after the burst.
+        pause_ns: How long an event loop's clients pause before a request, typically, where it slept for one; 0: they send soon.
     """
 
     threads: frozenset[int]
     connections: int
     parts: Mapping[_Key, Part]
+    pause_ns: int = 0
 
 
 @final
@@ -103,7 +105,7 @@ def find_ports(
     for one in calls:
         if peers[one.thread].simulated:
             parts = _together(seen, [one], frames) or _in_turn(one)
-            found.append(_port(seen, [one], parts))
+            found.append(replace(_port(seen, [one], parts), pause_ns=_pause_ns(seen, one, parts, costs)))
     takers = [one for one in calls if len(one.receives) >= _FEW and len(one.sends) < _FEW]
     answerers = [one for one in calls if len(one.sends) >= _FEW and len(one.receives) < _FEW]
     if len(takers) == 1 and answerers:
@@ -219,6 +221,23 @@ def _at_once(seen: Seen, parts: Mapping[_Key, Part], costs: Costs) -> bool:
         if part is Part.REQUEST and open_then[before] <= least and seen.bursts[thread].away_ns[burst] > AT_ONCE_NS
     ]
     return len(late_ns) < _FEW or float(np.median(late_ns)) < _SOON * turnaround_ns(costs)
+
+
+def _pause_ns(seen: Seen, calls: _Calls, parts: Mapping[_Key, Part], costs: Costs) -> int:
+    """Return how long an event loop's clients pause: the typical time from an answer to a request that its poll slept for.
+
+    Requests that waited already tell nothing. The result is 0 if the requests came soon, or were too few.
+    """
+    polls = set(calls.slept.tolist())
+    pauses_ns = []
+    answered_ns = None
+    for at_ns, (_, burst), part in _in_order(seen, parts):
+        if part is Part.REPLY:
+            answered_ns = at_ns
+        elif burst in polls and answered_ns is not None:
+            pauses_ns.append(at_ns - answered_ns)
+    pause_ns = int(np.median(pauses_ns)) if len(pauses_ns) >= _FEW else 0
+    return pause_ns if pause_ns >= _SOON * turnaround_ns(costs) else 0
 
 
 def _open_then(exchange: list[tuple[int, _Key, Part]]) -> NDArray[np.int64]:
