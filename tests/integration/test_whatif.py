@@ -444,7 +444,10 @@ def test_a_line_that_cannot_be_shortened_is_answered_with_those_that_can(tmp_pat
     write(trace_of(scenario_of("t2", {}), 1), path)
     words = ["whatif", str(path), "--calibration", "preset", "--seeds", "1", "--shorten"]
     assert main([*words, "app.py:1=0.5"]) == 2
-    known = re.search(r"lines with known holds: (\S+:\d+)", capsys.readouterr().err)
+    told = capsys.readouterr().err
+    assert "no hold of the GIL ended" in told
+    assert "a hold counts for the line at which it ends" in told
+    known = re.search(r"lines with known holds: (\S+:\d+)", told)
     assert main([*words, f"{known[1]}=0.5"]) == 0
 
 

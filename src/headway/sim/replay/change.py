@@ -442,9 +442,8 @@ def _operations(model: Model, shorten: tuple[Shorten, ...]) -> dict[int, NDArray
         shares = {actor.thread: _line_shares(model, actor, frames, inside)[0] for actor in model.actors}
         if not any(share.any() for share in shares.values()):
             raise ScenarioError(
-                f"no thread of the trace was seen at {one.filename}:{one.line} holding the GIL between two calls",
-                hint=f"{_known_lines(model)}a thread that only computes is seen to hold the GIL, but not what it does between two"
-                " calls",
+                f"no thread of the trace was seen at {one.filename}:{one.line}: no hold of the GIL ended, or was preempted, there",
+                hint=f"{_known_lines(model)}a hold counts for the line at which it ends, so give that line for one that ran before it",
             )
         for thread, share in shares.items():
             found[thread] = _shortened(found[thread], share, one.factor)
