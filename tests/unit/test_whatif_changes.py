@@ -317,6 +317,23 @@ def test_what_a_thread_that_seldom_yields_loses_counts(turns_per_s):
     assert ranking._worth(Prediction(Change(), (role,), (), ())) == pytest.approx(-0.693, abs=0.001)
 
 
+@pytest.mark.parametrize(
+    ("change", "run_share", "worth"),
+    [
+        (Change(), 0.98, 0.0),
+        (Change(), 1.0, 0.0),
+        (Change(), 0.49, -0.693),
+        (Change(gil=False), 0.98, -2.303),
+    ],
+)
+def test_fewer_turns_that_compute_as_much_are_no_loss(change, run_share, worth):
+    """A CPU-bound role that is preempted less has fewer and longer turns; without a GIL, its time tells nothing."""
+    measured = Measured(turns=900, turns_per_s=300.0, p50_ns=None, p99_ns=None, run_share=0.98, turns_error=0.1)
+    shares = Span(run_share, run_share, run_share)
+    role = RolePrediction("worker-*", measured, Span(30.0, 20.0, 40.0), None, None, shares, {})
+    assert ranking._worth(Prediction(change, (role,), (), ())) == pytest.approx(worth, abs=0.001)
+
+
 @pytest.mark.parametrize(("p99_ns", "worth"), [(450_000, 0.0), (4_500_000, 0.347)])
 def test_a_p99_that_gets_shorter_by_microseconds_is_no_gain(p99_ns, worth):
     """Half of a p99 below a millisecond is within the errors of predictions, and no reason for a change."""

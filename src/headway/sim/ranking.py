@@ -15,7 +15,7 @@ from headway.sim.replay.change import MOST_PROCESSES, Change, Shorten, becoming_
 from headway.sim.replay.fit import model_of
 from headway.sim.replay.learn import Model
 from headway.sim.scenario import STOCK
-from headway.sim.whatif import COMPUTES, TELLING, Prediction, predict, predicting
+from headway.sim.whatif import COMPUTES, TELLING, Prediction, RolePrediction, predict, predicting
 from headway.traces.calls import takes_a_lock
 from headway.traces.model import Trace
 from headway.traces.sources import edited
@@ -97,13 +97,24 @@ def _worth(prediction: Prediction) -> float:
         few = one.measured.turns < TELLING and one.measured.run_share > COMPUTES  # its time tells more than its turns
         counted = one.turns_per_s is not None and one.measured.turns_per_s > 1 and not few
         if one.turns_per_s is not None and counted:
-            worth += min(_MOST_GAIN, math.log(max(one.turns_per_s.value, 1e-9) / one.measured.turns_per_s))
+            gain = math.log(max(one.turns_per_s.value, 1e-9) / one.measured.turns_per_s)
+            worth += min(_MOST_GAIN, max(gain, _computing(prediction, one)) if gain < 0 else gain)
         p99_ns = one.measured.p99_ns
         if one.p99_ns is not None and p99_ns and abs(p99_ns - one.p99_ns.value) >= _LEAST_P99_NS:
             worth += 0.5 * min(5.0, math.log(p99_ns / max(one.p99_ns.value, 1.0)))
         if not counted and one.run_share is not None and one.measured.run_share > 0.05:
             worth += math.log(max(one.run_share.value, 1e-6) / one.measured.run_share)
     return worth
+
+
+def _computing(prediction: Prediction, one: RolePrediction) -> float:
+    """Return the most that a CPU-bound role loses by a change, as a logarithm: fewer turns that compute as much lose nothing.
+
+    Without a GIL, a thread computes longer for the same work, so that its time tells nothing.
+    """
+    if one.run_share is None or one.measured.run_share <= COMPUTES or not prediction.change.gil:
+        return -math.inf
+    return min(0.0, math.log(max(one.run_share.value, 1e-6) / one.measured.run_share))
 
 
 def rank(
