@@ -7,7 +7,7 @@ stays unexplained.
 """
 
 import itertools
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
 from functools import cached_property
 from typing import Final, final
@@ -295,22 +295,16 @@ class Causes:
         stack: tuple[Frame, ...],
         kept: Kept | None = None,
     ) -> list[Part]:
-        """Split a time by the functions in which samples saw the thread; without samples, it is one part at `stack`."""
+        """Split a time by the stacks at which samples saw the thread; without samples, it is one part at `stack`."""
         tid = self._trace.threads[thread].tid
-        seen = [
+        seen = Counter(
             one.frames
             for one in self._observed.seen(thread, since_ns, until_ns)
             if self._observed.is_collecting(tid, one.time_ns) == (cause is Cause.COLLECTION)
-        ]
-        functions: dict[tuple[str, str, int], list[tuple[Frame, ...]]] = defaultdict(list)
-        for frames in seen:
-            functions[frames[0].filename, frames[0].function, frames[0].first_line].append(frames)
-        if not functions:
-            return [Part(cause, time_ns, thread, stack, kept)]
+        )
         return [
-            Part(cause, time_ns * len(some) // len(seen), thread, Counter(some).most_common(1)[0][0], kept)
-            for some in functions.values()
-        ]
+            Part(cause, time_ns * count // seen.total(), thread, frames, kept) for frames, count in seen.items()
+        ] or [Part(cause, time_ns, thread, stack, kept)]
 
 
 def _shortened(parts: list[Part], most_ns: int) -> list[Part]:

@@ -15,6 +15,8 @@ __all__ = ["Cause", "Kept", "Part", "Stall", "StallKind", "Thresholds", "merged"
 _MS: Final = 1_000_000
 _LEAST_SHARE: Final = 0.02
 """Parts with a smaller share of the stall are merged with others of the same cause."""
+_ALSO_SHARE: Final = 0.25
+"""A second line with this share of a function's time is told beside the first one."""
 
 
 class StallKind(Enum):
@@ -78,6 +80,7 @@ class Part:
         idle: Whether the thread held the GIL and did not run, so that it had no core, slept in a call or was
             stopped: unexplained.
         holder: The thread that had the lock for most of the time, and what it did; None if that is not known.
+        also: The line of the same function with the second most time, if that is a considerable share.
         longest_ns: If the part is the sum of many times, the longest of them; else 0.
     """
 
@@ -89,6 +92,7 @@ class Part:
     lock: bool = False
     idle: bool = False
     holder: LockHold | None = None
+    also: Frame | None = None
     longest_ns: int = 0
 
     @property
@@ -144,31 +148,46 @@ class Stall:
 
 
 def merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
-    """Merge parts with the same cause, thread and function, and small parts of a cause; return the longest first."""
-    sums: dict[tuple[object, ...], int] = defaultdict(int)
-    longest: dict[tuple[object, ...], Part] = {}
-    longest_ns: dict[tuple[object, ...], int] = {}
-    functions: dict[int, tuple[str, str] | None] = {}  # by the identity of a stack, because there are few stacks
+    """Merge parts with the same cause, thread and function, and small parts of a cause; return the longest first.
+
+    The line of a call that released the GIL is known, so each such line is a part. The lines of other code come from
+    samples, so a function is one part, at the line with most of its time.
+    """
+    functions: dict[tuple[object, ...], dict[int, list[Part]]] = defaultdict(lambda: defaultdict(list))
+    spots: dict[int, Frame | None] = {}  # by the identity of a stack, because there are few stacks
     for part in parts:
         if part.time_ns <= 0:
             continue
-        if id(part.frames) not in functions:
-            spot = part.place
-            functions[id(part.frames)] = None if spot is None else (spot.filename, spot.function)
-        key: tuple[object, ...] = (part.cause, part.thread, functions[id(part.frames)], part.kept, part.lock, part.idle)
-        sums[key] += part.time_ns
-        single_ns = part.longest_ns or part.time_ns
-        if key not in longest or single_ns > longest_ns[key]:
-            longest[key], longest_ns[key] = part, single_ns
+        if id(part.frames) not in spots:
+            spots[id(part.frames)] = part.place
+        spot = spots[id(part.frames)]
+        function = None if spot is None else (spot.filename, spot.function)
+        key: tuple[object, ...] = (part.cause, part.thread, function, part.kept, part.lock, part.idle)
+        functions[key][0 if spot is None else spot.line].append(part)
     found = []
     small_ns: dict[Cause, int] = defaultdict(int)
-    for key, time_ns in sums.items():
-        part = longest[key]
-        if (
-            part.cause is Cause.UNEXPLAINED and not part.frames and not part.idle
-        ) or time_ns < _LEAST_SHARE * length_ns:
-            small_ns[part.cause] += time_ns
-        else:
-            found.append(replace(part, time_ns=time_ns, longest_ns=0))
+    for lines in functions.values():
+        for part in _of_function([_sum(some) for some in lines.values()], length_ns):
+            is_unknown = part.cause is Cause.UNEXPLAINED and not part.frames and not part.idle
+            if is_unknown or part.time_ns < _LEAST_SHARE * length_ns:
+                small_ns[part.cause] += part.time_ns
+            else:
+                found.append(part)
     found += [Part(cause, time_ns) for cause, time_ns in small_ns.items() if time_ns]
     return tuple(sorted(found, key=lambda one: -one.time_ns))
+
+
+def _sum(parts: Sequence[Part]) -> Part:
+    """Return the sum of parts at one line; its stack is that of the longest single time."""
+    longest = max(parts, key=lambda one: one.longest_ns or one.time_ns)
+    return replace(longest, time_ns=sum(one.time_ns for one in parts), longest_ns=0)
+
+
+def _of_function(lines: Sequence[Part], length_ns: int) -> list[Part]:
+    """Return the parts of a function whose lines have one part each: the small ones belong to the largest one."""
+    largest, *others = sorted(lines, key=lambda one: -one.time_ns)
+    has_lines = largest.cause in {Cause.BLOCKED, Cause.UNEXPLAINED}
+    apart = [one for one in others if has_lines and one.time_ns >= _LEAST_SHARE * length_ns]
+    time_ns = sum(one.time_ns for one in lines) - sum(one.time_ns for one in apart)
+    also = others[0].place if others and not has_lines and others[0].time_ns >= _ALSO_SHARE * time_ns else None
+    return [replace(largest, time_ns=time_ns, also=also), *apart]

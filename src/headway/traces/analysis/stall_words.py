@@ -35,6 +35,8 @@ def _is_lost(part: Part, stall: Stall) -> bool:
 def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
     """Return a part's cause in words."""
     where = f" at {place(part.place)}" if part.place is not None else ""
+    if part.also is not None:
+        where += f" (and line {part.also.line})"
     itself = part.thread is None or part.thread == stall.thread
     other = "" if part.thread is None else names[part.thread]
     if _is_lost(part, stall):
@@ -179,6 +181,7 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
                 "share": part.time_ns / max(1, stall.length_ns),
                 "thread": None if part.thread is None else trace.threads[part.thread].name,
                 "place": _frame(part.place),
+                "also": _frame(part.also),
                 "stack": [_frame(one) for one in part.frames[:_DEPTH]],
                 "kept": None if part.kept is None else part.kept.value,
                 "lock": part.lock,

@@ -1,0 +1,56 @@
+"""The lines that the parts of a stall are put at."""
+
+import dataclasses
+
+from made_traces import MS
+from test_stalls import AT_POLL, COMPUTE, HANDLER, at, loop, only, with_stacks
+from told_traces import Script
+
+from headway.traces.analysis.stall_model import Cause, Part, merged
+from headway.traces.analysis.stall_words import stall_json, stall_line
+from headway.traces.frames import Frame, Sample
+
+FIRST, SECOND, THIRD = (Frame("/app/app.py", line, "sync", 5) for line in (7, 10, 12))
+
+
+def told(*parts, length_ms=1000):
+    """Return the merged parts as (time in ms, line, further line)."""
+    return [
+        (one.time_ns // MS, one.place and one.place.line, one.also and one.also.line)
+        for one in merged(parts, length_ms * MS)
+    ]
+
+
+def test_each_blocking_call_of_a_function_has_its_own_time():
+    """One long sleep gets no time of many short ones at another line, or of a third call."""
+    many = [Part(Cause.BLOCKED, 20 * MS, 0, (SECOND,))] * 25
+    found = told(Part(Cause.BLOCKED, 130 * MS, 0, (FIRST,)), *many, Part(Cause.BLOCKED, 100 * MS, 0, (THIRD,)))
+
+    assert found == [(500, 10, None), (130, 7, None), (100, 12, None)]
+
+
+def test_a_short_blocking_call_belongs_to_the_longest_one_of_its_function():
+    """Many lines with little time each are no parts of their own."""
+    lines = [Part(Cause.BLOCKED, 15 * MS, 0, (Frame("/app/app.py", line, "sync", 5),)) for line in range(20, 40)]
+
+    assert told(Part(Cause.BLOCKED, 130 * MS, 0, (FIRST,)), *lines) == [(430, 7, None)]
+
+
+def test_a_function_that_computes_is_at_its_line_with_most_time():
+    """The longest single time does not give the line of the function; a line with a considerable share is told, too."""
+    single, many = Part(Cause.OWN, 200 * MS, 0, (FIRST,)), [Part(Cause.OWN, 20 * MS, 0, (SECOND,))] * 20
+
+    assert told(single, *many) == [(600, 10, 7)]
+    assert told(dataclasses.replace(single, time_ns=50 * MS), *many) == [(450, 10, None)]
+
+
+def test_the_samples_of_one_hold_at_two_lines_are_both_told():
+    """A function that was seen at two lines within one hold has both in the line and in the log."""
+    other = dataclasses.replace(COMPUTE, line=15)
+    stacks = [(COMPUTE, HANDLER), (other, HANDLER), (other, HANDLER)]
+    samples = tuple(Sample(at(20 + 40 * n), 101, stack) for n, stack in enumerate(stacks))
+    trace = with_stacks(loop(Script()).hold(0, 10, 210, stack=AT_POLL).trace(300, "MainThread"), samples=samples)
+    stall = only(trace)
+
+    assert stall_line(trace, stall).endswith("100 % its own code at /app/app.py:15 compute (and line 12)")
+    assert stall_json(trace, stall)["parts"][0]["also"] == {"file": "/app/app.py", "line": 12, "function": "compute"}
