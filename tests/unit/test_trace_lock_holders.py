@@ -308,3 +308,14 @@ def test_a_thread_that_did_several_things_with_the_lock_is_named(program):
     trace, stall = stalled(program, back_ms=36.1, inside=inside)
 
     assert "refresher had it, in a call without the GIL at" in stall_line(trace, stall)
+
+
+def test_a_thread_that_went_on_before_the_waiter_was_back_had_the_lock(program):
+    """The waiter gets a core late: the holder has released the lock and held the GIL twice more, at lines outside."""
+
+    def inside(script):
+        script.hold(0, 30, 30.2, stack=PAUSES).hold(0, 30.3, 30.4, stack=WORKS).hold(0, 30.5, 30.6, stack=WORKS)
+
+    trace, stall = stalled(program, back_ms=30.7, inside=inside)
+
+    assert "refresher had it, in a call without the GIL at" in stall_line(trace, stall)

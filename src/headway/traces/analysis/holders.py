@@ -282,20 +282,22 @@ class _Search:
             self._weight = weight
             followed_ns += weight * int(length_ns[one])
             thread, since_ns, until_ns = (int(column[one]) for column in waits[:3])
-            first = self._waker(thread, since_ns, until_ns) if waits.woken[one] else self.has(thread, until_ns)
-            self._follow(first, since_ns, until_ns)
+            if waits.woken[one]:
+                self._follow(self._waker(thread, since_ns, until_ns), since_ns)
+            elif (has := self.has(thread, until_ns)) is not None:
+                self._follow((has, until_ns), since_ns)
         # The sample is in no order, so the waits that were not followed are like those that were.
         factor = int(length_ns.sum()) / followed_ns if followed_ns else 1.0
         return {key: round(found_ns * factor) for key, found_ns in self._found_ns.items()}
 
-    def _follow(self, thread: int | None, since_ns: int, until_ns: int) -> None:
-        """Follow one wait from its end to its begin; `thread` had the lock at the end."""
-        while thread is not None and until_ns > since_ns:
+    def _follow(self, last: tuple[int, int] | None, since_ns: int) -> None:
+        """Follow one wait back to its begin; `last` is the thread that had the lock at the end, and until when."""
+        while last is not None and last[1] > since_ns:
+            thread, until_ns = last
             got_ns = self._with_lock(thread, since_ns, until_ns)
             if got_ns >= until_ns:
                 return
-            until_ns = got_ns
-            thread = self._waker(thread, since_ns, until_ns)
+            last = self._waker(thread, since_ns, got_ns)
 
     def has(self, thread: int, time_ns: int) -> int | None:
         """Return the only thread that has the lock at a time at which a thread waits for it; None if it is not known."""
@@ -311,20 +313,24 @@ class _Search:
         others = [one for one in found if one != thread] or found
         return others[0] if len(others) == 1 else None
 
-    def _waker(self, thread: int, since_ns: int, until_ns: int) -> int | None:
-        """Return the thread that woke another one up at a time, as far as the trace tells."""
+    def _waker(self, thread: int, since_ns: int, until_ns: int) -> tuple[int, int] | None:
+        """Return the thread that woke another one up at a time, as far as the trace tells, and until when it had the lock.
+
+        The waiter may get its core late: by then, the thread may have held the GIL again, without the lock.
+        """
         row = int(np.searchsorted(self._start_ns, until_ns)) - 1
-        found: dict[int, int] = {}
+        likely: tuple[int, int] | None = None
         while row >= 0 and self._end_ns[row] >= until_ns - _WAKES_NS and self._end_ns[row] > since_ns:
             self._steps += 1
             other = int(self._thread[row])
-            if other != thread and other not in found:
-                found[other] = self._had(other, int(self._start_ns[row]))
-                if found[other] == _FROM_INSIDE:
-                    return other
+            had = self._had(other, int(self._start_ns[row])) if other != thread else 0
+            found = other, min(until_ns, int(self._end_ns[row]))
+            if had == _FROM_INSIDE:
+                return found
+            if had and likely is None:  # of equal ones, the one that held the GIL last
+                likely = found
             row -= 1
-        # Of equal ones, the one that held the GIL last.
-        return max(found, key=lambda one: found[one]) if any(found.values()) else None
+        return likely
 
     def _had(self, thread: int, start_ns: int) -> int:
         """Tell how likely a thread had the lock when it acquired the GIL: it came from a line inside, or it took it."""
