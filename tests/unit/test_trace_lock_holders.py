@@ -271,7 +271,7 @@ def stalled(program, *, back_ms, inside):
     poll_at, lookup_at = len(LINES) + 2, len(LINES) + 3
     script = Script().hold(1, 0, 0.1, stack=poll_at).hold(0, 0.2, 0.3, stack=SLEEPS)
     inside(script.hold(1, 1, 1.1, stack=lookup_at))
-    trace = program(script.hold(1, back_ms, back_ms + 0.1, stack=poll_at), back_ms + 10, "refresher", "loop")
+    trace = program(script.hold(1, back_ms, back_ms + 0.1, stack=poll_at), back_ms + 10, "refresher", "loop", "next")
     loop = Frame("/usr/lib/python3.13/asyncio/base_events.py", 700, "BaseEventLoop._run_once", 690)
     poll = Frame("/usr/lib/python3.13/selectors.py", 450, "EpollSelector.select", 440)
     last = len(LINES) + 1
@@ -319,3 +319,23 @@ def test_a_thread_that_went_on_before_the_waiter_was_back_had_the_lock(program):
     trace, stall = stalled(program, back_ms=30.7, inside=inside)
 
     assert "refresher had it, in a call without the GIL at" in stall_line(trace, stall)
+
+
+def test_threads_that_had_the_lock_in_turn_have_each_its_time(program):
+    """One thread sleeps with the lock for 20 ms, and the next one computes for 15 ms: both are told, longest first."""
+
+    def inside(script):
+        script.hold(2, 2, 2.1, stack=LOOKUP).hold(0, 21, 21.1, stack=PAUSES)
+        script.hold(2, 21.2, 36.2, stack=SLEEPS).hold(2, 36.3, 36.4, stack=WORKS)
+
+    trace, stall = stalled(program, back_ms=36.5, inside=inside)
+    (part,) = (one for one in stall_json(trace, stall)["parts"] if one["lock"])
+
+    assert [(one["thread"], round(one["time_s"], 3)) for one in part["holders"]] == [
+        ("refresher", 0.02),
+        ("next", 0.015),
+    ]
+    assert part["holder"] == part["holders"][0]
+    assert "refresher had it for 20 ms, in a call without the GIL at" in (line := stall_line(trace, stall))
+    assert "app.py:7 f5, and next for 15.2 ms, holding the GIL" in line
+    assert "holding the GIL at" not in line  # where its long hold ended is not where it was

@@ -11,8 +11,8 @@ This is the critical path of a wait, as wPerf has it (Zhou et al., OSDI 2018), w
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, Self, final
 
@@ -26,10 +26,12 @@ from headway.traces.guards import Lock, Stands, is_reentrant, stands
 from headway.traces.model import Frame, Trace
 from headway.traces.sources import words_in
 
-__all__ = ["Doing", "Holders", "LockHold", "LockWaits", "line_of"]
+__all__ = ["Doing", "Holders", "LockHold", "LockWaits", "line_of", "summed"]
 
 _WAKES_NS = 2_000_000
 """A thread that is woken wants the GIL within this time, if it gets a core."""
+_ELSEWHERE_NS = 10_000_000
+"""A thread that yields after a longer hold was elsewhere during the hold."""
 _MOST_WAITS = 1_000
 """The waits of a place that are looked at. Of more, some are chosen, by their share of the time."""
 _FROM_INSIDE = 2
@@ -95,6 +97,18 @@ class LockHold:
         return f"{self.doing.words}{at_place(self.stack)}"
 
 
+def summed(holds: Iterable[LockHold]) -> tuple[LockHold, ...]:
+    """Return one hold for each thread, most time first: the one with most time, with the time of all of the thread's."""
+    threads: dict[int, list[LockHold]] = defaultdict(list)
+    for one in holds:
+        threads[one.threads[0]].append(one)
+    found = [
+        replace(max(some, key=lambda one: one.blocked_ns), blocked_ns=sum(one.blocked_ns for one in some))
+        for some in threads.values()
+    ]
+    return tuple(sorted(found, key=lambda one: -one.blocked_ns))
+
+
 @final
 class LockWaits(NamedTuple):
     """Columns of waits for a lock."""
@@ -121,6 +135,8 @@ class _Timeline(NamedTuple):
     end_ns: NDArray[np.int64]
     want_ns: NDArray[np.int64]
     stack: NDArray[np.uint32]
+    is_there: NDArray[np.bool_]
+    """Whether the stack at the end of a hold shows where the whole hold was."""
 
 
 @final
@@ -156,6 +172,14 @@ class Holders:
         """
         search = self._search(stack) if self._trace.gils else None
         return () if search is None else self._by_line(search.follow(waits), sure=search.lock.is_one)
+
+    def by_thread(self, stack: int, waits: LockWaits) -> tuple[LockHold, ...]:
+        """Return as `of`, but one result for each thread that had the lock: its whole time, and what it did for longest."""
+        search = self._search(stack) if self._trace.gils else None
+        if search is None:
+            return ()
+        found_ns, sure = search.follow(waits), search.lock.is_one
+        return summed(one for key, each_ns in found_ns.items() for one in self._by_line({key: each_ns}, sure=sure))
 
     def at(self, stack: int, thread: int, time_ns: int) -> int | None:
         """Return the thread that has the lock at a time at which a thread waits for it, if only one can have it.
@@ -245,7 +269,8 @@ class Holders:
             waits_ns = np.append(waits.start_ns[waits.thread == thread], np.iinfo(np.int64).max)
             before_ns = np.append(np.iinfo(np.int64).min, end_ns[:-1]) if len(mine) else end_ns
             want_ns = np.minimum(waits_ns[np.searchsorted(waits_ns, before_ns)], start_ns)
-            self._timelines[thread] = _Timeline(start_ns, end_ns, want_ns, holds.stack[mine])
+            is_there = holds.forced[mine] | (end_ns - start_ns < _ELSEWHERE_NS)
+            self._timelines[thread] = _Timeline(start_ns, end_ns, want_ns, holds.stack[mine], is_there)
         return self._timelines[thread]
 
     def rows(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32]]:
@@ -353,11 +378,13 @@ class _Search:
             before = int(line.stack[at - 1])
             if not (user.inside[before] or user.takes[before]):
                 return 0  # it got the lock later, without a wait
-            # The trace has the line at which a hold ended: it tells nothing of the lock if it is outside.
+            # The trace has the line at which a hold ended: it tells nothing of the lock if it is outside, and nothing of a
+            # long hold that no request ended.
             stack = int(line.stack[at])
             start_ns = int(line.start_ns[at])
             end_ns = min(until_ns, int(line.end_ns[at]))
-            self._add(thread, Doing.RAN, stack if user.inside[stack] else 0, max(since_ns, start_ns), end_ns)
+            is_known = bool(user.inside[stack] and line.is_there[at])
+            self._add(thread, Doing.RAN, stack if is_known else 0, max(since_ns, start_ns), end_ns)
             if start_ns <= since_ns:
                 return 0
             left_ns, want_ns = int(line.end_ns[at - 1]), int(line.want_ns[at])

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.contention import takes
-from headway.traces.analysis.holders import Holders, LockHold, LockWaits
+from headway.traces.analysis.holders import Doing, Holders, LockHold, LockWaits
 from headway.traces.analysis.intervals import Holds, recorded
 from headway.traces.analysis.observed import Observed
 from headway.traces.analysis.short_times import IDLE_SHARE, ShortTimes
@@ -34,6 +34,9 @@ _SHORT_QUEUE_NS: Final = 1 * _MS
 _ELSEWHERE_NS: Final = 10 * _MS
 _IN_C_NS: Final = 2 * _MS
 """A request made Python code release the GIL within microseconds; a later release means that a call of C ran."""
+_HELD_SHARE: Final = 0.15
+"""A thread that had a lock for a smaller share of a wait is not told."""
+_MOST_HOLDERS: Final = 3
 _WAITS: Final = (Call.SLEEP, Call.LOCK, Call.RECEIVE, Call.SEND, Call.POLL)
 
 
@@ -181,9 +184,9 @@ class Causes:
         # Without the system's account, a call that computes may have waited for a core.
         known = tid in self._observed.accounts or (share is not None and share < IDLE_SHARE)
         waits = lock or asleep or known or self._is_a_wait(int(own.stack[event]))
-        holder = self._holder(thread, event, begun_ns, over_ns) if lock and length_ns >= _ELSEWHERE_NS else None
+        holders = self._holders_of(thread, event, begun_ns, over_ns) if lock and length_ns >= _ELSEWHERE_NS else ()
         cause = Cause.BLOCKED if waits else Cause.UNEXPLAINED
-        return [*found, Part(cause, rest_ns, thread, stack, lock=lock, holder=holder)]
+        return [*found, Part(cause, rest_ns, thread, stack, lock=lock, holders=holders)]
 
     def _handing_over(self, thread: int, event: int, begun_ns: int, over_ns: int, share: float | None) -> list[Part]:
         """Return how a thread spent a time after it had released the GIL while another thread requested it.
@@ -208,20 +211,33 @@ class Causes:
         place = int(np.searchsorted(holds.start_ns, since_ns)) if holds is not None else 0
         return int(holds.start_ns[place]) if holds is not None and place < len(holds) else self._trace.end_ns
 
-    def _holder(self, thread: int, event: int, begun_ns: int, over_ns: int) -> LockHold | None:
-        """Return who had the lock that a thread waited for, for most of that time, and what it did for longest meanwhile."""
+    def _holders_of(self, thread: int, event: int, begun_ns: int, over_ns: int) -> tuple[LockHold, ...]:
+        """Return the threads that had the lock that a thread waited for, and what each did for longest meanwhile.
+
+        The result is () if nobody is known for most of that time.
+        """
         times_ns, stack = self._observed.of(thread).time_ns, int(self._observed.of(thread).stack[event])
         if not takes(self._trace.frames[self._trace.stack_frame[stack]], self._observed.changed):
-            return None
+            return ()
         woken = event + 1 < len(times_ns) and int(times_ns[event + 1]) <= over_ns
-        found = self._holders.of(stack, LockWaits.of_one(thread, begun_ns, over_ns, woken=woken))
-        had_ns: Counter[int] = Counter()
-        for one in found:
-            had_ns[one.threads[0]] += one.blocked_ns
-        holder, longest_ns = had_ns.most_common(1)[0] if had_ns else (-1, 0)
-        if 2 * longest_ns <= over_ns - begun_ns:
-            return None
-        return next(one for one in found if one.threads[0] == holder)
+        holds = self._holders.by_thread(stack, LockWaits.of_one(thread, begun_ns, over_ns, woken=woken))
+        least_ns = _HELD_SHARE * (over_ns - begun_ns)
+        told = [one for one in holds if one.blocked_ns >= least_ns][:_MOST_HOLDERS]
+        if 2 * sum(one.blocked_ns for one in told) <= over_ns - begun_ns:
+            return ()
+        return tuple(self._seen_with(one, begun_ns, over_ns) for one in told)
+
+    def _seen_with(self, hold: LockHold, since_ns: int, until_ns: int) -> LockHold:
+        """Return a hold of a lock; if its line is not known, samples of the thread while it held the GIL tell it."""
+        if hold.doing is not Doing.RAN or hold.stack:
+            return hold
+        own = self._observed.of(hold.threads[0])
+        seen = Counter(
+            one.frames
+            for one in self._observed.seen(own.thread, since_ns, until_ns)
+            if own.kind[max(0, int(np.searchsorted(own.time_ns, one.time_ns, "right")) - 1)] == Kind.ACQUIRE
+        )
+        return replace(hold, stack=seen.most_common(1)[0][0]) if seen else hold
 
     def _kept(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
         """Return the parts in which a call of C kept the GIL: no other thread could release a lock of Python then."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, final
 
-from headway.traces.analysis.holders import LockHold
+from headway.traces.analysis.holders import LockHold, summed
 from headway.traces.frames import Frame
 from headway.traces.loops import is_generated, is_library, is_standard, work_in
 
@@ -79,7 +79,8 @@ class Part:
         lock: Whether a blocking call waited for another thread: for a lock, an event or a queue.
         idle: Whether the thread held the GIL and did not run, so that it had no core, slept in a call or was
             stopped: unexplained.
-        holder: The thread that had the lock for most of the time, and what it did; None if that is not known.
+        holders: The threads that had the lock for a considerable share of the time, longest first, each with what it did
+            for longest; () if they are not known.
         also: The line of the same function with the second most time, if that is a considerable share.
         longest_ns: If the part is the sum of many times, the longest of them; else 0.
     """
@@ -91,7 +92,7 @@ class Part:
     kept: Kept | None = None
     lock: bool = False
     idle: bool = False
-    holder: LockHold | None = None
+    holders: tuple[LockHold, ...] = ()
     also: Frame | None = None
     longest_ns: int = 0
 
@@ -180,7 +181,8 @@ def merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
 def _sum(parts: Sequence[Part]) -> Part:
     """Return the sum of parts at one line; its stack is that of the longest single time."""
     longest = max(parts, key=lambda one: one.longest_ns or one.time_ns)
-    return replace(longest, time_ns=sum(one.time_ns for one in parts), longest_ns=0)
+    holders = summed(one for part in parts for one in part.holders)
+    return replace(longest, time_ns=sum(one.time_ns for one in parts), holders=holders, longest_ns=0)
 
 
 def _of_function(lines: Sequence[Part], length_ns: int) -> list[Part]:

@@ -54,8 +54,8 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
         return f"a garbage collection{'' if itself else f' in {other}'}{where}"
     if part.cause is Cause.BLOCKED and part.lock:
         is_import = part.frames and awaits_an_import(part.frames[0])
-        if part.holder is not None and not is_import:
-            return f"a wait for a lock{where}: {names[part.holder.threads[0]]} had it{part.holder.which or ','} {part.holder.words}"
+        if part.holders and not is_import:
+            return f"a wait for a lock{where}: {_had(part.holders, names)}"
         what = "it was importing the same module" if is_import else "a lock, an event, a queue"
         return f"a wait for another thread ({what}){where}"
     if part.cause is Cause.BLOCKED:
@@ -70,6 +70,15 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
         if where
         else "unexplained"
     )
+
+
+def _had(holders: tuple[LockHold, ...], names: tuple[str, ...]) -> str:
+    """Return who had a lock; of several threads, each with its time."""
+    first, *others = holders
+    how_long = f" for {duration(first.blocked_ns)}" if others else ""
+    told = [f"{names[first.threads[0]]} had it{how_long}{first.which or ','} {first.words}"]
+    told += [f"{names[one.threads[0]]} for {duration(one.blocked_ns)}, {one.words}" for one in others]
+    return ", and ".join(told)
 
 
 def stall_line(trace: Trace, stall: Stall) -> str:
@@ -140,11 +149,10 @@ def advice(kind: StallKind, part: Part, policy: str = "") -> str:
     return "record more: `headway trace` records every event"
 
 
-def _holder(one: LockHold | None, trace: Trace) -> dict[str, Any] | None:
-    if one is None:
-        return None
+def _holder(one: LockHold, trace: Trace) -> dict[str, Any]:
     return {
         "thread": trace.threads[one.threads[0]].name,
+        "time_s": one.blocked_ns / 1e9,
         "doing": one.doing.value,
         "place": _frame(one.stack[0]) if one.stack else None,
         "stack": [_frame(each) for each in one.stack[:_DEPTH]],
@@ -185,7 +193,8 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
                 "stack": [_frame(one) for one in part.frames[:_DEPTH]],
                 "kept": None if part.kept is None else part.kept.value,
                 "lock": part.lock,
-                "holder": _holder(part.holder, trace),
+                "holder": _holder(part.holders[0], trace) if part.holders else None,
+                "holders": [_holder(one, trace) for one in part.holders],
                 "advice": _MORE_ROOM if _is_lost(part, stall) else advice(stall.kind, part, policy),
             }
             for part in stall.parts
