@@ -150,6 +150,30 @@ def test_a_thread_that_ends_after_its_hold_had_no_core_until_the_last_look_at_it
     assert stall.cause is (Cause.CORE if last_ms == 296 else Cause.GIL)
 
 
+@pytest.mark.parametrize(
+    ("looks", "kept"),
+    [
+        (((5, 0, 0), (30, 20, 0)), Kept.C),
+        (((5, 0, 0), (30, 16, 0)), Kept.C),
+        (((5, 0, 0), (30, 16, 4)), Kept.PYTHON),
+        (((40, 30, 4),), Kept.PYTHON),
+        (((40, 30, 0),), Kept.C),
+        (((5, 0, 0), (18.5, 15, 0)), Kept.PYTHON),
+        ((), None),
+    ],
+)
+def test_a_holder_is_in_a_call_of_c_only_if_it_had_a_core_after_the_request(looks, kept):
+    """A holder that kept the GIL for 3 ms after a request may have had no core then: the account excludes that, or not."""
+    script = loop(Script()).wait(0, 10, stack=AT_POLL, asks_ms=18)
+    script.hold(1, 5, 21, stack=AT_COMPUTE, forced=True).hold(0, 21, 22, stack=AT_POLL)
+    trace = script.trace(300, "MainThread", "cruncher")
+    times = (CoreTime(at(5), 101, 0, 0), CoreTime(at(30), 101, 0, 0))
+    times += tuple(CoreTime(at(ms), 102, ran * MS, queued * MS) for ms, ran, queued in looks)
+    stall = only(with_stacks(trace, core_times=times), Thresholds(loop_ns=10 * MS))
+
+    assert {part.kept for part in stall.parts if part.cause is Cause.GIL} == {kept}
+
+
 def test_a_stopped_process_is_no_hold_in_python():
     """A stopped holder neither ran nor waited for a core, and released the GIL as soon as it ran: nothing else is known."""
     script = loop(Script()).wait(0, 10, stack=AT_POLL, asks_ms=299)

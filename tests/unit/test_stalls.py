@@ -489,6 +489,7 @@ def test_a_lock_that_nobody_could_let_go_of_with_an_account_a_tick_off():
     script.wait(2, 12, stack=0, asks_ms=17).hold(1, 11, 311, stack=AT_COMPUTE, forced=True)
     trace = script.trace(400, "MainThread", "keeper", "starting")
     times = tuple(CoreTime(at(ms), 101, ran * MS, 0) for ms, ran in ((5, 0), (150, 4), (320, 8)))
+    times += tuple(CoreTime(at(ms), 102, ran * MS, 0) for ms, ran in ((5, 0), (320, 300)))
     stall = next(one for one in find_stalls(with_stacks(trace, core_times=times), Thresholds()) if one.thread == 0)
 
     assert (stall.cause, stall.parts[0].kept, stall.parts[0].place) == (Cause.GIL, Kept.C, COMPUTE)

@@ -47,6 +47,11 @@ class Accounts:
     def __contains__(self, tid: int) -> bool:
         return tid in self._core_times
 
+    @property
+    def has_looks(self) -> bool:
+        """Whether the system's account of any thread was looked at."""
+        return bool(self._core_times)
+
     def looks(self, tid: int) -> list[CoreTime]:
         """Return the looks at a thread."""
         return self._core_times.get(tid, [])
@@ -70,15 +75,33 @@ class Accounts:
         queued_ns, looked_ns = after.queued_ns - before.queued_ns, after.time_ns - before.time_ns
         if 2 * (until_ns - since_ns) < looked_ns:  # the rest of the wait for a core was before or after
             queued_ns = queued_ns * (until_ns - since_ns) // looked_ns
-        # The account has a wait for a core from its end on: what it adds soon after `since_ns` was mostly before.
         times = self._core_times[tid]
         first = bisect.bisect_left(times, before.time_ns, key=_time_ns)
         looks = times[first : bisect.bisect_right(times, after.time_ns, key=_time_ns)]
-        inside_ns = sum(
+        inside_ns = self._inside_ns(looks, since_ns, until_ns)
+        return max(0, min(queued_ns, inside_ns, until_ns - since_ns))
+
+    def most_queued_ns(self, tid: int, since_ns: int, until_ns: int) -> int | None:
+        """Return a time for which the thread certainly did not wait longer for a core; None without an account."""
+        looks = self.looks(tid)
+        if not looks:
+            return None
+        first = bisect.bisect_right(looks, since_ns, key=_time_ns)
+        before = looks[first - 1] if first else CoreTime(0, tid, 0, 0)  # an account begins with the thread
+        last = bisect.bisect_left(looks, until_ns, key=_time_ns)
+        unseen_ns = until_ns - max(since_ns, looks[-1].time_ns) if last == len(looks) else 0
+        inside_ns = self._inside_ns([before, *looks[first : last + 1]], since_ns, until_ns)
+        return min(until_ns - since_ns, inside_ns + unseen_ns)
+
+    def _inside_ns(self, looks: list[CoreTime], since_ns: int, until_ns: int) -> int:
+        """Return what looks add to the time without a core, as far as it can have been within a time.
+
+        The account has a wait for a core from its end on: what it adds soon after `since_ns` was mostly before.
+        """
+        return sum(
             min(max(0, two.queued_ns - one.queued_ns), max(0, min(two.time_ns, until_ns) - since_ns))
             for one, two in itertools.pairwise(looks)
         )
-        return max(0, min(queued_ns, inside_ns, until_ns - since_ns))
 
     def off_core_ns(self, tid: int, since_ns: int, until_ns: int) -> int:
         """Return the least time for which the thread did not run, by the system's account; 0 if that is unknown."""

@@ -281,13 +281,11 @@ class Causes:
         # Without an account, a holder that did not run may have had no core, or have slept with the GIL held.
         queued_ns = min(off_ns if account_ns is None else min(off_ns, account_ns), length_ns - collected_ns)
         queued_ns = queued_ns if queued_ns >= _SHORT_QUEUE_NS else 0
-        # The time after the request does not count if the holder had no core, as it could not release the GIL then. If
-        # the system's account shows that the holder was asleep, it was in a call.
-        late_ns = int(one.overrun_ns[0])
-        if account_ns is not None:
-            late_ns = int(one.end_ns[0] - one.asked_ns[0]) - account_ns
         unasked = Kept.UNREACHED if self._trace.process.has_subinterpreters else Kept.C
-        kept: Kept | None = unasked if late_ns >= _IN_C_NS else Kept.PYTHON
+        late_ns = self._late_ns(one, tid)
+        kept: Kept | None = None
+        if late_ns is not None:
+            kept = unasked if late_ns >= _IN_C_NS else Kept.PYTHON
         if until_ns >= self._trace.end_ns and 2 * (off_ns - queued_ns) > length_ns:
             kept = None  # it hardly ran: asleep in a call, or without a core, which the account shows only afterwards
         found = self._placed(Cause.COLLECTION, collected_ns, holder, since_ns, until_ns, known)
@@ -300,6 +298,19 @@ class Causes:
         found += [Part(Cause.UNEXPLAINED, idle_ns, holder, known, idle=True), Part(Cause.CORE, queued_ns, holder)]
         rest_ns = length_ns - collected_ns - queued_ns - idle_ns
         return found + self._placed(Cause.GIL, rest_ns, holder, since_ns, until_ns, known, kept)
+
+    def _late_ns(self, one: Holds, tid: int) -> int | None:
+        """Return for how long a holder certainly kept the GIL after the request; None if it may have had no core then.
+
+        The time in which it had no core does not count, as it could not release the GIL. If the system's account shows
+        that the holder was asleep, it was in a call.
+        """
+        queued_ns = self._observed.accounts.most_queued_ns(tid, int(one.asked_ns[0]), int(one.end_ns[0]))
+        if queued_ns is not None:
+            return int(one.end_ns[0] - one.asked_ns[0]) - queued_ns
+        late_ns = int(one.overrun_ns[0])
+        is_known = bool(one.ran[0]) or late_ns < _IN_C_NS or not self._observed.accounts.has_looks
+        return late_ns if is_known else None
 
     def _placed(
         self,
