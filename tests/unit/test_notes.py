@@ -15,7 +15,7 @@ from headway.live import sampling, slots, stacks
 from headway.live.header import COUNTERS_ONLY, FORMAT_VERSION, HEADER_BYTES, header_in
 from headway.live.slots import thread_counters
 from headway.traces import format as hwt
-from headway.traces.frames import MAX_DEPTH, Asleep, CoreTime, Evidence, Frame, Lap, Sample
+from headway.traces.frames import MAX_DEPTH, Asleep, CoreTime, Evidence, Frame, Lap, Sample, Stopped
 from headway.traces.notes import append_notes, evidence_of
 from headway.traces.reader import read
 from headway.traces.writer import write
@@ -30,6 +30,7 @@ def evidence(samples=3, depth=5):
         core_times=tuple(CoreTime(1000 + n, 101, 5 * n, 7 * n) for n in range(samples)),
         asleep=tuple(Asleep(1000 + n, 101) for n in range(samples)),
         laps=tuple(Lap(1 + n, 1000 + n, 0) for n in range(samples)),
+        stopped=tuple(Stopped(1000 + n, 1001 + n, 1002 + n, 1003 + n) for n in range(samples)),
     )
 
 

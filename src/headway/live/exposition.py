@@ -20,7 +20,15 @@ _LAP_POWERS: Final = range(20, 36)
 _MOST_SERIES: Final = 100
 """The largest number of series by role, over all processes that a service ever had."""
 STALL_KINDS: Final = ("event loop", "request", "thread")
-STALL_CAUSES: Final = ("own code", "GIL", "no core", "garbage collection", "blocking call", "unexplained")
+STALL_CAUSES: Final = (
+    "own code",
+    "GIL",
+    "no core",
+    "garbage collection",
+    "stopped process",
+    "blocking call",
+    "unexplained",
+)
 """The values of traces.analysis.stall_model, which needs numpy; a test holds these against those."""
 _CUT: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
 

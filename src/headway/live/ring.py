@@ -13,6 +13,7 @@ import mmap
 import os
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -23,7 +24,7 @@ from headway.live.header import HEADER_BYTES, Header, header_in
 from headway.live.homes import Homes
 from headway.live.lived import Lived
 from headway.live.options import Limits
-from headway.live.sampling import Accounts, Looker
+from headway.live.sampling import Accounts, Looker, Stops
 from headway.live.slots import HOLDING, IDLE, SLOT_BYTES, SLOT_HEAD, WAITING, Slot, ThreadCounters, steady_counters
 from headway.live.stacks import Stacks
 from headway.native import CHUNK_BYTES, Collection, Laps, Worth
@@ -111,6 +112,7 @@ class Ring:
         self._used_slots = _FEW_SLOTS
         self._room_for = 0
         self._accounts = Accounts(pid)
+        self._stops = Stops(self._accounts)
         self._long_waits: dict[int, int] = {}
         self._accounted_ns: dict[int, int] = {}
         """By serial: the beginning of the state that the thread was in when its account was last read."""
@@ -185,6 +187,7 @@ class Ring:
         Returns:
             Whether an event loop had no core for too long, and whether a thread waits or waited too long for the GIL.
         """
+        self._stops.look(now_ns)
         loops = set(self.laps.loops)
         looked_at: dict[int, None] = {}
         away: set[int] = set()
@@ -305,6 +308,7 @@ class Ring:
                 [one.time_ns, one.tid, one.ran_ns, one.queued_ns] for one in self._core_times if one.time_ns >= since_ns
             ],
             "asleep": [[one.time_ns, one.tid] for one in self._asleep if one.time_ns >= since_ns],
+            "stopped": [list(astuple(one)) for one in self._stops.known if one.runs_ns >= since_ns],
             "laps": [
                 [serial, begun_ns, ended_ns]
                 for serial, begun_ns, ended_ns in self._collection.late_laps()

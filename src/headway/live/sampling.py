@@ -13,14 +13,15 @@ import contextlib
 import os
 import platform
 import struct
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, replace
 from typing import Self, final
 
 from headway.live.memory import ILL_FORMED, Memory
 from headway.traces.codes import ENCODINGS, Code
-from headway.traces.frames import CoreTime, Frame, text
+from headway.traces.frames import CoreTime, Frame, Stopped, text
 
-__all__ = ["LAYOUT_OFFSET", "Accounts", "Looker"]
+__all__ = ["LAYOUT_OFFSET", "Accounts", "Looker", "Stops"]
 
 LAYOUT_OFFSET = 3864
 """The offset of `layout` of `struct hw__control` (native/trace/control.h) in a recording's memory."""
@@ -37,6 +38,11 @@ _MOST_CODES = 8192
 _MOST_ACCOUNTS = 64
 _FUTEX = {"x86_64": {202, 449, 455}, "aarch64": {98, 449, 455}}.get(platform.machine(), set())
 """The numbers of the system calls futex, futex_waitv and futex_wait (<asm/unistd.h>)."""
+_MOST_STOPS = 256
+_STATE_NS = 20_000_000
+"""The least time between two looks at whether a process is stopped."""
+_STOPPED = (b"T", b"t")
+"""The states of a thread that a signal has stopped, and of one that a debugger has stopped (proc(5))."""
 
 
 @final
@@ -205,13 +211,14 @@ class Accounts:
         """Prepare without opening a file."""
         self._pid = pid
         self._files: dict[int, int] = {}
+        self._state = -1
 
     def of(self, tid: int, now_ns: int) -> CoreTime | None:
         """Return a thread's core time up to now; None if the thread is gone or the kernel does not tell."""
         try:
             if tid not in self._files:
                 if len(self._files) >= _MOST_ACCOUNTS:
-                    self.close()
+                    self._close_threads()
                 self._files[tid] = os.open(f"/proc/{self._pid}/task/{tid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
             ran, queued, _ = os.pread(self._files[tid], 100, 0).split()
         except (OSError, ValueError):
@@ -228,8 +235,51 @@ class Accounts:
         except (OSError, ValueError, IndexError):  # ValueError: the thread runs
             return False
 
+    def is_stopped(self) -> bool:
+        """Tell whether a signal or a debugger has stopped the process's first thread; False if the kernel does not tell."""
+        try:
+            if self._state < 0:
+                self._state = os.open(f"/proc/{self._pid}/task/{self._pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+            # The name is in parentheses, and may have some itself.
+            return os.pread(self._state, 100, 0).rpartition(b") ")[2][:1] in _STOPPED
+        except OSError:
+            return False
+
     def close(self) -> None:
         """Close all files."""
+        self._close_threads()
+        if self._state >= 0:
+            os.close(self._state)
+            self._state = -1
+
+    def _close_threads(self) -> None:
         for file in self._files.values():
             os.close(file)
         self._files.clear()
+
+
+@final
+class Stops:
+    """The times for which a process was stopped. No thread runs then, so that no event tells it."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        """Begin without a look."""
+        self._accounts = accounts
+        self._looked_ns = self._running_ns = 0
+        self.known: deque[Stopped] = deque(maxlen=_MOST_STOPS)
+        """The last stops, the oldest first; the last one may go on."""
+
+    def look(self, now_ns: int) -> None:
+        """Look whether the process is stopped, unless the last look was just before."""
+        if now_ns - self._looked_ns < _STATE_NS:
+            return
+        self._looked_ns = now_ns
+        self._running_ns = self._running_ns or now_ns
+        before = self.known.pop() if self.known and self.known[-1].running_ns == self._running_ns else None
+        if self._accounts.is_stopped():
+            since_ns = before.since_ns if before is not None else now_ns
+            self.known.append(Stopped(self._running_ns, since_ns, now_ns, now_ns))
+            return
+        self._running_ns = now_ns
+        if before is not None:
+            self.known.append(replace(before, runs_ns=now_ns))

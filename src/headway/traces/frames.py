@@ -15,6 +15,7 @@ __all__ = [
     "Lap",
     "Sample",
     "Standing",
+    "Stopped",
     "packed",
     "text",
 ]
@@ -85,6 +86,18 @@ class Asleep:
 
 
 @dataclass(frozen=True)
+class Stopped:
+    """The process was seen stopped (SIGSTOP, a debugger) from `since_ns` to `until_ns`."""
+
+    running_ns: int
+    """The last look before, at which the process was not stopped."""
+    since_ns: int
+    until_ns: int
+    runs_ns: int
+    """The first look after, at which the process was not stopped any more."""
+
+
+@dataclass(frozen=True)
 class Standing:
     """The stack of a thread when `headway attach` began."""
 
@@ -127,6 +140,7 @@ class Evidence:
     collections: tuple[Collected, ...] = ()
     standing: tuple[Standing, ...] = ()
     laps: tuple[Lap, ...] = ()
+    stopped: tuple[Stopped, ...] = ()
 
     def was_asleep(self, tid: int, since_ns: int, until_ns: int) -> bool:
         """Tell whether a thread was seen asleep in a futex within a time."""

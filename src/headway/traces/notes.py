@@ -8,6 +8,7 @@ have any length that fits in a chunk:
     {"asleep": [[time_ns, tid], ...]}
     {"standing": [[tid, [[file, line, function, first line], ...]], ...]}
     {"laps": [[serial, begun_ns, ended_ns], ...]}
+    {"stopped": [[running_ns, since_ns, until_ns, runs_ns], ...]}
 
 `samples` refer to frames by their index in the list, the innermost first. `standing` is written by the process itself
 (headway_agent/recorder.py), the innermost frame first. A file may be damaged or forged: notes that
@@ -22,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from headway.traces import format as hwt
-from headway.traces.frames import Asleep, CoreTime, Evidence, Frame, Lap, Sample, Standing, packed
+from headway.traces.frames import Asleep, CoreTime, Evidence, Frame, Lap, Sample, Standing, Stopped, packed
 
 __all__ = ["append_notes", "evidence_of"]
 
@@ -37,6 +38,7 @@ def append_notes(file: int, evidence: Evidence) -> None:
         *_rows("core_times", [[one.time_ns, one.tid, one.ran_ns, one.queued_ns] for one in evidence.core_times]),
         *_rows("asleep", [[one.time_ns, one.tid] for one in evidence.asleep]),
         *_rows("laps", [[one.serial, one.begun_ns, one.ended_ns] for one in evidence.laps]),
+        *_rows("stopped", [[one.running_ns, one.since_ns, one.until_ns, one.runs_ns] for one in evidence.stopped]),
     ]
     if not notes:
         return
@@ -97,6 +99,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
     asleep: list[Asleep] = []
     standing: list[Standing] = []
     laps: list[Lap] = []
+    stopped: list[Stopped] = []
     damaged = 0
     for text in notes:
         try:
@@ -113,6 +116,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
                 Standing(_number(tid), tuple(_frame(*one) for one in stack)) for tid, stack in note.get("standing", [])
             ]
             laps += [Lap(*map(_number, row)) for row in note.get("laps", [])]
+            stopped += [Stopped(*map(_number, row)) for row in note.get("stopped", [])]
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             damaged += len(text)
     return (
@@ -122,6 +126,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
             asleep=tuple(sorted(asleep, key=lambda one: one.time_ns)),
             standing=tuple(standing),
             laps=tuple(sorted(laps, key=lambda one: one.begun_ns)),
+            stopped=tuple(sorted(stopped, key=lambda one: one.since_ns)),
         ),
         damaged,
     )

@@ -60,6 +60,15 @@ class Observed:
         """Return the times at which samples of a thread's stack were taken, in their order."""
         return sorted(one.time_ns for one in self._samples.get(tid, ()))
 
+    def stopped_ns(self, since_ns: int, until_ns: int) -> tuple[int, int]:
+        """Return for how long the process was probably stopped within a time, and at most: looks are some time apart."""
+        probable_ns = most_ns = 0
+        for one in self.trace.evidence.stopped:
+            begun_ns, over_ns = (one.running_ns + one.since_ns) // 2, (one.until_ns + one.runs_ns) // 2
+            probable_ns += max(0, min(over_ns, until_ns) - max(begun_ns, since_ns))
+            most_ns += max(0, min(one.runs_ns, until_ns) - max(one.running_ns, since_ns))
+        return probable_ns, most_ns if probable_ns else 0
+
     def is_collecting(self, tid: int, time_ns: int) -> bool:
         """Tell whether a thread collects garbage at a time."""
         return any(one.tid == tid and one.start_ns <= time_ns <= one.end_ns for one in self.trace.evidence.collections)

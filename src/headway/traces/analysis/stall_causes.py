@@ -37,6 +37,7 @@ _IN_C_NS: Final = 2 * _MS
 _HELD_SHARE: Final = 0.15
 """A thread that had a lock for a smaller share of a wait is not told."""
 _MOST_HOLDERS: Final = 3
+_OFF_CORE: Final = (Cause.BLOCKED, Cause.UNEXPLAINED)
 _WAITS: Final = (Call.SLEEP, Call.LOCK, Call.RECEIVE, Call.SEND, Call.POLL)
 
 
@@ -77,7 +78,10 @@ class Causes:
             if over_ns <= begun_ns:
                 continue
             following = event + 1 if event + 1 < len(own) and own.time_ns[event + 1] <= until_ns else None
-            parts += [(event, part) for part in self._parts(thread, event, following, begun_ns, over_ns)]
+            found = self._parts(thread, event, following, begun_ns, over_ns)
+            holds = own.kind[event] == Kind.ACQUIRE
+            found = self._without_stops(thread, found, begun_ns, over_ns, holds=bool(holds))
+            parts += [(event, part) for part in found]
         in_order = [part for _, part in sorted(parts, key=lambda one: one[0])]
         return merged(in_order, until_ns - since_ns)
 
@@ -101,6 +105,37 @@ class Causes:
             part = Part(one.cause, one.time_ns, thread, frames, idle=one.idle, longest_ns=one.longest_ns)
             found.append((one.event, part))
         return times.is_short, found
+
+    def _without_stops(
+        self, thread: int, parts: list[Part], since_ns: int, until_ns: int, *, holds: bool
+    ) -> list[Part]:
+        """Give the time in which the process was stopped a part of its own, and take it from the other parts of a time.
+
+        If the GIL's holder did not run and did not wait for a core, that time is the stop's; else the stop lasts as long
+        as the looks make probable.
+
+        Args:
+            thread: The thread whose time it is.
+            parts: The parts of the time as if the process had not been stopped.
+            since_ns: The begin of the time.
+            until_ns: Its end.
+            holds: The thread itself held the GIL.
+        """
+        probable_ns, most_ns = self._observed.stopped_ns(since_ns, until_ns)
+        if not probable_ns:
+            return parts
+
+        def is_idle(part: Part) -> bool:
+            return part.idle or (holds and part.cause is Cause.BLOCKED)
+
+        idle_ns = sum(part.time_ns for part in parts if is_idle(part))
+        lasts_ns = left_ns = min(idle_ns, most_ns) if 2 * idle_ns >= probable_ns else probable_ns
+        found = []
+        for part in sorted(parts, key=lambda one: (not is_idle(one), one.cause not in _OFF_CORE)):
+            taken_ns = min(part.time_ns, left_ns)
+            left_ns -= taken_ns
+            found.append(replace(part, time_ns=part.time_ns - taken_ns))
+        return [*found, Part(Cause.STOPPED, lasts_ns - left_ns, thread)]
 
     def _is_a_wait(self, stack: int) -> bool:
         """Tell whether a thread that yields the GIL at this stack is in a call that waits."""
@@ -292,19 +327,22 @@ class Causes:
         idle_ns = 0
         if account_ns is None:
             idle_ns, queued_ns = queued_ns, 0
-        elif kept is Kept.PYTHON and 2 * (off_ns - queued_ns) > length_ns:
-            # A holder that neither ran nor had to wait for a core was in no bytecode: its process was stopped, say.
+        elif kept in (None, Kept.PYTHON) and 2 * (off_ns - queued_ns) > length_ns:
+            # A holder that neither ran nor had to wait for a core was in no bytecode: its process was stopped, say. While
+            # a hold lasts, the holder may also wait for a core: the account shows that only afterwards.
             idle_ns = min(off_ns - queued_ns, length_ns - collected_ns - queued_ns)
         found += [Part(Cause.UNEXPLAINED, idle_ns, holder, known, idle=True), Part(Cause.CORE, queued_ns, holder)]
         rest_ns = length_ns - collected_ns - queued_ns - idle_ns
         return found + self._placed(Cause.GIL, rest_ns, holder, since_ns, until_ns, known, kept)
 
     def _late_ns(self, one: Holds, tid: int) -> int | None:
-        """Return for how long a holder certainly kept the GIL after the request; None if it may have had no core then.
+        """Return for how long a holder certainly kept the GIL after the request; None if it may not have run then.
 
         The time in which it had no core does not count, as it could not release the GIL. If the system's account shows
         that the holder was asleep, it was in a call.
         """
+        if self._observed.stopped_ns(int(one.asked_ns[0]), int(one.end_ns[0]))[0]:
+            return None
         queued_ns = self._observed.accounts.most_queued_ns(tid, int(one.asked_ns[0]), int(one.end_ns[0]))
         if queued_ns is not None:
             return int(one.end_ns[0] - one.asked_ns[0]) - queued_ns

@@ -37,6 +37,8 @@ class Cause(Enum):
     CORE = "no core"
     """The thread, or the thread that held the GIL, could run, and the operating system ran others."""
     COLLECTION = "garbage collection"
+    STOPPED = "stopped process"
+    """A signal or a debugger had stopped the process."""
     BLOCKED = "blocking call"
     """The thread was in a call that waits: a sleep, a lock, a socket, a file, another process."""
     UNEXPLAINED = "unexplained"

@@ -43,6 +43,8 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
         return f"not known, as the events of its first {duration(stall.lost_ns)} were overwritten"
     if part.cause is Cause.OWN and part.thread is not None:
         return f"its own code{where or ' (line not known)'}"
+    if part.cause is Cause.STOPPED:
+        return "the process was stopped (SIGSTOP, a debugger)"
     if part.thread is None and part.cause is not Cause.UNEXPLAINED:
         return f"{part.cause.value} in many small parts"
     if part.cause is Cause.GIL:
@@ -120,6 +122,8 @@ def advice(kind: StallKind, part: Part, policy: str = "") -> str:
         )
     if cause is Cause.CORE:
         return "give the process more CPU (quota, cores), or run less beside it"
+    if cause is Cause.STOPPED:
+        return "find who stops the process: a debugger, a shell's Ctrl-Z, or a program that sends SIGSTOP"
     if cause is Cause.COLLECTION:
         return "call `gc.freeze()` after start-up, set a higher `gc.set_threshold()`, or call `gc.collect()` when nothing waits"
     if cause is Cause.BLOCKED and part.lock:

@@ -1,0 +1,116 @@
+"""A process that was stopped (SIGSTOP, a debugger) made no progress for that reason, whatever it did before and after."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+from made_traces import MS
+from test_stalls import AT_POLL, AT_SLEEP, COMPUTE, SLEEP, at, loop, only, with_stacks
+from told_traces import AT_COMPUTE, Script
+
+from headway.live import sampling
+from headway.live.sampling import Accounts, Stops
+from headway.traces.analysis.stall_model import Cause
+from headway.traces.analysis.stall_words import advice, stall_line
+from headway.traces.frames import CoreTime, Stopped
+
+
+def stop(running_ms, since_ms, until_ms, runs_ms):
+    return Stopped(at(running_ms), at(since_ms), at(until_ms), at(runs_ms))
+
+
+def lasts_ms(stall):
+    """Return for how long each cause lasts."""
+    found = {}
+    for part in stall.parts:
+        found[part.cause] = found.get(part.cause, 0) + round(part.time_ns / MS)
+    return found
+
+
+def test_a_stop_in_a_hold_lasts_as_long_as_the_holder_did_not_run():
+    """The account tells the length of a stop during the loop's own code, and no line is charged with it."""
+    script = loop(Script()).hold(0, 10, 310, stack=AT_SLEEP, forced=True).hold(0, 311, 312, stack=AT_POLL)
+    times = tuple(CoreTime(at(ms), 101, ran * MS, 0) for ms, ran in ((5, 0), (320, 56)))
+    trace = with_stacks(script.trace(400, "MainThread"), core_times=times, stopped=(stop(40, 60, 260, 320),))
+    stall = only(trace)
+
+    assert lasts_ms(stall)[Cause.STOPPED] == 240
+    assert Cause.BLOCKED not in lasts_ms(stall)
+    assert sum(part.time_ns for part in stall.parts) == stall.length_ns
+    assert "79 % the process was stopped (SIGSTOP, a debugger); 20 % its own code at" in stall_line(trace, stall)
+    assert "SIGSTOP" in advice(stall.kind, stall.parts[0])
+
+
+def test_a_stop_in_a_blocking_call_has_its_own_share():
+    """A sleep and a stop during it look the same to the account: the looks at the process's state tell them apart."""
+    script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 611, 612, stack=AT_POLL)
+    times = tuple(CoreTime(at(ms), 101, ran * MS, 0) for ms, ran in ((5, 0), (150, 2), (650, 3)))
+    stall = only(with_stacks(script.trace(700, "MainThread"), core_times=times, stopped=(stop(100, 120, 590, 611),)))
+
+    assert lasts_ms(stall)[Cause.STOPPED] == 490
+    assert (stall.parts[1].cause, stall.parts[1].place) == (Cause.BLOCKED, SLEEP)
+    assert sum(part.time_ns for part in stall.parts) == stall.length_ns
+
+
+def test_a_stop_while_another_thread_has_the_gil_is_no_call_of_c():
+    """A holder that was stopped after a request did not run: no call kept the GIL."""
+    script = loop(Script()).wait(0, 10, stack=AT_POLL, asks_ms=15)
+    script.hold(1, 5, 300, stack=AT_COMPUTE, forced=True).hold(0, 300, 301, stack=AT_POLL)
+    looks = tuple(CoreTime(at(ms), 101, 0, 0) for ms in (5, 310))
+    times = (*looks, CoreTime(at(5), 102, 0, 0), CoreTime(at(310), 102, 26 * MS, 0))
+    trace = script.trace(400, "MainThread", "burner")
+    stall = only(with_stacks(trace, core_times=times, stopped=(stop(11, 20, 280, 305),)))
+
+    assert stall.cause is Cause.STOPPED
+    assert lasts_ms(stall)[Cause.STOPPED] >= 260
+    assert {(part.place, part.kept) for part in stall.parts if part.cause is Cause.GIL} == {(COMPUTE, None)}
+
+
+def test_a_stop_at_another_time_changes_nothing():
+    """A stop before the stall is none of its causes."""
+    script = loop(Script()).hold(0, 110, 111, stack=AT_SLEEP).hold(0, 311, 312, stack=AT_POLL)
+    stall = only(with_stacks(script.trace(400, "MainThread"), away=0, stopped=(stop(5, 10, 90, 105),)))
+
+    assert stall.cause is Cause.BLOCKED
+    assert Cause.STOPPED not in lasts_ms(stall)
+
+
+def test_the_kernel_tells_that_a_process_is_stopped():
+    """The state of a process is read again and again."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        accounts = Accounts(process.pid)
+        try:
+            for number, ends, is_stopped in (
+                (signal.SIGSTOP, os.WUNTRACED, True),
+                (signal.SIGCONT, os.WCONTINUED, False),
+            ):
+                process.send_signal(number)
+                os.waitpid(process.pid, ends)
+                assert accounts.is_stopped() is is_stopped
+        finally:
+            process.kill()
+    assert not accounts.is_stopped()
+    accounts.close()
+
+
+@pytest.mark.parametrize(
+    ("states", "stops"),
+    [
+        ("RRR", []),
+        ("RTTRR", [(0, 1, 2, 3)]),
+        ("TTR", [(0, 0, 1, 2)]),
+        ("RTRTT", [(0, 1, 1, 2), (2, 3, 4, 4)]),
+    ],
+)
+def test_looks_bound_a_stop(monkeypatch, states, stops):
+    """A stop lies between the last look before it and the first look after it; looks soon after others are left out."""
+    turns = iter(states)
+    monkeypatch.setattr(Accounts, "is_stopped", lambda _: next(turns) == "T")
+    found = Stops(Accounts(os.getpid()))
+    step_ns = sampling._STATE_NS
+    for turn in range(len(states)):
+        found.look(1000 * step_ns + turn * step_ns)
+        found.look(1000 * step_ns + turn * step_ns + step_ns // 2)
+
+    assert list(found.known) == [Stopped(*((1000 + one) * step_ns for one in row)) for row in stops]
