@@ -75,6 +75,17 @@ def test_stacks_outside_of_any_loop():
     assert told.settled[3:] == [(4, HOME_NONE), (5, HOME_LOOP), (6, HOME_NONE)]
 
 
+def test_the_poll_of_a_loop_deep_within_another_one_is_no_home():
+    """The frame of the outer loop may be far out: the watcher looks at the whole stack."""
+    trio = Frame("/v/site-packages/trio/_core/_run.py", 2700, "unrolled_run")
+    told = Told()
+    homes = Homes(told, told)
+    told.fresh_ones = [1]
+    told.in_the_file = {1: (*POLL, *ELSEWHERE * 10, trio)}
+    homes.settle()
+    assert told.settled == [(1, HOME_NONE)]
+
+
 def test_stacks_in_a_request():
     """A stack of a pool's thread is in a request if a server's frame is on it, and otherwise in a job."""
     worker = Frame("/usr/lib/python3.13/concurrent/futures/thread.py", 59, "_WorkItem.run", 50)

@@ -76,6 +76,8 @@ class Homes:
 
     def _number(self, stack: int, frames: Sequence[Frame]) -> int:
         home = home_at(frames)
+        if home is Home.LOOP:
+            home = home_at(self._stacks.frames(stack, MAX_DEPTH))  # a loop's caller may be another loop
         self._in_c = self._in_c or may_be_a_target_in_c(frames)
         # Where the loop waits, its callers are the server.
         self._is_web = self._is_web or serves_the_web(self._stacks.frames(stack, MAX_DEPTH))
