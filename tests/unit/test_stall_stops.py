@@ -14,6 +14,7 @@ from headway.live.sampling import Accounts, Stops
 from headway.traces.analysis.stall_model import Cause
 from headway.traces.analysis.stall_words import advice, stall_line
 from headway.traces.frames import CoreTime, Stopped
+from headway.traces.model import Kind
 
 
 def stop(running_ms, since_ms, until_ms, runs_ms):
@@ -40,6 +41,17 @@ def test_a_stop_in_a_hold_lasts_as_long_as_the_holder_did_not_run():
     assert sum(part.time_ns for part in stall.parts) == stall.length_ns
     assert "79 % the process was stopped (SIGSTOP, a debugger); 20 % its own code at" in stall_line(trace, stall)
     assert "SIGSTOP" in advice(stall.kind, stall.parts[0])
+
+
+@pytest.mark.parametrize(("asked_ms", "line"), [(309.9, None), (100, SLEEP)])
+def test_a_preempted_thread_that_did_not_run_was_in_no_call(asked_ms, line):
+    """Python code that answers a request at once was in no call at that line: what kept it from running is not known."""
+    script = loop(Script()).hold(0, 10, 310, stack=AT_SLEEP, forced=True).hold(0, 311, 312, stack=AT_POLL)
+    script.add(asked_ms, 0, Kind.REQUEST)
+    times = tuple(CoreTime(at(ms), 101, ran * MS, 0) for ms, ran in ((5, 0), (320, 56)))
+    stall = only(with_stacks(script.trace(400, "MainThread"), core_times=times))
+
+    assert (stall.parts[0].cause, stall.parts[0].place) == (Cause.BLOCKED, line)
 
 
 def test_a_stop_in_a_blocking_call_has_its_own_share():

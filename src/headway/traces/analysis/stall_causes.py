@@ -156,15 +156,32 @@ class Causes:
                 if following is not None
                 else ()
             )
-            return self._holding(thread, begun_ns, over_ns, stack, share)
+            in_a_call = not forced or not self._answers_at_once(int(own.gil[event]), begun_ns)
+            return self._holding(thread, begun_ns, over_ns, stack, share, in_a_call=in_a_call)
         if kind == Kind.RELEASE and own.flags[event] & Flag.FORCED:
             return self._handing_over(thread, event, begun_ns, over_ns, share)
         return self._away(thread, event, begun_ns, over_ns, share)
 
     def _holding(
-        self, thread: int, begun_ns: int, over_ns: int, stack: tuple[Frame, ...], share: float | None
+        self,
+        thread: int,
+        begun_ns: int,
+        over_ns: int,
+        stack: tuple[Frame, ...],
+        share: float | None,
+        *,
+        in_a_call: bool,
     ) -> list[Part]:
-        """Return how a thread spent a time in which it held the GIL."""
+        """Return how a thread spent a time in which it held the GIL.
+
+        Args:
+            thread: The thread.
+            begun_ns: The begin of the time.
+            over_ns: Its end.
+            stack: The stack at which it ended, or ().
+            share: The share of the time for which the thread ran, if that was measured.
+            in_a_call: The time may have ended right after a call of C, on that call's line.
+        """
         tid = self._trace.threads[thread].tid
         length_ns = over_ns - begun_ns
         collected_ns = self._observed.collected_ns(tid, begun_ns, over_ns)
@@ -176,8 +193,14 @@ class Causes:
         # A garbage collection waits for a core as often as the thread's other work.
         collected_ns = collected_ns * (length_ns - off_ns) // length_ns
         found = self._placed(Cause.COLLECTION, collected_ns, thread, begun_ns, over_ns, stack)
-        found += self._off_core(thread, off_ns, queued_ns, stack)
+        found += self._off_core(thread, off_ns, queued_ns, stack if in_a_call or queued_ns is None else ())
         return found + self._placed(Cause.OWN, length_ns - off_ns - collected_ns, thread, begun_ns, over_ns, stack)
+
+    def _answers_at_once(self, gil: int, begun_ns: int) -> bool:
+        """Tell whether the hold that begins at a time ended right after a request, as Python code ends it."""
+        holds = self._holds[gil]
+        place = int(np.searchsorted(holds.start_ns, begun_ns))
+        return int(holds.end_ns[place] - holds.asked_ns[place]) < _IN_C_NS
 
     def _let_go_at(self, stack: int, length_ns: int, *, forced: bool) -> tuple[Frame, ...]:
         """Return the stack at which a hold ended if it shows where the whole hold was; else ().
