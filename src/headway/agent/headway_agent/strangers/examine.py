@@ -384,7 +384,7 @@ with LoadWatch() as watch:
         named({module!r}, {name!r}, {cwd!r})
     except BaseException as error:
         text = str(error).strip().splitlines()
-        answer = dict(error="%s: %s" % (type(error).__name__, text[0][:300] if text else ""), refused_by=refused_by(error, watch.failed))
+        answer = dict(error="%s: %s" % (type(error).__name__, text[0][:300] if text else ""), refused_by=refused_by(error, watch))
 answer["failed"] = watch.failed
 os.write({fd}, json.dumps(answer).encode())
 """
