@@ -181,6 +181,20 @@ def test_the_threads_that_had_the_gil_or_a_lock_are_summed_up():
     assert found.to_json()["by_holder"][1]["thread"] == "burner2"
 
 
+def test_threads_that_had_a_lock_in_turn_have_each_its_own_time():
+    """Of one wait for a lock, each holder has its own time; a log that has one holder only gives it the whole time."""
+    spot = {"file": "/app/app.py", "line": 7, "function": "load"}
+    held = [
+        {"thread": name, "doing": "away", "place": spot, "time_s": time_s} for name, time_s in (("b", 0.6), ("a", 0.2))
+    ]
+    part = {"cause": "blocking call", "lock": True, "time_s": 0.9, "place": spot, "holder": held[0], "holders": held}
+    old = {**part, "holder": {"thread": "c", "doing": "away", "place": spot}}
+    del old["holders"]
+    stall = {"began": "2026-01-01T00:00:00+00:00", "length_s": 1.8, "program": "app", "pid": 7, "parts": [part, old]}
+
+    assert {key.thread: one.time_s for key, one in sum_up([stall]).by_holder.items()} == {"c": 0.9, "b": 0.6, "a": 0.2}
+
+
 def test_sums_as_json_have_the_types_of_the_stalls():
     """Ids are numbers, times have a zone, and there is nothing of the inner state; a row of a trace has no host."""
     stall = {"began": "2026-01-01T00:00:07.500000+00:00", "length_s": 2.0, "kind": "event loop", "program": "app"}

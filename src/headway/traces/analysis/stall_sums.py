@@ -153,6 +153,7 @@ def _advice(row: dict[str, Any], cause: str) -> str:
 def _check(row: dict[str, Any]) -> None:
     """Raise ValueError, TypeError, KeyError or ArithmeticError for values that cannot be those of a stall."""
     times = [row["length_s"], *(part["time_s"] for part in row["parts"])]
+    times += [one["time_s"] for part in row["parts"] for one in _holders(part)]
     if not all(isinstance(one, int | float) and math.isfinite(one) for one in times):
         raise ValueError("a time is no number")
     if dt.datetime.fromisoformat(row["began"]).tzinfo is None:
@@ -204,8 +205,8 @@ def sum_up(rows: Sequence[dict[str, Any]]) -> StallSums:
         for part in row["parts"]:
             of_causes[_cause(part)] += float(part["time_s"])
             of_lines[_cause(part), _place(part)] += float(part["time_s"])
-            if (held := _held(part, row.get("thread"))) is not None:
-                of_holders[held] += float(part["time_s"])
+            for held, time_s in _held(part, row.get("thread")):
+                of_holders[held] += time_s
         for cause, time_s in of_causes.items():
             causes[str(row.get("kind")), cause].add(time_s, _advice(row, cause))
         for line, time_s in of_lines.items():
@@ -217,21 +218,32 @@ def sum_up(rows: Sequence[dict[str, Any]]) -> StallSums:
     return found
 
 
-def _held(part: dict[str, Any], stalled: object) -> Held | None:
-    """Return the holder of the GIL or of the lock in a part; None if it is no such wait, or if the holder is not known.
+def _holders(part: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the holders of a lock, each with its time. A log of an earlier version has one, which had it all the time."""
+    found = part.get("holders")
+    return [
+        {"time_s": part["time_s"]} | one
+        for one in (found if isinstance(found, list) and found else [part.get("holder")])
+        if isinstance(one, dict)
+    ]
+
+
+def _held(part: dict[str, Any], stalled: object) -> Iterator[tuple[Held, float]]:
+    """Yield the holders of the GIL or of the lock in a part, with the times; nothing if it is no such wait, or if none is known.
 
     `stalled` is the thread that made no progress: of a part without a core, another thread is the holder.
     """
-    holder = part.get("holder")
-    if part.get("lock") is True and isinstance(holder, dict):
-        return Held("lock", _place(part), str(holder.get("thread")), str(holder.get("doing")), _place(holder))
-    if part.get("thread") is None:
-        return None
-    if part["cause"] == _GIL:
-        return Held(_GIL, "", str(part["thread"]), str(part.get("kept") or ""), _place(part))
-    if part["cause"] == _NO_CORE and part["thread"] != stalled:
-        return Held(_GIL, "", str(part["thread"]), "and waited for a core", "?")
-    return None
+    time_s = float(part["time_s"])
+    if part.get("lock") is True:
+        for one in _holders(part):
+            held = Held("lock", _place(part), str(one.get("thread")), str(one.get("doing")), _place(one))
+            yield held, float(one["time_s"])
+    elif part.get("thread") is None:
+        return
+    elif part["cause"] == _GIL:
+        yield Held(_GIL, "", str(part["thread"]), str(part.get("kept") or ""), _place(part)), time_s
+    elif part["cause"] == _NO_CORE and part["thread"] != stalled:
+        yield Held(_GIL, "", str(part["thread"]), "and waited for a core", "?"), time_s
 
 
 def _by_role(holders: dict[Held, Sum]) -> dict[Held, Sum]:
