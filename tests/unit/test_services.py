@@ -79,8 +79,15 @@ def test_a_service_that_has_closed_its_stderr_runs(monkeypatch):
     assert services.watched_wsgi(lambda environ, start_response: [b"ok"])({}, lambda *_: None) == [b"ok"]
 
 
-@pytest.mark.parametrize("error", [NativeError("there is no native library"), RecordingError("no process starts")])
-def test_a_process_that_cannot_be_watched_runs(monkeypatch, tmp_path, capsys, error):
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (NativeError("there is no native library"), "there is no native library"),
+        (RecordingError("no process starts"), "no process starts"),
+        (KeyError("_set_native_id"), "KeyError: '_set_native_id'"),
+    ],
+)
+def test_a_process_that_cannot_be_watched_runs(monkeypatch, tmp_path, capsys, error, reason):
     """`headway.watch()` reports once why the process is not watched; the watch that it returns does nothing."""
 
     def cannot():
@@ -95,7 +102,8 @@ def test_a_process_that_cannot_be_watched_runs(monkeypatch, tmp_path, capsys, er
         assert one.finish()
         assert not one.watcher
 
-    assert capsys.readouterr().err == f"headway: process {os.getpid()} is not watched: {error.message}\n"
+    assert capsys.readouterr().err == f"headway: process {os.getpid()} is not watched: {reason}\n"
+    assert not services.watch_worker(folder=tmp_path / "stalls")
     with pytest.raises(type(error)):
         headway.watch(tmp_path / "stalls", required=True)
 

@@ -18,8 +18,7 @@ import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
-from headway.errors import HeadwayError
-from headway.live.watching import say_unwatched, watch
+from headway.live.watching import reason_of, say_unwatched, watch
 
 __all__ = ["post_fork", "post_worker_init", "watch_celery", "watch_worker", "watched_asgi", "watched_wsgi"]
 
@@ -32,8 +31,8 @@ def watch_worker(**options: Any) -> bool:
     """
     try:
         watch(**options | {"required": True})
-    except (HeadwayError, OSError) as error:
-        say_unwatched(str(error))
+    except Exception as error:  # noqa: BLE001 the service runs, whatever goes wrong
+        say_unwatched(reason_of(error))
         return False
     return True
 

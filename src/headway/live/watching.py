@@ -15,14 +15,14 @@ from typing import Final, final
 from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import WATCHED, Recorder, let_watch
 from headway.arguments import check_flag, check_number, check_text, check_whole
-from headway.errors import NativeError, RecordingError, UsageError
+from headway.errors import HeadwayError, RecordingError, UsageError
 from headway.live.detached import check_open_files, start_detached
 from headway.live.door import Door
 from headway.live.options import LEAST_NS, LEAST_RING, MOST_NS, MOST_RING, WATCHER_NAME, Limits, Options, family_of
 from headway.live.ours import command_of
 from headway.live.own_recorder import the_recorder
 
-__all__ = ["Watch", "check_address", "check_folder", "join", "say_unwatched", "start_watcher", "watch"]
+__all__ = ["Watch", "check_address", "check_folder", "join", "reason_of", "say_unwatched", "start_watcher", "watch"]
 
 _PATIENCE_S = 20
 
@@ -270,10 +270,13 @@ def watch(
     try:
         with _lock:
             return _watched_already(where) or _begin(options)
-    except (NativeError, RecordingError) as error:
+    except UsageError:
+        raise
+    except Exception as error:
+        # Also an error that nobody expects, as in a process that has replaced parts of the standard library.
         if required:
             raise
-        say_unwatched(error.message)
+        say_unwatched(reason_of(error))
         return Watch(where, 0)
 
 
@@ -311,6 +314,13 @@ def _begin(options: Options) -> Watch:
 
 
 _said = False
+
+
+def reason_of(error: Exception) -> str:
+    """Return in one line why a process is not watched; an error that nobody expects is told with its type."""
+    if isinstance(error, HeadwayError):
+        return error.message
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def say_unwatched(reason: str) -> None:

@@ -166,7 +166,11 @@ class Recorder:
             name = errno_name(-failed)
             text = _PROBLEMS.get(name, os.strerror(-failed) + " (%(door)s)")
             raise UnfitError(text % {"door": door or "memory"})
-        _names.watch(self._name)
+        try:
+            _names.watch(self._name)
+        except BaseException:
+            self.stop()  # the caller takes the process for one that is not recorded
+            raise
 
     def _layout(self):
         if sys.version_info < (3, 11):
@@ -182,8 +186,11 @@ class Recorder:
 
     def stop(self):
         """End the session; return whether there was one."""
-        _names.unwatch()
-        return self._library.stop() == 0
+        try:
+            _names.unwatch()
+        finally:
+            ended = self._library.stop() == 0
+        return ended
 
     @property
     def active(self):
@@ -239,11 +246,14 @@ class _Names:
 
     `threading` reports neither, so two attributes of threading.Thread are wrapped, and restored in the end. If another
     tool has wrapped an attribute again meanwhile, our wrapper stays, and does nothing.
+
+    gevent puts a subclass in the place of threading.Thread, whose objects are greenlets of the main thread, as they are
+    with eventlet: they have the main thread's native id, and must not give their names to it.
     """
 
     def __init__(self):
         self._tell = None
-        self._changed = {}  # attribute's name -> (our wrapper, the original)
+        self._changed = {}  # (class, attribute's name) -> (our wrapper, the original)
         self._forks = False
 
     def watch(self, tell):
@@ -251,10 +261,13 @@ class _Names:
 
         self._tell = tell
         for name, around in (("_set_native_id", self._around_native_id), ("name", self._around_name)):
-            present = vars(threading.Thread)[name]
-            if name not in self._changed or present is self._changed[name][1]:
-                self._changed[name] = (around(present), present)
-                setattr(threading.Thread, name, self._changed[name][0])
+            owner = next((one for one in threading.Thread.__mro__ if name in vars(one)), None)
+            if owner is None:
+                continue  # a class of another tool, which is no Thread: its threads have no names here
+            at, present = (owner, name), vars(owner)[name]
+            if at not in self._changed or present is self._changed[at][1]:
+                self._changed[at] = (around(present), present)
+                setattr(owner, name, self._changed[at][0])
         if not self._forks:
             # Runs after threading's own hook, which was registered first and makes the child's thread the main thread.
             os.register_at_fork(after_in_child=self._tell_all)
@@ -262,14 +275,12 @@ class _Names:
         self._tell_all()
 
     def unwatch(self):
-        import threading
-
         self._tell_all()
         self._tell = None
-        for name, (ours, theirs) in list(self._changed.items()):
-            if vars(threading.Thread)[name] is ours:
-                setattr(threading.Thread, name, theirs)
-                del self._changed[name]
+        for (owner, name), (ours, theirs) in list(self._changed.items()):
+            if vars(owner).get(name) is ours:
+                setattr(owner, name, theirs)
+                del self._changed[owner, name]
 
     def _tell_all(self):
         import threading
@@ -282,9 +293,14 @@ class _Names:
                 self._tell_one(thread, threading.get_native_id() if mine else None)
 
     def _tell_one(self, thread, tid=None):
+        import threading
+
         tell, name = self._tell, getattr(thread, "_name", None)
         tid = tid or getattr(thread, "_native_id", None)
-        if tell is not None and isinstance(tid, int) and isinstance(name, str):
+        if tell is None or not isinstance(tid, int) or not isinstance(name, str):
+            return
+        # The main thread's id is that of its process; a second object with that id is a greenlet.
+        if tid != os.getpid() or thread is threading.main_thread():
             tell(tid, name)
 
     def _around_native_id(self, original):
