@@ -255,8 +255,9 @@ def _function(job, talk):
         line=code.co_firstlineno if code else 0,
         qualified=getattr(function, "__qualname__", ""),
         pickle_error=own_error,
-        bytes=own_bytes,
-        pickle_s=own_s,
+        # Where another function makes the call, the arguments have this one.
+        bytes=own_bytes if task is function else 0,
+        pickle_s=own_s if task is function else 0.0,
     )
     talk.give("call", first_s=first[0], first_cpu_s=first[1], result=type(result).__name__)
     effects.called_once()
