@@ -57,13 +57,13 @@ def test_only_the_main_thread_names_itself(told):
     found, names = told
     names.watch(lambda tid, name: found.append((tid, name)))
     greenlet = threading.Thread(name="heartbeat")
-    threading.Thread._set_native_id(greenlet)  # in the main thread, as a greenlet does
+    threading.Thread._set_native_id(greenlet)  # type: ignore[attr-defined]  # as a greenlet does
     greenlet.name = "renamed"
-    threading._active[id(greenlet)] = greenlet
+    threading._active[id(greenlet)] = greenlet  # type: ignore[attr-defined]
     try:
         names.unwatch()
     finally:
-        del threading._active[id(greenlet)]
+        del threading._active[id(greenlet)]  # type: ignore[attr-defined]
 
     assert {name for tid, name in found if tid == os.getpid()} == {threading.main_thread().name}
 
