@@ -127,11 +127,11 @@ def test_a_holder_that_hardly_ran_is_not_said_to_be_in_a_call_of_c_while_it_last
     script.hold(1, 5, 300, stack=AT_COMPUTE, forced=True)
     trace = script.trace(300, "MainThread", "cruncher")
     waits = tuple(CoreTime(at(ms), 101, 0, 0) for ms in (5, 290))
-    for ran_ms, cause, kept in ((20, Cause.UNEXPLAINED, None), (280, Cause.GIL, Kept.C)):
+    for ran_ms, cause, kept in ((20, Cause.GIL, None), (280, Cause.GIL, Kept.C)):
         times = (*waits, CoreTime(at(5), 102, 0, 0), CoreTime(at(300), 102, ran_ms * MS, 0))
         stall = only(with_stacks(trace, core_times=times))
 
-        assert (stall.cause, stall.parts[0].kept, stall.parts[0].idle) == (cause, kept, kept is None)
+        assert (stall.cause, stall.parts[0].kept, stall.parts[0].idle) == (cause, kept, False)
 
 
 @pytest.mark.parametrize(("last_ms", "core_ms"), [(296, 261), (156, 121), (5, 0)])

@@ -350,9 +350,10 @@ class Causes:
         idle_ns = 0
         if account_ns is None:
             idle_ns, queued_ns = queued_ns, 0
-        elif kept in (None, Kept.PYTHON) and 2 * (off_ns - queued_ns) > length_ns:
-            # A holder that neither ran nor had to wait for a core was in no bytecode: its process was stopped, say. While
-            # a hold lasts, the holder may also wait for a core: the account shows that only afterwards.
+        elif (kept is Kept.PYTHON or self._observed.stopped_ns(since_ns, until_ns)[0]) and 2 * (
+            off_ns - queued_ns
+        ) > length_ns:
+            # A holder that neither ran nor had to wait for a core was in no bytecode: its process was stopped, say.
             idle_ns = min(off_ns - queued_ns, length_ns - collected_ns - queued_ns)
         found += [Part(Cause.UNEXPLAINED, idle_ns, holder, known, idle=True), Part(Cause.CORE, queued_ns, holder)]
         rest_ns = length_ns - collected_ns - queued_ns - idle_ns
