@@ -302,6 +302,8 @@ static void test_priority_hint(void) {
     T_TRUE(ratio > 7.5 && ratio < 11.5);
     sim_end();
     T_EQ(1024, hw_policy_weight(0));
+    T_EQ(1280, hw_policy_weight(-1)); /* a quarter more */
+    T_EQ(819, hw_policy_weight(1));   /* a fifth less */
     T_TRUE(hw_policy_weight(19) > 0);
     T_TRUE(hw_policy_weight(-20) < 100000);
 }

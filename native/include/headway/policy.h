@@ -150,8 +150,9 @@ struct hw_policy {
     bool (*idle)(struct hw_policy_gil *gil);
 };
 
-/* Returns the weight of a priority relative to priority 0, times 1024. Each step is a quarter more
- * or less, as in Linux (sched_prio_to_weight in kernel/sched/core.c). */
+/* Returns the weight of a priority relative to priority 0, times 1024. A step towards
+ * the favoured is a quarter more, a step away a fifth less, as in Linux (sched_prio_to_weight in
+ * kernel/sched/core.c). */
 static inline int64_t hw_policy_weight(int32_t priority) {
     int64_t weight = 1024;
     for (; priority < 0; priority++) {

@@ -168,7 +168,8 @@ def thread_priority(priority: int = 0, *, urgent: bool = False) -> None:
     """Set the calling thread's priority, under this policy and later ones, from its next wait for the GIL on.
 
     Args:
-        priority: As nice(2): from -20, the most favoured, to 19; each step is worth a quarter of GIL time more or less.
+        priority: As nice(2): from -20, the most favoured, to 19. A step towards -20 gives a quarter more
+            GIL time, a step towards 19 a fifth less.
         urgent: The thread's latency matters most: the thread need not wait for its turn. It gets no more GIL time; if
             it computes, it takes turns like any other thread.
 
