@@ -91,12 +91,12 @@ const char *hw__watchdog_finds(struct hw__ledger *ledger, const struct hw__waite
                        (ledger->request.by_ns != 0 &&
                         now_ns - later(ledger->request.by_ns, ledger->went_on_ns) > limit_ns);
         if (!ledger->request.made && held_ns > limit_ns && overdue) {
-            return "it lets nobody ask for the GIL";
+            return "it lets no thread request the GIL";
         }
     }
     if (!locked && ledger->called == NULL && ledger->phase != HW__PHASE_GRACE &&
         ++ledger->missed > MISSED_MOST) {
-        return "it does not wake who waits";
+        return "it does not wake the waiters";
     }
     return NULL;
 }

@@ -479,7 +479,7 @@ static void check_removal(const struct hw_policy *policy, int spins, const char 
  * makes a request. */
 static void test_watchdog(void) {
     check_removal(&last_first, LONG, "it let a thread starve");
-    check_removal(&never, 600 * LONG, "it lets nobody ask for the GIL");
+    check_removal(&never, 600 * LONG, "it lets no thread request the GIL");
 }
 
 /* The watchdog's message reaches no one, because the pipe is full or closed. The program goes on,

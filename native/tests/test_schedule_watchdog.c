@@ -44,7 +44,7 @@ static const char *finds(void) {
 }
 
 #define STARVES "it let a thread starve"
-#define NOBODY_ASKS "it lets nobody ask for the GIL"
+#define NOBODY_ASKS "it lets no thread request the GIL"
 #define T_SAME(expected, actual) T_TRUE(strcmp(expected, actual) == 0)
 
 static void test_starves(void) {
