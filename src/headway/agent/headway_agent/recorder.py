@@ -299,8 +299,9 @@ class _Names:
         tid = tid or getattr(thread, "_native_id", None)
         if tell is None or not isinstance(tid, int) or not isinstance(name, str):
             return
-        # The main thread's id is that of its process; a second object with that id is a greenlet.
-        if tid != os.getpid() or thread is threading.main_thread():
+        # A second object with the main thread's id is a greenlet. No system call: the program may have forbidden it.
+        main = threading.main_thread()
+        if thread is main or tid != getattr(main, "_native_id", None):
             tell(tid, name)
 
     def _around_native_id(self, original):
