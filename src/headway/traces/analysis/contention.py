@@ -22,6 +22,7 @@ from headway.traces.model import Frame, Kind, Park, Trace, park_kinds
 
 __all__ = [
     "CONTENDED",
+    "LASTING_NS",
     "Contention",
     "ParkPlace",
     "blocks_for_program",
@@ -36,8 +37,8 @@ CONTENDED = 0.01
 _PLACES = 40
 _MOST_LINES = 200
 """The lines of source that are read in search of locks: those at which threads were away for longest."""
-_LASTING_NS = 500_000_000
-"""A thread that has waited for less at the end of a recording may have got the lock soon after."""
+LASTING_NS = 500_000_000
+"""A thread that has waited for less at the end of a recording may have got what it waits for soon after."""
 _AWAITING = frozenset({"threading.py", "queue.py", "_base.py", "thread.py", "synchronize.py", "queues.py"})
 """Modules of the standard library whose own frames block only for a lock of the program, most of them to await another
 thread."""
@@ -211,7 +212,7 @@ def contention(
     lived_ns = lives_ns(trace.threads, since_ns, until_ns)
     none = np.zeros_like(length_ns)
     no = none.astype(bool)
-    lasting = ~ended & (kind == Park.LOCK) & (length_ns >= _LASTING_NS)
+    lasting = ~ended & (kind == Park.LOCK) & (length_ns >= LASTING_NS)
     of = thread[parks].astype(np.int64)
     blocked = _Blocked(of, stack, start_ns, length_ns, kind, type_of, awaits, none, woken=no, lasting=lasting)
     begins = Intervals(start_ns, start_ns, of.astype(np.uint32), none.astype(np.uint8), stack.astype(np.uint32), no, no)
@@ -253,7 +254,7 @@ def waits_for_locks(
         awaits=none.astype(bool),
         gil_ns=gil_ns,
         woken=away.back[at] & (away.end_ns[at] < until_ns),
-        lasting=~away.back[at] & (length_ns[at] >= _LASTING_NS),
+        lasting=~away.back[at] & (length_ns[at] >= LASTING_NS),
     )
     return _places(
         trace, blocked, lives_ns(trace.threads, since_ns, until_ns), Holders(trace, found.holds, found.waits, changed)

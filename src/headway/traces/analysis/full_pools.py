@@ -13,14 +13,13 @@ from typing import Final, NamedTuple, final
 
 import numpy as np
 
+from headway.traces.analysis.contention import LASTING_NS
 from headway.traces.calls import waits_for_good
 from headway.traces.loops import Home, home_at, is_in_a_loop
 from headway.traces.model import Frame, Kind, Trace
 
 __all__ = ["FullPool", "full_pools"]
 
-_LASTING_NS: Final = 500_000_000
-"""A thread that has waited for less when the recording ends may go on soon after."""
 _NUMBERED: Final = re.compile(r"(.+?)[_-]\d+")
 """The name of a pool's thread."""
 _RESULTS: Final = ("concurrent/futures/_base.py",)
@@ -107,7 +106,7 @@ def _line(one: _Last, changed: frozenset[str]) -> Frame | None:
     """Return the line at which a task waits for a result, without a time-out and for long; None if it does not."""
     after = next((at for at, frame in enumerate(one.frames) if os.path.basename(frame.filename) != "threading.py"), 0)
     rest = one.frames[after:]
-    if one.waited_ns < _LASTING_NS or not rest or not rest[0].filename.endswith(_RESULTS) or not _is_in(rest, _WORKERS):
+    if one.waited_ns < LASTING_NS or not rest or not rest[0].filename.endswith(_RESULTS) or not _is_in(rest, _WORKERS):
         return None
     line = next(frame for frame in rest if not frame.filename.endswith(_RESULTS))
     return line if waits_for_good(line, changed) else None

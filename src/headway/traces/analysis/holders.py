@@ -26,11 +26,11 @@ from headway.traces.guards import Lock, Stands, is_reentrant, stands
 from headway.traces.model import Frame, Trace
 from headway.traces.sources import words_in
 
-__all__ = ["Doing", "Holders", "LockHold", "LockWaits", "line_of", "summed"]
+__all__ = ["ELSEWHERE_NS", "Doing", "Holders", "LockHold", "LockWaits", "line_of", "summed"]
 
 _WAKES_NS = 2_000_000
 """A thread that is woken wants the GIL within this time, if it gets a core."""
-_ELSEWHERE_NS = 10_000_000
+ELSEWHERE_NS = 10_000_000
 """A thread that yields after a longer hold was elsewhere during the hold."""
 _MOST_WAITS = 1_000
 """The waits of a place that are looked at. Of more, some are chosen, by their share of the time."""
@@ -269,7 +269,7 @@ class Holders:
             waits_ns = np.append(waits.start_ns[waits.thread == thread], np.iinfo(np.int64).max)
             before_ns = np.append(np.iinfo(np.int64).min, end_ns[:-1]) if len(mine) else end_ns
             want_ns = np.minimum(waits_ns[np.searchsorted(waits_ns, before_ns)], start_ns)
-            is_there = holds.forced[mine] | (end_ns - start_ns < _ELSEWHERE_NS)
+            is_there = holds.forced[mine] | (end_ns - start_ns < ELSEWHERE_NS)
             self._timelines[thread] = _Timeline(start_ns, end_ns, want_ns, holds.stack[mine], is_there)
         return self._timelines[thread]
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.contention import takes
-from headway.traces.analysis.holders import Doing, Holders, LockHold, LockWaits
+from headway.traces.analysis.holders import ELSEWHERE_NS, Doing, Holders, LockHold, LockWaits
 from headway.traces.analysis.intervals import Holds, recorded
 from headway.traces.analysis.observed import Observed
 from headway.traces.analysis.short_times import IDLE_SHARE, ShortTimes
@@ -31,7 +31,6 @@ _MS: Final = 1_000_000
 _FREE_NS: Final = 1 * _MS
 """If a wanted GIL is free for less than this, its hand-off is still under way."""
 _SHORT_QUEUE_NS: Final = 1 * _MS
-_ELSEWHERE_NS: Final = 10 * _MS
 _IN_C_NS: Final = 2 * _MS
 """A request made Python code release the GIL within microseconds; a later release means that a call of C ran."""
 _HELD_SHARE: Final = 0.15
@@ -88,7 +87,7 @@ class Causes:
     def _summed(self, thread: int, begin: int, end: int) -> tuple[NDArray[np.bool_], list[tuple[int, Part]]]:
         """Return which times between an event and the next one are summed up, and the sums, each with an event in it."""
         tid = self._trace.threads[thread].tid
-        times = ShortTimes(self._observed.of(thread), begin, end, _ELSEWHERE_NS)
+        times = ShortTimes(self._observed.of(thread), begin, end, ELSEWHERE_NS)
         account = self._observed.accounts.columns(tid, thread, times.since_ns, times.until_ns)
         collected = [(one.start_ns, one.end_ns) for one in self._trace.evidence.collections if one.tid == tid]
         times.leave_out(~account.is_plain)
@@ -208,7 +207,7 @@ class Causes:
         After a request, the holder releases the GIL at once, or right after a call of C. A thread that yields after a
         long hold was elsewhere during the hold.
         """
-        if self._observed.home(stack) is not None or (length_ns >= _ELSEWHERE_NS and not forced):
+        if self._observed.home(stack) is not None or (length_ns >= ELSEWHERE_NS and not forced):
             return ()
         return self._observed.stack(stack)
 
@@ -233,7 +232,7 @@ class Causes:
         queued_ns = min(length_ns - ran_ns, self._observed.accounts.queued_ns(tid, begun_ns, over_ns) or 0)
         found = [Part(Cause.OWN, ran_ns, thread, stack), Part(Cause.CORE, queued_ns, thread)]
         rest_ns = length_ns - ran_ns - queued_ns
-        asleep = length_ns >= _ELSEWHERE_NS and self._trace.evidence.was_asleep(tid, begun_ns, over_ns)
+        asleep = length_ns >= ELSEWHERE_NS and self._trace.evidence.was_asleep(tid, begun_ns, over_ns)
         lock = waits_for_a_lock(stack, self._observed.changed, asleep=asleep)
         if lock:
             kept = _shortened(self._kept(thread, int(own.gil[event]), begun_ns, over_ns), rest_ns)
@@ -242,7 +241,7 @@ class Causes:
         # Without the system's account, a call that computes may have waited for a core.
         known = tid in self._observed.accounts or (share is not None and share < IDLE_SHARE)
         waits = lock or asleep or known or self._is_a_wait(int(own.stack[event]))
-        holders = self._holders_of(thread, event, begun_ns, over_ns) if lock and length_ns >= _ELSEWHERE_NS else ()
+        holders = self._holders_of(thread, event, begun_ns, over_ns) if lock and length_ns >= ELSEWHERE_NS else ()
         cause = Cause.BLOCKED if waits else Cause.UNEXPLAINED
         return [*found, Part(cause, rest_ns, thread, stack, lock=lock, holders=holders)]
 
@@ -257,7 +256,7 @@ class Causes:
         taken_ns = min(over_ns, self._held_from_ns(gil, begun_ns))
         found = self._waiting(thread, gil, begun_ns, taken_ns)
         away = self._away(thread, event, taken_ns, over_ns, share) if taken_ns < over_ns else []
-        if over_ns - taken_ns >= _ELSEWHERE_NS or self._is_a_wait(stack) or any(part.lock for part in away):
+        if over_ns - taken_ns >= ELSEWHERE_NS or self._is_a_wait(stack) or any(part.lock for part in away):
             return found + away
         away_ns = sum(part.time_ns for part in away if part.cause is Cause.BLOCKED)
         back = _shortened(self._waiting(thread, gil, taken_ns, over_ns), away_ns)
