@@ -11,7 +11,7 @@ from made_traces import MS
 from test_stalls import AT_POLL, AT_SLEEP, SLEEP, at, loop, only, with_stacks
 from told_traces import AT_COMPUTE, Script
 
-from headway.live.sampling import Accounts
+from headway.live.sampling import Accounts, _state_in
 from headway.traces.analysis.stall_model import Cause, Kept, StallKind, Thresholds
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
@@ -159,6 +159,8 @@ def test_a_thread_that_ends_after_its_hold_had_no_core_until_the_last_look_at_it
         (((40, 30, 4),), Kept.PYTHON),
         (((40, 30, 0),), Kept.C),
         (((5, 0, 0), (18.5, 15, 0)), Kept.PYTHON),
+        (((5, 0, 0), (18.5, 5, 9)), Kept.PYTHON),
+        (((5, 0, 0), (21, 15, 0)), Kept.C),
         ((), None),
     ],
 )
@@ -247,6 +249,34 @@ def test_the_kernel_tells_what_a_thread_sleeps_for():
 
     assert found == [True, False]
     assert not accounts.sleeps_in_a_futex(1 << 30)
+
+
+def test_a_holder_that_waits_for_a_core_is_seen_while_it_waits(monkeypatch):
+    """The kernel counts a wait for a core when it is over; a thread that could run, and whose account stands still, waits."""
+    accounts = Accounts(os.getpid())
+    rows = {"ran": 5 * MS, "queued": 7 * MS}
+    state = [b"R"]
+    monkeypatch.setattr(os, "pread", lambda *_: b"%d %d 1\n" % (rows["ran"], rows["queued"]))
+    monkeypatch.setattr(Accounts, "_state_of", lambda *_: state[0])
+
+    def queued_ms(ms, *, holds=True):
+        return accounts.of(threading.get_native_id(), ms * MS, holds=holds).queued_ns // MS
+
+    assert [queued_ms(ms) for ms in (100, 110, 130, 200)] == [7, 7, 37, 107]
+    assert queued_ms(210, holds=False) == 7
+    rows["queued"] = 117 * MS  # the wait is over
+    assert [queued_ms(ms) for ms in (220, 225)] == [117, 117]
+    state[0], rows["ran"] = b"S", 9 * MS
+    assert [queued_ms(ms) for ms in (230, 300, 400)] == [117, 117, 117]
+
+
+def test_the_state_of_a_thread_is_told():
+    """A thread that looks at itself runs; there is none of a thread that is not there, nor a name that confuses it."""
+    accounts = Accounts(os.getpid())
+
+    assert accounts._state_of(threading.get_native_id()) == b"R"
+    assert accounts._state_of(1 << 30) == b""
+    assert _state_in(b"12 (a) R) S 1 2 3") == b"S"
 
 
 @pytest.mark.parametrize(

@@ -191,12 +191,14 @@ class Ring:
         loops = set(self.laps.loops)
         looked_at: dict[int, None] = {}
         away: set[int] = set()
+        holding: set[int] = set()
         waits = False
         for slot in self.slots():
             since_ns = now_ns - slot.since_ns
             if slot.serial in loops and slot.state:
                 looked_at[slot.tid] = None
             if slot.state == HOLDING and since_ns >= _SAMPLED_NS:
+                holding.add(slot.tid)
                 self._sample(slot, now_ns)
             waits = waits or (slot.state == WAITING and since_ns >= self._limits.wait_ns)
             if len(looked_at) < _MOST_TIDS and self._is_due(slot, since_ns):
@@ -209,7 +211,7 @@ class Ring:
                 waits = True
         queued = False
         for tid in list(looked_at)[:_MOST_TIDS]:
-            seen = self._account(tid, now_ns, is_away=tid in away)
+            seen = self._account(tid, now_ns, is_away=tid in away, holds=tid in holding)
             if seen is not None:
                 before_ns = self._queued_ns.get(tid, seen.queued_ns)
                 queued = queued or seen.queued_ns - before_ns >= self._limits.loop_ns
@@ -239,9 +241,9 @@ class Ring:
             del self._accounted_ns[slot.serial]
         return lasts or is_over
 
-    def _account(self, tid: int, now_ns: int, *, is_away: bool) -> CoreTime | None:
+    def _account(self, tid: int, now_ns: int, *, is_away: bool, holds: bool) -> CoreTime | None:
         """Record the core time that the system has given a thread up to now, and for what it sleeps if it is away."""
-        seen = self._accounts.of(tid, now_ns)
+        seen = self._accounts.of(tid, now_ns, holds=holds)
         if seen is not None:
             self._core_times.append(seen)
         if is_away and self._accounts.sleeps_in_a_futex(tid):
@@ -301,7 +303,7 @@ class Ring:
         """
         still = (slot for slot in self.slots() if slot.serial in self._accounted_ns)
         for slot in itertools.islice(still, _MOST_STILL):
-            self._account(slot.tid, now_ns, is_away=slot.state == IDLE)
+            self._account(slot.tid, now_ns, is_away=slot.state == IDLE, holds=slot.state == HOLDING)
         since_ns = min(now_ns - _EVIDENCE_NS, oldest_ns or now_ns)
         return packed(one for one in self._samples if one.time_ns >= since_ns) | {
             "core_times": [

@@ -41,6 +41,10 @@ _FUTEX = {"x86_64": {202, 449, 455}, "aarch64": {98, 449, 455}}.get(platform.mac
 _MOST_STOPS = 256
 _STATE_NS = 20_000_000
 """The least time between two looks at whether a process is stopped."""
+_RUNNABLE = b"R"
+"""The state of a thread that runs or could run."""
+_TICK_NS = 20_000_000
+"""More than the age of the account of a thread that runs: the kernel renews it at each tick, 10 ms apart at most."""
 _STOPPED = (b"T", b"t")
 """The states of a thread that a signal has stopped, and of one that a debugger has stopped (proc(5))."""
 
@@ -212,9 +216,18 @@ class Accounts:
         self._pid = pid
         self._files: dict[int, int] = {}
         self._state = -1
+        self._unchanged: dict[int, tuple[int, int, int]] = {}
+        """By thread that holds a GIL: what it ran and queued, and since when it could have run with that account; 0: never."""
 
-    def of(self, tid: int, now_ns: int) -> CoreTime | None:
-        """Return a thread's core time up to now; None if the thread is gone or the kernel does not tell."""
+    def of(self, tid: int, now_ns: int, *, holds: bool = False) -> CoreTime | None:
+        """Return a thread's core time up to now; None if the thread is gone or the kernel does not tell.
+
+        Args:
+            tid: The thread.
+            now_ns: The time.
+            holds: The thread holds a GIL. The kernel counts a wait for a core when it is over, but others wait for this
+                thread now. So such a wait is counted as far as looks show that it goes on.
+        """
         try:
             if tid not in self._files:
                 if len(self._files) >= _MOST_ACCOUNTS:
@@ -225,7 +238,27 @@ class Accounts:
             with contextlib.suppress(OSError, KeyError):
                 os.close(self._files.pop(tid))
             return None
-        return CoreTime(now_ns, tid, int(ran), int(queued))
+        pending_ns = self._pending_ns(tid, int(ran), int(queued), now_ns) if holds else 0
+        return CoreTime(now_ns, tid, int(ran), int(queued) + pending_ns)
+
+    def _pending_ns(self, tid: int, ran_ns: int, queued_ns: int, now_ns: int) -> int:
+        """Return for how long a thread has certainly been waiting for a core: it could run, and its account stands still."""
+        before = self._unchanged.get(tid)
+        if before is None or before[:2] != (ran_ns, queued_ns) or not before[2]:
+            if len(self._unchanged) >= _MOST_ACCOUNTS:
+                self._unchanged.clear()
+            self._unchanged[tid] = (ran_ns, queued_ns, now_ns if self._state_of(tid) == _RUNNABLE else 0)
+            return 0
+        lasts_ns = now_ns - before[2]
+        return lasts_ns if lasts_ns >= _TICK_NS else 0
+
+    def _state_of(self, tid: int) -> bytes:
+        """Return the letter of a thread's state (proc(5)); b"" if the kernel does not tell."""
+        try:
+            with open(f"/proc/{self._pid}/task/{tid}/stat", "rb", buffering=0) as file:
+                return _state_in(file.read(100))
+        except OSError:
+            return b""
 
     def sleeps_in_a_futex(self, tid: int) -> bool:
         """Tell whether a thread sleeps until another one wakes it; False if the kernel does not tell."""
@@ -240,8 +273,7 @@ class Accounts:
         try:
             if self._state < 0:
                 self._state = os.open(f"/proc/{self._pid}/task/{self._pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-            # The name is in parentheses, and may have some itself.
-            return os.pread(self._state, 100, 0).rpartition(b") ")[2][:1] in _STOPPED
+            return _state_in(os.pread(self._state, 100, 0)) in _STOPPED
         except OSError:
             return False
 
@@ -256,6 +288,11 @@ class Accounts:
         for file in self._files.values():
             os.close(file)
         self._files.clear()
+
+
+def _state_in(stat: bytes) -> bytes:
+    """Return the state in the beginning of a `stat` file; the name before it is in parentheses, and may have some itself."""
+    return stat.rpartition(b") ")[2][:1]
 
 
 @final

@@ -74,7 +74,10 @@ class CoreTime:
     tid: int
     ran_ns: int
     queued_ns: int
-    """The time in which the thread could run and had no core. Does not include a wait for a core that still goes on."""
+    """The time in which the thread could run and had no core.
+
+    Includes a wait for a core that still goes on only if the thread holds a GIL, from the time at which that was seen.
+    """
 
 
 @dataclass(frozen=True)

@@ -89,9 +89,11 @@ class Accounts:
         first = bisect.bisect_right(looks, since_ns, key=_time_ns)
         before = looks[first - 1] if first else CoreTime(0, tid, 0, 0)  # an account begins with the thread
         last = bisect.bisect_left(looks, until_ns, key=_time_ns)
-        unseen_ns = until_ns - max(since_ns, looks[-1].time_ns) if last == len(looks) else 0
-        inside_ns = self._inside_ns([before, *looks[first : last + 1]], since_ns, until_ns)
-        return min(until_ns - since_ns, inside_ns + unseen_ns)
+        if last == len(looks):
+            # The thread may be waiting for a core, or have waited after the last look: the account may have nothing of it.
+            ran_ns = looks[-1].ran_ns - before.ran_ns - max(0, since_ns - before.time_ns)
+            return until_ns - since_ns - max(0, min(ran_ns, looks[-1].time_ns - since_ns))
+        return min(until_ns - since_ns, self._inside_ns([before, *looks[first : last + 1]], since_ns, until_ns))
 
     def _inside_ns(self, looks: list[CoreTime], since_ns: int, until_ns: int) -> int:
         """Return what looks add to the time without a core, as far as it can have been within a time.

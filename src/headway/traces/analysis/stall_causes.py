@@ -343,8 +343,8 @@ class Causes:
         kept: Kept | None = None
         if late_ns is not None:
             kept = unasked if late_ns >= _IN_C_NS else Kept.PYTHON
-        if until_ns >= self._trace.end_ns and 2 * (off_ns - queued_ns) > length_ns:
-            kept = None  # it hardly ran: asleep in a call, or without a core, which the account shows only afterwards
+        if until_ns >= self._trace.end_ns and 2 * off_ns > length_ns:
+            kept = None  # it hardly ran: asleep in a call, or without a core, which the account fully shows only afterwards
         found = self._placed(Cause.COLLECTION, collected_ns, holder, since_ns, until_ns, known)
         idle_ns = 0
         if account_ns is None:
