@@ -160,6 +160,7 @@ def test_a_thread_that_ends_after_its_hold_had_no_core_until_the_last_look_at_it
         (((40, 30, 0),), Kept.C),
         (((5, 0, 0), (18.5, 15, 0)), Kept.PYTHON),
         (((5, 0, 0), (18.5, 5, 9)), Kept.PYTHON),
+        (((5, 0, 0), (18, 13, 0), (20.8, 13, 0)), Kept.C),
         (((5, 0, 0), (21, 15, 0)), Kept.C),
         ((), None),
     ],

@@ -89,11 +89,16 @@ class Accounts:
         first = bisect.bisect_right(looks, since_ns, key=_time_ns)
         before = looks[first - 1] if first else CoreTime(0, tid, 0, 0)  # an account begins with the thread
         last = bisect.bisect_left(looks, until_ns, key=_time_ns)
+        inside_ns = self._inside_ns([before, *looks[first : last + 1]], since_ns, until_ns)
         if last == len(looks):
-            # The thread may be waiting for a core, or have waited after the last look: the account may have nothing of it.
-            ran_ns = looks[-1].ran_ns - before.ran_ns - max(0, since_ns - before.time_ns)
-            return until_ns - since_ns - max(0, min(ran_ns, looks[-1].time_ns - since_ns))
-        return min(until_ns - since_ns, self._inside_ns([before, *looks[first : last + 1]], since_ns, until_ns))
+            # The account may have nothing of the last wait for a core. A thread that ran between two looks may have waited
+            # for the rest of that time; one whose account stands still was asleep.
+            inside_ns = sum(
+                max(0, min(two.time_ns - max(one.time_ns, since_ns), two.time_ns - one.time_ns - (two.ran_ns - one.ran_ns)))
+                for one, two in itertools.pairwise([before, *looks[first:]])
+                if two.ran_ns > one.ran_ns or two.queued_ns > one.queued_ns
+            ) + until_ns - max(since_ns, looks[-1].time_ns)
+        return min(until_ns - since_ns, inside_ns)
 
     def _inside_ns(self, looks: list[CoreTime], since_ns: int, until_ns: int) -> int:
         """Return what looks add to the time without a core, as far as it can have been within a time.
