@@ -61,13 +61,15 @@ def test_threads_that_compute_one_after_the_other_are_not_told():
     assert "saturated" not in told(in_bursts(4, 40, 100, beside=False))
 
 
-@pytest.mark.parametrize(("alone_ms", "is_told"), [(60, True), (600, False)])
-def test_two_threads_that_compute_are_told_though_one_begins_earlier(alone_ms, is_told):
-    """Two threads wait as long as they hold, or somewhat less: the start and the end of a program have only one."""
+@pytest.mark.parametrize(
+    ("alone_ms", "waits_ms", "is_told"), [(60, 5, True), (600, 3, True), (60, 2, False), (60_000, 5, False)]
+)
+def test_two_threads_that_compute_are_told_though_one_begins_earlier(alone_ms, waits_ms, is_told):
+    """Two threads wait as long as they hold, or somewhat less if they have too few cores; before that, one computes alone."""
     script = Script().hold(0, 0, alone_ms, forced=True)
     at_ms = alone_ms
     for turn in range(100):
-        script.wait(turn % 2 == 0, at_ms - 5, asks_ms=at_ms)
+        script.wait(turn % 2 == 0, at_ms - waits_ms, asks_ms=at_ms)
         script.hold(turn % 2 == 0, at_ms, at_ms + 5, forced=True)
         at_ms += 5
     found = told(script.trace(at_ms + 1, "a", "b"))

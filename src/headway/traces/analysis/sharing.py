@@ -81,9 +81,10 @@ def _computing(analysis: Analysis, gil: GilSummary) -> _Found | None:
     held_ns = sum(one.holds.total_ns for one in computing)
     # Two threads that compute all the time wait as long as they hold; with less, they hardly met. If the GIL is not
     # always held, because of hand-overs, calls that release it, or pauses, the threads compute at the same times.
-    met = gil.holds.total_ns >= FULL * gil.wall_ns > 0 and 2 * waited_ns >= gil.holds.total_ns
-    crowded = waited_ns >= CROWDED * held_ns and waited_ns >= WORTH * len(computing) * gil.wall_ns
-    if not met and not crowded:
+    in_use_ns, lasted_ns = _together(gil, indices)
+    met = in_use_ns >= FULL * lasted_ns > 0 and 2 * waited_ns >= in_use_ns
+    crowded = waited_ns >= CROWDED * held_ns
+    if not (met or crowded) or waited_ns < WORTH * len(computing) * gil.wall_ns:
         return None
     at_lock = f", {duration(locked_ns)} of it for a lock that another of them had" if locked_ns else ""
     return (
@@ -92,6 +93,19 @@ def _computing(analysis: Analysis, gil: GilSummary) -> _Found | None:
         f"{duration(waited_ns)} for their next turn{at_lock}",
         waited_ns,
     )
+
+
+def _together(gil: GilSummary, indices: set[int]) -> tuple[float, float]:
+    """Return for how long a GIL was held in the times in which several of the threads used it, and how long these lasted.
+
+    What a thread computes before the others start is not shared.
+    """
+    use = gil.timeline
+    if use is None:
+        return 0.0, 0.0
+    used_by = np.count_nonzero(use.held_by[np.isin(use.threads, list(indices))], axis=0)
+    widths_ns = np.diff(use.edges_ns)[used_by >= 2]
+    return float((use.held[used_by >= 2] * widths_ns).sum()), float(widths_ns.sum())
 
 
 def _blocking(gil: GilSummary) -> _Found | None:
