@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
+#include "headway/schedule.h"
+#include "sim/guard.h"
 #include "sim/world.h"
 
 #define MOST_CORES 64
@@ -477,8 +480,31 @@ static void end_warm_up(struct hw__world *world) {
     }
 }
 
-int hw_sim_run(struct hw_sim *sim, int64_t until_ns) {
-    struct hw__world *world = &sim->world;
+static bool is_built_in(const struct hw_policy *policy) {
+    const struct hw_policy *one;
+    for (int i = 0; (one = hw_policy_at(i)) != NULL; i++) {
+        if (one == policy) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Lists the policies that are not built in, "" if there are none. */
+static void list_own_policies(const struct hw__world *world, char *names, size_t room) {
+    names[0] = '\0';
+    const struct hw_policy *last = NULL;
+    for (int32_t i = 0; i < world->spec.gil_count; i++) {
+        const struct hw_policy *policy = world->gils[i].ledger.policy;
+        if (policy != NULL && policy != last && !is_built_in(policy)) {
+            hw__text_append(names, room, names[0] == '\0' ? "" : " or ");
+            hw__text_append(names, room, policy->name);
+            last = policy;
+        }
+    }
+}
+
+static int run(struct hw__world *world, int64_t until_ns) {
     until_ns = until_ns < world->spec.end_ns ? until_ns : world->spec.end_ns;
     if (!world->is_warm && until_ns >= world->spec.warm_ns) {
         int error = hw__machine_run(&world->machine, world->spec.warm_ns);
@@ -494,6 +520,19 @@ int hw_sim_run(struct hw_sim *sim, int64_t until_ns) {
             end_warm_up(world);
         }
     }
+    return error;
+}
+
+int hw_sim_run(struct hw_sim *sim, int64_t until_ns) {
+    char names[128];
+    list_own_policies(&sim->world, names, sizeof names);
+    if (names[0] == '\0') {
+        return run(&sim->world, until_ns);
+    }
+    struct hw__guard guard = {0};
+    hw__guard_begin(&guard, names, &sim->world.machine.steps);
+    int error = run(&sim->world, until_ns);
+    hw__guard_end(&guard);
     return error;
 }
 

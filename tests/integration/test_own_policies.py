@@ -88,3 +88,65 @@ def test_the_lottery_starves_no_thread_of_a_real_program(lottery):
     rounds = [int(word) for word in done.stdout.split()]
     assert done.stderr == ""
     assert min(rounds) > 0.5 * max(rounds)
+
+
+FAULTY = """
+#include <stdlib.h>
+#include "headway/policy.h"
+static int deeper(volatile char *at) { volatile char more[4096]; more[0] = *at; return deeper(more) + more[1]; }
+static void fault(struct hw_policy_gil *gil) {
+    volatile int none = 0;
+    if (FAULT == 0) { for (;;) { none++; } }
+    if (FAULT == 1) { *(volatile int *)(long)none = 1; }
+    if (FAULT == 2) { gil->own[0] = gil->own[1] / none; }
+    if (FAULT == 3) { abort(); }
+    if (FAULT == 4) { volatile char first = 0; gil->own[0] = deeper(&first); }
+}
+static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
+    if (++gil->own[1] > 20) { fault(gil); }
+    thread->key = ++gil->own[0];
+}
+static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
+                        const struct hw_policy_thread *holder) {
+    int64_t since_ns = waiter->ready_ns > holder->acquired_ns ? waiter->ready_ns : holder->acquired_ns;
+    return since_ns + gil->interval_ns - gil->now_ns;
+}
+static const struct hw_policy_option options[] = {{NULL, 0, 0, 0, NULL}};
+const struct hw_policy headway_policy = {.abi = HW_POLICY_ABI, .name = "faulty", .options = options,
+                                         .ready = ready, .patience = patience};
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (0, "made no step for 3 s of CPU time in a call of the policy faulty"),
+        (1, "crashed (SIGSEGV) in or after a call of the policy faulty"),
+        (2, "crashed (SIGFPE) in or after a call of the policy faulty"),
+        (3, "crashed (SIGABRT) in or after a call of the policy faulty"),
+        (4, "crashed (SIGSEGV) in or after a call of the policy faulty"),
+    ],
+)
+def test_a_faulty_policy_ends_its_simulation_with_an_error(tmp_path, fault, told):
+    """A policy that loops, crashes, aborts or uses up its stack is named; the command neither hangs nor dies silently."""
+    source = tmp_path / "faulty.c"
+    source.write_text(f"#define FAULT {fault}\n{FAULTY}")
+
+    done = run("simulate", "convoy", "--policy", built(source, tmp_path / "faulty.so"), "--calibration", "preset")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"error: the simulation {told}\n\nhint: " in done.stderr
+
+
+def test_a_faulty_policy_in_one_of_several_processes_is_told(tmp_path):
+    """The process that simulated has named the policy; the command tells that it ended, and how far it came."""
+    source = tmp_path / "faulty.c"
+    source.write_text(f"#define FAULT (gil->interval_ns < 100000)\n{FAULTY}".replace("FAULT == 0", "0"))
+    library = built(source, tmp_path / "faulty.so")
+    sweep = ["--sweep", "switch_interval_s=0.005,0.004,0.003,0.002,0.001,0.00005", "--seeds", "3", "--duration", "120", "--jobs", "2"]
+
+    done = run("simulate", "t2", "--policy", library, "--calibration", "preset", *sweep)
+
+    assert done.returncode != 0
+    assert "crashed (SIGSEGV) in or after a call of the policy faulty" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import final
 
@@ -141,7 +142,7 @@ def run_all(
         progress: Called with the number of runs done.
 
     Raises:
-        ScenarioError: One of the scenarios cannot be simulated, or comes to a stop.
+        ScenarioError: One of the scenarios cannot be simulated, or comes to a stop; or a process ended early.
         NativeError: The library is missing, does not fit, or has no simulator.
     """
     most = len(os.sched_getaffinity(0)) if workers is None else workers
@@ -157,8 +158,14 @@ def run_all(
     if rest := jobs[len(found) :]:
         # Do not fork, because numpy may have threads.
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(most, len(rest)), mp_context=context) as pool:
-            for ran in pool.map(run, rest):
-                found.append(ran)
-                progress(len(found))
+        try:
+            with ProcessPoolExecutor(min(most, len(rest)), mp_context=context) as pool:
+                for ran in pool.map(run, rest):
+                    found.append(ran)
+                    progress(len(found))
+        except BrokenProcessPool as error:
+            raise ScenarioError(
+                f"a process that simulated ended before its run was over, after {len(found)} of {len(jobs)} runs",
+                hint="read the lines above: a policy of your own may be at fault; without any, the memory may be too small",
+            ) from error
     return found
