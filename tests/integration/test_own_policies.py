@@ -143,7 +143,16 @@ def test_a_faulty_policy_in_one_of_several_processes_is_told(tmp_path):
     source = tmp_path / "faulty.c"
     source.write_text(f"#define FAULT (gil->interval_ns < 100000)\n{FAULTY}".replace("FAULT == 0", "0"))
     library = built(source, tmp_path / "faulty.so")
-    sweep = ["--sweep", "switch_interval_s=0.005,0.004,0.003,0.002,0.001,0.00005", "--seeds", "3", "--duration", "120", "--jobs", "2"]
+    sweep = [
+        "--sweep",
+        "switch_interval_s=0.005,0.004,0.003,0.002,0.001,0.00005",
+        "--seeds",
+        "3",
+        "--duration",
+        "120",
+        "--jobs",
+        "2",
+    ]
 
     done = run("simulate", "t2", "--policy", library, "--calibration", "preset", *sweep)
 

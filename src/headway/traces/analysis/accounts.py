@@ -93,11 +93,21 @@ class Accounts:
         if last == len(looks):
             # The account may have nothing of the last wait for a core. A thread that ran between two looks may have waited
             # for the rest of that time; one whose account stands still was asleep.
-            inside_ns = sum(
-                max(0, min(two.time_ns - max(one.time_ns, since_ns), two.time_ns - one.time_ns - (two.ran_ns - one.ran_ns)))
-                for one, two in itertools.pairwise([before, *looks[first:]])
-                if two.ran_ns > one.ran_ns or two.queued_ns > one.queued_ns
-            ) + until_ns - max(since_ns, looks[-1].time_ns)
+            inside_ns = (
+                sum(
+                    max(
+                        0,
+                        min(
+                            two.time_ns - max(one.time_ns, since_ns),
+                            two.time_ns - one.time_ns - (two.ran_ns - one.ran_ns),
+                        ),
+                    )
+                    for one, two in itertools.pairwise([before, *looks[first:]])
+                    if two.ran_ns > one.ran_ns or two.queued_ns > one.queued_ns
+                )
+                + until_ns
+                - max(since_ns, looks[-1].time_ns)
+            )
         return min(until_ns - since_ns, inside_ns)
 
     def _inside_ns(self, looks: list[CoreTime], since_ns: int, until_ns: int) -> int:

@@ -98,7 +98,7 @@ def _computing(analysis: Analysis, gil: GilSummary) -> _Found | None:
 def _together(gil: GilSummary, indices: set[int]) -> tuple[float, float]:
     """Return for how long a GIL was held in the times in which several of the threads used it, and how long these lasted.
 
-    What a thread computes before the others start is not shared.
+    The GIL is not shared while one thread computes and the others have not started.
     """
     use = gil.timeline
     if use is None:
