@@ -64,7 +64,9 @@ _POOLS: Final = {
     ("waitress/task.py", "ThreadedTaskDispatcher.handler_thread"),
     ("multiprocessing/pool.py", "worker"),
     ("cheroot/workers/threadpool.py", "WorkerThread.run"),
+    ("cheroot/workers/threadpool.py", "WorkerThread._process_connections_until_interrupted"),
     ("eventlet/tpool.py", "tworker"),
+    ("gevent/threadpool.py", "_WorkerGreenlet.run"),
     _ANYIO,
 }
 """Functions that take work from a queue and run it."""
@@ -83,19 +85,30 @@ _BETWEEN: Final = {
     ("socketserver.py", "ForkingMixIn.process_request"),
     ("sync.py", "SyncWorker.wait"),
     ("base.py", "Worker.notify"),
+    ("gthread.py", "TConn.wait_for_data"),
 }
 """Functions of these servers that run between two requests. The thread of a connection ends after the first one."""
+_TURNS: Final = {
+    ("gthread.py", "ThreadWorker.handle"): {"unreader.py", "message.py", "parser.py", "body.py", "socket.py", "ssl.py"},
+    ("channel.py", "HTTPChannel.service"): {"trigger.py", "server.py"},
+    ("server.py", "HTTPConnection.communicate"): {"server.py", "makefile.py", "_pyio.py", "socket.py", "ssl.py"},
+}
+"""Functions of gunicorn's, waitress's and cheroot's threads that serve one request, each with the modules in which they
+receive it, or tell that it is over. A thread whose queue has a further request only yields the GIL here."""
 _HANDS_OVER: Final = ("socketserver.py", "ThreadingMixIn.process_request")
 """A server's thread has another thread answer a request: it waits until that one has started, for the GIL, too."""
 _SOCKETS: Final = {"selectors.py", "socket.py", "ssl.py", "workertmp.py"}
 """Modules in which these servers wait, or tell that they live."""
-_WAITS: Final = {"queue.py", "threading.py", "_queue"}
+_WAITS: Final = {"queue.py", "threading.py", "_queue", "_threading.py"}
 """Modules in which a pool's thread waits, called by one of `_POOLS`."""
 _BEGINS: Final = {"<module>", "_run_module_as_main", "Thread._bootstrap"}
 """The outermost functions of a thread's stack."""
-_WAIT_FRAMES: Final = 3
+_WAIT_FRAMES: Final = 4
+"""gevent's pool waits four frames deep."""
 _SOCKET_FRAMES: Final = 4
 """A TLS connection waits three frames deep."""
+_TURN_FRAMES: Final = 12
+"""gunicorn receives a request some ten frames deep."""
 _START_FRAMES: Final = 6
 """`Thread.start` waits three frames deep."""
 
@@ -202,7 +215,7 @@ def _short(frame: Frame) -> tuple[str, str]:
 
 def _is_between_requests(frames: Sequence[Frame]) -> bool:
     """Tell whether a server without a pool waits for a connection or a request, or has just answered one."""
-    if _hands_over(frames):
+    if _hands_over(frames) or _is_at_a_turn(frames):
         return True
     at = next((frame for frame in frames[:_SOCKET_FRAMES] if os.path.basename(frame.filename) not in _SOCKETS), None)
     return at is not None and (_short(at) in _BETWEEN or (at is not frames[0] and _short(at) in _CONNECTIONS))
@@ -211,6 +224,15 @@ def _is_between_requests(frames: Sequence[Frame]) -> bool:
 def _hands_over(frames: Sequence[Frame]) -> bool:
     """Tell whether a server's thread has another thread answer a request."""
     return any(_short(frame) == _HANDS_OVER for frame in frames[:_START_FRAMES])
+
+
+def _is_at_a_turn(frames: Sequence[Frame]) -> bool:
+    """Tell whether a server's thread is at one end of a request that it took from a queue."""
+    for depth, frame in enumerate(frames[:_TURN_FRAMES]):
+        modules = _TURNS.get(_short(frame))
+        if modules is not None:
+            return depth > 0 and all(os.path.basename(one.filename) in modules for one in frames[:depth])
+    return False
 
 
 def _takes_work(frame: Frame) -> bool:

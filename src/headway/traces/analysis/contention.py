@@ -18,6 +18,7 @@ from headway.traces.analysis.intervals import Intervals, Recorded
 from headway.traces.analysis.threads import Distribution, distribution, lives_ns
 from headway.traces.analysis.turns import Away
 from headway.traces.calls import takes_a_lock
+from headway.traces.loops import home_at
 from headway.traces.model import Frame, Kind, Park, Trace, park_kinds
 
 __all__ = [
@@ -237,6 +238,10 @@ def waits_for_locks(
     for one in np.argsort(-np.bincount(which, weights=length_ns, minlength=len(frames)))[:_MOST_LINES].tolist():
         is_lock[one] = takes(trace.frames[int(frames[one])], changed)
     at = np.flatnonzero(is_lock[which])
+    # A library's pool may await its work at a lock of its own.
+    stacks, which_stack = distinct(away.stack[at])
+    kept = np.array([home_at(trace.stack(int(one))) is None for one in stacks], dtype=bool)[which_stack]
+    at = at[kept]
     none = np.zeros(len(at), np.int64)
     gil_ns = none.copy()
     for one in np.flatnonzero(is_lock).tolist():

@@ -1,0 +1,79 @@
+"""The places where a pool's thread waits for work, and where a server's thread is between two requests of its queue."""
+
+import pytest
+
+from headway.traces.frames import Frame
+from headway.traces.loops import Home, home_at
+
+SITE = "/v/lib/python3.13/site-packages"
+LIB = "/usr/lib/python3.13"
+HANDLER = Frame("/app/app.py", 12, "handler", 10)
+FLASK = Frame(f"{SITE}/flask/app.py", 1511, "Flask.wsgi_app", 1480)
+
+
+def stack(*places):
+    """Return a stack of functions of installed packages, the innermost one first, from `file function`."""
+    return tuple(
+        Frame(
+            f"{LIB if file in ('socket.py', '_pyio.py', 'queue.py', 'threading.py') else SITE}/{file}", 7, function, 5
+        )
+        for file, function in (place.split() for place in places)
+    )
+
+
+HANDLE = stack("gunicorn/workers/gthread.py ThreadWorker.handle", "concurrent/futures/thread.py _WorkItem.run")
+PARSE = stack(
+    "gunicorn/http/unreader.py SocketUnreader.chunk",
+    "gunicorn/http/unreader.py Unreader.read",
+    "gunicorn/http/message.py Request.get_data",
+    "gunicorn/http/message.py Request.parse",
+    "gunicorn/http/parser.py Parser.__next__",
+)
+BODY = stack("gunicorn/http/unreader.py SocketUnreader.chunk", "gunicorn/http/body.py Body.read")
+PULL = stack(
+    "waitress/trigger.py trigger._physical_pull",
+    "waitress/trigger.py _triggerbase.pull_trigger",
+    "waitress/server.py BaseWSGIServer.pull_trigger",
+)
+SERVICE = stack("waitress/channel.py HTTPChannel.service", "waitress/task.py ThreadedTaskDispatcher.handler_thread")
+READ = stack(
+    "socket.py SocketIO.readinto",
+    "_pyio.py BufferedReader.peek",
+    "_pyio.py IOBase.readline",
+    "cheroot/server.py SizeCheckWrapper.readline",
+    "cheroot/server.py HTTPRequest.read_request_line",
+    "cheroot/server.py HTTPRequest.parse_request",
+)
+COMMUNICATE = stack("cheroot/server.py HTTPConnection.communicate")
+CHEROOT = stack("cheroot/workers/threadpool.py WorkerThread._process_connections_until_interrupted")
+GET = stack("threading.py Condition.wait", "queue.py Queue.get")
+GEVENT = stack(
+    "gevent/_threading.py acquire_with_timeout",
+    "gevent/_threading.py _Condition.wait",
+    "gevent/_threading.py Queue.get",
+    "gevent/threadpool.py _WorkerGreenlet.run",
+)
+
+
+@pytest.mark.parametrize(
+    ("frames", "is_home"),
+    [
+        (PARSE + HANDLE, True),
+        (stack("gunicorn/workers/gthread.py TConn.wait_for_data") + HANDLE, True),
+        (BODY + (HANDLER, FLASK) + HANDLE, False),
+        ((HANDLER, FLASK) + HANDLE, False),
+        (HANDLE, False),
+        (PULL + SERVICE, True),
+        (PULL + stack("waitress/task.py Task.write", "waitress/task.py WSGITask.execute") + SERVICE, False),
+        ((HANDLER, FLASK) + SERVICE, False),
+        (READ + COMMUNICATE + CHEROOT, True),
+        (READ[:1] + (HANDLER,) + stack("cheroot/wsgi.py Gateway.respond") + COMMUNICATE + CHEROOT, False),
+        (GET + CHEROOT, True),
+        (GEVENT, True),
+        ((HANDLER, *GEVENT[-1:]), False),
+        (GET + (HANDLER, *CHEROOT), False),
+    ],
+)
+def test_a_thread_of_a_pool_is_between_two_pieces_of_work(frames, is_home):
+    """A thread whose queue has further work does not wait for it: where it receives a request, the next one begins."""
+    assert (home_at(frames) is Home.POOL) is is_home
