@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -299,6 +300,35 @@ def test_under_the_command(here, python, port):
     command += ["-k", "gthread", "--threads", "2", "-b", f"127.0.0.1:{port}", "app:wsgi"]
     with started(command, PYTHONPATH=os.getcwd()):
         napped("request", port)
+
+
+FULL = {
+    "gunicorn": ["gunicorn", "-k", "gthread", "--threads", "1", "-b", "127.0.0.1:{port}", "app:wsgi"],
+    "waitress": ["waitress-serve", "--threads=1", "--listen=127.0.0.1:{port}", "app:wsgi"],
+}
+
+
+@pytest.mark.parametrize("server", FULL)
+def test_requests_of_a_full_pool(here, python, port, server):
+    """A thread that finds the next request in its queue does not wait for it: each request is told by itself."""
+    words = [word.format(port=port) for word in FULL[server]]
+    headway = str(Path(sys.executable).with_name("headway"))
+    command = [headway, "watch", "--requests-over", "300ms", str(Path(python).with_name(words[0])), *words[1:]]
+    with started(command, PYTHONPATH=os.getcwd()):
+        ask(port, "/")
+        clients = [threading.Thread(target=ask, args=(port, "/nap")) for _ in range(4)]
+        for one in clients:
+            one.start()
+        for one in clients:
+            one.join()
+        deadline = time.monotonic() + LIMIT_S
+        begun = set()
+        while len(begun) < 4:
+            assert time.monotonic() < deadline, f"the beginnings of the requests that were told: {begun}"
+            time.sleep(0.05)
+            lines = "".join(log.read_text() for log in Path("stalls").glob("*.stalls.jsonl")).splitlines()
+            rows = [json.loads(line) for line in lines if line.endswith("}")]
+            begun = {row["since_ns"] for row in rows if row["kind"] == "request"}
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
