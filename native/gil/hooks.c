@@ -433,17 +433,24 @@ static int hook_signal(pthread_cond_t *cond) {
 
 static int hook_wait(pthread_cond_t *cond, pthread_mutex_t *mutex) {
     /* A holder that released the GIL because of a request waits here until another thread has
-     * acquired it. Nothing is recorded: the GIL's mutex is not held here, and the release itself
+     * acquired it. No event is written: the GIL's mutex is not held here, and the release itself
      * has said that it was forced. */
     bool acquire;
     struct hw__gil *gil = hw__gil_find(cond, &acquire);
-    if (gil != NULL && acquire && is_scheduled(gil) &&
-        mutex == &hw__gil_of_switch_cond(cond)->switch_mutex) {
-        int saved = errno, result = hw__sched_wait(gil, cond, mutex);
-        errno = saved;
-        return result;
+    if (gil == NULL || !acquire || mutex != &hw__gil_of_switch_cond(cond)->switch_mutex) {
+        return hw__real.wait(cond, mutex);
     }
-    return hw__real.wait(cond, mutex);
+    int result, saved = errno;
+    if (is_scheduled(gil)) {
+        result = hw__sched_wait(gil, cond, mutex);
+    } else {
+        result = hw__real.wait(cond, mutex);
+    }
+    if (atomic_load_explicit(&gil->recorded, memory_order_relaxed)) {
+        hw__on_switched(gil);
+    }
+    errno = saved;
+    return result;
 }
 
 static int hook_destroy(pthread_cond_t *cond) {

@@ -134,6 +134,72 @@ static void test_forced(void) {
     trace_close(&trace);
 }
 
+/* Returns the first event of the thread after its first release on request; *asked_ns and
+ * *released_ns: when the request was made, and answered. */
+static const struct hw__event *after_forced(const struct trace *trace, uint32_t serial,
+                                            int64_t *asked_ns, int64_t *released_ns) {
+    const struct hw__event *next = NULL;
+    *released_ns = *asked_ns = 0;
+    for (size_t i = 0; i < trace->event_count && next == NULL; i++) {
+        const struct hw__event *event = &trace->events[i].event;
+        if (trace->events[i].serial != serial) {
+            continue;
+        }
+        if (*released_ns != 0) {
+            next = event;
+        } else if (event->kind == HW__RELEASE && (event->flags & HW__FORCED) != 0) {
+            *released_ns = event->time_ns;
+        }
+    }
+    for (size_t i = 0; i < trace->event_count; i++) { /* each thread has its events in a row */
+        const struct hw__event *event = &trace->events[i].event;
+        if (event->kind == HW__REQUEST && event->time_ns <= *released_ns &&
+            event->time_ns > *asked_ns) {
+            *asked_ns = event->time_ns;
+        }
+    }
+    return next;
+}
+
+/* A preempted thread waits for the GIL from its release on, however late it has a core to ask for
+ * it. A thread that made a call wants it when the call is over. */
+static void test_a_preempted_thread_waits_from_its_release_on(void) {
+    int preempted = 0;
+    for (int turn = 0; turn < 40; turn++) {
+        bool calls = turn % 2 != 0;
+        world_start("preempted.hwt");
+        struct world_worker worker = {.gil = fake_main_gil(), .rounds = 1};
+        world_go(&worker);
+        if (calls) {
+            while (!atomic_load_explicit(&hw__gils[0].requested, memory_order_relaxed)) {
+            }
+            usleep(5000); /* a call of C answers late */
+            void *state = PyEval_SaveThread();
+            usleep(3000);
+            PyEval_RestoreThread(state);
+        } else {
+            while (!fake_check()) {
+            }
+        }
+        world_join(worker.thread);
+        T_EQ(0, hw_trace_stop());
+        struct trace trace = trace_open(world_path("preempted.hwt"));
+        int64_t asked_ns, released_ns;
+        const struct hw__event *next = after_forced(&trace, 1, &asked_ns, &released_ns);
+        T_TRUE(next != NULL);
+        if (calls) {
+            T_TRUE(next->time_ns >= released_ns + 3000000);
+        } else if (released_ns - asked_ns < 900000) {
+            T_EQ(HW__WAIT, next->kind);
+            T_EQ(released_ns, next->time_ns);
+            preempted++;
+        }
+        trace_check_slots(&trace);
+        trace_close(&trace);
+    }
+    T_TRUE(preempted > 0);
+}
+
 /* Returns the header's flags of a session of this version, in which this thread releases the GIL in
  * the main interpreter, and in a sub-interpreter that shares the GIL if `shared`. */
 static uint32_t flags_with(uint32_t python_version, bool shared) {
@@ -558,6 +624,7 @@ int main(void) {
     T_RUN(test_one_thread);
     T_RUN(test_header);
     T_RUN(test_forced);
+    T_RUN(test_a_preempted_thread_waits_from_its_release_on);
     T_RUN(test_a_shared_gil_is_told);
     T_RUN(test_computing_is_told_from_waiting);
     T_RUN(test_a_hold_is_measured_from_the_request_on);

@@ -60,6 +60,15 @@
 #define AWAY_LONG_NS 50000000
 #define AWAY_KNOWN 8
 
+/* A thread that wants the GIL again so soon after the hand-off was preempted: the other reason for
+ * a release, a call, takes longer, or as long as nobody needs to know of. */
+#define PREEMPTED_NS 50000
+
+/* Without a policy, requests are rare, and Python code answers one within microseconds. So a thread
+ * that releases the GIL so soon after a request was preempted, too, and did not just make a call. A
+ * thread that finds no core may come too late for the hand-off. */
+#define ANSWERED_NS 1000000
+
 HW__RARE bool hw__adopt(void) {
     int expected = HW__INHERITED;
     if (!atomic_compare_exchange_strong(&hw__session.inherited, &expected, HW__ADOPTING)) {
@@ -210,23 +219,45 @@ static __thread uint64_t waits_in __attribute__((tls_model("initial-exec")));
 static __thread int64_t mutex_since_ns __attribute__((tls_model("initial-exec")));
 static __thread const struct hw__gil *mutex_of __attribute__((tls_model("initial-exec")));
 
+/* When the calling thread last came back from the wait for the hand-off of the GIL `switched_of`,
+ * after a release on request; 0: it has had an event since. */
+static __thread int64_t switched_ns __attribute__((tls_model("initial-exec")));
+static __thread const struct hw__gil *switched_of __attribute__((tls_model("initial-exec")));
+
 void hw__on_mutex(const struct hw__gil *gil, int64_t since_ns) {
     mutex_of = gil;
     mutex_since_ns = since_ns;
 }
 
+void hw__on_switched(const struct hw__gil *gil) {
+    switched_of = gil;
+    switched_ns = hw_now_ns();
+}
+
+/* The usual case of began_ns() is none of these. */
+HW__APART static int64_t began_before_ns(const struct hw__gil *gil, struct hw__thread *thread,
+                                         int64_t now_ns) {
+    int64_t mutex_ns = mutex_of == gil ? mutex_since_ns : 0, back_ns = switched_ns;
+    bool slept = mutex_ns != 0 && mutex_ns <= now_ns;
+    bool switched =
+        back_ns != 0 && switched_of == gil && (slept ? mutex_ns : now_ns) - back_ns < PREEMPTED_NS;
+    mutex_since_ns = switched_ns = 0;
+    bool answered = thread->answered && thread->node_gil == gil->index;
+    thread->answered = false;
+    if (switched || answered) {
+        return hw__thread_was_there(thread, thread->last_ns);
+    }
+    return slept ? hw__thread_was_there(thread, mutex_ns) : now_ns;
+}
+
 /* Returns when a wait began that ends or goes on at `now_ns`. A thread that finds the GIL's mutex
- * taken is waiting already. */
+ * taken is waiting already. A thread that was preempted wants the GIL from its release on: it can
+ * only ask for it after the hand-off, and if it has a core by then. */
 static int64_t began_ns(const struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns) {
-    int64_t since_ns = mutex_since_ns;
-    if (__builtin_expect(since_ns == 0, 1)) {
+    if (__builtin_expect((mutex_since_ns | switched_ns) == 0 && !thread->answered, 1)) {
         return now_ns;
     }
-    mutex_since_ns = 0;
-    if (mutex_of != gil || since_ns > now_ns) {
-        return now_ns;
-    }
-    return hw__thread_was_there(thread, since_ns);
+    return began_before_ns(gil, thread, now_ns);
 }
 
 /* Returns the time of a CPU clock, or 0 if it cannot be read. This is a system call, so it is made
@@ -342,6 +373,9 @@ void hw__on_wait(struct hw__gil *gil) {
 void hw__on_request(struct hw__gil *gil) {
     int64_t now;
     struct hw__thread *thread = enter(gil, &now);
+    if (!hw__gil_is_asked(gil)) {
+        gil->requested_ns = now;
+    }
     HW__SET(gil->requested, true);
     if (thread != NULL && thread->waiting_since_ns != 0) {
         hw__thread_emit(thread, HW__REQUEST, gil->index, 0, 0, now);
@@ -448,8 +482,8 @@ void hw__on_release(struct hw__gil *gil) {
     if (HW__READ(memory->locked) != 0) {
         return; /* a free-threaded build signals also without having held the GIL */
     }
-    mutex_since_ns = 0; /* a holder that waits for the mutex still holds the GIL */
-    gil->last = NULL;   /* until it is known which thread releases the GIL */
+    mutex_since_ns = switched_ns = 0; /* a holder that waits for the mutex still holds the GIL */
+    gil->last = NULL;                 /* until it is known which thread releases the GIL */
     if (gil->holder == NULL) {
         return;
     }
@@ -472,6 +506,8 @@ void hw__on_release(struct hw__gil *gil) {
     }
     thread->held_since_ns = 0;
     thread->was_forced = requested;
+    thread->answered = requested && now - gil->requested_ns < ANSWERED_NS &&
+                       !atomic_load_explicit(&gil->scheduled, memory_order_relaxed);
     thread->hold_ns += hold_ns;
     thread->cpu_at_release_ns = requested ? 0 : going_away(gil, thread, now);
     struct hw__slot *slot = thread->slot;

@@ -344,7 +344,7 @@ HW__RARE static struct hw__thread *begin(void) {
     thread->asked = false;
     thread->held_since_ns = thread->waiting_since_ns = 0;
     thread->hold_ns = thread->wait_ns = 0;
-    thread->was_forced = thread->stateless = false;
+    thread->was_forced = thread->answered = thread->stateless = false;
     thread->cpu_at_release_ns = thread->away_measured_ns = thread->cpu_last_at_ns = 0;
     thread->last_ns = thread->start_ns;
     thread->worst_hold_ns = thread->longest_hold_ns = thread->longest_wait_ns = 0;

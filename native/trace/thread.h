@@ -72,6 +72,7 @@ struct hw__thread {
     uint16_t node_gil;        /* the index of the GIL that `node` belongs to */
     uint16_t depth;           /* the number of frames of that stack */
     bool was_forced;          /* another thread had requested its last release */
+    bool answered;            /* and it did not just make a call: see events.c */
     /* The name in its slot comes from Python. Another thread may set it; relaxed. */
     atomic_bool named;
     bool asked;     /* the operating system was asked for its name */
