@@ -183,6 +183,9 @@ void hw__gil_drop(struct hw__worker *worker) {
     lock(worker);
     gil->locked = false;
     end_hold(worker);
+    if (worker->checks) { /* preempted: it wants the GIL from now on, as in a recording */
+        hw__gil_waits(worker);
+    }
     if (is_scheduled(gil)) {
         hw__scheduled_release(worker);
     }
