@@ -15,7 +15,7 @@ from headway.live.sampling import Accounts, _state_in
 from headway.traces.analysis.stall_model import Cause, Kept, StallKind, Thresholds
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
-from headway.traces.frames import Asleep, CoreTime, Frame, Sample
+from headway.traces.frames import Asleep, Collected, CoreTime, Frame, Sample
 from headway.traces.model import Kind
 
 
@@ -175,6 +175,20 @@ def test_a_holder_is_in_a_call_of_c_only_if_it_had_a_core_after_the_request(look
     stall = only(with_stacks(trace, core_times=times), Thresholds(loop_ns=10 * MS))
 
     assert {part.kept for part in stall.parts if part.cause is Cause.GIL} == {kept}
+
+
+def test_a_collection_of_the_holder_without_a_core_is_not_the_cause_of_that_time():
+    """A collection in another thread that had no core for three quarters of its time has a quarter of it."""
+    script = loop(Script()).wait(0, 10, stack=AT_POLL)
+    script.hold(1, 10, 210, stack=AT_COMPUTE).hold(0, 210, 211, stack=AT_POLL)
+    looks = tuple(CoreTime(at(ms), 102, ran * MS, queued * MS) for ms, ran, queued in ((10, 0, 0), (210, 50, 150)))
+    evidence = {"collections": (Collected(102, at(20), at(200), 2),), "core_times": looks}
+    stall = only(with_stacks(script.trace(300, "MainThread", "collector"), **evidence))
+
+    lasts_ms = {part.cause: part.time_ns / MS for part in stall.parts}
+    assert lasts_ms[Cause.CORE] == pytest.approx(150, abs=5)
+    assert lasts_ms[Cause.COLLECTION] == pytest.approx(45, abs=5)
+    assert sum(part.time_ns for part in stall.parts) == stall.length_ns
 
 
 def test_a_stopped_process_is_no_hold_in_python():

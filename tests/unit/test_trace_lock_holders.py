@@ -13,7 +13,7 @@ from headway.traces.analysis.holders import Doing
 from headway.traces.analysis.stall_model import Thresholds
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
-from headway.traces.frames import Frame
+from headway.traces.frames import CoreTime, Frame
 from headway.traces.model import Kind, Park
 
 SOURCE = """\
@@ -297,6 +297,22 @@ def test_a_stall_at_a_lock_names_the_thread_that_had_it(program):
         "away",
         7,
     )
+
+
+@pytest.mark.parametrize(("queued_ms", "doing"), [(20, "waiting for a core"), (5, "in a call without the GIL")])
+def test_a_thread_that_had_the_lock_may_have_had_no_core(program, queued_ms, doing):
+    """The system's account of the thread tells that it had the lock and no core."""
+    trace, _ = stalled(program, back_ms=30.3, inside=lambda script: script.hold(0, 30, 30.2, stack=PAUSES))
+    looks = tuple(
+        CoreTime(trace.start_ns + round(ms * MS), trace.threads[0].tid, 0, queued * MS)
+        for ms, queued in ((1, 0), (30.3, queued_ms))
+    )
+    trace = dataclasses.replace(trace, evidence=dataclasses.replace(trace.evidence, core_times=looks))
+    (stall,) = find_stalls(trace, Thresholds(loop_ns=10 * MS))
+
+    assert f"refresher had it, {doing} at" in stall_line(trace, stall)
+    (part,) = (one for one in stall_json(trace, stall)["parts"] if one["lock"])
+    assert ("had no core" in part["advice"]) == (doing == "waiting for a core")
 
 
 def test_a_thread_that_did_several_things_with_the_lock_is_named(program):

@@ -52,6 +52,8 @@ class Doing(Enum):
     """It waited for the GIL."""
     BLOCKED = "blocked"
     """It waited for another lock."""
+    NO_CORE = "no core"
+    """It waited for a core, by the system's account."""
 
     @property
     def words(self) -> str:
@@ -64,6 +66,7 @@ _DOING = {
     Doing.AWAY: "in a call without the GIL",
     Doing.QUEUED: "waiting for the GIL",
     Doing.BLOCKED: "waiting for another lock",
+    Doing.NO_CORE: "waiting for a core",
 }
 
 

@@ -285,10 +285,19 @@ class Causes:
         return tuple(self._seen_with(one, begun_ns, over_ns) for one in told)
 
     def _seen_with(self, hold: LockHold, since_ns: int, until_ns: int) -> LockHold:
-        """Return a hold of a lock; if its line is not known, samples of the thread while it held the GIL tell it."""
-        if hold.doing is not Doing.RAN or hold.stack:
-            return hold
+        """Return a hold of a lock in a wait from `since_ns` to `until_ns`, with what the evidence from outside adds.
+
+        If the line is not known, samples of the thread while it held the GIL tell it. A thread that had the lock for most
+        of the wait may have had no core.
+        """
         own = self._observed.of(hold.threads[0])
+        if hold.doing in (Doing.RAN, Doing.AWAY) and 2 * hold.blocked_ns >= until_ns - since_ns:
+            tid = self._trace.threads[hold.threads[0]].tid
+            queued_ns = self._observed.accounts.queued_ns(tid, since_ns, until_ns)
+            if 2 * (queued_ns or 0) >= hold.blocked_ns:
+                hold = replace(hold, doing=Doing.NO_CORE)
+        if hold.doing not in (Doing.RAN, Doing.NO_CORE) or hold.stack:
+            return hold
         seen = Counter(
             one.frames
             for one in self._observed.seen(own.thread, since_ns, until_ns)
@@ -336,8 +345,10 @@ class Causes:
         off_ns = max(off_ns, self._observed.accounts.off_core_ns(tid, since_ns, until_ns))
         account_ns = self._observed.accounts.queued_ns(tid, since_ns, until_ns)
         # Without an account, a holder that did not run may have had no core, or have slept with the GIL held.
-        queued_ns = min(off_ns if account_ns is None else min(off_ns, account_ns), length_ns - collected_ns)
+        queued_ns = min(off_ns if account_ns is None else min(off_ns, account_ns), length_ns)
         queued_ns = queued_ns if queued_ns >= _SHORT_QUEUE_NS else 0
+        # As in _holding().
+        collected_ns = collected_ns * (length_ns - min(off_ns, length_ns)) // max(1, length_ns)
         unasked = Kept.UNREACHED if self._trace.process.has_subinterpreters else Kept.C
         late_ns = self._late_ns(one, tid)
         kept: Kept | None = None

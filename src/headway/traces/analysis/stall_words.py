@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from headway.printable import printable
 from headway.traces.analysis.advice import one_interpreter
-from headway.traces.analysis.holders import LockHold
+from headway.traces.analysis.holders import Doing, LockHold
 from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind
 from headway.traces.analysis.words import duration, labels, place, share
 from headway.traces.calls import awaits_an_import
@@ -24,6 +24,7 @@ _NAMES: Final = {
 }
 
 
+_MORE_CPU: Final = "give the process more CPU (quota, cores), or run less beside it"
 _MORE_ROOM: Final = "give `headway watch` more memory for events (`--ring 64MB`): those of this time were overwritten"
 
 
@@ -121,7 +122,7 @@ def advice(kind: StallKind, part: Part, policy: str = "") -> str:
             "use `headway run`, which gives the GIL to the waiter at once; or run the work of the holder in a process"
         )
     if cause is Cause.CORE:
-        return "give the process more CPU (quota, cores), or run less beside it"
+        return _MORE_CPU
     if cause is Cause.STOPPED:
         return "find who stops the process: a debugger, a shell's Ctrl-Z, or a program that sends SIGSTOP"
     if cause is Cause.COLLECTION:
@@ -129,6 +130,8 @@ def advice(kind: StallKind, part: Part, policy: str = "") -> str:
     if cause is Cause.BLOCKED and part.lock:
         if part.frames and awaits_an_import(part.frames[0]):
             return "import the module when the program starts: another thread was importing it"
+        if part.holders and part.holders[0].doing is Doing.NO_CORE:
+            return f"the thread that has the lock had no core: {_MORE_CPU}"
         if kind is StallKind.LOOP:
             return (
                 "wait for it in another thread (`asyncio.to_thread()`), or hold the lock for less in the threads that have it:"
