@@ -123,7 +123,9 @@ def main() -> int:
     for title, launches in launched.items():
         said = []
         for i, policy in enumerate(chosen[1:], 1):
-            middle, low, high = median_interval([median(one[i] / one[0] for one in rounds) for rounds in launches])
+            # On a busy machine, a round may have done nothing without a policy: then it has no ratio.
+            ratios = [median(one[i] / one[0] for one in rounds if one[0] > 0) for rounds in launches]
+            middle, low, high = median_interval(ratios)
             said.append(f"{policy} {100 * (middle - 1):+.1f} % [{100 * (low - 1):+.1f}, {100 * (high - 1):+.1f}]")
             missed |= policy == "fair" and high < 1 - MOST_SLOWER
         bare = median(one[0] for rounds in launches for one in rounds)

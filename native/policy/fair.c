@@ -241,6 +241,11 @@ static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread
         return 0;
     }
     if (!has(holder, COMPUTES) && !computes(gil, holder, held_ns)) {
+        /* A holder whose calls return at once has the GIL again before a waiter that each release
+         * wakes: without a request, CPU-bound threads would not get the time that they are owed. */
+        if (waiter->lane == TURN_LANE && gil->OWED >= TURN_NS) {
+            return LEAST_NEED_NS - held_ns;
+        }
         /* As in CPython, except that the holder counts as CPU-bound as soon as it has held the GIL
          * for `compute_us` in all since its last release by itself. */
         int64_t left_ns = option_ns(gil, COMPUTE) - holder->run_ns - held_ns;

@@ -74,6 +74,9 @@ struct hw__worker {
     bool spinning, gives_way;
     int64_t spin_ns, no_yield_until_ns;
     int64_t rests;
+    /* As in gil/hooks.c: the switches at the last wait at rest, and the first deadline since. */
+    uint64_t rest_switches;
+    int64_t rest_deadline_ns;
     struct hw__worker *to_wake[2];
     struct hw__sim_mutex *wake_after;
 

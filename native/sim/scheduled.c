@@ -170,10 +170,20 @@ static void rest(struct hw__worker *worker, bool idle) {
 }
 
 /* Waits as in stock CPython, because the policy is idle. Returns whether the worker was
- * signalled. */
+ * signalled. A worker that comes too late each time, while one other has the GIL again and again,
+ * ends the rest (wait_at_rest() of gil/hooks.c). */
 static bool wait_at_rest(struct hw__worker *worker, int64_t deadline_ns) {
     struct hw__gil_sim *gil = worker->gil;
     uint64_t switches = gil->switches;
+    if (worker->rest_switches != switches) {
+        worker->rest_switches = switches;
+        worker->rest_deadline_ns = deadline_ns;
+    } else if (deadline_ns - worker->rest_deadline_ns >= gil->interval_ns) {
+        worker->rest_switches = 0;
+        gil->rests = false;
+        hw__ledger_rouse(&gil->ledger, ledger_time(worker));
+        return true;
+    }
     bool signalled = hw__sim_cond_wait(worker->task, &gil->cond, &gil->mutex, deadline_ns);
     if (!signalled && gil->locked && gil->switches == switches && gil->rests) {
         gil->rests = false;

@@ -147,6 +147,31 @@ program = [{compute = true}]
     assert pipes.done_per_s > 100_000
 
 
+@pytest.mark.parametrize("call_us", [1, 5, 20])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_thread_whose_calls_return_at_once_starves_no_other(call_us, threads):
+    """A thread that computes 1 ms between calls of microseconds has the GIL back before a waiter that it wakes is there.
+
+    CPython never makes a request then, so that a CPU-bound thread hardly gets the GIL. Under `fair`, all share it.
+    """
+    text = f"""
+cores = 2
+duration_s = 3
+policy = "fair"
+[role.cpu]
+threads = {threads}
+program = [{{compute = true}}]
+[role.burst]
+program = [{{hold_us = 1000}}, {{run_us = {call_us}}}, {{done = true}}]
+"""
+    shares = []
+    for seed in range(1, 6):
+        ran = run(Job(parse(text, name="barging"), COST, seed))
+        shares += [part.held_share for part in ran.outcome.parts if part.name == "cpu"]
+
+    assert min(shares) > 0.4
+
+
 def test_an_answer_from_outside_is_waited_for():
     """The answer comes a fixed time after the last send, and work done meanwhile does not delay it."""
     text = """
