@@ -44,7 +44,10 @@ class Home(Enum):
     """A pool's thread waits for work: a request, or a job."""
 
 
-_RUNS: Final = re.compile(r"\brun_(forever|until_complete)\(")
+_RUNS: Final = re.compile(r"\brun_(forever|until_complete)\(|\.exec_?\(")
+"""Calls that run an event loop: of asyncio's kind, and of Qt."""
+_QT: Final = re.compile(r"\b(PySide|PyQt|qtpy|QApplication|QCoreApplication|QEventLoop)")
+"""A file of source without these words has other methods with the name of Qt's, such as SQLModel's `Session.exec`."""
 _TRIO: Final = "unrolled_run"
 """The function of trio/_core/_run.py that runs its loop."""
 _RUNNERS: Final = {
@@ -53,6 +56,7 @@ _RUNNERS: Final = {
     ("uvloop/__init__.py", "run"),
     ("uvicorn/_compat.py", "asyncio_run"),
     ("aiohttp/web.py", "run_app"),
+    ("tkinter/__init__.py", "Misc.mainloop"),
 }
 """Functions that call a loop written in C, such as uvloop's; during the loop's poll, they are the innermost frame."""
 
@@ -142,7 +146,8 @@ def _runs_a_loop(frame: Frame) -> bool:
     # Libraries have thousands of frames: the look at each line begins with one at each file.
     if is_standard(frame) or (is_library(frame) and not words_in(frame.filename, _RUNS)):
         return False
-    return _RUNS.search(source_line(frame.filename, frame.line)) is not None
+    found = _RUNS.search(source_line(frame.filename, frame.line))
+    return found is not None and (found[1] is not None or words_in(frame.filename, _QT))
 
 
 def _runs_a_target_in_c(frame: Frame) -> bool:

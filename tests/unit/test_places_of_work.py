@@ -1,4 +1,4 @@
-"""The places where a pool's thread waits for work, and where a server's thread is between two requests of its queue."""
+"""The places where threads wait for work: pools, servers' threads between two requests of a queue, and windows' loops."""
 
 import pytest
 
@@ -77,3 +77,26 @@ GEVENT = stack(
 def test_a_thread_of_a_pool_is_between_two_pieces_of_work(frames, is_home):
     """A thread whose queue has further work does not wait for it: where it receives a request, the next one begins."""
     assert (home_at(frames) is Home.POOL) is is_home
+
+
+@pytest.mark.parametrize(
+    ("source", "is_home"),
+    [
+        ("from PySide6.QtWidgets import QApplication\nsys.exit(app.exec())\n", True),
+        ("from PyQt5 import QtWidgets\nsys.exit(app.exec_())\n", True),
+        ("from sqlmodel import Session\nfound = session.exec(statement).all()\n", False),
+        ("from PySide6.QtCore import QTimer\nexec(code)\n", False),
+    ],
+)
+def test_a_windows_loop_is_known_by_its_line(tmp_path, source, is_home):
+    """Qt's loop is written in C++: the line that runs it is the place where the thread waits for the next event."""
+    file = tmp_path / "app.py"
+    file.write_text(source)
+
+    assert (home_at((Frame(str(file), 2, "main", 1),)) is Home.LOOP) is is_home
+
+
+def test_tks_loop_is_known_by_its_function():
+    """Tk's loop is written in C, and called by tkinter."""
+    assert home_at((Frame(f"{LIB}/tkinter/__init__.py", 1504, "Misc.mainloop", 1500),)) is Home.LOOP
+    assert home_at((Frame(f"{LIB}/tkinter/__init__.py", 1967, "CallWrapper.__call__", 1960),)) is None
