@@ -47,6 +47,7 @@ def ring(pid):
         SimpleNamespace(
             pid=pid,
             gone=False,
+            gone_ns=0,
             laps=laps,
             copy=lambda *_, **__: None,
             evidence=lambda *_: {},

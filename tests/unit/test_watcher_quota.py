@@ -46,6 +46,7 @@ class Service:
             pid=7,
             pidfd=-1,
             gone=False,
+            gone_ns=0,
             blind="",
             stopped=False,
             laps=self.laps,
@@ -160,12 +161,12 @@ def test_what_waits_is_reported_at_the_end_of_the_process(service):
     one.until(200, late_at=[5])
     assert (len(one.begun_s), one.one.is_left) == (2, True)
 
-    one.one.ring.gone = True
+    one.one.ring.gone, one.one.ring.gone_ns = True, one.now_ns - 5 * S
     one.watcher._rings.append(one.one)
     one.watcher._service = SimpleNamespace(end=lambda *_: None)
     one.watcher._over(one.one)
     assert (len(one.begun_s), one.one.is_left) == (3, False)
-    assert one.told[2]["gone_ns"] == one.now_ns
+    assert one.told[2]["gone_ns"] == one.now_ns - 5 * S, "the end of the process, and not the time of the report"
 
 
 def test_nothing_is_spared_without_a_quota(service):
@@ -184,7 +185,13 @@ def test_an_analysis_is_not_in_a_real_time_class(tmp_path):
     watcher = Watcher(Door(), Options(str(tmp_path), "it", 1, Limits(), quiet=True))
     laps = SimpleNamespace(late_loops=0, late_pools=0, open_loops=0, open_pools=0)
     ring = SimpleNamespace(
-        pid=7, gone=False, laps=laps, copy=lambda *_, **__: None, evidence=lambda *_: {}, save=lambda _: None
+        pid=7,
+        gone=False,
+        gone_ns=0,
+        laps=laps,
+        copy=lambda *_, **__: None,
+        evidence=lambda *_: {},
+        save=lambda _: None,
     )
     before, priority = os.sched_getscheduler(0), os.sched_getparam(0)
     try:

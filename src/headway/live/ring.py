@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import mmap
 import os
+import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import astuple
@@ -91,11 +92,11 @@ class Ring:
             failed.callback(self._slots.close)
             self.pidfd, gone = watch_process(pid)
             failed.pop_all()
-        self.gone = gone
-        """Whether the process has ended."""
+        self.gone_ns = time.monotonic_ns() if gone else 0
+        """When the process was first seen to have ended; 0: it has not."""
         self.stopped = False
         """Whether the recording has ended in a process that still runs the same program, or is just exiting."""
-        self._began = begin_ticks(pid) if self.pidfd < 0 and not self.gone else None
+        self._began = begin_ticks(pid) if self.pidfd < 0 and not gone else None
         self.stacks = Stacks(self._file)
         self._homes = Homes(self._collection, self.stacks)
         self.laps: Laps = self._collection.laps(0)
@@ -147,9 +148,14 @@ class Ring:
         """The limits from which threads are worth a look."""
         return Worth(_SAMPLED_NS, self._limits.wait_ns // 2, self._limits.shortest_ns // _STILL, _AWAY_NS)
 
+    @property
+    def gone(self) -> bool:
+        """Whether the process has ended."""
+        return self.gone_ns > 0
+
     def end(self) -> None:
-        """Mark the process as ended."""
-        self.gone = True
+        """Mark the process as ended now."""
+        self.gone_ns = self.gone_ns or time.monotonic_ns()
 
     def close(self) -> None:
         """Close everything. Events that the process records later are lost."""
@@ -274,13 +280,14 @@ class Ring:
             over = self._lived.over
         state = self._collection.copy(last=over)
         self.stopped = state.ended and not over
-        self.gone = state.ended or over
+        if state.ended or over:
+            self.gone_ns = self.gone_ns or now_ns
         if state.lost_meta:
             self.blind = _TOO_MANY_STACKS
         self._homes.settle()
         if not self.stacks.gil:
             self.stacks.update()
-        self.laps = self._collection.laps(now_ns)
+        self.laps = self._collection.laps(self.gone_ns or now_ns)
 
     def _have_room(self) -> None:
         """Give each thread, however many there are, a chunk to write to, both in memory and in the ring."""

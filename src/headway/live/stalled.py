@@ -21,13 +21,14 @@ from headway.agent.headway_agent.proc import queued_ns
 from headway.errors import HeadwayError
 from headway.live.stall_log import here
 from headway.live.told import Told
-from headway.traces.analysis.stall_model import StallKind, Thresholds
+from headway.traces.analysis.stall_model import Stall, StallKind, Thresholds
 from headway.traces.analysis.stall_words import stall_json
 from headway.traces.analysis.stalls import find_stalls
+from headway.traces.model import Trace
 from headway.traces.notes import append_notes, evidence_of
 from headway.traces.reader import read
 
-__all__ = ["main"]
+__all__ = ["main", "stalls_to_tell", "with_its_end"]
 
 _FEW = 3
 _MOST_LOG_BYTES = 32 << 20
@@ -43,24 +44,11 @@ def main(partial: Path) -> int:
     finally:
         os.close(file)
     _turn_over(Path(told["log"]))
-    limits = told["limits"]
-    trace, gone_ns = read(partial), told["gone_ns"]
-    if gone_ns:
-        # A stall that was reported while it went on lasted until the process's end, of which there is no event.
-        trace = replace(trace, end_ns=max(trace.end_ns, gone_ns), process=replace(trace.process, ended=False))
-    thresholds = Thresholds(limits["loop_ns"], limits["wait_ns"], limits["request_ns"])
+    trace, known = with_its_end(read(partial), told["gone_ns"]), Told(told["told"])
     found = []
-    known = Told(told["told"])
     rows = []
     place = here()
-    for each in find_stalls(trace, thresholds, since_ns=told["since_ns"]):
-        serial = trace.threads[each.thread].serial
-        cut_off = gone_ns > 0 and each.goes_on
-        if cut_off and not known.is_known(serial, each.since_ns):
-            continue  # it is none: a process's last lap has no end
-        stall = replace(each, goes_on=False, cut_off=True) if cut_off else each
-        if not known.add(serial, stall.since_ns, stall.length_ns, goes_on=stall.goes_on):
-            continue  # the stall was reported, and nothing new is known of it
+    for stall in stalls_to_tell(trace, told, known):
         rows.append(stall_json(trace, stall) | {"recording": path.name} | place)
         if not stall.goes_on:
             parts = [(part.cause.value, part.time_ns / 1e9) for part in stall.parts]
@@ -79,6 +67,37 @@ def main(partial: Path) -> int:
     taken = {"cpu_ns": time.process_time_ns(), "waited_ns": queued_ns()}
     json.dump({"stalls": found, "told": known.news, **taken}, sys.stdout)
     return 0
+
+
+def with_its_end(trace: Trace, gone_ns: int) -> Trace:
+    """Return the trace up to the end of its process, which was seen at `gone_ns`, as one of a process that goes on.
+
+    A stall may have lasted until that end. A process that was killed has recorded none.
+    """
+    if not gone_ns:
+        return trace
+    end_ns = trace.end_ns if trace.process.ended else max(trace.end_ns, gone_ns)
+    return replace(trace, end_ns=end_ns, process=replace(trace.process, ended=False))
+
+
+def stalls_to_tell(trace: Trace, told: dict[str, Any], known: Told) -> Iterator[Stall]:
+    """Yield the stalls that are to be reported, and add them to those that are known.
+
+    Args:
+        trace: The recording, up to the end of its process if that has ended.
+        told: What the watcher has said of the recording.
+        known: The stalls that were reported before.
+    """
+    limits = told["limits"]
+    thresholds = Thresholds(limits["loop_ns"], limits["wait_ns"], limits["request_ns"])
+    for each in find_stalls(trace, thresholds, since_ns=told["since_ns"]):
+        serial = trace.threads[each.thread].serial
+        cut_off = told["gone_ns"] > 0 and each.goes_on
+        if cut_off and not known.is_known(serial, each.since_ns):
+            continue  # it is none: a process's last lap has no end
+        stall = replace(each, goes_on=False, cut_off=True) if cut_off else each
+        if known.add(serial, stall.since_ns, stall.length_ns, goes_on=stall.goes_on):
+            yield stall  # else the stall was reported, and nothing new is known of it
 
 
 def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -304,7 +304,7 @@ class Watcher:
             "evidence": one.ring.evidence(now_ns, min(one.told.oldest_ns or now_ns, seen_ns - _EVIDENCE_NS)),
             "limits": self._options.limits._asdict(),
             "told": one.told.lengths_ns,
-            "gone_ns": now_ns if one.ring.gone else 0,
+            "gone_ns": one.ring.gone_ns,
             "since_ns": reported_ns - _OVERLAP_NS,
             "log": str(self.log),
             "asked": asked,
