@@ -1,12 +1,20 @@
 """Stalls that the end of their process, or of their loop, ends."""
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from made_traces import MS
-from test_stalls import AT_SLEEP, at, loop, with_stacks
+from test_stalls import AT_COMPUTE, AT_IDLE, AT_POLL, AT_QUEUE, AT_REQUEST, AT_SLEEP, at, loop, with_stacks
 from told_traces import Script
 
+from headway.live.ring import Ring
 from headway.live.stalled import stalls_to_tell, with_its_end
 from headway.live.told import Told
+from headway.live.watched import Watched
+from headway.traces.analysis.stall_model import StallKind, Thresholds
+from headway.traces.analysis.stalls import find_stalls
+from headway.traces.model import Kind
 
 LIMITS = {"loop_ns": 50 * MS, "wait_ns": 50 * MS, "request_ns": 50 * MS}
 
@@ -27,12 +35,62 @@ def hanging(*, ended, end_ms=800):
     return with_stacks(loop(Script()).hold(0, 10, 500, stack=AT_SLEEP).trace(end_ms, "MainThread", ended=ended))
 
 
-def test_a_stall_of_a_killed_process_ends_when_the_process_was_seen_gone():
-    """The process recorded no end. The report may come seconds later."""
-    assert told(hanging(ended=False), {f"1:{at(10)}": 400 * MS}, gone_ms=900) == [(900, True)]
+@pytest.mark.parametrize("known", [{}, {f"1:{at(10)}": 400 * MS}])
+def test_a_stall_of_a_killed_process_ends_when_the_process_was_seen_gone(known):
+    """The process recorded no end. The stall is told, whether it was told before or not."""
+    assert told(hanging(ended=False), known, gone_ms=900) == [(900, True)]
 
 
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_stall_of_a_process_that_ended_itself_ends_with_its_recording(finished):
     """The watcher sees the end of the process later than the recorder does."""
     assert told(hanging(ended=True), {f"1:{at(10)}": 400 * MS}, gone_ms=900, finished=finished) == [(800, True)]
+
+
+def test_a_lap_without_end_is_a_stall_unless_the_process_ended_in_order():
+    """`os._exit()` in a loop leaves its lap without end; in a process that ends in order the loop may have ended before."""
+    assert told(hanging(ended=True), gone_ms=900) == [(800, True)]
+    assert told(hanging(ended=True), gone_ms=900, finished=True) == []
+    assert told(hanging(ended=False)) == [(800, False)]
+
+
+@pytest.mark.parametrize(("stack", "outside"), [(AT_REQUEST, AT_IDLE), (AT_SLEEP, AT_COMPUTE)])
+def test_a_stall_that_was_told_is_over_when_its_thread_leaves_the_loop_or_pool(stack, outside):
+    """A signal's handler that raises SystemExit, as gunicorn's time-out does, ends a request without a next one."""
+    home = AT_QUEUE if stack == AT_REQUEST else AT_POLL
+    script = Script().hold(0, 0, 1, stack=home).hold(0, 10, 11, stack=stack)
+    script.hold(0, 600, 601, stack=outside).hold(0, 700, 701, stack=outside).add(750, 0, Kind.EXIT)
+    trace = with_stacks(script.trace(800, "MainThread"))
+
+    assert told(trace, {f"1:{at(10)}": 400 * MS}, gone_ms=900, finished=True) == [(601, False)]
+    assert told(trace, {f"1:{at(10)}": 0}, gone_ms=900, finished=True) == []
+    assert told(trace, gone_ms=900, finished=True) == []
+
+
+def test_a_first_request_that_was_told_is_over_when_its_thread_leaves_the_pool():
+    """A thread that was at no home before has its first request since its first event."""
+    script = Script().hold(0, 10, 11, stack=AT_REQUEST).hold(0, 600, 601, stack=AT_IDLE)
+    trace = with_stacks(script.trace(800, "MainThread", ended=False))
+    limits = Thresholds(**LIMITS)
+
+    (found,) = find_stalls(trace, limits, begun={(1, at(10))})
+    assert (found.kind, found.until_ns, found.goes_on) == (StallKind.REQUEST, at(601), False)
+    assert find_stalls(trace, limits) == []
+
+
+@pytest.mark.parametrize(
+    ("gone", "finished", "loops", "pools", "is_cut_off"),
+    [
+        (True, False, 1, 0, True),
+        (True, False, 0, 2, True),
+        (True, False, 0, 0, False),
+        (True, True, 1, 1, False),
+        (False, False, 1, 1, False),
+    ],
+)
+def test_the_end_of_a_process_in_a_long_lap_is_a_reason_for_a_report(gone, finished, loops, pools, is_cut_off):
+    """A process that is killed before its stall was told has a last report."""
+    laps = SimpleNamespace(open_loops=loops, open_pools=pools)
+    ring = SimpleNamespace(gone=gone, finished=finished, laps=laps)
+
+    assert Watched(cast(Ring, ring)).is_cut_off is is_cut_off

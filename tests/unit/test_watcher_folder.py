@@ -48,6 +48,7 @@ def ring(pid):
             pid=pid,
             gone=False,
             gone_ns=0,
+            finished=False,
             laps=laps,
             copy=lambda *_, **__: None,
             evidence=lambda *_: {},

@@ -59,7 +59,7 @@ def test_a_process_that_lives_on_is_told_once(sleeper):
 def test_the_watcher_says_that_a_process_is_no_longer_watched(watcher, capfd, stopped, own, told):
     """A process that has executed another program, or has ended its own watch, gets no line."""
     watcher._options = watcher._options._replace(own=own, pid=os.getpid())
-    ring = SimpleNamespace(pid=os.getpid(), pidfd=-1, stopped=stopped, close=lambda: None)
+    ring = SimpleNamespace(pid=os.getpid(), pidfd=-1, gone=True, finished=True, stopped=stopped, close=lambda: None)
     watcher._rings.append(Watched(cast(Ring, ring)))
     watcher._service = SimpleNamespace(end=lambda *_: None)
     now_ns = 2**62

@@ -94,6 +94,8 @@ class Ring:
             failed.pop_all()
         self.gone_ns = time.monotonic_ns() if gone else 0
         """When the process was first seen to have ended; 0: it has not."""
+        self.finished = False
+        """Whether the recording has ended in order, so that it has its own end: the process was not killed."""
         self.stopped = False
         """Whether the recording has ended in a process that still runs the same program, or is just exiting."""
         self._began = begin_ticks(pid) if self.pidfd < 0 and not gone else None
@@ -279,7 +281,7 @@ class Ring:
             self._lived.look(now_ns)
             over = self._lived.over
         state = self._collection.copy(last=over)
-        self.stopped = state.ended and not over
+        self.finished, self.stopped = state.ended, state.ended and not over
         if state.ended or over:
             self.gone_ns = self.gone_ns or now_ns
         if state.lost_meta:

@@ -90,11 +90,11 @@ def stalls_to_tell(trace: Trace, told: dict[str, Any], known: Told) -> Iterator[
     """
     limits = told["limits"]
     thresholds = Thresholds(limits["loop_ns"], limits["wait_ns"], limits["request_ns"])
-    for each in find_stalls(trace, thresholds, since_ns=told["since_ns"]):
+    for each in find_stalls(trace, thresholds, since_ns=told["since_ns"], begun=known.unended):
         serial = trace.threads[each.thread].serial
         cut_off = told["gone_ns"] > 0 and each.goes_on
-        if cut_off and not known.is_known(serial, each.since_ns):
-            continue  # it is none: a process's last lap has no end
+        if cut_off and told["finished"] and not known.is_known(serial, each.since_ns):
+            continue  # it is none: the last lap of a process that ends in order has no end
         stall = replace(each, goes_on=False, cut_off=True) if cut_off else each
         if known.add(serial, stall.since_ns, stall.length_ns, goes_on=stall.goes_on):
             yield stall  # else the stall was reported, and nothing new is known of it

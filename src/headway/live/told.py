@@ -55,9 +55,15 @@ class Told:
         return any(self.lengths_ns.values())
 
     @property
+    def unended(self) -> frozenset[tuple[int, int]]:
+        """The stalls that were not over at their last reports: the serial of the thread, and the begin."""
+        keys = (key.partition(":") for key, length_ns in self.lengths_ns.items() if length_ns)
+        return frozenset((int(serial), int(since_ns)) for serial, _, since_ns in keys)
+
+    @property
     def oldest_ns(self) -> int:
         """The begin of the oldest stall that goes on; 0: there is none."""
-        return min((since_ns for since_ns, _ in self._unended()), default=0)
+        return min((since_ns for _, since_ns in self.unended), default=0)
 
     def grown_ns(self, now_ns: int) -> int:
         """Return when one of the stalls that go on will have grown so much that it is to be reported again; 0: none."""

@@ -44,6 +44,13 @@ class Watched:
     """When a stall that goes on is to be reported again; 0: none is."""
     told_ns: deque[int] = field(default_factory=lambda: deque(maxlen=MANY))
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the process was killed in something that had taken too long already."""
+        if not self.ring.gone or self.ring.finished:
+            return False
+        return self.ring.laps.open_loops + self.ring.laps.open_pools > 0
+
     def copy(self, now_ns: int, *, hurry: bool = False) -> None:
         """Copy new events, and note which stalls they end and begin."""
         before = self.ring.laps

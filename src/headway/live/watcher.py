@@ -305,6 +305,7 @@ class Watcher:
             "limits": self._options.limits._asdict(),
             "told": one.told.lengths_ns,
             "gone_ns": one.ring.gone_ns,
+            "finished": one.ring.finished,
             "since_ns": reported_ns - _OVERLAP_NS,
             "log": str(self.log),
             "asked": asked,
@@ -395,7 +396,7 @@ class Watcher:
 
     def _over(self, one: Watched) -> None:
         """Report the last stalls of a process that is gone, and stop watching it."""
-        if one.over_ns or one.doubtful_ns or one.asked or one.is_left or one.told.has_unended:
+        if one.over_ns or one.doubtful_ns or one.asked or one.is_left or one.told.has_unended or one.is_cut_off:
             self._report(one, time.monotonic_ns())
         self._service.end(one.ring, time.monotonic_ns())
         if one.ring.stopped and not (self._options.own and one.ring.pid == self.pid):  # it has ended its own watch

@@ -4,7 +4,7 @@
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -24,7 +24,7 @@ from headway.traces.loops import (
     may_be_a_target_in_c,
     serves_the_web,
 )
-from headway.traces.model import CoreTime, Flag, Kind, Trace
+from headway.traces.model import CoreTime, Flag, Frame, Kind, Trace
 
 __all__ = ["find_stalls"]
 
@@ -33,16 +33,24 @@ _AT_ONCE_NS: Final = 10 * _MS
 """The first event of a thread that is recorded from its start on comes within less than this."""
 
 
-def find_stalls(trace: Trace, thresholds: Thresholds | None = None, *, since_ns: int = 0) -> list[Stall]:
+def find_stalls(
+    trace: Trace,
+    thresholds: Thresholds | None = None,
+    *,
+    since_ns: int = 0,
+    begun: Collection[tuple[int, int]] = frozenset(),
+) -> list[Stall]:
     """Return a trace's stalls in the order of their beginnings.
 
     Args:
         trace: The trace of a process with a GIL.
         thresholds: The lengths that are too long; by default 100 ms, and 1 s for a request.
         since_ns: Stalls that ended before this time are left out.
+        begun: Stalls that were seen while they went on: the serial of the thread, and the begin. If the thread has left
+            its loop or its pool since, such a stall was over then.
     """
     thresholds = thresholds or Thresholds()
-    finder = _Finder(trace, since_ns)
+    finder = _Finder(trace, since_ns, begun)
     found: list[Stall] = []
     for thread in range(len(trace.threads)):
         mine = [*finder.laps(thread, thresholds), *finder.overwritten_laps(thread, thresholds.loop_ns)]
@@ -55,9 +63,10 @@ def find_stalls(trace: Trace, thresholds: Thresholds | None = None, *, since_ns:
 class _Finder:
     """Finds the stalls of one trace."""
 
-    def __init__(self, trace: Trace, over_since_ns: int) -> None:
+    def __init__(self, trace: Trace, over_since_ns: int, begun: Collection[tuple[int, int]]) -> None:
         self._trace = trace
         self._over_since_ns = over_since_ns
+        self._begun = begun
         self._observed = Observed(trace)
         self._causes = Causes(self._observed)
 
@@ -86,13 +95,14 @@ class _Finder:
         long = (ends_ns - own.time_ns[begins] >= least_ns) & (ends_ns >= self._over_since_ns)
         for place in np.flatnonzero(long).tolist():
             begin, end = int(begins[place]), int(ends[place])
-            kind = self._kind(own, begin, end, int(own.stack[begin - 1 if begin else end]))
-            length_ns = int(ends_ns[place] - own.time_ns[begin])
+            home_stack = int(own.stack[begin - 1 if begin else end])
+            left = self._left(own, begin, end, home_stack)
+            end, until_ns = (end, int(ends_ns[place])) if left is None else (left, int(own.time_ns[left]))
+            kind = self._kind(own, begin, end, home_stack)
+            length_ns = until_ns - int(own.time_ns[begin])
             if kind is None or length_ns < (thresholds.loop_ns if kind is StallKind.LOOP else thresholds.request_ns):
                 continue
-            yield self._stall(
-                kind, thread, begin, len(own) - 1 if end < 0 else end, int(ends_ns[place]), goes_on=end < 0
-            )
+            yield self._stall(kind, thread, begin, len(own) - 1 if end < 0 else end, until_ns, goes_on=end < 0)
 
     def overwritten_laps(self, thread: int, least_ns: int) -> Iterator[Stall]:
         """Yield the laps of an event loop that a watcher has seen, and whose begin is not in the recording any more."""
@@ -120,9 +130,11 @@ class _Finder:
         own, end_ns = self._observed.of(thread), self._trace.end_ns
         if not len(own) or end_ns - own.time_ns[0] < least_ns or end_ns < self._over_since_ns:
             return
-        kind = self._kind(own, 0, -1, 0) if self._has_begin(thread) else None
+        left = self._left(own, 0, -1, 0)
+        end, until_ns = (-1, end_ns) if left is None else (left, int(own.time_ns[left]))
+        kind = self._kind(own, 0, end, 0) if self._has_begin(thread) else None
         if kind is not None:
-            yield self._stall(kind, thread, 0, len(own) - 1, end_ns, goes_on=True)
+            yield self._stall(kind, thread, 0, len(own) - 1 if end < 0 else end, until_ns, goes_on=end < 0)
 
     def _has_begin(self, thread: int) -> bool:
         """Tell whether a thread's first event in the trace can be the begin of its first lap.
@@ -132,6 +144,28 @@ class _Finder:
         starts_ns = int(self._observed.of(thread).time_ns[0]) - self._trace.threads[thread].start_ns
         return starts_ns < _AT_ONCE_NS or not self._trace.loss.overwritten_events
 
+    def _left(self, own: ThreadEvents, begin: int, end: int, home_stack: int) -> int | None:
+        """Return the event that shows that a thread has left its loop or pool in a lap; None if there is none.
+
+        That ends a stall which was seen while it went on. Any other lap does not count: the thread may have left long before.
+        """
+        if (self._trace.threads[own.thread].serial, int(own.time_ns[begin])) not in self._begun:
+            return None
+        is_inside = self._is_inside(home_stack)
+        inside = slice(begin, end if end >= 0 else len(own))
+        released = (own.kind[inside] == Kind.RELEASE) & (own.stack[inside] != 0)
+        stacks = np.unique(own.stack[inside][released]).tolist()
+        outside = [stack for stack in stacks if not is_inside(self._observed.stack(stack))]
+        found = np.flatnonzero((released & np.isin(own.stack[inside], outside)) | (own.kind[inside] == Kind.EXIT))
+        return begin + int(found[0]) if len(found) else None
+
+    def _is_inside(self, home_stack: int) -> Callable[[tuple[Frame, ...]], bool]:
+        """Return a function that tells whether a stack is inside of the loop or the pool that a thread began a lap at."""
+        if self._observed.home(home_stack) is not Home.LOOP:
+            return is_in_a_pool
+        in_c = may_be_a_target_in_c(self._observed.stack(home_stack))
+        return lambda frames: is_in_a_loop(frames, in_c=in_c)
+
     def _kind(self, own: ThreadEvents, begin: int, end: int, home_stack: int) -> StallKind | None:
         """Return the kind of a lap that began at a home; None if the thread has left its loop, or if a pool runs a job."""
         inside = slice(begin, end if end >= 0 else len(own))
@@ -139,15 +173,15 @@ class _Finder:
             return None
         stacks = {int(stack) for stack in own.stack[inside][own.kind[inside] == Kind.RELEASE]} - {0}
         frames = [self._observed.stack(stack) for stack in stacks]
+        is_inside = self._is_inside(home_stack)
         if self._observed.home(home_stack) is Home.LOOP:
-            in_c = may_be_a_target_in_c(self._observed.stack(home_stack))
             # A thread that computes after its loop's end yields the GIL nowhere: only looks at its stack tell, two or more.
             until_ns = int(own.time_ns[end]) if end >= 0 else self._trace.end_ns
             seen = self._observed.seen(own.thread, int(own.time_ns[begin]), until_ns)
-            outside = [one for one in seen if is_whole(one.frames) and not is_in_a_loop(one.frames, in_c=in_c)]
-            in_loop = all(is_in_a_loop(one, in_c=in_c) for one in frames) and 2 * len(outside) <= max(2, len(seen))
+            outside = [one for one in seen if is_whole(one.frames) and not is_inside(one.frames)]
+            in_loop = all(map(is_inside, frames)) and 2 * len(outside) <= max(2, len(seen))
             return StallKind.LOOP if in_loop else None
-        if not all(is_in_a_pool(one) for one in frames):
+        if not all(map(is_inside, frames)):
             return None
         # Code that computes, and that nobody asks for the GIL, releases it only at home. A thread of AnyIO leaves its home
         # for work alone; a server's accept loop leaves it at each of its timeouts.
