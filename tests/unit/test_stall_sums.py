@@ -195,6 +195,16 @@ def test_threads_that_had_a_lock_in_turn_have_each_its_own_time():
     assert {key.thread: one.time_s for key, one in sum_up([stall]).by_holder.items()} == {"c": 0.9, "b": 0.6, "a": 0.2}
 
 
+def test_a_stall_behind_two_threads_of_a_pool_is_one_stall():
+    """A stall counts once for its holder, which is the pool, and its time for the longest is that of both threads."""
+    spot = {"file": "/app/app.py", "line": 7, "function": "load"}
+    parts = [{"cause": "GIL", "time_s": 0.5, "thread": f"pool_{one}", "kept": None, "place": spot} for one in (0, 1)]
+    stall = {"began": "2026-01-01T00:00:00+00:00", "length_s": 1.0, "program": "app", "pid": 7}
+    (one,) = sum_up([stall | {"since_ns": at, "parts": parts} for at in range(3)]).by_holder.values()
+
+    assert (one.count, one.time_s, one.longest_s) == (3, 3.0, 1.0)
+
+
 def test_sums_as_json_have_the_types_of_the_stalls():
     """Ids are numbers, times have a zone, and there is nothing of the inner state; a row of a trace has no host."""
     stall = {"began": "2026-01-01T00:00:07.500000+00:00", "length_s": 2.0, "kind": "event loop", "program": "app"}

@@ -58,12 +58,6 @@ class Sum:
         if advice and time_s > self._advised_s:
             self._advised_s, self.advice = time_s, advice
 
-    def join(self, other: "Sum") -> None:
-        """Count the stalls or parts of another sum as well."""
-        self.count += other.count
-        self.time_s += other.time_s
-        self.longest_s = max(self.longest_s, other.longest_s)
-
     def to_json(self) -> dict[str, Any]:
         """Return the sum as JSON values."""
         return {"count": self.count, "time_s": self.time_s, "longest_s": self.longest_s, "advice": self.advice}
@@ -195,7 +189,7 @@ def sum_up(rows: Sequence[dict[str, Any]]) -> StallSums:
     kept = sorted(last.values(), key=lambda row: str(row["began"]))
     causes: dict[tuple[str, str], Sum] = defaultdict(Sum)
     lines: dict[tuple[str, str], Sum] = defaultdict(Sum)
-    holders: dict[Held, Sum] = defaultdict(Sum)
+    holders: list[dict[Held, float]] = []
     processes: dict[tuple[str, str, str, str], Sum] = defaultdict(Sum)
     for row in kept:
         processes[str(row.get("program")), str(row.get("pid")), *_place_of(row)].add(float(row["length_s"]))
@@ -211,8 +205,7 @@ def sum_up(rows: Sequence[dict[str, Any]]) -> StallSums:
             causes[str(row.get("kind")), cause].add(time_s, _advice(row, cause))
         for line, time_s in of_lines.items():
             lines[line].add(time_s)
-        for held, time_s in of_holders.items():
-            holders[held].add(time_s)
+        holders.append(of_holders)
     found = StallSums(kept, _ordered(causes), _ordered(lines), _ordered(_by_role(holders)), _ordered(processes))
     _over_time(found)
     return found
@@ -246,15 +239,20 @@ def _held(part: dict[str, Any], stalled: object) -> Iterator[tuple[Held, float]]
         yield Held(_GIL, "", str(part["thread"]), "and waited for a core", "?"), time_s
 
 
-def _by_role(holders: dict[Held, Sum]) -> dict[Held, Sum]:
-    """Return the sums with the threads of a pool as one."""
+def _by_role(holders: Sequence[dict[Held, float]]) -> dict[Held, Sum]:
+    """Return the sums over stalls of the holders of each, with their times; the threads of a pool are one holder."""
     names: dict[str, set[str]] = defaultdict(set)
-    for held in holders:
-        names[role(held.thread)].add(held.thread)
+    for of_stall in holders:
+        for held in of_stall:
+            names[role(held.thread)].add(held.thread)
     found: dict[Held, Sum] = defaultdict(Sum)
-    for held, one in holders.items():
-        pool = role(held.thread)
-        found[held._replace(thread=pool) if len(names[pool]) > 1 else held].join(one)
+    for of_stall in holders:
+        times_s: dict[Held, float] = defaultdict(float)
+        for held, time_s in of_stall.items():
+            pool = role(held.thread)
+            times_s[held._replace(thread=pool) if len(names[pool]) > 1 else held] += time_s
+        for held, time_s in times_s.items():
+            found[held].add(time_s)
     return found
 
 
