@@ -195,6 +195,17 @@ def test_threads_that_had_a_lock_in_turn_have_each_its_own_time():
     assert {key.thread: one.time_s for key, one in sum_up([stall]).by_holder.items()} == {"c": 0.9, "b": 0.6, "a": 0.2}
 
 
+def test_the_time_of_a_stopped_process_is_not_that_of_a_holder():
+    """The holders had the lock while the process was stopped, too. The sums have that time once, as that of the stop."""
+    spot = {"file": "/app/app.py", "line": 7, "function": "load"}
+    held = [{"thread": name, "doing": "away", "place": spot, "time_s": time_s} for name, time_s in (("b", 3), ("a", 1))]
+    lock = {"cause": "blocking call", "lock": True, "time_s": 1.0, "place": spot, "holders": held}
+    parts = [lock, {"cause": "stopped process", "time_s": 3.0}]
+    stall = {"began": "2026-01-01T00:00:00+00:00", "length_s": 4.0, "program": "app", "pid": 7, "parts": parts}
+
+    assert {key.thread: one.time_s for key, one in sum_up([stall]).by_holder.items()} == {"b": 0.75, "a": 0.25}
+
+
 def test_a_stall_behind_two_threads_of_a_pool_is_one_stall():
     """A stall counts once for its holder, which is the pool, and its time for the longest is that of both threads."""
     spot = {"file": "/app/app.py", "line": 7, "function": "load"}

@@ -221,6 +221,16 @@ def _holders(part: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def _share(part: dict[str, Any], holders: Sequence[dict[str, Any]]) -> float:
+    """Return the share of the holders' times that is in a part.
+
+    They had the lock for all of the wait, of which other parts may have some: in a stopped process, none of them did
+    anything.
+    """
+    had_s = sum(float(one["time_s"]) for one in holders)
+    return min(1.0, float(part["time_s"]) / had_s) if had_s > 0 else 1.0
+
+
 def _held(part: dict[str, Any], stalled: object) -> Iterator[tuple[Held, float]]:
     """Yield the holders of the GIL or of the lock in a part, with the times; nothing if it is no such wait, or if none is known.
 
@@ -228,9 +238,11 @@ def _held(part: dict[str, Any], stalled: object) -> Iterator[tuple[Held, float]]
     """
     time_s = float(part["time_s"])
     if part.get("lock") is True:
-        for one in _holders(part):
+        holders = _holders(part)
+        share = _share(part, holders)
+        for one in holders:
             held = Held("lock", _place(part), str(one.get("thread")), str(one.get("doing")), _place(one))
-            yield held, float(one["time_s"])
+            yield held, share * float(one["time_s"])
     elif part.get("thread") is None:
         return
     elif part["cause"] == _GIL:
