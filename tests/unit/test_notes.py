@@ -31,6 +31,7 @@ def evidence(samples=3, depth=5):
         asleep=tuple(Asleep(1000 + n, 101) for n in range(samples)),
         laps=tuple(Lap(1 + n, 1000 + n, 0) for n in range(samples)),
         stopped=tuple(Stopped(1000 + n, 1001 + n, 1002 + n, 1003 + n) for n in range(samples)),
+        watched=samples > 0,
     )
 
 

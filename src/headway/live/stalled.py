@@ -40,7 +40,7 @@ def main(partial: Path) -> int:
     told = json.load(sys.stdin)
     file = os.open(partial, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        append_notes(file, evidence_of([json.dumps(told["evidence"]).encode()])[0])
+        append_notes(file, evidence_of([json.dumps(told["evidence"] | {"watched": True}).encode()])[0])
     finally:
         os.close(file)
     _turn_over(Path(told["log"]))

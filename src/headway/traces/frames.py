@@ -144,6 +144,8 @@ class Evidence:
     standing: tuple[Standing, ...] = ()
     laps: tuple[Lap, ...] = ()
     stopped: tuple[Stopped, ...] = ()
+    watched: bool = False
+    """The recording is one that `headway watch` wrote."""
 
     def was_asleep(self, tid: int, since_ns: int, until_ns: int) -> bool:
         """Tell whether a thread was seen asleep in a futex within a time."""

@@ -9,6 +9,7 @@ have any length that fits in a chunk:
     {"standing": [[tid, [[file, line, function, first line], ...]], ...]}
     {"laps": [[serial, begun_ns, ended_ns], ...]}
     {"stopped": [[running_ns, since_ns, until_ns, runs_ns], ...]}
+    {"watched": true}
 
 `samples` refer to frames by their index in the list, the innermost first. `standing` is written by the process itself
 (headway_agent/recorder.py), the innermost frame first. A file may be damaged or forged: notes that
@@ -39,6 +40,7 @@ def append_notes(file: int, evidence: Evidence) -> None:
         *_rows("asleep", [[one.time_ns, one.tid] for one in evidence.asleep]),
         *_rows("laps", [[one.serial, one.begun_ns, one.ended_ns] for one in evidence.laps]),
         *_rows("stopped", [[one.running_ns, one.since_ns, one.until_ns, one.runs_ns] for one in evidence.stopped]),
+        *([b'{"watched":true}'] if evidence.watched else []),
     ]
     if not notes:
         return
@@ -100,6 +102,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
     standing: list[Standing] = []
     laps: list[Lap] = []
     stopped: list[Stopped] = []
+    watched = False
     damaged = 0
     for text in notes:
         try:
@@ -117,6 +120,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
             ]
             laps += [Lap(*map(_number, row)) for row in note.get("laps", [])]
             stopped += [Stopped(*map(_number, row)) for row in note.get("stopped", [])]
+            watched = watched or note.get("watched") is True
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             damaged += len(text)
     return (
@@ -127,6 +131,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
             standing=tuple(standing),
             laps=tuple(sorted(laps, key=lambda one: one.begun_ns)),
             stopped=tuple(sorted(stopped, key=lambda one: one.since_ns)),
+            watched=watched or bool(core_times),  # recordings of earlier versions do not say it
         ),
         damaged,
     )

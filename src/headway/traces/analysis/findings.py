@@ -170,25 +170,53 @@ def _long_hold(analysis: Analysis, one: Place) -> Finding:
             f"holds there last {duration(one.times.p50_ns)} at the median and {duration(one.times.max_ns)} at most, and "
             f"threads waited {duration(one.blocked_ns)} during them"
         ),
-        cause=(
-            "a call into C had not returned when the trace ended, and does not release the GIL; or a garbage collection went on"
-            if unended
-            else "a call into C, on that line or just before it, does not release the GIL, or a garbage collection began there"
-        )
-        + ": Python code answers at its next call or turn of a loop, but nothing can interrupt these"
+        cause=_kept_by(analysis, one, unended=unended)
         + f"; or {UNREACHED}" * apart
         + ("; or the system ran something else on the thread's core, which was not measured" * one.late_unmeasured),
-        advice=(
-            f"let that call release the GIL (`Py_BEGIN_ALLOW_THREADS`, Cython's `nogil`), give it less work at a time, or, if "
-            f"its result is small, run it elsewhere: {another_gil(analysis.process)}; if `gc.callbacks` show that it is a "
-            f"collection, `gc.freeze()` after the start makes it shorter; a shorter switch interval ends no such call sooner"
-            if one.frame is not None
-            else "`headway watch` names the line of such a call while it goes on" * unended
-        )
-        + ("; " * (one.frame is not None or unended) + one_interpreter()) * apart,
+        advice="; ".join(filter(None, [_shorter(analysis, one, unended=unended), one_interpreter() * apart])),
         cost_ns=one.late_blocked_ns,
         threads=one.overrun_threads,
         frame=one.frame,
+    )
+
+
+def _kept_by(analysis: Analysis, one: Place, *, unended: bool) -> str:
+    """Return what kept the GIL in late holds. A recording of `headway watch` has the garbage collections."""
+    answers = ": Python code answers at its next call or turn of a loop, but nothing can interrupt"
+    if _is_collecting(one):
+        return f"garbage collections took {share(one.late_collected_ns, one.overrun_ns)} of that time{answers} a collection"
+    may_be_one = not analysis.watched
+    call = (
+        "a call into C had not returned when the trace ended, and does not release the GIL"
+        + "; or a garbage collection went on" * may_be_one
+        if unended
+        else "a call into C, on that line or just before it, does not release the GIL"
+        + ", or a garbage collection began there" * may_be_one
+    )
+    return f"{call}{answers} {'these' if may_be_one else 'such a call'}"
+
+
+def _is_collecting(one: Place) -> bool:
+    """Tell whether garbage collections are known to have kept the GIL for most of the time after requests."""
+    return 2 * one.late_collected_ns >= one.overrun_ns > 0
+
+
+def _shorter(analysis: Analysis, one: Place, *, unended: bool) -> str:
+    """Return the advice about late holds; "" if there is none."""
+    if _is_collecting(one):
+        return "call `gc.freeze()` after the start, set a higher `gc.set_threshold()`, or call `gc.collect()` when nothing waits"
+    if one.frame is None:
+        ways = (
+            "`headway watch` names the line of such a call while it goes on",
+            "`headway stalls` on this file has its line",
+        )
+        return ways[analysis.watched] * unended
+    return (
+        f"let that call release the GIL (`Py_BEGIN_ALLOW_THREADS`, Cython's `nogil`), give it less work at a time, or, if "
+        f"its result is small, run it elsewhere: {another_gil(analysis.process)}; "
+        + "if `gc.callbacks` show that it is a collection, `gc.freeze()` after the start makes it shorter; "
+        * (not analysis.watched)
+        + "a shorter switch interval ends no such call sooner"
     )
 
 
@@ -277,16 +305,23 @@ def _off_core(analysis: Analysis) -> Iterator[Finding]:
     for gil in analysis.gils:
         if not _matters(analysis, gil) or gil.off_core_ns < OFF_CORE * gil.holds.total_ns:
             continue
+        # A watcher's account has late holds alone, and the longest time for which each may have had no core.
+        least = "about" if analysis.watched else "at least"
         yield Finding(
             kind="off-core",
             weight="problem",
             fact=(
-                f"threads held {gil.name} without running on a core for at least {duration(gil.off_core_ns)}, "
+                f"threads held {gil.name} without running on a core for {least} {duration(gil.off_core_ns)}, "
                 f"{share(gil.off_core_ns, gil.holds.total_ns)} of the time that it was held"
             ),
-            cause="the system ran something else on their cores, or a call into C slept without releasing the GIL",
-            advice="check what else runs on these cores (`headway doctor`, a container's CPU quota); if one line causes"
-            " this, let its call release the GIL",
+            cause="the system ran something else on their cores, or "
+            + (
+                "the process was stopped: `headway stalls` on this file tells which, and at which stall"
+                if analysis.watched
+                else "a call into C slept without releasing the GIL"
+            ),
+            advice="check what else runs on these cores (`headway doctor`, a container's CPU quota)"
+            + "; if one line causes this, let its call release the GIL" * (not analysis.watched),
             cost_ns=gil.off_core_ns,
             gil=gil.index,
         )

@@ -7,13 +7,14 @@ hold, it is the call that could not be interrupted.
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.intervals import Holds, Intervals
 from headway.traces.analysis.late import late
+from headway.traces.analysis.measured import collected_ns
 from headway.traces.analysis.threads import Distribution, distribution
 from headway.traces.analysis.words import place
 from headway.traces.loops import is_generated
@@ -56,6 +57,7 @@ class Place:
         overrun_threads: Labels of the threads with most of this time.
         blocked_ns: For holds, the sum of the times for which other threads waited during them.
         late_blocked_ns: The part of `blocked_ns` in holds that answered a request late (`headway.traces.analysis.late`).
+        late_collected_ns: The part of `overrun_ns` for which such holds collected garbage, if the recording has that.
         late_unmeasured: It is not known of one of these holds whether its thread ran on a core.
         interval_ns: For holds, the switch interval at the GIL of the hold that went on for longest after a request.
     """
@@ -71,6 +73,7 @@ class Place:
     overrun_threads: tuple[str, ...]
     blocked_ns: int
     late_blocked_ns: int
+    late_collected_ns: int
     late_unmeasured: bool
     interval_ns: int
 
@@ -146,6 +149,15 @@ def at_place(stack: Sequence[Frame]) -> str:
     return f" at {place(stack[0])}{further}"
 
 
+@final
+class _Late(NamedTuple):
+    """Columns about holds that answered a request late; 0 for all others."""
+
+    blocked_ns: NDArray[np.int64]
+    collected_ns: NDArray[np.int64]
+    is_unmeasured: NDArray[np.bool_]
+
+
 def held_places(
     trace: Trace, holds: Holds, blocked_ns: NDArray[np.int64], interval_ns: NDArray[np.int64], names: Sequence[str]
 ) -> tuple[Place, ...]:
@@ -155,8 +167,8 @@ def held_places(
     """
     overrun_ns = holds.overrun_ns
     is_late = late(holds, interval_ns, policy=bool(trace.process.policy))
-    late_ns = np.where(is_late, blocked_ns, 0)
-    return _places(trace, holds, names, overrun_ns, blocked_ns, late_ns, is_late & (holds.ran == 0), interval_ns)
+    columns = _Late(np.where(is_late, blocked_ns, 0), collected_ns(trace, holds, is_late), is_late & (holds.ran == 0))
+    return _places(trace, holds, names, overrun_ns, blocked_ns, columns, interval_ns)
 
 
 def blocking_functions(
@@ -204,7 +216,7 @@ def _owner(stack: Sequence[Frame]) -> Frame | None:
 def waited_places(trace: Trace, waits: Intervals, names: Sequence[str]) -> tuple[Place, ...]:
     """Return the places with most waiting for a GIL, and those with the longest waits."""
     nothing = np.broadcast_to(np.int64(0), len(waits))
-    return _places(trace, waits, names, nothing, nothing, nothing, nothing > 0, nothing)
+    return _places(trace, waits, names, nothing, nothing, _Late(nothing, nothing, nothing > 0), nothing)
 
 
 def _maximum(group: NDArray, values: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
@@ -219,8 +231,7 @@ def _places(
     names: Sequence[str],
     overrun_ns: NDArray[np.int64],
     blocked_ns: NDArray[np.int64],
-    late_ns: NDArray[np.int64],
-    unmeasured: NDArray[np.bool_],
+    late_holds: _Late,
     interval_ns: NDArray[np.int64],
 ) -> tuple[Place, ...]:
     if not len(intervals):
@@ -265,8 +276,9 @@ def _places(
             overrun_max_ns=int(overrun[leading].max()),
             overrun_threads=_most(intervals.thread[mine], overrun_ns[mine], names),
             blocked_ns=int(blocked_ns[mine].sum()),
-            late_blocked_ns=int(late_ns[mine].sum()),
-            late_unmeasured=bool(unmeasured[mine].any()),
+            late_blocked_ns=int(late_holds.blocked_ns[mine].sum()),
+            late_collected_ns=int(late_holds.collected_ns[mine].sum()),
+            late_unmeasured=bool(late_holds.is_unmeasured[mine].any()),
             interval_ns=int(interval_ns[mine[overrun_ns[mine].argmax()]]),
         )
 

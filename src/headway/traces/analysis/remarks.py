@@ -95,13 +95,15 @@ def _executed(analysis: Analysis) -> Iterator[Finding]:
 
 def _unfinished(analysis: Analysis) -> Iterator[Finding]:
     if not analysis.process.ended and not analysis.process.executed:
-        yield Finding(
-            kind="unfinished",
-            weight="note",
-            fact="the recording goes on: this is the process up to now, or until its collector was killed"
-            if analysis.process.growing
-            else "the process was killed: the trace ends where it was last seen alive, or at its last event",
-        )
+        if not analysis.process.growing:
+            fact = "the process was killed: the trace ends where it was last seen alive, or at its last event"
+        elif analysis.watched:
+            fact = (
+                "`headway watch` wrote this recording while the process ran: it has the time before, and nothing later"
+            )
+        else:
+            fact = "the recording goes on: this is the process up to now, or until its collector was killed"
+        yield Finding(kind="unfinished", weight="note", fact=fact)
 
 
 def _no_stacks(analysis: Analysis) -> Iterator[Finding]:

@@ -153,6 +153,7 @@ class Analysis:
         unpaired: The number of events whose other end was lost.
         by_imports: Imports of extension modules held a GIL that is not among `gils`, because it was off otherwise.
         stoppers: On a free-threaded build: the lines that stopped the world, those with most stopped time first.
+        watched: The recording is one that `headway watch` wrote: it has the system's account of threads, and collections.
         findings: Problems, the costliest first; then the rest.
         what_if: The change that would help most; None if there is no prediction. An analysis itself predicts nothing.
     """
@@ -186,6 +187,7 @@ class Analysis:
     unpaired: int
     by_imports: bool = False
     stoppers: tuple[Stopper, ...] = ()
+    watched: bool = False
     findings: tuple[Finding, ...] = ()
     what_if: WhatIf | None = None
 

@@ -13,6 +13,7 @@ from headway.traces.analysis.findings import findings
 from headway.traces.analysis.full_pools import full_pools
 from headway.traces.analysis.hotspots import blocking_functions, held_places, longest_holds, waited_places
 from headway.traces.analysis.intervals import Holds, Intervals, Recorded, recorded
+from headway.traces.analysis.measured import measured
 from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.standing import standstill
 from headway.traces.analysis.stops import stoppers
@@ -54,6 +55,7 @@ def analyse(
     start_ns = min(trace.end_ns, max(trace.start_ns, trace.start_ns if since_ns is None else since_ns))
     end_ns = max(start_ns, min(trace.end_ns, trace.end_ns if until_ns is None else until_ns))
     whole = recorded(trace)
+    whole = replace(whole, holds=measured(trace, whole.holds))
     found = replace(whole, holds=whole.holds.clipped(start_ns, end_ns), waits=whole.waits.clipped(start_ns, end_ns))
     names = labels(trace.threads)
     by_thread = thread_summaries(trace, found, start_ns, end_ns)
@@ -96,6 +98,7 @@ def analyse(
         unpaired=found.unpaired,
         by_imports=found.by_imports,
         stoppers=stoppers(trace, start_ns, end_ns),
+        watched=trace.evidence.watched,
     )
     analysis = replace(analysis, findings=findings(analysis))
     if threads is None:
