@@ -155,5 +155,5 @@ def test_a_lock_from_another_file_is_told_as_a_wait_for_another_thread(tmp_path)
     command = [sys.executable, "held.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S, env=env, cwd=tmp_path)
 
-    assert "a wait for another thread (a lock, an event, a queue) at " in done.stderr
+    assert "a wait for another thread or process (a lock, an event, a queue) at " in done.stderr
     assert "a blocking call at" not in done.stderr

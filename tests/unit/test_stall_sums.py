@@ -121,6 +121,24 @@ def test_each_cause_has_the_advice_of_its_longest_part():
     assert ("wait for another thread", "/app/app.py:42 handler") in sums.by_line
 
 
+def test_a_lock_may_be_that_of_another_process():
+    """No thread of the process may have a lock of multiprocessing; one of threading, whose file is known, is another matter."""
+    script = Script().hold(0, 0, 1, stack=AT_POLL).hold(0, 2, 3, stack=AT_LOCK).hold(0, 403, 404, stack=AT_POLL)
+    trace = with_stacks(script.trace(500, "MainThread"))
+    enters = {"filename": "/usr/lib/python3.13/multiprocessing/synchronize.py", "function": "SemLock.__enter__"}
+    frames = tuple(
+        dataclasses.replace(one, **enters) if one.function == "Condition.wait" else one for one in trace.frames
+    )
+    of_processes = dataclasses.replace(trace, frames=frames)
+    row = stall_json(of_processes, only(of_processes))
+
+    assert "100 % a wait for another thread or process (a lock, an event, a queue) at" in row["line"]
+    assert "in the thread or process that has it" in row["advice"]
+    assert ("event loop", "wait for another thread or process") in sum_up([row]).by_cause
+    assert row["parts"][0]["may_be_process"]
+    assert not stall_json(trace, only(trace))["parts"][0]["may_be_process"]
+
+
 def test_the_other_processes_of_a_launch_are_read_with_its_trace(tmp_path, capsys):
     """The stalls of a server's workers are in the traces beside its own; one that died early left nothing."""
     slept = with_stacks(loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 212, stack=AT_POLL).trace(300, "M"))

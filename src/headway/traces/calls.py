@@ -19,6 +19,7 @@ __all__ = [
     "awaits_an_import",
     "call_at",
     "locks_at",
+    "may_await_a_process",
     "may_await_a_thread",
     "sleep_ns_at",
     "takes_a_lock",
@@ -98,6 +99,18 @@ def call_at(frame: Frame | None, changed: Collection[str] = ()) -> Call:
 def awaits_an_import(frame: Frame) -> bool:
     """Tell whether a thread waits there until another thread has imported a module (Lib/importlib/_bootstrap.py)."""
     return frame.filename.startswith("<frozen importlib") and frame.function == "_ModuleLock.acquire"
+
+
+_OF_THREADS = ("threading.py", "queue.py", "_base.py")
+"""Modules of the standard library whose locks, events and queues threads of one process share."""
+
+
+def may_await_a_process(frame: Frame) -> bool:
+    """Tell whether the lock that a thread waits for at a line may be one of multiprocessing, which any process may have.
+
+    Locks of threads look the same at a line of the program's own.
+    """
+    return os.path.basename(frame.filename) not in _OF_THREADS and not awaits_an_import(frame)
 
 
 _ACQUIRES = re.compile(r"\.acquire\(")
@@ -203,8 +216,6 @@ def sleep_ns_at(frame: Frame | None, changed: Collection[str] = ()) -> int | Non
     return None if found is None else round(float(found[1].replace("_", "")) * 1e9)
 
 
-_WAITING = ("threading.py", "queue.py", "_base.py")
-"""Modules of the standard library whose functions wait for a caller that has given a time-out."""
 _TIMES_OUT = re.compile(r"\btimeout\b|\b(wait|join)\(\s*[^\s)]")
 _TIMEOUT = re.compile(
     r"(?:\btimeout\s*=|\.(?:wait|join|result)\()\s*([0-9][0-9_]*(?:\.[0-9_]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)\s*[,)]"
@@ -222,6 +233,6 @@ def timeout_ns_at(frames: Sequence[Frame], changed: Collection[str] = ()) -> int
     """
     if not frames or not _TIMES_OUT.search(_line_of(frames[0], changed)):
         return None
-    caller = next((one for one in frames if os.path.basename(one.filename) not in _WAITING), None)
+    caller = next((one for one in frames if os.path.basename(one.filename) not in _OF_THREADS), None)
     found = [] if caller is None else _TIMEOUT.findall(_line_of(caller, changed))
     return round(float(found[0].replace("_", "")) * 1e9) if len(found) == 1 else 0

@@ -15,7 +15,8 @@ __all__ = ["Held", "StallSums", "Sum", "sum_up", "told_rows"]
 _Key = TypeVar("_Key", bound=Hashable)
 _MOST_BINS = 12
 _LOCK = "wait for another thread"
-"""The cause of a part that a row calls a blocking call for a lock: what one can do about it differs."""
+_OR_PROCESS = "wait for another thread or process"
+"""The causes of a part that a row calls a blocking call for a lock: what one can do about it differs."""
 _GIL, _NO_CORE = "GIL", "no core"
 _BINS_S = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
 
@@ -133,7 +134,9 @@ def told_rows(lines: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
 
 
 def _cause(part: dict[str, Any]) -> str:
-    return _LOCK if part.get("lock") is True else str(part["cause"])
+    if part.get("lock") is not True:
+        return str(part["cause"])
+    return _OR_PROCESS if part.get("may_be_process") is True else _LOCK
 
 
 def _advice(row: dict[str, Any], cause: str) -> str:

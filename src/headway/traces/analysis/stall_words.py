@@ -8,7 +8,7 @@ from headway.traces.analysis.advice import one_interpreter
 from headway.traces.analysis.holders import Doing, LockHold
 from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind
 from headway.traces.analysis.words import duration, labels, place, share
-from headway.traces.calls import awaits_an_import
+from headway.traces.calls import awaits_an_import, may_await_a_process
 from headway.traces.frames import Frame
 from headway.traces.model import Trace
 
@@ -60,7 +60,7 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
         if part.holders and not is_import:
             return f"a wait for a lock{where}: {_had(part.holders, names)}"
         what = "it was importing the same module" if is_import else "a lock, an event, a queue"
-        return f"a wait for another thread ({what}){where}"
+        return f"a wait for another thread{' or process' * _may_be_of_processes(part)} ({what}){where}"
     if part.cause is Cause.BLOCKED:
         return f"a blocking call{where or ' (line not known), or a stopped process'}"
     if part.idle:
@@ -73,6 +73,11 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
         if where
         else "unexplained"
     )
+
+
+def _may_be_of_processes(part: Part) -> bool:
+    """Tell whether a lock may be that of another process: no thread is known to have had it."""
+    return part.lock and not part.holders and bool(part.frames) and may_await_a_process(part.frames[0])
 
 
 def _had(holders: tuple[LockHold, ...], names: tuple[str, ...]) -> str:
@@ -132,12 +137,13 @@ def advice(kind: StallKind, part: Part, policy: str = "") -> str:
             return "import the module when the program starts: another thread was importing it"
         if part.holders and part.holders[0].doing is Doing.NO_CORE:
             return f"the thread that has the lock had no core: {_MORE_CPU}"
+        others = "thread or process" if _may_be_of_processes(part) else "thread"
         if kind is StallKind.LOOP:
             return (
-                "wait for it in another thread (`asyncio.to_thread()`), or hold the lock for less in the threads that have it:"
-                " a lock of `threading` stops the whole loop"
+                f"wait for it in another thread (`asyncio.to_thread()`), or hold the lock for less in the {others} that has it:"
+                " such a lock stops the whole loop"
             )
-        return "do less while the lock is held in the thread that has it, or wait with a time-out"
+        return f"do less while the lock is held in the {others} that has it, or wait with a time-out"
     if cause is Cause.BLOCKED:
         if kind is StallKind.LOOP:
             return "await the call, or run it with `asyncio.to_thread()`"
@@ -200,6 +206,7 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
                 "stack": [_frame(one) for one in part.frames[:_DEPTH]],
                 "kept": None if part.kept is None else part.kept.value,
                 "lock": part.lock,
+                "may_be_process": _may_be_of_processes(part),
                 "holder": _holder(part.holders[0], trace) if part.holders else None,
                 "holders": [_holder(one, trace) for one in part.holders],
                 "advice": _MORE_ROOM if _is_lost(part, stall) else advice(stall.kind, part, policy),
