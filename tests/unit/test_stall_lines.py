@@ -6,8 +6,8 @@ from made_traces import MS
 from test_stalls import AT_POLL, COMPUTE, HANDLER, at, loop, only, with_stacks
 from told_traces import Script
 
-from headway.traces.analysis.stall_model import Cause, Part, merged
-from headway.traces.analysis.stall_words import stall_json, stall_line
+from headway.traces.analysis.stall_model import Cause, Part, StallKind, merged
+from headway.traces.analysis.stall_words import advice, stall_json, stall_line
 from headway.traces.frames import Frame, Sample
 
 FIRST, SECOND, THIRD = (Frame("/app/app.py", line, "sync", 5) for line in (7, 10, 12))
@@ -54,3 +54,10 @@ def test_the_samples_of_one_hold_at_two_lines_are_both_told():
 
     assert stall_line(trace, stall).endswith("100 % its own code at /app/app.py:15 compute (and line 12)")
     assert stall_json(trace, stall)["parts"][0]["also"] == {"file": "/app/app.py", "line": 12, "function": "compute"}
+
+
+def test_a_recording_of_the_watcher_is_not_told_to_be_made():
+    """Where the account has told what it can, the advice is about the line, and not to use `headway watch`."""
+    for part in (Part(Cause.UNEXPLAINED, 5, 0, (FIRST,), idle=True), Part(Cause.UNEXPLAINED, 5, 0, (FIRST,))):
+        assert "`headway watch` tells" in advice(StallKind.REQUEST, part)
+        assert "headway" not in advice(StallKind.REQUEST, part, watched=True)

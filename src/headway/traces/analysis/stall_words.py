@@ -106,8 +106,15 @@ def stall_line(trace: Trace, stall: Stall) -> str:
     return f"{program} ({trace.process.pid}): {what}: {'; '.join(told) or 'unexplained'}"
 
 
-def advice(kind: StallKind, part: Part, policy: str = "") -> str:
-    """Return the advice for a part of a stall; `policy` is the one that schedules the GIL, "" for none."""
+def advice(kind: StallKind, part: Part, policy: str = "", *, watched: bool = False) -> str:
+    """Return the advice for a part of a stall.
+
+    Args:
+        kind: The kind of the stall.
+        part: The part.
+        policy: The policy that schedules the GIL; "" for none.
+        watched: The recording is one of `headway watch`: it has what the system's account of threads tells.
+    """
     cause = part.cause
     if cause is Cause.OWN:
         if kind is StallKind.LOOP:
@@ -148,6 +155,11 @@ def advice(kind: StallKind, part: Part, policy: str = "") -> str:
         if kind is StallKind.LOOP:
             return "await the call, or run it with `asyncio.to_thread()`"
         return "the call waits for something outside the thread: check that, and set a time-out"
+    if part.idle and watched:
+        return (
+            "look whether that line calls something that sleeps with the GIL held; if not, the process was stopped"
+            " (SIGSTOP, a debugger, a frozen container)"
+        )
     if part.idle:
         return (
             "`headway watch` tells whether it had no core: it reads the system's account of each thread;"
@@ -157,6 +169,8 @@ def advice(kind: StallKind, part: Part, policy: str = "") -> str:
         return (
             "run the call with `asyncio.to_thread()`: it releases the GIL, so that helps whether it computes or waits"
         )
+    if part.place is not None and watched:
+        return "measure that call in the program: the watcher read no account of the thread at that time"
     if part.place is not None:
         return "`headway watch` tells whether the call computes, waits or has no core: it reads the system's account of each thread"
     return "record more: `headway trace` records every event"
@@ -181,7 +195,7 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
     began_ns = trace.process.start_realtime_ns + stall.since_ns - trace.start_ns
     began = dt.datetime.fromtimestamp(began_ns / 1e9, dt.UTC)
     top = next((part for part in stall.parts if part.cause is stall.cause), None)
-    policy = trace.process.policy
+    policy, watched = trace.process.policy, trace.evidence.watched
     return {
         "began": began.isoformat(timespec="microseconds"),
         "pid": trace.process.pid,
@@ -209,12 +223,12 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
                 "may_be_process": _may_be_of_processes(part),
                 "holder": _holder(part.holders[0], trace) if part.holders else None,
                 "holders": [_holder(one, trace) for one in part.holders],
-                "advice": _MORE_ROOM if _is_lost(part, stall) else advice(stall.kind, part, policy),
+                "advice": _MORE_ROOM if _is_lost(part, stall) else advice(stall.kind, part, policy, watched=watched),
             }
             for part in stall.parts
         ],
         "advice": _MORE_ROOM
         if top is not None and _is_lost(top, stall)
-        else advice(stall.kind, top or Part(stall.cause, 0), policy),
+        else advice(stall.kind, top or Part(stall.cause, 0), policy, watched=watched),
         "line": stall_line(trace, stall),
     }
