@@ -38,6 +38,12 @@ _HITS = {
 _SENDING = ("interpreters", "processes-forkserver")
 """Models whose arguments and results are pickled."""
 
+_MOVES = "working directory"
+"""The kind of the effect of a call that changes it; the agent's `strangers.effects` has the same."""
+
+_ONE_PROCESS = ("asyncio", "threads", "interpreters")
+"""Models whose calls share a process, and with it the working directory."""
+
 _WAITS = 0.5
 """A share of the time: a function that computes for less of it mostly waits."""
 
@@ -114,7 +120,7 @@ def decide(
         interpreter: The short name of the user's own interpreter.
         without: Models that were measured but cannot be advised, with the reason.
     """
-    without = without or {}
+    without = {**_wrong(function), **(without or {})}
     advisable = [one for one in home if one.model not in without]
     best = _best(advisable, between)
     pays = {one.model: one for one in break_even}
@@ -131,7 +137,7 @@ def decide(
         if doubtful and doubtful[0].speed_up is not None:
             outcome, named = "unsure", doubtful[0]
             sentence = f"{_doubt(named, doubtful[0].speed_up)}; {_MORE} would decide"
-    elif (crowd := _a_crowd(best, home, advisable, function, holds)) is not None:
+    elif (crowd := _a_crowd(best, advisable, function, holds)) is not None:
         outcome, named = "unsure", best
         if crowd.speed_up is not None and crowd.speed_up.value > gain.value:
             named = crowd
@@ -172,12 +178,22 @@ def decide(
         for one in others
         if one.model in without and one.speed_up is not None and one.speed_up.low >= _SURE_OF_NOTHING
     ]
-    lines += _elsewhere(elsewhere, home[0], best)
+    lines += _elsewhere([one for one in elsewhere if one.model not in without], home[0], best)
     lines += _flips(best, pays, function, refusals, interpreter)
     runner_up = worthy[0].words if worthy else ""
     perhaps = named.model if named is not None else ""
     said = tuple(filter(None, lines))
     return Verdict(outcome, best.model, best.words, best.speed_up, runner_up, sentence, said, perhaps)
+
+
+def _wrong(function: Function) -> dict[str, str]:
+    """Return the models with which calls beside each other give other results, with the reason."""
+    if _MOVES not in {kind for kind, _ in function.effects}:
+        return {}
+    return dict.fromkeys(
+        _ONE_PROCESS,
+        "wrong beside each other: each call changes the working directory, of which a process has only one",
+    )
 
 
 def _keeps_results(function: Function, effect: str) -> bool:
@@ -216,7 +232,7 @@ def _counts(speed_up: stats.Interval) -> bool:
 
 
 def _a_crowd(
-    best: Contender, home: Sequence[Contender], advisable: Sequence[Contender], function: Function, holds: Holds | None
+    best: Contender, advisable: Sequence[Contender], function: Function, holds: Holds | None
 ) -> Contender | None:
     """Return a model that leaves the advice open, if processes may win only because they have fewer calls at a time.
 
@@ -226,10 +242,12 @@ def _a_crowd(
     if best.model not in POOLS or best.model == "threads" or function.cpu_share >= _WAITS:
         return None
     threads = [
-        one for one in home if one.model == "threads" and one.workers > best.workers and not _takes_turns(one, holds)
+        one
+        for one in advisable
+        if one.model == "threads" and one.workers > best.workers and not _takes_turns(one, holds)
     ]
     # An event loop has all calls at a time.
-    if not threads and all(one.model != "asyncio" for one in home):
+    if not threads and all(one.model != "asyncio" for one in advisable):
         return None
     undecided = (
         one
@@ -344,7 +362,8 @@ def _flips(
         ]
     blocked = [one for one in refusals if one.module and one.interpreter == interpreter]
     lines += [f"{SHORT[one.model]} cannot run it: {one.reason}" for one in blocked if one.model in SHORT]
-    if function.effects and best.model != "serial":
-        kinds = ", ".join(dict.fromkeys(kind for kind, _ in function.effects))
+    # Only processes are advised for calls that change the working directory, and they do not share it.
+    kinds = ", ".join(dict.fromkeys(kind for kind, _ in function.effects if kind != _MOVES))
+    if kinds and best.model != "serial":
         lines.append(f"check the side effects ({kinds}): concurrent calls may behave differently")
     return lines

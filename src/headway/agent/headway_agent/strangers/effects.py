@@ -1,7 +1,8 @@
 """Detects changes by calls of a function besides its result: to names, containers, files, environment, random states.
 
 If a function changes something, concurrent calls may differ from calls one after the other. Audit events (PEP 578)
-reveal changes to files and processes; a comparison with earlier values reveals changes to names and containers.
+reveal changes to files and processes, and those of the process's own state that a call takes back before it returns. A
+comparison with earlier values reveals changes to names and containers.
 """
 
 import os
@@ -23,7 +24,13 @@ _FILES = {
     "os.mkdir": "makes the folder",
     "os.rmdir": "removes the folder",
 }
+_ENVIRONMENT = ("os.putenv", "os.unsetenv")
 _PROCESSES = ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec")
+_WORKING_DIRECTORY = (
+    "working directory",
+    "changes the working directory (os.chdir), which all threads of a process share",
+)
+"""The kind and the words of this effect; `headway.advice.verdict` has the same kind."""
 _MOST = 20
 _MOST_ATTRIBUTES = 200
 
@@ -113,9 +120,10 @@ class Effects:
                 for name in {**os.environ, **self._environment}
                 if os.environ.get(name) != self._environment.get(name)
             ]
-            self._note("environment", ", ".join(sorted(changed)))
+            for name in sorted(changed):
+                self._note("environment", name)
         if _cwd() != self._cwd:
-            self._note("environment", "the current folder")
+            self._note(*_WORKING_DIRECTORY)
         if _handlers() != self._signals:
             self._note("signals", "sets a signal's handler")
         if random.getstate() != self._random:
@@ -213,6 +221,10 @@ def _audit(event, args):
             path = os.fsdecode(args[0])
             if "__pycache__" not in path:
                 effects._note("files", "%s %s" % (_FILES[event], path))
+        elif event == "os.chdir":
+            effects._note(*_WORKING_DIRECTORY)
+        elif event in _ENVIRONMENT:
+            effects._note("environment", os.fsdecode(args[0]))
         elif event == "socket.connect":
             effects._note("network", "connects to %s" % (args[1],))
         elif event in _PROCESSES:

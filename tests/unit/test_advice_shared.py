@@ -1,0 +1,35 @@
+"""The verdict on functions whose calls share something of the process: its working directory, or a lock."""
+
+from dataclasses import replace
+
+from test_advice import FUNCTION, contender, verdict
+
+MOVES = replace(FUNCTION, cpu_share=0.02, effects=(("working directory", "changes it"), ("network", "connects to x")))
+
+
+def test_models_of_one_process_are_not_advised_for_calls_that_change_the_working_directory() -> None:
+    """Threads that are ten times as fast give wrong results, and processes have a working directory each."""
+    found = verdict(
+        contender("serial", 1),
+        contender("threads", 24, workers=32),
+        contender("interpreters", 7, workers=8),
+        contender("processes-forkserver", 6, workers=8),
+        function=MOVES,
+        holds=None,
+        elsewhere=[contender("threads", 30, workers=32, interpreter="3.14t")],
+    )
+
+    assert (found.outcome, found.model) == ("faster", "processes-forkserver")
+    assert "32 threads" not in found.sentence
+    wrong = [line for line in found.lines if "each call changes the working directory" in line]
+    assert [line.partition(":")[0] for line in wrong] == ["32 threads", "8 interpreters"]
+    assert not any("3.14t" in line for line in found.lines)
+    assert "check the side effects (network): concurrent calls may behave differently" in found.lines
+
+
+def test_serial_calls_are_advised_if_only_threads_are_faster_and_wrong() -> None:
+    """An undecided gain of threads is no reason for more time, either, if their results are wrong."""
+    for spread in (0.02, 1.0):
+        threads = contender("threads", 3, spread=spread)
+        found = verdict(contender("serial", 1), threads, function=MOVES, holds=None)
+        assert (found.outcome, found.model, found.perhaps) == ("no difference", "serial", "")
