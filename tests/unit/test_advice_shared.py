@@ -33,3 +33,12 @@ def test_serial_calls_are_advised_if_only_threads_are_faster_and_wrong() -> None
         threads = contender("threads", 3, spread=spread)
         found = verdict(contender("serial", 1), threads, function=MOVES, holds=None)
         assert (found.outcome, found.model, found.perhaps) == ("no difference", "serial", "")
+
+
+def test_threads_whose_launches_failed_are_no_reason_to_doubt_fewer_processes() -> None:
+    """What the calls wait for is not the cause if the calls disturb each other."""
+    waits = replace(FUNCTION, cpu_share=0.02)
+    models = contender("serial", 1), contender("processes-forkserver", 6, workers=8)
+    threads = contender("threads", 3, workers=32)
+    assert "compare with --workers 8" in verdict(*models, threads, function=waits, holds=None).sentence
+    assert verdict(*models, replace(threads, failures=1), function=waits, holds=None).outcome == "faster"

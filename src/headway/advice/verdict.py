@@ -241,10 +241,11 @@ def _a_crowd(
     """
     if best.model not in POOLS or best.model == "threads" or function.cpu_share >= _WAITS:
         return None
+    # If launches failed, the calls disturb each other: fewer of them at a time do so, too.
     threads = [
         one
         for one in advisable
-        if one.model == "threads" and one.workers > best.workers and not _takes_turns(one, holds)
+        if one.model == "threads" and one.workers > best.workers and not one.failures and not _takes_turns(one, holds)
     ]
     # An event loop has all calls at a time.
     if not threads and all(one.model != "asyncio" for one in advisable):
