@@ -11,7 +11,7 @@ from headway.lab.stats import Interval
 
 __all__ = ["Advice", "BreakEven", "Contender", "Cores", "Lag", "Outcome", "Verdict", "to_json"]
 
-Outcome = Literal["faster", "no difference", "unsure"]
+Outcome = Literal["faster", "no difference", "unsure", "others failed"]
 
 
 @final
@@ -108,7 +108,8 @@ class Verdict:
     """The answer to the question for a model.
 
     Attributes:
-        outcome: "faster", "no difference" (stay with one call after the other), or "unsure".
+        outcome: "faster", "no difference" (stay with one call after the other), "unsure", or "others failed" (one call after
+            the other is the only model whose launches did not all fail).
         model: The model that is advised; "serial" unless the outcome is "faster".
         words: The model with its workers.
         speed_up: The speed-up of the model.

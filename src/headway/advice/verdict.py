@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from headway.advice.examined import Function, Refusal
 from headway.advice.holds import ALWAYS, Holds
 from headway.advice.models import POOLS, SHORT, SIMPLICITY
 from headway.advice.racing import MARGIN
-from headway.advice.values import BreakEven, Contender, Verdict
+from headway.advice.values import BreakEven, Contender, Outcome, Verdict
 from headway.lab import stats
 from headway.report.figures import number, ratio, seconds
 
@@ -124,12 +123,13 @@ def decide(
     advisable = [one for one in home if one.model not in without]
     best = _best(advisable, between)
     pays = {one.model: one for one in break_even}
-    outcome: Literal["faster", "no difference", "unsure"]
+    failed = [one for one in home if one.call_s is None]
+    outcome: Outcome
     named: Contender | None = None
     gain = best.speed_up
     if best.model == "serial" or gain is None:
         doubtful = sorted((one for one in advisable if _may_be_faster(one, holds, function)), key=_slowness)
-        outcome, sentence = "no difference", "serial calls: no model is faster here"
+        outcome, sentence = _no_gain(home, failed)
         if _keeps_results(function, "cache"):
             sentence += (
                 f", where a cache answers: the first call took {function.first_s / function.call_s:,.0f} times as long"
@@ -178,6 +178,7 @@ def decide(
         for one in others
         if one.model in without and one.speed_up is not None and one.speed_up.low >= _SURE_OF_NOTHING
     ]
+    lines += [f"{one.words} failed: {one.failed}" for one in failed]
     lines += _elsewhere([one for one in elsewhere if one.model not in without], home[0], best)
     lines += _flips(best, pays, function, refusals, interpreter)
     runner_up = worthy[0].words if worthy else ""
@@ -194,6 +195,15 @@ def _wrong(function: Function) -> dict[str, str]:
         _ONE_PROCESS,
         "wrong beside each other: each call changes the working directory, of which a process has only one",
     )
+
+
+def _no_gain(home: Sequence[Contender], failed: Sequence[Contender]) -> tuple[Outcome, str]:
+    """Return the outcome and its sentence if no model is faster than serial calls."""
+    if failed and len(failed) == len(home) - 1:
+        return "others failed", "serial calls: every other model failed"
+    if failed:
+        return "no difference", "serial calls: no model that ran is faster here, and others failed"
+    return "no difference", "serial calls: no model is faster here"
 
 
 def _keeps_results(function: Function, effect: str) -> bool:
