@@ -215,10 +215,22 @@ def _listen(
                 return process.returncode is not None
 
 
+def _raised(lines: Sequence[str]) -> str:
+    """Return the exception of the last traceback; "" if there is none, or only that of an exception that was ignored.
+
+    Helper processes, such as multiprocessing's resource tracker, may write further lines after it.
+    """
+    for place in reversed(range(len(lines))):
+        ignored = place > 0 and lines[place - 1].startswith("Exception ignored")
+        if lines[place].startswith("Traceback (most recent call last):") and not ignored:
+            return next((line for line in lines[place + 1 :] if not line.startswith(" ")), "")
+    return ""
+
+
 def _why(returncode: int, stderr: str) -> str:
     """Return one line on why a launch failed."""
-    lines = [line.strip() for line in stderr.strip().splitlines() if line.strip()]
-    last = lines[-1] if lines else "nothing on stderr"
+    lines = [line.rstrip() for line in stderr.splitlines() if line.strip()]
+    last = _raised(lines) or (lines[-1].strip() if lines else "nothing on stderr")
     if returncode < 0:
         try:
             name = signal.Signals(-returncode).name
