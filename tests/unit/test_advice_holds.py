@@ -4,6 +4,7 @@ import itertools
 import sys
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -218,3 +219,16 @@ def test_a_hold_of_another_thread_is_seen_in_the_recorders_memory(tmp_path):
             memory.flush()
             seen.append(others.took())
     assert seen == [False, True, True]
+
+
+def test_a_line_that_once_paused_has_no_long_operation_in_c():
+    """`j = i` with 5 ms was the machine's pause; a product of matrices takes 5 ms at each visit."""
+    line = holds.Spot(
+        at="app.py:3", by="", call="", calls=10_000, share=0.5, released=0.0, longest_s=0.005, visit_s=1e-6
+    )
+    seen = holds.Holds(held=1.0, computes_without=0.0, waits=0.0, call_s=0.004, spots=(line,), whole=True)
+    assert seen.longest is None
+    product = replace(line, at="app.py:4", visit_s=0.004)
+    assert replace(seen, spots=(line, product)).longest == product
+    call = replace(line, at="app.py:5", call="sorted")
+    assert replace(seen, spots=(line, call)).longest == call

@@ -25,6 +25,12 @@ _YES, _NO = 0.9, 0.1
 _KEPT_S = 0.0005
 """A call of C that keeps the GIL for less than this would not be noticed by another thread."""
 
+_USUAL = 20
+"""A line of Python has an operator that keeps the GIL if its longest hold is at most this many times a visit's mean time.
+
+A longer one is a pause of the machine: `j = i` takes a microsecond, and once in a million times 5 ms.
+"""
+
 _TELLING = 0.01
 """The least share of all time for a place to be named."""
 
@@ -44,6 +50,7 @@ class Spot:
         share: The share of all the time that was looked at.
         released: The share of the place's own time without the GIL.
         longest_s: The longest time for which one call kept the GIL, without waits for a core.
+        visit_s: The mean time of a call, or of a visit of the line.
     """
 
     at: str
@@ -53,6 +60,7 @@ class Spot:
     share: float
     released: float
     longest_s: float
+    visit_s: float = 0.0
 
     @property
     def releases(self) -> Releases:
@@ -101,7 +109,11 @@ class Holds:
     @property
     def longest(self) -> Spot | None:
         """The operation in C that keeps the GIL longest; None if none keeps it for long."""
-        kept = [one for one in self.spots if one.longest_s >= _KEPT_S]
+        kept = [
+            one
+            for one in self.spots
+            if one.longest_s >= _KEPT_S and (one.call or one.longest_s <= _USUAL * one.visit_s)
+        ]
         return max(kept, key=lambda one: one.longest_s, default=None)
 
 
@@ -176,6 +188,7 @@ def _spots(places: Sequence[Mapping[str, Any]], own: str) -> tuple[Spot, ...]:
             share=one["wall_s"] / total_s,
             released=1 - one["held_s"] / one["wall_s"] if one["wall_s"] else 0.0,
             longest_s=one["longest_s"],
+            visit_s=one["wall_s"] / max(1, one["calls"]),
         )
         if spot.share >= _TELLING or spot.longest_s >= _KEPT_S:
             found.append(spot)
