@@ -46,7 +46,16 @@ def _own_modules(folder):
 
 
 def _contents(value):
-    return type(value)(value) if type(value) in _CONTAINERS else None
+    """Return a copy of a container, or the number of rows that a connection to SQLite has changed; else None."""
+    if type(value) in _CONTAINERS:
+        return type(value)(value)
+    sqlite3 = sys.modules.get("sqlite3")
+    if sqlite3 is not None and isinstance(value, getattr(sqlite3, "Connection", ())):
+        try:
+            return value.total_changes
+        except sqlite3.Error:
+            pass  # it is closed
+    return None
 
 
 def _attributes(value, modules):
@@ -221,6 +230,10 @@ def _audit(event, args):
             path = os.fsdecode(args[0])
             if "__pycache__" not in path:
                 effects._note("files", "%s %s" % (_FILES[event], path))
+        elif event == "sqlite3.connect":
+            path = os.fsdecode(args[0])
+            if path not in ("", ":memory:"):  # SQLite opens its files by itself, and tells Python of none
+                effects._note("files", "opens a database: sqlite3.connect(%s)" % path)
         elif event == "os.chdir":
             effects._note(*_WORKING_DIRECTORY)
         elif event in _ENVIRONMENT:
