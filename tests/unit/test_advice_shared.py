@@ -4,7 +4,9 @@ from dataclasses import replace
 
 from test_advice import FUNCTION, contender, verdict
 
+from headway.advice.examined import Lock
 from headway.advice.verdict import decide
+from headway.lab.stats import Interval
 
 MOVES = replace(FUNCTION, cpu_share=0.02, effects=(("working directory", "changes it"), ("network", "connects to x")))
 
@@ -60,3 +62,44 @@ def test_models_that_failed_are_not_called_slower() -> None:
     assert (found.outcome, found.model) == ("no difference", "serial")
     assert found.sentence == "serial calls: no model that ran is faster here, and others failed"
     assert decide([contender("serial", 1)], [], {}, FUNCTION, None, [], [], "3.13").outcome == "no difference"
+
+
+LOCK = Lock("LOCK", "/home/me/app.py:17", 0.99)
+
+
+def test_a_lock_is_why_threads_gain_nothing_and_processes_no_longer_exclude_each_other() -> None:
+    """Processes are faster because each has a lock of its own, which may be wrong: the answer says so."""
+    takes = replace(FUNCTION, cpu_share=0.02, locks=(LOCK,))
+    threads = replace(contender("threads", 0.99, workers=8), speed_up=Interval(0.99, 0.55, 1.8, "paired t"))
+    models = contender("serial", 1), threads, contender("processes-forkserver", 6, workers=8)
+    found = verdict(*models, function=takes, holds=None)
+    assert (found.outcome, found.model) == ("faster", "processes-forkserver")
+    assert found.sentence.endswith("times as fast as serial calls, if its calls need not exclude each other")
+    own, turns = found.lines[:2]
+    assert own.startswith("each process has its own of the lock LOCK (app.py:17): calls in different ones do not")
+    assert turns == (
+        "8 threads take turns, so their figure (0.99 [0.55-1.80]) is no gain: the calls take turns at the lock LOCK "
+        "(app.py:17), which is held for 99% of their time"
+    )
+
+
+def test_more_threads_at_a_lock_leave_no_doubt_about_fewer_processes() -> None:
+    """The number of calls at a time is not the reason why threads are slower."""
+    takes = replace(FUNCTION, cpu_share=0.02, locks=(replace(LOCK, share=0.7),))
+    models = contender("serial", 1), contender("threads", 1.3, workers=32), contender("interpreters", 6, workers=8)
+    found = verdict(*models, function=takes, holds=None)
+    assert (found.outcome, found.model) == ("faster", "interpreters")
+    assert found.lines[0].startswith("each interpreter has its own of the lock")
+
+
+def test_a_lock_that_is_held_for_a_moment_or_lets_several_in_explains_no_threads() -> None:
+    """It is named for processes all the same: a semaphore of four lets in four calls of each process."""
+    for lock in (replace(LOCK, share=0.01), replace(LOCK, most=4)):
+        takes = replace(FUNCTION, cpu_share=0.02, locks=(lock,))
+        slow = verdict(contender("serial", 1), contender("threads", 0.5), function=takes, holds=None)
+        assert slow.lines == ("2 threads are slower (0.50 [0.49-0.51])",)
+        (line, *_) = verdict(
+            contender("serial", 1), contender("processes-forkserver", 2), function=takes, holds=None
+        ).lines
+        assert line.startswith("each process has its own of the ")
+    assert "lets in as many calls as all were meant to" in line

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import final
 
 from headway.advice.asking import Answer, ask
@@ -10,7 +11,7 @@ from headway.errors import HeadwayError, UsageError
 from headway.host.interpreters import Interpreter
 from headway.host.keeper import Keeper
 
-__all__ = ["CALL_LIMIT_S", "Examined", "Function", "Place", "Refusal", "examine", "missing_module", "refuse"]
+__all__ = ["CALL_LIMIT_S", "Examined", "Function", "Lock", "Place", "Refusal", "examine", "missing_module", "refuse"]
 
 CALL_LIMIT_S = 60.0
 """The longest time that an import or a few calls may take."""
@@ -38,6 +39,30 @@ class Refusal:
 
 @final
 @dataclass(frozen=True)
+class Lock:
+    """A lock of the user's that calls take; each process, and each sub-interpreter, has one of its own.
+
+    Attributes:
+        name: The name that holds it: "LOCK", or "self.lock" of a method's object.
+        at: The line that takes it: "/app.py:17".
+        share: The share of the calls' time in which it is held.
+        most: The number of calls that may hold it at a time: 1, or that of a semaphore.
+    """
+
+    name: str
+    at: str
+    share: float
+    most: int = 1
+
+    @property
+    def words(self) -> str:
+        """The lock with its line: "the lock LOCK (app.py:17)"."""
+        kind = "lock" if self.most == 1 else f"semaphore of {self.most},"
+        return f"the {kind} {self.name} ({Path(self.at).name})"
+
+
+@final
+@dataclass(frozen=True)
 class Function:
     """The properties of a function, learned from calls one after the other.
 
@@ -57,6 +82,7 @@ class Function:
         changes_arguments: A call changes its arguments.
         effects: The changes that it makes besides its result: (kind, words).
         by_name: Some of its inputs give arguments by name.
+        locks: The locks that its calls take.
     """
 
     kind: str
@@ -76,6 +102,7 @@ class Function:
     effects: tuple[tuple[str, str], ...] = ()
     own_bytes: int = 0
     by_name: bool = False
+    locks: tuple[Lock, ...] = ()
 
 
 @final
@@ -221,6 +248,7 @@ def _function(answer: Answer) -> Function:
         changes_arguments=again["changes_arguments"],
         effects=tuple((kind, words) for kind, words in again["effects"]),
         by_name=inputs["by_name"],
+        locks=tuple(Lock(**one) for one in again["locks"]),
     )
 
 

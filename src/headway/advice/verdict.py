@@ -7,6 +7,7 @@ from headway.advice.examined import Function, Refusal
 from headway.advice.holds import ALWAYS, Holds
 from headway.advice.models import POOLS, SHORT, SIMPLICITY
 from headway.advice.racing import MARGIN
+from headway.advice.shared import MOVES, excluded, lost_locks, turns, wrong
 from headway.advice.values import BreakEven, Contender, Outcome, Verdict
 from headway.lab import stats
 from headway.report.figures import number, ratio, seconds
@@ -36,12 +37,6 @@ _HITS = {
 
 _SENDING = ("interpreters", "processes-forkserver")
 """Models whose arguments and results are pickled."""
-
-_MOVES = "working directory"
-"""The kind of the effect of a call that changes it; the agent's `strangers.effects` has the same."""
-
-_ONE_PROCESS = ("asyncio", "threads", "interpreters")
-"""Models whose calls share a process, and with it the working directory."""
 
 _WAITS = 0.5
 """A share of the time: a function that computes for less of it mostly waits."""
@@ -119,7 +114,7 @@ def decide(
         interpreter: The short name of the user's own interpreter.
         without: Models that were measured but cannot be advised, with the reason.
     """
-    without = {**_wrong(function), **(without or {})}
+    without = {**wrong(function), **(without or {})}
     advisable = [one for one in home if one.model not in without]
     best = _best(advisable, between)
     pays = {one.model: one for one in break_even}
@@ -155,6 +150,8 @@ def decide(
     else:
         outcome = "faster"
         sentence = f"{best.words}: {interval(gain)} times as fast as serial calls"
+        if lost_locks(best.model, function):
+            sentence += ", if its calls need not exclude each other"
         sentence += _from_where(best, pays)
     others = sorted(
         (one for one in home if one not in (best, named) and one.model != "serial" and one.speed_up is not None),
@@ -166,13 +163,16 @@ def decide(
         if one.model not in without and one.speed_up is not None and one.speed_up.low >= _SURE_OF_NOTHING
     ]
     lines = [words for kind, words in _HITS.items() if _keeps_results(function, kind)]
+    lines += lost_locks((named or best).model, function)
     lines += [_runner_up(worthy, best, between)] if worthy else []
     if holds is not None and _takes_turns(best, holds):
         lines.append(
             f"two measurements disagree: the function holds the GIL for {holds.held:.0%} of its time, and threads of such a "
             "function take turns"
         )
-    lines += [_why(one, holds, pays) for one in others if one.speed_up and one.speed_up.low < _SURE_OF_NOTHING]
+    lines += [
+        _why(one, holds, function, pays) for one in others if one.speed_up and one.speed_up.low < _SURE_OF_NOTHING
+    ]
     lines += [
         f"{one.words}: {interval(one.speed_up)} times as fast, but {without[one.model]}"
         for one in others
@@ -185,16 +185,6 @@ def decide(
     perhaps = named.model if named is not None else ""
     said = tuple(filter(None, lines))
     return Verdict(outcome, best.model, best.words, best.speed_up, runner_up, sentence, said, perhaps)
-
-
-def _wrong(function: Function) -> dict[str, str]:
-    """Return the models with which calls beside each other give other results, with the reason."""
-    if _MOVES not in {kind for kind, _ in function.effects}:
-        return {}
-    return dict.fromkeys(
-        _ONE_PROCESS,
-        "wrong beside each other: each call changes the working directory, of which a process has only one",
-    )
 
 
 def _no_gain(home: Sequence[Contender], failed: Sequence[Contender]) -> tuple[Outcome, str]:
@@ -226,7 +216,7 @@ def _slowness(one: Contender) -> float:
 
 def _may_be_faster(one: Contender, holds: Holds | None, function: Function) -> bool:
     """Tell whether a model, though its gain is not certain, may be faster than serial calls by the margin that counts."""
-    if one.speed_up is None or one.speed_up.high <= _SURE_OF_NOTHING or _takes_turns(one, holds):
+    if one.speed_up is None or one.speed_up.high <= _SURE_OF_NOTHING or _in_turn(one, holds, function):
         return False
     if one.model in _SENDING and function.pickle_s >= function.call_s and one.speed_up.value < _PERHAPS:
         # The process that has the calls spends as long on sending a call as the call takes: no launch can gain.
@@ -255,7 +245,11 @@ def _a_crowd(
     threads = [
         one
         for one in advisable
-        if one.model == "threads" and one.workers > best.workers and not one.failures and not _takes_turns(one, holds)
+        if one.model == "threads"
+        and one.workers > best.workers
+        and not one.failures
+        and turns(one.model, function) is None
+        and not _takes_turns(one, holds)
     ]
     # An event loop has all calls at a time.
     if not threads and all(one.model != "asyncio" for one in advisable):
@@ -274,6 +268,11 @@ def _a_crowd(
 def _takes_turns(one: Contender, holds: Holds | None) -> bool:
     """Tell whether a model cannot help, whatever its undecided gain: threads of a function that always holds the GIL."""
     return one.model == "threads" and holds is not None and holds.held > ALWAYS
+
+
+def _in_turn(one: Contender, holds: Holds | None, function: Function) -> bool:
+    """Tell whether a model cannot help because its calls take turns at the GIL, or at a lock of the user's."""
+    return _takes_turns(one, holds) or excluded(one.model, function)
 
 
 def _from_where(best: Contender, pays: Mapping[str, BreakEven]) -> str:
@@ -296,25 +295,30 @@ def _runner_up(others: Sequence[Contender], best: Contender, between: Mapping[tu
     return f"runner-up: {one.words}, {interval(one.speed_up)} times as fast{beside}"
 
 
-def _why(one: Contender, holds: Holds | None, pays: Mapping[str, BreakEven]) -> str:
+def _why(one: Contender, holds: Holds | None, function: Function, pays: Mapping[str, BreakEven]) -> str:
     """Return the reason, from the measurements, why a model gives nothing."""
     if one.speed_up is None:
         return ""
     is_one = one.model == "asyncio"  # the words of the others have a number of workers
-    if _once(one.speed_up) and not _takes_turns(one, holds):
+    in_turn, lock = _in_turn(one, holds, function), turns(one.model, function)
+    if _once(one.speed_up) and not in_turn:
         return f"{one.words}: {number(one.speed_up.value)} times (one launch only: no interval)"
-    if one.speed_up.high > _SURE_OF_NOTHING and not _takes_turns(one, holds):
+    if one.speed_up.high > _SURE_OF_NOTHING and not in_turn:
         # A figure that counts as none leaves the verdict as it is: nothing is left to decide then.
         decides = f": {_MORE} would decide" if _counts(one.speed_up) else ""
         return f"{one.words} {'shows' if is_one else 'show'} no clear gain ({interval(one.speed_up)}){decides}"
     if one.speed_up.high > _SURE_OF_NOTHING:
         # The profile rules a gain out, and not the figure, which may even be well above 1.
-        said = f"{one.words} take turns, so their figure ({_measured(one.speed_up)}) is no gain"
+        said = (
+            f"{one.words} {'takes' if is_one else 'take'} turns, so their figure ({_measured(one.speed_up)}) is no gain"
+        )
     else:
         none, slower = ("brings no gain", "is slower") if is_one else ("bring no gain", "are slower")
         gives = none if one.speed_up.high > 1 / (1 + MARGIN) else slower
         said = f"{one.words} {gives} ({_measured(one.speed_up)})"
-    if one.model == "threads" and holds is not None and holds.held > 0.5:
+    if lock is not None:
+        said += f": the calls take turns at {lock.words}, which is held for {lock.share:.0%} of their time"
+    elif one.model == "threads" and holds is not None and holds.held > 0.5:
         said += f": the function holds the GIL for {holds.held:.0%} of its time"
         longest = holds.longest
         if longest is not None:
@@ -374,7 +378,7 @@ def _flips(
     blocked = [one for one in refusals if one.module and one.interpreter == interpreter]
     lines += [f"{SHORT[one.model]} cannot run it: {one.reason}" for one in blocked if one.model in SHORT]
     # Only processes are advised for calls that change the working directory, and they do not share it.
-    kinds = ", ".join(dict.fromkeys(kind for kind, _ in function.effects if kind != _MOVES))
+    kinds = ", ".join(dict.fromkeys(kind for kind, _ in function.effects if kind != MOVES))
     if kinds and best.model != "serial":
         lines.append(f"check the side effects ({kinds}): concurrent calls may behave differently")
     return lines

@@ -135,6 +135,8 @@ def _reasons(advice: Advice) -> Iterator[RenderableType]:
             yield Text(f"  break-even of {SHORT[one.model]}: {printable(one.why)}")
     for lag in advice.lags:
         yield Text(f"  an event loop beside the calls, with {lag.words}, is late by {seconds(lag.p99_s.value)} (p99)")
+    for lock in function.locks:
+        yield Text(f"  {printable(lock.words)} is held for {lock.share:.0%} of the calls' time")
     for kind, words in function.effects:
         yield Text(f"  side effect ({kind}): {printable(words)}")
     for note in advice.notes:

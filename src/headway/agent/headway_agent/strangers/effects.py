@@ -14,7 +14,7 @@ import types
 
 from .. import proc
 
-__all__ = ["Effects"]
+__all__ = ["Effects", "folder_of", "own_modules"]
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CONTAINERS = (list, dict, set, bytearray)
@@ -35,7 +35,14 @@ _MOST = 20
 _MOST_ATTRIBUTES = 200
 
 
-def _own_modules(folder):
+def folder_of(function):
+    """Return the folder of the function's module: for a module in a package, the package's other modules are the user's, too."""
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    file = getattr(module, "__file__", None)
+    return os.path.dirname(os.path.abspath(file)) if file else os.getcwd()
+
+
+def own_modules(folder):
     """Return the user's own modules: those below that folder that are not installed."""
     own = {}
     for name, module in list(sys.modules.items()):
@@ -82,15 +89,12 @@ class Effects:
 
     def __init__(self, function):
         self._function = function
-        module = sys.modules.get(getattr(function, "__module__", None) or "")
-        file = getattr(module, "__file__", None)
-        # For a module in a package, the package's other modules are the user's, too.
-        self._folder = os.path.dirname(os.path.abspath(file)) if file else os.getcwd()
+        self._folder = folder_of(function)
         self._seen = {}
         self.left_processes = False
 
     def begin(self):
-        self._modules = set(_own_modules(self._folder))
+        self._modules = set(own_modules(self._folder))
         self._names = self._own_values()
         self._environment, self._cwd, self._signals = dict(os.environ), _cwd(), _handlers()
         self._random, self._numpy = random.getstate(), self._numpy_state()
@@ -110,7 +114,7 @@ class Effects:
         each call.
         """
         self._children = set(proc.children(os.getpid()))
-        imported = set(_own_modules(self._folder)) - self._modules
+        imported = set(own_modules(self._folder)) - self._modules
         self._names.update(self._values(imported))
         self._modules |= imported
 
@@ -155,7 +159,7 @@ class Effects:
     def _values(self, modules):
         """Return the names of these modules; a name of a module is none, as an import may bind it."""
         found = {}
-        for name, module in _own_modules(self._folder).items():
+        for name, module in own_modules(self._folder).items():
             for key, value in list(vars(module).items()) if name in modules else ():
                 if not key.startswith("__") and not isinstance(value, types.ModuleType):
                     place = "%s.%s" % (name, key)

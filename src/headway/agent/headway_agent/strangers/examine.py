@@ -26,6 +26,8 @@ __all__ = ["main"]
 
 _CALLS_S = 0.4
 _MOST_CALLS = 20
+_LOCKS_S, _LONG_S = 0.1, 2.0
+"""The time for calls with watched locks, and the mean time from which on no further call is made for them."""
 _MOST_PICKLES = 32
 _MOST_BYTES = 64 << 20
 """No further pickle of an input is kept from this size on."""
@@ -188,6 +190,7 @@ def _function(job, talk):
     function = _import(job, talk)
     from . import calls
     from .effects import Effects
+    from .locks import Locks
     from .target import InputsError, MissingNameError, calls_of, class_of_method
 
     talk.begin("function")
@@ -267,7 +270,8 @@ def _function(job, talk):
         return copies.arguments(task, function, place) if changes else arguments[place % len(arguments)]
 
     count = len(copies.pickled) if changes else len(arguments)
-    _again(talk, effects, task, next_arguments, count, result, changes)
+    own = [given[0][0][0]] if owner is not None and given[0][0] else []
+    _again(talk, effects, task, next_arguments, count, result, changes, lambda: Locks(function, own))
 
 
 def _has_changed(value, pickled):
@@ -310,10 +314,11 @@ def _timed_call(task, args, talk, about=""):
     return result, ((time.perf_counter_ns() - begun[0]) / 1e9, (time.process_time_ns() - begun[1]) / 1e9)
 
 
-def _again(talk, effects, task, next_arguments, inputs, first_result, changes_arguments):
-    """Repeat the call: with the same arguments, to compare results; then with all inputs, to time the calls.
+def _again(talk, effects, task, next_arguments, inputs, first_result, changes_arguments, watch):
+    """Repeat the call: with the same arguments, to compare results; with all inputs, to time the calls; for its locks.
 
-    `next_arguments` returns the arguments of a call by its place; they are new ones if calls change them.
+    `next_arguments` returns the arguments of a call by its place; they are new ones if calls change them. `watch` begins
+    to watch the locks.
     """
     talk.begin("again")
     size, pickle_s, pickle_error = _pickle_of(first_result)
@@ -349,11 +354,12 @@ def _again(talk, effects, task, next_arguments, inputs, first_result, changes_ar
         times_s.append(wall_s)
         cpu_s.append(busy_s)
     # On a busy machine a call also waits for a core, which is no waiting of the function's own.
+    mean_s = sum(times_s) / len(times_s)
     own_s = max(sum(times_s) - (proc.queued_ns() - queued_ns) / 1e9, sum(cpu_s) / os.cpu_count(), 1e-9)
     talk.give(
         "again",
         times_s=times_s[:1000],
-        mean_s=sum(times_s) / len(times_s),
+        mean_s=mean_s,
         cpu_share=min(1.0, sum(cpu_s) / own_s),
         cores=sum(cpu_s) / max(sum(times_s), 1e-9),
         second_s=second[0],
@@ -363,7 +369,25 @@ def _again(talk, effects, task, next_arguments, inputs, first_result, changes_ar
         differs=differs,
         effects=seen,
         changes_arguments=changes_arguments,
+        locks=_taken(task, next_arguments, watch) if mean_s < _LONG_S else [],
     )
+
+
+def _taken(task, next_arguments, watch):
+    """Return the locks that calls take (`Locks.over`); none if the function does not bear that they are watched."""
+    try:
+        locks = watch()
+        wall_ns, until_s = 0, time.monotonic() + _LOCKS_S
+        for place in range(_MOST_CALLS if locks.watched else 0):
+            args = next_arguments(place)
+            begun_ns = time.perf_counter_ns()
+            task(*args)
+            wall_ns += time.perf_counter_ns() - begun_ns
+            if time.monotonic() > until_s:
+                break
+        return locks.over(wall_ns)
+    except BaseException:
+        return []
 
 
 def _module(job, talk):
