@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
 from test_advice import FUNCTION, contender, verdict
 
+from headway.advice.course import _failed_alone, _limit_s
 from headway.advice.examined import Lock
 from headway.advice.verdict import decide
 from headway.lab.stats import Interval
@@ -103,3 +105,24 @@ def test_a_lock_that_is_held_for_a_moment_or_lets_several_in_explains_no_threads
         ).lines
         assert line.startswith("each process has its own of the ")
     assert "lets in as many calls as all were meant to" in line
+
+
+@pytest.mark.parametrize(("failures", "words"), [(2, "launches with 2 threads failed, too"), (0, "return a result")])
+def test_serial_calls_that_fail_later_may_have_met_what_others_left(failures: int, words: str) -> None:
+    """The function's first calls were serial, too, and returned: a lock file of a killed call is a likely cause."""
+    serial = replace(contender("serial", 1), call_s=None, failures=2, failed="exit code 1: FileExistsError: x")
+    error = _failed_alone("app:f", [serial, replace(contender("threads", 1), failures=failures)])
+    assert (
+        error.message
+        == "app:f fails in further processes, though not in the first one: exit code 1: FileExistsError: x"
+    )
+    assert words in error.hint
+    assert "such as a file" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("left_s", "calls_s", "limit_s"), [(40, 1, 40), (7.2, 0.5, 8), (-20, 0.5, 8), (3, 10, 30), (9.3, 1, 10)]
+)
+def test_the_limit_of_a_launch_follows_the_time_that_is_left(left_s: float, calls_s: float, limit_s: int) -> None:
+    """Launches that hang do not take 30 s each from a budget of 12 s; serial calls have the time that they need."""
+    assert _limit_s(left_s, calls_s) == limit_s

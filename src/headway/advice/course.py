@@ -45,6 +45,8 @@ _BUDGET_S, _LONG_BUDGET_S = 50.0, 150.0
 _LONG_S = 0.1
 _LEAST_LIMIT_S, _PATIENCE = 30.0, 6
 """The least time limit of a launch, in s, and the limit as a multiple of the time of the calls one after the other."""
+_LEAST_TRY_S = 8.0
+"""The same least limit where less time is left: on a busy machine a pool may need some seconds to start."""
 _BUSY = 0.7
 """A load per core beyond this comes from other programs."""
 _RACE_UNTIL = 0.6
@@ -130,7 +132,8 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     sizes = sizes_of(function, usable, request.workers, import_s=home.place.import_s)
     # A launch that hangs must not use up the time of all.
     alone_s = sizes.tasks * function.call_s * (sizes.samples + sizes.warmups + sizes.cold)
-    session.limit_s = max(_LEAST_LIMIT_S, _PATIENCE * (alone_s + home.place.import_s))
+    imports_s = home.place.import_s
+    session.limit_s = max(_LEAST_LIMIT_S, _PATIENCE * (alone_s + imports_s))
     cells = session.cells(home.place, others, function, sizes)
     session.open_run(home.place, others, [*home.place.refusals, *refusals], budget_s)
     for cell in cells:
@@ -138,7 +141,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     race = Race(
         cells,
         Plan("quick", FIRST_LOOK, budget_s, session.seed, session.limit_s, None, tuple(cells), ()),
-        session.launch,
+        lambda cell, block: session.launch(cell, block, _limit_s(budget_s - session.spent_s, alone_s + imports_s)),
         session.store,
         session.run_id,
         own.id,
@@ -155,10 +158,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     at_home = [one for one, cell in zip(measured, cells, strict=True) if cell.interpreter == own.id]
     away = [one for one, cell in zip(measured, cells, strict=True) if cell.interpreter != own.id]
     if at_home[0].call_s is None:
-        raise UsageError(
-            f"{target.words} cannot be called repeatedly: {at_home[0].failed}",
-            hint="make the function return a result for the same inputs on every call",
-        )
+        raise _failed_alone(target.words, at_home)
     # The race measured the function's time better than the first calls, and its table has this figure.
     function = replace(function, call_s=at_home[0].call_s.value)
     pays = break_evens(session, home.place, function, seen, sizes, results, cells, budget_s)
@@ -214,6 +214,14 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     )
 
 
+def _limit_s(left_s: float, calls_s: float) -> int:
+    """Return the limit of a launch with the time that is left, if its calls, one after the other, take `calls_s`.
+
+    The first launch of each model is made though the time is up, and each of them may hang.
+    """
+    return math.ceil(max(_LEAST_TRY_S, _PATIENCE / 2 * calls_s, left_s))
+
+
 def _cores_to_use(cores_here: int, quota: float) -> int:
     """Return the number of cores that can be used at a time: more workers would only take turns under the quota."""
     return math.ceil(min(quota, cores_here))
@@ -235,6 +243,20 @@ def _load(session: Session) -> list[str]:
     return [
         f"the machine was busy at the start (load {session.load:.1f}, {cores_here} cores), which widens the intervals"
     ]
+
+
+def _failed_alone(words: str, contenders: Sequence[Contender]) -> UsageError:
+    """Return the error if one call after the other fails in each launch, which it did not in the first process."""
+    serial, *others = contenders
+    failed = ", ".join(one.words for one in others if one.failures)
+    cause = (
+        f"launches with {failed} failed, too: calls that run beside each other may leave something, such as a file, at which "
+        "later calls fail; remove it, and let each call use a name of its own"
+        if failed
+        else "make the function return a result for the same inputs on every call; what an earlier call has left, such as a "
+        "file, may be the cause"
+    )
+    return UsageError(f"{words} fails in further processes, though not in the first one: {serial.failed}", hint=cause)
 
 
 def _failures(contenders: Sequence[Contender]) -> list[str]:
