@@ -39,6 +39,7 @@ def test_serial_calls_are_advised_if_only_threads_are_faster_and_wrong() -> None
         threads = contender("threads", 3, spread=spread)
         found = verdict(contender("serial", 1), threads, function=MOVES, holds=None)
         assert (found.outcome, found.model, found.perhaps) == ("no difference", "serial", "")
+        assert "but wrong beside each other: each call changes the working directory" in found.lines[0]
 
 
 def test_threads_whose_launches_failed_are_no_reason_to_doubt_fewer_processes() -> None:

@@ -170,13 +170,18 @@ def decide(
             f"two measurements disagree: the function holds the GIL for {holds.held:.0%} of its time, and threads of such a "
             "function take turns"
         )
+    unfit = [
+        one for one in others if one.model in without and _looks_faster(one, sure=one.model not in wrong(function))
+    ]
     lines += [
-        _why(one, holds, function, pays) for one in others if one.speed_up and one.speed_up.low < _SURE_OF_NOTHING
+        _why(one, holds, function, pays)
+        for one in others
+        if one not in unfit and one.speed_up and one.speed_up.low < _SURE_OF_NOTHING
     ]
     lines += [
         f"{one.words}: {interval(one.speed_up)} times as fast, but {without[one.model]}"
-        for one in others
-        if one.model in without and one.speed_up is not None and one.speed_up.low >= _SURE_OF_NOTHING
+        for one in unfit
+        if one.speed_up
     ]
     lines += [f"{one.words} failed: {one.failed}" for one in failed]
     lines += _elsewhere([one for one in elsewhere if one.model not in without], home[0], best)
@@ -194,6 +199,11 @@ def _no_gain(home: Sequence[Contender], failed: Sequence[Contender]) -> tuple[Ou
     if failed:
         return "no difference", "serial calls: no model that ran is faster here, and others failed"
     return "no difference", "serial calls: no model is faster here"
+
+
+def _looks_faster(one: Contender, *, sure: bool) -> bool:
+    """Tell whether a model's figure is a gain: for certain, or at a glance."""
+    return one.speed_up is not None and (one.speed_up.low >= _SURE_OF_NOTHING if sure else one.speed_up.value > 1)
 
 
 def _keeps_results(function: Function, effect: str) -> bool:
