@@ -5,7 +5,7 @@ from advised_app import CORES, interpreter, made
 
 from headway.advice.examined import examine
 from headway.advice.observing import observed
-from headway.advice.target import parse_target, with_json
+from headway.advice.target import parse_target, with_inputs, with_json
 from headway.errors import UsageError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -72,3 +72,23 @@ def test_the_object_of_a_method_goes_with_each_call(tmp_path, monkeypatch):
     assert bound.pickle_s > 1e-3
     assert plain.own_bytes < 100
     assert (bound.input_bytes, plain.input_bytes) == (plain.input_bytes, bound.input_bytes)
+
+
+def test_a_change_of_a_methods_own_object_is_a_side_effect_with_and_without_a_pickle(tmp_path, monkeypatch):
+    """An object with a lock cannot be pickled, so its attributes are compared."""
+    (made(tmp_path, monkeypatch) / "tills.py").write_text(
+        "import threading\nclass Till:\n    def __init__(self): self.paid = 0\n    def pay(self): self.paid += 1\n"
+        "class Locked(Till):\n    def __init__(self): self.paid, self.lock = 0, threading.Lock()\n"
+        "    def pay(self): self.paid += 1\ntills, locked = lambda: [(Till(),)], lambda: [(Locked(),)]\n"
+    )
+    plain, unpicklable = (
+        examine(
+            with_inputs(parse_target(f"tills:{name}.pay"), f"tills:{inputs}"), interpreter("3.13"), CORES, limit_s=30.0
+        )
+        for name, inputs in (("Till", "tills"), ("Locked", "locked"))
+    )
+
+    assert plain.function.effects == (("arguments", "changes its arguments: each sample has new ones"),)
+    assert (plain.function.unpicklable, plain.function.changes_arguments) == ((), True)
+    assert unpicklable.function.effects == (("globals", "self.paid is bound anew"),)
+    assert unpicklable.function.unpicklable == ("its arguments",)

@@ -154,3 +154,20 @@ def test_advice_as_json() -> None:
     assert found["contenders"][0]["speed_up"]["high"] is None
     assert found["holds"]["releases"] == "no"
     assert found["holds"]["longest"]["longest_s"] == 0.24
+
+
+@pytest.mark.parametrize(
+    ("unpicklable", "words"),
+    [
+        ((), "the pickled arguments have 4 B, the result (int) 4 B; pickling and unpickling take 10 us"),
+        (("its arguments",), "the arguments cannot be pickled, the result (int) 4 B"),
+        (("its result",), "the pickled arguments have 4 B, the result (int) cannot be pickled"),
+    ],
+)
+def test_a_value_without_a_pickle_has_no_size(unpicklable: tuple[str, ...], words: str) -> None:
+    """It is not said to have 0 B, nor to take some time."""
+    found = advice(verdict(contender("serial", 1)), contender("serial", 1))
+    console = Console(file=io.StringIO(), width=200)
+    console.print(render_advice(replace(found, function=replace(FUNCTION, unpicklable=unpicklable))))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert f"of it computing; {words}\n" in text

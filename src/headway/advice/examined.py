@@ -83,6 +83,7 @@ class Function:
         effects: The changes that it makes besides its result: (kind, words).
         by_name: Some of its inputs give arguments by name.
         locks: The locks that its calls take.
+        unpicklable: Which of "the function", "its arguments" and "its result" cannot be pickled; their sizes are 0.
     """
 
     kind: str
@@ -103,6 +104,7 @@ class Function:
     own_bytes: int = 0
     by_name: bool = False
     locks: tuple[Lock, ...] = ()
+    unpicklable: tuple[str, ...] = ()
 
 
 @final
@@ -249,7 +251,17 @@ def _function(answer: Answer) -> Function:
         effects=tuple((kind, words) for kind, words in again["effects"]),
         by_name=inputs["by_name"],
         locks=tuple(Lock(**one) for one in again["locks"]),
+        unpicklable=tuple(what for what, error in _unpicklable(answer).items() if error),
     )
+
+
+def _unpicklable(answer: Answer) -> dict[str, str]:
+    """Return the errors of pickling; "" for a part that can be pickled."""
+    return {
+        "the function": answer["function"].get("pickle_error", ""),
+        "its arguments": answer["inputs"].get("pickle_error", ""),
+        "its result": answer["again"].get("result_pickle_error", ""),
+    }
 
 
 def _refusals(
@@ -265,12 +277,7 @@ def _refusals(
         if model not in interpreter.models
     ]
     refused = {one.model for one in found}
-    unpicklable = {
-        "the function": answer["function"].get("pickle_error"),
-        "its arguments": answer["inputs"].get("pickle_error"),
-        "its result": answer["again"].get("result_pickle_error"),
-    }
-    for what, error in unpicklable.items():
+    for what, error in _unpicklable(answer).items():
         if error:
             found += [
                 Refusal(name, model, f"{what} cannot be pickled: {error}")

@@ -100,13 +100,25 @@ def _own(function: Function) -> str:
     return f"the object of the method, {amount(function.own_bytes, 'bytes')}, goes with each call to a process or interpreter; "
 
 
+def _pickles(function: Function) -> str:
+    """Return the sizes of what is pickled, and the time for it, or that it cannot be pickled."""
+    said = f"the pickled arguments have {amount(function.input_bytes, 'bytes')}"
+    if "its arguments" in function.unpicklable:
+        said = "the arguments cannot be pickled"
+    result = f"the result ({function.result}) {amount(function.result_bytes, 'bytes')}"
+    if "its result" in function.unpicklable:
+        result = f"the result ({function.result}) cannot be pickled"
+    said = f"{said}, {result}"
+    if function.unpicklable:
+        return said
+    return f"{said}; {_own(function)}pickling and unpickling take {seconds(function.pickle_s)}"
+
+
 def _reasons(advice: Advice) -> Iterator[RenderableType]:
     function, holds = advice.function, advice.holds
     yield bold("Reasons")
     yield Text(
-        f"  a call takes {seconds(function.call_s)}, {function.cpu_share:.0%} of it computing; the pickled arguments "
-        f"have {amount(function.input_bytes, 'bytes')}, the result ({function.result}) {amount(function.result_bytes, 'bytes')}; "
-        f"{_own(function)}pickling and unpickling take {seconds(function.pickle_s)}"
+        f"  a call takes {seconds(function.call_s)}, {function.cpu_share:.0%} of it computing; {_pickles(function)}"
     )
     if holds is None:
         yield Text(f"  {printable(advice.holds_why)}")

@@ -87,8 +87,10 @@ class Effects:
     _now = None
     _hooked = False
 
-    def __init__(self, function):
+    def __init__(self, function, objects=()):
+        """`objects` are those whose method the function is, besides the one to which it is bound."""
         self._function = function
+        self._objects = [one for one in (getattr(function, "__self__", None), *objects) if one is not None]
         self._folder = folder_of(function)
         self._seen = {}
         self.left_processes = False
@@ -174,9 +176,9 @@ class Effects:
     def _own_values(self):
         """Return the names of the modules that were there, those of the function's closure, and those of its object."""
         found = self._values(self._modules)
-        bound = getattr(self._function, "__self__", None)
-        if not any(value is bound for value, _ in found.values()):
-            found.update(self._inside("self", bound))
+        for one in self._objects:
+            if not any(value is one for value, _ in found.values()):
+                found.update(self._inside("self", one))
         for place, cell in enumerate(getattr(self._function, "__closure__", None) or ()):
             try:
                 value = cell.cell_contents

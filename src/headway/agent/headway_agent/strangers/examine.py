@@ -229,14 +229,16 @@ def _function(job, talk):
     )
 
     talk.begin("call")
-    effects = Effects(function)
+    owner = class_of_method(job["target"])
+    own = [given[0][0][0]] if owner is not None and given[0][0] else []
     # An input is told from itself by this pickle, whatever the kind of the function turns out to be.
     try:
         copies = calls.Copies(given[:_MOST_PICKLES], _MOST_BYTES)
     except Exception:
         copies = None
+    # A change of an argument is told by its pickle, if it has one.
+    effects = Effects(function, own if copies is None else ())
     effects.begin()
-    owner = class_of_method(job["target"])
     # A call that fails for another reason, with an instance, is no mistake of the inputs.
     is_bare = owner is not None and given[0][0] and not isinstance(given[0][0][0], owner)
     result, first = _timed_call(task, arguments[0], talk, about="method" if is_bare else "")
@@ -270,7 +272,6 @@ def _function(job, talk):
         return copies.arguments(task, function, place) if changes else arguments[place % len(arguments)]
 
     count = len(copies.pickled) if changes else len(arguments)
-    own = [given[0][0][0]] if owner is not None and given[0][0] else []
     _again(talk, effects, task, next_arguments, count, result, changes, lambda: Locks(function, own))
 
 
