@@ -3,7 +3,7 @@
 import pytest
 from advised_app import CORES, interpreter, made
 
-from headway.advice.examined import examine
+from headway.advice.examined import examine, refuse
 from headway.advice.observing import observed
 from headway.advice.target import parse_target, with_inputs, with_json
 from headway.errors import UsageError
@@ -92,3 +92,19 @@ def test_a_change_of_a_methods_own_object_is_a_side_effect_with_and_without_a_pi
     assert (plain.function.unpicklable, plain.function.changes_arguments) == ((), True)
     assert unpicklable.function.effects == (("globals", "self.paid is bound anew"),)
     assert unpicklable.function.unpicklable == ("its arguments",)
+
+
+def test_the_input_at_which_a_function_raises_is_told_and_only_an_exception_is_raised(tmp_path, monkeypatch):
+    """The second of three inputs raises; a function that leaves a process behind does not raise."""
+    (made(tmp_path, monkeypatch) / "some.py").write_text(
+        "import subprocess\ndef half(n): return 1 / n\nnumbers = [4, 0, 2]\n"
+        "def leaves(n): subprocess.Popen(['sleep', '9'], start_new_session=True)\n"
+    )
+    half, leaves = (
+        refuse(examine(target, interpreter("3.13"), CORES, limit_s=30.0), target)
+        for target in (with_inputs(parse_target(f"some:{name}"), "some:numbers") for name in ("half", "leaves"))
+    )
+
+    assert half.message.startswith("some:half: the function raises with input 2 of 3: ZeroDivisionError: ")
+    assert leaves.message == "some:leaves: it leaves a process behind with each call"
+    assert "before it returns" in leaves.hint

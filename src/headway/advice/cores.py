@@ -160,9 +160,7 @@ think_ms = {{exponential = 4}}
     stock, fair = (statistics.median(values) for values in found.values())
     if stock <= 0 or fair <= 0:
         return ()
-    said = (
-        f"simulated requests of 50 us in 2 threads beside {workers} threads of the function: p99 {_ms(found['none'])}"
-    )
+    said = f"simulated requests of 50 us in 2 threads beside {workers} thread{'s' * (workers != 1)} of the function: p99 {_ms(found['none'])}"
     if stock < _WORTH * fair:
         return (f"{said}; the policy `fair` does not change that",)
     return (f"{said}, {_ms(found['fair'])} under the policy `fair` (headway run --policy fair)",)

@@ -34,6 +34,7 @@ from headway.lab.kept.store import Store
 from headway.lab.launching.lock import only_lab
 from headway.lab.plan import Plan
 from headway.lab.sequential import FIRST_LOOK
+from headway.report.figures import number
 
 __all__ = ["advise"]
 
@@ -309,5 +310,5 @@ def _notes(home: Examined, function: Function) -> list[str]:
     if home.place.interpreter.free_threaded and home.place.switched_by:
         notes.append(f"the import of {home.place.switched_by} switches the GIL on")
     if function.first_s > 3 * function.call_s and function.first_s > 1e-3:
-        notes.append(f"the first call takes {function.first_s / function.call_s:.1f} times as long as later calls")
+        notes.append(f"the first call takes {number(function.first_s / function.call_s)} times as long as later calls")
     return notes

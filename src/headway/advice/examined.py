@@ -172,12 +172,22 @@ def _error_of(answer: Answer) -> tuple[str, str]:
     return ("", answer.ended) if answer.ended else ("", "")
 
 
+def _told(stage: str, problem: str, answer: Answer) -> str:
+    """Return the sentence about a problem; the function may have done another thing than raise."""
+    if not stage:
+        return f"it {problem}"
+    values = answer[stage]
+    if stage in ("call", "again") and "where" not in values:
+        return problem
+    which = f" with input {values['which']} of {answer['inputs']['count']}" if values.get("which") else ""
+    return f"{_WORDS[stage]}{which}: {problem}"
+
+
 _WORDS = {
     "import": "its module cannot be imported",
     "function": "there is no such function",
     "inputs": "its inputs cannot be created",
     "call": "the function raises",
-    "again": "the function raises when it is called again",
 }
 
 
@@ -222,7 +232,7 @@ def examine(
     )
     stage, problem = _error_of(answer)
     if problem:
-        words = f"{_WORDS[stage]}: {problem}" if stage else f"it {problem}"
+        words = _told(stage, problem, answer)
         missing = str(imported.get("missing") or "") if "ModuleNotFound" in problem else ""
         return Examined(place, None, words, answer.stderr, missing, str(answer[stage].get("about") or ""))
     refusals = _refusals(target, place, answer, cores, limit_s=limit_s, keeper=keeper)
@@ -341,6 +351,7 @@ def missing_module(
 
 
 _HINTS = {
+    "leaves": "end each process that the function starts before it returns, as `subprocess.run` does",
     "pickled": "put the classes of the arguments into a module that other programs can import",
     "names": "use names that the module defines",
     "inputs": "name inputs with an element for each call: a tuple of its arguments, or its only argument",

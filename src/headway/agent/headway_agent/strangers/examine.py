@@ -299,13 +299,14 @@ def _dumped(value):
         return None
 
 
-def _timed_call(task, args, talk, about=""):
+def _timed_call(task, args, talk, about="", which=0):
+    """Call the function; return its result and (wall, CPU) seconds. `which` is the number of the input, from 1."""
     pid = os.getpid()
     begun = time.perf_counter_ns(), time.process_time_ns()
     try:
         result = task(*args)
     except BaseException as error:
-        talk.give("call", error=_said(error), where=_where(error), about=about)
+        talk.give("call", error=_said(error), where=_where(error), about=about, which=which)
         raise _FailedError from error
     finally:
         if os.getpid() != pid:
@@ -329,7 +330,7 @@ def _again(talk, effects, task, next_arguments, inputs, first_result, changes_ar
     if changes_arguments:
         seen.append(["arguments", "changes its arguments: each sample has new ones"])
     if effects.left_processes:
-        talk.give("again", error="it leaves a process behind with each call")
+        talk.give("again", error="it leaves a process behind with each call", about="leaves")
         raise _FailedError
     try:
         # The pickles must differ, too: NaN, and objects without a value of their own, are not equal to themselves.
@@ -351,7 +352,7 @@ def _again(talk, effects, task, next_arguments, inputs, first_result, changes_ar
             queued_ns += proc.queued_ns() - making_ns
         else:
             args = next_arguments(len(times_s))
-        _, (wall_s, busy_s) = _timed_call(task, args, talk)
+        _, (wall_s, busy_s) = _timed_call(task, args, talk, which=len(times_s) % inputs + 1 if inputs > 1 else 0)
         times_s.append(wall_s)
         cpu_s.append(busy_s)
     # On a busy machine a call also waits for a core, which is no waiting of the function's own.
