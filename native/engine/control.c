@@ -258,6 +258,7 @@ int hw_schedule_counts(struct hw_schedule_counts *counts) {
     *counts = sched->ledger.counts;
     pthread_mutex_unlock(&memory->mutex);
     counts->threads = hw__runners_count();
+    counts->early_elsewhere = atomic_load(&hw__sched_early_elsewhere);
     return 0;
 }
 

@@ -54,5 +54,6 @@ bool hw__ending_removed(struct hw__gil *gil, pthread_mutex_t *mutex, struct hw__
     int64_t waited_ns = moment->now_ns - runner->waiter.seen.ready_ns;
     hw__text_append_number(text, sizeof text, waited_ns / MS);
     hw__text_append(text, sizeof text, " ms)");
+    hw__ledger_cut_short(ledger, &runner->waiter); /* it is awake, and in no queue */
     return end_policy(gil, mutex, HW__LEASE_WATCHDOG, text);
 }

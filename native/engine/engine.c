@@ -292,8 +292,9 @@ void hw__sched_acquire(struct hw__gil *gil) {
         return;
     }
     bool early = hw__ledger_take(ledger, &runner->waiter, now_ns, sched_getcpu());
-    if (early && gil->main) {
-        atomic_fetch_add_explicit(&runner->early, 1, memory_order_relaxed);
+    if (early) {
+        _Atomic int64_t *count = gil->main ? &runner->early : &hw__sched_early_elsewhere;
+        atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
     }
     if (is_idle(gil, sched, now_ns)) {
         hw__sched_stand_by(gil, sched);

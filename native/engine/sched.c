@@ -138,6 +138,8 @@ static bool have_queue(struct hw__sched *sched) {
     return true;
 }
 
+_Atomic int64_t hw__sched_early_elsewhere;
+
 static void forget_early(struct hw__runner *runner) { atomic_store(&runner->early, 0); }
 
 static void begin(struct hw__gil *gil, const struct hw_policy *policy, const int64_t *options) {
@@ -147,6 +149,7 @@ static void begin(struct hw__gil *gil, const struct hw_policy *policy, const int
     }
     if (gil->main) {
         hw__runners_each(forget_early);
+        atomic_store(&hw__sched_early_elsewhere, 0);
     }
     call_all(sched); /* waiters that still sleep under an earlier policy */
     sched->generation = atomic_load(&generation);
@@ -175,6 +178,11 @@ void hw__sched_found_holding(struct hw__sched *sched) {
 
 void hw__sched_end(struct hw__gil *gil) {
     struct hw__sched *sched = hw__sched_of(gil);
+    for (int lane = 0; lane < HW_POLICY_LANES; lane++) {
+        for (uint32_t i = 0; i < sched->ledger.lanes[lane].count; i++) {
+            hw__ledger_cut_short(&sched->ledger, sched->ledger.lanes[lane].members[i]);
+        }
+    }
     call_all(sched);
     hw__ledger_end(&sched->ledger);
     hw__ledger_check(&sched->ledger);

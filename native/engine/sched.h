@@ -103,6 +103,10 @@ void hw__sched_stand_by(struct hw__gil *gil, struct hw__sched *sched);
  * reset. */
 extern atomic_bool hw__sched_any_urgent;
 
+/* The waits for the GILs of other interpreters that an early request shortened, since the policy
+ * began at the main GIL. Their ledgers may be gone before the counts are read. */
+extern _Atomic int64_t hw__sched_early_elsewhere;
+
 /* Takes a waiter out of the queue, if it is there, and wakes it. The ledger has not called this
  * waiter (ledger.h): its stage becomes WANTS, and no other waiter leaves the GIL to it. */
 void hw__sched_call(struct hw__sched *sched, struct hw__runner *runner);

@@ -247,12 +247,23 @@ void hw__ledger_take_alone(struct hw__ledger *ledger, struct hw__waiter *waiter,
     ledger->alone++;
 }
 
+static void count_worst(struct hw__ledger *ledger, int64_t wait_ns) {
+    struct hw_schedule_counts *counts = &ledger->counts;
+    counts->worst_wait_ns = wait_ns > counts->worst_wait_ns ? wait_ns : counts->worst_wait_ns;
+}
+
+void hw__ledger_cut_short(struct hw__ledger *ledger, const struct hw__waiter *waiter) {
+    if (hw__waiter_waits(waiter)) {
+        count_worst(ledger, ledger->view.now_ns - waiter->seen.ready_ns);
+    }
+}
+
 /* Adds a wait that ends to the counts. Returns whether the policy has shortened it. */
 static bool count_wait(struct hw__ledger *ledger, const struct hw__waiter *waiter, int64_t now_ns) {
     int64_t wait_ns = now_ns - waiter->seen.ready_ns;
     struct hw_schedule_counts *counts = &ledger->counts;
     counts->wait_ns += wait_ns;
-    counts->worst_wait_ns = wait_ns > counts->worst_wait_ns ? wait_ns : counts->worst_wait_ns;
+    count_worst(ledger, wait_ns);
     bool early = ledger->request.early == waiter;
     counts->early += early;
     counts->early_wait_ns += early ? wait_ns : 0;

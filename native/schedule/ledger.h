@@ -159,6 +159,9 @@ void hw__ledger_dequeue(struct hw__ledger *ledger, struct hw__waiter *waiter);
  * into the queue. */
 void hw__ledger_want(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t now_ns);
 
+/* Counts the wait of a thread, as far as it has lasted, among the longest ones: the policy ends. */
+void hw__ledger_cut_short(struct hw__ledger *ledger, const struct hw__waiter *waiter);
+
 /* Records that a waiter in the queue is called: it leaves the queue. */
 void hw__ledger_call(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t now_ns);
 

@@ -469,6 +469,7 @@ static void check_removal(const struct hw_policy *policy, int spins, const char 
     T_TRUE(strchr(line, '\n') == line + strlen(line) - 1);
     close(pipes[0]);
     close(saved);
+    T_TRUE(counts().worst_wait_ns >= 50LL * MS); /* the wait that the removal has ended */
     T_EQ(-ESRCH, hw_schedule_stop()); /* removes the hooks, which the watchdog cannot do */
     T_TRUE(!world_hooked());
     schedule(hw_policy_at(0), "");

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -204,3 +205,31 @@ def test_the_switch_interval_of_sub_interpreters(policy, tmp_path):
     assert done.stdout.split()[:2] == ["0.0005", "0.0005"], done.stderr
     if policy:
         assert done.stdout.split()[2:] == ["0.003", "0.003"]
+
+
+IN_A_SUBINTERPRETER = """
+import _interpreters
+_interpreters.exec(_interpreters.create("isolated"), '''
+import threading, time
+stop = False
+def compute():
+    while not stop: sum(range(200))
+thread = threading.Thread(target=compute)
+thread.start()
+for _ in range(100): time.sleep(0.001)
+stop = True
+thread.join()
+''')
+"""
+
+
+def test_work_in_a_sub_interpreter_is_told(tmp_path):
+    """A policy that had to do only with the GIL of a sub-interpreter is not said to have had nothing to do."""
+    program = tmp_path / "app.py"
+    program.write_text(IN_A_SUBINTERPRETER)
+
+    done = run("run", "--why", "--python", BY_NAME["3.13"].executable, str(program))
+
+    found = re.search(r"fair requested the GILs of other interpreters early (\d+) times", done.stderr)
+    assert found, done.stderr
+    assert int(found[1]) > 20

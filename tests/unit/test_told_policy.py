@@ -47,6 +47,18 @@ def test_a_policy_that_only_asked_as_cpython_does_does_not_say_that_nobody_waite
     assert told("stock", counts, 0.005) == "stock requested the GIL 1,234 times, never earlier than CPython would have"
 
 
+def test_early_requests_in_other_interpreters_are_told():
+    """A policy that worked only in sub-interpreters did not have nothing to do."""
+    elsewhere = {"early": 0, "asked": 0, "early_elsewhere": 1_312}
+
+    assert told("fair", elsewhere, 0.005) == (
+        "fair requested the GILs of other interpreters early 1,312 times, and the GIL of the main interpreter never"
+    )
+    for counts in (COUNTS, {"early": 0, "asked": 3}):
+        said = told("fair", {**counts, "early_elsewhere": 2}, 0.005)
+        assert said == told("fair", counts, 0.005) + "; the GILs of other interpreters were requested early 2 times"
+
+
 @pytest.mark.parametrize("counts", [COUNTS, {"early": 0}, {"early": 0, "asked": 3}])
 def test_a_policy_that_is_no_longer_active_says_so(counts):
     """The watchdog may have removed the policy: its counts are not those of the whole program."""

@@ -20,12 +20,13 @@ struct hw_schedule_counts {
     int64_t graced;        /* releases that woke no waiter: the GIL would be wanted back at once */
     int64_t idle_ns;       /* time during which the GIL was free and a thread wanted it */
     int64_t wait_ns;       /* the sum of all waits */
-    int64_t worst_wait_ns; /* the longest wait */
+    int64_t worst_wait_ns; /* the longest wait; the end of the policy ends waits in the queue */
     int64_t threads;       /* threads known to the engine now */
     int64_t without;       /* times the engine had no room for a thread, which waited without it */
     int64_t rests;         /* times the GIL was left to CPython; nothing is counted during a rest */
     int64_t early;         /* waits whose request came sooner than CPython would have made it */
     int64_t early_wait_ns; /* the sum of the waits that `early` counts */
+    int64_t early_elsewhere; /* as `early`, but at the GILs of other interpreters */
 };
 
 /* Returns the built-in policy with this index, from 0 on, or NULL after the last one. Any thread

@@ -49,6 +49,8 @@ class ScheduleCounts:
     """How many waits ended because the holder received a request sooner than from CPython."""
     early_wait_ns: int
     """The total length of these waits."""
+    early_elsewhere: int
+    """As `early`, at the GILs of other interpreters."""
 
 
 _scheduler: Scheduler | None = None

@@ -26,6 +26,7 @@ COUNTS = (
     "rests",
     "early",
     "early_wait_ns",
+    "early_elsewhere",
 )
 """The fields of struct hw_schedule_counts (native/include/headway/schedule.h)."""
 
@@ -123,6 +124,22 @@ def _named(thread):
 def told(policy, counts, interval_s, gainer="", most=0, *, is_on=True):
     """Describe in a sentence what a policy did. `gainer` is the living thread with the most early requests, `most`."""
     policy = policy if is_on else "%s, which is no longer active," % policy
+    elsewhere = counts.get("early_elsewhere", 0)
+    if not elsewhere:
+        return _told_of_main(policy, counts, interval_s, gainer, most, is_on=is_on)
+    if not counts.get("early", 0) and not counts.get("asked", 0):
+        return "%s requested the GILs of other interpreters early %s times, and the GIL of the main interpreter never" % (
+            policy,
+            format(elsewhere, ","),
+        )
+    return "%s; the GILs of other interpreters were requested early %s times" % (
+        _told_of_main(policy, counts, interval_s, gainer, most, is_on=is_on),
+        format(elsewhere, ","),
+    )
+
+
+def _told_of_main(policy, counts, interval_s, gainer, most, *, is_on):
+    """Describe in a sentence what a policy did at the GIL of the main interpreter, of which the other counts are."""
     early, asked = counts.get("early", 0), counts.get("asked", 0)
     if not early and asked:
         return "%s requested the GIL %s times, never earlier than CPython would have" % (policy, format(asked, ","))
@@ -135,7 +152,7 @@ def told(policy, counts, interval_s, gainer="", most=0, *, is_on=True):
             policy,
             _duration(worst_s),
         )
-    if not early:  # the counts are those of the main interpreter's GIL
+    if not early:
         return "%s had nothing to do: it saw no long wait for the GIL of the main interpreter" % policy
     # Only threads that live are known: the one with the most requests may have ended, and then no name is right.
     mostly = ", most often for %s (%s)" % (gainer, format(most, ",")) if 2 * most >= early else ""
