@@ -219,6 +219,9 @@ int hw_schedule_stop(void) {
     }
     hw__registry_lock();
     bool was_on = hw__sched_policy() != NULL;
+    if (was_on) {
+        hw__on_policy_end();
+    }
     hw__lease_end(&hw__leases[HW__LEASE_SCHEDULE]);
     hw__wake_unlocks(false); /* from now on wake-ups are not deferred to an unlock */
     hw__sched_set_policy(NULL, NULL, NULL);

@@ -10,6 +10,7 @@
 #include "engine/help.h"
 #include "engine/wake.h"
 #include "gil/hooks.h"
+#include "gil/recorder.h"
 #include "gil/scheduler.h"
 #include "schedule/habits.h"
 
@@ -240,6 +241,7 @@ bool hw__sched_remove(const struct hw__sched *sched, int64_t why) {
     }
     bool same = atomic_load(&generation) == sched->generation;
     if (same) {
+        hw__on_policy_end();
         hw__sched_set_policy(NULL, NULL, NULL);
         hw__lease_expire(&hw__leases[HW__LEASE_SCHEDULE], why);
     }

@@ -62,6 +62,10 @@ void hw__on_switched(const struct hw__gil *gil);
  * mutex. A child that has no memory of its own yet looks for its policy when it makes one. */
 void hw__on_policy(const char *name);
 
+/* The policy that scheduled the GIL has ended. To be called with the registry's lock held; a GIL's
+ * mutex may be held, too. */
+void hw__on_policy_end(void);
+
 /* ---------------------------------------------------------------- waits for locks */
 /* The kinds of locks. */
 enum hw__lock_kind {

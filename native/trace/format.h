@@ -114,6 +114,9 @@ struct hw__header {
      * fields have 0 here. */
     uint32_t removed_files;
     uint32_t unrecorded_processes;
+    /* When `policy` ended, since it was stopped or its watchdog removed it; 0: it did not. Files of
+     * versions before this field have 0 here. */
+    _Atomic int64_t policy_end_ns;
 };
 
 /* slot.state */

@@ -222,6 +222,16 @@ void hw__session_note_policy(const char *name) {
     if (header->policy[0] == '\0') {
         copy_text(header->policy, sizeof header->policy, name, strlen(name));
     }
+    if (strncmp(header->policy, name, sizeof header->policy - 1) == 0) {
+        atomic_store_explicit(&header->policy_end_ns, 0, memory_order_relaxed);
+    }
+}
+
+void hw__session_note_policy_end(void) {
+    struct hw__header *header = hw__session.header;
+    if (header->policy[0] != '\0' && atomic_load(&header->policy_end_ns) == 0) {
+        atomic_store_explicit(&header->policy_end_ns, hw_now_ns(), memory_order_relaxed);
+    }
 }
 
 int hw__session_open(const char *door, int64_t bytes, const struct hw__session_facts *facts) {

@@ -111,9 +111,13 @@ int hw__session_open(const char *door, int64_t bytes, const struct hw__session_f
 /* Writes into the header on how many cores the calling thread may run. errno is preserved. */
 void hw__session_note_cores(struct hw__header *header);
 
-/* Writes the name of a policy into the header, unless one is there already. With the registry's
- * lock held. */
+/* Writes the name of a policy into the header, unless one is there already; if it is this one, it
+ * is on again. With the registry's lock held. */
 void hw__session_note_policy(const char *name);
+
+/* Writes into the header that the policy has ended, unless it had ended before. With the registry's
+ * lock held. */
+void hw__session_note_policy_end(void);
 
 /* Ends the session: writes its end time, and unmaps the memory. No hook may be writing: see
  * hw_trace_stop(). */

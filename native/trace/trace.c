@@ -248,6 +248,12 @@ void hw__on_policy(const char *name) {
     }
 }
 
+void hw__on_policy_end(void) {
+    if (hw__session.active && atomic_load(&hw__session.inherited) == 0) {
+        hw__session_note_policy_end();
+    }
+}
+
 int hw_trace_stop(void) {
     hw__registry_lock();
     if (!hw__session.active) {

@@ -44,8 +44,10 @@ def test_a_trace_names_the_first_policy():
     with headway.trace() as without:
         pass
 
-    found = [one.trace().process.policy for one in (begun_before, begun_after, without)]
-    assert found == ["bfs", "fair", ""]
+    found = [one.trace().process for one in (begun_before, begun_after, without)]
+    assert [one.policy for one in found] == ["bfs", "fair", ""]
+    # The first policy outlasts the trace.
+    assert [one.policy_ended_ns is None for one in found] == [True, False, True]
 
 
 def test_in_process():

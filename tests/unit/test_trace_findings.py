@@ -45,15 +45,6 @@ def test_a_convoys_advice_names_our_own_remedy():
     assert f"their p99 is {figures} of its value without a policy" in GUIDE.read_text(encoding="utf-8")
 
 
-def test_a_convoy_under_a_policy():
-    """Neither the policy that was on nor a shorter switch interval is advised, and the cause does not name the interval."""
-    one = told(convoy(policy="fair"))["convoy"]
-
-    assert "as late as the policy fair or the cores let it after each return of reader" in one.cause
-    assert "headway run" not in one.advice
-    assert "setswitchinterval" not in one.advice
-
-
 def connections(threads, *, asked=True):
     """Return a trace of `threads` connections, each of which waits for the one before.
 

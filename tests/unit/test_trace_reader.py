@@ -256,6 +256,13 @@ def test_the_policy_is_in_the_file(tmp_path):
         assert read(write(trace, tmp_path / f"{len(given)}.hwt")).process.policy == kept
 
 
+def test_the_end_of_the_policy_is_in_the_file(tmp_path):
+    """The time counts from the begin of tracing; None is a policy that did not end."""
+    for given in (None, 0, 30):
+        trace = small([(0, A, 0), (1, R, 0)], process=made_process(policy="fair", policy_ended_ns=given))
+        assert read(write(trace, tmp_path / f"{given}.hwt")).process.policy_ended_ns == given
+
+
 @pytest.mark.parametrize(
     ("changes", "interval_us"),
     [

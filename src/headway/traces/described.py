@@ -54,9 +54,16 @@ def process_of(header: np.void) -> Process:
         interval_us=int(header["interval_us"]),
         core_count=int(header["core_count"]),
         policy=until_nul(header["policy"]),
+        policy_ended_ns=_policy_ended_ns(header),
         ended=bool(header["end_ns"]),
         executed=Executed(min(int(header["executed"]), Executed.UNRECORDED)),
     )
+
+
+def _policy_ended_ns(header: np.void) -> int | None:
+    """Return how long after the begin of tracing the policy ended; a damaged field tells nothing."""
+    ended_ns = int(header["policy_end_ns"]) - int(header["start_ns"])
+    return ended_ns if header["policy_end_ns"] and ended_ns >= 0 else None
 
 
 @final

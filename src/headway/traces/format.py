@@ -177,6 +177,7 @@ HEADER_DTYPE = np.dtype(
         ("lived_until_ns", "<i8"),
         ("removed_files", "<u4"),
         ("unrecorded_processes", "<u4"),
+        ("policy_end_ns", "<i8"),
     ],
     align=True,
 )

@@ -200,6 +200,8 @@ class Process:
     """The number of cores on which the thread that ended tracing, else the one that began it, might run; 0: unknown."""
     policy: str = ""
     """The policy that scheduled the GIL when tracing began, or the first that came later; "": none."""
+    policy_ended_ns: int | None = None
+    """How long after the begin of tracing this policy was stopped, or removed by its watchdog; None: it was not."""
     begin_realtime_ns: int = 0
     """The time on CLOCK_REALTIME when the process began; if that is not known, when tracing began; 0: as `start_realtime_ns`.
     """

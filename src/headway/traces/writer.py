@@ -345,6 +345,7 @@ def _header(trace: Trace, chunk_count: int, taken: int, overwritten: NDArray[np.
         "command": np.void(b"".join(one.encode() + b"\0" for one in process.command).ljust(hwt.COMMAND_BYTES, b"\0")),
         "executable": np.void(process.executable.encode().ljust(hwt.PATH_BYTES, b"\0")),
         "program": np.void(process.program.encode().ljust(hwt.PATH_BYTES, b"\0")),
+        "policy_end_ns": 0 if process.policy_ended_ns is None else trace.start_ns + process.policy_ended_ns,
         "policy": np.void(process.policy.encode()[: hwt.NAME_BYTES - 1].ljust(hwt.NAME_BYTES, b"\0")),
     }
     for name, value in fields.items():

@@ -128,9 +128,12 @@ def told(policy, counts, interval_s, gainer="", most=0, *, is_on=True):
     if not elsewhere:
         return _told_of_main(policy, counts, interval_s, gainer, most, is_on=is_on)
     if not counts.get("early", 0) and not counts.get("asked", 0):
-        return "%s requested the GILs of other interpreters early %s times, and the GIL of the main interpreter never" % (
-            policy,
-            format(elsewhere, ","),
+        return (
+            "%s requested the GILs of other interpreters early %s times, and the GIL of the main interpreter never"
+            % (
+                policy,
+                format(elsewhere, ","),
+            )
         )
     return "%s; the GILs of other interpreters were requested early %s times" % (
         _told_of_main(policy, counts, interval_s, gainer, most, is_on=is_on),

@@ -52,7 +52,11 @@ def _users(analysis: Analysis) -> Iterator[str]:
         return
     yield f"switch interval {duration(analysis.interval_ns)}"
     if process.policy:
-        yield f"under the policy {printable(process.policy)}"
+        ended_ns = process.policy_ended_ns
+        until = (
+            "" if ended_ns is None else f" until {duration(analysis.trace_start_ns - analysis.origin_ns + ended_ns)}"
+        )
+        yield f"under the policy {printable(process.policy)}{until}"
 
 
 def gil_use(analysis: Analysis, gil: GilSummary) -> str:

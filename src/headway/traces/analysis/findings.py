@@ -86,6 +86,18 @@ def _cost_ns(group: list[Convoy]) -> int:
     return sum(one.waits.total_ns for one in group)
 
 
+def _after_what(analysis: Analysis) -> str:
+    """Return how soon a holder of a convoy is requested to release the GIL."""
+    process = analysis.process
+    if not process.policy:
+        return "one switch interval"
+    decided = f"as late as the policy {printable(process.policy)} or the cores let it"
+    if process.policy_ended_ns is None:
+        return decided
+    until_ns = analysis.trace_start_ns - analysis.origin_ns + process.policy_ended_ns
+    return f"{decided} (one switch interval after {duration(until_ns)}, when the policy ended)"
+
+
 def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding:
     """Return the finding about waiters of one kind and all their holders; `group` begins with the costliest."""
     first, cost_ns = group[0], _cost_ns(group)
@@ -115,8 +127,6 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
     if in_calls:
         # The figures of the other ways are those of holders that answer at once.
         ways = [f"let the call release the GIL, or give it less work at a time; or {move}"]
-    policy = analysis.process.policy
-    after = f"as late as the policy {printable(policy)} or the cores let it" if policy else "one switch interval"
     return Finding(
         kind="convoy",
         weight="problem",
@@ -126,7 +136,7 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
             f"total, {share(cost_ns, all_waits_ns)} of {'their' if several else 'its'} waiting time"
         ),
         cause=(
-            f"a convoy: {first.holder} computes{work} and releases the GIL only on request, {after} after each "
+            f"a convoy: {first.holder} computes{work} and releases the GIL only on request, {_after_what(analysis)} after each "
             f"return of {first.waiter} from a blocking call{at_place(first.waiter_stack)}"
             + (
                 f"; {more}, since it is in a call into C that does not "

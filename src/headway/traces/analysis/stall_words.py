@@ -195,7 +195,10 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
     began_ns = trace.process.start_realtime_ns + stall.since_ns - trace.start_ns
     began = dt.datetime.fromtimestamp(began_ns / 1e9, dt.UTC)
     top = next((part for part in stall.parts if part.cause is stall.cause), None)
-    policy, watched = trace.process.policy, trace.evidence.watched
+    watched = trace.evidence.watched
+    ended_ns = trace.process.policy_ended_ns
+    has_ended = ended_ns is not None and stall.since_ns >= trace.start_ns + ended_ns
+    policy = "" if has_ended else trace.process.policy
     return {
         "began": began.isoformat(timespec="microseconds"),
         "pid": trace.process.pid,
