@@ -8,6 +8,7 @@ from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, RECV, SERVE, Scr
 
 from headway.traces.analysis import analyse, findings
 from headway.traces.analysis.result import Finding
+from headway.traces.analysis.words import place
 
 FINE = "the GIL does not slow this program down"
 
@@ -391,6 +392,17 @@ def test_a_report_does_not_say_that_all_is_well_if_it_could_not_read_a_line(tmp_
     assert one.weight == "note"
     assert one.fact.startswith("threads were without the GIL for 20 ms in total at 1 line that cannot be read: ")
     assert one.fact.endswith(f"{name}:30 serve ({reason})")
+
+
+def test_a_line_of_our_own_start_up_is_not_the_programs():
+    """Headway starts in each sub-interpreter from an archive, whose lines are no file; they take no lock of the program."""
+    path = "/lib/headway/agent/startup.zip/sitecustomize.py"
+
+    assert "unread-lines" not in at_a_lock(path)
+    assert (
+        place(dataclasses.replace(SERVE, filename=path, function="_start", line=30))
+        == "Headway's start-up, sitecustomize.py:30 _start"
+    )
 
 
 @pytest.mark.parametrize(("at_ms", "process"), [(0.5, {}), (10, {"executable": "headway whatif"})])

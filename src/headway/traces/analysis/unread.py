@@ -13,6 +13,7 @@ from headway.traces.analysis.contention import blocks_for_program, taking_part
 from headway.traces.analysis.groups import distinct
 from headway.traces.analysis.threads import lives_ns
 from headway.traces.analysis.turns import Away
+from headway.traces.analysis.words import OWN_START
 from headway.traces.calls import Call, call_at
 from headway.traces.loops import home_at
 from headway.traces.model import Frame, Trace
@@ -48,6 +49,8 @@ def unread_lines(
 ) -> tuple[UnreadLine, ...]:
     """Return the lines that cannot be read, most time first, without those whose function tells what threads await.
 
+    Headway's own start-up takes no lock of the program.
+
     `changed` are files whose lines may be others by now.
     """
     if trace.process.executable.startswith(_SIMULATED):
@@ -61,6 +64,7 @@ def unread_lines(
         frame = stack[0]
         unknown[one] = (
             (frame.filename in changed or _has_no_file(frame.filename))
+            and OWN_START not in frame.filename
             and not blocks_for_program(frame)
             and home_at(stack) is None
             and call_at(frame, changed) is Call.UNKNOWN

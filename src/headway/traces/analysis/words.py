@@ -8,6 +8,7 @@ from headway.printable import printable
 from headway.traces.model import Frame, Thread
 
 __all__ = [
+    "OWN_START",
     "POOL",
     "duration",
     "file_line",
@@ -22,6 +23,8 @@ __all__ = [
     "short_path",
 ]
 
+OWN_START = "/headway/agent/startup.zip/"
+"""A part of the paths of the files with which Headway starts in an interpreter (agent/startup)."""
 POOL = 8
 """More threads than this whose names differ only in numbers are one role: a pool."""
 
@@ -111,6 +114,11 @@ def file_line(frame: Frame) -> str:
 
 
 def short_path(path: str) -> str:
-    """Return the last folders and the name of a path, after `.../` if there are more; the path may have a line behind."""
+    """Return the last folders and the name of a path, after `.../` if there are more; the path may have a line behind.
+
+    A line of Headway's own start-up, as in each new sub-interpreter, is no line of the program, and is named so.
+    """
+    if OWN_START in path:
+        return f"Headway's start-up, {path.rpartition('/')[2]}"
     parts = path.rsplit("/", _PATH_PARTS)
     return "/".join(["...", *parts[1:]]) if len(parts) > _PATH_PARTS else path
