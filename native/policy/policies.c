@@ -15,9 +15,13 @@ const struct hw_policy *hw_policy_at(int index) {
     return index >= 0 && index < BUILT_IN ? built_in[index] : NULL;
 }
 
-static bool complete(const struct hw_policy *policy) {
-    return policy->name != NULL && policy->options != NULL && policy->ready != NULL &&
-           policy->patience != NULL;
+/* Returns the name of a required field that the policy has not set, or NULL if it has all. */
+static const char *missing(const struct hw_policy *policy) {
+    return policy->name == NULL       ? ".name"
+           : policy->options == NULL  ? ".options, a list that an option without a name ends"
+           : policy->ready == NULL    ? ".ready"
+           : policy->patience == NULL ? ".patience"
+                                      : NULL;
 }
 
 /* Loads a policy from a library. The library is never unloaded, since a thread may run its code at
@@ -34,8 +38,9 @@ static const struct hw_policy *load(const char *path, char *problem, int room) {
                  path, policy->abi, HW_POLICY_ABI);
         return NULL;
     }
-    if (!complete(policy)) {
-        snprintf(problem, (size_t)room, "%s lacks a name, its options or a function", path);
+    const char *field = missing(policy);
+    if (field != NULL) {
+        snprintf(problem, (size_t)room, "the headway_policy of %s lacks %s", path, field);
         return NULL;
     }
     return policy;

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from real_programs import LIMIT_S, unobserved
 
+from headway.errors import SchedulingError
+from headway.native import find_policy
+
 ROOT = Path(__file__).parents[2]
 LOTTERY = ROOT / "docs" / "guides" / "examples" / "lottery.c"
 HEADWAY = [str(Path(sys.executable).with_name("headway"))]
@@ -88,6 +91,33 @@ def test_the_lottery_starves_no_thread_of_a_real_program(lottery):
     rounds = [int(word) for word in done.stdout.split()]
     assert done.stderr == ""
     assert min(rounds) > 0.5 * max(rounds)
+
+
+INCOMPLETE = """
+#include "headway/policy.h"
+static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) { thread->key = thread->ready_ns; }
+static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
+                        const struct hw_policy_thread *holder) { return 0; }
+static const struct hw_policy_option options[] = {{0}};
+const struct hw_policy headway_policy = {.abi = HW_POLICY_ABI, FIELDS};
+"""
+FIELDS = {
+    "name": '.name = "mine"',
+    "options": ".options = options",
+    "ready": ".ready = ready",
+    "patience": ".patience = patience",
+}
+
+
+@pytest.mark.parametrize("lacks", FIELDS)
+def test_a_policy_that_lacks_a_field_is_told_which(tmp_path, lacks):
+    """Each of the fields that the header requires is named if it is the one that is missing."""
+    fields = ", ".join(text for name, text in FIELDS.items() if name != lacks)
+    source = tmp_path / "mine.c"
+    source.write_text(f"#define FIELDS {fields}\n{INCOMPLETE}")
+
+    with pytest.raises(SchedulingError, match=rf"^the headway_policy of {tmp_path}/mine.so lacks \.{lacks}\b"):
+        find_policy(built(source, tmp_path / "mine.so"))
 
 
 FAULTY = """

@@ -107,6 +107,8 @@ struct hw_policy_option {
  * queue; patience() alone says when a request is due; and grace() is not called. */
 #define HW_POLICY_PLAIN 1u
 
+/* A policy. `abi`, `name`, `options`, `ready` and `patience` are required. The list of a policy
+ * without options has one entry, whose name is NULL. */
 struct hw_policy {
     uint32_t abi;   /* HW_POLICY_ABI */
     uint32_t flags; /* HW_POLICY_PLAIN, or 0 */
