@@ -1,6 +1,7 @@
 """A policy of the user's own: the guide's example is a lottery, simulated and in a real program."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -91,6 +92,13 @@ def test_the_lottery_starves_no_thread_of_a_real_program(lottery):
     rounds = [int(word) for word in done.stdout.split()]
     assert done.stderr == ""
     assert min(rounds) > 0.5 * max(rounds)
+
+
+def test_why_names_the_policy_and_not_its_file(lottery):
+    """The line at the end has the policy's own name, as the watchdog and the report of a trace have it."""
+    done = run("run", "--why", "--policy", lottery, "--python", sys.executable, "-c", "pass")
+
+    assert re.fullmatch(r"headway: process \d+: lottery .*\n", done.stderr), done.stderr
 
 
 INCOMPLETE = """

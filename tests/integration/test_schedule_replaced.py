@@ -235,3 +235,16 @@ def test_work_in_a_sub_interpreter_is_told(tmp_path):
     found = re.search(r"fair requested the GILs of other interpreters early (\d+) times", done.stderr)
     assert found, done.stderr
     assert int(found[1]) > 20
+
+
+def test_attaching_no_policy_is_refused():
+    """`headway run` knows the policy `none`; `headway attach` says what to do instead of attaching it."""
+    with subprocess.Popen(
+        [BY_NAME["3.14"].executable, "-c", WAITS], stdout=subprocess.DEVNULL, env=unobserved()
+    ) as one:
+        done = run("attach", str(one.pid), "--policy", "none")
+        one.kill()
+
+    assert done.returncode == 2
+    assert "error: --policy none schedules nothing" in done.stderr
+    assert f"`headway detach {one.pid}`" in done.stderr

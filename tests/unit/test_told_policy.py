@@ -7,9 +7,10 @@ COUNTS = {"early": 1_525, "early_wait_ns": 1_525 * 237_000, "worst_wait_ns": 7_9
 
 
 def test_the_thread_that_gained_most_is_named_if_it_had_most():
-    """A living thread is named only where half of the early requests were for its sake: others may have ended."""
+    """A living thread is named only where most of the early requests were for its sake: others may have ended."""
     assert "most often for io (1,000)" in told("fair", COUNTS, 0.005, "io", 1_000)
     assert "most often" not in told("fair", COUNTS, 0.005, "MainThread", 1)
+    assert "most often" not in told("fair", {**COUNTS, "early": 2}, 0.005, "MainThread", 1)
     assert "most often" not in told("fair", COUNTS, 0.005)
 
 

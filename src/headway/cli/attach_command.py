@@ -387,6 +387,11 @@ def _schedule(target: "attach.Target", arguments: argparse.Namespace, signals: _
             "--policy schedules and records nothing, so there is no file",
             hint="record with another `headway attach`, without --policy",
         )
+    if policy == "none":
+        raise UsageError(
+            "--policy none schedules nothing",
+            hint=f"`headway detach {target.pid}` ends a policy that the process has; to record, leave out --policy",
+        )
     check(policy, {})
     if "/" in policy:
         policy = str(Path(policy).absolute())

@@ -158,7 +158,7 @@ def _told_of_main(policy, counts, interval_s, gainer, most, *, is_on):
     if not early:
         return "%s had nothing to do: it saw no long wait for the GIL of the main interpreter" % policy
     # Only threads that live are known: the one with the most requests may have ended, and then no name is right.
-    mostly = ", most often for %s (%s)" % (gainer, format(most, ",")) if 2 * most >= early else ""
+    mostly = ", most often for %s (%s)" % (gainer, format(most, ",")) if 2 * most > early else ""
     wait_s = counts["early_wait_ns"] / early / 1e9
     return (
         "%s requested the GIL early %s times%s: these waits took %s on average; CPython would have requested the "
@@ -199,7 +199,7 @@ def start_from_environment():
             if os.environ.get("HEADWAY_WHY"):
                 import atexit
 
-                atexit.register(_tell, scheduler, policy, number)
+                atexit.register(_tell, scheduler, scheduler.active or policy, number)
     except (UnfitError, KeyError, ValueError, OSError) as error:
         say("process %d is not scheduled: %s" % (os.getpid(), error))
 
