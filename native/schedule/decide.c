@@ -132,14 +132,23 @@ static int64_t spin_ns(const struct hw__ledger *ledger, const struct hw__waiter 
 
 void hw__decide_spun(struct hw__waiter *waiter) { waiter->spun = true; }
 
+/* Tells whether a request is made sooner than CPython would make it: after a switch interval of the
+ * waiter's wait in which no other thread has acquired the GIL (take_gil() in Python/ceval_gil.c).
+ * Less than SOON_NS is no difference: due() rounds by as much. */
+static bool is_early(const struct hw__ledger *ledger, const struct hw__waiter *waiter,
+                     int64_t now_ns) {
+    int64_t ready_ns = waiter->seen.ready_ns, switched_ns = ledger->switched_ns;
+    int64_t since_ns = ready_ns > switched_ns ? ready_ns : switched_ns;
+    return now_ns - since_ns + SOON_NS < ledger->view.interval_ns;
+}
+
 /* Records a request. The hook returns, CPython makes the request, and the waiter comes back; the
  * GIL's mutex stays held all the time. */
 static struct hw__turn ask(struct hw__ledger *ledger, struct hw__waiter *waiter,
                            const struct hw__moment *moment) {
     struct hw__request *request = &ledger->request;
     if (!request->made) {
-        bool early = moment->now_ns - waiter->seen.ready_ns < ledger->view.interval_ns;
-        request->early = early ? waiter : NULL;
+        request->early = is_early(ledger, waiter, moment->now_ns) ? waiter : NULL;
     }
     request->again_ns =
         request->made ? least(request->again_ns * 2, ASK_AGAIN_MOST_NS) : HW__ASK_AGAIN_NS;

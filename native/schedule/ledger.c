@@ -243,6 +243,7 @@ void hw__ledger_take_alone(struct hw__ledger *ledger, struct hw__waiter *waiter,
     waiter->left_ns = 0;
     waiter->core = core;
     begin_hold(ledger);
+    ledger->last = waiter; /* no thread waits, so the time of a switch does not matter */
     set_holder(ledger, HW__PHASE_ALONE, waiter);
     ledger->alone++;
 }
@@ -287,6 +288,8 @@ bool hw__ledger_take(struct hw__ledger *ledger, struct hw__waiter *waiter, int64
     ledger->alone = 0;
     count_free(ledger, now_ns);
     ledger->passed_over = ledger->called != NULL && ledger->called != waiter;
+    ledger->switched_ns = waiter == ledger->last ? ledger->switched_ns : now_ns;
+    ledger->last = waiter;
     if (waiter == NULL) {
         begin_hold(ledger);
         set_holder(ledger, HW__PHASE_STRANGE, NULL);
@@ -339,6 +342,7 @@ void hw__ledger_meet(struct hw__ledger *ledger, struct hw__waiter *waiter) {
     waiter->stage = HW__STAGE_AWAY;
     waiter->seen.ready_ns = 0;
     waiter->seen.acquired_ns = ledger->stranger_ns;
+    ledger->last = waiter;
     set_holder(ledger, HW__PHASE_HELD, waiter);
     tell_acquired(ledger);
 }

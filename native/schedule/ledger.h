@@ -80,6 +80,11 @@ struct hw__ledger {
     struct hw_policy_gil view; /* the part that the policy sees; view.now_ns never goes back */
     enum hw__phase phase;
     struct hw__waiter *holder; /* the holder in HELD and ALONE; else NULL */
+    /* The thread that held the GIL last, or holds it, as far as the ledger was told; NULL: not
+     * known. Compared only: that thread may be gone. */
+    const struct hw__waiter *last;
+    /* When the GIL was last acquired by another thread than `last`, while a thread wanted it. */
+    int64_t switched_ns;
     /* In STRANGE: a time at which this holder already held the GIL, mostly when a waiter first
      * found the GIL held; 0: not known. */
     int64_t stranger_ns;

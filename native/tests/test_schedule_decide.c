@@ -178,14 +178,30 @@ static void test_requests_are_repeated(void) {
     }
 }
 
-/* The waiter that made a request sooner than CPython would have: its wait counts as shortened. */
+/* The waiter that made a request sooner than CPython would have: its wait counts as shortened.
+ * CPython waits for a switch interval in which no other thread acquires the GIL. */
 static void test_who_asks_early(void) {
-    for (int waited_ms = 0; waited_ms <= 5; waited_ms += 5) {
+    static const struct {
+        int64_t waited_ns, held_ns;
+        bool again; /* the holder held the GIL before that, too */
+        bool early;
+    } cases[] = {
+        {0, 10 * MS, false, true},           {5 * MS, 10 * MS, false, false},
+        {20 * MS, 4 * MS, false, true},      {20 * MS, 5 * MS, false, false},
+        {20 * MS, 4 * MS, true, false},      {4 * MS, 1 * MS, true, true},
+        {5 * MS - 1, 10 * MS, false, false}, /* a sleep may end as much sooner */
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
         begin(&told);
-        give(10 * MS, 10 * MS);
-        hw__ledger_want(&ledger, &waiter, NOW - waited_ms * MS);
+        (void)hw__ledger_time(&ledger, NOW - 30 * MS);
+        struct hw__waiter *before = cases[i].again ? &holder : &other;
+        (void)hw__ledger_take(&ledger, before, NOW - 30 * MS, 1);
+        hw__ledger_want(&ledger, &waiter, NOW - cases[i].waited_ns);
+        (void)hw__ledger_drop(&ledger, before, NOW - cases[i].held_ns);
+        hw__ledger_dropped(&ledger);
+        give(cases[i].held_ns, 10 * MS);
         (void)hw__decide_wait(&ledger, &waiter, &held);
-        T_TRUE(ledger.request.early == (waited_ms < 5 ? &waiter : NULL));
+        T_TRUE(ledger.request.early == (cases[i].early ? &waiter : NULL));
     }
 }
 

@@ -317,7 +317,8 @@ def test_it_says_what_it_did(interpreter, tmp_path):
 
     found = re.fullmatch(
         r"headway: process \d+: fair requested the GIL early (\d+) times, most often for MainThread \((\d+)\): these waits"
-        r" took [\d.e-]+ ms on average; CPython would have requested the GIL only after a switch interval \(5 ms now\);"
+        r" took [\d.e-]+ ms on average; CPython would have requested the GIL only when one thread had held it for a switch"
+        r" interval of the wait \(5 ms now\);"
         r" no wait that ended was longer than [\d.e+]+ ms\n",
         one.stderr,
     )

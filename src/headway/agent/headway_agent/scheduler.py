@@ -162,7 +162,7 @@ def _told_of_main(policy, counts, interval_s, gainer, most, *, is_on):
     wait_s = counts["early_wait_ns"] / early / 1e9
     return (
         "%s requested the GIL early %s times%s: these waits took %s on average; CPython would have requested the "
-        "GIL only after a switch interval (%s now); no wait that ended was longer than %s"
+        "GIL only when one thread had held it for a switch interval of the wait (%s now); no wait that ended was longer than %s"
         % (policy, format(early, ","), mostly, _duration(wait_s), _duration(interval_s), _duration(worst_s))
     )
 
