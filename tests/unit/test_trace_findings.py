@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from made_traces import MS
-from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, RECV, SERVE, Script, convoy, shared, told
+from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, RECV, SERVE, Script, convoy, told
 
 from headway.traces.analysis import analyse, as_json
 from headway.traces.model import RAN_SHIFT, Kind, Loss
@@ -323,26 +323,6 @@ def test_other_threads_take_no_turns(trace):
     assert "turns" not in told(trace)
 
 
-def test_a_short_switch_interval_is_told_with_its_cost():
-    """Forced hand-offs that leave the GIL free for a fifth of the time come from an interval of 0.1 ms."""
-    one = told(shared(turn_ms=0.1, gap_ms=0.025, interval_us=100))["short-interval"]
-
-    assert one.fact.startswith("the GIL was handed to a waiter 57 times (7,")
-    assert "19 % of the time" in one.fact
-    assert "`sys.setswitchinterval(0.005)` is the default" in one.advice
-
-
-def test_many_blocking_calls_are_told_with_the_line_that_makes_most():
-    """The advice for many short holds that end by themselves is to do more in each call, at the most frequent line."""
-    one = told(shared(turn_ms=0.1, gap_ms=0.025, forced=False))["hand-overs"]
-
-    assert (
-        one.cause
-        == "many short turns: a hold lasts 100 us at the median, and 100 % of the holds end with a blocking call"
-    )
-    assert one.advice.endswith("the most frequent call (60 times) is at app.py:12 compute")
-
-
 def test_waiting_for_a_free_gil_is_the_systems_doing():
     """Waits while no thread holds the GIL are not the GIL's fault."""
     script = Script()
@@ -355,18 +335,6 @@ def test_waiting_for_a_free_gil_is_the_systems_doing():
         == "threads waited 60 ms for the GIL, 83 % of that while no thread held it; it was held 20 % of the time"
     )
     assert "CPU quota" in one.advice
-
-
-@pytest.mark.parametrize(("wake_up_ms", "kinds"), [(0.03, {"hand-overs"}), (0.3, {"hand-overs", "late-wake-up"})])
-def test_threads_that_play_ping_pong_are_not_told_to_get_cores(wake_up_ms, kinds):
-    """Thousands of wake-ups of 30 us each are the cost of many short turns, which more cores do not change."""
-    script, now = Script(), 0.0
-    for turn in range(1000):
-        script.hold(turn % 2, now, now + 0.003, stack=AT_RECV).wait(1 - turn % 2, now + 0.002)
-        now += 0.003 + wake_up_ms
-    found = told(script.trace(now, "ping", "pong"))
-
-    assert {kind for kind, one in found.items() if one.weight == "problem"} == kinds
 
 
 @pytest.mark.parametrize(("rounds_ms", "is_told"), [(20, True), (100, False)])

@@ -16,6 +16,7 @@ from headway.traces.analysis.advice import (
     shorter_interval,
 )
 from headway.traces.analysis.convoys import LEAST, Convoy
+from headway.traces.analysis.handed import Handed
 from headway.traces.analysis.hotspots import Place, at_place, own_frame
 from headway.traces.analysis.late import LATE_NS
 from headway.traces.analysis.lock_findings import another_way, deadlocks, exhausted_pools, lock_waits, who_had
@@ -247,11 +248,15 @@ def _handovers(analysis: Analysis) -> Iterator[Finding]:
             cause = f"{number(gil.forced, 'release')} were forced, and the next thread woke up late"
             advice = ""
         else:
+            each_ns = gil.handover_ns // gil.handovers
+            late = each_ns >= WAKE_UP_NS
+            advice = "; or ".join(filter(None, ["give the process more cores" * late, _fewer_calls(gil.handed)]))
             cause = (
-                f"many short turns: a hold lasts {duration(gil.holds.p50_ns)} at the median, and "
-                f"{share(gil.holds.count - gil.forced, gil.holds.count)} of the holds end with a blocking call"
+                f"the next thread woke up {duration(each_ns)} after the release, on average: the cores were busy, or too few"
+                if late
+                else f"many short turns: the holds before these hand-overs last {duration(gil.handed.holds.p50_ns)} at the median, "
+                f"and {share(gil.handed.voluntary, gil.handed.holds.count)} of them end with a blocking call"
             )
-            advice = _fewer_calls(analysis)
         yield Finding(
             kind="short-interval" if short else "hand-overs",
             weight="problem",
@@ -266,14 +271,15 @@ def _handovers(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
-def _fewer_calls(analysis: Analysis) -> str:
-    """Return the advice to block less often, with the line that blocks most often; "" if no line is known."""
-    known = [one for one in analysis.held if one.frame is not None and one.times.count > one.forced]
-    if not known:
+def _fewer_calls(handed: Handed) -> str:
+    """Return the advice to block less often, with the line that hands the GIL on most often; "" if no line is known."""
+    if not handed.stack:
         return ""
-    most = max(known, key=lambda one: one.times.count - one.forced)
-    count = number(most.times.count - most.forced, "time")
-    return f"do more work per blocking call (buffers, batches), or use fewer threads; the most frequent call ({count}) is{at_place(most.stack)}"
+    count = number(handed.at_line, "time")
+    return (
+        "do more work per blocking call (buffers, batches), or use fewer threads; the most frequent call that handed the GIL "
+        f"on ({count}) is{at_place(handed.stack)}"
+    )
 
 
 def _slowed(analysis: Analysis, gil: GilSummary | None = None) -> list[ThreadSummary]:

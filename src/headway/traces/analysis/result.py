@@ -7,6 +7,7 @@ from headway.traces.analysis.blame import Blame
 from headway.traces.analysis.contention import Contention, ParkPlace
 from headway.traces.analysis.convoys import Convoy
 from headway.traces.analysis.full_pools import FullPool
+from headway.traces.analysis.handed import Handed
 from headway.traces.analysis.hotspots import Behind, LongHold, Place
 from headway.traces.analysis.stops import Stopper
 from headway.traces.analysis.threads import Distribution, ThreadSummary
@@ -92,6 +93,7 @@ class GilSummary:
         off_core_ns: How long its holders did not run on a core, in the holds for which that is known.
         handovers: The number of waits that ended with an acquire.
         handover_ns: How long it stood free before these acquires while the thread that acquired it next already waited.
+        handed: The holds that ended with these hand-overs.
         nobody_ns: The sum of the times for which threads waited while no thread held it.
         blame: Who waited while whom held.
         timeline: Its use over time; None if no time passed.
@@ -112,6 +114,7 @@ class GilSummary:
     off_core_ns: int
     handovers: int
     handover_ns: int
+    handed: Handed
     nobody_ns: int
     blame: Blame
     timeline: Timeline | None

@@ -11,6 +11,7 @@ from headway.traces.analysis.contention import contention, waits_for_locks
 from headway.traces.analysis.convoys import convoys
 from headway.traces.analysis.findings import findings
 from headway.traces.analysis.full_pools import full_pools
+from headway.traces.analysis.handed import handed
 from headway.traces.analysis.hotspots import blocking_functions, held_places, longest_holds, waited_places
 from headway.traces.analysis.intervals import Holds, Intervals, Recorded, recorded
 from headway.traces.analysis.measured import measured
@@ -165,7 +166,8 @@ def _gil(
     # Earlier in a wait, the GIL may have been free and then been acquired by another thread. Such times are not
     # counted.
     acquired = np.flatnonzero(~waits.open & (met.last >= 0))
-    free_since = np.maximum(holds.end_ns[met.last[acquired]], waits.start_ns[acquired])
+    before = met.last[acquired]
+    free_since = np.maximum(holds.end_ns[before], waits.start_ns[acquired])
     handover_ns = int(np.maximum(waits.end_ns[acquired] - free_since, 0).sum())
     since_ns = min(end_ns, max(start_ns, known.start_ns))
     until_ns = max(since_ns, end_ns if known.end_ns is None else min(end_ns, known.end_ns))
@@ -186,6 +188,7 @@ def _gil(
         off_core_ns=int(holds.off_core_ns.sum()),
         handovers=len(acquired),
         handover_ns=handover_ns,
+        handed=handed(trace, holds, before[holds.end_ns[before] >= waits.start_ns[acquired]]),
         nobody_ns=int(matrix.nobody_ns.sum()),
         blame=matrix,
         timeline=timeline(holds, waits, len(trace.threads), start_ns, end_ns),

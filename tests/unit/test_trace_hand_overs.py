@@ -1,0 +1,55 @@
+"""The findings about hand-overs of the GIL, in traces on paper."""
+
+import pytest
+from told_traces import AT_RECV, AT_SERVE, Script, shared, told
+
+
+def test_a_short_switch_interval_is_told_with_its_cost():
+    """Forced hand-offs that leave the GIL free for a fifth of the time come from an interval of 0.1 ms."""
+    one = told(shared(turn_ms=0.1, gap_ms=0.025, interval_us=100))["short-interval"]
+
+    assert one.fact.startswith("the GIL was handed to a waiter 57 times (7,")
+    assert "19 % of the time" in one.fact
+    assert "`sys.setswitchinterval(0.005)` is the default" in one.advice
+
+
+def test_many_blocking_calls_are_told_with_the_line_that_makes_most():
+    """The advice for many short holds that end by themselves is to do more in each call, at the most frequent line."""
+    one = told(shared(turn_ms=0.1, gap_ms=0.025, forced=False))["hand-overs"]
+
+    assert one.cause == (
+        "many short turns: the holds before these hand-overs last 100 us at the median, and 100 % of them end with a "
+        "blocking call"
+    )
+    assert one.advice.endswith("the most frequent call that handed the GIL on (57 times) is at app.py:12 compute")
+
+
+@pytest.mark.parametrize(
+    ("gap_ms", "why"), [(0.05, "many short turns: "), (0.5, "the next thread woke up 500 us after the release")]
+)
+def test_holds_that_end_without_a_waiter_do_not_explain_hand_overs(gap_ms, why):
+    """The imports release the GIL hundreds of times before the program has a second thread, and hand it to no thread."""
+    script, now = Script(), 0.0
+    for _ in range(500):
+        script.hold(0, now, now + 0.002, stack=AT_RECV)
+        now += 0.004
+    for turn in range(60):
+        script.hold(turn % 2, now, now + 0.1, stack=AT_SERVE).wait(1 - turn % 2, now + 0.05)
+        now += 0.1 + gap_ms
+    one = told(script.trace(now, "MainThread", "other"))["hand-overs"]
+
+    assert one.cause.startswith(why)
+    assert "2 us" not in one.cause
+    assert one.advice.endswith("the most frequent call that handed the GIL on (59 times) is at app.py:30 serve")
+
+
+@pytest.mark.parametrize(("wake_up_ms", "kinds"), [(0.03, {"hand-overs"}), (0.3, {"hand-overs", "late-wake-up"})])
+def test_threads_that_play_ping_pong_are_not_told_to_get_cores(wake_up_ms, kinds):
+    """Thousands of wake-ups of 30 us each are the cost of many short turns, which more cores do not change."""
+    script, now = Script(), 0.0
+    for turn in range(1000):
+        script.hold(turn % 2, now, now + 0.003, stack=AT_RECV).wait(1 - turn % 2, now + 0.002)
+        now += 0.003 + wake_up_ms
+    found = told(script.trace(now, "ping", "pong"))
+
+    assert {kind for kind, one in found.items() if one.weight == "problem"} == kinds
