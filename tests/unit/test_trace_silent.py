@@ -79,7 +79,7 @@ def test_a_report_names_silent_threads_and_does_not_say_that_all_is_well():
     assert "\x1b" not in silent["silent-threads"].fact
     assert silent["no-contention"].cause == "the GIL does not slow this program down"
     assert crowd["silent-threads"].fact.startswith("worker-* (40 threads) neither held nor wanted the GIL")
-    assert told(trace)["no-contention"].cause.endswith("nothing to improve here")
+    assert told(trace)["no-contention"].cause.endswith("nothing to improve at the GIL")
 
 
 def test_what_attach_says_at_its_end_names_silent_threads():

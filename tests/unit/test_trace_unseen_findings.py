@@ -99,7 +99,7 @@ def test_a_loop_in_time_has_nothing_to_improve():
     found = told(loop(20))
 
     assert "late-loop" not in found
-    assert found["no-contention"].cause == f"{FINE}: nothing to improve here"
+    assert found["no-contention"].cause == f"{FINE}: nothing to improve at the GIL"
 
 
 def test_a_trace_without_lines_does_not_show_that_all_is_well():
@@ -140,7 +140,7 @@ def test_sleeps_and_short_waits_are_nothing_to_improve(tmp_path, line, until_ms)
     found = away(tmp_path, line, until_ms=until_ms)
 
     assert "unseen-wait" not in found
-    assert found["no-contention"].cause == f"{FINE}: nothing to improve here"
+    assert found["no-contention"].cause == f"{FINE}: nothing to improve at the GIL"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_pool_is_told_as_one(tmp_path):
     assert found["unseen-wait"].fact.startswith("worker-* (12 threads) spent ")
 
 
-CERTAIN = f"{FINE}: nothing to improve here"
+CERTAIN = f"{FINE}: nothing to improve at the GIL"
 
 
 def awaiting(folder, script, *names, until_ms=250, function="Condition.wait"):
@@ -410,11 +410,11 @@ def test_a_short_time_at_a_line_and_a_simulated_run_need_no_source(tmp_path, at_
     """A lock of less than 1 % of the time would be no finding, and a simulated program has no source."""
     found = at_a_lock(tmp_path / "gone.py", at_ms=at_ms, **process)
 
-    assert found["no-contention"].cause == f"{FINE}: nothing to improve here"
+    assert found["no-contention"].cause == f"{FINE}: nothing to improve at the GIL"
 
 
 def test_the_function_of_a_library_tells_what_its_line_awaits():
     """The standard library need not be on the machine where the report is made."""
     found = at_a_lock("/gone/lib/python3.13/threading.py")
 
-    assert found["no-contention"].cause == f"{FINE}: nothing to improve here"
+    assert found["no-contention"].cause == f"{FINE}: nothing to improve at the GIL"

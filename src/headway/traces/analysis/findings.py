@@ -20,7 +20,7 @@ from headway.traces.analysis.handed import Handed
 from headway.traces.analysis.hotspots import Place, at_place, own_frame
 from headway.traces.analysis.late import LATE_NS
 from headway.traces.analysis.lock_findings import another_way, deadlocks, exhausted_pools, lock_waits, who_had
-from headway.traces.analysis.remarks import NOTES, unread, unseen
+from headway.traces.analysis.remarks import NOTES, elsewhere, look_next, unread, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.sharing import FULL, WORTH, saturated, used_up
 from headway.traces.analysis.threads import ThreadSummary
@@ -68,6 +68,8 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
         others = found or analysis.late_loops or analysis.unseen_waits or analysis.silent
         if analysis.process.executed is not Executed.UNRECORDED:  # most of its work is not in the trace
             found += _nothing_to_improve(analysis, is_all=analysis.process.has_stacks and not others)
+    if not any(one.kind == "unseen-wait" for one in found):
+        found += elsewhere(analysis, max((one.cost_ns for one in found if one.weight == "problem"), default=0))
     found += [finding for note in NOTES for finding in note(analysis)]
     order = ("problem", "fine", "note")
     return tuple(sorted(found, key=lambda one: (order.index(one.weight), -one.cost_ns)))
@@ -441,7 +443,7 @@ def _nothing_to_improve(analysis: Analysis, *, is_all: bool) -> Iterator[Finding
             threads=(most.label,),
         )
         return
-    yield _fine(fact, is_all=is_all, advice=_one_core(analysis, busiest))
+    yield _fine(fact, is_all=is_all, advice=_one_core(analysis, busiest) or look_next(analysis) * is_all)
 
 
 def _fine(fact: str, *, is_all: bool, advice: str = "") -> Finding:
@@ -449,7 +451,7 @@ def _fine(fact: str, *, is_all: bool, advice: str = "") -> Finding:
         kind="no-contention",
         weight="fine",
         fact=fact,
-        cause="the GIL does not slow this program down" + (": nothing to improve here" if is_all else ""),
+        cause="the GIL does not slow this program down" + (": nothing to improve at the GIL" if is_all else ""),
         advice=advice,
     )
 

@@ -1,9 +1,11 @@
 """Findings that are not problems of the GIL: what the recording lacks, what it does not tell, what a free-threaded build does."""
 
+import functools
 from collections.abc import Callable, Iterator
 
 from headway.printable import printable
 from headway.traces.analysis.contention import CONTENDED
+from headway.traces.analysis.elsewhere import Elsewhere
 from headway.traces.analysis.hotspots import at_place
 from headway.traces.analysis.lock_findings import locks
 from headway.traces.analysis.result import Analysis, Finding
@@ -13,7 +15,7 @@ from headway.traces.analysis.words import duration, listed, names_or_roles, numb
 from headway.traces.loops import home_at
 from headway.traces.model import Executed
 
-__all__ = ["NOTES", "unread", "unseen"]
+__all__ = ["NOTES", "elsewhere", "look_next", "unread", "unseen"]
 
 MOST_PLACES = 3
 FAR_BEYOND = 10
@@ -240,6 +242,41 @@ def _way(one: UnseenWait) -> str:
     if one.shared:
         return "if they share something, and more of it can be in use at once, allow that, or use each for less time"
     return "if this is not idle time, measure that call in the program; `headway report --html` shows when each thread was there"
+
+
+def look_next(analysis: Analysis) -> str:
+    """Return, in words, where the time passes without the GIL; "" if threads are nowhere for a good part of theirs."""
+    told = "; ".join(map(functools.partial(_spent, analysis), analysis.elsewhere))
+    return told and f"look next at what threads do without the GIL, if they are not idle there: {told}"
+
+
+def elsewhere(analysis: Analysis, beyond_ns: int) -> Iterator[Finding]:
+    """Yield a note about lines that take far more time than the costliest problem, which takes `beyond_ns`.
+
+    A line at which a thread waits for another thread, or for a peer, may be where it has nothing to do.
+    """
+    far = [one for one in analysis.elsewhere if one.away_ns > FAR_BEYOND * beyond_ns > 0 and not one.may_be_idle]
+    if far:
+        yield Finding(
+            kind="elsewhere",
+            weight="note",
+            fact=f"far more time passes without the GIL: {'; '.join(map(functools.partial(_spent, analysis), far))}",
+            advice="if that is not idle time, look there first",
+            frame=far[0].frame,
+        )
+
+
+def _spent(analysis: Analysis, one: Elsewhere) -> str:
+    """Return, in words, which threads spent how much time at a line."""
+    labels = [analysis.labels[thread] for thread in one.threads]
+    its = "their" if len(labels) > 1 else "its"
+    called = f", called from {place(one.own)}" if one.own != one.frame else ""
+    where = (
+        f"in {its} event loop{'s' * (len(labels) > 1)}, which had nothing to run: what the tasks await is not in the trace"
+        if one.in_a_loop
+        else f"at {place(one.frame)}{called}"
+    )
+    return f"{listed(names_or_roles(labels))} spent {duration(one.away_ns)} ({share(one.away_ns, one.lived_ns)} of {its} time) {where}"
 
 
 def unread(analysis: Analysis) -> Iterator[Finding]:

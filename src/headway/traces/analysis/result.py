@@ -6,6 +6,7 @@ from typing import Literal, final
 from headway.traces.analysis.blame import Blame
 from headway.traces.analysis.contention import Contention, ParkPlace
 from headway.traces.analysis.convoys import Convoy
+from headway.traces.analysis.elsewhere import Elsewhere
 from headway.traces.analysis.full_pools import FullPool
 from headway.traces.analysis.handed import Handed
 from headway.traces.analysis.hotspots import Behind, LongHold, Place
@@ -157,6 +158,7 @@ class Analysis:
         by_imports: Imports of extension modules held a GIL that is not among `gils`, because it was off otherwise.
         stoppers: On a free-threaded build: the lines that stopped the world, those with most stopped time first.
         watched: The recording is one that `headway watch` wrote: it has the system's account of threads, and collections.
+        elsewhere: With a GIL: the lines at which threads were longest without it, idle or not, most time first.
         findings: Problems, the costliest first; then the rest.
         what_if: The change that would help most; None if there is no prediction. An analysis itself predicts nothing.
     """
@@ -191,6 +193,7 @@ class Analysis:
     by_imports: bool = False
     stoppers: tuple[Stopper, ...] = ()
     watched: bool = False
+    elsewhere: tuple[Elsewhere, ...] = ()
     findings: tuple[Finding, ...] = ()
     what_if: WhatIf | None = None
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from headway.traces.analysis.blame import blame, meet, waited_during
 from headway.traces.analysis.contention import contention, waits_for_locks
 from headway.traces.analysis.convoys import convoys
+from headway.traces.analysis.elsewhere import elsewhere
 from headway.traces.analysis.findings import findings
 from headway.traces.analysis.full_pools import full_pools
 from headway.traces.analysis.handed import handed
@@ -100,6 +101,7 @@ def analyse(
         by_imports=found.by_imports,
         stoppers=stoppers(trace, start_ns, end_ns),
         watched=trace.evidence.watched,
+        elsewhere=elsewhere(trace, away, changed, start_ns, end_ns),
     )
     analysis = replace(analysis, findings=findings(analysis))
     if threads is None:
