@@ -6,6 +6,7 @@ import os
 import pytest
 from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, RECV, SERVE, Script, told
 
+from headway.report.trace.summary import summary_lines
 from headway.traces.analysis import analyse, findings
 from headway.traces.analysis.result import Finding
 from headway.traces.analysis.words import place
@@ -236,6 +237,24 @@ def test_a_pool_that_costs_more_than_the_problems_is_told_beside_them(tmp_path, 
     monkeypatch.setattr(findings, "RULES", (lambda _analysis: iter([problem]),))
 
     assert ("unseen-wait" in awaiting(tmp_path, pool_of_two(15), "q0", "q1", "q2")) == is_told
+
+
+@pytest.mark.parametrize(("cost_ms", "is_first"), [(0, False), (1, True), (200, False)])
+def test_waits_of_threads_for_each_other_stand_before_a_problem_that_costs_far_less(
+    tmp_path, monkeypatch, cost_ms, is_first
+):
+    """A pool at which threads spend 100 ms and more is the cause, and a millisecond at the GIL comes after it."""
+    problem = Finding("convoy", "problem", "a problem", cost_ns=cost_ms * 1_000_000)
+    monkeypatch.setattr(findings, "RULES", (lambda _analysis: iter([problem]),))
+    trace = pool_of_two(15).trace(250, "q0", "q1", "q2")
+    waits = {"recv": ("/usr/lib/python3.13/threading.py", "Condition.wait")}
+    lines = summary_lines([analyse(renamed(trace, **waits))])
+    weights = [line.split()[0] for line in lines if line.startswith(("  !", "  note"))]
+
+    assert next(iter(awaiting(tmp_path, pool_of_two(15), "q0", "q1", "q2"))) == (
+        "unseen-wait" if is_first else "convoy"
+    )
+    assert (weights[0] == "note") == is_first
 
 
 @pytest.mark.parametrize(("cost_ms", "is_told"), [(0, False), (19, True), (21, False)])

@@ -15,7 +15,7 @@ __all__ = ["short_summary", "summary_lines", "worst_first"]
 
 _PROCESSES = 3
 _FINDINGS = 3
-_TOLD_NOTES = frozenset({"silent-threads", "late-loop", "contended-lock", "unseen-wait", "executed"})
+_TOLD_NOTES = frozenset({"silent-threads", "late-loop", "contended-lock", "unseen-wait", "elsewhere", "executed"})
 """Notes about threads that did not get on, without the GIL's being the reason."""
 _INSTEAD = frozenset({Park.OBJECT, Park.MUTEX, Park.WORLD})
 """Locks of the interpreter and of its objects; a wait for another lock may be idle time."""
@@ -79,7 +79,11 @@ def _lines(one: Analysis, *, findings: int) -> list[str]:
     # Losses come first, because they qualify the rest.
     losses = [finding for finding in one.findings if finding.kind == "losses"]
     others = [finding for finding in one.findings if finding.weight != "note"]
-    shown = (losses + others)[:findings]
+    # A program that hangs, or whose event loop does, has little else.
+    notes = [finding for finding in one.findings if finding.weight == "note" and finding.kind in _TOLD_NOTES]
+    first = next((at for at, finding in enumerate(one.findings) if finding.weight != "note"), 0)
+    leading = [finding for finding in one.findings[:first] if finding in notes]
+    shown = (losses + leading + others)[:findings]
     advised = next((finding for finding in shown if finding.weight == "problem" and finding.advice), None)
     for finding in shown:
         lines.append(f"  {weights[finding.weight]} {finding.fact}")
@@ -87,11 +91,10 @@ def _lines(one: Analysis, *, findings: int) -> list[str]:
             lines.append(f"    why: {finding.cause}")
         if finding is advised:  # Only the costliest problem's advice; the report has the others'.
             lines.append(f"    try: {finding.advice}")
-    if len(others) > findings:
-        lines.append(f"  ... and {number(len(others) - findings, 'finding')} more in the report")
-    # A program that hangs, or whose event loop does, has little else.
-    notes = [finding for finding in one.findings if finding.weight == "note" and finding.kind in _TOLD_NOTES]
-    for finding in notes[:findings]:
+    more = sum(finding not in shown for finding in others)
+    if more:
+        lines.append(f"  ... and {number(more, 'finding')} more in the report")
+    for finding in [finding for finding in notes if finding not in shown][:findings]:
         lines.append(f"  note {finding.fact}")
         if finding.kind in {"late-loop", "executed"} and finding.advice:
             lines.append(f"    try: {finding.advice}")

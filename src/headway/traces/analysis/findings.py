@@ -20,7 +20,7 @@ from headway.traces.analysis.handed import Handed
 from headway.traces.analysis.hotspots import Place, at_place, own_frame
 from headway.traces.analysis.late import LATE_NS
 from headway.traces.analysis.lock_findings import another_way, deadlocks, exhausted_pools, lock_waits, who_had
-from headway.traces.analysis.remarks import NOTES, elsewhere, look_next, unread, unseen
+from headway.traces.analysis.remarks import FAR_BEYOND, NOTES, elsewhere, look_next, unread, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.sharing import FULL, WORTH, saturated, used_up
 from headway.traces.analysis.threads import ThreadSummary
@@ -56,7 +56,10 @@ LATE_SHARE = 0.5
 
 
 def findings(analysis: Analysis) -> tuple[Finding, ...]:
-    """Return the findings of an analysis: problems, the costliest first, then that all is well, then notes."""
+    """Return the findings of an analysis: problems, the costliest first, then that all is well, then notes.
+
+    A note on time that far exceeds the cost of every problem comes before them.
+    """
     found = [finding for rule in RULES for finding in rule(analysis)]
     used = list(used_up(analysis))
     behind = list(_behind_a_function(analysis, [one.frame for one in found if one.frame is not None], used))
@@ -68,11 +71,17 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
         others = found or analysis.late_loops or analysis.unseen_waits or analysis.silent
         if analysis.process.executed is not Executed.UNRECORDED:  # most of its work is not in the trace
             found += _nothing_to_improve(analysis, is_all=analysis.process.has_stacks and not others)
+    costliest_ns = max((one.cost_ns for one in found if one.weight == "problem"), default=0)
     if not any(one.kind == "unseen-wait" for one in found):
-        found += elsewhere(analysis, max((one.cost_ns for one in found if one.weight == "problem"), default=0))
+        found += elsewhere(analysis, costliest_ns)
     found += [finding for note in NOTES for finding in note(analysis)]
     order = ("problem", "fine", "note")
-    return tuple(sorted(found, key=lambda one: (order.index(one.weight), -one.cost_ns)))
+
+    def key(one: Finding) -> tuple[bool, int, int]:
+        leads = one.weight == "note" and one.cost_ns >= FAR_BEYOND * costliest_ns > 0
+        return not leads, order.index(one.weight), -one.cost_ns
+
+    return tuple(sorted(found, key=key))
 
 
 def _convoys(analysis: Analysis) -> Iterator[Finding]:

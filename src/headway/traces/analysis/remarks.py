@@ -15,7 +15,7 @@ from headway.traces.analysis.words import duration, listed, names_or_roles, numb
 from headway.traces.loops import home_at
 from headway.traces.model import Executed
 
-__all__ = ["NOTES", "elsewhere", "look_next", "unread", "unseen"]
+__all__ = ["FAR_BEYOND", "NOTES", "elsewhere", "look_next", "unread", "unseen"]
 
 MOST_PLACES = 3
 FAR_BEYOND = 10
@@ -206,6 +206,7 @@ def unseen(analysis: Analysis, beyond_ns: int | None = None) -> Iterator[Finding
             ),
             cause=_reason(one, analysis),
             advice=_way(one),
+            cost_ns=one.away_ns if one.shared or one.meets else 0,  # other waits may be idle time
             threads=tuple(names),
             frame=one.frame,
         )
