@@ -437,3 +437,48 @@ def test_the_function_of_a_library_tells_what_its_line_awaits():
     found = at_a_lock("/gone/lib/python3.13/threading.py")
 
     assert found["no-contention"].cause == f"{FINE}: nothing to improve at the GIL"
+
+
+def hanging(folder, *, before_ms=10.0, stuck_ms=2000.0, function=("queue.py", "Queue.put"), until_ms=None):
+    """Return the findings of a thread that stays at a line until the recording ends, after visits there, and a convoy."""
+    script, now = Script().hold(1, 0, 1, stack=AT_RECV), 1 + before_ms
+    for _ in range(20):
+        script.hold(1, now, now + 199, stack=AT_RECV)
+        now += 200
+    script.wait(0, now - 3000, stack=AT_COMPUTE).hold(0, now, now + 0.1, stack=AT_COMPUTE)
+    script.hold(1, now + 0.1, now + 0.2, stack=AT_RECV).hold(0, now + stuck_ms, now + stuck_ms + 0.1, stack=AT_COMPUTE)
+    source = folder / "app.py"
+    source.write_text("\n" * 11 + "    time.sleep(0.04)\n")
+    os.utime(source, (0, 0))
+    trace = script.trace(now + stuck_ms + 0.2, "main", "feeder", ended=False)
+    files = {"recv": (f"/usr/lib/python3.13/{function[0]}", function[1]), "compute": (str(source), "compute")}
+    until_ns = None if until_ms is None else trace.start_ns + until_ms * 1_000_000
+    return {one.kind: one for one in analyse(renamed(trace, **files), until_ns=until_ns).findings}
+
+
+def test_a_thread_that_is_blocked_until_the_recording_ends_is_told_beside_any_problem(tmp_path):
+    """A hang of seconds at the end is what the recording was made for, whatever was waited for before it."""
+    found = hanging(tmp_path)
+    one = found["unseen-wait"]
+
+    assert max(other.cost_ns for other in found.values()) > 2_000_000_000
+    assert one.fact.endswith(
+        "queue.py:700 Queue.put, called from app.py:30 serve, without the GIL; it was still there when "
+        "the recording ended, for 2 s"
+    )
+    assert one.advice.startswith("if this thread should have gone on, look at what ends that wait")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"stuck_ms": 900.0},
+        {"before_ms": 600.0, "stuck_ms": 1100.0},
+        {"function": ("queue.py", "Queue.get")},
+        {"until_ms": 5900},
+    ],
+    ids=["short", "hardly longer than before", "takes work", "goes on after the window"],
+)
+def test_a_thread_that_may_come_back_is_not_told_as_blocked(tmp_path, other):
+    """An idle thread is away when a recording ends, too, as a reader of a queue, or one that often waits for as long."""
+    assert "unseen-wait" not in hanging(tmp_path, **other)

@@ -183,16 +183,18 @@ def unseen(analysis: Analysis, beyond_ns: int | None = None) -> Iterator[Finding
     A worker that has nothing to do for a part of its time is no such thread.
     `beyond_ns` is the time that the costliest problem takes, None if there is none. Beside a problem, waits of threads for
     each other are told if they take more time, and others if they take far more; of a problem without a cost that is not
-    known.
+    known. A thread that is blocked until the recording ends is told in any case.
     """
     told = {turn.frame for turn in analysis.turns} | {wait.frame for wait in analysis.lock_waits}
     worth = [one for one in analysis.unseen_waits if one.frame not in told and not one.may_be_idle]
     if beyond_ns is not None:
         far_ns = FAR_BEYOND * beyond_ns
         worth = [
-            one for one in worth if (one.away_ns > beyond_ns if one.shared or one.meets else one.away_ns > far_ns > 0)
+            one
+            for one in worth
+            if one.stuck or (one.away_ns > beyond_ns if one.shared or one.meets else one.away_ns > far_ns > 0)
         ]
-    for one in worth[:MOST_PLACES]:
+    for one in sorted(worth, key=lambda one: not one.stuck)[:MOST_PLACES]:
         labels = [analysis.labels[thread] for thread in one.threads]
         names = names_or_roles(labels)
         called = f", called from {place(one.own)}" if one.own != one.frame else ""
@@ -202,7 +204,7 @@ def unseen(analysis: Analysis, beyond_ns: int | None = None) -> Iterator[Finding
             fact=(
                 f"{listed(names)}{f' ({len(labels)} threads)' * (names != labels)} spent {duration(one.away_ns)} "
                 f"({share(one.away_ns, one.lived_ns)} of {'their' if len(labels) > 1 else 'its'} time) at {place(one.frame)}"
-                f"{called}, without the GIL"
+                f"{called}, without the GIL{_until_the_end(one, analysis)}"
             ),
             cause=_reason(one, analysis),
             advice=_way(one),
@@ -210,6 +212,17 @@ def unseen(analysis: Analysis, beyond_ns: int | None = None) -> Iterator[Finding
             threads=tuple(names),
             frame=one.frame,
         )
+
+
+def _until_the_end(one: UnseenWait, analysis: Analysis) -> str:
+    """Return, in words, which threads were at a line when the recording ended; "" if none is blocked there."""
+    if not one.stuck:
+        return ""
+    every = len(one.stuck) == len(one.threads)
+    several = len(one.stuck) > 1
+    they = "they" if several else "it"
+    who = they if every else listed(names_or_roles([analysis.labels[thread] for thread in one.stuck]))
+    return f"; {who} {'were' if several else 'was'} still there when the recording ended, for {'up to ' * several}{duration(one.stuck_ns)}"
 
 
 def _reason(one: UnseenWait, analysis: Analysis) -> str:
@@ -240,6 +253,9 @@ def _way(one: UnseenWait) -> str:
     """Return the advice about threads at a line."""
     if one.meets:
         return "divide the work between two meetings more evenly, or let these threads meet less often"
+    if one.stuck:
+        them = "these threads" if len(one.stuck) > 1 else "this thread"
+        return f"if {them} should have gone on, look at what ends that wait: the thread or process that does may have stopped"
     if one.shared:
         return "if they share something, and more of it can be in use at once, allow that, or use each for less time"
     return "if this is not idle time, measure that call in the program; `headway report --html` shows when each thread was there"

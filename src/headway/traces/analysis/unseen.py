@@ -43,6 +43,10 @@ _IDLE_FRAMES = 3
 _MEETING = frozenset({"Barrier.wait"})
 _MEETING_FRAMES = 5
 """A thread waits four frames deep in `Barrier.wait`."""
+_STUCK_NS = 1_000_000_000
+"""A thread that is at a line until the recording ends, for less time than this, may well come back."""
+_UNLIKE_BEFORE = 2
+"""It is blocked, and not idle again, if it is there for so many times as long as ever before."""
 _SOON_NS = 5_000_000
 """A thread that ends another one's wait had the GIL no longer ago than this; a time-out may come at any time."""
 
@@ -73,6 +77,8 @@ class UnseenWait:
         may_be_idle: They await another thread there, not for most of their time, and nothing shows that it is not for work.
         meets: They wait at a `threading.Barrier` for the last thread to arrive.
         last: At a barrier, the threads that arrived last, each with the time that others waited for it, most time first.
+        stuck: Those of the threads that were there until the recording ended, and never before for nearly as long.
+        stuck_ns: The longest of these times.
     """
 
     frame: Frame
@@ -84,6 +90,8 @@ class UnseenWait:
     may_be_idle: bool = False
     meets: bool = False
     last: tuple[tuple[int, int], ...] = ()
+    stuck: tuple[int, ...] = ()
+    stuck_ns: int = 0
 
 
 @final
@@ -183,11 +191,18 @@ def unseen_waits(
         may_be_idle = one.awaits and not threads
         if may_be_idle:
             threads = one.mostly_there(_SOME, lived_ns, by_role, end_ns - start_ns)
+        stuck_for_ns = _stuck(trace, away, one, end_ns)
+        if stuck_for_ns and (may_be_idle or not threads):
+            threads, may_be_idle = tuple(stuck_for_ns), False
         if threads:
             away_ns = sum(one.by_thread_ns[thread] for thread in threads)
             life_ns = int(lived_ns[list(threads)].sum())
             last = _last_to_arrive(holds, before, away, one.stacks, threads, meeting) if one.meets else ()
-            found.append(UnseenWait(frame, own, threads, away_ns, life_ns, shared, may_be_idle, one.meets, last))
+            stuck = tuple(thread for thread in stuck_for_ns if thread in threads)
+            stuck_ns = max((stuck_for_ns[thread] for thread in stuck), default=0)
+            found.append(
+                UnseenWait(frame, own, threads, away_ns, life_ns, shared, may_be_idle, one.meets, last, stuck, stuck_ns)
+            )
     return tuple(sorted(found, key=lambda one: -one.away_ns))
 
 
@@ -214,6 +229,26 @@ def _places(trace: Trace, away: Away, changed: frozenset[str]) -> dict[tuple[Fra
             if meets or not (is_main and stack[0].filename.endswith(_AWAITING)):
                 place.by_thread_ns[thread] += int(by_thread_ns[thread])
     return places
+
+
+def _stuck(trace: Trace, away: Away, place: _Place, end_ns: int) -> dict[int, int]:
+    """Return the threads that were at a line for long when the recording ended, each with that time.
+
+    A thread that takes work from a queue has none, and one that was there for as long before came back then.
+    """
+    if end_ns != trace.end_ns or any(_takes_from_a_queue(trace.stack(stack)) for stack in place.stacks):
+        return {}
+    alive = np.array([one.end_ns is None for one in trace.threads])
+    here = np.flatnonzero(np.isin(away.stack, place.stacks) & np.isin(away.thread, list(place.by_thread_ns)))
+    length_ns = away.end_ns[here] - away.start_ns[here]
+    at_end = ~away.back[here] & (away.end_ns[here] >= end_ns) & alive[away.thread[here]]
+    before_ns = length_ns[~at_end].max(initial=0)
+    stuck = at_end & (length_ns >= max(_STUCK_NS, _UNLIKE_BEFORE * before_ns))
+    return dict(sorted(zip(away.thread[here][stuck].tolist(), length_ns[stuck].tolist(), strict=True)))
+
+
+def _takes_from_a_queue(stack: tuple[Frame, ...]) -> bool:
+    return any(one.filename.endswith("/queue.py") and one.function.endswith(".get") for one in stack[:_IDLE_FRAMES])
 
 
 def _is_shared(
