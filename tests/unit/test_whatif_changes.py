@@ -1,6 +1,7 @@
 """Predictions: the costs that they use, changes that cannot be replayed, and runs that are cut."""
 
 import datetime as dt
+import io
 import json
 import math
 import os
@@ -11,6 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 from made_turns import trace_of, turn
+from rich.console import Console
 
 from headway.cli import whatif_view
 from headway.cli.main import main, parser
@@ -248,6 +250,25 @@ def test_a_ranking_without_any_figure_says_so():
     assert str(whatif_view.ranking(ranked, "few.hwt")) == (
         "the trace has too little to predict from: no thread has 10 turns, or runs for 5 % of the time"
     )
+
+
+@pytest.mark.parametrize(
+    ("worths", "heading"),
+    [
+        ((0.5, 0.4), "changes that would help, best first"),
+        ((0.5, 0.0, 0.0), "1 of 3 changes would help, best first"),
+        ((0.0, -0.5), "no change is predicted to help; the least harmful first"),
+    ],
+)
+def test_the_heading_of_a_ranking_counts_the_changes_that_help(worths, heading):
+    """The list has changes without a gain, too, which its heading does not promise anything of."""
+    measured = Measured(turns=90, turns_per_s=20.0, p50_ns=None, p99_ns=None, run_share=0.1, turns_error=0.1)
+    role = RolePrediction("teller", measured, Span(20.0, 10.0, 30.0), None, None, Span(0.1, 0.1, 0.2), {})
+    prediction = Prediction(Change(policy="fair"), (role,), (), ())
+    console = Console(file=io.StringIO(), width=100)
+    console.print(whatif_view.ranking([ranking.Ranked(prediction, worth, (), ()) for worth in worths], "app.hwt"))
+
+    assert console.file.getvalue().splitlines()[0] == heading
 
 
 def test_a_thread_that_begins_late_has_turns_in_a_run_that_is_cut():

@@ -151,10 +151,9 @@ def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
     if ranked and not any(told):
         least = f"{_LEAST_TURNS} turns, or runs for {_LEAST_RUNS:.0%} of the time".replace("%", " %")
         return Text(f"the trace has too little to predict from: no thread has {least}", style="bold")
-    helps = any(one.worth > WORTH for one in ranked)
-    first = (
-        "changes that would help, best first" if helps else "no change is predicted to help; the least harmful first"
-    )
+    helps = sum(one.worth > WORTH for one in ranked)
+    which = "changes that" if helps == len(ranked) else f"{helps} of {len(ranked)} changes"
+    first = f"{which} would help, best first" if helps else "no change is predicted to help; the least harmful first"
     if helps and any(one.outside for one in ranked):
         first += "; those outside the model come later, since their figures are less sure"
     if not helps and any(one.outside_all for one in ranked):
