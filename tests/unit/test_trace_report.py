@@ -413,3 +413,22 @@ def test_files_that_are_no_traces_are_told(tmp_path, capsys):
     for name in ("text.hwt", "missing.hwt"):
         assert main(["report", str(tmp_path / name)]) == 6
         assert name in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("begin", "why", "hint"),
+    [
+        (b"\x1f\x8b\x08", "it is packed by gzip", "unpack it"),
+        (b"plain", "it does not begin like one", "name a file that `headway trace` wrote"),
+    ],
+)
+def test_a_file_that_is_no_trace_is_not_taken_for_a_run(tmp_path, capsys, monkeypatch, begin, why, hint):
+    """The name of a file in the working directory may have no slash, as that of a run."""
+    (tmp_path / "app.hwt.gz").write_bytes(begin)
+    monkeypatch.chdir(tmp_path)
+
+    for name in ("app.hwt.gz", "./app.hwt.gz"):
+        assert main(["report", name, "--store", str(tmp_path / "results.sqlite")]) == 2
+        err = capsys.readouterr().err
+        assert f"{name} is not a trace: {why}" in err
+        assert f"hint: {hint}" in err

@@ -14,9 +14,12 @@ from headway.cli import console
 from headway.cli.html_output import add_html, check_html, write_run_page
 from headway.cli.options import add_json, add_run, add_store
 from headway.cli.trace_report import add_trace_options, is_trace, report_trace, trace_only
-from headway.errors import UsageError
+from headway.errors import StoreError, UsageError
 
 __all__ = ["prepare", "run"]
+
+_PACKERS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ": "xz", b"BZh": "bzip2"}
+"""Programs that compress files, by the first bytes of what they write."""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -38,12 +41,14 @@ def run(arguments: argparse.Namespace) -> int:
         return report_trace(arguments)
     trace_only(arguments)
     if "/" in arguments.run:  # a path, because a run's name has no slash
-        raise UsageError(
-            f"{arguments.run} is not a trace: {_why_none(arguments.run)}",
-            hint="name a file that `headway trace` wrote, or a run of the lab (`headway runs` lists them)",
-        )
+        raise _no_trace(arguments.run)
     console.check_output(arguments.pyperf, force=arguments.force)
-    results = lab.load_run(arguments.run, store=arguments.store)
+    try:
+        results = lab.load_run(arguments.run, store=arguments.store)
+    except StoreError:
+        if os.path.isfile(arguments.run):
+            raise _no_trace(arguments.run) from None
+        raise
     if arguments.pyperf is not None:
         from headway.report import run_to_pyperf
 
@@ -61,6 +66,31 @@ def run(arguments: argparse.Namespace) -> int:
 
         console.print_rendered(render_run(results, tables=not arguments.verdicts))
     return 0
+
+
+def _no_trace(path: str) -> UsageError:
+    """Return the error about a path that is no trace."""
+    packed = _packed_by(path)
+    if packed:
+        return UsageError(
+            f"{path} is not a trace: it is packed by {packed}", hint="unpack it, and name the unpacked file"
+        )
+    return UsageError(
+        f"{path} is not a trace: {_why_none(path)}",
+        hint="name a file that `headway trace` wrote, or a run of the lab (`headway runs` lists them)",
+    )
+
+
+def _packed_by(path: str) -> str:
+    """Return the program that compressed a file; "" if none did."""
+    if not os.path.isfile(path):
+        return ""
+    try:
+        with Path(path).open("rb") as file:
+            begin = file.read(8)
+    except OSError:
+        return ""
+    return next((name for magic, name in _PACKERS.items() if begin.startswith(magic)), "")
 
 
 def _why_none(path: str) -> str:
