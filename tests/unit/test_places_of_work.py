@@ -60,18 +60,18 @@ GEVENT = stack(
     [
         (PARSE + HANDLE, True),
         (stack("gunicorn/workers/gthread.py TConn.wait_for_data") + HANDLE, True),
-        (BODY + (HANDLER, FLASK) + HANDLE, False),
-        ((HANDLER, FLASK) + HANDLE, False),
+        ((*BODY, HANDLER, FLASK, *HANDLE), False),
+        ((HANDLER, FLASK, *HANDLE), False),
         (HANDLE, False),
         (PULL + SERVICE, True),
         (PULL + stack("waitress/task.py Task.write", "waitress/task.py WSGITask.execute") + SERVICE, False),
-        ((HANDLER, FLASK) + SERVICE, False),
+        ((HANDLER, FLASK, *SERVICE), False),
         (READ + COMMUNICATE + CHEROOT, True),
-        (READ[:1] + (HANDLER,) + stack("cheroot/wsgi.py Gateway.respond") + COMMUNICATE + CHEROOT, False),
+        ((*READ[:1], HANDLER, *stack("cheroot/wsgi.py Gateway.respond"), *COMMUNICATE, *CHEROOT), False),
         (GET + CHEROOT, True),
         (GEVENT, True),
         ((HANDLER, *GEVENT[-1:]), False),
-        (GET + (HANDLER, *CHEROOT), False),
+        ((*GET, HANDLER, *CHEROOT), False),
     ],
 )
 def test_a_thread_of_a_pool_is_between_two_pieces_of_work(frames, is_home):
