@@ -147,7 +147,7 @@ def _runs_a_loop(frame: Frame) -> bool:
     if is_standard(frame) or (is_library(frame) and not words_in(frame.filename, _RUNS)):
         return False
     found = _RUNS.search(source_line(frame.filename, frame.line))
-    return found is not None and (found[1] is not None or words_in(frame.filename, _QT))
+    return found is not None and (found[1] is not None or bool(words_in(frame.filename, _QT)))
 
 
 def _runs_a_target_in_c(frame: Frame) -> bool:
