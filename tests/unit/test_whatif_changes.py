@@ -265,10 +265,11 @@ def test_the_heading_of_a_ranking_counts_the_changes_that_help(worths, heading):
     measured = Measured(turns=90, turns_per_s=20.0, p50_ns=None, p99_ns=None, run_share=0.1, turns_error=0.1)
     role = RolePrediction("teller", measured, Span(20.0, 10.0, 30.0), None, None, Span(0.1, 0.1, 0.2), {})
     prediction = Prediction(Change(policy="fair"), (role,), (), ())
-    console = Console(file=io.StringIO(), width=100)
-    console.print(whatif_view.ranking([ranking.Ranked(prediction, worth, (), ()) for worth in worths], "app.hwt"))
+    text = io.StringIO()
+    ranked = [ranking.Ranked(prediction, worth, (), ()) for worth in worths]
+    Console(file=text, width=100).print(whatif_view.ranking(ranked, "app.hwt"))
 
-    assert console.file.getvalue().splitlines()[0] == heading
+    assert text.getvalue().splitlines()[0] == heading
 
 
 def test_a_thread_that_begins_late_has_turns_in_a_run_that_is_cut():

@@ -12,14 +12,14 @@ from headway.traces.analysis.advice import (
     another_gil,
     by_policy,
     in_parallel,
-    one_interpreter,
     shorter_interval,
 )
 from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.handed import Handed
-from headway.traces.analysis.hotspots import Place, at_place, own_frame
+from headway.traces.analysis.hotspots import at_place, own_frame
 from headway.traces.analysis.late import LATE_NS
 from headway.traces.analysis.lock_findings import another_way, deadlocks, exhausted_pools, lock_waits, who_had
+from headway.traces.analysis.long_holds import long_holds
 from headway.traces.analysis.remarks import FAR_BEYOND, NOTES, elsewhere, look_next, unread, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.sharing import FULL, WORTH, saturated, used_up
@@ -33,8 +33,6 @@ _S_NS = 1_000_000_000
 
 ALWAYS = 0.25
 """A share of the wall time: waits of all threads together that matter, even if no thread waits for long."""
-LONG_WORTH = 0.005
-"""The least time that threads wait during a place's late holds, as a share of the wall time."""
 MOST_PLACES = 3
 MOST_CONVOYS = 3
 """The number of convoys that become findings; the report lists the others."""
@@ -162,83 +160,6 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
         gil=gil.index,
         threads=(*waiters, *holders),
         frame=first.holder_stack[0] if first.holder_stack else None,
-    )
-
-
-def _long_holds(analysis: Analysis) -> Iterator[Finding]:
-    long = [
-        one
-        for one in analysis.held
-        # Counts late holds only: in an hour of a convoy, one hold of a hundred thousand is late by chance.
-        if one.late_blocked_ns >= LONG_WORTH * analysis.wall_ns > 0
-    ]
-    for one in sorted(long, key=lambda one: -one.overrun_ns)[:MOST_PLACES]:
-        yield _long_hold(analysis, one)
-
-
-def _long_hold(analysis: Analysis, one: Place) -> Finding:
-    where = at_place(one.stack) if one.frame is not None else ""
-    # The line of a hold is that of its end.
-    apart = analysis.process.has_subinterpreters
-    unended = one.frame is None and any(each.open and each.overrun_ns > 0 for each in analysis.longest)
-    return Finding(
-        kind="long-hold",
-        weight="problem",
-        fact=(
-            f"{listed(one.overrun_threads)} kept the GIL{where} for up to {duration(one.overrun_max_ns)} after another thread had "
-            f"requested it (switch interval: {duration(one.interval_ns)}"
-            f"{'' if one.late_unmeasured else '; time off a core does not count'}), "
-            f"{duration(one.overrun_ns)} in total; "
-            f"holds there last {duration(one.times.p50_ns)} at the median and {duration(one.times.max_ns)} at most, and "
-            f"threads waited {duration(one.blocked_ns)} during them"
-        ),
-        cause=_kept_by(analysis, one, unended=unended)
-        + f"; or {UNREACHED}" * apart
-        + ("; or the system ran something else on the thread's core, which was not measured" * one.late_unmeasured),
-        advice="; ".join(filter(None, [_shorter(analysis, one, unended=unended), one_interpreter() * apart])),
-        cost_ns=one.late_blocked_ns,
-        threads=one.overrun_threads,
-        frame=one.frame,
-    )
-
-
-def _kept_by(analysis: Analysis, one: Place, *, unended: bool) -> str:
-    """Return what kept the GIL in late holds. A recording of `headway watch` has the garbage collections."""
-    answers = ": Python code answers at its next call or turn of a loop, but nothing can interrupt"
-    if _is_collecting(one):
-        return f"garbage collections took {share(one.late_collected_ns, one.overrun_ns)} of that time{answers} a collection"
-    may_be_one = not analysis.watched
-    call = (
-        "a call into C had not returned when the trace ended, and does not release the GIL"
-        + "; or a garbage collection went on" * may_be_one
-        if unended
-        else "a call into C, on that line or just before it, does not release the GIL"
-        + ", or a garbage collection began there" * may_be_one
-    )
-    return f"{call}{answers} {'these' if may_be_one else 'such a call'}"
-
-
-def _is_collecting(one: Place) -> bool:
-    """Tell whether garbage collections are known to have kept the GIL for most of the time after requests."""
-    return 2 * one.late_collected_ns >= one.overrun_ns > 0
-
-
-def _shorter(analysis: Analysis, one: Place, *, unended: bool) -> str:
-    """Return the advice about late holds; "" if there is none."""
-    if _is_collecting(one):
-        return "call `gc.freeze()` after the start, set a higher `gc.set_threshold()`, or call `gc.collect()` when nothing waits"
-    if one.frame is None:
-        ways = (
-            "`headway watch` names the line of such a call while it goes on",
-            "`headway stalls` on this file has its line",
-        )
-        return ways[analysis.watched] * unended
-    return (
-        f"let that call release the GIL (`Py_BEGIN_ALLOW_THREADS`, Cython's `nogil`), give it less work at a time, or, if "
-        f"its result is small, run it elsewhere: {another_gil(analysis.process)}; "
-        + "if `gc.callbacks` show that it is a collection, `gc.freeze()` after the start makes it shorter; "
-        * (not analysis.watched)
-        + "a shorter switch interval ends no such call sooner"
     )
 
 
@@ -507,7 +428,7 @@ _Rule = Callable[[Analysis], Iterator[Finding]]
 
 RULES: tuple[_Rule, ...] = (
     _convoys,
-    _long_holds,
+    long_holds,
     _turns,
     deadlocks,
     exhausted_pools,
