@@ -232,3 +232,22 @@ def test_a_line_that_once_paused_has_no_long_operation_in_c():
     assert replace(seen, spots=(line, product)).longest == product
     call = replace(line, at="app.py:5", call="sorted")
     assert replace(seen, spots=(line, call)).longest == call
+
+
+def _place(line, call, wall_s, held_s):
+    return {
+        "file": "/app.py", "line": line, "call": call, "calls": 10, "wall_s": wall_s, "held_s": held_s, "longest_s": 0.0,
+        "trail": [],
+    }  # fmt: skip
+
+
+def test_a_profile_that_slows_python_down_does_not_hide_a_wait():
+    """A function that waits for 39 % of its time has that share at its `time.sleep`, though the profile saw 2 %."""
+    places = [_place(26, "", 0.52, 0.515), _place(25, "", 0.46, 0.455), _place(58, "time.sleep", 0.02, 0.0)]
+    shares = {one.words: round(one.share, 2) for one in holds._spots(places, "/app.py", 0.61)}
+    assert shares == {"app.py:58 time.sleep": 0.39, "app.py:26": 0.32, "app.py:25": 0.29}
+    assert list(shares) == ["app.py:58 time.sleep", "app.py:26", "app.py:25"]
+    # Nothing is without the GIL, or all is: the shares are the profile's.
+    assert [one.share for one in holds._spots(places[:2], "/app.py", 0.9)] == pytest.approx([0.53, 0.47], abs=0.01)
+    assert [one.share for one in holds._spots(places[2:], "/app.py", 0.02)] == [1.0]
+    assert holds._spots(places, "/app.py", None)[0].share == pytest.approx(0.52)

@@ -47,7 +47,7 @@ class Spot:
         by: The line of the function's own file that led there; "" if it is the same line.
         call: The call of C, "re.Pattern.sub"; "" for a line of Python with its operators.
         calls: The number of calls.
-        share: The share of all the time that was looked at.
+        share: The share of the calls' time; if a whole call was looked at, scaled to the time with and without the GIL.
         released: The share of the place's own time without the GIL.
         longest_s: The longest time for which one call kept the GIL, without waits for a core.
         visit_s: The mean time of a call, or of a visit of the line.
@@ -146,7 +146,7 @@ def look(
         computes_s / own_s,
         max(0.0, 1.0 - (held_s + computes_s) / own_s),
         own_s,
-        _spots(seen["places"], function.file),
+        _spots(seen["places"], function.file, held_s / own_s if seen["whole"] else None),
         bool(seen["whole"]),
         _stretch_s(seen["places"]),
     )
@@ -173,10 +173,31 @@ def _stretch_s(places: Sequence[Mapping[str, Any]]) -> float:
     return sum(one["wall_s"] - one["held_s"] for one in letting_go) / calls if calls else 0.0
 
 
-def _spots(places: Sequence[Mapping[str, Any]], own: str) -> tuple[Spot, ...]:
-    total_s = sum(one["wall_s"] for one in places) or 1.0
+def _shares(places: Sequence[Mapping[str, Any]], held: float | None) -> list[float]:
+    """Return the share of the calls' time that each place has, if the GIL is held for the share `held` of that time.
+
+    A profile makes lines of Python many times as long, and waits not at all: a function that waits for a third of its
+    time seems to wait for 2 % of it. So the time with the GIL and that without it are scaled to the measured ones, unless
+    `held` is None, as for a profile of a call's begin.
+    """
+    without_s = [one["wall_s"] - one["held_s"] for one in places]
+    # A line that lets go of the GIL for a moment does so because of the profile.
+    without_s = [
+        free_s if one["call"] or free_s > _NO * one["wall_s"] else 0.0
+        for one, free_s in zip(places, without_s, strict=True)
+    ]
+    with_s = [one["wall_s"] - free_s for one, free_s in zip(places, without_s, strict=True)]
+    if held is None or not sum(without_s) or not sum(with_s):
+        return [one["wall_s"] / (sum(with_s) + sum(without_s) or 1.0) for one in places]
+    return [
+        held * kept_s / sum(with_s) + (1 - held) * free_s / sum(without_s)
+        for kept_s, free_s in zip(with_s, without_s, strict=True)
+    ]
+
+
+def _spots(places: Sequence[Mapping[str, Any]], own: str, held: float | None) -> tuple[Spot, ...]:
     found = []
-    for one in places:
+    for one, share in zip(places, _shares(places, held), strict=True):
         trail = [place for place in one["trail"] if own and place.rpartition(":")[0] == own]
         at = f"{one['file']}:{one['line']}"
         by = _short(trail[0]) if trail and trail[0] != at else ""
@@ -185,14 +206,14 @@ def _spots(places: Sequence[Mapping[str, Any]], own: str) -> tuple[Spot, ...]:
             by=by,
             call=one["call"],
             calls=one["calls"],
-            share=one["wall_s"] / total_s,
+            share=share,
             released=1 - one["held_s"] / one["wall_s"] if one["wall_s"] else 0.0,
             longest_s=one["longest_s"],
             visit_s=one["wall_s"] / max(1, one["calls"]),
         )
         if spot.share >= _TELLING or spot.longest_s >= _KEPT_S:
             found.append(spot)
-    return tuple(found)
+    return tuple(sorted(found, key=lambda one: -one.share))
 
 
 def _short(place: str) -> str:

@@ -139,8 +139,11 @@ def _reasons(advice: Advice) -> Iterator[RenderableType]:
             for one in holds.spots[:_SPOTS]
         ]
         columns = ("line, C call", "of the time", "calls", "releases", "without the GIL", "longest hold")
-        whole = "" if holds.whole else "; only the start of the function was profiled"
-        caption = f"from a profiler, which makes lines of Python slower than they are{whole}"
+        caption = (
+            "from a profiler, with the time scaled to the shares with and without the GIL"
+            if holds.whole
+            else "from a profiler, which makes lines of Python slower than they are; only the start of the function was profiled"
+        )
         yield indented(render_table(Table(caption, columns, tuple(rows), names=1)))
     for one in advice.break_even:
         if one.size_s is None and one.why:
