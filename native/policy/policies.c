@@ -24,6 +24,22 @@ static const char *missing(const struct hw_policy *policy) {
                                       : NULL;
 }
 
+/* Returns an option whose preset is out of its own limits, or whose name is that of an earlier one;
+ * NULL: there is none. */
+static const struct hw_policy_option *wrong(const struct hw_policy_option *options) {
+    for (int i = 0; i < HW_POLICY_MAX_OPTIONS && options[i].name != NULL; i++) {
+        if (options[i].preset < options[i].least || options[i].preset > options[i].most) {
+            return &options[i];
+        }
+        for (int j = 0; j < i; j++) {
+            if (strcmp(options[i].name, options[j].name) == 0) {
+                return &options[i];
+            }
+        }
+    }
+    return NULL;
+}
+
 /* Loads a policy from a library. The library is never unloaded, since a thread may run its code at
  * any time. Returns NULL, with the reason in `problem`, if there is no usable policy. */
 static const struct hw_policy *load(const char *path, char *problem, int room) {
@@ -41,6 +57,13 @@ static const struct hw_policy *load(const char *path, char *problem, int room) {
     const char *field = missing(policy);
     if (field != NULL) {
         snprintf(problem, (size_t)room, "the headway_policy of %s lacks %s", path, field);
+        return NULL;
+    }
+    const struct hw_policy_option *option = wrong(policy->options);
+    if (option != NULL) {
+        snprintf(problem, (size_t)room,
+                 "the option %s of %s has the name of another one, or a preset out of its limits",
+                 option->name, path);
         return NULL;
     }
     return policy;

@@ -128,6 +128,46 @@ def test_a_policy_that_lacks_a_field_is_told_which(tmp_path, lacks):
         find_policy(built(source, tmp_path / "mine.so"))
 
 
+WITH_OPTIONS = """
+#include "headway/policy.h"
+static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) { thread->key = thread->ready_ns; }
+static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
+                        const struct hw_policy_thread *holder) { return 0; }
+static const struct hw_policy_option options[] = {{"a_us", 1, 9, 5, ""}, OPTION, {0}};
+const struct hw_policy headway_policy = {.abi = HW_POLICY_ABI, .name = "mine", .options = options, .ready = ready,
+                                         .patience = patience};
+"""
+
+
+@pytest.mark.parametrize(("option", "name"), [('{"b_us", 1, 9, 0, ""}', "b_us"), ('{"a_us", 1, 9, 5, ""}', "a_us")])
+def test_an_option_that_contradicts_itself_is_told(tmp_path, option, name):
+    """A preset out of the option's own limits, or two options of one name: the policy is refused."""
+    source = tmp_path / "mine.c"
+    source.write_text(f"#define OPTION {option}\n{WITH_OPTIONS}")
+
+    with pytest.raises(SchedulingError, match=f"^the option {name} of {tmp_path}/mine.so has the name of another one"):
+        find_policy(built(source, tmp_path / "mine.so"))
+
+
+@pytest.mark.parametrize(
+    ("begins", "told"),
+    [("abort()", "ends by signal 6"), ("_exit(0)", "ends with code 0"), ('(void)!write(1, "hello", 5)', "")],
+)
+def test_a_library_that_ends_its_process_is_refused_before_the_program_runs(tmp_path, begins, told):
+    """Code of a library runs when it is loaded; what it prints is no error."""
+    source = tmp_path / "mine.c"
+    head = f"#include <stdlib.h>\n#include <unistd.h>\n__attribute__((constructor)) static void begin(void) {{ {begins}; }}\n"
+    fields = ", ".join(FIELDS.values())
+    source.write_text(f"{head}#define FIELDS {fields}\n{INCOMPLETE}")
+
+    done = run("run", "--policy", built(source, tmp_path / "mine.so"), "--python", sys.executable, "-c", "print('ran')")
+
+    assert done.returncode == (8 if told else 0)
+    assert done.stdout == ("" if told else "helloran\n")
+    assert told in done.stderr
+    assert ("error: a process that loads" in done.stderr) is bool(told)
+
+
 FAULTY = """
 #include <stdlib.h>
 #include "headway/policy.h"

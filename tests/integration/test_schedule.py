@@ -426,19 +426,19 @@ def test_a_policy_of_ones_own(tmp_path):
     wrong = run("run", "--policy", str(library), "--option", "turn_us=5", *OURS, PROGRAM, "plain")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "turn_us is 5, expected a whole number from 100 to 1000000" in wrong.stderr
+    assert (wrong.returncode, wrong.stdout) == (8, "")
+    assert "error: turn_us is 5, expected a whole number from 100 to 1000000" in wrong.stderr
 
 
 def test_no_policy_in_a_library_that_holds_none(tmp_path):
-    """A library without a policy, and a file that is no library, give one line, and the program runs."""
+    """A file that is no library is an error before the program runs, as a wrong name is."""
     nothing = tmp_path / "nothing.so"
     nothing.write_text("no library")
 
     done = run("run", "--policy", str(nothing), *OURS, PROGRAM, "plain")
 
-    assert done.returncode == 0
-    assert "is not scheduled" in done.stderr
-    assert str(nothing) in done.stderr
+    assert (done.returncode, done.stdout) == (8, "")
+    assert done.stderr.startswith(f"error: {nothing}: ")
 
 
 def test_not_attached_to_older_ones():

@@ -96,9 +96,9 @@ struct hw_policy_gil {
 };
 
 struct hw_policy_option {
-    const char *name; /* includes the unit: "slice_us"; NULL ends the list */
-    int64_t least, most, preset;
-    const char *about; /* a description of one line */
+    const char *name;            /* includes the unit: "slice_us"; NULL ends the list */
+    int64_t least, most, preset; /* the preset must be within the limits */
+    const char *about;           /* a description of one line */
 };
 
 /* Flag of a policy: the engine leaves out what CPython does not do, so that the policy can be a

@@ -89,13 +89,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Become the program under the policy."""
     from headway.live import files, launch
     from headway.live.collect import DEFAULT_MAX_BYTES
+    from headway.live.own_policy import check_own
     from headway.live.schedule import check
 
     policy = _policy(arguments)
     settings = dict(arguments.option)
     if policy is not None:
         check(policy, settings)
-        policy = str(Path(policy).absolute()) if "/" in policy else policy
+        if "/" in policy:
+            policy = str(Path(policy).absolute())
+            check_own(policy, settings)
     elif settings:
         raise UsageError("--option needs a policy, and none is given", hint="name one with --policy")
     allowed = os.sched_getaffinity(0)
