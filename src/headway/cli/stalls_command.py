@@ -112,7 +112,13 @@ def _of_trace(path: Path, trace: "Trace", arguments: argparse.Namespace) -> list
     preset = Thresholds()
     over_ns = arguments.over or preset.loop_ns
     thresholds = Thresholds(over_ns, over_ns, arguments.requests_over or preset.request_ns)
-    return [stall_json(trace, one) | {"recording": path.name} for one in find_stalls(trace, thresholds)]
+    stalls = find_stalls(trace, thresholds)
+    if stalls and trace.process.has_stacks and not trace.evidence.watched:
+        console.say(
+            f"{path}: a trace has no garbage collections, and their time counts as own code here, or as a call of C; "
+            "`headway watch` tells them apart"
+        )
+    return [stall_json(trace, one) | {"recording": path.name} for one in stalls]
 
 
 def _of_log(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:

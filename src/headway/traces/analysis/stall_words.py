@@ -33,8 +33,8 @@ def _is_lost(part: Part, stall: Stall) -> bool:
     return stall.lost_ns > 0 and part.cause is Cause.UNEXPLAINED and part.thread is None
 
 
-def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
-    """Return a part's cause in words."""
+def _part(part: Part, stall: Stall, names: tuple[str, ...], *, watched: bool) -> str:
+    """Return a part's cause in words. Without a watcher, a garbage collection looks like a call of C."""
     where = f" at {place(part.place)}" if part.place is not None else ""
     if part.also is not None:
         where += f" (and line {part.also.line})"
@@ -50,6 +50,7 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
         return f"{part.cause.value} in many small parts"
     if part.cause is Cause.GIL:
         how = f", {part.kept.value}" if part.kept in (Kept.C, Kept.UNREACHED) else ""
+        how += " or a garbage collection" * (part.kept is Kept.C and not watched)
         return f"the GIL held by {other}{where}{how}"
     if part.cause is Cause.CORE:
         return "it waited for a core" if itself else f"{other} held the GIL and waited for a core"
@@ -100,10 +101,11 @@ def stall_line(trace: Trace, stall: Stall) -> str:
         sum_ns = sum(part.time_ns for part in parts)
         if sum_ns >= _TOLD * stall.length_ns:
             more = f", and {len(parts) - 1} more" if len(parts) > 1 else ""
-            causes.append((sum_ns, f"{share(sum_ns, stall.length_ns)} {_part(parts[0], stall, names)}{more}"))
-    told = [text for _, text in sorted(causes, key=lambda one: -one[0])]
+            told = _part(parts[0], stall, names, watched=trace.evidence.watched)
+            causes.append((sum_ns, f"{share(sum_ns, stall.length_ns)} {told}{more}"))
+    because = [text for _, text in sorted(causes, key=lambda one: -one[0])]
     program = printable(trace.process.program) or "process"
-    return f"{program} ({trace.process.pid}): {what}: {'; '.join(told) or 'unexplained'}"
+    return f"{program} ({trace.process.pid}): {what}: {'; '.join(because) or 'unexplained'}"
 
 
 def advice(kind: StallKind, part: Part, policy: str = "", *, watched: bool = False) -> str:
