@@ -22,7 +22,7 @@ from headway.traces.analysis import Finding, analyse
 from headway.traces.model import Frame, Kind
 from headway.traces.writer import write
 
-RULES = Path(__file__).resolve().parents[2] / "src/headway/traces/analysis/findings.py"
+RULES = Path(__file__).resolve().parents[2] / "src/headway/traces/analysis"
 LINE = "most helpful change: --policy fair: sleeper * "
 
 
@@ -266,6 +266,6 @@ def test_a_prediction_that_fails_leaves_the_report(path, capsys, monkeypatch):
 
 def test_changes_are_about_findings_that_there_are():
     """Each kind of finding that changes are listed for is one that a rule yields."""
-    rules = RULES.read_text(encoding="utf-8")
+    rules = "".join(path.read_text(encoding="utf-8") for path in RULES.glob("*.py"))
 
     assert set(report_what_if._HELPS) <= set(re.findall(r'kind="([\w-]+)"', rules))
