@@ -236,4 +236,5 @@ def test_a_faulty_policy_in_one_of_several_processes_is_told(tmp_path):
 
     assert done.returncode != 0
     assert "crashed (SIGSEGV) in or after a call of the policy faulty" in done.stderr
+    assert "error: a process that simulated ended before its run was over, after " in done.stderr
     assert "Traceback" not in done.stderr

@@ -43,7 +43,7 @@ _STATE_NS = 20_000_000
 """The least time between two looks at whether a process is stopped."""
 _RUNNABLE = b"R"
 """The state of a thread that runs or could run."""
-_TICK_NS = 20_000_000
+_STANDS_STILL_NS = 20_000_000
 """More than the age of the account of a thread that runs: the kernel renews it at each tick, 10 ms apart at most."""
 _STOPPED = (b"T", b"t")
 """The states of a thread that a signal has stopped, and of one that a debugger has stopped (proc(5))."""
@@ -250,7 +250,7 @@ class Accounts:
             self._unchanged[tid] = (ran_ns, queued_ns, now_ns if self._state_of(tid) == _RUNNABLE else 0)
             return 0
         lasts_ns = now_ns - before[2]
-        return lasts_ns if lasts_ns >= _TICK_NS else 0
+        return lasts_ns if lasts_ns >= _STANDS_STILL_NS else 0
 
     def _state_of(self, tid: int) -> bytes:
         """Return the letter of a thread's state (proc(5)); b"" if the kernel does not tell."""

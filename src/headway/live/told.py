@@ -57,19 +57,21 @@ class Told:
     @property
     def unended(self) -> frozenset[tuple[int, int]]:
         """The stalls that were not over at their last reports: the serial of the thread, and the begin."""
-        keys = (key.partition(":") for key, length_ns in self.lengths_ns.items() if length_ns)
-        return frozenset((int(serial), int(since_ns)) for serial, _, since_ns in keys)
+        return frozenset((serial, since_ns) for serial, since_ns, _ in self._unended())
 
     @property
     def oldest_ns(self) -> int:
         """The begin of the oldest stall that goes on; 0: there is none."""
-        return min((since_ns for _, since_ns in self.unended), default=0)
+        return min((since_ns for _, since_ns, _ in self._unended()), default=0)
 
     def grown_ns(self, now_ns: int) -> int:
         """Return when one of the stalls that go on will have grown so much that it is to be reported again; 0: none."""
-        dues = (since_ns + _GROWTH * length_ns for since_ns, length_ns in self._unended())
+        dues = (since_ns + _GROWTH * length_ns for _, since_ns, length_ns in self._unended())
         return min((due for due in dues if due > now_ns), default=0)
 
-    def _unended(self) -> Iterator[tuple[int, int]]:
-        """Yield the begin and the length of each stall that goes on."""
-        return ((int(key.partition(":")[2]), length_ns) for key, length_ns in self.lengths_ns.items() if length_ns)
+    def _unended(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the thread's serial, the begin and the length of each stall that goes on."""
+        for key, length_ns in self.lengths_ns.items():
+            if length_ns:
+                serial, _, since_ns = key.partition(":")
+                yield int(serial), int(since_ns), length_ns

@@ -91,23 +91,8 @@ class Accounts:
         last = bisect.bisect_left(looks, until_ns, key=_time_ns)
         inside_ns = self._inside_ns([before, *looks[first : last + 1]], since_ns, until_ns)
         if last == len(looks):
-            # The account may have nothing of the last wait for a core. A thread that ran between two looks may have waited
-            # for the rest of that time; one whose account stands still was asleep.
-            inside_ns = (
-                sum(
-                    max(
-                        0,
-                        min(
-                            two.time_ns - max(one.time_ns, since_ns),
-                            two.time_ns - one.time_ns - (two.ran_ns - one.ran_ns),
-                        ),
-                    )
-                    for one, two in itertools.pairwise([before, *looks[first:]])
-                    if two.ran_ns > one.ran_ns or two.queued_ns > one.queued_ns
-                )
-                + until_ns
-                - max(since_ns, looks[-1].time_ns)
-            )
+            unseen_ns = until_ns - max(since_ns, looks[-1].time_ns)
+            inside_ns = unseen_ns + _may_have_queued_ns([before, *looks[first:]], since_ns)
         return min(until_ns - since_ns, inside_ns)
 
     def _inside_ns(self, looks: list[CoreTime], since_ns: int, until_ns: int) -> int:
@@ -179,6 +164,21 @@ class Accounts:
         without_ns = np.maximum(0, np.minimum(without_ns, seen_ns))
         ran_away[kept] = np.where(seen_ns > 0, without_ns * length // np.maximum(1, seen_ns), 0)
         return Columns(is_plain, is_known, queued, off_core, ran_away)
+
+
+def _may_have_queued_ns(looks: list[CoreTime], since_ns: int) -> int:
+    """Return the longest time for which a thread can have waited for a core from a time on until the last look.
+
+    The account may have nothing of the last wait. A thread that ran between two looks may have waited for the rest of that
+    time; one whose account stands still was asleep.
+    """
+    most_ns = 0
+    for one, two in itertools.pairwise(looks):
+        ran_ns = two.ran_ns - one.ran_ns
+        if ran_ns > 0 or two.queued_ns > one.queued_ns:
+            off_core_ns = two.time_ns - one.time_ns - ran_ns
+            most_ns += max(0, min(off_core_ns, two.time_ns - max(one.time_ns, since_ns)))
+    return most_ns
 
 
 def _time_ns(one: CoreTime) -> int:
