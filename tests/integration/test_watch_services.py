@@ -39,6 +39,8 @@ def computes():
 def wsgi(environ, start_response):
     if environ["PATH_INFO"] == "/nap":
         nap()
+    elif environ["PATH_INFO"] == "/computes":
+        computes()
     elif environ["PATH_INFO"] == "/long":
         time.sleep(1.2)
     elif environ["PATH_INFO"] == "/never":
@@ -139,6 +141,28 @@ if __name__ == "__main__":
     while True:
         ray.get(actor.stand_still.remote())
 """
+EVENTLET = """
+import eventlet
+eventlet.monkey_patch()
+import sys
+from eventlet import wsgi
+import app
+wsgi.server(eventlet.listen(("127.0.0.1", int(sys.argv[1]))), app.wsgi, log_output=False)
+"""
+SQLALCHEMY = """
+import asyncio
+from sqlalchemy.ext.asyncio import create_async_engine
+from app import nap
+
+async def main():
+    engine = create_async_engine("sqlite+aiosqlite:///:memory:")
+    while True:
+        async with engine.connect() as connection:
+            await connection.run_sync(lambda connection: nap())
+        await asyncio.sleep(0.1)
+
+asyncio.run(main())
+"""
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +180,8 @@ def here(tmp_path, monkeypatch):
     Path("frameworks.py").write_text(FRAMEWORKS)
     Path("tasks.py").write_text(CELERY)
     Path("actors.py").write_text(RAY)
+    Path("greens.py").write_text(EVENTLET)
+    Path("queries.py").write_text(SQLALCHEMY)
     return tmp_path
 
 
@@ -300,6 +326,32 @@ def test_under_the_command(here, python, port):
     command += ["-k", "gthread", "--threads", "2", "-b", f"127.0.0.1:{port}", "app:wsgi"]
     with started(command, PYTHONPATH=os.getcwd()):
         napped("request", port)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["bin/gunicorn", "-k", "gevent", "-b", "127.0.0.1:{port}", "app:wsgi"], ["bin/python", "greens.py", "{port}"]],
+    ids=["gevent", "eventlet"],
+)
+def test_a_greenlet_that_computes(here, python, port, command):
+    """A request that computes stalls the hub, and with it all other greenlets, whose stacks do not show the hub."""
+    headway = str(Path(sys.executable).with_name("headway"))
+    program, *words = (word.format(port=port) for word in command)
+
+    def again():
+        assert ask(port, "/computes") == b"ok"
+
+    with started([headway, "watch", str(Path(python).parents[1] / program), *words], PYTHONPATH=os.getcwd()):
+        told("event loop", "own code", "computes", again=again)
+
+
+def test_a_query_that_blocks(here, python):
+    """SQLAlchemy runs what is not asynchronous in a greenlet of the event loop's thread, which stalls the loop."""
+    headway = str(Path(sys.executable).with_name("headway"))
+    with started([headway, "watch", python, "queries.py"], PYTHONPATH=os.getcwd()):
+        row = told("event loop", "blocking call", "nap", again=lambda: time.sleep(0.05))
+
+    assert row["thread"] == "MainThread"
 
 
 FULL = {

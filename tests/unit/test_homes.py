@@ -9,7 +9,10 @@ POLL = (
     Frame("/usr/lib/python3.13/selectors.py", 452, "EpollSelector.select", 440),
     Frame("/usr/lib/python3.13/asyncio/base_events.py", 1989, "BaseEventLoop._run_once", 1960),
 )
-ELSEWHERE = (Frame("/app/app.py", 12, "compute", 10),)
+COMPUTE = Frame("/app/app.py", 12, "compute", 10)
+MAIN = Frame("/app/app.py", 90, "<module>", 1)
+ELSEWHERE = (COMPUTE, MAIN)
+BEGIN = Frame("/usr/lib/python3.13/threading.py", 1032, "Thread._bootstrap", 1030)
 
 
 class Told:
@@ -64,12 +67,12 @@ def test_stacks_outside_of_any_loop():
     told = Told()
     homes = Homes(told, told)
     told.fresh_ones = [1, 2, 3]
-    told.in_the_file = {1: (*ELSEWHERE, *POLL[1:]), 2: (*ELSEWHERE, thread), 3: ELSEWHERE * 128}
+    told.in_the_file = {1: (COMPUTE, *POLL[1:]), 2: (COMPUTE, thread, BEGIN), 3: ELSEWHERE * 64}
     homes.settle()
     assert told.settled == [(1, HOME_NONE), (2, HOME_OUTSIDE), (3, HOME_NONE)]
 
     told.fresh_ones = [4, 5, 6]
-    told.in_the_file |= {4: ELSEWHERE, 5: (thread,), 6: (*ELSEWHERE, thread)}
+    told.in_the_file |= {4: ELSEWHERE, 5: (thread,), 6: (COMPUTE, thread, BEGIN)}
     told.partly_known = {4}
     homes.settle()
     assert told.settled[3:] == [(4, HOME_NONE), (5, HOME_LOOP), (6, HOME_NONE)]
@@ -94,7 +97,7 @@ def test_stacks_in_a_request():
     told = Told()
     homes = Homes(told, told)
     told.fresh_ones = [1, 2]
-    told.in_the_file = {1: (*ELSEWHERE, server, worker, pool), 2: (*ELSEWHERE, worker, pool)}
+    told.in_the_file = {1: (COMPUTE, server, worker, pool, BEGIN), 2: (COMPUTE, worker, pool, BEGIN)}
     homes.settle()
     assert told.settled == [(1, HOME_REQUEST), (2, HOME_OUTSIDE)]
 
@@ -108,10 +111,10 @@ def test_stacks_of_anyio():
     homes = Homes(told, told)
     told.fresh_ones = [1, 2, 3, 4]
     told.in_the_file = {
-        1: (*ELSEWHERE, imported),
-        2: (*ELSEWHERE, anyio),
+        1: (COMPUTE, imported),
+        2: (COMPUTE, anyio, BEGIN),
         3: (*POLL, *ELSEWHERE, *ELSEWHERE, server),
-        4: (*ELSEWHERE, *ELSEWHERE, anyio),
+        4: (COMPUTE, COMPUTE, anyio, BEGIN),
     }
     homes.settle()
     assert told.settled == [(1, HOME_OUTSIDE), (2, HOME_OUTSIDE), (3, HOME_LOOP), (4, HOME_REQUEST)]

@@ -35,7 +35,9 @@ ANSWER = Frame(f"{LIB}/http/server.py", 404, "BaseHTTPRequestHandler.handle_one_
 READ = Frame(f"{LIB}/socket.py", 719, "SocketIO.readinto", 706)
 RECEIVE = Frame(f"{LIB}/ssl.py", 1251, "SSLSocket.recv_into", 1240)
 COMPUTE = Frame("/app/app.py", 12, "compute", 10)
+MAIN = Frame("/app/app.py", 90, "<module>", 1)
 THREAD = Frame(f"{LIB}/threading.py", 1012, "Thread.run", 1000)
+BEGIN = Frame(f"{LIB}/threading.py", 1032, "Thread._bootstrap", 1000)
 ANYIO = Frame("/v/lib/python3.13/site-packages/anyio/_backends/_asyncio.py", 967, "WorkerThread.run", 950)
 UVICORN = Frame("/v/lib/python3.13/site-packages/uvicorn/server.py", 70, "Server.serve", 68)
 POOL = Frame(f"{LIB}/multiprocessing/pool.py", 114, "worker", 97)
@@ -45,16 +47,16 @@ ACCEPTS, SYNC_WAIT = Frame(SYNC, 26, "SyncWorker.accept", 25), Frame(SYNC, 34, "
 
 STACKS = [
     (),
-    (COMPUTE,),
+    (COMPUTE, MAIN),
     (SELECT, RUN_ONCE, FOREVER),
     (SLEEP, HANDLER, RUN_ONCE, FOREVER),
     (WORKER,),
     (HANDLER, GUNICORN, WORKER),
     (WAIT, HANDLER, RUN_ONCE, FOREVER),
-    (SLEEP, THREAD),
+    (SLEEP, THREAD, BEGIN),
     (SLEEP,) * 128 + (CUT,),
     (THREAD,),
-    (SLEEP, POOL),
+    (SLEEP, POOL, BEGIN),
     (READ, ANSWER, THREAD),
     (SLEEP, ANSWER, THREAD),
     (CLOSE, THREAD),

@@ -1,5 +1,6 @@
 """Tells for each stack at which a watched thread released the GIL whether an event loop or a pool waits there."""
 
+from array import array
 from collections.abc import Sequence
 from typing import Final, Protocol, final
 
@@ -8,10 +9,10 @@ from headway.traces.frames import MAX_DEPTH, Frame
 from headway.traces.loops import (
     Home,
     home_at,
+    is_a_hub,
     is_for_a_request,
     is_in_a_loop,
     is_in_a_pool,
-    may_be_a_target_in_c,
     serves_the_web,
 )
 
@@ -56,8 +57,10 @@ class Homes:
         self._stacks = stacks
         self._unknown: list[int] = []
         """Stacks whose frames are not in the file yet: a pass may copy an event before the open chunk with its stack."""
-        self._in_c = False
-        """A thread's target that is written in C may be an event loop."""
+        self._loops: dict[str, Sequence[Frame]] = {"": ()}
+        """A stack at which an event loop waits, for each function that does; () stands for one that is not known yet."""
+        self._outside = array("I")
+        """The stacks that are outside of any loop, until a hub is seen: they may be those of its greenlets."""
         self._is_web = False
         """The process serves requests in an event loop."""
 
@@ -77,8 +80,11 @@ class Homes:
     def _number(self, stack: int, frames: Sequence[Frame]) -> int:
         home = home_at(frames)
         if home is Home.LOOP:
-            home = home_at(self._stacks.frames(stack, MAX_DEPTH))  # a loop's caller may be another loop
-        self._in_c = self._in_c or may_be_a_target_in_c(frames)
+            whole = self._stacks.frames(stack, MAX_DEPTH)
+            home = home_at(whole)  # a loop's caller may be another loop
+            self._loops[frames[0].function] = whole
+            if is_a_hub(whole):
+                self._settle_greenlets()
         # Where the loop waits, its callers are the server.
         self._is_web = self._is_web or serves_the_web(self._stacks.frames(stack, MAX_DEPTH))
         if home is not None or not frames:
@@ -87,7 +93,15 @@ class Homes:
             return HOME_NONE
         whole = self._stacks.frames(stack, MAX_DEPTH)
         cut = len(whole) == MAX_DEPTH
-        if cut or is_in_a_loop(whole, in_c=self._in_c):
+        if cut or any(is_in_a_loop(whole, home, returned=True) for home in self._loops.values()):
             return HOME_NONE
-        is_request = is_in_a_pool(whole) and is_for_a_request(whole, is_web=self._is_web)
-        return HOME_REQUEST if is_request else HOME_OUTSIDE
+        if is_in_a_pool(whole) and is_for_a_request(whole, is_web=self._is_web):
+            return HOME_REQUEST
+        self._outside.append(stack)
+        return HOME_OUTSIDE
+
+    def _settle_greenlets(self) -> None:
+        """Set the kind of the stacks before a hub's first wait anew: they may be those of its greenlets."""
+        for stack in self._outside:
+            self._collection.settle(stack, HOME_NONE)
+        del self._outside[:]

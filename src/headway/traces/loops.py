@@ -20,6 +20,7 @@ from headway.traces.sources import source_line, words_in
 __all__ = [
     "Home",
     "home_at",
+    "is_a_hub",
     "is_for_a_request",
     "is_generated",
     "is_in_a_loop",
@@ -28,7 +29,6 @@ __all__ = [
     "is_library",
     "is_standard",
     "is_whole",
-    "may_be_a_target_in_c",
     "serves_the_web",
     "waits_for_a_lock",
     "work_in",
@@ -50,6 +50,14 @@ _QT: Final = re.compile(r"\b(PySide|PyQt|qtpy|QApplication|QCoreApplication|QEve
 """A file of source without these words has other methods with the name of Qt's, such as SQLModel's `Session.exec`."""
 _TRIO: Final = "unrolled_run"
 """The function of trio/_core/_run.py that runs its loop."""
+_HUBS: Final = {("gevent/hub.py", "Hub.run"), ("hubs/hub.py", "BaseHub.run"), ("hubs/asyncio.py", "Hub.run")}
+"""Functions of gevent and eventlet that run a loop in a greenlet of its own: the loop's stack begins there."""
+_HUB_POLLS: Final = {
+    ("hubs/poll.py", "Hub.do_poll"),
+    ("hubs/epolls.py", "Hub.do_poll"),
+    ("hubs/selects.py", "Hub.wait"),
+}
+"""Functions in which eventlet's loop waits; gevent's is written in C."""
 _RUNNERS: Final = {
     ("asyncio/runners.py", "Runner.run"),
     ("asyncio/runners.py", "run"),
@@ -57,6 +65,7 @@ _RUNNERS: Final = {
     ("uvicorn/_compat.py", "asyncio_run"),
     ("aiohttp/web.py", "run_app"),
     ("tkinter/__init__.py", "Misc.mainloop"),
+    *_HUBS,
 }
 """Functions that call a loop written in C, such as uvloop's; during the loop's poll, they are the innermost frame."""
 
@@ -105,7 +114,9 @@ _SOCKETS: Final = {"selectors.py", "socket.py", "ssl.py", "workertmp.py"}
 """Modules in which these servers wait, or tell that they live."""
 _WAITS: Final = {"queue.py", "threading.py", "_queue", "_threading.py"}
 """Modules in which a pool's thread waits, called by one of `_POOLS`."""
-_BEGINS: Final = {"<module>", "_run_module_as_main", "Thread._bootstrap"}
+_MAIN: Final = {"<module>", "_run_module_as_main", "_shutdown", "_leave_the_loop"}
+"""The outermost functions of the main thread's stack. The last two run at exit: threading's, and the recorder's."""
+_BEGINS: Final = {*_MAIN, "Thread._bootstrap"}
 """The outermost functions of a thread's stack."""
 _WAIT_FRAMES: Final = 4
 """gevent's pool waits four frames deep."""
@@ -172,7 +183,7 @@ def home_at(frames: Sequence[Frame]) -> Home | None:
     polls = inner.function.endswith(".select") and os.path.basename(inner.filename) == "selectors.py"
     if (polls and len(frames) > 1 and frames[1].function.endswith("_run_once")) or _polls_for_trio(inner):
         return None if _is_in_another_loop(frames) else Home.LOOP
-    if _runs_a_loop(inner) or _runs_a_target_in_c(inner):
+    if _runs_a_loop(inner) or _runs_a_target_in_c(inner) or _at(inner) in _HUB_POLLS:
         return Home.LOOP
     if _is_between_requests(frames):
         return Home.POOL
@@ -253,19 +264,44 @@ def _is_machinery(frame: Frame) -> bool:
     return _is_a_loop(frame) or _takes_work(frame) or _runs_a_target_in_c(frame)
 
 
-def may_be_a_target_in_c(frames: Sequence[Frame]) -> bool:
-    """Tell whether a stack, at which a thread yields the GIL, may be that of a thread's target that is written in C."""
-    return bool(frames) and _runs_a_target_in_c(frames[0])
-
-
-def is_in_a_loop(frames: Sequence[Frame], *, in_c: bool = False) -> bool:
+def is_in_a_loop(frames: Sequence[Frame], home: Sequence[Frame] = (), *, returned: bool = False) -> bool:
     """Tell whether a stack may be that of a running event loop: also a stack that is cut, whose callers are not known.
 
     Args:
         frames: The stack.
-        in_c: The loop may be a thread's target that is written in C. Each thread's stack is such a loop's then.
+        home: The stack at which the loop's thread waits; () if it is not known. At a thread's target that is written in
+            C, each stack of the thread is the loop's.
+        returned: The thread was at such a home later: it has not left the loop for good.
     """
-    return frames[-1:] == (CUT,) or any(_is_a_loop(frame) or (in_c and _runs_a_target_in_c(frame)) for frame in frames)
+    if frames[-1:] == (CUT,):
+        return True
+    in_c = bool(home) and _runs_a_target_in_c(home[0])
+    return any(_is_a_loop(one) or (in_c and _runs_a_target_in_c(one)) for one in frames) or (
+        bool(frames) and _is_a_greenlets(frames[-1], home, returned=returned)
+    )
+
+
+def _is_a_greenlets(begin: Frame, home: Sequence[Frame], *, returned: bool) -> bool:
+    """Tell whether a stack may be that of a greenlet that a loop has switched to: such a stack does not show the loop.
+
+    Any function that the interpreter calls begins a stack, too, such as one for the program's exit: only hubs and
+    SQLAlchemy, which runs queries in greenlets below asyncio, are certain. A thread that C has created begins at a
+    function of the program, where its loop's stack begins as well.
+
+    Args:
+        begin: The stack's outermost frame.
+        home: As in is_in_a_loop().
+        returned: As there.
+    """
+    if is_a_hub(home):
+        return returned or begin.function not in _MAIN
+    differs = not home or _at(begin) != _at(home[-1])
+    return begin.function not in _BEGINS and differs and (returned or "/sqlalchemy/" in begin.filename)
+
+
+def is_a_hub(home: Sequence[Frame]) -> bool:
+    """Tell whether a loop, which waits at this stack, is that of gevent or eventlet: all code of its thread is in greenlets."""
+    return bool(home) and _at(home[-1]) in _HUBS
 
 
 def is_whole(frames: Sequence[Frame]) -> bool:

@@ -21,7 +21,6 @@ from headway.traces.loops import (
     is_in_a_pool,
     is_in_anyio,
     is_whole,
-    may_be_a_target_in_c,
     serves_the_web,
 )
 from headway.traces.model import CoreTime, Flag, Frame, Kind, Trace
@@ -151,7 +150,7 @@ class _Finder:
         """
         if (self._trace.threads[own.thread].serial, int(own.time_ns[begin])) not in self._begun:
             return None
-        is_inside = self._is_inside(home_stack)
+        is_inside = self._is_inside(home_stack, end)
         inside = slice(begin, end if end >= 0 else len(own))
         released = (own.kind[inside] == Kind.RELEASE) & (own.stack[inside] != 0)
         stacks = np.unique(own.stack[inside][released]).tolist()
@@ -159,12 +158,15 @@ class _Finder:
         found = np.flatnonzero((released & np.isin(own.stack[inside], outside)) | (own.kind[inside] == Kind.EXIT))
         return begin + int(found[0]) if len(found) else None
 
-    def _is_inside(self, home_stack: int) -> Callable[[tuple[Frame, ...]], bool]:
-        """Return a function that tells whether a stack is inside of the loop or the pool that a thread began a lap at."""
+    def _is_inside(self, home_stack: int, end: int) -> Callable[[tuple[Frame, ...]], bool]:
+        """Return a function that tells whether a stack is inside of the loop or the pool that a thread began a lap at.
+
+        `end` is the event that ended the lap; -1 if it goes on.
+        """
         if self._observed.home(home_stack) is not Home.LOOP:
             return is_in_a_pool
-        in_c = may_be_a_target_in_c(self._observed.stack(home_stack))
-        return lambda frames: is_in_a_loop(frames, in_c=in_c)
+        home = self._observed.stack(home_stack)
+        return lambda frames: is_in_a_loop(frames, home, returned=end >= 0)
 
     def _kind(self, own: ThreadEvents, begin: int, end: int, home_stack: int) -> StallKind | None:
         """Return the kind of a lap that began at a home; None if the thread has left its loop, or if a pool runs a job."""
@@ -173,7 +175,7 @@ class _Finder:
             return None
         stacks = {int(stack) for stack in own.stack[inside][own.kind[inside] == Kind.RELEASE]} - {0}
         frames = [self._observed.stack(stack) for stack in stacks]
-        is_inside = self._is_inside(home_stack)
+        is_inside = self._is_inside(home_stack, end)
         if self._observed.home(home_stack) is Home.LOOP:
             # A thread that computes after its loop's end yields the GIL nowhere: only looks at its stack tell, two or more.
             until_ns = int(own.time_ns[end]) if end >= 0 else self._trace.end_ns

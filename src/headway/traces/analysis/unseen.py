@@ -22,7 +22,7 @@ from headway.traces.analysis.threads import lives_ns
 from headway.traces.analysis.turns import Away
 from headway.traces.analysis.words import role
 from headway.traces.calls import Call, call_at
-from headway.traces.loops import Home, home_at, is_in_a_loop, may_be_a_target_in_c, waits_for_a_lock
+from headway.traces.loops import Home, home_at, is_in_a_loop, waits_for_a_lock
 from headway.traces.model import Frame, Trace
 
 __all__ = ["LateLoop", "UnseenWait", "late_loops", "unseen_waits"]
@@ -150,15 +150,19 @@ def late_loops(trace: Trace, holds: Holds, away: Away, start_ns: int, end_ns: in
     goes_on = ~ends & alive[thread] & (not trace.process.ended)
     length_ns = np.minimum(until_ns, end_ns) - np.maximum(since_ns, start_ns)
     late = away.back[at_home] & (ends | goes_on) & (length_ns >= Thresholds().loop_ns)
-    in_loop = functools.cache(lambda stack, in_c: not stack or is_in_a_loop(trace.stack(stack), in_c=in_c))
+    in_loop = functools.cache(
+        lambda stack, home, returned: (
+            not stack or is_in_a_loop(trace.stack(stack), trace.stack(home), returned=returned)
+        )
+    )
     found = []
     for one in np.unique(thread[late]).tolist():
         mine = holds.chosen(holds.thread == one)
         laps_ns = []
         for lap in np.flatnonzero(late & (thread == one)).tolist():
             first, last = np.searchsorted(mine.end_ns, [since_ns[lap], until_ns[lap]], "right").tolist()
-            in_c = may_be_a_target_in_c(trace.stack(int(away.stack[at_home[lap]])))
-            if all(in_loop(stack, in_c) for stack in np.unique(mine.stack[first:last]).tolist()):
+            home = int(away.stack[at_home[lap]])
+            if all(in_loop(stack, home, bool(ends[lap])) for stack in np.unique(mine.stack[first:last]).tolist()):
                 laps_ns.append(int(length_ns[lap]))
         if laps_ns:
             found.append(LateLoop(one, len(laps_ns), sum(laps_ns), max(laps_ns)))
