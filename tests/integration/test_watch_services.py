@@ -149,6 +149,20 @@ from eventlet import wsgi
 import app
 wsgi.server(eventlet.listen(("127.0.0.1", int(sys.argv[1]))), app.wsgi, log_output=False)
 """
+ENDS = """
+from gevent import monkey
+monkey.patch_all()
+import time
+
+class Slow:
+    def __del__(self, clock=time.perf_counter):
+        until = clock() + 0.6
+        while clock() < until:
+            pass
+
+slow = Slow()
+time.sleep(0.5)
+"""
 SQLALCHEMY = """
 import asyncio
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -182,6 +196,7 @@ def here(tmp_path, monkeypatch):
     Path("actors.py").write_text(RAY)
     Path("greens.py").write_text(EVENTLET)
     Path("queries.py").write_text(SQLALCHEMY)
+    Path("ends.py").write_text(ENDS)
     return tmp_path
 
 
@@ -343,6 +358,15 @@ def test_a_greenlet_that_computes(here, python, port, command):
 
     with started([headway, "watch", str(Path(python).parents[1] / program), *words], PYTHONPATH=os.getcwd()):
         told("event loop", "own code", "computes", again=again)
+
+
+def test_the_end_of_a_program_is_no_stall_of_its_hub(here, python):
+    """What the interpreter does at its exit is not in the hub. Under gevent, sleep(0) runs the hub once more."""
+    headway = str(Path(sys.executable).with_name("headway"))
+    subprocess.run([headway, "watch", python, "ends.py"], check=True, timeout=LIMIT_S)
+    found = subprocess.run([headway, "stalls", "stalls", "--json"], check=True, timeout=LIMIT_S, capture_output=True)
+
+    assert json.loads(found.stdout)["stalls"] == []
 
 
 def test_a_query_that_blocks(here, python):

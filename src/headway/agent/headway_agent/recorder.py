@@ -381,10 +381,12 @@ def _leave_the_loop():
     """Release the GIL outside of any event loop: else the interpreter's end may look like a long lap of the last loop.
 
     The interpreter frees all objects then, which may take seconds, and it need not release the GIL meanwhile.
+    Not time.sleep(): gevent may have put a function in its place that runs other greenlets.
     """
-    from time import sleep
-
-    sleep(0)
+    try:
+        os.stat("/")
+    except OSError:
+        pass
 
 
 _attached = ""
