@@ -67,6 +67,19 @@ def test_rounds_are_calibrated():
     assert all(value >= 0.02 for value in long.values_s)
 
 
+@pytest.mark.parametrize("slow", [2, 3, 12])
+def test_one_slow_call_does_not_make_the_rounds_short(slow):
+    """A call that loads something makes one round long, not each: rounds of fewer calls than others' cost more per call."""
+    seen = []
+
+    def loads_once(function):
+        seen.append(function)
+        if len(seen) == slow:
+            time.sleep(0.05)
+
+    assert bench(rounds=2)(loads_once, add).launches[0].calls > 100
+
+
 def test_a_fixed_number_of_rounds_and_calls():
     """A fixed number of rounds and calls comes in addition to the first call, which is the test's."""
     calls = []

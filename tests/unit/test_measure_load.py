@@ -78,10 +78,13 @@ class Made:
 
 @pytest.mark.parametrize(
     ("model", "asked"),
-    [("processes-spawn", [1, 1, 10, 22]), ("threads", [1, 1, 10, 22]), ("serial", [1])],
+    [("processes-spawn", [1, 1, 10, 22, 22]), ("threads", [1, 1, 10, 22, 22]), ("serial", [1, 1, 10, 22, 22])],
 )
 def test_calls_of_a_round_are_those_of_warm_workers_that_run(model, asked):
-    """Two tasks have 20 ms of calls each, whatever the workers' first calls take, and however late a worker begins."""
+    """Two tasks have 20 ms of calls each, whatever the first calls take, and however late a worker begins.
+
+    The last round before the measurement confirms the one before.
+    """
     source = Made()
     options = Options(rounds=3)
     plan = steps.Plan("work", Target(bool), options, model, 2, lambda *_: source)

@@ -172,12 +172,17 @@ def _half_width(values: Sequence[float], baseline: Sequence[float] | None) -> fl
 
 
 def _calibrated(plan: Plan, source: Source, watch: Watch) -> Steps:
-    """Return the number of calls that make a round; the calls that find it out also warm the function up."""
+    """Return the number of calls that make a round; the calls that find it out also warm the function up.
+
+    One call may be slow once: it loads something, or another program has the core. Plans that take turns would have
+    rounds of different lengths then, and short rounds cost more per call, or are preempted less often. So a round must
+    be long enough twice.
+    """
     fixed = plan.calls or plan.options.calls
     if fixed is not None or plan.options.setup is not None:
         return fixed or 1
     target_ns = _ROUND_NS if plan.tasks == 1 or plan.target.is_async else _TASK_NS * plan.tasks
-    calls = 1
+    calls, before_ns = 1, 0
     if plan.model not in {"serial", "loop"}:
         # A worker's first call may take longer than all others: it opens a connection, or imports a module.
         yield from _round(plan, source, calls, watch, None)
@@ -185,6 +190,10 @@ def _calibrated(plan: Plan, source: Source, watch: Watch) -> Steps:
         one = yield from _round(plan, source, calls, watch, None)
         # The time that no call takes is a wait for a worker that begins late, and not a task's length.
         took_ns = min(one.took_ns, sum(one.latencies_ns) or one.took_ns)
+        if took_ns >= target_ns and not before_ns:
+            before_ns = took_ns
+            continue
+        took_ns, before_ns = min(took_ns, before_ns or took_ns), 0
         if took_ns >= target_ns or calls >= _MOST_CALLS:
             return calls
         wanted = math.ceil(calls * 1.1 * target_ns / max(took_ns, 1))
