@@ -361,7 +361,7 @@ def test_a_greenlet_that_computes(here, python, port, command):
 
 
 def test_the_end_of_a_program_is_no_stall_of_its_hub(here, python):
-    """What the interpreter does at its exit is not in the hub. Under gevent, sleep(0) runs the hub once more."""
+    """The interpreter's exit is not in the hub. Under gevent, sleep(0) runs the hub once more."""
     headway = str(Path(sys.executable).with_name("headway"))
     subprocess.run([headway, "watch", python, "ends.py"], check=True, timeout=LIMIT_S)
     found = subprocess.run([headway, "stalls", "stalls", "--json"], check=True, timeout=LIMIT_S, capture_output=True)
