@@ -113,7 +113,7 @@ def at(tmp_path):
         ("table.guard,", (Lock("guard"),)),
         ("store._lock,", (FREE,)),
         ("    lock.acquire()", (Lock("lock"),)),
-        ("with locks[0]:", (Lock("locks"),)),
+        ("with locks[0]:", (Lock("locks", many=True),)),
         ("async with lock:", ()),
         ("value = self.load()", ()),
     ],
@@ -123,6 +123,17 @@ def test_a_line_takes_the_locks_that_it_enters(at, line, locks):
     frame = at(line, after=34 if line.startswith("    lock") else 0)
 
     assert locks_taken(frame) == locks
+
+
+def test_a_global_list_of_locks_is_not_one_lock(tmp_path):
+    """A thread that has one lock of a list or dict may not have the one that another thread waits for."""
+    file = tmp_path / "app.py"
+    file.write_text(
+        "import threading\nlocks = {}\none = threading.Lock()\nwith locks['a']:\n    pass\nwith one:\n    pass\n"
+    )
+    taken = [locks_taken(Frame(str(file), line, "<module>", 1)) for line in (4, 6)]
+
+    assert [[lock.is_one for lock in locks] for locks in taken] == [[False], [True]]
 
 
 def test_a_line_within_a_with_of_several_lines_takes_a_lock(at):

@@ -10,6 +10,7 @@ from told_traces import Script, told
 
 from headway.traces.analysis import analyse
 from headway.traces.analysis.holders import Doing
+from headway.traces.analysis.lock_findings import who_had
 from headway.traces.analysis.stall_model import Thresholds
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
@@ -103,6 +104,37 @@ def test_the_thread_that_has_the_lock_and_its_line_are_named(program):
     assert "refresher had the lock for 99 % of that time, in a call without the GIL at " in found.cause
     assert found.cause.endswith("app.py:7 f5")
     assert found.advice.startswith("make that call before the lock is taken, or after it is released")
+
+
+def in_turns(line, *, forced):
+    """Return a script: thread 0 acquires the lock and computes for 8 ms until the waiter, thread 1, is there again."""
+    script, now = Script(), 0.0
+    for _ in range(10):
+        script.hold(0, now, now + 0.1, stack=TAKES)
+        script.hold(1, now + 0.2, now + 0.3, stack=LOOKUP)
+        script.wait(0, now + 1, stack=TAKES).hold(0, now + 1.1, now + 9.1, stack=line, forced=forced)
+        script.hold(1, now + 9.2, now + 9.3, stack=WORKS)
+        now += 20
+    return script
+
+
+@pytest.mark.parametrize(
+    ("line", "forced", "cores", "doing"),
+    [
+        (PAUSES, True, 1, Doing.WENT_ON),
+        (PAUSES, False, 1, Doing.WENT_ON),
+        (COMPUTES, True, 1, Doing.RAN),
+        (PAUSES, True, 2, Doing.RAN),
+    ],
+)
+def test_a_waiter_that_wakes_up_late_does_not_tell_when_the_lock_was_released(program, line, forced, cores, doing):
+    """On one core the holder goes on after the release, and the waiter wakes up when it has stopped; lines inside tell."""
+    analysis = analyse(program(in_turns(line, forced=forced), 200, "refresher", "lookup", core_count=cores))
+    (place,) = (one for one in analysis.lock_waits if one.frame.line == 12)
+
+    assert place.holders[0].doing is doing
+    hedged = "refresher held the GIL after acquiring the lock and may soon have released it" in who_had(place, analysis)
+    assert hedged is (doing is Doing.WENT_ON)
 
 
 def test_a_thread_that_never_uses_the_lock_did_not_have_it(program):

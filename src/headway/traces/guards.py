@@ -37,15 +37,17 @@ class Lock:
         name: The last part of the name: `_lock` for `self._lock`, `lock_of()` for `self.lock_of(key)`.
         owner: The class whose attribute it is (of classes that inherit from each other, the base), or the file whose
             global variable it is; "" if the line does not tell it.
+        many: The name is that of a list or dict of locks: `locks[key]`.
     """
 
     name: str
     owner: str = ""
+    many: bool = False
 
     @property
     def is_one(self) -> bool:
         """True if there is only one lock of this name: a global variable."""
-        return self.owner.startswith("/")
+        return self.owner.startswith("/") and not self.many
 
     def may_be(self, other: "Lock") -> bool:
         """Tell whether both may be names of one lock."""
@@ -284,16 +286,17 @@ class _Finder(ast.NodeVisitor):
 
     def _named(self, node: ast.expr) -> Lock | None:
         """Return the lock that an expression names; None if it has no name."""
-        called = ""
+        called, many = "", False
         while isinstance(node, ast.Subscript | ast.Call):
             called = "()" if isinstance(node, ast.Call) else called
+            many = many or isinstance(node, ast.Subscript)
             node = node.value if isinstance(node, ast.Subscript) else node.func
         if isinstance(node, ast.Name):
-            return Lock(node.id + called, self._filename if node.id in self._globals and not called else "")
+            return Lock(node.id + called, self._filename if node.id in self._globals and not called else "", many)
         if not isinstance(node, ast.Attribute):
             return None
         own = isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
-        return Lock(node.attr + called, self._owner if own else "")
+        return Lock(node.attr + called, self._owner if own else "", many)
 
     def _root(self, name: str) -> str:
         seen = {name}

@@ -14,7 +14,7 @@ from headway.traces.analysis.blame import overlaps
 from headway.traces.analysis.groups import distinct, in_order
 from headway.traces.analysis.holders import Holders, LockHold, LockWaits
 from headway.traces.analysis.hotspots import own_frame
-from headway.traces.analysis.intervals import Intervals, Recorded
+from headway.traces.analysis.intervals import Holds, Recorded
 from headway.traces.analysis.threads import Distribution, distribution, lives_ns
 from headway.traces.analysis.turns import Away
 from headway.traces.calls import takes_a_lock
@@ -216,7 +216,19 @@ def contention(
     lasting = ~ended & (kind == Park.LOCK) & (length_ns >= LASTING_NS)
     of = thread[parks].astype(np.int64)
     blocked = _Blocked(of, stack, start_ns, length_ns, kind, type_of, awaits, none, woken=no, lasting=lasting)
-    begins = Intervals(start_ns, start_ns, of.astype(np.uint32), none.astype(np.uint8), stack.astype(np.uint32), no, no)
+    unknown = none.astype(np.uint8)
+    begins = Holds(
+        start_ns,
+        start_ns,
+        of.astype(np.uint32),
+        unknown,
+        stack.astype(np.uint32),
+        no,
+        no,
+        asked_ns=start_ns,
+        ran=unknown,
+        away_ran=unknown,
+    )
     holders = Holders(trace, begins.chosen(lasting), begins.chosen(no), changed)
     places = _places(trace, blocked, lived_ns, holders)
     kinds_ns = dict(sorted(by_kind.items(), key=lambda item: -item[1].total_ns))

@@ -1,14 +1,16 @@
 """Finds who had a lock while other threads waited for it, and what the threads that had it did.
 
 A trace with a GIL has no event of a lock. But the thread that releases a lock holds the GIL at that time, and the waiter
-wakes up at once and wants the GIL back. So a wait for a lock ends when a thread that uses the same lock holds the GIL, or
-just did. From there, the thread's holds and the times between them are followed backwards to the begin of the wait. If
+wakes up at once and wants the GIL back, if it gets a core. So a wait for a lock ends when a thread that uses the same lock
+holds the GIL, or just did. Without a core for the waiter, the trace does not tell when within its hold the thread released
+the lock. From there, the thread's holds and the times between them are followed backwards to the begin of the wait. If
 that thread itself waited for the lock meanwhile, the thread that woke it comes next. The source tells which lines run with
 a lock of that name: a time at another line of the same function is not taken for a time with the lock.
 
 This is the critical path of a wait, as wPerf has it (Zhou et al., OSDI 2018), without its events of wake-ups.
 """
 
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -20,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.hotspots import at_place
-from headway.traces.analysis.intervals import Intervals
+from headway.traces.analysis.intervals import Holds, Intervals
 from headway.traces.calls import locks_at, takes_a_lock, waits_for_good
 from headway.traces.guards import Lock, Stands, is_reentrant, stands
 from headway.traces.model import Frame, Trace
@@ -34,6 +36,8 @@ ELSEWHERE_NS = 10_000_000
 """A thread that yields after a longer hold was elsewhere during the hold."""
 _MOST_WAITS = 1_000
 """The waits of a place that are looked at. Of more, some are chosen, by their share of the time."""
+_BUSY = 0.1
+"""The part of holds without a core from which on a thread that is woken may get one late, too."""
 _FROM_INSIDE = 2
 _MOST_STEPS = 200_000
 """The holds that are looked at for one place."""
@@ -46,6 +50,8 @@ class Doing(Enum):
 
     RAN = "ran"
     """It held the GIL."""
+    WENT_ON = "went on"
+    """It held the GIL, and released the lock at some time meanwhile: the waiter woke up only afterwards."""
     AWAY = "away"
     """It had released the GIL, for a call that waits or computes."""
     QUEUED = "queued"
@@ -63,6 +69,7 @@ class Doing(Enum):
 
 _DOING = {
     Doing.RAN: "holding the GIL",
+    Doing.WENT_ON: "holding the GIL, at first with the lock",
     Doing.AWAY: "in a call without the GIL",
     Doing.QUEUED: "waiting for the GIL",
     Doing.BLOCKED: "waiting for another lock",
@@ -157,7 +164,7 @@ class _User:
 class Holders:
     """Follows waits for locks to the threads that had them."""
 
-    def __init__(self, trace: Trace, holds: Intervals, waits: Intervals, changed: Collection[str]) -> None:
+    def __init__(self, trace: Trace, holds: Holds, waits: Intervals, changed: Collection[str]) -> None:
         """Take a whole trace's holds and waits; `changed` are files whose lines may be others by now.
 
         Without a GIL there are neither. A time of no length stands for the begin of a wait that never ended, at its stack.
@@ -280,6 +287,19 @@ class Holders:
         """Return the begins, ends and threads of some holds."""
         return self._holds.start_ns[rows], self._holds.end_ns[rows], self._holds.thread[rows]
 
+    def lacks_cores(self, rows: NDArray[np.int64]) -> bool:
+        """Tell whether the process has one core, or some holds were without one for much of their time."""
+        holds = self._holds.chosen(rows)
+        return (
+            self._trace.process.core_count == 1
+            or int(holds.off_core_ns.sum()) >= _BUSY * int(holds.length_ns.sum()) > 0
+        )
+
+    def interrupted(self, rows: NDArray[np.int64], inside: NDArray[np.bool_]) -> tuple[int, int]:
+        """Return how many of some holds ended on request at the stacks `inside`, and how many elsewhere."""
+        at = self._holds.stack[rows][self._holds.forced[rows]]
+        return int(np.count_nonzero(inside[at])), int(np.count_nonzero(~inside[at]))
+
 
 @final
 class _Search:
@@ -293,6 +313,7 @@ class _Search:
         self._holders = holders
         self._user = user
         self._threads = threads.tolist()
+        self._rows = rows
         self._start_ns, self._end_ns, self._thread = holders.rows(rows)
         self._steps = 0
         self._weight = 1.0
@@ -386,8 +407,9 @@ class _Search:
             stack = int(line.stack[at])
             start_ns = int(line.start_ns[at])
             end_ns = min(until_ns, int(line.end_ns[at]))
-            is_known = bool(user.inside[stack] and line.is_there[at])
-            self._add(thread, Doing.RAN, stack if is_known else 0, max(since_ns, start_ns), end_ns)
+            is_inside = bool(user.inside[stack])
+            does = Doing.WENT_ON if not is_inside and self._wakes_late else Doing.RAN
+            self._add(thread, does, stack if is_inside and line.is_there[at] else 0, max(since_ns, start_ns), end_ns)
             if start_ns <= since_ns:
                 return 0
             left_ns, want_ns = int(line.end_ns[at - 1]), int(line.want_ns[at])
@@ -399,6 +421,17 @@ class _Search:
                 return 0
             at -= 1
         return 0
+
+    @functools.cached_property
+    def _wakes_late(self) -> bool:
+        """Whether a waiter may have woken up long after the release: it had no core, and the holder went on without the lock.
+
+        Lines at which holds ended on request tell where these threads compute: with the lock, or without.
+        """
+        if not self._holders.lacks_cores(self._rows):
+            return False
+        inside, outside = self._holders.interrupted(self._rows, self._user.inside)
+        return inside <= outside
 
     def _add(self, thread: int, doing: Doing, stack: int, since_ns: int, until_ns: int) -> None:
         if until_ns > since_ns:

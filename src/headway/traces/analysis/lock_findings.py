@@ -278,11 +278,15 @@ def who_had(one: ParkPlace, analysis: Analysis) -> str:
         return ""
     told = []
     for each in _telling(one):
-        names = names_or_roles([analysis.labels[thread] for thread in each.threads])
-        told.append(
-            f"{listed(names, most=2)} had the lock{each.which} for {share(each.blocked_ns, one.times.total_ns)} of that time, "
-            f"{each.words}"
-        )
+        names = listed(names_or_roles([analysis.labels[thread] for thread in each.threads]), most=2)
+        part = share(each.blocked_ns, one.times.total_ns)
+        if each.doing is Doing.WENT_ON:
+            told.append(
+                f"for {part} of that time, {names} held the GIL after acquiring the lock{each.which} and may soon have released "
+                "it: the waiter wakes up late here, for want of a core"
+            )
+        else:
+            told.append(f"{names} had the lock{each.which} for {part} of that time, {each.words}")
     return "; ".join(told)
 
 
@@ -307,10 +311,17 @@ def another_way(one: ParkPlace, analysis: Analysis) -> str:
         *["make that call before the lock is taken, or after it is released"] * (Doing.AWAY in doing),
         *["compute before the lock is taken, or after it is released"] * (Doing.RAN in doing),
         *["take the two locks one after the other, or look at that other lock first"] * (Doing.BLOCKED in doing),
-        *[f"take the lock less often, or use {in_parallel(analysis.process)}"] * (Doing.QUEUED in doing),
-        "divide what the lock protects",
+        *[f"take the lock less often, or use {in_parallel(analysis.process)}"]
+        * bool(doing & {Doing.QUEUED, Doing.WENT_ON}),
+        *["divide what the lock protects"] * (not _is_divided(one)),
     ]
     return "; or ".join(ways)
+
+
+def _is_divided(one: ParkPlace) -> bool:
+    """Tell whether a line takes one of several locks of a list or dict."""
+    line = line_of(one.stack)
+    return line is not None and any(lock.many for lock in locks_at(line))
 
 
 def _names(one: ParkPlace, analysis: Analysis) -> tuple[str, ...]:
