@@ -18,12 +18,14 @@ __all__ = [
     "awaits_a_queue",
     "awaits_an_import",
     "call_at",
+    "is_of_a_queue",
     "locks_at",
     "may_await_a_process",
     "may_await_a_thread",
     "sleep_ns_at",
     "takes_a_lock",
     "timeout_ns_at",
+    "waits_for_condition",
     "waits_for_good",
 ]
 
@@ -164,6 +166,20 @@ _FOR_A_TIME = re.compile(r"\btimeout\b|\bblocking\b|\.(acquire|result|exception)
 def waits_for_good(frame: Frame, changed: Collection[str] = ()) -> bool:
     """Tell whether a line that takes a lock, or waits for a result, does so without a time-out, as far as its words tell."""
     return _FOR_A_TIME.search(_line_of(frame, changed)) is None
+
+
+_WAITS_ON = re.compile(r"(\w+)\.wait(?:_for)?\(")
+
+
+def waits_for_condition(frame: Frame, name: str, changed: Collection[str] = ()) -> bool:
+    """Tell whether a line waits for the condition of a name, or for one that has the same lock, as those of `queue.Queue`."""
+    names = _WAITS_ON.findall(_line_of(frame, changed))
+    return name in names or (bool(names) and is_of_a_queue(frame))
+
+
+def is_of_a_queue(frame: Frame) -> bool:
+    """Tell whether a frame is that of a method of `queue.Queue`."""
+    return os.path.basename(frame.filename) == "queue.py" and frame.function.startswith("Queue.")
 
 
 def _parts_of_with(text: str) -> tuple[str, str]:

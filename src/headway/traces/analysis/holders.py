@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from headway.traces.analysis.hotspots import at_place
 from headway.traces.analysis.intervals import Holds, Intervals
-from headway.traces.calls import locks_at, takes_a_lock, waits_for_good
+from headway.traces.calls import locks_at, takes_a_lock, waits_for_condition, waits_for_good
 from headway.traces.guards import Lock, Stands, is_reentrant, stands
 from headway.traces.model import Frame, Trace
 from headway.traces.sources import words_in
@@ -41,6 +41,8 @@ _BUSY = 0.1
 _FROM_INSIDE = 2
 _MOST_STEPS = 200_000
 """The holds that are looked at for one place."""
+_CONDITION_FRAMES = 3
+"""`Condition.wait_for()` calls `wait()`, which calls `_acquire_restore()`."""
 _MOST_TOLD = 8
 """The results for one place."""
 
@@ -262,12 +264,19 @@ class Holders:
         stack_frame, parent = self._trace.stack_frame, self._trace.stack_parent
         called = in_threading[stack_frame] & (parent > 0)  # Condition.__enter__
         by = np.where(called, parent, np.arange(len(parent)))
+        # A wait for a condition releases its lock, and acquires it again at the end.
+        waits = np.array([waits_for_condition(one, lock.name, self._changed) for one in frames])
+        waiter = by
+        for _ in range(_CONDITION_FRAMES):
+            waiter = np.where(in_threading[stack_frame[waiter]] & (parent[waiter] > 0), parent[waiter], waiter)
+        let_go = in_threading[stack_frame] & waits[stack_frame[waiter]]
         takes, is_again, is_inside = innermost[stack_frame[by]], again[stack_frame[by]], inside[stack_frame]
         above = parent
         while above.any():
-            known = (above > 0) & (above != by)
+            known = (above > 0) & ((above != by) | ~taking[stack_frame[above]]) & ~(let_go & (above == waiter))
             is_inside |= (inside | taking)[stack_frame[above]] & known
             above = parent[above]
+        takes |= let_go
         return _User(is_inside & ~takes, takes, takes & (is_inside | is_again))
 
     def timeline(self, thread: int) -> _Timeline:

@@ -12,7 +12,7 @@ from headway.traces.analysis.hotspots import at_place
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.sharing import FULL
 from headway.traces.analysis.words import duration, listed, names_or_roles, number, place, share
-from headway.traces.calls import awaits_an_import, locks_at
+from headway.traces.calls import awaits_an_import, is_of_a_queue, locks_at
 from headway.traces.loops import is_for_a_request, is_in_a_loop
 from headway.traces.model import Frame, Park
 
@@ -253,6 +253,12 @@ def _own_lock(one: ParkPlace, analysis: Analysis) -> Finding:
         advice = (
             f"let each turn do more work, so that it takes the lock less often; or use {in_parallel(analysis.process)}"
         )
+    elif _in_queue(one):
+        cause = (
+            known
+            or "the queue's own code has it for microseconds: a thread that has it for longer has no core, or no GIL"
+        )
+        advice = "put more work into each item, so that fewer pass through the queue, or use fewer threads"
     elif known:
         cause, advice = known, another_way(one, analysis)
     elif one.at_once:
@@ -263,13 +269,26 @@ def _own_lock(one: ParkPlace, analysis: Analysis) -> Finding:
     return Finding(
         kind="contended-lock",
         weight="note" if one.at_once and not (imports or known) else "problem",
-        fact=_blocked(one, analysis, "a lock of an import" if imports else "a lock of the program"),
+        fact=_blocked(one, analysis, _which(one)),
         cause=cause,
         advice=advice,
         cost_ns=one.times.total_ns,
         threads=_names(one, analysis),
         frame=one.frame,
     )
+
+
+def _which(one: ParkPlace) -> str:
+    """Return, in words, the lock that threads wait for at a line."""
+    if one.frame is not None and awaits_an_import(one.frame):
+        return "a lock of an import"
+    return "the lock inside a `queue.Queue`" if _in_queue(one) else "a lock of the program"
+
+
+def _in_queue(one: ParkPlace) -> bool:
+    """Tell whether the lock is that of a `queue.Queue`, which its own methods take."""
+    line = line_of(one.stack)
+    return line is not None and is_of_a_queue(line)
 
 
 def who_had(one: ParkPlace, analysis: Analysis) -> str:
