@@ -80,6 +80,13 @@ def test_one_slow_call_does_not_make_the_rounds_short(slow):
     assert bench(rounds=2)(loads_once, add).launches[0].calls > 100
 
 
+def test_one_round_bounds_nothing():
+    """The reason why one round decides nothing is their number, and not that the limit is close."""
+    decision = bench(rounds=1)(add, 1).takes_less_than(1)
+
+    assert "one round bounds nothing" in repr(decision)
+
+
 def test_a_fixed_number_of_rounds_and_calls():
     """A fixed number of rounds and calls comes in addition to the first call, which is the test's."""
     calls = []

@@ -130,6 +130,8 @@ class Decision:
         wanted, count = self.evidence.launches_to_decide, self._basis.count
         if self._basis.of_launches and count < 2:
             return "only one launch is left, the others failed, and it bounds nothing"
+        if count < 2:
+            return "one round bounds nothing; more of them would (`rounds=`, `seconds=`)"
         interval = self.evidence.interval
         if (
             interval is not None
