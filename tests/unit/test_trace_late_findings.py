@@ -84,3 +84,19 @@ def test_a_convoy_behind_calls_that_end_about_when_they_are_asked_is_not_told_to
     assert "in a tenth of the cases it then needs 1.46 ms or more, since it is in a call into C" in one.cause
     assert "setswitchinterval" not in one.advice
     assert "headway run" not in one.advice
+
+
+def test_a_shorter_interval_promises_no_more_than_the_time_before_the_request():
+    """A holder without a core for a while releases 2 ms after each request, which no shorter interval changes."""
+    script, now = Script(), 0.0
+    for _ in range(20):
+        script.wait(1, now, asks_ms=now + 5)
+        script.hold(0, now, now + 7, forced=True, ran=0.6)
+        script.wait(0, now + 7, stack=AT_COMPUTE)
+        script.hold(1, now + 7, now + 7.02, stack=AT_RECV)
+        now += 7.02
+    script.add(now, 0, Kind.ACQUIRE)
+
+    advice = told(script.trace(now, "cruncher", "reader"))["convoy"].advice
+
+    assert "about 2.8 times shorter (the 2 ms from a request to the release stay), at the cost of about" in advice

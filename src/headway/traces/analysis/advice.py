@@ -2,6 +2,7 @@
 
 import re
 
+from headway.traces.analysis.late import LATE_NS
 from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.words import duration, share
 from headway.traces.model import Process
@@ -69,13 +70,25 @@ def by_policy(process: Process, waiter: str) -> str:
     )
 
 
-def shorter_interval(analysis: Analysis, gil: GilSummary, interval_ns: int) -> str:
-    """Return the advice to set a shorter switch interval, with its cost; "" if it is short, or a policy decides."""
+def shorter_interval(analysis: Analysis, gil: GilSummary, interval_ns: int, release_ns: int) -> str:
+    """Return the advice to set a shorter switch interval, with its cost; "" if it is short, or a policy decides.
+
+    Args:
+        analysis: The analysis.
+        gil: The GIL that the threads wait for.
+        interval_ns: Its switch interval.
+        release_ns: The time from a request to the release. A shorter interval does not shorten it: it is the rest of a call
+            into C, or a wait of the holder for a core.
+    """
     if interval_ns < 2 * _SHORTER_NS or analysis.process.policy:
         return ""
     factor = interval_ns / _SHORTER_NS
-    times = f"{factor:.2g}"
-    text = f"`sys.setswitchinterval({_SHORTER_NS / _S_NS:g})` would make these waits about {times} times shorter"
+    text = f"`sys.setswitchinterval({_SHORTER_NS / _S_NS:g})` would make these waits about "
+    if release_ns < LATE_NS:
+        text += f"{factor:.2g} times shorter"
+    else:
+        times = (interval_ns + release_ns) / (_SHORTER_NS + release_ns)
+        text += f"{times:.2g} times shorter (the {duration(release_ns)} from a request to the release stay)"
     if gil.handovers and analysis.wall_ns:
         each_ns = gil.handover_ns / gil.handovers
         # Between two forced hand-offs lies one interval; the rest of that time, such as a thread's sleep, stays as it is.

@@ -64,6 +64,7 @@ class Convoy:
         answer_ns: The median time from the requests to the releases. Python code answers in microseconds.
         late_ns: The time that the latest tenth of these answers exceeds; 0 if for most it is not known whether the holder
             had a core.
+        release_ns: The median of the same times with those in which the holder had no core.
     """
 
     gil: int
@@ -78,6 +79,7 @@ class Convoy:
     holder_stack: tuple[Frame, ...]
     answer_ns: int
     late_ns: int
+    release_ns: int
 
     @property
     def waiters(self) -> int:
@@ -150,6 +152,7 @@ def convoys(
                 holder_stack=_heaviest(trace, holds.stack[behind], length_ns),
                 answer_ns=int(np.median(holds.overrun_ns[behind])),
                 late_ns=_late_ns(holds.chosen(behind)),
+                release_ns=int(np.median((holds.end_ns - holds.asked_ns)[behind])),
             )
         )
     return tuple(sorted(found, key=lambda one: (-one.waits.total_ns, one.waiter, one.holder)))
