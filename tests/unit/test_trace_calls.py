@@ -31,6 +31,12 @@ from headway.traces.sources import changed_since, edited
         ("with self._lock: time.sleep(0.005)", False),
         ("with self._lock: self.items.append(1)  # time.sleep()", True),
         ("with lock: count += 1", True),
+        ("with lock: self.spent[name] += perf_counter() - begin", True),
+        ("with lock: print(name)", False),
+        ("with lock: handler(name)", True),
+        ("with lock: self.handler(name)", True),
+        ("with lock: self.peer.handler(name)", False),
+        ("with lock: other(name)", False),
         ("with open(path_lock) as file:", False),
         ("with open(join(folder, lock)) as file, self.lock as held:", True),
         ("async with (lock, other):", True),
@@ -41,6 +47,24 @@ def test_a_lock_in_the_programs_own_line(tmp_path, line, is_lock):
     """A lock has no frame of its own, so the text of the line tells that a thread waits for one."""
     source = tmp_path / "app.py"
     source.write_text(f"def handler():\n{line}\n")
+
+    assert waits_for_a_lock([Frame(str(source), 2, "handler", 1)]) is is_lock
+
+
+@pytest.mark.parametrize(
+    ("named", "is_lock"),
+    [
+        ("SECONDS = 2; pc = time.perf_counter; rest = 1", True),
+        ("pc = perf_counter", True),
+        ("from time import monotonic as pc", True),
+        ("pc = time.sleep", False),
+        ("pc = perf_counter()", False),
+    ],
+)
+def test_a_call_beside_a_lock_may_have_another_name(tmp_path, named, is_lock):
+    """A file may have a short name for a clock, which does not wait for anything."""
+    source = tmp_path / "app.py"
+    source.write_text(f"{named}\nwith lock: spent += pc() - begin\n")
 
     assert waits_for_a_lock([Frame(str(source), 2, "handler", 1)]) is is_lock
 

@@ -121,12 +121,27 @@ _IS_A_LOCK = re.compile(
 )
 _BEGINS_WITH = re.compile(r"\s*(async\s+)?with\b")
 _CALLS = re.compile(r"[\w.]+\([^()]*[^()\s][^()]*\)")
-_CALLED = re.compile(r"(\w+)\(")
-_KEEPS_THE_GIL = re.compile(
-    "add|append|appendleft|clear|copy|dict|discard|extend|insert|int|isinstance|items|keys|len|list|max|min|next|pop|popleft"
-    "|range|remove|set|setdefault|sorted|str|sum|tuple|update|values"
+_CALLED = re.compile(r"([\w.]+)\(")
+_KEEPS_THE_GIL = frozenset(
+    (
+        "Counter OrderedDict abs add all any append appendleft bool bytearray bytes capitalize clear copy current_thread "
+        "decode defaultdict deque dict difference discard divmod encode endswith enumerate extend extendleft fields filter "
+        "float format fromkeys frozenset get_ident getattr hasattr hash heappop heappush hex id insert insort int "
+        "intersection is_set isinstance issubclass items iter keys len list locked lower lstrip map max min monotonic "
+        "monotonic_ns move_to_end next notify notify_all ord partition perf_counter perf_counter_ns pop popitem popleft pow "
+        "process_time range remove replace repr reversed rotate round rpartition rstrip set setattr setdefault sorted "
+        "split splitlines startswith str strip sum super symmetric_difference task_done thread_time time tuple type union "
+        "update upper values vars zip"
+    ).split()
 )
 """Calls in the body of a `with` that do not wait."""
+_NAMED_ANEW = (
+    re.compile(rf"\b(\w+)\s*=\s*(?:\w+\.)*(?:{'|'.join(sorted(_KEEPS_THE_GIL))})\s*(?:$|[;#])"),
+    re.compile(rf"\b(?:{'|'.join(sorted(_KEEPS_THE_GIL))})\s+as\s+(\w+)"),
+)
+"""Other names that a file has for such calls: `pc = time.perf_counter`."""
+_IN_PYTHON = re.compile(r"^\s*(?:async\s+)?(?:def|class)\s+(\w+)")
+_OF_ITS_OWN = re.compile(r"(?:(?:self|cls)\.)?(\w+)")
 _WITH = re.compile(r"^\s*with\s+\(?([^#]*?)\)?\s*:")
 _NAMED = re.compile(r"[\w.]*?(\w+)(?:\[[^\]]*\])?(?:\s+as\s.*)?")
 _AWAITS = re.compile(r"\.(get|put|wait|join|result)\(")
@@ -144,11 +159,21 @@ def takes_a_lock(frame: Frame, changed: Collection[str] = ()) -> bool:
         return True
     text = _line_of(frame, changed)
     entered, body = _parts_of_with(text)
-    if not all(map(_KEEPS_THE_GIL.fullmatch, _CALLED.findall(body))):
+    if not all(_is_brief(name, frame.filename) for name in _CALLED.findall(body)):
         return False  # that call may have released the GIL, with the lock
     if _ACQUIRES.search(text) or _IS_A_LOCK.search(entered):
         return True
     return bool(locks_at(frame, changed))
+
+
+def _is_brief(name: str, filename: str) -> bool:
+    """Tell whether a thread does not wait at the line that makes a call: it keeps the GIL, or has another line meanwhile."""
+    if name.rpartition(".")[2] in _KEEPS_THE_GIL:
+        return True
+    if any(name in words_in(filename, pattern) for pattern in _NAMED_ANEW):
+        return True
+    own = _OF_ITS_OWN.fullmatch(name)
+    return own is not None and own[1] in words_in(filename, _IN_PYTHON)
 
 
 def locks_at(frame: Frame, changed: Collection[str] = ()) -> tuple[Lock, ...]:
