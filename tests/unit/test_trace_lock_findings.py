@@ -25,6 +25,21 @@ def test_a_gil_that_is_off_is_told_with_the_locks_that_are_contended():
     assert found["stop-the-world"].cost_ns == 2 * MS
 
 
+def test_without_a_gil_the_longest_waits_for_locks_come_first():
+    """Waits for a lock whose holder is not known come before "ok", and before shorter waits for an object's lock."""
+    script = Script().park(0, 0, 9, Park.LOCK)
+    object_too = Script().park(0, 0, 9, Park.LOCK).park(1, 0, 3, Park.OBJECT).park(2, 3, 5, Park.OBJECT)
+    objects_longer = Script().park(0, 0, 4, Park.LOCK).park(1, 0, 3, Park.OBJECT).park(2, 3, 6, Park.OBJECT)
+
+    def weights(one):
+        trace = one.trace(10, "a", "b", "c", gils=0, free_threaded=True, gil_enabled=False)
+        return [finding.weight for finding in analyse(trace).findings]
+
+    assert weights(script) == ["note", "fine"]
+    assert weights(object_too) == ["note", "problem", "fine"]
+    assert weights(objects_longer) == ["problem", "fine", "note"]
+
+
 def test_waiting_for_work_is_no_contention():
     """Threads that all wait at once at a `threading.Lock`, as idle workers do, are no problem."""
     script = Script().park(0, 0, 9, Park.LOCK).park(1, 0, 9, Park.LOCK)
