@@ -396,14 +396,19 @@ def test_a_lock_is_told_where_the_line_can_be_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"),
+    ("name", "reason", "advice"),
     [
-        ("app.py", "edited since"),
-        ("gone.py", "the file is not there"),
-        ("<string>", "it is in no file that is known"),
+        ("app.py", "edited since", "read the trace on the machine where the program ran, before its files change"),
+        ("gone.py", "the file is not there", "read the trace on the machine where the program ran, before its files change"),
+        (
+            "<string>",
+            "it is in no file",
+            "put the code of `python -c`, of standard input or of `exec()` into a file, and record that",
+        ),
+        ("<template>", "it is in no file", ""),
     ],
 )
-def test_a_report_does_not_say_that_all_is_well_if_it_could_not_read_a_line(tmp_path, name, reason):
+def test_a_report_does_not_say_that_all_is_well_if_it_could_not_read_a_line(tmp_path, name, reason, advice):
     """A line of an edited or missing file may take a lock: the report says so, and speaks of the GIL alone."""
     found = at_a_lock(name if name.startswith("<") else program(tmp_path, mtime_s=1 << 32).with_name(name))
     one = found["unread-lines"]
@@ -412,6 +417,14 @@ def test_a_report_does_not_say_that_all_is_well_if_it_could_not_read_a_line(tmp_
     assert one.weight == "note"
     assert one.fact.startswith("threads were without the GIL for 20 ms in total at 1 line that cannot be read: ")
     assert one.fact.endswith(f"{name}:30 serve ({reason})")
+    assert one.advice == advice
+
+
+def test_the_only_thread_of_a_program_awaits_no_lock_of_another_thread():
+    """`python -c 'time.sleep(1)'` has a line that cannot be read, and no thread that could have a lock."""
+    script = Script().hold(0, 19, 20, stack=AT_SERVE).hold(0, 30, 31, stack=0)
+
+    assert "unread-lines" not in told(renamed(script.trace(100, "a"), serve=("<string>", "serve")))
 
 
 def test_a_line_of_our_own_start_up_is_not_the_programs():

@@ -309,7 +309,14 @@ def unread(analysis: Analysis) -> Iterator[Finding]:
                 f"{number(len(lines), 'line')} that cannot be read: {listed(names)}"
             ),
             cause="only the words of such a line tell whether it takes a lock of the program",
-            advice="read the trace on the machine where the program ran, before its files change",
+            advice="; ".join(
+                [
+                    *["read the trace on the machine where the program ran, before its files change"]
+                    * any(one.had_a_file for one in lines),
+                    *["put the code of `python -c`, of standard input or of `exec()` into a file, and record that"]
+                    * any(one.was_typed for one in lines),
+                ]
+            ),
             frame=lines[0].frame,
         )
 

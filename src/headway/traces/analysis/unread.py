@@ -22,6 +22,7 @@ __all__ = ["UnreadLine", "unread_lines"]
 
 _MOST_STACKS = 200
 """The stacks that are looked at: those at which threads were away for longest."""
+_TYPED = frozenset({"<string>", "<stdin>"})
 _SIMULATED = "headway "
 """The executables of simulated runs, `headway simulate` and `headway whatif`: such a trace has no more than it was made of."""
 
@@ -43,17 +44,27 @@ class UnreadLine:
     lived_ns: int
     reason: str
 
+    @property
+    def had_a_file(self) -> bool:
+        """Whether the line is in a file, which is gone or another one by now."""
+        return os.path.isabs(self.frame.filename)
+
+    @property
+    def was_typed(self) -> bool:
+        """Whether the line is of a text without a file: of `python -c`, of a program on standard input, or of `exec()`."""
+        return self.frame.filename in _TYPED
+
 
 def unread_lines(
     trace: Trace, away: Away, changed: frozenset[str], since_ns: int, until_ns: int
 ) -> tuple[UnreadLine, ...]:
     """Return the lines that cannot be read, most time first, without those whose function tells what threads await.
 
-    Headway's own start-up takes no lock of the program.
+    Headway's own start-up takes no lock of the program, and the only thread of a program awaits no other one's.
 
     `changed` are files whose lines may be others by now.
     """
-    if trace.process.executable.startswith(_SIMULATED):
+    if trace.process.executable.startswith(_SIMULATED) or len(trace.threads) + len(trace.silent) <= 1:
         return ()
     length_ns = away.end_ns - away.start_ns
     stacks, which = distinct(away.stack)
@@ -94,5 +105,5 @@ def _has_no_file(filename: str) -> bool:
 
 def _reason(filename: str) -> str:
     if not os.path.isabs(filename):
-        return "it is in no file that is known"
+        return "it is in no file" + " that is known" * (not filename.startswith("<"))
     return "edited since" if os.path.exists(filename) else "the file is not there"
