@@ -166,6 +166,7 @@ def test_a_hold_without_a_core_is_told_as_such():
     assert found["off-core"].fact.startswith(
         "threads held the GIL without running on a core for at least 94.9 ms, 94 %"
     )
+    assert "a CPU quota was used up" in found["off-core"].cause
 
 
 def test_findings_are_of_all_threads():

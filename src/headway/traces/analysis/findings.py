@@ -187,7 +187,8 @@ def _handovers(analysis: Analysis) -> Iterator[Finding]:
             late = each_ns >= WAKE_UP_NS
             advice = "; or ".join(filter(None, ["give the process more cores" * late, _fewer_calls(gil.handed)]))
             cause = (
-                f"the next thread woke up {duration(each_ns)} after the release, on average: the cores were busy, or too few"
+                f"the next thread woke up {duration(each_ns)} after the release, on average: the cores were busy, or too few, "
+                "or a CPU quota was used up"
                 if late
                 else f"many short turns: the holds before these hand-overs last {duration(gil.handed.holds.p50_ns)} at the median, "
                 f"and {share(gil.handed.voluntary, gil.handed.holds.count)} of them end with a blocking call"
@@ -245,7 +246,7 @@ def _late(analysis: Analysis) -> Iterator[Finding]:
                     f"{share(gil.nobody_ns, gil.waits.total_ns)} of that while no thread held it; it was held "
                     f"{share(gil.holds.total_ns, gil.wall_ns)} of the time"
                 ),
-                cause="the system ran the next threads late: the cores were busy, or too few",
+                cause="the system ran the next threads late: the cores were busy, or too few, or a CPU quota was used up",
                 advice="give the process more cores, or check what else runs on them (`headway doctor`, a container's CPU quota)",
                 cost_ns=gil.nobody_ns,
                 gil=gil.index,
@@ -265,7 +266,7 @@ def _off_core(analysis: Analysis) -> Iterator[Finding]:
                 f"threads held {gil.name} without running on a core for {least} {duration(gil.off_core_ns)}, "
                 f"{share(gil.off_core_ns, gil.holds.total_ns)} of the time that it was held"
             ),
-            cause="the system ran something else on their cores, or "
+            cause="the system ran something else on their cores, a CPU quota was used up, or "
             + (
                 "the process was stopped: `headway stalls` on this file tells which, and at which stall"
                 if analysis.watched
