@@ -49,6 +49,8 @@ LEAST_NS = _S_NS
 """A program that runs for less time has no work worth dividing; most of it is the interpreter's start."""
 WAKE_UP_NS = 200_000
 """A thread that runs this soon, on average, after it was given the GIL is not late: more cores would wake it no sooner."""
+MOMENT_NS = 1_000_000
+"""A few waits that take less than this together are no problem, whatever share of a short run they are."""
 LATE_SHARE = 0.5
 """A share of the waiting in which no thread held the GIL: beyond it, the GIL is not the cause."""
 
@@ -168,7 +170,7 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
 
 def _handovers(analysis: Analysis) -> Iterator[Finding]:
     for gil in analysis.gils:
-        if not gil.handovers or gil.handover_ns < HANDOVER_SHARE * gil.wall_ns:
+        if gil.handovers < LEAST or gil.handover_ns < HANDOVER_SHARE * gil.wall_ns:
             continue
         forced = 2 * gil.forced >= gil.handovers
         short = forced and gil.interval_ns < DEFAULT_INTERVAL_NS
@@ -225,7 +227,15 @@ def _slowed(analysis: Analysis, gil: GilSummary | None = None) -> list[ThreadSum
     """
     # A thread of a pool may live for a moment only: it is held against its own life, and the pool against the whole time.
     waiters = (*analysis.threads, *analysis.roles) if gil is None else (*gil.by_thread, *gil.by_role)
-    return [one for one in waiters if one.waits.total_ns > WORTH * max(analysis.wall_ns, one.lived_ns)]
+    return [one for one in waiters if _is_much(analysis, one) and not _is_a_moment(one)]
+
+
+def _is_much(analysis: Analysis, one: ThreadSummary) -> bool:
+    return one.waits.total_ns > WORTH * max(analysis.wall_ns, one.lived_ns)
+
+
+def _is_a_moment(one: ThreadSummary) -> bool:
+    return one.waits.count < LEAST and one.waits.total_ns < MOMENT_NS
 
 
 def _matters(analysis: Analysis, gil: GilSummary) -> bool:
@@ -360,9 +370,10 @@ def _nothing_to_improve(analysis: Analysis, *, is_all: bool) -> Iterator[Finding
             )
         else:
             longest = ""
-        fact = f"no thread waited for the GIL for more than {WORTH:.0%} of the time{longest}; {held}".replace(
-            "1%", "1 %"
-        )
+        rarely = f"no thread waited for the GIL for more than {WORTH:.0%} of the time".replace("1%", "1 %")
+        if _is_much(analysis, most):
+            rarely = "no thread waited for the GIL for more than a moment"
+        fact = f"{rarely}{longest}; {held}"
     else:
         name = most.label if most.threads == 1 else f"{most.label} ({most.threads} threads)"
         yield Finding(
