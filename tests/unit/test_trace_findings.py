@@ -398,7 +398,7 @@ def test_what_a_recording_lacks_is_told():
     assert [one.kind for one in found] == ["no-contention", "losses", "unfinished", "no-stacks"]
     assert found[1].fact == (
         "this trace is incomplete: 3 events not recorded because there was no room, 1,200 events overwritten by newer ones, "
-        "1 stack recorded as unknown, 8 bytes damaged"
+        "1 stack recorded as unknown, 8 bytes damaged or missing"
     )
     assert found[2].fact.startswith("the process was killed")
     assert found[3].fact == "no lines of code are known: this recording of Python 3.8.2 has no stacks"

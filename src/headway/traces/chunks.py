@@ -79,7 +79,7 @@ def read_header(path: Path, file: int) -> np.void:
             raise TraceError(
                 f"the trace `{path}` was changed by a transfer in text mode", hint="copy it again, in binary mode"
             )
-        raise TraceError(f"`{path}` is not a trace file: it does not begin with {hwt.MAGIC!r}", hint=_HINT)
+        raise TraceError(f"`{path}` is not a trace file: it does not begin as a trace does", hint=_HINT)
     if len(data) < hwt.HEADER_BYTES:
         raise TraceError(
             f"the trace `{path}` has {len(data)} bytes, expected {hwt.HEADER_BYTES} or more", hint="copy it again"

@@ -43,7 +43,7 @@ def _losses(analysis: Analysis) -> Iterator[Finding]:
     if loss.lost_stacks:
         lost.append(f"{number(loss.lost_stacks, 'stack')} recorded as unknown")
     if loss.damaged_bytes:
-        lost.append(f"{number(loss.damaged_bytes, 'byte')} damaged")
+        lost.append(f"{number(loss.damaged_bytes, 'byte')} damaged or missing")
     if analysis.unpaired and not loss.whole:
         lost.append(f"{number(analysis.unpaired, 'event')} without a counterpart")
     if lost:
