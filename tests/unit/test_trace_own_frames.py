@@ -8,6 +8,7 @@ import pytest
 from told_traces import Script
 
 from headway.traces.analysis import analyse
+from headway.traces.analysis.hotspots import at_place
 from headway.traces.export.collapsed import write_holds
 from headway.traces.frames import Frame
 from headway.traces.invariants import violations
@@ -86,3 +87,20 @@ def test_a_with_whose_caller_is_not_known_has_the_unknown_stack(root: int, tmp_p
         stack_frame=np.array([0, 1]),
     )
     assert places(read(write(made, tmp_path / "root.hwt"))) == [()]
+
+
+@pytest.mark.parametrize(
+    ("functions", "told"),
+    [
+        (("Timed.acquire", "Timed.__enter__", "transfer"), " at app.py:1 Timed.acquire, called from app.py:3 transfer"),
+        (("Timed.acquire",), " at app.py:1 Timed.acquire"),
+        (("acquire", "transfer"), " at app.py:1 acquire"),
+    ],
+)
+def test_a_lock_of_the_programs_own_class_is_told_with_the_line_that_uses_it(
+    functions: tuple[str, ...], told: str
+) -> None:
+    """All locks of such a class wait at one line, which tells no lock from another."""
+    stack = [Frame("app.py", line, function, line) for line, function in enumerate(functions, 1)]
+
+    assert at_place(stack) == told

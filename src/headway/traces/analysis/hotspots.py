@@ -37,6 +37,8 @@ PLACES = 20
 """The number of places that are kept in each of the orders."""
 
 _STACK_THREADS = 3
+_OF_A_WRAPPER = (".acquire", ".__enter__")
+"""The methods of a class around a lock in which a thread waits for it."""
 _LIBRARIES = ("/lib/python3", "/lib64/python3", "/site-packages/", "/dist-packages/")
 
 
@@ -141,10 +143,18 @@ def own_frame(stack: Sequence[Frame]) -> Frame | None:
 
 
 def at_place(stack: Sequence[Frame]) -> str:
-    """Return ` at file:line function`, with the program's own line if that is further out; "" if the stack is not known."""
+    """Return ` at file:line function`, with the program's own line if that is further out; "" if the stack is not known.
+
+    A lock of the program's own class is told with the line that uses it.
+    """
     if not stack:
         return ""
     own = own_frame(stack)
+    while own is not None and own.function.endswith(_OF_A_WRAPPER):
+        caller = own_frame(stack[stack.index(own) + 1 :])
+        if caller is None:
+            break
+        own = caller
     further = f", called from {place(own)}" if own is not None and own != stack[0] else ""
     return f" at {place(stack[0])}{further}"
 
