@@ -576,7 +576,10 @@ def test_text_that_is_none_is_shown_escaped(tmp_path):
         (lambda path: (path.unlink(), path.mkdir()), "is a directory"),
         (lambda path: path.write_bytes(b""), "is empty"),
         (lambda path: path.write_bytes(bytes(9000)), "is empty"),
-        (lambda path: path.write_bytes(b"hello, world" * 1000), "is not a trace file: it does not begin as a trace does"),
+        (
+            lambda path: path.write_bytes(b"hello, world" * 1000),
+            "is not a trace file: it does not begin as a trace does",
+        ),
         (lambda path: path.write_bytes(path.read_bytes().replace(b"\r\n", b"\n")), "transfer in text mode"),
         (lambda path: os.truncate(path, 4000), "4000 bytes"),
         (lambda path: patch_header(path, "version", 3), "format version 3"),

@@ -395,11 +395,14 @@ def test_a_lock_is_told_where_the_line_can_be_read(tmp_path):
     assert "unread-lines" not in found
 
 
+ELSEWHERE = "read the trace on the machine where the program ran, before its files change"
+
+
 @pytest.mark.parametrize(
     ("name", "reason", "advice"),
     [
-        ("app.py", "edited since", "read the trace on the machine where the program ran, before its files change"),
-        ("gone.py", "the file is not there", "read the trace on the machine where the program ran, before its files change"),
+        ("app.py", "edited since", ELSEWHERE),
+        ("gone.py", "the file is not there", ELSEWHERE),
         (
             "<string>",
             "it is in no file",

@@ -122,22 +122,20 @@ _IS_A_LOCK = re.compile(
 _BEGINS_WITH = re.compile(r"\s*(async\s+)?with\b")
 _CALLS = re.compile(r"[\w.]+\([^()]*[^()\s][^()]*\)")
 _CALLED = re.compile(r"([\w.]+)\(")
-_KEEPS_THE_GIL = frozenset(
-    (
-        "Counter OrderedDict abs add all any append appendleft bool bytearray bytes capitalize clear copy current_thread "
-        "decode defaultdict deque dict difference discard divmod encode endswith enumerate extend extendleft fields filter "
-        "float format fromkeys frozenset get_ident getattr hasattr hash heappop heappush hex id insert insort int "
-        "intersection is_set isinstance issubclass items iter keys len list locked lower lstrip map max min monotonic "
-        "monotonic_ns move_to_end next notify notify_all ord partition perf_counter perf_counter_ns pop popitem popleft pow "
-        "process_time range remove replace repr reversed rotate round rpartition rstrip set setattr setdefault sorted "
-        "split splitlines startswith str strip sum super symmetric_difference task_done thread_time time tuple type union "
-        "update upper values vars zip"
-    ).split()
+_BRIEF = (
+    "Counter|OrderedDict|abs|add|all|any|append|appendleft|bool|bytearray|bytes|capitalize|clear|copy|"
+    "current_thread|decode|defaultdict|deque|dict|difference|discard|divmod|encode|endswith|enumerate|extend|"
+    "extendleft|fields|filter|float|format|fromkeys|frozenset|get_ident|getattr|hasattr|hash|heappop|heappush|hex|"
+    "id|insert|insort|int|intersection|is_set|isinstance|issubclass|items|iter|keys|len|list|locked|lower|lstrip|"
+    "map|max|min|monotonic|monotonic_ns|move_to_end|next|notify|notify_all|ord|partition|perf_counter|"
+    "perf_counter_ns|pop|popitem|popleft|pow|process_time|range|remove|replace|repr|reversed|rotate|round|"
+    "rpartition|rstrip|set|setattr|setdefault|sorted|split|splitlines|startswith|str|strip|sum|super|"
+    "symmetric_difference|task_done|thread_time|time|tuple|type|union|update|upper|values|vars|zip"
 )
-"""Calls in the body of a `with` that do not wait."""
+"""Calls in the body of a `with` that do not wait, as a pattern."""
 _NAMED_ANEW = (
-    re.compile(rf"\b(\w+)\s*=\s*(?:\w+\.)*(?:{'|'.join(sorted(_KEEPS_THE_GIL))})\s*(?:$|[;#])"),
-    re.compile(rf"\b(?:{'|'.join(sorted(_KEEPS_THE_GIL))})\s+as\s+(\w+)"),
+    re.compile(rf"\b(\w+)\s*=\s*(?:\w+\.)*(?:{_BRIEF})\s*(?:$|[;#])"),
+    re.compile(rf"\b(?:{_BRIEF})\s+as\s+(\w+)"),
 )
 """Other names that a file has for such calls: `pc = time.perf_counter`."""
 _IN_PYTHON = re.compile(r"^\s*(?:async\s+)?(?:def|class)\s+(\w+)")
@@ -168,7 +166,7 @@ def takes_a_lock(frame: Frame, changed: Collection[str] = ()) -> bool:
 
 def _is_brief(name: str, filename: str) -> bool:
     """Tell whether a thread does not wait at the line that makes a call: it keeps the GIL, or has another line meanwhile."""
-    if name.rpartition(".")[2] in _KEEPS_THE_GIL:
+    if re.fullmatch(_BRIEF, name.rpartition(".")[2]):
         return True
     if any(name in words_in(filename, pattern) for pattern in _NAMED_ANEW):
         return True

@@ -138,7 +138,11 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
     if first.answer_ns < LATE_NS:
         more = f"in a tenth of the cases it then needs {duration(first.late_ns)} or more"
     move = f"move the work of {first.holder}{work} out of the process: {another_gil(analysis.process, gil)}"
-    ways = [move, shorter_interval(analysis, gil, first.interval_ns, first.release_ns), by_policy(analysis.process, first.waiter)]
+    ways = [
+        move,
+        shorter_interval(analysis, gil, first.interval_ns, first.release_ns),
+        by_policy(analysis.process, first.waiter),
+    ]
     if in_calls:
         # The figures of the other ways are those of holders that answer at once.
         ways = [f"let the call release the GIL, or give it less work at a time; or {move}"]
