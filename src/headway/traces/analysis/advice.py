@@ -55,16 +55,21 @@ def in_parallel(process: Process, gil: GilSummary | None = None) -> str:
     return f"{ways}, or {since} free-threaded build, where one thread alone is slower"
 
 
-def by_policy(process: Process, waiter: str) -> str:
+def by_policy(process: Process, waiter: str, release_ns: int) -> str:
     """Return the advice to run the program under Headway's scheduler; "" if a policy scheduled it already.
+
+    `release_ns` is as for `shorter_interval`.
 
     The figures are from bench/policy_corpus.py on CPython 3.13: servers beside a CPU-bound thread, the ratio of the p99
     of their answers under the policy `fair` to that without it (docs/guides/schedule-a-program.md).
     """
     if process.policy:
         return ""
+    soon = "acquires the GIL at once"
+    if release_ns >= LATE_NS:
+        soon = f"requests the GIL at once, and has it {duration(release_ns)} later"
     return (
-        f"run the program unchanged under `headway run`, so that {waiter} acquires the GIL at once: measured servers beside a"
+        f"run the program unchanged under `headway run`, so that {waiter} {soon}: measured servers beside a"
         " CPU-bound thread had 0.02 to 0.31 of their former p99, and that thread kept a tenth to a quarter of its work while"
         " they were busy"
     )

@@ -141,7 +141,7 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
     ways = [
         move,
         shorter_interval(analysis, gil, first.interval_ns, first.release_ns),
-        by_policy(analysis.process, first.waiter),
+        by_policy(analysis.process, first.waiter, first.release_ns),
     ]
     if in_calls:
         # The figures of the other ways are those of holders that answer at once.
