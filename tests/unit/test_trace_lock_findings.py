@@ -296,7 +296,7 @@ def with_a_gil(
     """Return the findings of threads with a GIL, for which the stack `AT_SERVE` is that line of a file."""
     source = folder / name
     source.parent.mkdir(parents=True, exist_ok=True)
-    source.write_text("\n" * 29 + f"    {line}\n")
+    source.write_text("\n" * 28 + f"if begun:\n    {line}\n")
     os.utime(source, ns=(written_ns, written_ns))
     trace = script.trace(100, *threads, **process)
     frames = tuple(
@@ -335,6 +335,17 @@ def test_waits_for_a_lock_are_told_with_a_gil_too(tmp_path, line):
     )
     assert one.cause.startswith("these threads take turns at that lock")
     assert "no-contention" not in found
+
+
+def test_a_lock_and_a_call_on_one_line_are_both_told(tmp_path):
+    """Threads may await the lock or the call: the report says that, and how to find out."""
+    found = with_a_gil(AT_ONCE, tmp_path, line="with self.guard_lock: print(self.peer)")
+
+    assert "contended-lock" not in found
+    assert found["unseen-wait"].cause.startswith(
+        "the line takes a lock and makes a call, and a trace does not show which"
+    )
+    assert found["unseen-wait"].advice.startswith("put the call on a line of its own, below the `with`")
 
 
 def test_threads_that_do_not_meet_at_a_lock_take_no_turns_there(tmp_path):

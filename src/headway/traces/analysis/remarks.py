@@ -234,6 +234,8 @@ def _reason(one: UnseenWait, analysis: Analysis) -> str:
             "for most of that time, another thread like these came from its work when the wait ended: they seem to share what "
             "they await, as the permits of a semaphore or the connections of a pool, or to pass work on to each other"
         )
+    if one.hides_a_lock:
+        return "the line takes a lock and makes a call, and a trace does not show which of them a thread awaits"
     return "a trace does not show what a thread awaits without the GIL: work, a lock, a file, or another process"
 
 
@@ -253,6 +255,8 @@ def _way(one: UnseenWait) -> str:
     """Return the advice about threads at a line."""
     if one.meets:
         return "divide the work between two meetings more evenly, or let these threads meet less often"
+    if one.hides_a_lock:
+        return "put the call on a line of its own, below the `with`, and record again: the report then tells who has the lock"
     if one.stuck:
         them = "these threads" if len(one.stuck) > 1 else "this thread"
         return f"if {them} should have gone on, look at what ends that wait: the thread or process that does may have stopped"

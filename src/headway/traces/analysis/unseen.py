@@ -21,7 +21,7 @@ from headway.traces.analysis.stall_model import Thresholds
 from headway.traces.analysis.threads import lives_ns
 from headway.traces.analysis.turns import Away
 from headway.traces.analysis.words import role
-from headway.traces.calls import Call, call_at
+from headway.traces.calls import Call, call_at, locks_at
 from headway.traces.loops import Home, home_at, is_in_a_loop, waits_for_a_lock
 from headway.traces.model import Frame, Trace
 
@@ -79,6 +79,7 @@ class UnseenWait:
         last: At a barrier, the threads that arrived last, each with the time that others waited for it, most time first.
         stuck: Those of the threads that were there until the recording ended, and never before for nearly as long.
         stuck_ns: The longest of these times.
+        hides_a_lock: The line takes a lock and makes a call, and nothing tells which of them the threads await.
     """
 
     frame: Frame
@@ -92,6 +93,7 @@ class UnseenWait:
     last: tuple[tuple[int, int], ...] = ()
     stuck: tuple[int, ...] = ()
     stuck_ns: int = 0
+    hides_a_lock: bool = False
 
 
 @final
@@ -204,8 +206,22 @@ def unseen_waits(
             last = _last_to_arrive(holds, before, away, one.stacks, threads, meeting) if one.meets else ()
             stuck = tuple(thread for thread in stuck_for_ns if thread in threads)
             stuck_ns = max((stuck_for_ns[thread] for thread in stuck), default=0)
+            hides_a_lock = not one.awaits and bool(locks_at(frame, changed))
             found.append(
-                UnseenWait(frame, own, threads, away_ns, life_ns, shared, may_be_idle, one.meets, last, stuck, stuck_ns)
+                UnseenWait(
+                    frame,
+                    own,
+                    threads,
+                    away_ns,
+                    life_ns,
+                    shared,
+                    may_be_idle,
+                    one.meets,
+                    last,
+                    stuck,
+                    stuck_ns,
+                    hides_a_lock,
+                )
             )
     return tuple(sorted(found, key=lambda one: -one.away_ns))
 
