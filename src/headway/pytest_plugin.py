@@ -194,6 +194,8 @@ def _bench(request: pytest.FixtureRequest) -> Iterator["Bench"]:
         why_not=session.why_not,
         launches=launched.measured if launched is not None else None,
         failures=tuple(launched.failures) if launched is not None else (),
+        missing=launched.missing if launched is not None else {},
+        broken=launched.broken if launched is not None else "",
         provisional=session.child is not None,
     )
     if session.with_reference:

@@ -9,8 +9,11 @@ import types
 import pytest
 
 from headway import pytest_options, pytest_plugin
+from headway.errors import HeadwayError
 from headway.measure import children
+from headway.measure.bench import Bench
 from headway.measure.children import Launched, Launching
+from headway.measure.journal import Journal
 from headway.measure.measured import Measured
 
 
@@ -133,16 +136,60 @@ def test_an_answer_that_makes_no_sense_is_a_failed_launch(tmp_path, answer, why)
     assert why in launched.failures[0]
 
 
-def test_launches_that_ended_early_are_told():
-    """A benchmark that is missing from some launches is reported."""
-    one = Measured(values_s=(1.0,), calls=1)
-    launched = Launched({"first": (one, one, one), "second": (one, one)})
-    launched.tell_the_missing(3)
+def launch(tmp_path, code, *names, said=""):
+    """Return the results of a launch that ended with an exit code and measured benchmarks of these names."""
+    file = tmp_path / children.ANSWER
+    file.write_text(json.dumps({name: [{"values_s": [1.0], "calls": 1}] for name in names}))
+    return children.taken(file, subprocess.CompletedProcess([], code, said, ""))
 
-    assert launched.failures == ["1 of 3 launches ended before second"]
-    crashed = Launched({"first": (one, one)}, ["exit code 3"])
-    crashed.tell_the_missing(3)
-    assert crashed.failures == ["exit code 3"]
+
+def launched_in(*launches):
+    found = Launched()
+    for one in launches:
+        found.add(one)
+    return found
+
+
+def test_a_benchmark_that_launches_lack_is_told_with_its_reason(tmp_path):
+    """A test that failed before a benchmark is told apart from one that did not call it; a failed launch counts once."""
+    both = launch(tmp_path, 0, "first", "second")
+    failed = launch(tmp_path, 1, "first", said="E       ValueError: broken\n")
+
+    assert launched_in(both, both).missing == {}
+    assert launched_in(both, failed, both).missing == {
+        "second": "1 of 3 launches ended before it: exit code 1: ValueError: broken"
+    }
+    assert launched_in(both, launch(tmp_path, 0, "first")).missing == {
+        "second": "1 of 2 launches had no benchmark of this name"
+    }
+    crashed = launched_in(both, launch(tmp_path, 3))
+    assert (crashed.failures, crashed.missing) == (["exit code 3"], {})
+
+
+def test_a_test_that_failed_in_every_launch_is_broken(tmp_path):
+    """The reason is that of the first launch; a launch that passed, or measured nothing without failing, is none."""
+    failed = launch(tmp_path, 1, said="E   ValueError: broken\n")
+
+    assert launched_in(failed, launch(tmp_path, 7)).broken == "exit code 1: ValueError: broken"
+    assert launched_in(Launched.failed("killed after 900 s"), failed).broken == "killed after 900 s"
+    assert launched_in(failed, launch(tmp_path, 0, "first")).broken == ""
+    assert launched_in(launch(tmp_path, 0)).broken == ""
+    assert Launched().broken == ""
+
+
+def test_a_benchmark_of_a_broken_test_is_an_error():
+    """A benchmark that no launch measured fails its test if the test failed in every launch, and only then."""
+    one = Measured(values_s=(1.0,), calls=1)
+    journal = Journal(test="test", launches={"test": (one,)}, broken="exit code 1: ValueError: broken")
+    bench = Bench(journal)
+
+    assert bench(int).measured
+    with pytest.raises(
+        HeadwayError, match=r"test \(2\) is not measured, .*; in the first one: exit code 1: ValueError"
+    ):
+        bench(int)
+    assert list(journal.entries) == ["test", "test (2)"]
+    assert not Bench(Journal(test="test", launches={}))(int).measured
 
 
 @pytest.mark.parametrize(("trees", "of"), [(1, ""), (2, " of each tree")])

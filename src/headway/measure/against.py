@@ -308,7 +308,9 @@ class Revision:
         """Add the results of the other tree's launches of a test's benchmarks."""
         for name, entry in zip(journal.entries, journal.keyed(), strict=True):
             measured = there.measured.get(name, ())
-            self.results[entry.key] = replace(entry.result, launches=measured, failed=tuple(there.failures))
+            missing = [there.missing[name]] if name in there.missing else []
+            self.results[entry.key] = replace(entry.result, launches=measured, failed=(*there.failures, *missing))
+            self.failed |= dict.fromkeys(f"{name}: in {self.name}: {why}" for why in missing)
         self.failed |= dict.fromkeys(f"{journal.test}: in {self.name}: {why}" for why in there.failures)
 
     def ratio(self, now: Entry) -> stats.Interval | None:
@@ -376,9 +378,6 @@ def measure_against(
             if test not in lacking and (why := _cannot_import(found[test].there)):
                 lacking.add(test)
                 how.say(f"no more launches of it in the other tree: {why}")
-    for both in found.values():
-        both.here.tell_the_missing(launches)
-        both.there.tell_the_missing(launches)
 
 
 def _cannot_import(there: Launched) -> str:
@@ -408,6 +407,7 @@ def _keep(found: Sides, mine: Launched, other: Launched, name: str) -> None:
     """Add the results of one launch in each tree; the rounds that both have took turns."""
     for launched, more in ((found.here, mine), (found.there, other)):
         launched.failures += more.failures
+        launched.ends += more.ends
         partner = other if more is mine else mine
         for benchmark, measured in more.measured.items():
             common = min(len(one.values_s) for one in (*measured, *partner.measured.get(benchmark, measured)))

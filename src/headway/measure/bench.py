@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import replace
 from typing import Any, final
 
-from headway.errors import UsageError
+from headway.errors import HeadwayError, UsageError
 from headway.measure import loops, steps
 from headway.measure.journal import Entry, Journal, Options
 from headway.measure.measured import Measured
@@ -316,7 +316,7 @@ class Bench:
                 launches=launches,
                 why_not="" if launches else note,
                 traced=plan.options.trace,
-                failed=journal.failures,
+                failed=(*journal.failures, *filter(None, [journal.missing.get(plan.name)])),
                 provisional=journal.provisional or bool(journal.why_not),
                 returned=returned[plan.name],
                 _scaled=None if plan.target.is_async else self._scaler(plan),
@@ -329,6 +329,12 @@ class Bench:
             else:
                 entry = Entry(results[plan.name], group, plan.name)
             journal.entries[plan.name] = entry
+        unmeasured = [plan.name for plan in plans if not found.get(plan.name)]
+        if unmeasured and journal.broken:
+            raise HeadwayError(
+                f"{unmeasured[0]} is not measured, as the test failed in every launch; in the first one: {journal.broken}",
+                hint="run the test without launches and comparisons to see the whole error",
+            )
         return finish(results)
 
     def _scaler(self, plan: Plan) -> Callable[[str, int], tuple[Result, Result]]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import final
+from typing import Any, final
 
 from headway.measure.journal import Journal
 from headway.measure.measured import Measured
@@ -25,6 +25,7 @@ __all__ = [
     "CHILD_OPTION",
     "LIMIT_S",
     "TEST_OPTION",
+    "End",
     "Launched",
     "Launching",
     "Progress",
@@ -98,25 +99,62 @@ LIMIT_S = 900
 
 
 @final
+@dataclass(frozen=True)
+class End:
+    """The end of a launch.
+
+    Attributes:
+        measured: The names of its benchmarks; none if it is among the failed launches.
+        why: Why its test failed; "" if the test did not fail.
+    """
+
+    measured: frozenset[str]
+    why: str
+
+
+@final
 @dataclass
 class Launched:
-    """The results of the launches of one test: its benchmarks by name, and the reasons of failed launches."""
+    """The results of the launches of one test.
+
+    Attributes:
+        measured: The measurements of its benchmarks, by name.
+        failures: The reasons of failed launches, which have no results or no proper end.
+        ends: The end of each launch.
+    """
 
     measured: dict[str, tuple[Measured, ...]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    ends: list[End] = field(default_factory=list)
+
+    @classmethod
+    def failed(cls, why: str) -> "Launched":
+        """Return the results of one launch that has failed."""
+        return cls(failures=[why], ends=[End(frozenset(), why)])
 
     def add(self, one: "Launched") -> None:
         """Add the results of one more launch."""
         self.failures += one.failures
+        self.ends += one.ends
         for name, measured in one.measured.items():
             self.measured[name] = (*self.measured.get(name, ()), *measured)
 
-    def tell_the_missing(self, launches: int) -> None:
-        """Record as failures the launches that ended before a benchmark that others measured."""
-        for name, measured in self.measured.items():
-            lost = launches - len(self.failures) - len(measured)
-            if lost > 0:
-                self.failures.append(f"{lost} of {launches} launches ended before {name}")
+    @property
+    def missing(self) -> dict[str, str]:
+        """Why a benchmark is missing from launches that measured others, by its name."""
+        found = {}
+        for name in self.measured:
+            lost = [end.why for end in self.ends if end.measured and name not in end.measured]
+            why = next(filter(None, lost), "")
+            if lost:
+                how = f"ended before it: {why}" if why else "had no benchmark of this name"
+                found[name] = f"{len(lost)} of {len(self.ends)} launches {how}"
+        return found
+
+    @property
+    def broken(self) -> str:
+        """Why the test failed in its first launch, if it failed in every launch; "" otherwise."""
+        return self.ends[0].why if self.ends and all(end.why for end in self.ends) else ""
 
 
 def write_launch(path: Path, journal: Journal) -> None:
@@ -319,11 +357,9 @@ def launch_all(
                 try:
                     done = _run(how.command(test, Path(scratch)), how.folder)
                 except subprocess.TimeoutExpired:
-                    found[test].failures.append(f"killed after {LIMIT_S} s")
+                    found[test].add(Launched.failed(f"killed after {LIMIT_S} s"))
                     continue
                 found[test].add(taken(answer, done))
-    for launched in found.values():
-        launched.tell_the_missing(launches)
 
 
 def _run(command: Sequence[str], folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -360,18 +396,27 @@ ANSWER = "launch.json"
 
 def taken(answer: Path, done: "subprocess.CompletedProcess[str]") -> Launched:
     """Return the results of one launch that has ended."""
-    launched, names = Launched(), {}
+    names: dict[str, list[dict[str, Any]]] = {}
     with contextlib.suppress(OSError, ValueError):
         names = json.loads(answer.read_text(encoding="utf-8"))
     try:
-        launched.measured = {name: tuple(map(Measured.from_json, values)) for name, values in names.items()}
+        measured = {name: tuple(map(Measured.from_json, values)) for name, values in names.items()}
     except (AttributeError, TypeError, ValueError) as error:
-        launched.failures.append(f"its answer has no results of Headway: {error}")
-        return launched
+        return Launched.failed(f"its answer has no results of Headway: {error}")
     # A failed test (1) has measured all the same: its assertions are judged over all launches, not in one.
-    if not names or done.returncode not in {0, 1}:
-        said = [line.strip() for line in done.stdout.splitlines() if line.startswith(("E ", "FAILED", "ERROR"))]
-        # Warnings stand there, too, and say nothing about the end.
-        said = said or [line.strip() for line in done.stderr.splitlines() if _ERROR.search(line)][-1:]
-        launched.failures.append(": ".join([f"exit code {done.returncode}", *said[:1]]))
-    return launched
+    if names and done.returncode in {0, 1}:
+        return Launched(measured, ends=[End(frozenset(names), _reason(done) if done.returncode else "")])
+    why = _reason(done) if done.returncode else "it measured nothing, and did not fail"
+    return Launched(measured, [why], [End(frozenset(), why if done.returncode else "")])
+
+
+def _reason(done: "subprocess.CompletedProcess[str]") -> str:
+    """Return the exit code of a launch, and the first error that it printed."""
+    said = [
+        line[2:].strip() if line.startswith("E ") else line.strip()
+        for line in done.stdout.splitlines()
+        if line.startswith(("E ", "FAILED", "ERROR"))
+    ]
+    # Warnings stand there, too, and say nothing about the end.
+    said = said or [line.strip() for line in done.stderr.splitlines() if _ERROR.search(line)][-1:]
+    return ": ".join([f"exit code {done.returncode}", *said[:1]])

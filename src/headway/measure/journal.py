@@ -111,6 +111,8 @@ class Journal:
         why_not: Why nothing is measured (each function is then called once); "" if benchmarks are measured.
         launches: The results of launches in fresh processes, by the benchmark's name; None if this process measures.
         failures: The reasons of failed launches.
+        missing: Why a benchmark is missing from launches that measured others, by its name.
+        broken: Why the test failed in its first launch, if it failed in every launch; "" otherwise.
         provisional: This process is one launch of several, so every assertion about its evidence holds for now.
         entries: The results so far, by name.
         pending: The names of async benchmarks that have not been awaited yet.
@@ -125,6 +127,8 @@ class Journal:
     why_not: str = ""
     launches: Mapping[str, tuple[Measured, ...]] | None = None
     failures: tuple[str, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
+    broken: str = ""
     provisional: bool = False
     entries: dict[str, Entry] = field(default_factory=dict)
     pending: list[str] = field(default_factory=list)
