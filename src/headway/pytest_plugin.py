@@ -105,7 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "headway(seconds=0.5, rounds=None, calls=None, setup=None, teardown=None, trace=False, name='', group='', "
-        "loop='asyncio', switch_interval_s=None, gc=True, precision=None): how the fixture `headway` measures",
+        "loop='', switch_interval_s=None, gc=True, precision=None): how the fixture `headway` measures",
     )
     session = config.stash[_KEY] = _Session(config)
     try:

@@ -10,7 +10,7 @@ import types
 import pytest
 
 from headway.errors import UsageError
-from headway.measure import steps, work
+from headway.measure import loops, steps, work
 from headway.measure.bench import Bench
 from headway.measure.journal import Journal, Options
 
@@ -364,6 +364,35 @@ def test_what_makes_no_sense_is_refused(act, message):
     with pytest.raises(UsageError, match=message) as error:
         act(bench())
     assert error.value.hint
+
+
+@pytest.mark.parametrize("loop", ["trio", "uvloop"])
+def test_a_loop_that_the_test_does_not_run_in_is_refused(loop):
+    """In an async test, a loop that is not the test's own is an error, also for a function that makes coroutines."""
+
+    async def test(function, **options):
+        return await bench(**options)(function)
+
+    for function in (nothing, call_of_a_coroutine):
+        with pytest.raises(UsageError, match=f"loop='{loop}' is for tests that are not async") as error:
+            asyncio.run(test(function, loop=loop))
+        assert error.value.hint
+    assert asyncio.run(test(add, loop=loop, setup=lambda: ((1,), {}))).model == "serial"
+    assert asyncio.run(test(nothing, loop="asyncio")).measured
+
+
+def test_a_loop_that_the_test_runs_in_may_be_named():
+    """A loop of uvloop is its own and asyncio's, and trio's is trio's alone."""
+    found = {}
+
+    async def look():
+        return [one for one in loops.LOOPS if loops.runs_in(one)]
+
+    for loop in ("asyncio", "trio", "uvloop"):
+        if loop == "uvloop":
+            pytest.importorskip(loop)
+        found[loop] = loops.run(look, loop)
+    assert found == {"asyncio": ["asyncio"], "trio": ["trio"], "uvloop": ["asyncio", "uvloop"]}
 
 
 def test_models_are_listed_once():

@@ -150,7 +150,7 @@ class Bench:
         """Return the model of a load of several tasks."""
         _check_count("tasks", tasks)
         if target.is_async:
-            if model not in {"", loops.running() or self._options.loop}:
+            if model not in {"", loops.running() or self._options.loop or loops.LOOPS[0]}:
                 raise UsageError(
                     f"{target.name} is async, so it cannot run under the model {model!r} here",
                     hint="leave out `model`: async functions are tasks of the running loop",
@@ -297,6 +297,7 @@ class Bench:
         returned = {}
         for plan in plans:
             returned[plan.name] = yield from steps.called(plan)
+            _check_loop(plan)
         if journal.measures:
             beside = None
             if journal.reference is not None:
@@ -377,6 +378,16 @@ def _load(tasks: int, model: str) -> Callable[[Target, Watch], Source]:
 
 def _model(model: str, target: Target) -> str:
     return model or ("loop" if target.is_async else "serial")
+
+
+def _check_loop(plan: Plan) -> None:
+    """Raise UsageError if a function is awaited in a loop that is not the one that its options name."""
+    loop = plan.options.loop
+    if loop and plan.target.is_async and not loops.runs_in(loop):
+        raise UsageError(
+            f"loop={loop!r} is for tests that are not async, and {plan.target.name} is awaited in the loop of its test",
+            hint=f"make the test a plain function, or let the test itself run in {loop} and leave out `loop`",
+        )
 
 
 def _check_count(name: str, value: int) -> None:

@@ -38,7 +38,8 @@ class Options:
         trace: Measure how long threads hold the GIL and wait for it.
         name: The benchmark's name; "" means the test's name.
         group: The group of benchmarks in tables; "" means the test's file.
-        loop: The loop for async functions in tests that are not async: "asyncio", "uvloop" or "trio".
+        loop: The loop for async functions in tests that are not async: "asyncio" (also if it is ""), "uvloop" or
+            "trio". In an async test it must be the test's loop.
         switch_interval_s: CPython's switch interval during the measurement; None leaves it unchanged.
         gc: Whether the garbage collector may run while a round is timed.
         precision: Continue until the interval is that narrow (0.01: 1 % on either side), for up to ten times as long;
@@ -53,7 +54,7 @@ class Options:
     trace: bool = False
     name: str = ""
     group: str = ""
-    loop: str = "asyncio"
+    loop: str = ""
     switch_interval_s: float | None = None
     gc: bool = True
     precision: float | None = None
@@ -75,7 +76,7 @@ class Options:
                 raise UsageError(f"{name}={value!r} is not above 0", hint=f"{name} is a number")
             if name in {"rounds", "calls"} and value is not None and not isinstance(value, int):
                 raise UsageError(f"{name}={value!r} is not a count", hint=f"{name} is a whole number")
-        if options.loop not in loops.LOOPS:
+        if options.loop not in {"", *loops.LOOPS}:
             raise UsageError(f"loop={options.loop!r} is not a loop", hint=f"one of {', '.join(loops.LOOPS)}")
         return options
 

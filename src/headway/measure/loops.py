@@ -21,6 +21,7 @@ __all__ = [
     "readable",
     "run",
     "running",
+    "runs_in",
     "sleep",
     "task_cost_s",
 ]
@@ -49,6 +50,17 @@ def running() -> Library | None:
             return None
         return "asyncio"
     return None
+
+
+def runs_in(loop: str) -> bool:
+    """Tell whether the loop that runs in this thread is one of `LOOPS`; that of uvloop is asyncio's, too."""
+    if loop != "uvloop":
+        return running() == loop
+    if running() != "asyncio":
+        return False
+    import asyncio
+
+    return any(one.__module__ == "uvloop" for one in type(asyncio.get_running_loop()).__mro__)
 
 
 async def sleep(seconds: float) -> None:
@@ -169,12 +181,13 @@ async def task_cost_s() -> float:
     return min(found)
 
 
-def run(main: Callable[[], Coroutine[Any, Any, Any]], loop: str = "asyncio") -> Any:
-    """Run a coroutine function in a loop of its own and return its result.
+def run(main: Callable[[], Coroutine[Any, Any, Any]], loop: str = "") -> Any:
+    """Run a coroutine function in a loop of its own, asyncio's if `loop` is "", and return its result.
 
     Raises:
         UsageError: The loop is none of `LOOPS`, or its library is not installed.
     """
+    loop = loop or LOOPS[0]
     if loop not in LOOPS:
         raise UsageError(f"no loop is called {loop!r}", hint=f"one of {', '.join(LOOPS)}")
     try:
