@@ -332,6 +332,13 @@ def test_nothing_is_measured_where_that_is_not_wanted():
     assert not result.measured
 
 
+class Awaitable:
+    """An object that may be awaited, and is no coroutine."""
+
+    def __await__(self):
+        yield from ()
+
+
 def call_of_a_coroutine():
     return nothing()
 
@@ -342,7 +349,10 @@ def call_of_a_coroutine():
         (lambda one: one(call_of_a_coroutine), "returns a coroutine that is not awaited"),
         (lambda one: one(lambda: nothing() or None), "returns a coroutine that is not awaited"),
         (lambda one: one(functools.partial(call_of_a_coroutine)), "returns a coroutine that is not awaited"),
+        (lambda one: one(Awaitable), r"returns an awaitable \(Awaitable\) that is not awaited"),
         (lambda one: one(nothing()), "the argument is a coroutine"),
+        (lambda one: one(lambda: one(add, 1)), "<lambda> is measured, and calls `headway` itself"),
+        (lambda one: one(lambda: one.serial(add, 3, 1) and None), "<lambda> is measured, and calls `headway` itself"),
         (lambda one: one(7), "7 is not a function"),
         (lambda one: one.options(second=1), "no option is called 'second'"),
         (lambda one: one.options(seconds=0), "seconds=0 is not above 0"),

@@ -7,8 +7,9 @@ import threading
 import pytest
 
 from headway.measure import steps
+from headway.measure.drive import run_steps
 from headway.measure.journal import Options
-from headway.measure.rounds import Load, Round, Target, Watch, run_steps
+from headway.measure.rounds import Load, Round, Target, Watch
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 8])

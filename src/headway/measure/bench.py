@@ -12,6 +12,7 @@ from typing import Any, final
 
 from headway.errors import HeadwayError, UsageError
 from headway.measure import loops, steps
+from headway.measure.drive import await_steps, begin_steps, run_steps
 from headway.measure.journal import Entry, Journal, Options
 from headway.measure.measured import Measured
 from headway.measure.result import Comparison, Result
@@ -24,9 +25,7 @@ from headway.measure.rounds import (
     Steps,
     Target,
     Watch,
-    await_steps,
-    begin_steps,
-    run_steps,
+    refuse_inside,
 )
 from headway.measure.steps import Plan
 
@@ -278,6 +277,7 @@ class Bench:
 
     def go(self, plans: list[Plan], finish: Callable[[Mapping[str, Result]], Any]) -> Any:
         """Measure plans in turns now, and return `finish` of their results, or an awaitable of it."""
+        refuse_inside()
         names = [plan.name for plan in plans]
         begun = self._steps(plans, finish)
         if any(plan.target.is_async for plan in plans):

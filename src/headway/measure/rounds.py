@@ -1,8 +1,8 @@
 """The rounds of a benchmark: batches of calls, loads of many calls at once, and open loads.
 
 A *source* runs one round: `once(calls)` returns a `Round`, or an awaitable of one if the function is async. The steps
-of a benchmark are generators that yield such values and receive them back awaited, so that each step is written once
-for sync and async functions.
+of a benchmark are generators that yield such values and receive them back awaited (see `drive`), so that each step is
+written once for sync and async functions.
 """
 
 import inspect
@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
@@ -30,9 +31,8 @@ __all__ = [
     "Steps",
     "Target",
     "Watch",
-    "await_steps",
-    "begin_steps",
-    "run_steps",
+    "drop",
+    "refuse_inside",
 ]
 
 Steps = Generator[Any, Any, Any]
@@ -44,83 +44,23 @@ WORKERS = {"threads": "threads", "processes": "processes-spawn", "interpreters":
 _LAG_PERIOD_S = 0.005
 
 
-def begin_steps(steps: Steps) -> tuple[bool, Any]:
-    """Run steps until one yields an awaitable; return (False, the awaitable), or (True, the final value)."""
-    value = None
-    try:
-        while True:
-            value = steps.send(value)
-            if inspect.isawaitable(value):
-                return False, value
-    except StopIteration as end:
-        return True, end.value
-    except RuntimeError as error:
-        stop = _through_steps(error)
-        if stop is None:
-            raise
-        raise stop from None
-
-
-def _through_steps(error: RuntimeError) -> StopIteration | None:
-    """Return the StopIteration that Python turned into this error in a generator of Headway (PEP 479), or None."""
-    stop = error.__cause__
-    if not isinstance(stop, StopIteration) or stop.__traceback__ is None:
-        return None
-    # The traceback starts at the generator that the exception ended. If that is the user's, the error is the user's
-    # own.
-    module = str(stop.__traceback__.tb_frame.f_globals.get("__name__", ""))
-    return stop if module.startswith("headway.") else None
-
-
-def run_steps(steps: Steps) -> Any:
-    """Run steps of plain functions to their end and return the final value.
-
-    Raises:
-        UsageError: A step yielded an awaitable.
-    """
-    done, value = begin_steps(steps)
-    if done:
-        return value
-    _drop(value)
-    error = UsageError(
-        "a set-up or tear-down is async, but its function is not",
-        hint="make the function async, or the set-up and tear-down plain functions",
-    )
-    # The error is thrown into the steps, which clean up and raise it again.
-    value = steps.throw(error)
-    while True:
-        _drop(value)
-        value = steps.send(None)
-
-
-async def await_steps(steps: Steps, given: Any = None) -> Any:
-    """Run steps to their end in the running loop, await each awaitable, and return the final value.
-
-    Args:
-        steps: The steps; if they have begun (see `begin_steps`), they continue.
-        given: The last awaitable that they yielded, to await first; None if they have not begun.
-    """
-    value = given
-    try:
-        while True:
-            if not inspect.isawaitable(value):
-                value = steps.send(value)
-            while inspect.isawaitable(value):
-                try:
-                    value = await value
-                except BaseException as error:  # noqa: BLE001  (it goes on into the steps)
-                    # The error is thrown into the steps, which clean up: a tear-down may have to be awaited, too.
-                    value = steps.throw(error)
-    except StopIteration as end:
-        return end.value
-    finally:
-        steps.close()
-
-
-def _drop(awaitable: object) -> None:
+def drop(awaitable: object) -> None:
     """Close a coroutine that will never be awaited, so that Python does not warn about it."""
     if inspect.iscoroutine(awaitable):
         awaitable.close()
+
+
+_CALLED: ContextVar[str] = ContextVar("called", default="")
+"""The name of the function whose first call runs now."""
+
+
+def refuse_inside() -> None:
+    """Raise UsageError if a function that is measured begins a benchmark itself."""
+    if _CALLED.get():
+        raise UsageError(
+            f"{_CALLED.get()} is measured, and calls `headway` itself",
+            hint="measure the inner function alone: `headway(function, *args)`",
+        )
 
 
 @final
@@ -143,7 +83,7 @@ class Target:
         """Raise UsageError if it is no function, or a coroutine that has been called already."""
         given: object = self.function
         if inspect.isawaitable(given):
-            _drop(given)
+            drop(given)
             raise UsageError(
                 "the argument is a coroutine, which can be awaited only once",
                 hint="give the function and its arguments: `await headway(fetch, url)`, not `headway(fetch(url))`",
@@ -185,12 +125,17 @@ class Target:
         Raises:
             UsageError: The function is plain, returns an awaitable, and no loop runs that could await it.
         """
-        result = self.function(*self.args, **self.kwargs)
+        token = _CALLED.set(self.name)
+        try:
+            result = self.function(*self.args, **self.kwargs)
+        finally:
+            _CALLED.reset(token)
         if not self.is_async and inspect.isawaitable(result):
             if loops.running() is None:
-                _drop(result)
+                what = "a coroutine" if inspect.iscoroutine(result) else f"an awaitable ({type(result).__name__})"
+                drop(result)
                 raise UsageError(
-                    f"{self.name} returns a coroutine that is not awaited, so nothing would be measured",
+                    f"{self.name} returns {what} that is not awaited, so nothing would be measured",
                     hint="call it from an async test, `await headway(function)`, or give a function that is `async def`",
                 )
             self.awaits = True
