@@ -244,19 +244,24 @@ class Asked:
 
     def stored(self, option: str, name: str) -> "Stored":
         """Return the sessions that are stored under a name. Raises UsageError if there are none."""
-        from headway.measure.baseline import Stored
+        from headway.measure.baseline import Stored, why_unreadable
 
         kept = self.kept_file(name)
         given = [self.config.invocation_params.dir / name] if option == "compare" else []
         path = next((one for one in (kept, *given) if one.is_file()), None)
         if path is None:
-            there = sorted(one.stem for one in kept.parent.glob("*.json"))
+            if kept.is_dir():
+                raise UsageError(f"--headway-{option} {name}: {kept} is a folder; expected a file of stored sessions")
+            there = sorted(one.stem for one in kept.parent.glob("*.json") if one.is_file())
             names = f"; stored names are {', '.join(there)}" if there else "; `--headway-save NAME` stores one"
             raise UsageError(f"--headway-{option} {name}: nothing is stored under that name{names}")
         try:
             return Stored.from_json(name, json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise UsageError(f"--headway-{option} {name}: {path} holds no results of Headway: {error!r}") from None
+            raise UsageError(
+                f"--headway-{option} {name}: {why_unreadable(path, error)}",
+                hint="delete it, and store the session again with `--headway-save NAME`",
+            ) from None
 
 
 def _short(key: str) -> str:

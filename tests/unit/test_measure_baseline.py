@@ -5,6 +5,7 @@ import math
 import random
 import sys
 import time
+import types
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,7 @@ from headway.measure.children import Launched
 from headway.measure.journal import Entry, Journal, Options
 from headway.measure.measured import Measured
 from headway.measure.result import Figure, Result
+from headway.pytest_options import Asked
 from headway.report import benchmarks
 from headway.report.benchmarks import Shown, benchmark_tables, regressions, session_to_json
 
@@ -401,3 +403,37 @@ def test_what_looks_at_every_line_is_named():
 
 def trace(_frame, _event, _argument):
     return None
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b'{"groups": {"f', "it is cut off or damaged: Unterminated string"),
+        (b"\xff", "it is cut off or damaged: 'utf-8' codec"),
+        (b"{}", "it has no 'groups'"),
+        (b"[]", "its values have another form"),
+        (b'{"groups": {"f": [{"label": 7, "model": "serial", "tasks": 1, "launches": []}]}}', "7 is not a name"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why(tmp_path, content, why):
+    """A damaged file is told from one that has something else in it, and the user is told what to do."""
+    (tmp_path / ".headway").mkdir()
+    (tmp_path / ".headway" / "base.json").write_bytes(content)
+    with pytest.raises(UsageError, match=f"base.json holds no results of Headway: {why}") as error:
+        asked(tmp_path).stored("compare", "base")
+    assert "store the session again" in error.value.hint
+
+
+def test_a_folder_is_no_stored_session(tmp_path):
+    """A folder that is called as a stored session is told, and is not among the names that are stored."""
+    (tmp_path / ".headway" / "folder.json").mkdir(parents=True)
+    (tmp_path / ".headway" / "base.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"folder\.json is a folder"):
+        asked(tmp_path).stored("compare", "folder")
+    with pytest.raises(UsageError, match=r"stored names are base$"):
+        asked(tmp_path).stored("compare", "other")
+
+
+def asked(folder):
+    parameters = types.SimpleNamespace(dir=folder)
+    return Asked(types.SimpleNamespace(rootpath=folder, invocation_params=parameters, option=types.SimpleNamespace()))

@@ -228,6 +228,11 @@ def test_what_was_not_asked_for_is_an_error():
         one.faster_than(one, by=0)
     with pytest.raises(UsageError, match="one kind of worker"):
         one.scales(at_least=2)
+    with pytest.raises(UsageError, match="threads=0 is not a count"):
+        one.scales(threads=0, at_least=2)
+    for compare in (one.faster_than, one.no_faster_than, one.ratio_to):
+        with pytest.raises(UsageError, match="5 is not the result of a benchmark"):
+            compare(5)
     with pytest.raises(UsageError, match="does not scale"):
         one.scales(threads=2, at_least=2)
 

@@ -9,10 +9,12 @@ rest of the difference between sessions is assumed to be `DRIFT`; if there are s
 from them.
 """
 
+import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, final
 
 from headway.errors import UsageError
@@ -22,7 +24,7 @@ from headway.measure.journal import Entry
 from headway.measure.measured import Measured
 from headway.measure.result import Result
 
-__all__ = ["DRIFT", "PROCESS", "Known", "Stored", "limit_of", "reference", "sessions_of", "summary"]
+__all__ = ["DRIFT", "PROCESS", "Known", "Stored", "limit_of", "reference", "sessions_of", "summary", "why_unreadable"]
 
 DRIFT = 0.01
 """Standard deviation (of logs) of a benchmark's level in units of its reference, between sessions, apart from
@@ -213,6 +215,21 @@ def sessions_of(values: Mapping[str, Any]) -> list[Any]:
     """Return the sessions of a stored file, or the single one of a file from `--headway-json` or an earlier version."""
     found: list[Any] = values.get("sessions", [values])
     return found
+
+
+def why_unreadable(path: Path, error: Exception) -> str:
+    """Return in words why a file's sessions cannot be read, given the error of its reading or of `Stored.from_json`."""
+    if isinstance(error, OSError):
+        return f"{path} cannot be read: {error.strerror}"
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+        why = f"it is cut off or damaged: {error}"
+    elif isinstance(error, KeyError):
+        why = f"it has no {error}"
+    elif isinstance(error, ValueError):
+        why = str(error)
+    else:
+        why = "its values have another form"
+    return f"{path} holds no results of Headway: {why}"
 
 
 def summary(one: Measured) -> dict[str, Any]:

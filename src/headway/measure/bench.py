@@ -342,7 +342,6 @@ class Bench:
         """Return a function that measures a plan's function with one worker and with several, in turns."""
 
         def scaled(kind: str, count: int) -> tuple[Result, Result]:
-            _check_count(kind, count)
             model = WORKERS[kind]
             stems = (f"{plan.name}: 1 {_ONE[kind]}", f"{plan.name}: {count} {kind}")
             plans = [

@@ -208,7 +208,12 @@ class Result:
         return found[0] if found is not None else None
 
     def ratio_with_basis(self, other: "Result") -> tuple[stats.Interval, Basis] | None:
-        """Return the ratio to another result and its basis; None if no ratio can be given (see `ratio_to`)."""
+        """Return the ratio to another result and its basis; None if no ratio can be given (see `ratio_to`).
+
+        Raises:
+            UsageError: `other` is no result.
+        """
+        _check_result(other)
         found = self._ratio(other, lambda one: one.turns)
         if found is not None:
             return found
@@ -250,8 +255,9 @@ class Result:
         """Return whether a relation to 1/`by` holds for the ratio to another result; `below` and `above` are relations.
 
         Raises:
-            UsageError: `by` is no factor.
+            UsageError: `by` is no factor, or `other` is no result.
         """
+        _check_result(other)
         if not 0 < by < math.inf:
             raise UsageError(
                 f"by={by!r} is not a factor", hint="give a factor: faster_than(other, by=1.2) expects 1.2 times as fast"
@@ -283,17 +289,26 @@ class Result:
         """
         return decide(f"time of {self.name}, in seconds,", below(limit_s), self.interval, self.basis, mood=True)
 
-    def scales(self, *, at_least: float, threads: int = 0, processes: int = 0, interpreters: int = 0) -> Decision:
+    def scales(
+        self,
+        *,
+        at_least: float,
+        threads: int | None = None,
+        processes: int | None = None,
+        interpreters: int | None = None,
+    ) -> Decision:
         """Measure now, and return whether workers do at least `at_least` times one worker's work in the same time.
 
         Raises:
-            UsageError: Not exactly one kind of worker is given, or the function is async.
+            UsageError: Not exactly one kind of worker is given, its number is none, or the function is async.
         """
         asked = {"threads": threads, "processes": processes, "interpreters": interpreters}
-        kinds = [(kind, count) for kind, count in asked.items() if count]
+        kinds = [(kind, count) for kind, count in asked.items() if count is not None]
         if len(kinds) != 1:
             raise UsageError("scales() needs exactly one kind of worker", hint="scales(threads=4, at_least=2.5)")
         ((kind, count),) = kinds
+        if not isinstance(count, int) or count < 1:
+            raise UsageError(f"{kind}={count!r} is not a count", hint=f"{kind} is a whole number from 1")
         what = f"work of {count} {kind} / one"
         if self._scaled is None:
             if self.measured:
@@ -305,6 +320,15 @@ class Result:
             return decide(what, above(at_least), None, serial.basis)
         ratio, basis = found
         return decide(what, above(at_least), ratio, replace(basis, provisional=self.provisional))
+
+
+def _check_result(given: object) -> None:
+    """Raise UsageError if that is no result; an async benchmark that was not awaited is none yet."""
+    if not isinstance(given, Result):
+        raise UsageError(
+            f"{given!r} is not the result of a benchmark",
+            hint="compare with another result of this test; a limit in seconds is `takes_less_than(0.05)`",
+        )
 
 
 _APART = "both were measured in separate tests or sessions, not in turns; compare them in one test"

@@ -17,7 +17,7 @@ from headway.errors import UsageError
 from headway.host.machine import this_machine
 from headway.host.repository import commit_info
 from headway.lab import stats
-from headway.measure.baseline import Stored, sessions_of, summary
+from headway.measure.baseline import Stored, sessions_of, summary, why_unreadable
 from headway.measure.journal import Entry
 from headway.measure.result import Result
 from headway.report.figures import EMPTY, WIDE, Table, amount, interval_to_json, level, ratio
@@ -300,7 +300,8 @@ def _sessions_in(path: Path) -> list[Any]:
         Stored.from_json(path.stem, values)
         return sessions_of(values)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UsageError(f"{path} holds no results of Headway, and nothing is added to it: {error!r}") from None
+        why = why_unreadable(path, error)
+        raise UsageError(f"nothing is added: {why}", hint="delete the file, and store the sessions again") from None
 
 
 def _result(entry: Entry, earlier: Earlier | None = None) -> dict[str, Any]:
