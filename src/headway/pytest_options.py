@@ -186,14 +186,14 @@ class Asked:
             raise UsageError(f"--headway-launches {self.launches}: expected a whole number of at least 1")
         for name in ("json", "pyperf", "benchmark_json"):
             path = self.option(name)
-            if path is not None and not path.absolute().parent.is_dir():
-                raise UsageError(
-                    f"--headway-{name.replace('_', '-')} {path}: {path.parent} does not exist; create it first"
-                )
+            if path is not None:
+                _check_can_be_written(f"--headway-{name.replace('_', '-')} {path}", path)
         for name in ("save", "add"):
             given = self.option(name)
             if given is not None and (not given or os.sep in given):
                 raise UsageError(f"--headway-{name} {given}: expected a name, and not a path")
+            if given is not None and self.child is None and self.kept_file(given).is_dir():
+                raise UsageError(f"--headway-{name} {given}: {self.kept_file(given)} is a folder; choose another name")
         for one, other in (("save", "add"), ("only", "skip"), ("compare", "against")):
             if self.option(one) and self.option(other):
                 raise UsageError(
@@ -262,6 +262,14 @@ class Asked:
                 f"--headway-{option} {name}: {why_unreadable(path, error)}",
                 hint="delete it, and store the session again with `--headway-save NAME`",
             ) from None
+
+
+def _check_can_be_written(what: str, path: Path) -> None:
+    """Raise UsageError if an option names a file that cannot be written: a measurement for it would be in vain."""
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"{what}: {path.parent} does not exist; create it first")
+    if path.is_dir():
+        raise UsageError(f"{what}: that is a folder; name a file in it")
 
 
 def _short(key: str) -> str:

@@ -35,7 +35,7 @@ class _Session(Asked):
     """The results of the benchmarks of this pytest session, and where they are written.
 
     `start_s` is the CPU time of this process's start: each launch starts in the same way. `ended` tells that the
-    session's tests came to their end.
+    session's tests came to their end, and `unwritten` that a file could not be written.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -48,7 +48,7 @@ class _Session(Asked):
         self.complaints: list[str] = []
         self.names: set[tuple[str, str]] = set()
         self.start_s = time.process_time()
-        self.ended = False
+        self.ended = self.unwritten = False
 
     def add(self, test: str, journal: "Journal") -> None:
         """Add a test's results, and store them at once."""
@@ -363,7 +363,7 @@ _UNMEASURED: list[str] = []
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the files that the options ask for, and fail the session if a benchmark regressed beyond its limit."""
+    """Write the files that the options ask for; fail the session if that fails, or if a benchmark regressed."""
     ours = session.config.stash.get(_KEY, None)
     if ours is None or ours.child is not None:
         return
@@ -401,15 +401,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             path, values = ours.kept_file(ours.option(name)), benchmarks.session_to_json(groups, top)
             _write(ours, path, partial(benchmarks.store_session, path, values, add=name == "add"))
     _judge(ours, session)
+    if ours.unwritten and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def _write(ours: _Session, path: Path, write: Callable[[], object]) -> None:
     try:
         write()
-    except OSError as error:
-        ours.complaints.append(f"{path} cannot be written: {error.strerror}")
-    except HeadwayError as error:
-        ours.complaints.append(error.message)
+    except (OSError, HeadwayError) as error:
+        ours.unwritten = True
+        why = f"{path} cannot be written: {error.strerror}" if isinstance(error, OSError) else error.message
+        ours.complaints.append(why)
     else:
         ours.complaints.append(f"wrote {path}")
 
