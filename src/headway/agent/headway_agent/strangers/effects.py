@@ -9,12 +9,13 @@ import os
 import random
 import signal
 import sys
+import sysconfig
 import threading
 import types
 
 from .. import proc
 
-__all__ = ["Effects", "folder_of", "own_modules"]
+__all__ = ["Effects", "folder_of", "is_of_python", "own_modules"]
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CONTAINERS = (list, dict, set, bytearray)
@@ -31,6 +32,13 @@ _WORKING_DIRECTORY = (
     "changes the working directory (os.chdir), which all threads of a process share",
 )
 """The kind and the words of this effect; `headway.advice.verdict` has the same kind."""
+_INSTALLED = ("site-packages", "dist-packages")
+_STANDARD = tuple(
+    os.path.abspath(one) + os.sep
+    for one in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), os.path.dirname(os.__file__))
+    if one
+)
+_AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MOST = 20
 _MOST_ATTRIBUTES = 200
 
@@ -43,13 +51,27 @@ def folder_of(function):
 
 
 def own_modules(folder):
-    """Return the user's own modules: those below that folder that are not installed."""
+    """Return the user's own modules: those below that folder, and those of other projects, that are not installed.
+
+    A library that is installed as editable, or that is found by PYTHONPATH, is such a project.
+    """
     own = {}
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None) or ""
-        if os.path.abspath(path).startswith(folder + os.sep) and "site-packages" not in path:
+        if not path or any(one in path for one in _INSTALLED):
+            continue
+        if os.path.abspath(path).startswith(folder + os.sep) or not is_of_python(name):
             own[name] = module
     return own
+
+
+def is_of_python(name):
+    """Tell whether a module belongs to the interpreter, or to Headway; so does a module that has no file."""
+    path = getattr(sys.modules.get(name), "__file__", None)
+    if not path or name.partition(".")[0] in ("headway", "headway_agent"):
+        return True
+    path = os.path.abspath(path)
+    return path.startswith((_AGENT, *_STANDARD)) and not any(one in path for one in _INSTALLED)
 
 
 def _contents(value):

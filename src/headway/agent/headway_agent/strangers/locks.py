@@ -1,7 +1,7 @@
 """Finds the locks of the user's that calls of a function take, and for how long the calls hold them.
 
-Each lock that a name of the user's modules, an attribute of their classes and objects, or the function's closure holds
-is replaced by a watched one. The calls after that tell which of them they take, at which line, and how long they hold it.
+Each lock that a name of the user's modules or the function's closure holds is replaced by a watched one. So is each lock
+of an object or class in these modules, unless its class is one of the standard library. The calls after that tell which of them they take, at which line, and how long they hold it.
 A lock that the function reaches in another way, as through a container, is not found.
 """
 
@@ -13,7 +13,7 @@ import threading
 import time
 import types
 
-from .effects import folder_of, own_modules
+from .effects import folder_of, is_of_python, own_modules
 
 __all__ = ["Locks"]
 
@@ -124,13 +124,12 @@ class Locks:
     def __init__(self, function, objects=()):
         """Replace the locks that the function may take; `objects` are those whose method it is."""
         self._by_id = {}
-        modules = own_modules(folder_of(function))
-        for module in modules.values():
+        for module in own_modules(folder_of(function)).values():
             for name, value in list(vars(module).items()):
                 self._replace(functools.partial(setattr, module, name), name, value)
-                self._inside(name, value, modules)
+                self._inside(name, value)
         for one in (getattr(function, "__self__", None), *objects):
-            self._inside("self", one, modules)
+            self._inside("self", one)
         code = getattr(function, "__code__", None)
         for place, cell in enumerate(getattr(function, "__closure__", None) or ()):
             try:
@@ -141,9 +140,9 @@ class Locks:
                 continue  # the cell is empty
         self.watched = list(self._by_id.values())
 
-    def _inside(self, name, value, modules):
+    def _inside(self, name, value):
         kind = value if isinstance(value, type) else type(value)
-        if kind.__module__ in modules and not isinstance(value, (types.FunctionType, _Watched)):
+        if not is_of_python(kind.__module__) and not isinstance(value, (types.FunctionType, _Watched)):
             try:
                 found = list(vars(value).items())
             except TypeError:
