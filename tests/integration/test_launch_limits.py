@@ -31,7 +31,7 @@ LEAST = 16 * hwt.CHUNK_BYTES
 NOBODYS = count(1 << 23)  # above all process ids: a process with such an id is gone already
 
 
-def memory(chunks=64, filled=0, kind=hwt.CHUNK_EVENTS):
+def memory(chunks=64, filled=0, kind=hwt.CHUNK_EVENTS, family=0):
     """Return the descriptor of a memory as a process makes it, with `filled` chunks of that kind closed and full."""
     offset = CLAIMS_OFFSET + (4 * chunks + 65535) // 65536 * 65536
     descriptor = os.memfd_create("test", os.MFD_ALLOW_SEALING)
@@ -39,6 +39,7 @@ def memory(chunks=64, filled=0, kind=hwt.CHUNK_EVENTS):
     fcntl.fcntl(descriptor, F_ADD_SEALS, SEAL_SHRINK)
     header = np.zeros((), hwt.HEADER_DTYPE)
     header["magic"], header["version"], header["header_bytes"] = hwt.MAGIC, hwt.FORMAT_VERSION, hwt.HEADER_BYTES
+    header["family"] = family
     header["slot_bytes"], header["slots_offset"], header["slot_count"] = hwt.SLOT_DTYPE.itemsize, SLOTS_OFFSET, 1
     header["chunk_bytes"], header["chunks_offset"], header["chunk_count"] = hwt.CHUNK_BYTES, offset, chunks
     os.pwrite(descriptor, header.tobytes(), 0)
@@ -75,7 +76,7 @@ def alive():
 
 
 def begin(collector, pid, *, chunks=64, filled=0, kind=hwt.CHUNK_EVENTS):
-    descriptor = memory(chunks, filled, kind)
+    descriptor = memory(chunks, filled, kind, collector._door.family)
     try:
         collector._begin(descriptor, pid)
     finally:
@@ -157,6 +158,35 @@ def test_only_what_we_made_is_removed(collector, tmp_path):
 
     assert one.read_text() == other.read_text() == "a user's"
     assert other.is_symlink()
+
+
+def test_what_a_process_left_that_has_executed_others_counts(collector, tmp_path, alive):
+    """The traces of a process that executes one program after the other are removed like those of ended children."""
+    recorded(collector, 2)
+    pid = alive()
+    for _ in range(40):
+        begin(collector, pid, filled=20)
+        assert occupied(tmp_path) <= LIMIT + LEAST
+
+    paths = sorted(tmp_path.glob("*.hwt"))
+    assert paths == sorted(collector.files)
+    assert [int(re.search(r"traces of (\d+) ended children", one)[1]) for one in collector.problems] == [41 - len(paths)]
+
+
+def test_a_note_that_comes_late_changes_no_identity(collector, tmp_path, alive):
+    """A program that cannot be recorded was executed, and executes one that can: the trace before it is removed, too."""
+    recorded(collector, 2)
+    pid = alive()
+    begin(collector, pid, filled=20)
+    (one,) = collector._sessions
+    one.lived.over = True
+    collector.copy()
+    begin(collector, pid, filled=0)
+    assert int(read(one.path).process.executed) == 1
+    for _ in range(4):
+        recorded(collector, 20)
+
+    assert not one.path.exists()
 
 
 def test_the_number_of_files_is_bounded(collector, tmp_path, monkeypatch):

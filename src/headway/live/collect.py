@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import NamedTuple, Self, final
 
 from headway.live.door import Door, Reception, watch_process
-from headway.live.files import began_realtime_ns, begin_ticks, note_executed, note_missing, parent_of
+from headway.live.files import began_realtime_ns, begin_ticks, identity_of, note_executed, note_missing, parent_of
 from headway.live.lived import Lived
 from headway.native import CHUNK_BYTES, Collection, CollectionState
 
@@ -53,8 +53,6 @@ _SPACE_S = 1.0
 """The time between two checks of the free space."""
 _BUSY_S, _IDLE_S = 0.02, 0.2
 """The time between two passes: while there is much to copy, and while there is nothing."""
-_HEADER_BYTES = 4096
-"""The size of the header of a trace's file."""
 
 
 @final
@@ -100,7 +98,7 @@ class _Ended(NamedTuple):
     """The time at which we noticed the process's end (CLOCK_MONOTONIC)."""
     path: Path
     identity: tuple[int, int, int]
-    """The result of _identity()."""
+    """The result of files.identity_of()."""
     chunks: int
     """The chunks that the file occupies."""
     before: int
@@ -385,7 +383,7 @@ class Collector:
             self._reception.forget(session.pidfd)
             os.close(session.pidfd)
         session.collection.close()
-        made = _identity(session.file)
+        made = identity_of(session.file)
         chunks = max(session.state.chunks + 1, _occupied(os.fstat(session.file)))
         os.close(session.file)
         if session.path == self.file:
@@ -465,12 +463,6 @@ def _refuse(memory: int) -> None:
         collection.close()
 
 
-def _identity(file: int) -> tuple[int, int, int]:
-    """Return a file's identity: its device, inode and header. A later file may get the same inode."""
-    status = os.fstat(file)
-    return status.st_dev, status.st_ino, hash(os.pread(file, _HEADER_BYTES, 0))
-
-
 def _remove(path: Path, identity: tuple[int, int, int]) -> bool:
     """Remove a file that we made; return whether it was still there. Another file at that path is not touched.
 
@@ -488,7 +480,7 @@ def _remove(path: Path, identity: tuple[int, int, int]) -> bool:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             file = os.open(path.name, flags, dir_fd=folder)
             opened.callback(os.close, file)
-            if _identity(file) != identity:
+            if identity_of(file) != identity:
                 return False
             os.unlink(path.name, dir_fd=folder)
         except (FileNotFoundError, NotADirectoryError):

@@ -19,6 +19,7 @@ __all__ = [
     "check_new",
     "descendants",
     "family_files",
+    "identity_of",
     "lock",
     "lock_path",
     "locked",
@@ -43,6 +44,8 @@ _EXECUTED = struct.Struct("<I")
 _EXECUTED_OFFSET = 2292
 """The offset of `executed` in a trace."""
 _EXECUTED_RECORDED, _EXECUTED_UNRECORDED = 1, 2
+_HEADER_BYTES = 4096
+"""The size of the header of a trace."""
 _MOST = (1 << 32) - 1
 _BEGIN_TICKS = 19
 """The index of the process's start among the fields of /proc/PID/stat behind the program's name."""
@@ -159,6 +162,20 @@ def note_executed(path: Path, family: int, *, recorded: bool) -> None:
         OSError: The file cannot be written to.
     """
     _note(path, family, _EXECUTED.pack(_EXECUTED_RECORDED if recorded else _EXECUTED_UNRECORDED), _EXECUTED_OFFSET)
+
+
+def identity_of(file: int) -> tuple[int, int, int]:
+    """Return the identity of a finished trace: its device, inode and header. A later file may get the same inode.
+
+    The note that the process has executed another program does not count, as it may come later.
+
+    Args:
+        file: A descriptor of the trace.
+    """
+    status = os.fstat(file)
+    header = os.pread(file, _HEADER_BYTES, 0)
+    rest = header[:_EXECUTED_OFFSET], header[_EXECUTED_OFFSET + _EXECUTED.size :]
+    return status.st_dev, status.st_ino, hash(rest)
 
 
 def _note(path: Path, family: int, data: bytes, offset: int) -> None:
