@@ -170,7 +170,9 @@ def test_what_a_process_left_that_has_executed_others_counts(collector, tmp_path
 
     paths = sorted(tmp_path.glob("*.hwt"))
     assert paths == sorted(collector.files)
-    assert [int(re.search(r"traces of (\d+) ended children", one)[1]) for one in collector.problems] == [41 - len(paths)]
+    assert [int(re.search(r"traces of (\d+) ended children", one)[1]) for one in collector.problems] == [
+        41 - len(paths)
+    ]
 
 
 def test_a_note_that_comes_late_changes_no_identity(collector, tmp_path, alive):
@@ -187,6 +189,36 @@ def test_a_note_that_comes_late_changes_no_identity(collector, tmp_path, alive):
         recorded(collector, 20)
 
     assert not one.path.exists()
+
+
+def test_a_process_may_execute_programs_without_end(collector, tmp_path, monkeypatch, alive):
+    """The number in a file's name goes on without a search from 1, and passes over files that were there before."""
+    monkeypatch.setattr(collect, "_MOST_TAKEN", 3)
+    recorded(collector, 0)
+    pid = alive()
+    names = [f"x.{pid}.hwt", *(f"x.{pid}-{number}.hwt" for number in range(2, 12))]
+    (tmp_path / names[8]).write_text("a user's")
+    for _ in range(10):
+        begin(collector, pid)
+
+    assert [path.name for path in collector.files] == ["x.hwt", *names[:8], *names[9:]]
+    assert (tmp_path / names[8]).read_text() == "a user's"
+    assert collector.problems == []
+
+
+def test_names_that_are_taken_are_told(collector, tmp_path, monkeypatch, alive):
+    """A process for which no name is found is not recorded, and a line says so."""
+    monkeypatch.setattr(collect, "_MOST_TAKEN", 3)
+    recorded(collector, 0)
+    pid = alive()
+    for number in range(1, 6):
+        (tmp_path / f"x.{pid}{f'-{number}' if number > 1 else ''}.hwt").write_text("a user's")
+    begin(collector, pid)
+
+    assert [path.name for path in collector.files] == ["x.hwt"]
+    assert collector.problems == [
+        f"process {pid} is not recorded: its file beside {tmp_path}/x.hwt cannot be created: File exists"
+    ]
 
 
 def test_the_number_of_files_is_bounded(collector, tmp_path, monkeypatch):

@@ -44,6 +44,8 @@ MOST_FILES = 4096
 _LEAST_SHARE = 64  # chunks of memory that each process gets, however many processes there are
 _LEAST_FILE = 16  # chunks in the file that each living process gets
 _MOST_PROBLEMS = 64  # lines; further problems are only counted
+_MOST_TAKEN = 1000
+"""The largest number of names to pass over, because others have left files of these names."""
 _MOST_GENERATIONS = 256
 """The largest number of generations from a process up to the attached one."""
 _RESERVE_BYTES = 256 << 20
@@ -161,6 +163,8 @@ class Collector:
         self._room = self._max_chunks
         self._executed: dict[int, Path] = {}
         """The traces of processes that have executed another program, which has not called, by process id."""
+        self._numbers: dict[int, int] = {}
+        """The number in the last file's name of each process that has several, by process id."""
         self._reception = Reception(door, self._begin, self._fail)
 
     def __enter__(self) -> Self:
@@ -353,19 +357,25 @@ class Collector:
 
     def _new_file(self, pid: int) -> tuple[int, Path]:
         """Make a process's file; return its descriptor and path. An existing file is never touched."""
-        path = self.file
-        attempt = 0
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        if not self.files:
+            with contextlib.suppress(FileExistsError):
+                return os.open(self.file, flags, 0o600), self.file
+        # The numbers go on, also where a file was removed: a process may execute programs without end.
+        first = self._numbers.get(pid, 0) + 1
+        number = first
         while True:
-            if attempt or self.files:
-                name = f"{self.file.stem}.{pid}{f'-{attempt}' if attempt > 1 else ''}.hwt"
-                path = self.file.with_name(name)
-            attempt += 1
+            path = self.file.with_name(f"{self.file.stem}.{pid}{f'-{number}' if number > 1 else ''}.hwt")
             try:
-                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-                return os.open(path, flags, 0o600), path
+                file = os.open(path, flags, 0o600)
             except FileExistsError:
-                if attempt > 1000:
+                if number - first >= _MOST_TAKEN:
                     raise
+                number += 1
+            else:
+                if number > 1:  # most processes have one file, and a launch may have millions of them
+                    self._numbers[pid] = number
+                return file, path
 
     def _let_go(self, session: _Session) -> None:
         self._failed += session.state.lost_children
