@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import resource
+import signal
 import sys
 
 import pytest
@@ -11,10 +12,16 @@ import pytest
 from headway.errors import RecordingError
 from headway.live import detached as module
 from headway.live import watcher
-from headway.live.detached import detached, start_detached
+from headway.live.detached import alone, detached, start_detached
 from headway.live.options import Limits, Options
 from headway.live.watching import start_watcher
 
+ENDS_BY_DEFAULT = sorted(
+    signal.valid_signals()
+    - {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS, signal.SIGTRAP}
+    - {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}
+    - {signal.SIGKILL, signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
+)
 OPTIONS = Options("/nowhere", "it", os.getpid(), Limits())
 
 
@@ -76,3 +83,24 @@ def test_a_limit_of_open_files_is_named(monkeypatch):
 
     with pytest.raises(RecordingError, match="it may open 8 files, expected 16"):
         start_watcher(OPTIONS)
+
+
+def test_no_signal_to_a_whole_service_ends_a_process_of_ours():
+    """Each signal that ends a process by default is ignored, such as SIGUSR1, by which services reopen their logs."""
+    reading, writing = os.pipe()
+
+    def work():
+        (output,) = alone(b"headway-test", writing)
+        assert output is not None
+        for number in ENDS_BY_DEFAULT:
+            os.kill(os.getpid(), number)
+            os.write(output, bytes([number]))
+
+    try:
+        detached(work)
+        os.close(writing)
+        seen = b"".join(iter(lambda: os.read(reading, 100), b""))
+    finally:
+        os.close(reading)
+    assert list(seen) == ENDS_BY_DEFAULT
+    assert {signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGQUIT, signal.SIGRTMIN} <= set(seen)

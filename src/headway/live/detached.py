@@ -32,6 +32,14 @@ _between: Final[set[int]] = set()
 _LEAST_OPEN_FILES = 16
 """The process's own files, and those of one program process; each further one needs three."""
 _MOST_REASON_BYTES = 512
+_KEPT_SIGNALS: Final = frozenset(
+    {
+        *(signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS, signal.SIGTRAP),
+        *(signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH),
+        *(signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
+    }
+)
+"""The signals of a process's own faults, and those that end no process; a process of ours ignores all others."""
 _ARG_START, _ARG_END = 45, 46
 """Indices of the fields of /proc/PID/stat behind the program's name."""
 
@@ -284,13 +292,11 @@ def alone(name: bytes, *kept: int | None) -> list[int | None]:
         name: The process's new name, of 15 characters at most.
         kept: The descriptors to keep.
     """
-    for number in signal.valid_signals():
-        with contextlib.suppress(OSError, ValueError):
-            signal.signal(number, signal.SIG_DFL)
-    # Tools that end a whole service or container send SIGTERM to us and to the program at the same time. The program's
+    # A signal may be sent to a whole service or container: SIGTERM to end it, SIGUSR1 to reopen its logs. The program's
     # reaction belongs in the trace, and we end with the program. A file that becomes too large is an error to be told.
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_IGN)
+    for number in signal.valid_signals():
+        with contextlib.suppress(OSError, ValueError):  # SIGKILL and SIGSTOP
+            signal.signal(number, signal.SIG_DFL if number in _KEPT_SIGNALS else signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.chdir("/")
     with contextlib.suppress(OSError, ValueError):  # the limit bounds how many processes of the program we can serve

@@ -450,7 +450,7 @@ def main(words: list[str]) -> int:
             os.close(said)
         os.chdir(options.folder)
         watcher = Watcher(Door.of(moved, folder, family), options)
-        signal.signal(signal.SIGUSR2, watcher.ask)  # without the handler, SIGUSR2 would end this process
+        signal.signal(signal.SIGUSR2, watcher.ask)  # the only signal that means something to this process
         if options.listen:
             from headway.live.served import serve
 
