@@ -67,7 +67,7 @@ def test_stacks_outside_of_any_loop():
     told = Told()
     homes = Homes(told, told)
     told.fresh_ones = [1, 2, 3]
-    told.in_the_file = {1: (COMPUTE, *POLL[1:]), 2: (COMPUTE, thread, BEGIN), 3: ELSEWHERE * 64}
+    told.in_the_file = {1: (COMPUTE, *POLL[1:]), 2: (COMPUTE, thread, BEGIN), 3: (COMPUTE,) * 128}
     homes.settle()
     assert told.settled == [(1, HOME_NONE), (2, HOME_OUTSIDE), (3, HOME_NONE)]
 

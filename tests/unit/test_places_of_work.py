@@ -3,7 +3,7 @@
 import pytest
 
 from headway.traces.frames import Frame
-from headway.traces.loops import Home, home_at
+from headway.traces.loops import Home, home_at, is_for_a_request, is_in_a_loop, is_in_a_pool
 
 SITE = "/v/lib/python3.13/site-packages"
 LIB = "/usr/lib/python3.13"
@@ -100,3 +100,18 @@ def test_tks_loop_is_known_by_its_function():
     """Tk's loop is written in C, and called by tkinter."""
     assert home_at((Frame(f"{LIB}/tkinter/__init__.py", 1504, "Misc.mainloop", 1500),)) is Home.LOOP
     assert home_at((Frame(f"{LIB}/tkinter/__init__.py", 1967, "CallWrapper.__call__", 1960),)) is None
+
+
+def test_a_forked_process_is_not_in_the_request_of_its_parent():
+    """A process of multiprocessing that a request has forked has the request's frames below its own."""
+    server = stack("waitress/task.py ThreadedTaskDispatcher.handler_thread", "threading.py Thread._bootstrap")
+    forks = stack("multiprocessing/popen_fork.py Popen._launch", "multiprocessing/popen_fork.py Popen.__init__")
+    child = (HANDLER, *stack("multiprocessing/process.py BaseProcess._bootstrap"))
+    loop = stack("asyncio/base_events.py BaseEventLoop._run_once")
+
+    assert is_in_a_pool((*forks, FLASK, *server))
+    assert is_for_a_request((*forks, FLASK, *server), is_web=False)
+    assert not is_in_a_pool((*child, *forks, FLASK, *server))
+    assert not is_for_a_request((*child, *forks, FLASK, *server), is_web=False)
+    assert is_in_a_loop((*forks, *loop))
+    assert not is_in_a_loop((*child, *forks, *loop))

@@ -14,7 +14,7 @@ from told_traces import Script
 from headway.cli.main import main
 from headway.report.stalls import render_stalls
 from headway.traces.analysis.holders import Doing
-from headway.traces.analysis.stall_sums import sum_up, told_rows
+from headway.traces.analysis.stall_sums import Sum, sum_up, told_rows
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.writer import write
 
@@ -271,3 +271,13 @@ def test_sums_as_json_have_the_types_of_the_stalls():
         "over_time": [{"since": "2026-01-01T00:00:07+00:00", **summed, "count": 2, "time_s": 3.0}],
         "bin_s": 1,
     }
+
+
+def test_the_advice_of_a_sum_is_that_of_most_of_its_time():
+    """One long stall with other advice does not speak for many short ones."""
+    one = Sum()
+    for time_s, advice in [(0.7, "more cores"), *[(0.2, "hold it for less time")] * 26, (0.3, "")]:
+        one.add(time_s, advice)
+
+    assert one.advice == one.to_json()["advice"] == "hold it for less time"
+    assert Sum().advice == ""

@@ -710,3 +710,20 @@ def test_a_stack_that_is_cut_says_so(depth, tmp_path):
     assert deep[depth:] == ((CUT,) if depth == 128 else ())
     assert [one.function for one in shallow] == ["shallow"]
     assert violations(found) == []
+
+
+def test_a_stack_of_the_greatest_depth_may_be_whole(tmp_path):
+    """A stack that ends where the main thread's begins has no further callers; nor have others that end there."""
+    frames = (Frame("", 0, "?"), Frame("app.py", 3, "deeper"), Frame("app.py", 9, "<module>"))
+    script = Script().hold(0, 0, 1, stack=128).hold(0, 2, 3, stack=1)
+    trace = dataclasses.replace(
+        script.trace(4, "main"),
+        frames=frames,
+        stack_parent=np.array([0, *range(128)]),
+        stack_frame=np.array([0, 2, *[1] * 127]),
+    )
+    found = read(write(trace, tmp_path / "deep.hwt"))
+    stacks = [found.stack(int(one)) for one in found.events["value"][found.events["kind"] == Kind.RELEASE]]
+
+    assert [len(one) for one in stacks] == [128, 1]
+    assert {one[-1].function for one in stacks} == {"<module>"}

@@ -13,6 +13,7 @@ from headway.traces.loops import (
     is_for_a_request,
     is_in_a_loop,
     is_in_a_pool,
+    is_whole,
     serves_the_web,
 )
 
@@ -92,8 +93,8 @@ class Homes:
         if not self._stacks.is_whole(stack):
             return HOME_NONE
         whole = self._stacks.frames(stack, MAX_DEPTH)
-        cut = len(whole) == MAX_DEPTH
-        if cut or any(is_in_a_loop(whole, home, returned=True) for home in self._loops.values()):
+        is_cut = len(whole) == MAX_DEPTH and not is_whole(whole)
+        if is_cut or any(is_in_a_loop(whole, home, returned=True) for home in self._loops.values()):
             return HOME_NONE
         if is_in_a_pool(whole) and is_for_a_request(whole, is_web=self._is_web):
             return HOME_REQUEST

@@ -145,7 +145,8 @@ class Decision:
             launches = "" if self._basis.of_launches else "; `--headway-launches 5` measures in fresh processes"
             return f"too close to the limit for a reasonable number of {'launches' if self._basis.of_launches else 'rounds'}{launches}"
         if self._basis.of_launches:
-            return f"about {wanted - count} more launches would decide (`--headway-launches {wanted}`)"
+            more = wanted - count
+            return f"about {more} more launch{'es' * (more > 1)} would decide (`--headway-launches {wanted}`)"
         things = "calls" if interval is not None and interval.method == intervals.ORDER else "rounds"
         return f"about {math.ceil(10 * wanted / count) / 10:g} times as many {things} would decide (`seconds=`), or `--headway-launches 5`"
 

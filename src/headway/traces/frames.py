@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 __all__ = [
+    "BEGINS",
     "CUT",
     "MAX_DEPTH",
     "Asleep",
@@ -54,6 +55,8 @@ MAX_DEPTH: Final = 128
 """The most frames of a stack that are recorded; a test holds the number against traces/format.py."""
 CUT: Final = Frame("", 0, f"(what calls these {MAX_DEPTH} frames is not recorded)")
 """The outermost frame of a stack that is deeper than what is recorded."""
+BEGINS: Final = frozenset({"<module>", "_run_module_as_main", "Thread._bootstrap"})
+"""The outermost functions of threads that Python has started: a stack that ends with one is whole."""
 
 
 @dataclass(frozen=True)

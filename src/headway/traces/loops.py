@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Final
 
 from headway.traces.calls import awaits_a_queue, may_await_a_thread, takes_a_lock
-from headway.traces.frames import CUT, Frame
+from headway.traces.frames import BEGINS, CUT, Frame
 from headway.traces.sources import source_line, words_in
 
 __all__ = [
@@ -114,10 +114,15 @@ _SOCKETS: Final = {"selectors.py", "socket.py", "ssl.py", "workertmp.py"}
 """Modules in which these servers wait, or tell that they live."""
 _WAITS: Final = {"queue.py", "threading.py", "_queue", "_threading.py"}
 """Modules in which a pool's thread waits, called by one of `_POOLS`."""
-_MAIN: Final = {"<module>", "_run_module_as_main", "_shutdown", "_leave_the_loop"}
-"""The outermost functions of the main thread's stack. The last two run at exit: threading's, and the recorder's."""
-_BEGINS: Final = {*_MAIN, "Thread._bootstrap"}
+_AT_EXIT: Final = {"_shutdown", "_leave_the_loop"}
+"""Functions that the interpreter calls at its exit: threading's, and the recorder's."""
+_CHILD: Final = "BaseProcess._bootstrap"
+"""The function in which a process of multiprocessing runs. One that was forked has its parent's frames below."""
+_FORK: Final = ("multiprocessing/popen_fork.py", "Popen._launch")
+_BEGINS: Final = BEGINS | _AT_EXIT | {_CHILD}
 """The outermost functions of a thread's stack."""
+_MAIN: Final = _BEGINS - {"Thread._bootstrap", _CHILD}
+"""The outermost functions of the main thread's stack."""
 _WAIT_FRAMES: Final = 4
 """gevent's pool waits four frames deep."""
 _SOCKET_FRAMES: Final = 4
@@ -273,6 +278,7 @@ def is_in_a_loop(frames: Sequence[Frame], home: Sequence[Frame] = (), *, returne
             C, each stack of the thread is the loop's.
         returned: The thread was at such a home later: it has not left the loop for good.
     """
+    frames = _since_the_fork(frames)
     if frames[-1:] == (CUT,):
         return True
     in_c = bool(home) and _runs_a_target_in_c(home[0])
@@ -304,6 +310,14 @@ def is_a_hub(home: Sequence[Frame]) -> bool:
     return bool(home) and _at(home[-1]) in _HUBS
 
 
+def _since_the_fork(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """Return the frames of a stack without those of the parent process, whose work goes on there."""
+    for at, (inner, outer) in enumerate(itertools.pairwise(frames)):
+        if inner.function == _CHILD and _at(outer) == _FORK:
+            return frames[: at + 1]
+    return frames
+
+
 def is_whole(frames: Sequence[Frame]) -> bool:
     """Tell whether a stack reaches down to where its thread began; one of a greenlet ends where the greenlet began."""
     return bool(frames) and frames[-1].function in _BEGINS
@@ -311,6 +325,7 @@ def is_whole(frames: Sequence[Frame]) -> bool:
 
 def is_in_a_pool(frames: Sequence[Frame]) -> bool:
     """Tell whether a stack may be that of a pool's thread that has work."""
+    frames = _since_the_fork(frames)
     return frames[-1:] == (CUT,) or any(_takes_work(frame) for frame in frames)
 
 
@@ -321,6 +336,7 @@ def is_for_a_request(frames: Sequence[Frame], *, is_web: bool) -> bool:
         frames: The stack.
         is_web: The process serves requests in an event loop (serves_the_web()): AnyIO's threads work for requests then.
     """
+    frames = _since_the_fork(frames)
     if any(part in frame.filename for frame in frames for part in _SERVERS):
         return not _hands_over(frames)
     return is_web and is_in_anyio(frames)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from headway.traces import format as hwt
 from headway.traces.codes import CODE, Code, code_of
-from headway.traces.frames import CUT, Frame, text
+from headway.traces.frames import BEGINS, CUT, Frame, text
 from headway.traces.linetable import lines
 from headway.traces.model import Gil
 
@@ -244,7 +244,10 @@ class Records:
             first += len(ids)
 
         stack_parent, stack_frame = np.concatenate(parents), np.concatenate(innermost)
+        # A stack of just that depth may be whole; its outermost frame is also that of all other stacks of the thread.
+        begins = np.array([one.function in BEGINS for one in frames], dtype=np.bool_)
         roots = _cut_roots(stack_parent)
+        roots = roots[~begins[stack_frame[roots]]]
         if len(roots):
             # Stack 1 becomes the frame CUT, which stands for the callers that are not recorded; all other stacks move
             # up by one.

@@ -48,16 +48,20 @@ class Sum:
     count: int = 0
     time_s: float = 0.0
     longest_s: float = 0.0
-    advice: str = ""
-    _advised_s: float = 0.0
+    _advised_s: dict[str, float] = field(default_factory=dict)
 
     def add(self, time_s: float, advice: str = "") -> None:
         """Count one more stall or part."""
         self.count += 1
         self.time_s += time_s
         self.longest_s = max(self.longest_s, time_s)
-        if advice and time_s > self._advised_s:
-            self._advised_s, self.advice = time_s, advice
+        if advice:
+            self._advised_s[advice] = self._advised_s.get(advice, 0.0) + time_s
+
+    @property
+    def advice(self) -> str:
+        """The advice that most of the time has; "" if none has any."""
+        return max(self._advised_s, key=lambda one: self._advised_s[one], default="")
 
     def to_json(self) -> dict[str, Any]:
         """Return the sum as JSON values."""
