@@ -3,7 +3,7 @@
 import pytest
 
 from headway.traces.frames import Frame
-from headway.traces.loops import Home, home_at, is_for_a_request, is_in_a_loop, is_in_a_pool
+from headway.traces.loops import Home, home_at, is_for_a_request, is_in_a_loop, is_in_a_pool, work_in
 
 SITE = "/v/lib/python3.13/site-packages"
 LIB = "/usr/lib/python3.13"
@@ -115,3 +115,16 @@ def test_a_forked_process_is_not_in_the_request_of_its_parent():
     assert not is_for_a_request((*child, *forks, FLASK, *server), is_web=False)
     assert is_in_a_loop((*forks, *loop))
     assert not is_in_a_loop((*child, *forks, *loop))
+
+
+def test_a_windows_loop_that_is_served_in_the_midst_of_work(tmp_path):
+    """`processEvents()` and `update()` let the loop serve what waits; the work that calls them is no part of the loop."""
+    file = tmp_path / "app.py"
+    file.write_text("for each in parts:\n    app.processEvents()\n    work(each)\n")
+    serves, works = (Frame(str(file), line, "job", 1) for line in (2, 3))
+
+    assert home_at((serves,)) is Home.LOOP
+    assert home_at((works,)) is None
+    assert work_in((serves,)) == [serves]
+    assert home_at((Frame(f"{LIB}/tkinter/__init__.py", 1490, "Misc.update", 1488), works)) is Home.LOOP
+    assert home_at((Frame(f"{LIB}/tkinter/__init__.py", 1494, "Misc.update_idletasks", 1492), works)) is None

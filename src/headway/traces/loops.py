@@ -48,6 +48,9 @@ _RUNS: Final = re.compile(r"\brun_(forever|until_complete)\(|\.exec_?\(")
 """Calls that run an event loop: of asyncio's kind, and of Qt."""
 _QT: Final = re.compile(r"\b(PySide|PyQt|qtpy|QApplication|QCoreApplication|QEventLoop)")
 """A file of source without these words has other methods with the name of Qt's, such as SQLModel's `Session.exec`."""
+_SERVES: Final = re.compile(r"\b(processEvents)\(")
+"""A call that lets Qt's loop serve what waits, in the midst of a long piece of work."""
+_TK_SERVES: Final = ("tkinter/__init__.py", "Misc.update")
 _TRIO: Final = "unrolled_run"
 """The function of trio/_core/_run.py that runs its loop."""
 _HUBS: Final = {("gevent/hub.py", "Hub.run"), ("hubs/hub.py", "BaseHub.run"), ("hubs/asyncio.py", "Hub.run")}
@@ -166,6 +169,14 @@ def _runs_a_loop(frame: Frame) -> bool:
     return found is not None and (found[1] is not None or bool(words_in(frame.filename, _QT)))
 
 
+@functools.lru_cache(maxsize=8192)
+def _serves_a_window(frame: Frame) -> bool:
+    """Tell whether a frame lets a window's loop serve what waits, and then goes on with its work."""
+    if _at(frame) == _TK_SERVES:
+        return True
+    return bool(words_in(frame.filename, _SERVES) and _SERVES.search(source_line(frame.filename, frame.line)))
+
+
 def _runs_a_target_in_c(frame: Frame) -> bool:
     """Tell whether a frame is `Thread.run`; as the innermost frame, it means that the thread's target is written in C.
 
@@ -188,7 +199,7 @@ def home_at(frames: Sequence[Frame]) -> Home | None:
     polls = inner.function.endswith(".select") and os.path.basename(inner.filename) == "selectors.py"
     if (polls and len(frames) > 1 and frames[1].function.endswith("_run_once")) or _polls_for_trio(inner):
         return None if _is_in_another_loop(frames) else Home.LOOP
-    if _runs_a_loop(inner) or _runs_a_target_in_c(inner) or _at(inner) in _HUB_POLLS:
+    if _runs_a_loop(inner) or _runs_a_target_in_c(inner) or _at(inner) in _HUB_POLLS or _serves_a_window(inner):
         return Home.LOOP
     if _is_between_requests(frames):
         return Home.POOL
