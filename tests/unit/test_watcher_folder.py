@@ -131,6 +131,34 @@ def test_a_stall_for_whose_recording_there_is_no_room_is_reported_later(make, tm
     assert capfd.readouterr().err.count("a recording could not be written in") == 2
 
 
+def test_a_stall_for_whose_recording_the_disk_has_no_room_is_analysed_in_memory(make, tmp_path, capfd):
+    """Nothing is left on the full disk, and a recording that cannot be analysed is not said to be there."""
+    watcher = make()
+    watcher._options = watcher._options._replace(quiet=False)
+    one = Watched(ring(7), over_ns=40)
+
+    def full(file):
+        if os.readlink(f"/proc/self/fd/{file}").startswith("/memfd:"):
+            os.write(file, b"no trace")
+        else:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    cast(SimpleNamespace, one.ring).save = full
+    watcher._report(one, 50)
+    assert [report.is_in_memory for report in watcher._reports] == [True]
+    assert one.over_ns == 0
+    deadline = time.monotonic() + LIMIT_S
+    while watcher._reports:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+        watcher._collect()
+
+    assert list(tmp_path.iterdir()) == []
+    said = capfd.readouterr().err
+    assert "a recording could not be written in" in said
+    assert "headway: a stall could not be explained, and has no recording\n" in said
+
+
 def test_watchers_of_one_folder_keep_recordings_together(make, tmp_path):
     """Two watchers with one folder keep `keep` recordings in all, and incomplete ones only while they may be written."""
     names = [f"it-20260101T00000{second}.000Z-{second % 2}.hwt" for second in range(6)]

@@ -13,6 +13,7 @@ Examples:
 
 import argparse
 import contextlib
+import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from headway.cli.options import add_json
 from headway.cli.watch_command import add_lengths
 from headway.errors import TraceError, UsageError
 from headway.live.files import family_files, wait_until_finished
+from headway.live.stall_log import gap_in
 from headway.live.untold import wait_until_told
 from headway.printable import printable
 
@@ -102,6 +104,15 @@ def _blindness(trace: "Trace") -> str:
     return ""
 
 
+def _gap(log: Path) -> str:
+    """Return why a log does not have all stalls; "" if it does."""
+    if (found := gap_in(log)) is None:
+        return ""
+    note, noted_s = found
+    when = dt.datetime.fromtimestamp(noted_s, dt.UTC)
+    return f"stalls are missing here, as the log could not be written, last at {when:%Y-%m-%d %H:%M:%S} UTC ({note.name} says so)"
+
+
 def _of_trace(path: Path, trace: "Trace", arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from headway.traces.analysis.stall_model import Thresholds
     from headway.traces.analysis.stall_words import stall_json
@@ -163,8 +174,11 @@ def run(arguments: argparse.Namespace) -> int:
         in_log = any(log.suffix != ".hwt" for log in logs)
         for log in logs:
             if log.suffix != ".hwt":
-                rows += _of_log(log, arguments)
-                told += 1
+                found = _of_log(log, arguments)
+                if why := _gap(log):
+                    blind[log] = why
+                told += bool(found) or not why
+                rows += found
                 continue
             if (trace := _read(log, is_named=path.is_dir() or log == path)) is None:
                 continue

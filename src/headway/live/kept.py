@@ -5,11 +5,11 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["hold", "partial_of", "remove_oldest"]
+__all__ = ["partial_of", "remove_oldest", "save_to_file", "save_to_memory"]
 
 _ABANDONED_S: Final = 600.0
 """The age of an incomplete recording from which nobody writes it: no analysis takes so long."""
@@ -22,10 +22,43 @@ def partial_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.partial")
 
 
-def hold(file: int) -> None:
-    """Hold an incomplete recording, until the last copy of its descriptor is closed: it is being written or analysed."""
-    with contextlib.suppress(OSError):  # a file system without locks
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+def save_to_file(path: Path, save: Callable[[int], None]) -> int:
+    """Write a recording under the name that it has until it is complete; return its descriptor.
+
+    The recording is held until the last copy of the descriptor is closed: it is being written or analysed.
+
+    Args:
+        path: The name that it gets later.
+        save: Writes the recording to a descriptor.
+
+    Raises:
+        OSError: It cannot be written, as on a full disk; nothing is left of it.
+    """
+    partial = partial_of(path)
+    # The folder may be gone: that of a Dask worker ends with the worker, and other workers may be watched still.
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        save(file)
+    except OSError:
+        os.close(file)
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise
+    return file
+
+
+def save_to_memory(save: Callable[[int], None]) -> int:
+    """Write a recording to memory; return its descriptor. Raises OSError if there is no memory."""
+    file = os.memfd_create("recording")
+    try:
+        save(file)
+    except OSError:
+        os.close(file)
+        raise
+    return file
 
 
 def _is_abandoned(path: Path) -> bool:

@@ -341,6 +341,5 @@ class Ring:
                 data = os.pread(self._file, min(1 << 20, end - at), at)
                 if not data:
                     break
-                os.pwrite(file, data, at)
-                at += len(data)
+                at += os.pwrite(file, data, at)  # on a full disk perhaps less than all
         os.ftruncate(file, size)

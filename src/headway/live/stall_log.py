@@ -1,4 +1,4 @@
-"""Follows the log of stalls that a watcher writes, and adds up the stalls of this process."""
+"""The log of stalls that a watcher writes: adds up the stalls of this process, and tells whether stalls are missing."""
 
 import contextlib
 import json
@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import Any, Final, final
 
-__all__ = ["StallLog", "here"]
+__all__ = ["StallLog", "gap_in", "here", "note_gap"]
 
 _LOOP: Final = "event loop"
 
@@ -18,6 +18,30 @@ def here() -> dict[str, Any]:
     with contextlib.suppress(OSError):
         found["pid_namespace"] = Path("/proc/self/ns/pid").stat().st_ino
     return found
+
+
+def _gap(log: Path) -> Path:
+    return log.with_name(f"{log.name}.incomplete")
+
+
+def note_gap(log: Path) -> None:
+    """Note that stalls are missing from a log which could not be written.
+
+    The note is an empty file beside the log: a full disk mostly has room for that.
+    """
+    with contextlib.suppress(OSError):
+        file = os.open(_gap(log), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.utime(file)
+        finally:
+            os.close(file)
+
+
+def gap_in(log: Path) -> tuple[Path, float] | None:
+    """Return the note that stalls are missing from a log, and its time (time.time()); None if there is none."""
+    with contextlib.suppress(OSError):
+        return _gap(log), _gap(log).stat().st_mtime
+    return None
 
 
 @final

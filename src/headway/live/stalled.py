@@ -1,7 +1,8 @@
 """Analyses a recording of `headway watch`: `python -m headway.live.stalled FILE.partial`, started by the watcher.
 
 The watcher's observations come by stdin as JSON, and are added to the recording, which then gets the name FILE. A
-recording without stalls keeps its name, and the watcher removes it. Each stall gives a line on stderr and in the log.
+recording without stalls keeps its name, and the watcher removes it. A recording in memory, for which the disk had no
+room, gets no name, and is gone after the analysis. Each stall gives a line on stderr and in the log.
 Stalls that were reported already, because an earlier recording of the same ring showed them, are left out.
 The results go to stdout as JSON.
 """
@@ -19,7 +20,7 @@ from typing import Any
 
 from headway.agent.headway_agent.proc import queued_ns
 from headway.errors import HeadwayError
-from headway.live.stall_log import here
+from headway.live.stall_log import here, note_gap
 from headway.live.told import Told
 from headway.traces.analysis.stall_model import Stall, StallKind, Thresholds
 from headway.traces.analysis.stall_words import stall_json
@@ -38,7 +39,10 @@ def main(partial: Path) -> int:
     """Analyse a recording; return the exit code."""
     path = partial.with_suffix("")
     told = json.load(sys.stdin)
-    file = os.open(partial, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    in_memory = told["in_memory"] >= 0
+    if in_memory:
+        partial = Path(f"/proc/self/fd/{told['in_memory']}")
+    file = os.open(partial, os.O_RDWR | os.O_CLOEXEC | (0 if in_memory else os.O_NOFOLLOW))
     try:
         append_notes(file, evidence_of([json.dumps(told["evidence"] | {"watched": True}).encode()])[0])
     finally:
@@ -49,19 +53,18 @@ def main(partial: Path) -> int:
     rows = []
     place = here()
     for stall in stalls_to_tell(trace, told, known):
-        rows.append(stall_json(trace, stall) | {"recording": path.name} | place)
+        rows.append(stall_json(trace, stall) | {"recording": "" if in_memory else path.name} | place)
         if not stall.goes_on:
             parts = [(part.cause.value, part.time_ns / 1e9) for part in stall.parts]
             found.append((stall.kind.value, stall.cause.value, parts))
-    if rows or told["asked"]:
+    if (rows or told["asked"]) and not in_memory:
         partial.rename(path)
     if rows:
-        with open(told["log"], "a", encoding="utf-8", opener=_private) as log:
-            log.writelines(json.dumps(row) + "\n" for row in rows)
+        _log(Path(told["log"]), rows, quiet=told["quiet"])
     if not told["quiet"]:
         for line in _lines(rows):
-            os.write(2, f"headway: {line} [{path.name}]\n".encode())
-    if told["asked"] and not told["quiet"]:
+            os.write(2, f"headway: {line} [{'no recording' if in_memory else path.name}]\n".encode())
+    if told["asked"] and not told["quiet"] and not in_memory:
         os.write(2, f"headway: the last {(trace.end_ns - trace.start_ns) / 1e9:.1f} s are in {path.name}\n".encode())
     # Its own cost, which counts towards the service's quota.
     taken = {"cpu_ns": time.process_time_ns(), "waited_ns": queued_ns()}
@@ -109,6 +112,17 @@ def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield str(row["line"])
         elif row is longest:
             yield f"{row['line']}; {len(waits) - 1} further waits for the GIL were too long (see the log)"
+
+
+def _log(log: Path, rows: Sequence[dict[str, Any]], *, quiet: bool) -> None:
+    """Write a line for each stall to the log; if that is not possible, note that they are missing there."""
+    try:
+        with open(log, "a", encoding="utf-8", opener=_private) as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+    except OSError as error:
+        note_gap(log)
+        if not quiet:
+            os.write(2, f"headway: stalls are missing from {log}: {error.strerror or error}\n".encode())
 
 
 def _turn_over(log: Path) -> None:

@@ -22,7 +22,7 @@ from headway.live.allowance import Allowance
 from headway.live.detached import Program, alone, detached
 from headway.live.door import Door, Reception
 from headway.live.exposition import ServiceTotals, Totals
-from headway.live.kept import hold, partial_of, remove_oldest
+from headway.live.kept import partial_of, remove_oldest, save_to_file, save_to_memory
 from headway.live.left import Left
 from headway.live.options import WATCHER_NAME, Options
 from headway.live.ours import command_of
@@ -69,6 +69,8 @@ class _Report:
     watched: Watched
     path: Path
     asked: bool
+    is_in_memory: bool = False
+    """Whether the recording is no file, as there was no room for one."""
     began_ns: int = 0
     is_second: bool = False
     """Whether its reason may be an analysis: see live.allowance."""
@@ -312,13 +314,10 @@ class Watcher:
             "quiet": self._options.quiet,
         }
         try:
-            # The folder may be gone: that of a Dask worker ends with the worker, and other workers may be watched still.
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = os.open(partial_of(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            file, is_in_memory = self._save(one, path)
             # A pipe would make us wait until the process has started and reads.
             with open(file, "rb"), open(os.memfd_create("asking"), "w+b") as asking:
-                hold(file)  # until the end of the analysis, which inherits it
-                one.ring.save(file)
+                told["in_memory"] = file if is_in_memory else -1
                 asking.write(json.dumps(told).encode())
                 asking.seek(0)
                 process = subprocess.Popen(
@@ -334,17 +333,36 @@ class Watcher:
                     os.sched_setscheduler(process.pid, os.SCHED_OTHER, os.sched_param(0))
                 os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICER)
         except OSError as error:
-            self._unwritten = f"a recording could not be written in {self._folder}: {error.strerror or error}"
-            self.say(self._unwritten)
+            self._say_unwritten(error)
             with contextlib.suppress(OSError):
                 partial_of(path).unlink()
             # There may be room later, while the ring still has the stall.
             one.reported_ns, one.over_ns, one.is_told = reported_ns, now_ns, False
             return
-        self._said.discard(self._unwritten)  # a later failure is another one
         is_second = bool(reasons) and self._allowance.is_beside(seen_ns)
-        self._reports.append(_Report(process, one, path, asked, now_ns, is_second))
+        self._reports.append(_Report(process, one, path, asked, is_in_memory, now_ns, is_second))
         self._allowance.begin(now_ns)
+
+    def _save(self, one: Watched, path: Path) -> tuple[int, bool]:
+        """Write a recording to its file, or to memory if there is no room: the cause of a stall is told in any case.
+
+        Returns:
+            A descriptor, and whether it is that of a recording in memory.
+
+        Raises:
+            OSError: The recording cannot be written to memory either.
+        """
+        try:
+            file = save_to_file(path, one.ring.save)
+        except OSError as error:
+            self._say_unwritten(error)
+            return save_to_memory(one.ring.save), True
+        self._said.discard(self._unwritten)  # a later failure is another one
+        return file, False
+
+    def _say_unwritten(self, error: OSError) -> None:
+        self._unwritten = f"a recording could not be written in {self._folder}: {error.strerror or error}"
+        self.say(self._unwritten)
 
     def _collect(self) -> None:
         """Read the results of the processes that have analysed recordings."""
@@ -356,11 +374,14 @@ class Watcher:
             try:
                 found = json.loads(text)
             except ValueError:
-                with contextlib.suppress(OSError):
-                    partial_of(report.path).rename(report.path)
-                self.say(f"the stall could not be explained; {report.path} has the recording")
                 found = {"stalls": [], "told": {}}
-                report.asked = True  # keeps the recording
+                if report.is_in_memory:
+                    self.say("a stall could not be explained, and has no recording")
+                else:
+                    with contextlib.suppress(OSError):
+                        partial_of(report.path).rename(report.path)
+                    self.say(f"the stall could not be explained; {report.path} has the recording")
+                    report.asked = True  # keeps the recording
             now_ns = time.monotonic_ns()
             self._allowance.end(
                 report.began_ns,

@@ -1,0 +1,80 @@
+"""The process that analyses a recording, where the disk has no room for the recording or for the log."""
+
+import io
+import json
+import os
+import sys
+
+import pytest
+from made_traces import MS
+from told_traces import Script
+
+from headway.cli import main
+from headway.live import stalled
+from headway.live.kept import partial_of, save_to_memory
+from headway.traces import writer
+
+
+@pytest.fixture
+def analyse(tmp_path, monkeypatch):
+    """Return a function that analyses a recording in memory, of a thread that waited for 300 ms; the log is app's."""
+    trace = Script().wait(0, 0).hold(1, 0, 300).hold(0, 301, 302).trace(400, "waits", "holds")
+    data = writer.write(trace, tmp_path / "whole.hwt").read_bytes()
+    (tmp_path / "stalls").mkdir()
+
+    def run():
+        file = save_to_memory(lambda file: os.write(file, data) and None)
+        told = {
+            "evidence": {},
+            "told": {},
+            "gone_ns": 0,
+            "finished": False,
+            "since_ns": 0,
+            "asked": True,
+            "quiet": False,
+            "limits": {"loop_ns": 50 * MS, "wait_ns": 50 * MS, "request_ns": 50 * MS},
+            "log": str(tmp_path / "stalls" / "app.stalls.jsonl"),
+            "in_memory": file,
+        }
+        monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(told)))
+        try:
+            return stalled.main(partial_of(tmp_path / "stalls" / "app.hwt"))
+        finally:
+            os.close(file)
+
+    return run
+
+
+def test_a_recording_in_memory_is_told_and_leaves_no_file(analyse, tmp_path, capfd):
+    """The line says that there is no recording, and so does the log."""
+    assert analyse() == 0
+
+    (log,) = (tmp_path / "stalls").iterdir()
+    assert [json.loads(line)["recording"] for line in log.read_text().splitlines()] == [""]
+    output = capfd.readouterr()
+    assert "waits waited" in output.err
+    assert output.err.endswith(" [no recording]\n")
+    assert len(json.loads(output.out)["stalls"]) == 1
+
+
+def test_a_log_that_cannot_be_written_is_not_taken_for_complete(analyse, tmp_path, monkeypatch, capfd):
+    """The stall is told on stderr, and `headway stalls` does not say that there was none."""
+    log = tmp_path / "stalls" / "app.stalls.jsonl"
+    log.touch()
+    with monkeypatch.context() as full:
+        full.setattr(stalled, "_private", lambda *_: os.open("/dev/full", os.O_WRONLY))
+        assert analyse() == 0
+    said = capfd.readouterr().err
+    assert f"headway: stalls are missing from {log}: No space left on device\n" in said
+    assert "waits waited" in said
+
+    assert main(["stalls", str(tmp_path / "stalls")]) == 0
+    output = capfd.readouterr()
+    assert output.out == "no file shows whether there were stalls\n"
+    assert output.err.startswith(f"{log}: stalls are missing here, as the log could not be written, last at ")
+
+    assert analyse() == 0  # there is room again
+    capfd.readouterr()
+    assert main(["stalls", str(log), "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert (len(found["stalls"]), found["cannot_tell"]) == (1, [str(log)])
