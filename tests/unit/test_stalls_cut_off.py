@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 from made_traces import MS
-from test_stalls import AT_COMPUTE, AT_IDLE, AT_POLL, AT_QUEUE, AT_REQUEST, AT_SLEEP, at, loop, with_stacks
+from test_stalls import AT_COMPUTE, AT_IDLE, AT_JOB, AT_POLL, AT_QUEUE, AT_REQUEST, AT_SLEEP, at, loop, with_stacks
 from told_traces import Script
 
 from headway.live.ring import Ring
@@ -64,7 +64,37 @@ def test_a_stall_that_was_told_is_over_when_its_thread_leaves_the_loop_or_pool(s
 
     assert told(trace, {f"1:{at(10)}": 400 * MS}, gone_ms=900, finished=True) == [(601, False)]
     assert told(trace, {f"1:{at(10)}": 0}, gone_ms=900, finished=True) == []
-    assert told(trace, gone_ms=900, finished=True) == []
+    # A request that was not told counts only as far as it is certain: its call lasted until 600 ms.
+    assert told(trace, gone_ms=900, finished=True) == ([(600, False)] if stack == AT_REQUEST else [])
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_last_request_ends_when_its_thread_was_in_it_for_the_last_time(is_first):
+    """A server that stops lets a pool's thread finish its request, and the thread ends without waiting for work again."""
+
+    def last(stack, *, exits=True, since_ms=0):
+        script = Script() if is_first else Script().hold(0, 0, 1, stack=AT_QUEUE)
+        script.hold(0, 10, 11, stack=stack).hold(0, 310, 311, stack=stack)
+        script.wait(0, 320, stack=0).hold(0, 330, 700, stack=0)
+        trace = with_stacks((script.add(701, 0, Kind.EXIT) if exits else script).trace(800, "pool_0"))
+        found = find_stalls(trace, Thresholds(**LIMITS), since_ns=at(since_ms))
+        return [(one.kind, one.since_ns, one.until_ns, one.goes_on) for one in found]
+
+    assert last(AT_REQUEST) == [(StallKind.REQUEST, at(10), at(330), False)]
+    assert last(AT_REQUEST, exits=False) == []
+    assert last(AT_REQUEST, since_ms=400) == []
+    assert last(AT_JOB) == []
+
+
+@pytest.mark.parametrize("stack", [0, AT_QUEUE, AT_IDLE])
+def test_an_idle_thread_of_a_pool_that_ends_has_no_request(stack):
+    """A thread that is woken at its queue to end may wait for the GIL for long."""
+    script = (
+        Script().hold(0, 0, 1, stack=AT_QUEUE).hold(0, 10, 300, stack=stack, forced=True).hold(0, 600, 601, stack=0)
+    )
+    trace = with_stacks(script.add(602, 0, Kind.EXIT).trace(700, "pool_0"))
+
+    assert find_stalls(trace, Thresholds(50 * MS, 500 * MS, 50 * MS)) == []
 
 
 def test_a_first_request_that_was_told_is_over_when_its_thread_leaves_the_pool():

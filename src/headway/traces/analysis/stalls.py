@@ -132,7 +132,7 @@ class _Finder:
         left = self._left(own, 0, -1, 0)
         end, until_ns = (-1, end_ns) if left is None else (left, int(own.time_ns[left]))
         kind = self._kind(own, 0, end, 0) if self._has_begin(thread) else None
-        if kind is not None:
+        if kind is not None and until_ns - own.time_ns[0] >= least_ns:
             yield self._stall(kind, thread, 0, len(own) - 1 if end < 0 else end, until_ns, goes_on=end < 0)
 
     def _has_begin(self, thread: int) -> bool:
@@ -146,10 +146,12 @@ class _Finder:
     def _left(self, own: ThreadEvents, begin: int, end: int, home_stack: int) -> int | None:
         """Return the event that shows that a thread has left its loop or pool in a lap; None if there is none.
 
-        That ends a stall which was seen while it went on. Any other lap does not count: the thread may have left long before.
+        That ends a stall which was seen while it went on. Of other laps, only a thread's last request counts: any other
+        thread may have left long before.
         """
         if (self._trace.threads[own.thread].serial, int(own.time_ns[begin])) not in self._begun:
-            return None
+            is_last = end < 0 and self._observed.home(home_stack) is not Home.LOOP
+            return self._last_answered(own, begin) if is_last else None
         is_inside = self._is_inside(home_stack, end)
         inside = slice(begin, end if end >= 0 else len(own))
         released = (own.kind[inside] == Kind.RELEASE) & (own.stack[inside] != 0)
@@ -157,6 +159,28 @@ class _Finder:
         outside = [stack for stack in stacks if not is_inside(self._observed.stack(stack))]
         found = np.flatnonzero((released & np.isin(own.stack[inside], outside)) | (own.kind[inside] == Kind.EXIT))
         return begin + int(found[0]) if len(found) else None
+
+    def _last_answered(self, own: ThreadEvents, begin: int) -> int | None:
+        """Return the last event at which a pool's thread was certainly in its work, if the thread ended after that work.
+
+        A server that stops lets each thread finish its request; the thread then ends without waiting for work again.
+        """
+        if own.kind[-1] != Kind.EXIT:
+            return None
+        released = begin + np.flatnonzero(own.kind[begin:] == Kind.RELEASE)
+        stacks, which = np.unique(own.stack[released], return_inverse=True)
+        works = [
+            self._observed.home(stack) is None and is_in_a_pool(self._observed.stack(stack))
+            for stack in stacks.tolist()
+        ]
+        at_work = released[np.array(works, dtype=np.bool_)[which]]
+        if not len(at_work):
+            return None
+        # The thread was still in the call for which it released the GIL when it wanted the GIL back, and when it got it.
+        last = int(at_work[-1])
+        over = last + 1 + int(np.flatnonzero(np.isin(own.kind[last + 1 :], (Kind.RELEASE, Kind.EXIT)))[0])
+        found = max(last + 1, over - 1)
+        return found if own.time_ns[found] >= self._over_since_ns else None
 
     def _is_inside(self, home_stack: int, end: int) -> Callable[[tuple[Frame, ...]], bool]:
         """Return a function that tells whether a stack is inside of the loop or the pool that a thread began a lap at.
