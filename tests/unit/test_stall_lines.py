@@ -2,11 +2,12 @@
 
 import dataclasses
 
+import pytest
 from made_traces import MS
 from test_stalls import AT_POLL, COMPUTE, HANDLER, at, loop, only, with_stacks
 from told_traces import Script
 
-from headway.traces.analysis.stall_model import Cause, Part, StallKind, merged
+from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind, merged
 from headway.traces.analysis.stall_words import advice, stall_json, stall_line
 from headway.traces.frames import Frame, Sample
 
@@ -61,3 +62,24 @@ def test_a_recording_of_the_watcher_is_not_told_to_be_made():
     for part in (Part(Cause.UNEXPLAINED, 5, 0, (FIRST,), idle=True), Part(Cause.UNEXPLAINED, 5, 0, (FIRST,))):
         assert "`headway watch` tells" in advice(StallKind.REQUEST, part)
         assert "headway" not in advice(StallKind.REQUEST, part, watched=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "own_ms", "kept", "policy", "by_policy"),
+    [
+        (StallKind.REQUEST, 980, Kept.PYTHON, "", False),
+        (StallKind.REQUEST, 980, Kept.PYTHON, "fair", False),
+        (StallKind.REQUEST, 100, Kept.PYTHON, "", True),
+        (StallKind.LOOP, 980, Kept.PYTHON, "", True),
+        (StallKind.REQUEST, 980, Kept.C, "", False),
+    ],
+)
+def test_requests_that_share_the_gil_are_not_helped_by_a_policy(kind, own_ms, kept, policy, by_policy):
+    """A request that computes as long as the thread it waits for needs another GIL; a short one needs the GIL soon."""
+    trace = with_stacks(loop(Script()).trace(3000, "MainThread", "other", policy=policy))
+    parts = (Part(Cause.GIL, 1000 * MS, 1, (COMPUTE,), kept), Part(Cause.OWN, own_ms * MS, 0, (COMPUTE,)))
+    row = stall_json(trace, Stall(kind, 0, at(0), at(1000 + own_ms), goes_on=False, parts=parts))
+
+    assert row["advice"] == row["parts"][0]["advice"]
+    assert ("`headway run`" in row["advice"]) is by_policy
+    assert ("less of it at a time" in row["advice"]) is (not by_policy and kept is Kept.PYTHON)

@@ -108,7 +108,25 @@ def stall_line(trace: Trace, stall: Stall) -> str:
     return f"{program} ({trace.process.pid}): {what}: {'; '.join(because) or 'unexplained'}"
 
 
-def advice(kind: StallKind, part: Part, policy: str = "", *, watched: bool = False) -> str:
+def _shares_the_gil(part: Part, stall: Stall) -> bool:
+    """Tell whether a request computes for about as long as the thread that it waited for, or for longer.
+
+    Such threads take turns under each policy: a policy helps a thread that needs the GIL for a short time.
+    """
+    own_ns = sum(one.time_ns for one in stall.parts if one.cause is Cause.OWN)
+    return stall.kind is StallKind.REQUEST and 2 * own_ns >= part.time_ns
+
+
+def _advice_of(part: Part, stall: Stall, policy: str, *, watched: bool) -> str:
+    """Return the advice for a part of a stall, as far as the rest of the stall matters, too."""
+    if _is_lost(part, stall):
+        return _MORE_ROOM
+    return advice(stall.kind, part, policy, watched=watched, shares_the_gil=_shares_the_gil(part, stall))
+
+
+def advice(
+    kind: StallKind, part: Part, policy: str = "", *, watched: bool = False, shares_the_gil: bool = False
+) -> str:
     """Return the advice for a part of a stall.
 
     Args:
@@ -116,6 +134,7 @@ def advice(kind: StallKind, part: Part, policy: str = "", *, watched: bool = Fal
         part: The part.
         policy: The policy that schedules the GIL; "" for none.
         watched: The recording is one of `headway watch`: it has what the system's account of threads tells.
+        shares_the_gil: The stalled thread computes as well: it shares the GIL with the thread that held it.
     """
     cause = part.cause
     if cause is Cause.OWN:
@@ -129,6 +148,11 @@ def advice(kind: StallKind, part: Part, policy: str = "", *, watched: bool = Fal
             return (
                 "a call of C keeps the GIL until it ends, and so does, on CPython 3.9 to 3.12, Python code of another interpreter;"
                 f" no policy can change that: run it in a process, or in pieces; {one_interpreter()}"
+            )
+        if shares_the_gil:
+            return (
+                "run such work in processes, or less of it at a time: the request computes as well,"
+                " so no policy makes both threads faster"
             )
         if policy:
             return f"run the work of the holder in a process: the policy {printable(policy)} did not prevent it"
@@ -228,12 +252,10 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
                 "may_be_process": _may_be_of_processes(part),
                 "holder": _holder(part.holders[0], trace) if part.holders else None,
                 "holders": [_holder(one, trace) for one in part.holders],
-                "advice": _MORE_ROOM if _is_lost(part, stall) else advice(stall.kind, part, policy, watched=watched),
+                "advice": _advice_of(part, stall, policy, watched=watched),
             }
             for part in stall.parts
         ],
-        "advice": _MORE_ROOM
-        if top is not None and _is_lost(top, stall)
-        else advice(stall.kind, top or Part(stall.cause, 0), policy, watched=watched),
+        "advice": _advice_of(top or Part(stall.cause, 0), stall, policy, watched=watched),
         "line": stall_line(trace, stall),
     }
