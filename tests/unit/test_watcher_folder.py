@@ -121,6 +121,7 @@ def test_a_stall_for_whose_recording_there_is_no_room_is_reported_later(make, tm
 
     for save in (full, full, written, full):
         cast(SimpleNamespace, one.ring).save = save
+        cast(SimpleNamespace, one.ring).pid += 1  # two recordings of a process in one millisecond have one name
         watcher._report(one, 50)
         if save is full:
             assert (one.reported_ns, one.over_ns, one.is_told) == (50 if watcher._reports else 3, 50, False)
