@@ -387,3 +387,60 @@ def test_threads_that_had_the_lock_in_turn_have_each_its_time(program):
     assert "refresher had it for 20 ms, in a call without the GIL at" in (line := stall_line(trace, stall))
     assert "app.py:7 f5, and next for 15.2 ms, holding the GIL" in line
     assert "holding the GIL at" not in line  # where its long hold ended is not where it was
+
+
+def test_a_waiter_that_got_its_core_late_names_the_thread_that_ended_after_the_release(program):
+    """The holder releases the lock with its last hold, and ends; the waiter had no core for 5 ms after it was woken."""
+
+    def inside(script):
+        script.hold(0, 15, 16, stack=COMPUTES, forced=True).hold(0, 16.1, 30, stack=0).add(30.1, 0, Kind.EXIT)
+
+    trace, stall = stalled(program, back_ms=35.3, inside=inside)
+    assert "had it" not in stall_line(trace, stall)
+    looks = tuple(
+        CoreTime(trace.start_ns + round(ms * MS), trace.threads[1].tid, 0, queued * MS)
+        for ms, queued in ((1, 0), (35.3, 5))
+    )
+    trace = dataclasses.replace(trace, evidence=dataclasses.replace(trace.evidence, core_times=looks))
+    (stall,) = find_stalls(trace, Thresholds(loop_ns=10 * MS))
+
+    assert "refresher had it, " in stall_line(trace, stall)
+
+
+@pytest.mark.parametrize(("line", "is_named"), [(COMPUTES, True), (WORKS, False)])
+def test_a_thread_that_computes_with_the_lock_at_the_end_of_a_recording_is_named(program, line, is_named):
+    """Its last hold has no end, and so no line: it came from a line with the lock, and nobody was woken since."""
+
+    def inside(script):
+        script.hold(0, 15, 16, stack=line, forced=True).hold(0, 16.1, 90, stack=0)
+
+    trace, _ = stalled(program, back_ms=100, inside=inside)
+    end_ns = trace.start_ns + 60 * MS
+    trace = dataclasses.replace(
+        trace,
+        events=trace.events[trace.events["time_ns"] < end_ns],
+        end_ns=end_ns,
+        process=dataclasses.replace(trace.process, ended=False),
+    )
+    (stall,) = find_stalls(trace, Thresholds(loop_ns=10 * MS))
+
+    assert stall.goes_on
+    assert ("refresher had it, holding the GIL" in stall_line(trace, stall)) is is_named
+
+
+@pytest.mark.parametrize(
+    ("imports", "maker", "who"),
+    [
+        ("import threading, time", "threading.Lock()", "another thread"),
+        ("import time; from threading import Lock", "Lock()", "another thread"),
+        ("import threading, time, multiprocessing", "multiprocessing.Lock()", "another thread or process"),
+        ("import time; from app.locks import lock", "print()", "another thread or process"),
+    ],
+)
+def test_a_lock_of_threading_is_not_that_of_another_process(program, tmp_path, imports, maker, who):
+    """Without a known holder, the file of the line tells whether the lock may be one of `multiprocessing`."""
+    source = SOURCE.replace("threading.Lock()", maker).replace("import threading, time", imports)
+    written(tmp_path, source)
+    trace, stall = stalled(program, back_ms=30.3, inside=lambda script: script.hold(0, 3, 3.1, stack=HOG))
+
+    assert f"a wait for {who} (a lock, an event, a queue) at" in stall_line(trace, stall)

@@ -278,6 +278,12 @@ class Causes:
             return ()
         woken = event + 1 < len(times_ns) and int(times_ns[event + 1]) <= over_ns
         holds = self._holders.by_thread(stack, LockWaits.of_one(thread, begun_ns, over_ns, woken=woken))
+        if not holds:
+            # A waiter without a core was woken earlier. One that still sleeps may wait for the thread that has the GIL:
+            # that thread has come from a line with the lock, and no event tells yet where it is now.
+            queued_ns = self._observed.accounts.queued_ns(self._trace.threads[thread].tid, begun_ns, over_ns) or 0
+            waits = LockWaits.of_one(thread, begun_ns, max(begun_ns, over_ns - queued_ns), woken=True)
+            holds = self._holders.by_thread(stack, waits)
         least_ns = _HELD_SHARE * (over_ns - begun_ns)
         told = [one for one in holds if one.blocked_ns >= least_ns][:_MOST_HOLDERS]
         if 2 * sum(one.blocked_ns for one in told) <= over_ns - begun_ns:

@@ -1,6 +1,7 @@
 """Formats a stall as one line, with advice, and as JSON."""
 
 import datetime as dt
+import re
 from typing import Any, Final
 
 from headway.printable import printable
@@ -8,9 +9,11 @@ from headway.traces.analysis.advice import one_interpreter
 from headway.traces.analysis.holders import Doing, LockHold
 from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind
 from headway.traces.analysis.words import duration, labels, place, share
-from headway.traces.calls import awaits_an_import, may_await_a_process
+from headway.traces.calls import awaits_an_import, locks_at, may_await_a_process
 from headway.traces.frames import Frame
+from headway.traces.guards import locks_made
 from headway.traces.model import Trace
+from headway.traces.sources import words_in
 
 __all__ = ["advice", "stall_json", "stall_line"]
 
@@ -22,8 +25,9 @@ _NAMES: Final = {
     StallKind.REQUEST: "a request in {} took {}",
     StallKind.WAIT: "{} waited for the GIL for {}",
 }
-
-
+_LOCKS: Final = r"\b(?:R?Lock|Condition|(?:Bounded)?Semaphore)\b"
+_OF_THREADS: Final = re.compile(rf"\b(threading\.{_LOCKS}|from threading import .*{_LOCKS})")
+_OF_PROCESSES: Final = re.compile(r"\b(multiprocess(?:ing)?|mp|billiard|Manager|get_context)\b")
 _MORE_CPU: Final = "give the process more CPU (quota, cores), or run less beside it"
 _MORE_ROOM: Final = "give `headway watch` more memory for events (`--ring 64MB`): those of this time were overwritten"
 
@@ -78,7 +82,17 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...], *, watched: bool) ->
 
 def _may_be_of_processes(part: Part) -> bool:
     """Tell whether a lock may be that of another process: no thread is known to have had it."""
-    return part.lock and not part.holders and bool(part.frames) and may_await_a_process(part.frames[0])
+    if not part.lock or part.holders or not part.frames:
+        return False
+    return may_await_a_process(part.frames[0]) and not _makes_it_of_threading(part.frames[0])
+
+
+def _makes_it_of_threading(frame: Frame) -> bool:
+    """Tell whether the file of a line makes the locks that the line takes, and makes locks of `threading` only."""
+    names = {one.name for one in locks_at(frame)}
+    if not names or not names <= locks_made(frame.filename):
+        return False
+    return bool(words_in(frame.filename, _OF_THREADS)) and not words_in(frame.filename, _OF_PROCESSES)
 
 
 def _had(holders: tuple[LockHold, ...], names: tuple[str, ...]) -> str:
