@@ -66,6 +66,26 @@ def early(lock):
     lock.release()
     return late_out
 
+def spans(lock):
+    with span():
+        try:
+            lock.acquire()
+        except Broken:
+            raise
+        else:
+            report_got()
+    try:
+        spanned_work()
+    finally:
+        lock.release()
+    spanned_rest()
+
+def sometimes(lock):
+    if wanted:
+        lock.acquire()
+    elsewhere()
+    lock.release()
+
 @contextmanager
 def transaction(store):
     with store.guard_lock:
@@ -165,6 +185,10 @@ def test_a_line_within_a_with_of_several_lines_takes_a_lock(at):
         ("return early_out", "def early", Lock("lock"), Stands.OUTSIDE),
         ("more()", "def early", Lock("lock"), Stands.INSIDE),
         ("return late_out", "def early", Lock("lock"), Stands.OUTSIDE),
+        ("report_got()", "def spans", Lock("lock"), Stands.INSIDE),
+        ("spanned_work()", "def spans", Lock("lock"), Stands.INSIDE),
+        ("spanned_rest()", "def spans", Lock("lock"), Stands.OUTSIDE),
+        ("elsewhere()", "def sometimes", Lock("lock"), Stands.UNKNOWN),
         ("commit()", "def uses", Lock("guard_lock"), Stands.INSIDE),
         ("with two.node_lock", "def again", Lock("node_lock"), Stands.AGAIN),
     ],

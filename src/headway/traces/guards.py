@@ -248,7 +248,7 @@ class _Finder(ast.NodeVisitor):
 
     def _after_acquires(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         """Add the lines that run with a lock after a call of `acquire()`, by the blocks of a function."""
-        for block in _blocks(function):
+        for block, after in _blocks(function):
             for at, statement in enumerate(block):
                 for call in _own_calls(statement, "acquire"):
                     lock = self._named(call.func.value)
@@ -258,7 +258,8 @@ class _Finder(ast.NodeVisitor):
                         lock = Lock("self", self._owner)
                     else:
                         self.taken.setdefault(call.lineno, []).append(lock)
-                    self._until_release(function, lock, call.lineno, _with_it(statement, call, block[at + 1 :]))
+                    following = [*block[at + 1 :], *after]
+                    self._until_release(function, lock, call.lineno, _with_it(statement, call, following))
 
     def _until_release(self, function: ast.AST, lock: Lock, at_line: int, rest: list[ast.stmt]) -> None:
         """Add the lines of statements after an `acquire()`, up to the `release()` in them."""
@@ -356,13 +357,23 @@ def _calls(node: ast.AST, method: str) -> TypeGuard[_MethodCall]:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
 
 
-def _blocks(function: ast.AST) -> Iterator[list[ast.stmt]]:
-    """Yield the lists of statements of a function, without those of functions that are defined in it."""
-    for node in (function, *_own_nodes(function)):
+def _blocks(function: ast.AST) -> Iterator[tuple[list[ast.stmt], list[ast.stmt]]]:
+    """Yield the lists of statements of a function, without those of functions that are defined in it.
+
+    Beside the body of a `with` or `try` are the statements that run after it; beside other lists is nothing.
+    """
+    follows: dict[ast.AST, list[ast.stmt]] = {}
+    for node in (function, *_own_nodes(function)):  # a block comes before those in it
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, None)
-            if isinstance(block, list) and block:
-                yield block
+            if not isinstance(block, list) or not block:
+                continue
+            after = follows.get(node, []) if name == "body" else []
+            for at, one in enumerate(block):
+                if isinstance(one, ast.With | ast.AsyncWith | ast.Try):
+                    at_end = [*one.orelse, *one.finalbody] if isinstance(one, ast.Try) else []
+                    follows[one] = [*at_end, *block[at + 1 :], *after]
+            yield block, after
 
 
 def _own_calls(statement: ast.stmt, method: str) -> Iterator[_MethodCall]:
