@@ -12,7 +12,8 @@ from jupyter_client.manager import KernelManager
 
 LIMIT_S = 60
 
-manager = KernelManager()
+# Sockets in the working directory: a port that was free when the front end looked may be another program's by now.
+manager = KernelManager(transport="ipc", ip="kernel")
 manager.kernel_spec.argv = [*sys.argv[1:], sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
 manager.start_kernel()
 # If this program fails, its reader must not wait for a kernel that has the same standard output.
