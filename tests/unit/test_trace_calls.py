@@ -14,6 +14,12 @@ from headway.traces.loops import home_at, waits_for_a_lock
 from headway.traces.sources import changed_since, edited
 
 
+def waits_at_its_second_line(file, text):
+    """Write a program; return whether a thread that releases the GIL at the second line waits for a lock."""
+    file.write_text(text)
+    return waits_for_a_lock([Frame(str(file), 2, "handler", 1)])
+
+
 @pytest.mark.parametrize(
     ("line", "is_lock"),
     [
@@ -45,10 +51,7 @@ from headway.traces.sources import changed_since, edited
 )
 def test_a_lock_in_the_programs_own_line(tmp_path, line, is_lock):
     """A lock has no frame of its own, so the text of the line tells that a thread waits for one."""
-    source = tmp_path / "app.py"
-    source.write_text(f"def handler():\n{line}\n")
-
-    assert waits_for_a_lock([Frame(str(source), 2, "handler", 1)]) is is_lock
+    assert waits_at_its_second_line(tmp_path / "app.py", f"def handler():\n{line}\n") is is_lock
 
 
 @pytest.mark.parametrize(
@@ -63,10 +66,8 @@ def test_a_lock_in_the_programs_own_line(tmp_path, line, is_lock):
 )
 def test_a_call_beside_a_lock_may_have_another_name(tmp_path, named, is_lock):
     """A file may have a short name for a clock, which does not wait for anything."""
-    source = tmp_path / "app.py"
-    source.write_text(f"{named}\nwith lock: spent += pc() - begin\n")
-
-    assert waits_for_a_lock([Frame(str(source), 2, "handler", 1)]) is is_lock
+    text = f"{named}\nwith lock: spent += pc() - begin\n"
+    assert waits_at_its_second_line(tmp_path / "app.py", text) is is_lock
 
 
 @pytest.mark.parametrize(

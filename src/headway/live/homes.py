@@ -79,22 +79,21 @@ class Homes:
                 self._unknown.append(stack)
 
     def _number(self, stack: int, frames: Sequence[Frame]) -> int:
+        whole = self._stacks.frames(stack, MAX_DEPTH)
         home = home_at(frames)
         if home is Home.LOOP:
-            whole = self._stacks.frames(stack, MAX_DEPTH)
             home = home_at(whole)  # a loop's caller may be another loop
             self._loops[frames[0].function] = whole
             if is_a_hub(whole):
                 self._settle_greenlets()
         # Where the loop waits, its callers are the server.
-        self._is_web = self._is_web or serves_the_web(self._stacks.frames(stack, MAX_DEPTH))
+        self._is_web = self._is_web or serves_the_web(whole)
         if home is not None or not frames:
             return _NUMBERS[home] if home is not None else HOME_NONE
         if not self._stacks.is_whole(stack):
             return HOME_NONE
-        whole = self._stacks.frames(stack, MAX_DEPTH)
         is_cut = len(whole) == MAX_DEPTH and not is_whole(whole)
-        if is_cut or any(is_in_a_loop(whole, home, returned=True) for home in self._loops.values()):
+        if is_cut or any(is_in_a_loop(whole, loop, returned=True) for loop in self._loops.values()):
             return HOME_NONE
         if is_in_a_pool(whole) and is_for_a_request(whole, is_web=self._is_web):
             return HOME_REQUEST

@@ -1,8 +1,8 @@
 """Finds the locks of the user's that calls of a function take, and for how long the calls hold them.
 
 Each lock that a name of the user's modules or the function's closure holds is replaced by a watched one. So is each lock
-of an object or class in these modules, unless its class is one of the standard library. The calls after that tell which of them they take, at which line, and how long they hold it.
-A lock that the function reaches in another way, as through a container, is not found.
+of an object or class in these modules, unless its class is one of the standard library. The calls after that tell which
+of them they take, at which line, and how long they hold it. A lock that the function reaches in another way, as through a container, is not found.
 """
 
 import asyncio
