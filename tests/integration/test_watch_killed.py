@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -59,3 +60,46 @@ def test_a_process_that_ends_in_a_stall(tmp_path, monkeypatch, end):
     assert end == "killed" or ended_ns <= over_ns
     assert "until the process ended: " in row["line"]
     assert "a blocking call" in row["line"]
+
+
+def test_the_watcher_is_killed(tmp_path, monkeypatch):
+    """The service runs on, and `headway stalls` says that it is watched no more."""
+    monkeypatch.chdir(tmp_path)
+    command = [
+        HEADWAY,
+        "watch",
+        "-o",
+        "stalls",
+        sys.executable,
+        "-c",
+        "import sys; print('begun', flush=True); sys.stdin.read()",
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as service:
+        assert service.stdout is not None
+        assert service.stdout.readline() == b"begun\n"
+        wait_for(lambda: list(Path("stalls").glob(".*.watcher")), "no mark")
+        watchers = [
+            int(one) for one in os.listdir("/proc") if one.isdigit() and is_watcher_in(one, tmp_path / "stalls")
+        ]
+        assert said_of_stalls() == ""
+        for watcher in watchers:
+            os.kill(watcher, signal.SIGKILL)
+        wait_for(said_of_stalls, "nothing is said of the killed watcher")
+        assert f"process {service.pid} is watched no more: its watcher" in said_of_stalls()
+        service.communicate()
+    assert service.returncode == 0
+    assert "was killed, or ended with its container" in said_of_stalls()
+
+
+def is_watcher_in(pid, folder):
+    try:
+        name = Path(f"/proc/{pid}/comm").read_bytes()
+        return name == b"headway-watch\n" and Path(f"/proc/{pid}/cwd").readlink() == folder
+    except OSError:
+        return False
+
+
+def said_of_stalls():
+    return subprocess.run(
+        [HEADWAY, "stalls", "stalls"], capture_output=True, text=True, timeout=LIMIT_S, check=True
+    ).stderr

@@ -13,7 +13,6 @@ Examples:
 
 import argparse
 import contextlib
-import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from headway.cli.options import add_json
 from headway.cli.watch_command import add_lengths
 from headway.errors import TraceError, UsageError
 from headway.live.files import family_files, wait_until_finished
+from headway.live.marks import killed_watchers
 from headway.live.stall_log import gap_in
 from headway.live.untold import wait_until_told
 from headway.printable import printable
@@ -106,11 +106,18 @@ def _blindness(trace: "Trace") -> str:
 
 def _gap(log: Path) -> str:
     """Return why a log does not have all stalls; "" if it does."""
-    if (found := gap_in(log)) is None:
-        return ""
-    note, noted_s = found
-    when = dt.datetime.fromtimestamp(noted_s, dt.UTC)
-    return f"stalls are missing here, as the log could not be written, last at {when:%Y-%m-%d %H:%M:%S} UTC ({note.name} says so)"
+    killed = list(killed_watchers(log))
+    for one in killed:
+        if one.is_needed:
+            return (
+                f"process {one.pid} is watched no more: its watcher, begun at {one.began}, was killed; "
+                "stalls after that are missing here until the process is restarted"
+            )
+    if killed:
+        return f"a watcher, begun at {killed[-1].began}, was killed, or ended with its container; stalls after that are missing here"
+    if found := gap_in(log):
+        return f"stalls are missing here, as {found[1]} ({found[0].name} says so)"
+    return ""
 
 
 def _of_trace(path: Path, trace: "Trace", arguments: argparse.Namespace) -> list[dict[str, Any]]:

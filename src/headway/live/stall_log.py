@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import socket
+import time
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -24,23 +25,32 @@ def _gap(log: Path) -> Path:
     return log.with_name(f"{log.name}.incomplete")
 
 
-def note_gap(log: Path) -> None:
-    """Note that stalls are missing from a log which could not be written.
+def note_gap(log: Path, why: str = "") -> None:
+    """Note that stalls are missing from a log.
 
-    The note is an empty file beside the log: a full disk mostly has room for that.
+    The note is a file beside the log, whose text is the last reason. It is empty if the log could not be written: a full
+    disk mostly has room for that.
+
+    Args:
+        log: NAME.stalls.jsonl.
+        why: The reason, with its time; "": the log could not be written at this moment.
     """
     with contextlib.suppress(OSError):
-        file = os.open(_gap(log), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        file = os.open(_gap(log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
+            os.write(file, why.encode())
             os.utime(file)
         finally:
             os.close(file)
 
 
-def gap_in(log: Path) -> tuple[Path, float] | None:
-    """Return the note that stalls are missing from a log, and its time (time.time()); None if there is none."""
+def gap_in(log: Path) -> tuple[Path, str] | None:
+    """Return the note that stalls are missing from a log, and why, with the last time; None if there is none."""
+    note = _gap(log)
     with contextlib.suppress(OSError):
-        return _gap(log), _gap(log).stat().st_mtime
+        noted = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(note.stat().st_mtime))
+        why = note.read_text(encoding="utf-8", errors="replace")[:200]
+        return note, why or f"the log could not be written, last at {noted}"
     return None
 
 

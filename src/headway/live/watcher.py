@@ -24,6 +24,7 @@ from headway.live.door import Door, Reception
 from headway.live.exposition import ServiceTotals, Totals
 from headway.live.kept import partial_of, remove_oldest, save_to_file, save_to_memory
 from headway.live.left import Left
+from headway.live.marks import Mark
 from headway.live.options import WATCHER_NAME, Options
 from headway.live.ours import command_of
 from headway.live.ring import Ring
@@ -90,6 +91,7 @@ class Watcher:
         self._reports: list[_Report] = []
         self._left = Left()
         self._untold = Untold(self._folder)
+        self._mark = Mark(self.log, options.pid)
         self._allowance = Allowance()
         self._written = deque[Path](maxlen=options.keep + 1)
         """This watcher's recordings, oldest first."""
@@ -159,6 +161,7 @@ class Watcher:
         for one in self._rings:
             one.ring.close()
         self._reception.close()
+        self._mark.end()
 
     def say(self, text: str) -> None:
         """Print a message on stderr, once."""
@@ -190,6 +193,7 @@ class Watcher:
             os.close(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         except OSError as error:
             self.say(f"the log {self.log} cannot be written: {error.strerror or error}")
+        self._mark.begin()
 
     def _step(self) -> None:
         self._wait()

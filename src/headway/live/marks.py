@@ -1,0 +1,111 @@
+"""A watcher's mark beside its log, which stays there if the watcher is killed: the log then lacks the stalls after that.
+
+The mark is a hidden file, which the watcher holds (flock) as long as it lives. Several watchers may have one log.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+from headway.live.files import begin_ticks
+from headway.live.stall_log import here, note_gap
+
+__all__ = ["Killed", "Mark", "killed_watchers"]
+
+_LOG: Final = ".stalls.jsonl"
+
+
+@final
+@dataclass(frozen=True)
+class Killed:
+    """A watcher that was killed."""
+
+    mark: Path
+    pid: int
+    """The process that it watched together with its children."""
+    began: str
+    """When the watcher began, as `2026-11-29 16:20:05 UTC`."""
+    is_needed: bool
+    """Whether that process runs on, and is watched no more."""
+
+
+@final
+class Mark:
+    """The mark of this watcher."""
+
+    def __init__(self, log: Path, pid: int) -> None:
+        """Set no mark yet.
+
+        Args:
+            log: The log that the watcher writes to, NAME.stalls.jsonl.
+            pid: The process that is watched.
+        """
+        self._log, self._pid = log, pid
+        self._path = log.with_name(f".{log.name.removesuffix(_LOG)}.{os.urandom(8).hex()}.watcher")
+        self._file = -1
+
+    def begin(self) -> None:
+        """Set the mark, and note in the log's note of gaps which watchers before this one were killed."""
+        if self._file >= 0:
+            return
+        with contextlib.suppress(OSError):
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                # A mark without words is one that is not held yet.
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                words = {"pid": self._pid, "began_ticks": begin_ticks(self._pid), "began": _now()} | here()
+                os.write(self._file, json.dumps(words).encode())
+            except OSError:  # a file system without locks, or a full one: nothing may be told there
+                self.end()
+                return
+            for one in killed_watchers(self._log):
+                if not one.is_needed:
+                    note_gap(self._log, f"a watcher was killed between {one.began} and {_now()}")
+                    one.mark.unlink(missing_ok=True)
+
+    def end(self) -> None:
+        """Remove the mark."""
+        if self._file >= 0:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+            os.close(self._file)
+            self._file = -1
+
+
+def killed_watchers(log: Path) -> Iterator[Killed]:
+    """Yield the watchers of a log that were killed, as far as no later watcher has noted that."""
+    pattern = re.compile(rf"\.{re.escape(log.name.removesuffix(_LOG))}\.[0-9a-f]{{16}}\.watcher")
+    marks: list[Path] = []
+    with contextlib.suppress(OSError):
+        marks = sorted(one for one in log.parent.iterdir() if pattern.fullmatch(one.name))
+    for mark in marks:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            words = json.loads(_words_of_killed(mark))
+            is_here = all(words[name] == value for name, value in here().items())
+            is_needed = (
+                is_here and words["began_ticks"] is not None and begin_ticks(words["pid"]) == words["began_ticks"]
+            )
+            yield Killed(mark, int(words["pid"]), str(words["began"]), is_needed)
+
+
+def _words_of_killed(mark: Path) -> bytes:
+    """Return the words in a mark that nobody holds; b"" if its watcher lives, or has just ended. Raises OSError."""
+    file = os.open(mark, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return os.read(file, 4096) if os.fstat(file).st_nlink else b""
+    except BlockingIOError:
+        return b""
+    finally:
+        os.close(file)
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
