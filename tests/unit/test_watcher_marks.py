@@ -101,7 +101,7 @@ def test_the_next_watcher_notes_what_is_missing(log, start, capfd):
 
 
 def test_the_process_with_the_same_id_may_be_another_one(log, start):
-    """What is known of a process is its id, when it began, and on which machine."""
+    """A process is known by its id, when it began, and its machine."""
     kill(start(os.getpid()))
     (mark,) = log.parent.glob(".app.*.watcher")
     words = json.loads(mark.read_text())
