@@ -7,7 +7,16 @@ from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.words import duration, share
 from headway.traces.model import Process
 
-__all__ = ["UNREACHED", "another_gil", "by_policy", "in_parallel", "one_interpreter", "shorter_interval", "version"]
+__all__ = [
+    "UNREACHED",
+    "against_deadlock",
+    "another_gil",
+    "by_policy",
+    "in_parallel",
+    "one_interpreter",
+    "shorter_interval",
+    "version",
+]
 
 _S_NS = 1_000_000_000
 _SHORTER_NS = 500_000
@@ -27,6 +36,13 @@ def version(process: Process) -> tuple[int, int]:
     """Return the traced Python's (major, minor); (0, 0) if it is unknown."""
     found = re.match(r"(\d+)\.(\d+)", process.python)
     return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def against_deadlock(*, alone: bool) -> str:
+    """Return the advice for threads that wait for each other's locks; `alone`: one thread waits for a lock that it has."""
+    if alone:
+        return "use a `threading.RLock`, or do not take the lock again in what is called with it"
+    return "acquire these locks in the same order everywhere, or use one lock for both"
 
 
 def another_gil(process: Process, gil: GilSummary | None = None) -> str:

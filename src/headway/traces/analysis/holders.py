@@ -28,7 +28,7 @@ from headway.traces.guards import Lock, Stands, is_reentrant, stands
 from headway.traces.model import Frame, Trace
 from headway.traces.sources import words_in
 
-__all__ = ["ELSEWHERE_NS", "Doing", "Holders", "LockHold", "LockWaits", "line_of", "summed"]
+__all__ = ["ELSEWHERE_NS", "Circle", "Doing", "Holders", "LockHold", "LockWaits", "line_of", "summed"]
 
 _WAKES_NS = 2_000_000
 """A thread that is woken wants the GIL within this time, if it gets a core."""
@@ -77,6 +77,15 @@ _DOING = {
     Doing.BLOCKED: "waiting for another lock",
     Doing.NO_CORE: "waiting for a core",
 }
+
+
+class Circle(Enum):
+    """Whether a thread waits for a lock whose owner waits, directly or not, for that thread: a deadlock."""
+
+    NO = "no"
+    PERHAPS = "perhaps"
+    """It is one if the locks of these names are the same objects."""
+    SURE = "sure"
 
 
 @final

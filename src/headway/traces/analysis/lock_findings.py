@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple, final
 
 from headway.printable import printable
-from headway.traces.analysis.advice import in_parallel
+from headway.traces.analysis.advice import against_deadlock, in_parallel
 from headway.traces.analysis.contention import CONTENDED, ParkPlace
 from headway.traces.analysis.holders import Doing, LockHold, line_of
 from headway.traces.analysis.hotspots import at_place
@@ -142,11 +142,7 @@ def deadlocks(analysis: Analysis) -> Iterator[Finding]:
                     else "each of these threads waits for the next one"
                 )
             ),
-            advice=(
-                "use a `threading.RLock`, or do not take the lock again in what is called with it"
-                if alone
-                else "acquire these locks in the same order everywhere, or use one lock for both"
-            ),
+            advice=against_deadlock(alone=alone),
             cost_ns=sum(one.time_ns for one in (*circle.waiters, *circle.behind)),
             threads=tuple(names),
             frame=circle.waiters[0].frame,

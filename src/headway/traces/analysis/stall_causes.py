@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.contention import takes
-from headway.traces.analysis.holders import ELSEWHERE_NS, Doing, Holders, LockHold, LockWaits
+from headway.traces.analysis.holders import ELSEWHERE_NS, Circle, Doing, Holders, LockHold, LockWaits
 from headway.traces.analysis.intervals import Holds, recorded
 from headway.traces.analysis.observed import Observed
 from headway.traces.analysis.short_times import IDLE_SHARE, ShortTimes
@@ -243,7 +243,11 @@ class Causes:
         waits = lock or asleep or known or self._is_a_wait(int(own.stack[event]))
         holders = self._holders_of(thread, event, begun_ns, over_ns) if lock and length_ns >= ELSEWHERE_NS else ()
         cause = Cause.BLOCKED if waits else Cause.UNEXPLAINED
-        return [*found, Part(cause, rest_ns, thread, stack, lock=lock, holders=holders)]
+        circle = Circle.NO
+        if lock and length_ns >= ELSEWHERE_NS and not self._is_over(thread, event, over_ns):
+            circle, owner = self._circle(thread, int(own.stack[event]), over_ns)
+            holders = holders or owner
+        return [*found, Part(cause, rest_ns, thread, stack, lock=lock, holders=holders, circle=circle)]
 
     def _handing_over(self, thread: int, event: int, begun_ns: int, over_ns: int, share: float | None) -> list[Part]:
         """Return how a thread spent a time after it had released the GIL while another thread requested it.
@@ -273,10 +277,10 @@ class Causes:
 
         The result is () if nobody is known for most of that time.
         """
-        times_ns, stack = self._observed.of(thread).time_ns, int(self._observed.of(thread).stack[event])
+        stack = int(self._observed.of(thread).stack[event])
         if not takes(self._trace.frames[self._trace.stack_frame[stack]], self._observed.changed):
             return ()
-        woken = event + 1 < len(times_ns) and int(times_ns[event + 1]) <= over_ns
+        woken = self._is_over(thread, event, over_ns)
         holds = self._holders.by_thread(stack, LockWaits.of_one(thread, begun_ns, over_ns, woken=woken))
         if not holds:
             # A waiter without a core was woken earlier. One that still sleeps may wait for the thread that has the GIL:
@@ -289,6 +293,41 @@ class Causes:
         if 2 * sum(one.blocked_ns for one in told) <= over_ns - begun_ns:
             return ()
         return tuple(self._seen_with(one, begun_ns, over_ns) for one in told)
+
+    def _is_over(self, thread: int, event: int, time_ns: int) -> bool:
+        """Tell whether what an event of a thread began has ended by a time."""
+        times_ns = self._observed.of(thread).time_ns
+        return event + 1 < len(times_ns) and int(times_ns[event + 1]) <= time_ns
+
+    def _circle(self, thread: int, stack: int, time_ns: int) -> tuple[Circle, tuple[LockHold, ...]]:
+        """Tell whether the lock that a thread waits for is never released, as its owner waits for that thread.
+
+        Args:
+            thread: The thread.
+            stack: The stack at which it waits.
+            time_ns: A time at which it waits. A wait that ends later was in no circle.
+
+        Returns:
+            Whether it is so, and if it is, the lock's owner and where that one waits.
+        """
+        owners: list[LockHold] = []
+        waiter, passed = thread, set[int]()
+        while waiter not in passed:
+            passed.add(waiter)
+            owner = self._holders.at(stack, waiter, time_ns)
+            if owner is None:
+                return Circle.NO, ()
+            events = self._observed.of(owner)
+            last = int(np.searchsorted(events.time_ns, time_ns, "right")) - 1
+            if last < 0 or events.kind[last] != Kind.RELEASE:
+                return Circle.NO, ()  # it goes on
+            at, sure = int(events.stack[last]), self._holders.is_sure(stack)
+            waited_ns = time_ns - int(events.time_ns[last])
+            owners.append(LockHold((owner,), Doing.BLOCKED, self._trace.stack(at), waited_ns, sure))
+            if owner == thread:
+                return Circle.SURE if all(one.sure for one in owners) else Circle.PERHAPS, tuple(owners[:1])
+            waiter, stack = owner, at
+        return Circle.NO, ()  # the thread waits for others that are in a circle
 
     def _seen_with(self, hold: LockHold, since_ns: int, until_ns: int) -> LockHold:
         """Return a hold of a lock in a wait from `since_ns` to `until_ns`, with what the evidence from outside adds.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, final
 
-from headway.traces.analysis.holders import LockHold, summed
+from headway.traces.analysis.holders import Circle, LockHold, summed
 from headway.traces.frames import Frame
 from headway.traces.loops import is_generated, is_library, is_standard, work_in
 
@@ -83,6 +83,7 @@ class Part:
             stopped: unexplained.
         holders: The threads that had the lock for a considerable share of the time, longest first, each with what it did
             for longest; () if they are not known.
+        circle: Whether such a thread waits for the stalled one meanwhile, so that the lock is never released.
         also: The line of the same function with the second most time, if that is a considerable share.
         longest_ns: If the part is the sum of many times, the longest of them; else 0.
     """
@@ -95,6 +96,7 @@ class Part:
     lock: bool = False
     idle: bool = False
     holders: tuple[LockHold, ...] = ()
+    circle: Circle = Circle.NO
     also: Frame | None = None
     longest_ns: int = 0
 
@@ -165,7 +167,7 @@ def merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
             spots[id(part.frames)] = part.place
         spot = spots[id(part.frames)]
         function = None if spot is None else (spot.filename, spot.function)
-        key: tuple[object, ...] = (part.cause, part.thread, function, part.kept, part.lock, part.idle)
+        key: tuple[object, ...] = (part.cause, part.thread, function, part.kept, part.lock, part.circle, part.idle)
         functions[key][0 if spot is None else spot.line].append(part)
     found = []
     small_ns: dict[Cause, int] = defaultdict(int)

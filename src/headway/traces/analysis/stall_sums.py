@@ -16,7 +16,10 @@ _Key = TypeVar("_Key", bound=Hashable)
 _MOST_BINS = 12
 _LOCK = "wait for another thread"
 _OR_PROCESS = "wait for another thread or process"
+_DEADLOCK = "deadlock"
+_MAYBE_DEADLOCK = "perhaps a deadlock"
 """The causes of a part that a row calls a blocking call for a lock: what one can do about it differs."""
+_CIRCLES = {"sure": _DEADLOCK, "perhaps": _MAYBE_DEADLOCK}
 _GIL, _NO_CORE = "GIL", "no core"
 _BINS_S = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
 
@@ -140,6 +143,8 @@ def told_rows(lines: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
 def _cause(part: dict[str, Any]) -> str:
     if part.get("lock") is not True:
         return str(part["cause"])
+    if part.get("deadlock") in _CIRCLES:
+        return _CIRCLES[part["deadlock"]]
     return _OR_PROCESS if part.get("may_be_process") is True else _LOCK
 
 

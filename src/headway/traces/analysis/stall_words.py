@@ -5,8 +5,8 @@ import re
 from typing import Any, Final
 
 from headway.printable import printable
-from headway.traces.analysis.advice import one_interpreter
-from headway.traces.analysis.holders import Doing, LockHold
+from headway.traces.analysis.advice import against_deadlock, one_interpreter
+from headway.traces.analysis.holders import Circle, Doing, LockHold
 from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind
 from headway.traces.analysis.words import duration, labels, place, share
 from headway.traces.calls import awaits_an_import, locks_at, may_await_a_process
@@ -24,6 +24,11 @@ _NAMES: Final = {
     StallKind.LOOP: "the event loop of {} stalled for {}",
     StallKind.REQUEST: "a request in {} took {}",
     StallKind.WAIT: "{} waited for the GIL for {}",
+}
+_CIRCLES: Final = {
+    Circle.NO: "",
+    Circle.PERHAPS: "a deadlock, if the locks of these names are the same objects: ",
+    Circle.SURE: "a deadlock: ",
 }
 _LOCKS: Final = r"\b(?:R?Lock|Condition|(?:Bounded)?Semaphore)\b"
 _OF_THREADS: Final = re.compile(rf"\b(threading\.{_LOCKS}|from threading import .*{_LOCKS})")
@@ -63,7 +68,9 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...], *, watched: bool) ->
     if part.cause is Cause.BLOCKED and part.lock:
         is_import = part.frames and awaits_an_import(part.frames[0])
         if part.holders and not is_import:
-            return f"a wait for a lock{where}: {_had(part.holders, names)}"
+            if part.holders[0].threads[0] == part.thread:
+                return f"{_CIRCLES[part.circle]}a wait for a lock{where} that the thread has itself"
+            return f"{_CIRCLES[part.circle]}a wait for a lock{where}: {_had(part.holders, names)}"
         what = "it was importing the same module" if is_import else "a lock, an event, a queue"
         return f"a wait for another thread{' or process' * _may_be_of_processes(part)} ({what}){where}"
     if part.cause is Cause.BLOCKED:
@@ -182,6 +189,8 @@ def advice(
     if cause is Cause.BLOCKED and part.lock:
         if part.frames and awaits_an_import(part.frames[0]):
             return "import the module when the program starts: another thread was importing it"
+        if part.circle is not Circle.NO:
+            return against_deadlock(alone=part.holders[0].threads[0] == part.thread)
         if part.holders and part.holders[0].doing is Doing.NO_CORE:
             return f"the thread that has the lock had no core: {_MORE_CPU}"
         others = "thread or process" if _may_be_of_processes(part) else "thread"
@@ -263,6 +272,7 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
                 "stack": [_frame(one) for one in part.frames[:_DEPTH]],
                 "kept": None if part.kept is None else part.kept.value,
                 "lock": part.lock,
+                "deadlock": part.circle.value,
                 "may_be_process": _may_be_of_processes(part),
                 "holder": _holder(part.holders[0], trace) if part.holders else None,
                 "holders": [_holder(one, trace) for one in part.holders],
