@@ -281,3 +281,19 @@ def test_the_advice_of_a_sum_is_that_of_most_of_its_time():
 
     assert one.advice == one.to_json()["advice"] == "hold it for less time"
     assert Sum().advice == ""
+
+
+def test_a_cause_of_next_to_no_time_has_no_advice():
+    """Each stall of a second has some microseconds of own code: nobody should make that faster."""
+    parts = [
+        {"cause": "GIL", "time_s": 0.98, "advice": "release it"},
+        {"cause": "own code", "time_s": 0.001, "advice": "make it faster"},
+        {"cause": "no core", "time_s": 0.03, "advice": "more cores"},
+    ]
+    row = {"began": "2026-11-29T16:00:00+00:00", "kind": "request", "cause": "GIL", "length_s": 1.011, "parts": parts}
+    text = text_of(render_stalls(sum_up([row])))
+
+    assert "  GIL: release it" in text
+    assert "  no core: more cores" in text
+    assert "own code" in text
+    assert "make it faster" not in text

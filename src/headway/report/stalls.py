@@ -16,6 +16,8 @@ from headway.traces.analysis.words import duration, number, share, short_path
 __all__ = ["render_stalls"]
 
 _FEW = 10
+_WORTH_ADVICE = 0.02
+"""The share of all time from which on a cause has advice: each stall of a second has microseconds of own code."""
 _NEWEST = 13
 """The intervals that are shown: as many as the sums of stalls choose, and one, as the first is seldom whole."""
 
@@ -75,7 +77,9 @@ def render_stalls(found: StallSums, *, every: bool = False) -> RenderableType:
         "By cause", ("stalled", "cause"), found.by_cause, all_s, "a stall counts under each of its causes", few
     )
     advice = [
-        f"{cause}: {one.advice}" for (_, cause), one in found.by_cause.items() if one.advice and cause != "unexplained"
+        f"{cause}: {one.advice}"
+        for (_, cause), one in found.by_cause.items()
+        if one.advice and cause != "unexplained" and one.time_s >= _WORTH_ADVICE * all_s
     ]
     parts += [Text(f"  {printable(line)}") for line in dict.fromkeys(advice)]
     lines: dict[tuple[str, str], Sum] = {}
