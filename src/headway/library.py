@@ -78,8 +78,6 @@ def library_path() -> Path:
             )
         return path
     raise NativeError(
-        f"the native library was not found (looked for {', '.join(map(str, candidates))})",
-        hint=_hint(
-            "headway was installed without a C compiler; install one and reinstall, or continue without the native cells"
-        ),
+        f"the native library was not found (looked for {', '.join(dict.fromkeys(map(str, candidates)))})",
+        hint=_hint("headway was installed without a C compiler: install one, and reinstall headway"),
     )

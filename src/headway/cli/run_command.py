@@ -24,7 +24,7 @@ from pathlib import Path
 
 from headway.cli import console, options
 from headway.cli.trace_command import Recorded, add_arguments, add_program, become_traced, program
-from headway.errors import UsageError
+from headway.errors import NativeError, UsageError
 
 __all__ = ["prepare", "run"]
 
@@ -86,7 +86,8 @@ def _cpus(text: str) -> frozenset[int]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Become the program under the policy."""
+    """Become the program under the policy; without the native library, the program runs without a policy."""
+    from headway.library import library_path
     from headway.live import files, launch
     from headway.live.collect import DEFAULT_MAX_BYTES
     from headway.live.own_policy import check_own
@@ -94,13 +95,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     policy = _policy(arguments)
     settings = dict(arguments.option)
-    if policy is not None:
-        check(policy, settings)
-        if "/" in policy:
-            policy = str(Path(policy).absolute())
-            check_own(policy, settings)
-    elif settings:
-        raise UsageError("--option needs a policy, and none is given", hint="name one with --policy")
     allowed = os.sched_getaffinity(0)
     if arguments.pin is not None and not (arguments.pin and arguments.pin <= allowed):
         raise UsageError(
@@ -113,6 +107,20 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.record_arguments and arguments.trace is None:
         raise UsageError("--record-arguments needs a trace, and none is given", hint="name one with --trace")
     base = launch.original_environment()
+    try:
+        library_path()
+    except NativeError as error:
+        if arguments.trace is not None:
+            raise
+        console.say(f"{name} is not scheduled: {error.message}")
+        launch.become(command, base, cpus=arguments.pin)
+    if policy is not None:
+        check(policy, settings)
+        if "/" in policy:
+            policy = str(Path(policy).absolute())
+            check_own(policy, settings)
+    elif settings:
+        raise UsageError("--option needs a policy, and none is given", hint="name one with --policy")
     env = launch.scheduled_environment(policy, settings, switch_interval_s=arguments.switch_interval, base=base)
     env |= {"HEADWAY_WHY": "1"} if arguments.why else {}
     if arguments.trace is not None:

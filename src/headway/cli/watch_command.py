@@ -19,7 +19,9 @@ Examples:
 import argparse
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from headway.cli import console
 from headway.cli.trace_command import add_program, program
@@ -95,7 +97,8 @@ def add_lengths(parser: argparse.ArgumentParser, *, preset: bool = True) -> None
 
 def run(arguments: argparse.Namespace) -> int:
     """Start the watcher, and become the program."""
-    from headway.errors import RecordingError, UsageError
+    from headway.errors import NativeError, RecordingError, UsageError
+    from headway.library import library_path
     from headway.live import launch
     from headway.live.options import Limits, Options
     from headway.live.watching import check_address, check_folder, start_watcher
@@ -103,6 +106,10 @@ def run(arguments: argparse.Namespace) -> int:
     command, name = program(arguments)
     if arguments.keep < 1:
         raise UsageError(f"--keep is {arguments.keep}, expected 1 or more", hint="keep at least one recording")
+    try:
+        library_path()
+    except NativeError as error:  # the service must run all the same
+        _go_unwatched(command, f"{name} is not watched: {error.message}")
     folder = check_folder(arguments.output)
     limits = Limits(arguments.over, arguments.over, arguments.requests_over, arguments.ring)
     # The watcher of a service that restarts at once may have the address for another second.
@@ -115,10 +122,17 @@ def run(arguments: argparse.Namespace) -> int:
         console.say(f"{name} is not watched: {why}")
     try:
         variables, watcher = start_watcher(options)
-    except RecordingError as error:  # no room for another process, say: the service must run all the same
-        if why is None:
-            console.say(f"{name} is not watched: {error.message}")
-        launch.become(command, launch.unrecorded(launch.original_environment()))
+    except RecordingError as error:  # no room for another process, say
+        _go_unwatched(command, f"{name} is not watched: {error.message}" if why is None else "")
     if not arguments.quiet and why is None:
         console.say(f"watching {name}; recordings go to {folder}; `kill -USR2 {watcher}` writes one now")
     launch.become(command, launch.environment(variables, base=launch.original_environment()))
+
+
+def _go_unwatched(command: Sequence[str], said: str) -> NoReturn:
+    """Become the program, which nothing watches, and say why; "": that was said already."""
+    from headway.live import launch
+
+    if said:
+        console.say(said)
+    launch.become(command, launch.unrecorded(launch.original_environment()))
