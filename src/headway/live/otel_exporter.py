@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from opentelemetry.sdk.metrics import Histogram as Instrument
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Histogram,
@@ -33,14 +34,14 @@ from headway.live.roles import BOUNDS_S, HISTOGRAMS, MAX_ROLES, RoleTotals, Seri
 __all__ = ["GilExporter"]
 
 
-def _point(one: Series, since_ns: int) -> HistogramDataPoint:
+def _point(one: Series, since_ns: int, until_ns: int) -> HistogramDataPoint:
     """Return a histogram's data point; its minimum and maximum are bounds, as lengths are counted and not kept."""
     count, below = sum(one.buckets), [count for _, count in cumulative(one.buckets)]
     least_s, most_s = one.extremes_s
     return HistogramDataPoint(
         attributes={"cpython.gil": one.gil, "thread.role": one.role},
         start_time_unix_nano=since_ns,
-        time_unix_nano=time.time_ns(),
+        time_unix_nano=until_ns,
         count=count,
         sum=one.sum_s,
         bucket_counts=[b - a for a, b in zip([0, *below], [*below, count], strict=True)],
@@ -53,7 +54,8 @@ def _point(one: Series, since_ns: int) -> HistogramDataPoint:
 class GilExporter(MetricExporter):
     """Adds our histograms (`headway.live.roles.HISTOGRAMS`) to the metrics that another exporter sends.
 
-    All are in seconds, cumulative, with the attributes `cpython.gil` (0 is the main interpreter's) and `thread.role`.
+    All are in seconds, with the attributes `cpython.gil` (0 is the main interpreter's) and `thread.role`. They are
+    cumulative, or delta if the other exporter prefers that for histograms.
     """
 
     def __init__(
@@ -72,6 +74,11 @@ class GilExporter(MetricExporter):
         )
         self._exporter = exporter
         self._counting = Counting(role, max_roles)
+        preferred = exporter._preferred_temporality or {}  # noqa: SLF001
+        self._temporality = preferred.get(Instrument, AggregationTemporality.CUMULATIVE)
+        self._exported_ns = 0
+        self._exported: dict[tuple[str, int, str], Series] = {}
+        """The series of the last export, if the next one has the difference; by histogram, GIL and role."""
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **more: Any) -> MetricExportResult:
         """Export these metrics together with ours, or alone where this process cannot be recorded."""
@@ -87,16 +94,35 @@ class GilExporter(MetricExporter):
         return self._exporter.export(MetricsData(resource_metrics=resources), timeout_millis, **more)
 
     def _metrics(self, totals: dict[tuple[int, str], RoleTotals]) -> list[Metric]:
-        since_ns = self._counting.since_ns
+        now_ns = time.time_ns()
+        is_delta = self._temporality is AggregationTemporality.DELTA
+        since_ns = (is_delta and self._exported_ns) or self._counting.since_ns
+        self._exported_ns = now_ns
 
         def points(which: str) -> list[HistogramDataPoint]:
-            return [_point(one, since_ns) for one in series(which, totals.items())]
+            found = list(series(which, totals.items()))
+            shown = self._new_in(which, found) if is_delta else found
+            return [_point(one, since_ns, now_ns) for one in shown]
 
         return [
-            Metric(one.name, one.what, "s", Histogram(found, AggregationTemporality.CUMULATIVE))
+            Metric(one.name, one.what, "s", Histogram(found, self._temporality))
             for one in HISTOGRAMS
             if (found := points(one.which))
         ]
+
+    def _new_in(self, which: str, found: list[Series]) -> list[Series]:
+        """Return what series have more than at the last export, without those that have nothing more."""
+        new = []
+        for one in found:
+            key = which, one.gil, one.role
+            before = self._exported.get(key)
+            self._exported[key] = one._replace(buckets=list(one.buckets))  # the totals go on in the same list
+            if before is not None:
+                buckets = [b - a for a, b in zip(before.buckets, one.buckets, strict=True)]
+                one = one._replace(buckets=buckets, sum_s=one.sum_s - before.sum_s)  # noqa: PLW2901
+            if any(one.buckets):
+                new.append(one)
+        return new
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
         """Send all pending metrics."""
