@@ -1,7 +1,8 @@
 """Watches this process from its start if $HEADWAY_WATCH is set: headway_watch.pth imports it before the program runs.
 
-$HEADWAY_WATCH is the folder for recordings. A process that this one starts inherits the variable, and is watched by the
-same watcher if that still runs. Headway's own processes are not watched. The program runs even if the watch fails.
+$HEADWAY_WATCH is the folder for recordings; an empty one, or 0, switches nothing on. A process that this one starts
+inherits the variable, and is watched by the same watcher if that still runs. Headway's own processes are not watched.
+The program runs even if the watch fails.
 """
 
 import os
@@ -26,16 +27,22 @@ def _is_ours() -> bool:
 
 def _name() -> str:
     """Return the beginning of recordings' names: the module's or the script's name."""
-    words = sys.orig_argv[1:]
-    if "-m" in words[:-1]:
-        return words[words.index("-m") + 1].partition(".")[0]
-    script = next((word for word in words if not word.startswith("-")), "")
-    return "python" if "-c" in words else Path(script).stem or "python"
+    words = iter(sys.orig_argv[1:])
+    for word in words:  # the options behind the script are its own
+        if word in {"-W", "-X", "--check-hash-based-pycs"}:
+            next(words, "")
+        elif word == "-m":
+            return next(words, "").partition(".")[0] or "python"
+        elif word == "-c":
+            break
+        elif not word.startswith("-"):
+            return Path(word).stem
+    return "python"
 
 
 def begin() -> None:
     """Start the watch, or join that of the parent process."""
-    if not os.environ.get("HEADWAY_WATCH") or "HEADWAY_TRACE_DOOR" in os.environ or _is_ours():
+    if os.environ.get("HEADWAY_WATCH", "").strip() in {"", "0"} or "HEADWAY_TRACE_DOOR" in os.environ or _is_ours():
         return
     try:
         from headway.live.watching import join, watch

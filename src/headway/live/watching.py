@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
@@ -149,6 +150,11 @@ class Watch:
             folder = Path(f"/proc/{watcher}/cwd").readlink()
         return cls(folder, 0, door, others=watcher)
 
+    @property
+    def watches(self) -> bool:
+        """Whether there is a watcher; there is none where the process is traced, or cannot be watched."""
+        return self._recording != 0
+
     def of_this_process(self) -> "Watch":
         """Return this watch; if it is that of the process that has forked this one, return this process's part in it."""
         return self if self._pid == os.getpid() else Watch(self.folder, 0, self.door, others=self._recording)
@@ -231,8 +237,9 @@ def watch(
 
     The function starts another process, which keeps the last seconds of GIL events. If an event loop is late, a thread
     waits too long for the GIL, or a request takes too long, that process writes the events as a trace, and gives the
-    cause in one line on stderr. The function does nothing if this process is watched or traced already. If the process
-    cannot be watched, the function reports that once on stderr and does nothing: the service runs all the same.
+    cause in one line on stderr. The function does nothing if this process is watched or traced already; if it is
+    watched, the function says on stderr which of its options have no effect. If the process cannot be watched, the
+    function reports that once on stderr and does nothing: the service runs all the same.
 
     Args:
         folder: For recordings and the log; by default $HEADWAY_WATCH, else `stalls`.
@@ -255,7 +262,7 @@ def watch(
     """
     if not isinstance(folder, str | os.PathLike | None):
         raise UsageError(f"folder is {folder!r}, expected a path")
-    where = Path(folder or os.environ.get("HEADWAY_WATCH") or "stalls").absolute()
+    where = Path(folder).absolute() if folder else _preset_folder()
     limits = _limits(over_s, requests_over_s, ring_bytes)
     check_whole("keep", keep, 1, expected="1 or more", hint="keep at least one recording")
     if name is not None:
@@ -269,7 +276,10 @@ def watch(
     options = Options(str(where), script, os.getpid(), limits, keep, quiet, listen, own=True, sparing=sparing)
     try:
         with _lock:
-            return _watched_already(where) or _begin(options)
+            found = _watched_already(where)
+            if found is not None:
+                _say_ignored(options, found, has_folder=bool(folder))
+            return found or _begin(options)
     except UsageError:
         raise
     except Exception as error:
@@ -296,7 +306,7 @@ def _watched_already(where: Path) -> Watch | None:
 
 def _begin(options: Options) -> Watch:
     """Start a watcher, and connect this process to it. Raises UsageError, RecordingError, NativeError."""
-    global _watch  # noqa: PLW0603 there is one per process
+    global _watch, _options
     where = check_folder(Path(options.folder))
     if options.listen:
         check_address(options.listen, may_be_taken=True)
@@ -309,8 +319,48 @@ def _begin(options: Options) -> Watch:
             os.kill(watcher, signal.SIGKILL)  # it has nothing to watch, and ignores SIGTERM
         Door.remove(Path(variables["HEADWAY_TRACE_DOOR"]))
         raise
-    _watch = Watch(where, watcher, door)
+    _watch, _options = Watch(where, watcher, door), options
     return _watch
+
+
+def _preset_folder() -> Path:
+    """Return the folder for recordings if the caller names none."""
+    named = os.environ.get("HEADWAY_WATCH", "").strip()
+    return Path("stalls" if named in {"", "0"} else named).absolute()
+
+
+_PRESET: Final = Options("", "", 0, Limits())
+_options = _PRESET
+"""The settings of this process's watch; the presets if another process has begun it, as with $HEADWAY_WATCH."""
+_said_ignored = False
+
+
+def _say_ignored(options: Options, found: Watch, *, has_folder: bool) -> None:
+    """Report on stderr, once in each process, which settings of a call are not those of the watch that there is."""
+    global _said_ignored  # noqa: PLW0603 once in each process
+    ignored = ["folder"] if has_folder and Path(options.folder) != found.folder else []
+    for name, of in _SETTINGS.items():
+        if of(options) not in (of(_options), of(_PRESET)):
+            ignored.append(name)
+    if ignored and found.watches and not _said_ignored:
+        _said_ignored = True
+        have = "have" if len(ignored) > 1 else "has"
+        _say(f"process {os.getpid()} is watched already: {', '.join(ignored)} of this headway.watch() {have} no effect")
+
+
+_SETTINGS: Final[dict[str, Callable[[Options], object]]] = {
+    "over_s": lambda one: one.limits.loop_ns,
+    "requests_over_s": lambda one: one.limits.request_ns,
+    "ring_bytes": lambda one: one.limits.ring_bytes,
+    "keep": lambda one: one.keep,
+    "listen": lambda one: one.listen,
+    "sparing": lambda one: one.sparing,
+}
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # a service may have closed its stderr
+        sys.stderr.write(f"headway: {text}\n")
 
 
 _said = False
@@ -327,8 +377,7 @@ def say_unwatched(reason: str) -> None:
     """Report on stderr, once in each process, why it is not watched."""
     global _said  # noqa: PLW0603 once in each process
     if not _said:
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # a service may have closed its stderr
-            sys.stderr.write(f"headway: process {os.getpid()} is not watched: {reason}\n")
+        _say(f"process {os.getpid()} is not watched: {reason}")
     _said = True
 
 
@@ -372,6 +421,6 @@ def join(door: str) -> bool:
             _enter(the_recorder(), door)
         except (RecordingError, ValueError):
             return False
-        folder = Path(os.environ.get("HEADWAY_WATCH") or "stalls").absolute()
+        folder = _preset_folder()
         _watch = Watch.of_another(int(door.rsplit(" ", 1)[1]), folder, door)
     return True
