@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from made_traces import MS
-from test_stalls import AT_POLL, AT_SLEEP, SLEEP, at, loop, only, with_stacks
+from test_stalls import AT_POLL, AT_SLEEP, COMPUTE, HANDLER, SLEEP, at, loop, only, with_stacks
 from told_traces import AT_COMPUTE, Script
 
 from headway.live.sampling import Accounts, _state_in
@@ -92,6 +92,41 @@ def test_a_call_that_sleeps_with_the_gil_held_by_the_systems_account():
         assert stall.parts[0].time_ns >= 188 * MS
         told = stall_line(script.trace(300, "MainThread"), stall)
         assert ("% a blocking call (line not known), or a stopped process" in told) == (cause is Cause.BLOCKED)
+
+
+@pytest.mark.parametrize(("length_ms", "may_be_stop"), [(150, True), (400, False)])
+def test_a_call_that_sleeps_with_the_gil_held_has_the_line_of_the_looks_that_saw_it_asleep(length_ms, may_be_stop):
+    """The thread computes at one line, and then sleeps at another one; a stop of the process may be too short to be seen."""
+    script = loop(Script()).hold(0, 10, 60 + length_ms, stack=AT_POLL)
+    ran = {10: 0, 30: 20, 50: 40, 60: 50, 80: 50, 60 + length_ms - 10: 50, 60 + length_ms + 10: 50}
+    times = tuple(CoreTime(at(ms), 101, ran_ms * MS, 0) for ms, ran_ms in ran.items())
+    samples = (Sample(at(35), 101, (COMPUTE,)), Sample(at(40), 101, (COMPUTE,)), Sample(at(90), 101, (SLEEP, HANDLER)))
+    trace = with_stacks(script.trace(1000, "MainThread"), core_times=times, samples=samples)
+    stall = only(trace)
+    row = stall_json(trace, stall)
+
+    told = "% a blocking call at /app/app.py:50 nap that keeps the GIL" + ", or a stopped process" * may_be_stop
+    assert told + ";" in stall_line(trace, stall) + ";"
+    assert row["advice"].startswith("run the call in a process")
+
+
+@pytest.mark.parametrize("asleep", [True, False])
+def test_a_holder_that_sleeps_is_in_a_call_while_its_hold_lasts(asleep):
+    """Its account stands still at each look; that of a thread that waits for a core grows. No policy helps against a call."""
+    script = loop(Script()).wait(0, 10, stack=AT_POLL, asks_ms=15)
+    script.hold(1, 5, 300, stack=AT_COMPUTE, forced=True)
+    trace = script.trace(300, "MainThread", "native")
+    looks = tuple(
+        CoreTime(at(ms), tid, 0, 0 if asleep or tid == 101 else ms * MS)
+        for ms in range(5, 300, 20)
+        for tid in (101, 102)
+    )
+    trace = with_stacks(trace, core_times=looks)
+    stall = only(trace)
+    kept = [part.kept for part in stall.parts if part.cause is Cause.GIL]
+
+    assert (stall.cause, kept) == ((Cause.GIL, [Kept.C]) if asleep else (Cause.CORE, [None]))
+    assert ("no policy can change that" in stall_json(trace, stall)["advice"]) == asleep
 
 
 def test_an_account_that_covers_a_part_of_a_hold_tells_nothing_of_the_rest():

@@ -16,6 +16,8 @@ __all__ = ["Accounts", "Columns"]
 
 _TICK_NS: Final = 4_000_000
 """The age of the system's account of a running thread: up to one tick of its core, 4 ms with CONFIG_HZ=250."""
+_STILL: Final = 0.05
+"""A thread that ran or waited for a core for less than this part of the time between two looks was asleep."""
 _FAR_NS: Final = 60_000_000_000
 """Products of times between looks that are further apart may not fit into 64 bits."""
 
@@ -65,6 +67,20 @@ class Accounts:
         before = min(times[max(0, first - 1) : first + 1], key=lambda one: abs(one.time_ns - since_ns))
         after = times[min(len(times) - 1, bisect.bisect_left(times, until_ns, key=_time_ns))]
         return (before, after) if after.time_ns > before.time_ns else None
+
+    def is_asleep(self, tid: int, time_ns: int) -> bool:
+        """Tell whether the account of a thread stands still around a time: it neither ran nor waited for a core."""
+        looks = self.looks(tid)
+        after = bisect.bisect_right(looks, time_ns, key=_time_ns)
+        return 0 < after < len(looks) and _stands_still(looks[after - 1], looks[after])
+
+    def asleep_ns(self, tid: int, since_ns: int) -> int:
+        """Return for how long, from a time on, the account of a thread has stood still at the last look at it."""
+        looks = self.looks(tid)
+        at = len(looks) - 1
+        while at > 0 and looks[at - 1].time_ns >= since_ns and _stands_still(looks[at - 1], looks[at]):
+            at -= 1
+        return looks[-1].time_ns - looks[at].time_ns if looks else 0
 
     def queued_ns(self, tid: int, since_ns: int, until_ns: int) -> int | None:
         """Return the longest time for which the thread can have waited for a core; None without an account."""
@@ -179,6 +195,11 @@ def _may_have_queued_ns(looks: list[CoreTime], since_ns: int) -> int:
             off_core_ns = two.time_ns - one.time_ns - ran_ns
             most_ns += max(0, min(off_core_ns, two.time_ns - max(one.time_ns, since_ns)))
     return most_ns
+
+
+def _stands_still(one: CoreTime, two: CoreTime) -> bool:
+    """Tell whether a thread was asleep between two looks. A look adds the wait for a core of one that could run."""
+    return (two.ran_ns - one.ran_ns) + (two.queued_ns - one.queued_ns) <= _STILL * (two.time_ns - one.time_ns)
 
 
 def _time_ns(one: CoreTime) -> int:

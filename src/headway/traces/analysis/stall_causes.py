@@ -33,6 +33,8 @@ _FREE_NS: Final = 1 * _MS
 _SHORT_QUEUE_NS: Final = 1 * _MS
 _IN_C_NS: Final = 2 * _MS
 """A request made Python code release the GIL within microseconds; a later release means that a call of C ran."""
+_ASLEEP_NS: Final = 50 * _MS
+"""A holder whose account stands still for so long sleeps: the looks would show that it waits for a core."""
 _HELD_SHARE: Final = 0.15
 """A thread that had a lock for a smaller share of a wait is not told."""
 _MOST_HOLDERS: Final = 3
@@ -192,7 +194,8 @@ class Causes:
         # A garbage collection waits for a core as often as the thread's other work.
         collected_ns = collected_ns * (length_ns - off_ns) // length_ns
         found = self._placed(Cause.COLLECTION, collected_ns, thread, begun_ns, over_ns, stack)
-        found += self._off_core(thread, off_ns, queued_ns, stack if in_a_call or queued_ns is None else ())
+        stack_then = stack if in_a_call or queued_ns is None else ()
+        found += self._off_core(thread, off_ns, queued_ns, begun_ns, over_ns, stack_then)
         return found + self._placed(Cause.OWN, length_ns - off_ns - collected_ns, thread, begun_ns, over_ns, stack)
 
     def _answers_at_once(self, gil: int, begun_ns: int) -> bool:
@@ -211,12 +214,22 @@ class Causes:
             return ()
         return self._observed.stack(stack)
 
-    def _off_core(self, thread: int, off_ns: int, queued_ns: int | None, stack: tuple[Frame, ...]) -> list[Part]:
-        """Return the reasons why a thread that held the GIL was not on a core."""
+    def _off_core(
+        self,
+        thread: int,
+        off_ns: int,
+        queued_ns: int | None,
+        begun_ns: int,
+        over_ns: int,
+        stack: tuple[Frame, ...],
+    ) -> list[Part]:
+        """Return the reasons why a thread that held the GIL was not on a core; `stack` is where it was, if known."""
         if queued_ns is None:
             return [Part(Cause.UNEXPLAINED, off_ns, thread, stack, idle=True)]
         without_ns = min(off_ns, queued_ns)
-        return [Part(Cause.CORE, without_ns, thread), Part(Cause.BLOCKED, off_ns - without_ns, thread, stack)]
+        kept = Kept.C if over_ns - begun_ns >= ELSEWHERE_NS else None
+        blocked = self._placed(Cause.BLOCKED, off_ns - without_ns, thread, begun_ns, over_ns, stack, kept)
+        return [Part(Cause.CORE, without_ns, thread), *blocked]
 
     def _away(self, thread: int, event: int, begun_ns: int, over_ns: int, share: float | None) -> list[Part]:
         """Return how a thread spent a time after it had yielded the GIL with one of its events."""
@@ -336,7 +349,9 @@ class Causes:
         of the wait may have had no core.
         """
         own = self._observed.of(hold.threads[0])
-        if hold.doing in (Doing.RAN, Doing.AWAY) and 2 * hold.blocked_ns >= until_ns - since_ns:
+        # The kernel's account may have a sleep as a wait for a core: seen once, for the 301 ms of a recv().
+        sleeps = hold.doing is Doing.AWAY and call_at(hold.stack[0], self._observed.changed) in _WAITS
+        if not sleeps and hold.doing in (Doing.RAN, Doing.AWAY) and 2 * hold.blocked_ns >= until_ns - since_ns:
             tid = self._trace.threads[hold.threads[0]].tid
             queued_ns = self._observed.accounts.queued_ns(tid, since_ns, until_ns)
             if 2 * (queued_ns or 0) >= hold.blocked_ns:
@@ -400,7 +415,9 @@ class Causes:
         if late_ns is not None:
             kept = unasked if late_ns >= _IN_C_NS else Kept.PYTHON
         if until_ns >= self._trace.end_ns and 2 * off_ns > length_ns:
-            kept = None  # it hardly ran: asleep in a call, or without a core, which the account fully shows only afterwards
+            # It hardly ran: it is asleep in a call, or without a core, which the account shows only afterwards.
+            slept_ns = self._observed.accounts.asleep_ns(tid, int(one.start_ns[0]))
+            kept = kept if 2 * slept_ns > off_ns and slept_ns >= _ASLEEP_NS else None
         found = self._placed(Cause.COLLECTION, collected_ns, holder, since_ns, until_ns, known)
         idle_ns = 0
         if account_ns is None:
@@ -439,12 +456,16 @@ class Causes:
         stack: tuple[Frame, ...],
         kept: Kept | None = None,
     ) -> list[Part]:
-        """Split a time by the stacks at which samples saw the thread; without samples, it is one part at `stack`."""
+        """Split a time by the stacks at which samples saw the thread; without samples, it is one part at `stack`.
+
+        For a blocking call with the GIL held, only samples count that saw the thread asleep.
+        """
         tid = self._trace.threads[thread].tid
         seen = Counter(
             one.frames
             for one in self._observed.seen(thread, since_ns, until_ns)
             if self._observed.is_collecting(tid, one.time_ns) == (cause is Cause.COLLECTION)
+            and (cause is not Cause.BLOCKED or self._observed.accounts.is_asleep(tid, one.time_ns))
         )
         return [
             Part(cause, time_ns * count // seen.total(), thread, frames, kept) for frames, count in seen.items()

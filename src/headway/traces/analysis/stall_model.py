@@ -77,7 +77,7 @@ class Part:
         time_ns: The length of the part.
         thread: The index of the thread that caused it: the thread itself, or the one that it waited for. None: unknown.
         frames: The stack at which it happened, innermost frame first; () if unknown.
-        kept: How the GIL was kept; None if it was not, or if that is unknown.
+        kept: How the GIL was kept; None if it was not, or if that is unknown. A blocking call that keeps it is in C.
         lock: Whether a blocking call waited for another thread: for a lock, an event or a queue.
         idle: Whether the thread held the GIL and did not run, so that it had no core, slept in a call or was
             stopped: unexplained.

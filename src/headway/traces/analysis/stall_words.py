@@ -18,6 +18,8 @@ from headway.traces.sources import words_in
 __all__ = ["advice", "stall_json", "stall_line"]
 
 _DEPTH: Final = 32
+_SEEN_STOP_NS: Final = 200_000_000
+"""The watcher has seen that a process is stopped by then."""
 _TOLD: Final = 0.05
 """Causes with a smaller share are left out of the line."""
 _NAMES: Final = {
@@ -74,7 +76,9 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...], *, watched: bool) ->
         what = "it was importing the same module" if is_import else "a lock, an event, a queue"
         return f"a wait for another thread{' or process' * _may_be_of_processes(part)} ({what}){where}"
     if part.cause is Cause.BLOCKED:
-        return f"a blocking call{where or ' (line not known), or a stopped process'}"
+        keeps = " that keeps the GIL" * (part.kept is Kept.C and bool(where))
+        stopped = ", or a stopped process" * (not where or (part.kept is Kept.C and part.time_ns < _SEEN_STOP_NS))
+        return f"a blocking call{where or ' (line not known)'}{keeps}{stopped}"
     if part.idle:
         return (
             f"unexplained: {'it' if itself else other} held the GIL{where} and did not run"
@@ -200,6 +204,10 @@ def advice(
                 " such a lock stops the whole loop"
             )
         return f"do less while the lock is held in the {others} that has it, or wait with a time-out"
+    if cause is Cause.BLOCKED and part.kept is Kept.C:
+        return (
+            "run the call in a process: it waits and keeps the GIL meanwhile, so no other thread of this process runs"
+        )
     if cause is Cause.BLOCKED:
         if kind is StallKind.LOOP:
             return "await the call, or run it with `asyncio.to_thread()`"
