@@ -83,3 +83,35 @@ def test_requests_that_share_the_gil_are_not_helped_by_a_policy(kind, own_ms, ke
     assert row["advice"] == row["parts"][0]["advice"]
     assert ("`headway run`" in row["advice"]) is by_policy
     assert ("less of it at a time" in row["advice"]) is (not by_policy and kept is Kept.PYTHON)
+
+
+@pytest.mark.parametrize(
+    ("source", "advised"),
+    [("rates = await client.rates()", "a library blocks in what"), ("rates = client.rates()", "await the call")],
+)
+def test_a_blocking_call_in_a_package_has_both_lines(tmp_path, source, advised):
+    """The program's line leads there, and the package's line is the one that blocks; what is awaited needs no `await`."""
+    app = tmp_path / "app.py"
+    app.write_text(f"async def quote():\n    {source}\n")
+    package = "/v/lib/python3.13/site-packages/ratelib"
+    read = Frame("/usr/lib/python3.13/socket.py", 719, "SocketIO.readinto", 706)
+    fetch, rates = Frame(f"{package}/_transport.py", 8, "fetch", 6), Frame(f"{package}/client.py", 20, "rates", 18)
+    quote = Frame(str(app), 2, "quote", 1)
+    part = Part(Cause.BLOCKED, 300 * MS, 0, (read, fetch, rates, quote))
+    stall = Stall(StallKind.LOOP, 0, at(0), at(300), goes_on=False, parts=(part,))
+    trace = Script().trace(300, "MainThread")
+
+    assert stall_line(trace, stall).endswith("app.py:2 quote, in .../site-packages/ratelib/_transport.py:8 fetch")
+    row = stall_json(trace, stall)
+    assert row["parts"][0]["library"] == {"file": fetch.filename, "line": 8, "function": "fetch"}
+    assert row["advice"].startswith(advised)
+
+
+def test_a_package_that_the_program_is_has_one_line():
+    """If no line of the stack is outside of packages, the innermost one is the place."""
+    inner = Frame("/v/lib/python3.13/site-packages/shop/db.py", 8, "query", 6)
+    outer = dataclasses.replace(inner, line=20, function="page")
+    assert (Part(Cause.BLOCKED, MS, 0, (inner, outer)).place, Part(Cause.BLOCKED, MS, 0, (inner, outer)).library) == (
+        inner,
+        None,
+    )

@@ -113,6 +113,15 @@ class Part:
                     return one
         return self.frames[0] if self.frames else None
 
+    @property
+    def library(self) -> Frame | None:
+        """The innermost line in an installed package, if `place` is the program's line that called the package."""
+        inner = next((one for one in work_in(self.frames) if not (is_standard(one) or is_generated(one))), None)
+        place = self.place
+        return (
+            inner if inner is not None and place is not None and is_library(inner) and not is_library(place) else None
+        )
+
 
 @final
 @dataclass(frozen=True)

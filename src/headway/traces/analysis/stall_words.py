@@ -13,7 +13,7 @@ from headway.traces.calls import awaits_an_import, locks_at, may_await_a_process
 from headway.traces.frames import Frame
 from headway.traces.guards import locks_made
 from headway.traces.model import Trace
-from headway.traces.sources import words_in
+from headway.traces.sources import source_line, words_in
 
 __all__ = ["advice", "stall_json", "stall_line"]
 
@@ -35,6 +35,7 @@ _CIRCLES: Final = {
 _LOCKS: Final = r"\b(?:R?Lock|Condition|(?:Bounded)?Semaphore)\b"
 _OF_THREADS: Final = re.compile(rf"\b(threading\.{_LOCKS}|from threading import .*{_LOCKS})")
 _OF_PROCESSES: Final = re.compile(r"\b(multiprocess(?:ing)?|mp|billiard|Manager|get_context)\b")
+_AWAITS: Final = re.compile(r"\b(await|async (with|for))\b")
 _MORE_CPU: Final = "give the process more CPU (quota, cores), or run less beside it"
 _MORE_ROOM: Final = "give `headway watch` more memory for events (`--ring 64MB`): those of this time were overwritten"
 
@@ -78,7 +79,8 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...], *, watched: bool) ->
     if part.cause is Cause.BLOCKED:
         keeps = " that keeps the GIL" * (part.kept is Kept.C and bool(where))
         stopped = ", or a stopped process" * (not where or (part.kept is Kept.C and part.time_ns < _SEEN_STOP_NS))
-        return f"a blocking call{where or ' (line not known)'}{keeps}{stopped}"
+        within = "" if part.library is None else f", in {place(part.library)}"
+        return f"a blocking call{where or ' (line not known)'}{within}{keeps}{stopped}"
     if part.idle:
         return (
             f"unexplained: {'it' if itself else other} held the GIL{where} and did not run"
@@ -209,6 +211,11 @@ def advice(
             "run the call in a process: it waits and keeps the GIL meanwhile, so no other thread of this process runs"
         )
     if cause is Cause.BLOCKED:
+        if kind is StallKind.LOOP and part.library is not None and _is_awaited(part.place):
+            return (
+                "a library blocks in what is awaited there: use its own setting or another library for async code,"
+                " or run the library's blocking call with `asyncio.to_thread()`"
+            )
         if kind is StallKind.LOOP:
             return "await the call, or run it with `asyncio.to_thread()`"
         return "the call waits for something outside the thread: check that, and set a time-out"
@@ -231,6 +238,11 @@ def advice(
     if part.place is not None:
         return "`headway watch` tells whether the call computes, waits or has no core: it reads the system's account of each thread"
     return "record more: `headway trace` records every event"
+
+
+def _is_awaited(frame: Frame | None) -> bool:
+    """Tell whether a line of the program awaits something; a line that is not known does not."""
+    return frame is not None and _AWAITS.search(source_line(frame.filename, frame.line)) is not None
 
 
 def _holder(one: LockHold, trace: Trace) -> dict[str, Any]:
@@ -276,6 +288,7 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
                 "share": part.time_ns / max(1, stall.length_ns),
                 "thread": None if part.thread is None else trace.threads[part.thread].name,
                 "place": _frame(part.place),
+                "library": _frame(part.library),
                 "also": _frame(part.also),
                 "stack": [_frame(one) for one in part.frames[:_DEPTH]],
                 "kept": None if part.kept is None else part.kept.value,
