@@ -5,7 +5,7 @@ import os
 
 import pytest
 from made_traces import MS
-from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, SERVE, Script, told
+from told_traces import AT_RECV, AT_SERVE, SERVE, Script, told
 
 from headway.report.trace.heading import trace_lines
 from headway.traces.analysis import analyse
@@ -141,7 +141,7 @@ def test_a_lock_of_the_program_at_which_threads_take_turns_is_a_problem():
     assert found["contended-lock"].fact.startswith(
         "a, b and c blocked 29 times on a lock of the program at app.py:30 serve: 58 ms in total (19 % of their time)"
     )
-    assert found["contended-lock"].cause.startswith("these threads take turns at that lock")
+    assert found["contended-lock"].cause.startswith("one thread at a time has such a lock")
     assert "no-lock-contention" not in found
 
 
@@ -333,7 +333,7 @@ def test_waits_for_a_lock_are_told_with_a_gil_too(tmp_path, line):
     assert one.fact.endswith(
         "app.py:30 serve: 20 ms in total (10 % of their time), 10 ms at p99; they had released the GIL"
     )
-    assert one.cause.startswith("these threads take turns at that lock")
+    assert one.cause.startswith("one thread at a time has such a lock")
     assert "no-contention" not in found
 
 
@@ -457,31 +457,3 @@ def test_the_share_of_threads_that_take_turns_is_one_of_their_lives():
 
     assert one.threads == ("a", "b")
     assert one.fact.endswith("for 156 ms in total (49 % of their time)")
-
-
-def test_the_line_that_stopped_the_world_is_told():
-    """Its thread's waits begin first and end once the others are suspended; theirs end together, when it goes on."""
-    script = Script()
-    for now in range(0, 200, 20):
-        script.park(0, now, now + 0.05, Park.WORLD, stack=AT_COMPUTE)
-        script.park(1, now + 0.01, now + 12, Park.WORLD).park(2, now + 0.06, now + 12.1, Park.WORLD)
-    trace = script.trace(200, "collector", "one", "two", gils=0, free_threaded=True, gil_enabled=False, python="3.13.5")
-    one = told(trace)["stop-the-world"]
-
-    assert one.cause.endswith(
-        "; collector did so at app.py:12 compute 10 times, while others were stopped for 240 ms in total"
-    )
-    assert one.frame == COMPUTE
-    assert "`gc.freeze()`" in one.advice
-
-
-def test_threads_that_are_suspended_together_did_not_stop_the_world():
-    """Without a wait of the thread that stops the world, which found no other one running, that thread is not known."""
-    script = Script()
-    for now in range(0, 200, 20):
-        script.park(1, now + 0.01, now + 12, Park.WORLD).park(2, now + 0.06, now + 12.1, Park.WORLD)
-    trace = script.trace(200, "collector", "one", "two", gils=0, free_threaded=True, gil_enabled=False)
-    one = told(trace)["stop-the-world"]
-
-    assert one.cause.endswith("of a free-threaded build")
-    assert (one.advice, one.frame) == ("", None)

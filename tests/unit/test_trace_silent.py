@@ -143,7 +143,7 @@ def test_silent_threads_that_wait_for_each_others_locks_are_a_deadlock(tmp_path)
     trace = dataclasses.replace(Script().hold(0, 0, 50).trace(100, "MainThread"), silent=silent)
     found = told(trace)
 
-    assert "app.py:3 f1 for a lock that two has and two waits at " in found["deadlock"].fact
+    assert "app.py:3 f1 for a lock that two may have and two waits at " in found["deadlock"].fact
     assert found["deadlock"].fact.endswith("until the end of the recording; 1 more thread waits for them")
     assert "three at " in found["silent-threads"].fact
     assert found["silent-threads"].fact.endswith("app.py:12 f11, for a lock that one has")

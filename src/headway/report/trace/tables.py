@@ -8,7 +8,7 @@ from headway.printable import printable
 from headway.report.figures import EMPTY, Table, amount
 from headway.traces.analysis import Analysis, GilSummary
 from headway.traces.analysis.contention import ParkPlace
-from headway.traces.analysis.hotspots import Place, own_frame
+from headway.traces.analysis.hotspots import Place, caller
 from headway.traces.analysis.threads import Distribution, ThreadSummary
 from headway.traces.analysis.words import duration, place, share
 from headway.traces.model import Park
@@ -153,8 +153,9 @@ def _several(name: str, threads: int) -> str:
 
 def _place_name(one: Place | ParkPlace) -> str:
     """Return the line, and the program's own line that led to it for most of the time."""
-    own = own_frame(one.stack)
-    further = f" (from {place(own)})" if own is not None and one.stack and own != one.stack[0] else ""
+    own = caller(one.stack)
+    others = f", {one.callers - 1} more" if isinstance(one, ParkPlace) and one.callers > 1 else ""
+    further = f" (from {place(own)}{others})" if own is not None else ""
     return place(one.frame) + further
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from headway.traces.analysis.blame import overlaps
 from headway.traces.analysis.groups import distinct, in_order
 from headway.traces.analysis.holders import Holders, LockHold, LockWaits
-from headway.traces.analysis.hotspots import own_frame
+from headway.traces.analysis.hotspots import caller, own_frame
 from headway.traces.analysis.intervals import Holds, Recorded
 from headway.traces.analysis.threads import Distribution, distribution, lives_ns
 from headway.traces.analysis.turns import Away
@@ -36,6 +36,8 @@ __all__ = [
 CONTENDED = 0.01
 """A share of the threads' time: less blocking on a lock is not worth a change."""
 _PLACES = 40
+_CALLER = 0.1
+"""A caller that has this share of the time at a line of a library is a place of its own."""
 _MOST_LINES = 200
 """The lines of source that are read in search of locks: those at which threads were away for longest."""
 LASTING_NS = 500_000_000
@@ -77,7 +79,8 @@ class ParkPlace:
         unended: The number of long waits for a lock of the program that had not ended when the recording did.
         holders: With a GIL, who had the lock meanwhile and what that thread did, most time first; () if that is not known.
         stuck: The threads that still waited when the recording ended, each with the thread that had the lock.
-        sure: Whether there is only one lock of the name that the line has for it.
+        sure: Whether there is only one lock of the name that the line has for it; unknown for places with little time.
+        callers: The number of the program's lines from which threads came here; 0 if the line is the program's own.
     """
 
     kind: Park
@@ -94,7 +97,8 @@ class ParkPlace:
     unended: int = 0
     holders: tuple[LockHold, ...] = ()
     stuck: tuple[tuple[int, int], ...] = ()
-    sure: bool = True
+    sure: bool = False
+    callers: int = 0
 
     @property
     def threads(self) -> int:
@@ -288,7 +292,8 @@ def takes(frame: Frame, changed: Collection[str]) -> bool:
 def _places(trace: Trace, blocked: _Blocked, lived_ns: NDArray[np.int64], holders: Holders) -> tuple[ParkPlace, ...]:
     """Return the places of waits, most time first; `lived_ns` has the life of each thread."""
     thread, length_ns = blocked.thread, blocked.length_ns
-    columns = np.stack([blocked.kind, blocked.type_of, trace.stack_frame[blocked.stack]])
+    frame, caller_of = trace.stack_frame[blocked.stack], _callers(trace, blocked.stack)
+    columns = np.stack([blocked.kind, blocked.type_of, frame, _apart(frame, caller_of, length_ns)])
     groups, group = np.unique(columns, axis=1, return_inverse=True)
     group = group.reshape(-1)
     totals = np.bincount(group, weights=length_ns, minlength=groups.shape[1])
@@ -297,15 +302,17 @@ def _places(trace: Trace, blocked: _Blocked, lived_ns: NDArray[np.int64], holder
         mine = np.flatnonzero(group == number)
         taking = mine[_take_part(length_ns[mine], thread[mine])]
         members = np.unique(thread[taking])
-        one_kind, one_type, one_frame = (int(value) for value in groups[:, number])
+        one_kind, one_type, one_frame = (int(value) for value in groups[:3, number])
         heaviest = int(np.bincount(blocked.stack[mine], weights=length_ns[mine] + 1).argmax())
         life_ns = int(lived_ns[members].sum())
         held: tuple[LockHold, ...] = ()
+        is_sure = False
         stuck: list[tuple[int, int]] = []
         if length_ns[taking].sum() >= CONTENDED * life_ns:
             starts_ns = blocked.start_ns[taking]
             waits = LockWaits(thread[taking], starts_ns, starts_ns + length_ns[taking], blocked.woken[taking])
             held = holders.of(heaviest, waits)
+            is_sure = holders.is_sure(heaviest)
             for one in taking[blocked.lasting[taking]].tolist():
                 has = holders.at(int(blocked.stack[one]), int(thread[one]), int(blocked.start_ns[one] + length_ns[one]))
                 stuck += [] if has is None else [(int(thread[one]), has)]
@@ -325,10 +332,33 @@ def _places(trace: Trace, blocked: _Blocked, lived_ns: NDArray[np.int64], holder
                 unended=int(np.count_nonzero(blocked.lasting[taking])),
                 holders=held,
                 stuck=tuple(stuck),
-                sure=not stuck or holders.is_sure(heaviest),
+                sure=is_sure,
+                callers=len(np.unique(caller_of[mine][caller_of[mine] > 0])),
             )
         )
     return tuple(sorted(places, key=lambda one: -one.times.total_ns))
+
+
+def _callers(trace: Trace, stack: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the program's line, as a number above 0, that has called the innermost one of each stack; 0: there is none."""
+    stacks, which = distinct(stack)
+    numbers: dict[Frame | None, int] = {None: 0}
+    found = [numbers.setdefault(caller(trace.stack(int(one))), len(numbers)) for one in stacks]
+    return np.array(found, dtype=np.int64)[which]
+
+
+def _apart(frame: NDArray[np.integer], caller_of: NDArray[np.int64], length_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return `caller_of`, with 0 for the callers that have little of the time at a line: these are one place.
+
+    Callers of a line in a library wait for locks of their own: those of one queue are not those of another.
+    """
+    pairs, which = np.unique(np.stack([frame, caller_of]), axis=1, return_inverse=True)
+    which = which.reshape(-1)
+    of_pair = np.bincount(which, weights=length_ns, minlength=pairs.shape[1])
+    lines, line = np.unique(pairs[0], return_inverse=True)
+    of_line = np.bincount(line, weights=of_pair, minlength=len(lines))
+    found: NDArray[np.int64] = np.where((of_pair >= _CALLER * of_line[line])[which], caller_of, 0)
+    return found
 
 
 def _take_part(length_ns: NDArray[np.int64], thread: NDArray[np.integer]) -> NDArray[np.bool_]:

@@ -142,21 +142,32 @@ def own_frame(stack: Sequence[Frame]) -> Frame | None:
     return next(itertools.filterfalse(is_generated, found), found[0] if found else None)
 
 
-def at_place(stack: Sequence[Frame]) -> str:
-    """Return ` at file:line function`, with the program's own line if that is further out; "" if the stack is not known.
+def caller(stack: Sequence[Frame]) -> Frame | None:
+    """Return the program's own line that has called the innermost one; None if that is the program's own.
 
-    A lock of the program's own class is told with the line that uses it.
+    For a lock of the program's own class, it is the line that uses it.
+    """
+    own = own_frame(stack)
+    while own is not None and own.function.endswith(_OF_A_WRAPPER):
+        further = own_frame(stack[stack.index(own) + 1 :])
+        if further is None:
+            break
+        own = further
+    return own if stack and own != stack[0] else None
+
+
+def at_place(stack: Sequence[Frame], more: int = 0) -> str:
+    """Return ` at file:line function, called from file:line function`; "" if the stack is not known.
+
+    Args:
+        stack: The stack.
+        more: The number of further lines that have called the innermost one.
     """
     if not stack:
         return ""
-    own = own_frame(stack)
-    while own is not None and own.function.endswith(_OF_A_WRAPPER):
-        caller = own_frame(stack[stack.index(own) + 1 :])
-        if caller is None:
-            break
-        own = caller
-    further = f", called from {place(own)}" if own is not None and own != stack[0] else ""
-    return f" at {place(stack[0])}{further}"
+    own = caller(stack)
+    others = f" and {more} other line{'s' * (more > 1)}" if more else ""
+    return f" at {place(stack[0])}{f', called from {place(own)}{others}' if own is not None else ''}"
 
 
 @final

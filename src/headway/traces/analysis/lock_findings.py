@@ -1,5 +1,6 @@
 """Findings about waits for locks: of the program, with and without a GIL, and of objects on a free-threaded build."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple, final
@@ -15,6 +16,7 @@ from headway.traces.analysis.words import duration, listed, names_or_roles, numb
 from headway.traces.calls import awaits_an_import, is_of_a_queue, locks_at
 from headway.traces.loops import is_for_a_request, is_in_a_loop
 from headway.traces.model import Frame, Park
+from headway.traces.sources import source_line
 
 __all__ = ["another_way", "deadlocks", "exhausted_pools", "lock_waits", "locks", "who_had"]
 
@@ -25,6 +27,12 @@ _WORTH_TELLING, _MOST_HOLDERS = 0.15, 3
 _STOPPED = 0.1
 """The least part of the time of all known stops of the world for which a line is told."""
 
+_FORKS = re.compile(r"\bfork(pty)?\(")
+_AGAINST_FORKS = "fork before the threads start, or start processes by `spawn` or `forkserver` (multiprocessing), or by `subprocess`"
+_AGAINST_COLLECTIONS = (
+    "if a garbage collection ran there, `gc.freeze()` after the start makes each one shorter, and a higher"
+    " `gc.set_threshold()` makes them rarer; call `gc.collect()` itself less often, or when no other thread works"
+)
 _LOCKS = {Park.OBJECT: "the lock of", Park.MUTEX: "an internal lock"}
 
 
@@ -50,18 +58,27 @@ def locks(analysis: Analysis) -> Iterator[Finding]:
                 f"threads were stopped for {duration(world.total_ns)} in total, {duration(world.max_ns)} at most, because one "
                 f"of them had stopped the world, or was waiting to do so ({number(world.count, 'time')})"
             ),
-            cause="the garbage collector and some changes of classes and modules stop all threads of a free-threaded build"
-            + _stopped_by(analysis),
-            advice=(
-                "if a garbage collection ran there, `gc.freeze()` after the start makes each one shorter, and a higher"
-                " `gc.set_threshold()` makes them rarer; call `gc.collect()` itself less often, or when no other thread works"
+            cause=(
+                "`os.fork()` stops all threads of a free-threaded build"
+                if _forks(analysis)
+                else "the garbage collector and some changes of classes and modules stop all threads of a free-threaded build"
             )
-            * bool(analysis.stoppers),
+            + _stopped_by(analysis),
+            advice=_AGAINST_FORKS if _forks(analysis) else _AGAINST_COLLECTIONS * bool(analysis.stoppers),
             cost_ns=world.total_ns,
             frame=analysis.stoppers[0].frame if analysis.stoppers else None,
         )
     if analysis.contention.kinds and not (contended or stopped or told or analysis.gils or analysis.full_pools):
         yield _no_locks(analysis)
+
+
+def _forks(analysis: Analysis) -> bool:
+    """Tell whether most of the time for which threads were stopped is that of forks, by the text of the lines."""
+    known_ns = sum(one.stopped_ns for one in analysis.stoppers)
+    forks_ns = sum(
+        one.stopped_ns for one in analysis.stoppers if _FORKS.search(source_line(one.frame.filename, one.frame.line))
+    )
+    return 2 * forks_ns > known_ns
 
 
 def _stopped_by(analysis: Analysis) -> str:
@@ -123,7 +140,8 @@ def deadlocks(analysis: Analysis) -> Iterator[Finding]:
         names = [one.name for one in circle.waiters]
         sure = all(one.sure for one in circle.waiters)
         alone = len(names) == 1
-        whose = ["it has itself"] if alone else [f"{one} has" for one in (*names[1:], names[0])]
+        has = "has" if sure else "may have"
+        whose = [f"it {has} itself"] if alone else [f"{one} {has}" for one in (*names[1:], names[0])]
         told = [
             f"{one.name} waits at {place(one.frame)} for a lock that {owner}"
             for one, owner in zip(circle.waiters, whose, strict=True)
@@ -135,14 +153,15 @@ def deadlocks(analysis: Analysis) -> Iterator[Finding]:
             weight="problem",
             fact=f"{listed(told)}, until the end of the recording{behind}",
             cause=(
-                f"a deadlock{'' if sure else ', if the locks of these names are the same objects'}: "
+                f"{'' if sure else 'perhaps '}a deadlock{'' if sure else ', if the locks of these names are the same objects'}: "
                 + (
                     "a thread cannot acquire a `threading.Lock` that it has"
                     if alone
                     else "each of these threads waits for the next one"
                 )
             ),
-            advice=against_deadlock(alone=alone),
+            advice="look first whether another thread has these locks; if not, " * (not sure)
+            + against_deadlock(alone=alone),
             cost_ns=sum(one.time_ns for one in (*circle.waiters, *circle.behind)),
             threads=tuple(names),
             frame=circle.waiters[0].frame,
@@ -236,8 +255,14 @@ def _own_lock(one: ParkPlace, analysis: Analysis) -> Finding:
     """Return the finding about a lock of the program, or of a module's import, for which threads wait at one line."""
     imports = one.frame is not None and awaits_an_import(one.frame)
     known = who_had(one, analysis)
-    cause = "these threads take turns at that lock: one at a time has it, and the others are blocked"
-    advice = "hold the lock for less time, wait and compute outside of it, or divide what it protects; more threads do not help"
+    cause = (
+        "one thread at a time has that lock, and the others are blocked; which one had it is not known"
+        if one.sure
+        else "one thread at a time has such a lock, and the others are blocked; which one had it, and whether it is one lock"
+        " or several of that name, is not known"
+    )
+    advice = "hold the lock for less time, wait and compute outside of it, or divide what it protects"
+    advice += "; more threads do not help" * one.sure
     if imports:
         cause = "another thread was importing the same module"
         advice = "import it before the threads start"
@@ -252,7 +277,8 @@ def _own_lock(one: ParkPlace, analysis: Analysis) -> Finding:
     elif _in_queue(one):
         cause = (
             known
-            or "the queue's own code has it for microseconds: a thread that has it for longer has no core, or no GIL"
+            or "the queue's own code has it for microseconds: a thread that has it for longer has no core"
+            + ", or no GIL" * bool(analysis.gils)
         )
         advice = "put more work into each item, so that fewer pass through the queue, or use fewer threads"
     elif known:
@@ -347,7 +373,7 @@ def _blocked(one: ParkPlace, analysis: Analysis, on: str) -> str:
     """Return the fact about a place: which threads blocked on what, where, how often and how long."""
     names, times = _names(one, analysis), one.times
     who = listed(names) + (f" ({one.threads} threads)" if len(names) != one.threads else "")
-    where = at_place(one.stack)
+    where = at_place(one.stack, max(0, one.callers - 1))
     part = f"{share(times.total_ns, one.lived_ns)} of {'their' if one.threads > 1 else 'its'} time"
     total = duration(times.total_ns)
     if times.count == 1:

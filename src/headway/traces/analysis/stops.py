@@ -56,15 +56,17 @@ def stoppers(trace: Trace, since_ns: int, until_ns: int) -> tuple[Stopper, ...]:
     threads: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     stopped_ns: dict[int, int] = defaultdict(int)
     over = 0  # the waits before this one belong to a stop that is known
-    for one in range(len(waits.thread)):
+    for first in range(len(waits.thread)):
+        one = _first_over(waits, first)
         last = int(np.searchsorted(waits.start_ns, waits.end_ns[one] + _LATER_NS, "right")) - 1
-        if one < over or not _stops(waits, one, last):
+        others = [each for each in range(first, last + 1) if each != one]
+        if first < over or not others or not _stops(waits, one, others[-1]):
             continue
-        ends_ns = int(waits.end_ns[one + 1 : last + 1].max())
+        ends_ns = int(waits.end_ns[others].max())
         over = int(np.searchsorted(waits.start_ns, ends_ns, "right"))
         frame = int(waits.frame[one])
         threads[frame][int(waits.thread[one])] += 1
-        inside = slice(one + 1, over)
+        inside = np.array([each for each in range(first, over) if each != one])
         stopped_ns[frame] += int((waits.end_ns[inside] - waits.start_ns[inside]).sum())
     found = [
         Stopper(trace.frames[frame], tuple(sorted(of, key=lambda one: -of[one])), sum(of.values()), stopped_ns[frame])
@@ -74,10 +76,18 @@ def stoppers(trace: Trace, since_ns: int, until_ns: int) -> tuple[Stopper, ...]:
     return tuple(sorted(found, key=lambda one: -one.stopped_ns))
 
 
+def _first_over(waits: _Waits, first: int) -> int:
+    """Return the wait that is over first, of those that began with a wait or soon after it.
+
+    A thread may be suspended before the thread that stops the world begins to wait: the latter is the first to go on.
+    """
+    until_ns = min(int(waits.start_ns[first]) + _LATER_NS, int(waits.end_ns[first]))
+    near = slice(first, max(first + 1, int(np.searchsorted(waits.start_ns, until_ns, "right"))))
+    return first + int(waits.end_ns[near].argmin())
+
+
 def _stops(waits: _Waits, one: int, last: int) -> bool:
-    """Tell whether the thread of a wait stopped the world; `last` is the last wait that began before its end, or soon after."""
-    if last == one:
-        return False
+    """Tell whether the thread of a wait stopped the world; `last` is the last other one that began before its end, or soon after."""
     # Of threads that are suspended together, none waits on for long after another.
     within_ns = waits.end_ns[one] - waits.start_ns[last]
     after_ns = waits.end_ns[last] - waits.end_ns[one]
