@@ -3,7 +3,9 @@
 #include <semaphore.h>
 #include <sys/mman.h>
 
+#include "gil/parking.h"
 #include "gil_world.h"
+#include "trace/parks.h"
 #include "trace/thread.h"
 #include "trace_file.h"
 
@@ -703,6 +705,37 @@ static void test_threads_change_frames(void) {
     prepare();
 }
 
+/* An idle thread of a pool gets a lock for which it spun, and waits for work at another line: for
+ * neither wait is the lock or the call known. */
+static void test_a_spin_and_a_park_at_another_line(void) {
+    static const struct hw_stack_layout layout;
+    for (uint64_t moves = 0; moves < 2; moves++) {
+        start("spun.hwt", WORLD_MAX_BYTES);
+        T_EQ(0, hw__parking_install(fake_runtime(), &layout));
+        stand(2);
+        struct hw__park park = {.kind = HW__LOCK_MUTEX, .thread_state = fake_current()};
+        int64_t now = hw_now_ns();
+        hw__on_spin(&park, now);
+        frames[1].instruction = &codes[1].instructions[1 + moves];
+        park.lock = 0x1000;
+        T_TRUE(hw__on_park(&park, now));
+        hw__on_unpark(&park);
+        T_EQ(0, hw__parking_remove());
+        T_EQ(0, hw_trace_stop());
+        struct trace trace = trace_open(world_path("spun.hwt"));
+        uint32_t nodes[2] = {0};
+        uint64_t waits = 0;
+        for (size_t i = 0; i < trace.event_count; i++) {
+            if (trace.events[i].event.kind == HW__PARK && waits < 2) {
+                nodes[waits++] = trace.events[i].event.value;
+            }
+        }
+        T_EQ(1 + moves, waits);
+        T_TRUE(nodes[0] != 0 && nodes[0] != nodes[1]);
+        trace_close(&trace);
+    }
+}
+
 int main(void) {
     t_start();
     world_begin();
@@ -719,6 +752,7 @@ int main(void) {
     T_RUN(test_long);
     T_RUN(test_deep);
     T_RUN(test_where_a_thread_waits);
+    T_RUN(test_a_spin_and_a_park_at_another_line);
     T_RUN(test_another_gil_in_its_place);
     T_RUN(test_the_interpreters_end);
     T_RUN(test_threads_change_frames);

@@ -286,14 +286,19 @@ bool hw__on_park(const struct hw__park *park, int64_t since_ns) {
         bool of_call = park->call_ns != 0 ? spin->since_ns >= park->call_ns
                                           : since_ns - spin->until_ns < SAME_WAIT_NS;
         /* A thread spins for locks only: an event is a wait of its own. */
-        bool spun = spin->until_ns != 0 && of_call && park->kind != HW__LOCK_EVENT &&
-                    (spin->park.lock == park->lock || spin->park.lock == 0);
+        bool may_be = spin->until_ns != 0 && of_call && park->kind != HW__LOCK_EVENT;
+        bool spun = may_be &&
+                    (spin->park.lock == park->lock || (spin->park.lock == 0 && park->call_ns != 0));
+        uint32_t node = spun ? spin->node : stack_of(thread, park->thread_state);
+        /* If neither the spin's lock nor the call is known, the thread may have got that lock, and
+         * wait for another one now: at another line, as an idle thread of a pool does. */
+        spun = spun || (may_be && spin->park.lock == 0 && node == spin->node);
         if (spun) {
             spin->until_ns = 0;
-            begin_wait(thread, park, spin->node, spin->since_ns);
+            begin_wait(thread, park, node, spin->since_ns);
         } else {
             hw__parks_flush(thread);
-            begin_wait(thread, park, stack_of(thread, park->thread_state), since_ns);
+            begin_wait(thread, park, node, since_ns);
         }
     }
     atomic_fetch_sub(&telling, 1);

@@ -143,6 +143,9 @@ class Recorder:
         memory_bytes: the memory for events; 0: only count.
         arguments: record the program's arguments, too, and not only its name.
         """
+        # Needed below. An import during the session would be recorded, and reported as the program's own.
+        import threading  # noqa: F401
+
         options = (
             os.fsencode(door),
             memory_bytes,
