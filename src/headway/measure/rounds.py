@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
+from headway.agent.headway_agent.library import gil_enabled
 from headway.agent.headway_agent.model import MODELS, open_model
 from headway.errors import NativeError, RecordingError, UsageError
 from headway.measure import loops, work
@@ -208,7 +209,9 @@ class Watch:
         return held_ns - before[0], waited_ns - before[1]
 
     def shares(self, held_ns: int, waited_ns: int, of_ns: int) -> tuple[float, float] | tuple[None, None]:
-        """Return both as shares of `of_ns`; None, None if the GIL is not measured."""
+        """Return both as shares of `of_ns`; None, None if the GIL is not measured. Without a GIL both are 0."""
+        if self and not gil_enabled():
+            return 0.0, 0.0  # the times are those of waits for locks
         return (min(1.0, held_ns / of_ns), min(1.0, waited_ns / of_ns)) if self else (None, None)
 
 
