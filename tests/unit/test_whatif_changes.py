@@ -69,6 +69,24 @@ def test_a_prediction_without_a_gil_says_where_its_slow_down_comes_from(costs, s
 
 
 @pytest.mark.parametrize(
+    ("loops_ns", "told"),
+    [
+        ({"3.13": 20.0, "3.13t": 38.0, "3.14": 19.0}, "a loop takes 1.9 times as long there"),
+        ({"3.12": 20.0, "3.13t": 38.0}, "`headway lab single-thread` measures that"),
+        ({}, "`headway lab single-thread` measures that"),
+    ],
+)
+def test_a_prediction_without_a_gil_says_that_the_build_is_slower(loops_ns, told):
+    """The figures do not have that: a program that was to be 2.0 times as fast was 1.3 to 1.5 times as fast."""
+    interpreters = {name: {"loop_ns": loop_ns, "slow_down": None} for name, loop_ns in loops_ns.items()}
+    costs = from_json(calibration.PRESET.to_json() | {"interpreters": interpreters}, "file")
+    with_a_gil, without = predict(model_of(), [Change(), Change(gil=False)], costs, cores=2, seeds=1)
+
+    assert any("runs the code of one thread more slowly" in one and one.endswith(told) for one in without.outside)
+    assert not any("more slowly" in one for one in with_a_gil.outside)
+
+
+@pytest.mark.parametrize(
     "interpreters", [[], {"3.13t": 1}, {"3.13t": {"slow_down": -1}}, {"3.13t": {"slow_down": "a"}}]
 )
 def test_a_calibration_file_with_no_slow_down(interpreters):

@@ -35,6 +35,8 @@ class Costs:
         migration_ns: The time after running during which a thread counts as warm on its core.
         slow_down: The share by which Python code without a GIL takes longer for each further thread at once; None if it
             was not measured, since no free-threaded interpreter was there.
+        build_ratio: The time of a loop of one thread on a free-threaded interpreter over that on the same version with a GIL;
+            None if these two were not measured.
         measured_here: They are the kept costs of the machine on which this process runs.
     """
 
@@ -44,6 +46,7 @@ class Costs:
     slice_ns: int
     migration_ns: int
     slow_down: float | None = None
+    build_ratio: float | None = None
     measured_here: bool = False
 
     @property
@@ -119,7 +122,26 @@ def from_json(values: object, name: str) -> Costs:
         _moment(values.get(key), f"{key} of the calibration {name}") for key in ("tick_ns", "slice_ns", "migration_ns")
     )
     slow_down = _slow_down(values.get("interpreters", {}), name)
-    return Costs(name, costs, tick_ns=tick_ns, slice_ns=slice_ns, migration_ns=migration_ns, slow_down=slow_down)
+    return Costs(
+        name,
+        costs,
+        tick_ns=tick_ns,
+        slice_ns=slice_ns,
+        migration_ns=migration_ns,
+        slow_down=slow_down,
+        build_ratio=_build_ratio(values.get("interpreters", {})),
+    )
+
+
+def _build_ratio(interpreters: Mapping[str, Mapping[str, Any]]) -> float | None:
+    """Return how much longer a loop takes on the last free-threaded interpreter whose version with a GIL was measured, too."""
+    found = None
+    for name, one in interpreters.items():
+        free_ns, stock_ns = one.get("loop_ns"), interpreters.get(name.removesuffix("t"), {}).get("loop_ns")
+        are_known = all(isinstance(each, int | float) and 0 < each < math.inf for each in (free_ns, stock_ns))
+        if name.endswith("t") and are_known:
+            found = float(free_ns) / float(stock_ns)  # type: ignore[arg-type]
+    return found
 
 
 def _slow_down(interpreters: Any, name: str) -> float | None:

@@ -315,6 +315,14 @@ def _limits(model: Model, change: Change, roles: Sequence[RolePrediction], costs
             if costs.slow_down is None
             else "the cost of shared objects without a GIL comes from the calibration, not from this program"
         )
+        found.append(
+            "a free-threaded build also runs the code of one thread more slowly, which is not in the figures: "
+            + (
+                "`headway lab single-thread` measures that"
+                if costs.build_ratio is None
+                else f"a loop takes {costs.build_ratio:.1f} times as long there"
+            )
+        )
     found += waiting.limits(model, change)
     return tuple(found)
 
