@@ -1,10 +1,13 @@
 """Advice in words that fit the traced Python version and the measured figures."""
 
 import re
+from collections.abc import Sequence
 
 from headway.traces.analysis.late import LATE_NS
 from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.words import duration, share
+from headway.traces.frames import Frame
+from headway.traces.loops import is_standard
 from headway.traces.model import Process
 
 __all__ = [
@@ -13,7 +16,9 @@ __all__ = [
     "another_gil",
     "by_policy",
     "in_parallel",
+    "less_pickling",
     "one_interpreter",
+    "pickles",
     "shorter_interval",
     "version",
 ]
@@ -28,8 +33,27 @@ UNREACHED = (
 )
 """The cause of a long hold of a process with `has_subinterpreters`, which a trace does not tell from a call of C."""
 
+_BETWEEN_PROCESSES = (
+    "/multiprocessing/connection.py",
+    "/multiprocessing/queues.py",
+    "/multiprocessing/reduction.py",
+    "/concurrent/futures/process.py",
+)
 INTERPRETER_POOL = (3, 14)
 FREE_THREADED = (3, 13)
+
+
+def pickles(stack: Sequence[Frame]) -> bool:
+    """Tell whether a thread that is at a stack receives or sends objects of other processes, which are pickled."""
+    return bool(stack) and stack[0].filename.endswith(_BETWEEN_PROCESSES) and is_standard(stack[0])
+
+
+def less_pickling() -> str:
+    """Return the advice for threads that spend their time on objects that go between processes."""
+    return (
+        "pass less between the processes: ids or paths in place of the data, `multiprocessing.shared_memory`,"
+        " or work on a part of the data that each process loads itself"
+    )
 
 
 def version(process: Process) -> tuple[int, int]:

@@ -12,6 +12,8 @@ from headway.traces.analysis.advice import (
     another_gil,
     by_policy,
     in_parallel,
+    less_pickling,
+    pickles,
     shorter_interval,
 )
 from headway.traces.analysis.convoys import LEAST, Convoy
@@ -51,6 +53,8 @@ WAKE_UP_NS = 200_000
 """A thread that runs this soon, on average, after it was given the GIL is not late: more cores would wake it no sooner."""
 MOMENT_NS = 1_000_000
 """A few waits that take less than this together are no problem, whatever share of a short run they are."""
+_OFF_CORE_TOO = 1.5
+"""If the time from a request to the release is so many times that on a core, both are told."""
 LATE_SHARE = 0.5
 """A share of the waiting in which no thread held the GIL: beyond it, the GIL is not the cause."""
 
@@ -135,6 +139,8 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
     work = at_place(first.holder_stack)
     in_calls = max(first.answer_ns, first.late_ns) >= LATE_NS
     more = f"it then needs {duration(first.answer_ns)} more at the median"
+    if first.release_ns > _OFF_CORE_TOO * first.answer_ns:
+        more = f"it then needs {duration(first.release_ns)} more at the median, {duration(first.answer_ns)} of that on a core"
     if first.answer_ns < LATE_NS:
         more = f"in a tenth of the cases it then needs {duration(first.late_ns)} or more"
     move = f"move the work of {first.holder}{work} out of the process: {another_gil(analysis.process, gil)}"
@@ -327,7 +333,12 @@ def _behind_a_function(analysis: Analysis, told: list[Frame], used: list[Finding
     else:  # a function of several interpreters may run at several GILs, and no number of threads shares one of them
         which_gil, sharers = "the same GIL", ""
     shared = "; ".join(two.fact for two in used) or sharers
-    unknown = "the trace does not show what such a hold ran before, because no thread requested its end"
+    is_pickled = not one.ran and pickles(one.stack)
+    unknown = (
+        "such a hold pickles what goes to another process"
+        if is_pickled
+        else "the trace does not show what such a hold ran before, because no thread requested its end"
+    )
     no_more = "; more threads do not help" * bool(used)
     yield Finding(
         kind="behind-a-function",
@@ -338,6 +349,8 @@ def _behind_a_function(analysis: Analysis, told: list[Frame], used: list[Finding
         else "; ".join(filter(None, [shared, unknown])),
         advice=f"make {name} shorter, let its calls release the GIL, or run it elsewhere: {another_gil(analysis.process)}{no_more}"
         if one.ran
+        else less_pickling()
+        if is_pickled
         else f"check what runs before {name} releases the GIL, and make that shorter, or run it elsewhere: {another_gil(analysis.process)}{no_more}",
         cost_ns=one.blocked_ns,
         threads=tuple(names),

@@ -62,6 +62,7 @@ class Place:
         late_collected_ns: The part of `overrun_ns` for which such holds collected garbage, if the recording has that.
         late_unmeasured: It is not known of one of these holds whether its thread ran on a core.
         interval_ns: For holds, the switch interval at the GIL of the hold that went on for longest after a request.
+        begun: The stack at which the threads had released the GIL before such holds, with most of this time; () if unknown.
     """
 
     frame: Frame | None
@@ -78,6 +79,7 @@ class Place:
     late_collected_ns: int
     late_unmeasured: bool
     interval_ns: int
+    begun: tuple[Frame, ...] = ()
 
 
 @final
@@ -172,11 +174,13 @@ def at_place(stack: Sequence[Frame], more: int = 0) -> str:
 
 @final
 class _Late(NamedTuple):
-    """Columns about holds that answered a request late; 0 for all others."""
+    """Columns about holds that answered a request late; 0 for all others, but for the last one."""
 
     blocked_ns: NDArray[np.int64]
     collected_ns: NDArray[np.int64]
     is_unmeasured: NDArray[np.bool_]
+    begun: NDArray[np.integer]
+    """The stack at which the thread had released the GIL before a hold; 0: unknown."""
 
 
 def held_places(
@@ -188,8 +192,17 @@ def held_places(
     """
     overrun_ns = holds.overrun_ns
     is_late = late(holds, interval_ns, policy=bool(trace.process.policy))
-    columns = _Late(np.where(is_late, blocked_ns, 0), collected_ns(trace, holds, is_late), is_late & (holds.ran == 0))
+    collected = collected_ns(trace, holds, is_late)
+    columns = _Late(np.where(is_late, blocked_ns, 0), collected, is_late & (holds.ran == 0), _begun(holds))
     return _places(trace, holds, names, overrun_ns, blocked_ns, columns, interval_ns)
+
+
+def _begun(holds: Holds) -> NDArray[np.integer]:
+    order = np.lexsort((holds.start_ns, holds.thread))
+    thread, stack = holds.thread[order], holds.stack[order]
+    found = np.zeros_like(holds.stack)
+    found[order[1:]] = np.where(thread[1:] == thread[:-1], stack[:-1], 0)
+    return found
 
 
 def blocking_functions(
@@ -237,7 +250,7 @@ def _owner(stack: Sequence[Frame]) -> Frame | None:
 def waited_places(trace: Trace, waits: Intervals, names: Sequence[str]) -> tuple[Place, ...]:
     """Return the places with most waiting for a GIL, and those with the longest waits."""
     nothing = np.broadcast_to(np.int64(0), len(waits))
-    return _places(trace, waits, names, nothing, nothing, _Late(nothing, nothing, nothing > 0), nothing)
+    return _places(trace, waits, names, nothing, nothing, _Late(nothing, nothing, nothing > 0, nothing), nothing)
 
 
 def _maximum(group: NDArray, values: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
@@ -286,6 +299,7 @@ def _places(
     def place(number: int, frame: int) -> Place:
         mine = order[bounds[number] : bounds[number + 1]]
         leading = np.flatnonzero((trace.stack_frame == frame) & seen)
+        begun = np.bincount(late_holds.begun[mine], weights=overrun_ns[mine])
         return Place(
             frame=trace.frames[frame] if frame else None,
             stack=trace.stack(int(leading[of_stack[leading].argmax()])),
@@ -301,6 +315,7 @@ def _places(
             late_collected_ns=int(late_holds.collected_ns[mine].sum()),
             late_unmeasured=bool(late_holds.is_unmeasured[mine].any()),
             interval_ns=int(interval_ns[mine[overrun_ns[mine].argmax()]]),
+            begun=trace.stack(int(begun.argmax())) if begun.any() else (),
         )
 
     found = [place(number, frame) for number, frame in enumerate(kept)]

@@ -28,7 +28,9 @@ _STOPPED = 0.1
 """The least part of the time of all known stops of the world for which a line is told."""
 
 _FORKS = re.compile(r"\bfork(pty)?\(")
-_AGAINST_FORKS = "fork before the threads start, or start processes by `spawn` or `forkserver` (multiprocessing), or by `subprocess`"
+_AGAINST_FORKS = (
+    "fork before the threads start, or start processes by `spawn` or `forkserver` (multiprocessing), or by `subprocess`"
+)
 _AGAINST_COLLECTIONS = (
     "if a garbage collection ran there, `gc.freeze()` after the start makes each one shorter, and a higher"
     " `gc.set_threshold()` makes them rarer; call `gc.collect()` itself less often, or when no other thread works"

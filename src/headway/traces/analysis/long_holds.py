@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from headway.traces.analysis.advice import UNREACHED, another_gil, one_interpreter
+from headway.traces.analysis.advice import UNREACHED, another_gil, less_pickling, one_interpreter, pickles
 from headway.traces.analysis.hotspots import Place, at_place
 from headway.traces.analysis.result import Analysis, Finding
-from headway.traces.analysis.words import duration, listed, share
+from headway.traces.analysis.words import duration, listed, place, share
 
 __all__ = ["long_holds"]
 
@@ -63,10 +63,23 @@ def _kept_by(analysis: Analysis, one: Place, *, unended: bool) -> str:
         "a call into C had not returned when the trace ended, and does not release the GIL"
         + "; or a garbage collection went on" * may_be_one
         if unended
-        else "a call into C, on that line or just before it, does not release the GIL"
+        else f"a call into C, {_between(one)}, does not release the GIL"
         + ", or a garbage collection began there" * may_be_one
     )
-    return f"{call}{answers} {'these' if may_be_one else 'such a call'}"
+    pickled = "; such holds pickle or unpickle what goes between processes" * pickles(one.begun or one.stack)
+    return f"{call}{answers} {'these' if may_be_one else 'such a call'}{pickled}"
+
+
+def _between(one: Place) -> str:
+    """Return where the call was: the line of a hold is that of its end, and the hold may have begun in another function."""
+    began = one.begun[0] if one.begun else None
+    if (
+        began is None
+        or one.frame is None
+        or (began.filename, began.function) == (one.frame.filename, one.frame.function)
+    ):
+        return "on that line or just before it"
+    return f"after {place(began)}, where the hold began, and on that line at the latest"
 
 
 def _is_collecting(one: Place) -> bool:
@@ -84,6 +97,8 @@ def _shorter(analysis: Analysis, one: Place, *, unended: bool) -> str:
             "`headway stalls` on this file has its line",
         )
         return ways[analysis.watched] * unended
+    if pickles(one.begun or one.stack):
+        return f"{less_pickling()}; a shorter switch interval ends no such call sooner"
     return (
         f"let that call release the GIL (`Py_BEGIN_ALLOW_THREADS`, Cython's `nogil`), give it less work at a time, or, if "
         f"its result is small, run it elsewhere: {another_gil(analysis.process)}; "
