@@ -356,6 +356,12 @@ def test_a_thread_that_had_the_lock_may_have_had_no_core(program, queued_ms, lin
     assert ("had no core" in part["advice"]) == (doing == "waiting for a core")
 
 
+def test_the_lock_has_an_owner_also_if_the_waker_is_not_known(program):
+    """Of many waiters each wakes the next one, some of them late: for most of the wait the lock was the refresher's."""
+    trace, stall = stalled(program, back_ms=40, inside=lambda script: script.hold(0, 30, 30.2, stack=PAUSES))
+    assert "refresher had it, in a call without the GIL at" in stall_line(trace, stall)
+
+
 def test_a_thread_that_did_several_things_with_the_lock_is_named(program):
     """No line of the holder has half of the wait, but the thread had the lock all the time: its longest time is told."""
 

@@ -38,6 +38,8 @@ _ASLEEP_NS: Final = 50 * _MS
 _HELD_SHARE: Final = 0.15
 """A thread that had a lock for a smaller share of a wait is not told."""
 _MOST_HOLDERS: Final = 3
+_WITHIN: Final = (0.95, 0.8, 0.6)
+"""Parts of a wait after which its lock's owner is looked for."""
 _OFF_CORE: Final = (Cause.BLOCKED, Cause.UNEXPLAINED)
 _WAITS: Final = (Call.SLEEP, Call.LOCK, Call.RECEIVE, Call.SEND, Call.POLL)
 
@@ -293,19 +295,19 @@ class Causes:
         stack = int(self._observed.of(thread).stack[event])
         if not takes(self._trace.frames[self._trace.stack_frame[stack]], self._observed.changed):
             return ()
-        woken = self._is_over(thread, event, over_ns)
-        holds = self._holders.by_thread(stack, LockWaits.of_one(thread, begun_ns, over_ns, woken=woken))
-        if not holds:
-            # A waiter without a core was woken earlier. One that still sleeps may wait for the thread that has the GIL:
-            # that thread has come from a line with the lock, and no event tells yet where it is now.
-            queued_ns = self._observed.accounts.queued_ns(self._trace.threads[thread].tid, begun_ns, over_ns) or 0
-            waits = LockWaits.of_one(thread, begun_ns, max(begun_ns, over_ns - queued_ns), woken=True)
-            holds = self._holders.by_thread(stack, waits)
-        least_ns = _HELD_SHARE * (over_ns - begun_ns)
-        told = [one for one in holds if one.blocked_ns >= least_ns][:_MOST_HOLDERS]
-        if 2 * sum(one.blocked_ns for one in told) <= over_ns - begun_ns:
-            return ()
-        return tuple(self._seen_with(one, begun_ns, over_ns) for one in told)
+        length_ns = over_ns - begun_ns
+        # A waiter without a core was woken earlier. One that still sleeps may wait for the thread that has the GIL: that
+        # thread has come from a line with the lock, and no event tells yet where it is now.
+        queued_ns = self._observed.accounts.queued_ns(self._trace.threads[thread].tid, begun_ns, over_ns) or 0
+        ends = [(over_ns, self._is_over(thread, event, over_ns)), (max(begun_ns, over_ns - queued_ns), True)]
+        # Where it is not known who woke the thread, such as one of many waiters, the lock's owner during the wait is.
+        ends += [(begun_ns + round(share * length_ns), False) for share in _WITHIN]
+        for end_ns, woken in ends:
+            holds = self._holders.by_thread(stack, LockWaits.of_one(thread, begun_ns, end_ns, woken=woken))
+            told = [one for one in holds if one.blocked_ns >= _HELD_SHARE * length_ns][:_MOST_HOLDERS]
+            if 2 * sum(one.blocked_ns for one in told) > length_ns:
+                return tuple(self._seen_with(one, begun_ns, over_ns) for one in told)
+        return ()
 
     def _is_over(self, thread: int, event: int, time_ns: int) -> bool:
         """Tell whether what an event of a thread began has ended by a time."""
