@@ -68,7 +68,7 @@ def locks(analysis: Analysis) -> Iterator[Finding]:
             + _stopped_by(analysis),
             advice=_AGAINST_FORKS if _forks(analysis) else _AGAINST_COLLECTIONS * bool(analysis.stoppers),
             cost_ns=world.total_ns,
-            frame=analysis.stoppers[0].frame if analysis.stoppers else None,
+            frame=next((one.frame for one in analysis.stoppers if one.frame is not None), None),
         )
     if analysis.contention.kinds and not (contended or stopped or told or analysis.gils or analysis.full_pools):
         yield _no_locks(analysis)
@@ -76,19 +76,18 @@ def locks(analysis: Analysis) -> Iterator[Finding]:
 
 def _forks(analysis: Analysis) -> bool:
     """Tell whether most of the time for which threads were stopped is that of forks, by the text of the lines."""
-    known_ns = sum(one.stopped_ns for one in analysis.stoppers)
-    forks_ns = sum(
-        one.stopped_ns for one in analysis.stoppers if _FORKS.search(source_line(one.frame.filename, one.frame.line))
-    )
-    return 2 * forks_ns > known_ns
+    known = [(one.frame, one.stopped_ns) for one in analysis.stoppers if one.frame is not None]
+    forks_ns = sum(time_ns for line, time_ns in known if _FORKS.search(source_line(line.filename, line.line)))
+    return 2 * forks_ns > sum(time_ns for _, time_ns in known)
 
 
 def _stopped_by(analysis: Analysis) -> str:
     """Return the lines at which threads stopped the world, as the end of a sentence; "" if none is known."""
     known_ns = sum(one.stopped_ns for one in analysis.stoppers)
     told = [
-        f"{listed(names_or_roles([analysis.labels[thread] for thread in one.threads]))} did so at {place(one.frame)} "
-        f"{number(one.stops, 'time')}, while others were stopped for {duration(one.stopped_ns)} in total"
+        f"{listed(names_or_roles([analysis.labels[thread] for thread in one.threads]))} did so at "
+        f"{'a line that is not known' if one.frame is None else place(one.frame)} {number(one.stops, 'time')}, "
+        f"while others were stopped for {duration(one.stopped_ns)} in total"
         for one in analysis.stoppers[:MOST_PLACES]
         if one.stopped_ns >= _STOPPED * known_ns
     ]

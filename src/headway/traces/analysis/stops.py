@@ -27,13 +27,13 @@ class Stopper:
     """A line at which threads stopped the world.
 
     Attributes:
-        frame: The line.
+        frame: The line; None if it is unknown.
         threads: The indices of the threads, the one with most stops first.
         stops: The number of times.
         stopped_ns: The sum of the times for which other threads were stopped.
     """
 
-    frame: Frame
+    frame: Frame | None
     threads: tuple[int, ...]
     stops: int
     stopped_ns: int
@@ -58,22 +58,41 @@ def stoppers(trace: Trace, since_ns: int, until_ns: int) -> tuple[Stopper, ...]:
     over = 0  # the waits before this one belong to a stop that is known
     for first in range(len(waits.thread)):
         one = _first_over(waits, first)
-        last = int(np.searchsorted(waits.start_ns, waits.end_ns[one] + _LATER_NS, "right")) - 1
-        others = [each for each in range(first, last + 1) if each != one]
-        if first < over or not others or not _stops(waits, one, others[-1]):
+        if first < over or not _stops(waits, first, one):
             continue
-        ends_ns = int(waits.end_ns[others].max())
-        over = int(np.searchsorted(waits.start_ns, ends_ns, "right"))
-        frame = int(waits.frame[one])
-        threads[frame][int(waits.thread[one])] += 1
-        inside = np.array([each for each in range(first, over) if each != one])
+        stops, over = _in_a_row(waits, first, one)
+        frame = next(filter(None, waits.frame[stops].tolist()), 0)
+        threads[frame][int(waits.thread[one])] += len(stops)
+        inside = np.setdiff1d(np.arange(first, over), stops)
         stopped_ns[frame] += int((waits.end_ns[inside] - waits.start_ns[inside]).sum())
     found = [
-        Stopper(trace.frames[frame], tuple(sorted(of, key=lambda one: -of[one])), sum(of.values()), stopped_ns[frame])
+        Stopper(
+            frame=trace.frames[frame] if frame else None,
+            threads=tuple(sorted(of, key=lambda one: -of[one])),
+            stops=sum(of.values()),
+            stopped_ns=stopped_ns[frame],
+        )
         for frame, of in threads.items()
-        if frame
     ]
     return tuple(sorted(found, key=lambda one: -one.stopped_ns))
+
+
+def _in_a_row(waits: _Waits, first: int, one: int) -> tuple[list[int], int]:
+    """Return the wait `one` of a thread that stops the world, with its further ones before all others go on.
+
+    A garbage collection stops the world twice, and a thread that is to go on may get its core late.
+    The second value is the number of the first wait after these stops.
+    """
+    stops = [one]
+    while True:
+        last = _last_within(waits, stops[-1])
+        ends_ns = waits.end_ns[np.setdiff1d(np.arange(first, last + 1), stops)].max()
+        over = int(np.searchsorted(waits.start_ns, ends_ns, "right"))
+        later = np.arange(stops[-1] + 1, over)
+        again = later[waits.thread[later] == waits.thread[one]]
+        if not len(again) or not _stops(waits, int(again[0]), int(again[0])):
+            return stops, over
+        stops.append(int(again[0]))
 
 
 def _first_over(waits: _Waits, first: int) -> int:
@@ -86,8 +105,17 @@ def _first_over(waits: _Waits, first: int) -> int:
     return first + int(waits.end_ns[near].argmin())
 
 
-def _stops(waits: _Waits, one: int, last: int) -> bool:
-    """Tell whether the thread of a wait stopped the world; `last` is the last other one that began before its end, or soon after."""
+def _last_within(waits: _Waits, one: int) -> int:
+    """Return the last wait that began before the end of another one, or soon after it."""
+    return int(np.searchsorted(waits.start_ns, waits.end_ns[one] + _LATER_NS, "right")) - 1
+
+
+def _stops(waits: _Waits, first: int, one: int) -> bool:
+    """Tell whether the thread of a wait stopped the world, by the last other wait from `first` on until its end, or soon after."""
+    last = _last_within(waits, one)
+    last -= last == one
+    if last < first:
+        return False
     # Of threads that are suspended together, none waits on for long after another.
     within_ns = waits.end_ns[one] - waits.start_ns[last]
     after_ns = waits.end_ns[last] - waits.end_ns[one]
