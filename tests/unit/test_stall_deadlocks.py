@@ -114,6 +114,7 @@ def test_locks_of_one_name_may_be_several_objects(stalls):
     for _, row, line in found:
         assert "100 % a deadlock, if the locks of these names are the same objects: a wait" in line
         assert row["parts"][0]["deadlock"] == "perhaps"
+        assert row["advice"] == f"look first whether another thread has these locks; if not, {SAME_ORDER}"
         assert ("request", "perhaps a deadlock") in sum_up([row]).by_cause
 
 

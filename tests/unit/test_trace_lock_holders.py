@@ -251,24 +251,47 @@ def test_a_thread_that_takes_a_lock_that_it_has_is_told(tmp_path):
     assert "RLock" in found.advice
 
 
-def test_two_objects_of_one_class_may_be_in_a_deadlock(tmp_path):
-    """Each of two threads has taken one lock of that name, and waits for another one: the finding says that it may be so."""
-    file = written(
-        tmp_path, "def move(source, target):\n    with source.lock:\n        with target.lock:\n            pass\n"
-    )
+MOVE = "def move(source, target):\n    with source.lock:\n        with target.lock:\n            pass\n"
+
+
+def moving(file):
+    """Return a trace of two threads that wait at the third line of a file until the recording ends."""
     script = Script().hold(0, 0, 1, stack=1).hold(1, 1, 2, stack=1).hold(2, 1_999, 2_000, stack=0)
-    trace = dataclasses.replace(
+    return dataclasses.replace(
         script.trace(2_000, "one", "two", "main"),
         frames=(UNKNOWN_FRAME, Frame(str(file), 3, "move", 1)),
         stack_frame=np.array([0, 1]),
         stack_parent=np.array([0, 0]),
     )
+
+
+def test_two_objects_of_one_class_may_be_in_a_deadlock(tmp_path):
+    """Each of two threads has taken one lock of that name, and waits for another one: the finding says that it may be so."""
+    trace = moving(written(tmp_path, MOVE))
     found = told(trace)["deadlock"]
 
     assert "one waits at" in found.fact
     assert "for a lock that two may have and two waits at" in found.fact
     assert found.cause.startswith("perhaps a deadlock, if the locks of these names are the same objects")
     assert found.advice.startswith("look first whether another thread has these locks; if not, acquire these locks")
+    assert (found.weight, next(iter(told(trace)))) == ("note", "deadlock")
+
+
+@pytest.mark.parametrize(
+    ("keeps", "is_told"),
+    [
+        ("def close(accounts):\n    for one in accounts:\n        one.lock.acquire()\n    report()\n", False),
+        ("def close(one):\n    one.lock.acquire()\n    report()\n    one.lock.release()\n", True),
+        ("class Account:\n    def acquire(self):\n        self.lock.acquire()\n", True),
+    ],
+    ids=["a function keeps locks of that name", "one releases them", "a class wraps one"],
+)
+def test_a_lock_that_a_function_keeps_may_be_the_one_that_others_wait_for(tmp_path, keeps, is_told):
+    """No line tells which threads have such a lock, so nobody knows whether those that wait for one wait for each other."""
+    found = told(moving(written(tmp_path, MOVE + keeps)))
+
+    assert ("deadlock" in found) == is_told
+    assert ("contended-lock" in found) != is_told
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,17 @@ def test_silent_threads_that_wait_for_each_others_locks_are_a_deadlock(tmp_path)
     assert found["silent-threads"].fact.endswith("app.py:12 f11, for a lock that one has")
 
 
+def test_silent_threads_are_in_no_deadlock_if_a_function_keeps_such_locks(tmp_path):
+    """Another thread may have run it, and have the locks still."""
+    file = tmp_path / "app.py"
+    file.write_text(f"{SOURCE}\ndef keep(one):\n    one.a_lock.acquire()\n    one.b_lock.acquire()\n")
+    os.utime(file, (0, 0))
+    silent = (Silent("one", at(file, 3, 1)), Silent("two", at(file, 8, 6)))
+    trace = dataclasses.replace(Script().hold(0, 0, 50).trace(100, "MainThread"), silent=silent)
+
+    assert "deadlock" not in told(trace)
+
+
 def test_a_silent_thread_that_waits_for_work_has_no_line(tmp_path):
     """A pool's idle thread is where it belongs; a lock that no thread is seen to have is no deadlock."""
     file = tmp_path / "app.py"

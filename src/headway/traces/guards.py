@@ -16,7 +16,7 @@ from typing import TypeGuard, final
 from headway.traces.frames import Frame
 from headway.traces.sources import source
 
-__all__ = ["Lock", "Stands", "is_reentrant", "locks_made", "locks_taken", "stands"]
+__all__ = ["Lock", "Stands", "is_kept", "is_reentrant", "locks_made", "locks_taken", "stands"]
 
 _MAKERS = frozenset({"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "allocate_lock"})
 
@@ -24,6 +24,8 @@ _NO_OWNERS = frozenset(
     {"object", "ABC", "Thread", "Process", "Protocol", "Generic", "Exception", "TypedDict", "NamedTuple"}
 )
 """Bases that many classes have, which are otherwise strangers to each other."""
+_ACQUIRING = frozenset({"acquire", "__enter__", "__aenter__"})
+"""Methods of a class around a lock that leave the release to another method of it."""
 _LARGEST = 1 << 20
 """The largest source that is parsed, in bytes: a tree takes a hundred times the memory of its source."""
 
@@ -91,11 +93,24 @@ class _Guards:
     guards: tuple[_Guard, ...]
     made: dict[str, bool]
     """The names of locks that the file makes, and whether the same thread may acquire such a lock again."""
+    kept: frozenset[Lock]
+    """The locks that a function acquires and does not release, which is not a method with the name of that."""
+
+
+_NONE = _Guards({}, (), {}, frozenset())
 
 
 def is_reentrant(frame: Frame, lock: Lock) -> bool:
     """Tell whether a thread that has a lock may acquire it again, or whether the file of a line does not tell that."""
     return _guards(frame.filename).made.get(lock.name, True)
+
+
+def is_kept(filename: str, lock: Lock) -> bool:
+    """Tell whether a function of a file acquires a lock of that name and leaves the release to others.
+
+    The file does not tell then which lines run with the lock.
+    """
+    return any(one.may_be(lock) for one in _guards(filename).kept)
 
 
 def locks_made(filename: str) -> frozenset[str]:
@@ -136,17 +151,17 @@ def _guards(filename: str) -> _Guards:
             warnings.simplefilter("ignore")  # about the program's own source, as an invalid escape sequence
             tree = ast.parse(source(filename, _LARGEST))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return _Guards({}, (), {})
+        return _NONE
     finder = _Finder(tree, filename)
     try:
         finder.visit(tree)
     except RecursionError:
-        return _Guards({}, (), {})
+        return _NONE
     taken = {line: tuple(dict.fromkeys(locks)) for line, locks in finder.taken.items()}
     guards = [*finder.guards, *(one for name, one in finder.calls if name in finder.managers)]
     named = [replace(one, lock=finder.managers.get(one.lock.name, one.lock)) for one in guards]
     named = [replace(one, lock=finder.aliases.get(one.lock, one.lock)) for one in named]
-    return _Guards(taken, tuple(named), finder.made)
+    return _Guards(taken, tuple(named), finder.made, frozenset(finder.kept))
 
 
 class _MethodCall(ast.Call):
@@ -169,6 +184,7 @@ class _Finder(ast.NodeVisitor):
         self.taken: dict[int, list[Lock]] = {}
         self.guards: list[_Guard] = []
         self.made: dict[str, bool] = {}
+        self.kept: set[Lock] = set()
         self.managers: dict[str, Lock] = {}
         """The context managers of the file that yield with a lock, by name."""
         self.aliases: dict[Lock, Lock] = {}
@@ -261,10 +277,14 @@ class _Finder(ast.NodeVisitor):
                     following = [*block[at + 1 :], *after]
                     self._until_release(function, lock, call.lineno, _with_it(statement, call, following))
 
-    def _until_release(self, function: ast.AST, lock: Lock, at_line: int, rest: list[ast.stmt]) -> None:
+    def _until_release(
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, lock: Lock, at_line: int, rest: list[ast.stmt]
+    ) -> None:
         """Add the lines of statements after an `acquire()`, up to the `release()` in them."""
         released = [self._released_in(one, lock) for one in rest]
         in_function = self._released_in(function, lock)
+        if not in_function and function.name not in _ACQUIRING:
+            self.kept.add(lock)
         first = rest[0].lineno if rest else 0
         if not rest or not any(line > first for line in in_function):
             return

@@ -15,7 +15,9 @@ __all__ = ["short_summary", "summary_lines", "worst_first"]
 
 _PROCESSES = 3
 _FINDINGS = 3
-_TOLD_NOTES = frozenset({"silent-threads", "late-loop", "contended-lock", "unseen-wait", "elsewhere", "executed"})
+_TOLD_NOTES = frozenset(
+    {"contended-lock", "deadlock", "elsewhere", "executed", "late-loop", "silent-threads", "unseen-wait"}
+)
 """Notes about threads that did not get on, without the GIL's being the reason."""
 _INSTEAD = frozenset({Park.OBJECT, Park.MUTEX, Park.WORLD})
 """Locks of the interpreter and of its objects; a wait for another lock may be idle time."""

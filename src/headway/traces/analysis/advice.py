@@ -62,11 +62,17 @@ def version(process: Process) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def against_deadlock(*, alone: bool) -> str:
-    """Return the advice for threads that wait for each other's locks; `alone`: one thread waits for a lock that it has."""
+def against_deadlock(*, alone: bool, sure: bool) -> str:
+    """Return the advice for threads that wait for each other's locks.
+
+    Args:
+        alone: One thread waits for a lock that it has.
+        sure: There is only one lock of each name.
+    """
+    first = "" if sure else "look first whether another thread has these locks; if not, "
     if alone:
-        return "use a `threading.RLock`, or do not take the lock again in what is called with it"
-    return "acquire these locks in the same order everywhere, or use one lock for both"
+        return f"{first}use a `threading.RLock`, or do not take the lock again in what is called with it"
+    return f"{first}acquire these locks in the same order everywhere, or use one lock for both"
 
 
 def another_gil(process: Process, gil: GilSummary | None = None) -> str:

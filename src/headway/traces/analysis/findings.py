@@ -63,7 +63,8 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     """Return the findings of an analysis: problems, the costliest first, then that all is well, then notes.
 
     A note on time that far exceeds the cost of every problem comes before them. Without a GIL, the trace has the waits for
-    locks, but rarely their holders: there, a note on such waits comes first if they take more time than every problem.
+    locks, but rarely their holders: there, a note on such waits comes first if they take more time than every problem. So
+    does one on threads that may wait for each other for good.
     """
     found = [finding for rule in RULES for finding in rule(analysis)]
     used = list(used_up(analysis))
@@ -84,8 +85,10 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     most_ns = max((one.cost_ns for one in found if one.weight == "problem"), default=0)
 
     def key(one: Finding) -> tuple[bool, int, int]:
-        lock_ns = one.cost_ns if one.kind == "contended-lock" and not analysis.gils else 0
-        leads = one.weight == "note" and (one.cost_ns >= FAR_BEYOND * costliest_ns > 0 or lock_ns > most_ns)
+        is_lock = one.kind == "deadlock" or (one.kind == "contended-lock" and not analysis.gils)
+        leads = one.weight == "note" and (
+            one.cost_ns >= FAR_BEYOND * costliest_ns > 0 or (is_lock and one.cost_ns > most_ns)
+        )
         return not leads, order.index(one.weight), -one.cost_ns
 
     return tuple(sorted(found, key=key))

@@ -21,10 +21,10 @@ from typing import NamedTuple, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.traces.analysis.hotspots import at_place
+from headway.traces.analysis.hotspots import at_place, own_frame
 from headway.traces.analysis.intervals import Holds, Intervals
 from headway.traces.calls import locks_at, takes_a_lock, waits_for_condition, waits_for_good
-from headway.traces.guards import Lock, Stands, is_reentrant, stands
+from headway.traces.guards import Lock, Stands, is_kept, is_reentrant, stands
 from headway.traces.model import Frame, Trace
 from headway.traces.sources import words_in
 
@@ -169,6 +169,8 @@ class _User:
     takes: NDArray[np.bool_]
     again: NDArray[np.bool_]
     """A thread takes the lock there that one of its callers has taken."""
+    kept: bool
+    """A function of the program acquires such a lock and leaves its release to others."""
 
 
 @final
@@ -205,11 +207,14 @@ class Holders:
     def at(self, stack: int, thread: int, time_ns: int) -> int | None:
         """Return the thread that has the lock at a time at which a thread waits for it, if only one can have it.
 
-        That may be the thread itself. `stack` is where it waits.
+        That may be the thread itself. `stack` is where it waits. Of locks with one name, a thread that keeps one beyond the
+        function that acquires it may have any: then it is not known.
         """
         frame = line_of(self._trace.stack(stack))
         search = self._search(stack)
         if search is None or frame is None or not waits_for_good(frame, self._changed):
+            return None
+        if search.is_kept and not search.lock.is_one:
             return None
         found = search.has(thread, time_ns)
         return None if found == thread and is_reentrant(frame, search.lock) else found
@@ -286,7 +291,9 @@ class Holders:
             is_inside |= (inside | taking)[stack_frame[above]] & known
             above = parent[above]
         takes |= let_go
-        return _User(is_inside & ~takes, takes, takes & (is_inside | is_again))
+        own = {one.filename for one in frames if one.filename in named and own_frame([one]) is not None}
+        kept = any(is_kept(one, lock) for one in own.difference(self._changed))
+        return _User(is_inside & ~takes, takes, takes & (is_inside | is_again), kept)
 
     def timeline(self, thread: int) -> _Timeline:
         """Return the holds of a thread."""
@@ -328,6 +335,7 @@ class _Search:
     ) -> None:
         """Take the stacks that tell of the lock, the threads that use it, and their holds."""
         self.lock = lock
+        self.is_kept = user.kept
         self._holders = holders
         self._user = user
         self._threads = threads.tolist()

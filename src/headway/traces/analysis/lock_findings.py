@@ -151,7 +151,7 @@ def deadlocks(analysis: Analysis) -> Iterator[Finding]:
         behind = f"; {number(count, 'more thread waits', 'more threads wait')} for them" if count else ""
         yield Finding(
             kind="deadlock",
-            weight="problem",
+            weight="problem" if sure else "note",
             fact=f"{listed(told)}, until the end of the recording{behind}",
             cause=(
                 f"{'' if sure else 'perhaps '}a deadlock{'' if sure else ', if the locks of these names are the same objects'}: "
@@ -161,8 +161,7 @@ def deadlocks(analysis: Analysis) -> Iterator[Finding]:
                     else "each of these threads waits for the next one"
                 )
             ),
-            advice="look first whether another thread has these locks; if not, " * (not sure)
-            + against_deadlock(alone=alone),
+            advice=against_deadlock(alone=alone, sure=sure),
             cost_ns=sum(one.time_ns for one in (*circle.waiters, *circle.behind)),
             threads=tuple(names),
             frame=circle.waiters[0].frame,

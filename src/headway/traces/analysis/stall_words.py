@@ -196,7 +196,8 @@ def advice(
         if part.frames and awaits_an_import(part.frames[0]):
             return "import the module when the program starts: another thread was importing it"
         if part.circle is not Circle.NO:
-            return against_deadlock(alone=part.holders[0].threads[0] == part.thread)
+            alone = part.holders[0].threads[0] == part.thread
+            return against_deadlock(alone=alone, sure=part.circle is Circle.SURE)
         if part.holders and part.holders[0].doing is Doing.NO_CORE:
             return f"the thread that has the lock had no core: {_MORE_CPU}"
         others = "thread or process" if _may_be_of_processes(part) else "thread"

@@ -7,9 +7,10 @@ from collections.abc import Collection, Sequence
 
 from headway.traces.analysis.contention import takes
 from headway.traces.analysis.holders import line_of
+from headway.traces.analysis.hotspots import own_frame
 from headway.traces.calls import locks_at, waits_for_good
 from headway.traces.frames import Frame
-from headway.traces.guards import Lock, Stands, is_reentrant, stands
+from headway.traces.guards import Lock, Stands, is_kept, is_reentrant, stands
 from headway.traces.model import Silent
 
 __all__ = ["standstill"]
@@ -20,10 +21,13 @@ def standstill(threads: Sequence[Silent], changed: Collection[str] = ()) -> dict
 
     That may be the thread itself. `changed` are files whose lines may be others by now.
     """
+    own = {one.filename for each in threads for one in each.frames if own_frame([one]) is not None}
     found = {}
     for index, one in enumerate(threads):
         locks = _waits_for(one.frames, changed)
-        if len(locks) == 1:
+        if len(locks) == 1 and (
+            locks[0].is_one or not any(is_kept(file, locks[0]) for file in own.difference(changed))
+        ):
             having = [at for at, other in enumerate(threads) if _has(other.frames, locks[0], changed)]
             others = [at for at in having if at != index]
             line = line_of(one.frames)
