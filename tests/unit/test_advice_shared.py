@@ -121,6 +121,15 @@ def test_serial_calls_that_fail_later_may_have_met_what_others_left(failures: in
     assert "such as a file" in error.hint
 
 
+def test_serial_calls_that_take_too_long_are_not_explained_by_a_file() -> None:
+    """A limit that is over says nothing of what other calls have left, whichever other launches failed."""
+    slow = replace(contender("serial", 1), call_s=None, failures=1, failed="killed after its limit of 8 s")
+    error = _failed_alone("app:f", [slow, replace(contender("threads", 1), failures=1)])
+    assert error.message.endswith("than its first calls let expect: killed after its limit of 8 s")
+    assert "file" not in error.hint
+    assert "--budget" in error.hint
+
+
 @pytest.mark.parametrize(
     ("left_s", "calls_s", "limit_s"), [(40, 1, 40), (7.2, 0.5, 8), (-20, 0.5, 8), (3, 10, 30), (9.3, 1, 10)]
 )

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_advice import FUNCTION
 
-from headway.advice import course
+from headway.advice import course, pays_from
 from headway.advice.models import sizes_of
 
 
@@ -68,6 +68,42 @@ def test_all_workers_have_as_many_calls(call_s, cpu_share, inputs, cores, worker
 def test_results_that_are_large_are_few():
     """Large results reduce the number of tasks, because all results of a sample exist at a time."""
     assert sizes_of(replace(FUNCTION, call_s=1e-7, result_bytes=100 << 20), 2, None).tasks == 2
+
+
+def test_pools_that_pickle_for_longer_than_they_call_have_few_calls():
+    """Half a thousand calls of 160 us would take a pool 5 s, if it pickles for 9 ms; a few show as well that it is slow."""
+    large = replace(FUNCTION, call_s=160e-6, inputs=10, pickle_s=9e-3)
+    sizes = sizes_of(large, 2, None)
+    assert (sizes.tasks, sizes.calls["serial"], sizes.calls["threads"]) == (750, 750, 750)
+    for model in ("interpreters", "processes-forkserver"):
+        assert sizes.calls[model] == 110
+    assert sizes.launch_s == pytest.approx(5 * (750 * 160e-6 + 110 * 9e-3))
+    # Pickling that takes less than the call changes nothing: all models have the same calls.
+    some = sizes_of(replace(large, pickle_s=100e-6), 2, None)
+    assert set(some.calls.values()) == {750}
+
+
+def test_calls_whose_arguments_are_made_anew_are_few_if_that_takes_longer():
+    """Each sample has new arguments for serial calls and threads, too, and the limit of a launch counts that time."""
+    changes = replace(FUNCTION, call_s=160e-6, inputs=60, pickle_s=9e-3, changes_arguments=True)
+    sizes = sizes_of(changes, 2, None)
+    assert sizes.calls == {
+        "serial": 60,
+        "asyncio": 60,
+        "threads": 60,
+        "interpreters": 54,
+        "processes-forkserver": 54,
+    }
+    assert sizes.launch_s == pytest.approx(5 * (60 * 160e-6 + 54 * 18e-3))
+    assert sizes_of(replace(changes, pickle_s=3.0), 2, None).calls["processes-forkserver"] == 4
+
+
+def test_an_event_loop_waits_beside_few_calls_that_pickle_for_long():
+    """The calls beside a loop take 0.3 s with their pickling, or are those of a sample."""
+    large = replace(FUNCTION, call_s=160e-6, inputs=10, pickle_s=9e-3)
+    sizes = sizes_of(large, 2, None)
+    assert pays_from._beside_a_loop(large, sizes, "processes-forkserver") == 110
+    assert pays_from._beside_a_loop(large, sizes, "threads") == 1875
 
 
 # ---------------------------------------------------------------- a launch

@@ -31,6 +31,7 @@ from headway.host.quota import quota_cores
 from headway.host.reaping import end_marked
 from headway.lab.kept.results import CellResult
 from headway.lab.kept.store import Store
+from headway.lab.launching.launch import OVER_LIMIT
 from headway.lab.launching.lock import only_lab
 from headway.lab.plan import Plan
 from headway.lab.sequential import FIRST_LOOK
@@ -132,9 +133,8 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     usable = _cores_to_use(len(machine.cores), quota)
     sizes = sizes_of(function, usable, request.workers, import_s=home.place.import_s)
     # A launch that hangs must not use up the time of all.
-    alone_s = sizes.tasks * function.call_s * (sizes.samples + sizes.warmups + sizes.cold)
-    imports_s = home.place.import_s
-    session.limit_s = max(_LEAST_LIMIT_S, _PATIENCE * (alone_s + imports_s))
+    alone_s = sizes.launch_s + home.place.import_s
+    session.limit_s = max(_LEAST_LIMIT_S, _PATIENCE * alone_s)
     cells = session.cells(home.place, others, function, sizes)
     session.open_run(home.place, others, [*home.place.refusals, *refusals], budget_s)
     for cell in cells:
@@ -142,7 +142,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     race = Race(
         cells,
         Plan("quick", FIRST_LOOK, budget_s, session.seed, session.limit_s, None, tuple(cells), ()),
-        lambda cell, block: session.launch(cell, block, _limit_s(budget_s - session.spent_s, alone_s + imports_s)),
+        lambda cell, block: session.launch(cell, block, _limit_s(budget_s - session.spent_s, alone_s)),
         session.store,
         session.run_id,
         own.id,
@@ -249,6 +249,11 @@ def _load(session: Session) -> list[str]:
 def _failed_alone(words: str, contenders: Sequence[Contender]) -> UsageError:
     """Return the error if one call after the other fails in each launch, which it did not in the first process."""
     serial, *others = contenders
+    if serial.failed.startswith(OVER_LIMIT):
+        return UsageError(
+            f"{words} takes longer in further processes than its first calls let expect: {serial.failed}",
+            hint="a larger --budget gives the launches more time; a call that waits for what another process holds never ends",
+        )
     failed = ", ".join(one.words for one in others if one.failures)
     cause = (
         f"launches with {failed} failed, too: calls that run beside each other may leave something, such as a file, at which "

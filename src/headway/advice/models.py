@@ -7,7 +7,7 @@ from typing import final
 
 from headway.advice.examined import Function, Place
 
-__all__ = ["POOLS", "SHORT", "SIMPLICITY", "Sizes", "contenders", "sizes_of", "words"]
+__all__ = ["POOLS", "SENDING", "SHORT", "SIMPLICITY", "Sizes", "around_s", "contenders", "sizes_of", "words"]
 
 SIMPLICITY = ("serial", "asyncio", "threads", "interpreters", "processes-forkserver")
 """The models from the simplest on; of two that are equal within noise, the simpler one is advised."""
@@ -24,10 +24,15 @@ SHORT: Mapping[str, str] = {
 POOLS = ("threads", "interpreters", "processes-forkserver")
 """Models with workers."""
 
+SENDING = ("interpreters", "processes-forkserver")
+"""Models whose arguments and results are pickled."""
+
 _SAMPLE_S = 0.12
 """The length of a sample of one call after the other, unless that needs too many calls."""
 _MOST_SERIAL_S = 4.0
 _MOST_TASKS = 2_000
+_MOST_PICKLING_S = 1.0
+"""The length of the pickling in a sample if a call takes no longer than that: a pool is then slower, by few calls too."""
 _MANY_ROUNDS = 20
 """From this number of calls for each worker on, it does not matter that the workers' numbers of calls differ by one."""
 _LONG_S = 2.0
@@ -48,10 +53,12 @@ class Sizes:
 
     Attributes:
         tasks: Serial calls in a sample.
-        calls: The calls in a sample, by model: the serial ones, again and again, until all workers have as many.
+        calls: The calls in a sample, by model: the serial ones, again and again, until all workers have as many; fewer of
+            them if pickling takes longer than the call.
         workers: The number of workers, by model.
         samples, warmups: The numbers of these in each launch.
         cold: A sample is taken before these, because the first one is longer.
+        launch_s: The time that the calls of the longest launch take, one after the other, with what is pickled for them.
     """
 
     tasks: int
@@ -60,6 +67,7 @@ class Sizes:
     samples: int
     warmups: int
     cold: bool
+    launch_s: float
 
 
 def contenders(function: Function, place: Place) -> list[str]:
@@ -81,6 +89,11 @@ def words(model: str, workers: int) -> str:
     return f"{workers} {name if workers != 1 else singular}"
 
 
+def around_s(function: Function, model: str) -> float:
+    """Return the time that pickling takes for a call in a sample: to send it, and to make its arguments anew."""
+    return function.pickle_s * ((model in SENDING) + function.changes_arguments)
+
+
 def sizes_of(function: Function, cores: int, workers: int | None, *, import_s: float = 0.0) -> Sizes:
     """Return the amounts with which a function is run on `cores` cores.
 
@@ -98,23 +111,36 @@ def sizes_of(function: Function, cores: int, workers: int | None, *, import_s: f
     # All results of a sample exist at the same time, and for pools also all arguments.
     each_bytes = function.own_bytes + function.input_bytes + function.result_bytes
     most_calls = max(2, min(_MOST_TASKS, _MOST_BYTES // max(1, each_bytes)))
-    most_serial = max(1, min(most_calls, int(_MOST_SERIAL_S / call_s)))
+    most_serial = max(1, min(most_calls, int(_MOST_SERIAL_S / call_s), _most_pickled(function, "serial")))
     tasks = _whole_rounds(max(2 * wanted, math.ceil(_SAMPLE_S / call_s)), wanted, function.inputs, most_serial)
     at_once = {"threads": wanted, "interpreters": processes, "processes-forkserver": processes}
-    calls = {
-        model: min(most_calls, _shared(max(tasks, (2 if call_s <= _LONG_S else 1) * count), count))
-        for model, count in at_once.items()
-    }
+    calls = {}
+    for model, count in at_once.items():
+        most = _most_pickled(function, model)
+        same = tasks if tasks <= most else _whole_rounds(tasks, count, function.inputs, most)
+        calls[model] = min(most_calls, _shared(max(same, (2 if call_s <= _LONG_S else 1) * count), count))
     longer_s = import_s + max(0.0, function.first_s - call_s)
     short = tasks * call_s < _SHORT_S
+    samples, warmups = (3, 1) if short else (1, 0)
+    cold = short or longer_s > _NOTICED * tasks * call_s
+    around = max(calls.get(model, tasks) * around_s(function, model) for model in ("serial", *calls))
     return Sizes(
         tasks,
         {"serial": tasks, "asyncio": max(tasks, calls["threads"]), **calls},
         {"serial": 1, "asyncio": 1, **{model: min(at_once[model], calls[model]) for model in calls}},
-        3 if short else 1,
-        1 if short else 0,
-        short or longer_s > _NOTICED * tasks * call_s,
+        samples,
+        warmups,
+        cold,
+        (tasks * call_s + around) * (samples + warmups + cold),
     )
+
+
+def _most_pickled(function: Function, model: str) -> int:
+    """Return the most calls of a model in a sample by what is pickled for them."""
+    pickling_s = around_s(function, model)
+    if pickling_s < function.call_s:
+        return _MOST_TASKS
+    return max(1, int(_MOST_PICKLING_S / pickling_s))
 
 
 def _whole_rounds(least: int, workers: int, inputs: int, most: int) -> int:

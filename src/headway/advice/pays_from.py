@@ -7,7 +7,7 @@ from headway.advice import break_even
 from headway.advice.examined import Function, Place
 from headway.advice.holds import ALWAYS, Holds
 from headway.advice.measured import level
-from headway.advice.models import POOLS, Sizes, words
+from headway.advice.models import POOLS, Sizes, around_s, words
 from headway.advice.racing import METRIC
 from headway.advice.session import Session
 from headway.advice.values import BreakEven, Lag
@@ -100,6 +100,12 @@ def _left_s(session: Session, budget_s: float) -> float:
     return max(_LEAST_S, budget_s - session.spent_s)
 
 
+def _beside_a_loop(function: Function, sizes: Sizes, model: str) -> int:
+    """Return the number of calls beside which an event loop's lag is measured: those of a sample, or more if these are short."""
+    call_s = function.call_s + around_s(function, model)
+    return max(min(sizes.tasks, sizes.calls[model]), min(2000, math.ceil(0.3 / call_s)))
+
+
 def lags(session: Session, home: Place, function: Function, sizes: Sizes, budget_s: float) -> list[Lag]:
     """Return an event loop's lag while the calls run beside it."""
     name = f"{session.name}: event loop"
@@ -120,7 +126,7 @@ def lags(session: Session, home: Place, function: Function, sizes: Sizes, budget
             model,
             series=model,
             workers=sizes.workers[kind],
-            params={"tasks": max(sizes.tasks, min(2000, math.ceil(0.3 / function.call_s))), "lag": True},
+            params={"tasks": _beside_a_loop(function, sizes, kind), "lag": True},
             samples=1,
             warmups=0,
         )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from headway.advice.examined import Function, Refusal
 from headway.advice.holds import ALWAYS, Holds
-from headway.advice.models import POOLS, SHORT, SIMPLICITY
+from headway.advice.models import POOLS, SENDING, SHORT, SIMPLICITY
 from headway.advice.racing import MARGIN
 from headway.advice.shared import MOVES, excluded, lost_locks, turns, wrong
 from headway.advice.values import BreakEven, Contender, Outcome, Verdict
@@ -34,9 +34,6 @@ _HITS = {
     "globals": "if the function keeps results in globals, the measured calls are hits of that cache: ask about it without one",
 }
 """The lines about calls whose results earlier ones have kept, by the kind of the effect that tells it."""
-
-_SENDING = ("interpreters", "processes-forkserver")
-"""Models whose arguments and results are pickled."""
 
 _WAITS = 0.5
 """A share of the time: a function that computes for less of it mostly waits."""
@@ -228,7 +225,7 @@ def _may_be_faster(one: Contender, holds: Holds | None, function: Function) -> b
     """Tell whether a model, though its gain is not certain, may be faster than serial calls by the margin that counts."""
     if one.speed_up is None or one.speed_up.high <= _SURE_OF_NOTHING or _in_turn(one, holds, function):
         return False
-    if one.model in _SENDING and function.pickle_s >= function.call_s and one.speed_up.value < _PERHAPS:
+    if one.model in SENDING and function.pickle_s >= function.call_s and one.speed_up.value < _PERHAPS:
         # The process that has the calls spends as long on sending a call as the call takes: no launch can gain.
         return False
     # One launch, and two that differ widely, rule nothing out.

@@ -27,7 +27,10 @@ from headway.lab.beside.given import NOTHING, Beside
 from headway.lab.design import Cell
 from headway.lab.kept.launched import Launch
 
-__all__ = ["agent_process", "run_launch"]
+__all__ = ["OVER_LIMIT", "agent_process", "run_launch"]
+
+OVER_LIMIT = "killed after its limit"
+"""The opening of the reason of a launch that took too long."""
 
 _STDERR_KEPT_BYTES = 64 * 1024
 
@@ -306,7 +309,7 @@ def run_launch(
     reason = ""
     if not in_time:
         dead = beside.died is not None and beside.died()
-        reason = "killed, waiting for it" if dead else f"killed after its limit of {limit_s:g} s"
+        reason = "killed, waiting for it" if dead else f"{OVER_LIMIT} of {limit_s:g} s"
     elif listener.garbled:
         reason = "the answers of the launch are damaged: something in it wrote to Headway's descriptor"
     elif process.returncode != 0 or not listener.ended:
