@@ -57,7 +57,7 @@ def test_the_last_line_is_what_would_help_most(path, capsys):
     assert out.endswith(f"(preset costs); more: `headway whatif {path}`")
     main(["whatif", str(path), "--calibration", "preset", "--policy", "fair", "--json"])
     sleeper = json.loads(capsys.readouterr().out)["roles"][0]
-    assert f"-> {sleeper['turns_per_s']['value']:,.0f}/s" in out[out.index(LINE) :]
+    assert f"-> {sleeper['turns_per_s']['value']:,.0f} turns/s" in out[out.index(LINE) :]
 
 
 def test_a_worker_that_waits_is_named_where_its_parent_is_asked_for(tmp_path, capsys):
@@ -117,7 +117,7 @@ def test_the_roles_of_a_finding_come_first():
     told = whatif_view.headline(Prediction(Change(), roles, (), ()), about)
 
     assert [one.split()[0] for one in told.split("; ")] == ["heartbeat", "etl_*", "python"]
-    assert whatif_view.headline(Prediction(Change(), roles, (), ())).startswith("python 100/s -> 300/s; main ")
+    assert whatif_view.headline(Prediction(Change(), roles, (), ())).startswith("python 100 -> 300 turns/s; main ")
 
 
 def test_json_has_it(path, capsys):

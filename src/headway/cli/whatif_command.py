@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     _check_outputs(arguments, change)
     from headway.cli.whatif_view import one_change, ranking
     from headway.sim.machine import load
-    from headway.sim.ranking import rank
+    from headway.sim.ranking import missed, rank
     from headway.sim.replay.change import NOTHING
     from headway.sim.replay.fit import model_of
     from headway.sim.replay.window import read_window
@@ -117,7 +117,9 @@ def run(arguments: argparse.Namespace) -> int:
     if change == NOTHING:
         ranked = rank(model, costs, cores=cores, seeds=arguments.seeds, progress=tell)
         if arguments.json:
-            console.print_json({"ranked": [{"worth": one.worth, **_json(one.prediction)} for one in ranked]})
+            why = missed(ranked)
+            told = [] if why else [{"worth": one.worth, **_json(one.prediction)} for one in ranked]
+            console.print_json({"ranked": told, "missed": why})
         else:
             console.print_rendered(ranking(ranked, str(arguments.trace)))
         return 0

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from headway.printable import printable
 from headway.report import Table, render_table
-from headway.sim.ranking import WORTH
+from headway.sim.ranking import WORTH, missed
 from headway.traces.analysis.words import duration
 
 if TYPE_CHECKING:
@@ -35,14 +35,17 @@ _ONE_RUN = (
     "of a second is the warm-up of the simulation"
 )
 _NO_TIMELINE = "no thread waits for a GIL under this change, so the predicted run has no timeline"
-_CAPTION = (
-    "turns: from the first attempt to acquire the GIL until the thread yields it; runs: time with the GIL, as a share of "
-    "one core's time"
-)
+_TURN = "from the first attempt to acquire the GIL until the thread yields it"
+_CAPTION = f"turns: {_TURN}; runs: time with the GIL, as a share of one core's time"
+_OF_TURNS = f"turn: {_TURN}; one request may take many turns"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _rate(value: float) -> str:
-    return f"{value:,.0f}/s" if value >= 100 else f"{value:.3g}/s"
+    return f"{_number(value)}/s"
 
 
 def _percent(value: float) -> str:
@@ -131,7 +134,7 @@ def headline(prediction: "Prediction", about: "Sequence[str]" = ()) -> str:
         measured = one.measured
         rank = -about.index(one.role) if one.role in about else -len(about)
         if measured.turns >= _LEAST_TURNS and one.turns_per_s is not None:
-            text = f"{one.role} {_rate(measured.turns_per_s)} -> {_rate(one.turns_per_s.value)}"
+            text = f"{one.role} {_number(measured.turns_per_s)} -> {_number(one.turns_per_s.value)} turns/s"
             if one.p99_ns is not None and measured.p99_ns:
                 text += f", p99 {duration(measured.p99_ns)} -> {duration(one.p99_ns.value)}"
             told.append((rank, abs(one.turns_per_s.value / measured.turns_per_s - 1), text))
@@ -151,6 +154,8 @@ def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
     if ranked and not any(told):
         least = f"{_LEAST_TURNS} turns, or runs for {_LEAST_RUNS:.0%} of the time".replace("%", " %")
         return Text(f"the trace has too little to predict from: no thread has {least}", style="bold")
+    if why := missed(ranked):
+        return _no_ranking(ranked, why, name)
     helps = sum(one.worth > WORTH for one in ranked)
     which = "changes that" if helps == len(ranked) else f"{helps} of {len(ranked)} changes"
     first = f"{which} would help, best first" if helps else "no change is predicted to help; the least harmful first"
@@ -167,7 +172,7 @@ def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
         lines.append(_indented(figures or "too few turns"))
         lines += [_indented(f"outside the model: {text}") for text in one.outside]
     if ranked:
-        lines.append(Text(""))
+        lines += [Text(""), Text(_OF_TURNS)]
         lines += [Text(printable(f"outside the model, all of them: {text}")) for text in ranked[0].outside_all]
         # Not every assumption matters for every change, as without a GIL.
         rests_on = dict.fromkeys(text for one in ranked for text in one.prediction.rests_on)
@@ -176,3 +181,15 @@ def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
             Text(printable(f"with intervals: headway whatif {shlex.quote(name)} {ranked[0].prediction.change}"))
         )
     return Group(*lines)
+
+
+def _no_ranking(ranked: "Sequence[Ranked]", why: "Sequence[str]", name: str) -> RenderableType:
+    """Return the reasons why changes are not ranked, and the commands that tell of the program and of one change."""
+    change = ranked[0].prediction.change
+    lines = [
+        *(f"outside the model: {text}" for text in why),
+        f"whether the GIL slows the program down: headway report {shlex.quote(name)}",
+        f"the figures of one change, and what they rest on: headway whatif {shlex.quote(name)} {change}",
+    ]
+    first = "no ranking: the replay without a change is far from the trace, so no effect of a change can be promised"
+    return Group(Text(first, style="bold"), Text(""), *(Text(printable(line)) for line in lines))

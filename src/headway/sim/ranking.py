@@ -15,15 +15,20 @@ from headway.sim.replay.change import MOST_PROCESSES, Change, Shorten, becoming_
 from headway.sim.replay.fit import model_of
 from headway.sim.replay.learn import Model
 from headway.sim.scenario import STOCK
-from headway.sim.whatif import COMPUTES, TELLING, Prediction, RolePrediction, predict, predicting
+from headway.sim.whatif import COMPUTES, FAR, TELLING, Prediction, RolePrediction, predict, predicting
 from headway.traces.calls import takes_a_lock
 from headway.traces.model import Trace
 from headway.traces.sources import edited
 
-__all__ = ["WORTH", "Ranked", "rank", "remedies"]
+__all__ = ["WORTH", "Ranked", "missed", "rank", "remedies"]
 
 WORTH = 0.05
 """The least worth of a useful change; a change with a worth below the negative of this does harm."""
+
+_MISSED = math.log(2)
+"""The error, as a logarithm, from which on a replay without a change is of another program: its changes are not ranked."""
+_PART = 0.1
+"""The least share of a program's turns, or of its time with the GIL, of a role for which the replay must be near the trace."""
 
 
 @final
@@ -97,7 +102,7 @@ def _worth(prediction: Prediction) -> float:
         few = one.measured.turns < TELLING and one.measured.run_share > COMPUTES  # its time tells more than its turns
         counted = one.turns_per_s is not None and one.measured.turns_per_s > 1 and not few
         if one.turns_per_s is not None and counted:
-            gain = math.log(max(one.turns_per_s.value, 1e-9) / one.measured.turns_per_s)
+            gain = _beyond_error(one, math.log(max(one.turns_per_s.value, 1e-9) / one.measured.turns_per_s))
             worth += min(_MOST_GAIN, max(gain, _computing(prediction, one)) if gain < 0 else gain)
         p99_ns = one.measured.p99_ns
         if one.p99_ns is not None and p99_ns and abs(p99_ns - one.p99_ns.value) >= _LEAST_P99_NS:
@@ -105,6 +110,12 @@ def _worth(prediction: Prediction) -> float:
         if not counted and one.run_share is not None and one.measured.run_share > 0.05:
             worth += math.log(max(one.run_share.value, 1e-6) / one.measured.run_share)
     return worth
+
+
+def _beyond_error(one: RolePrediction, gain: float) -> float:
+    """Return a change of a role's turns, as a logarithm; 0 if it is within the error of a replay that is far from the trace."""
+    error = abs(math.log(max(one.identity.get("turns_per_s", 1.0), 1e-9)))
+    return 0.0 if error > math.log(1 + FAR) and abs(gain) < error else gain
 
 
 def _computing(prediction: Prediction, one: RolePrediction) -> float:
@@ -115,6 +126,27 @@ def _computing(prediction: Prediction, one: RolePrediction) -> float:
     if one.run_share is None or one.measured.run_share <= COMPUTES or not prediction.change.gil:
         return -math.inf
     return min(0.0, math.log(max(one.run_share.value, 1e-6) / one.measured.run_share))
+
+
+def missed(ranked: Sequence[Ranked]) -> tuple[str, ...]:
+    """Return why no change can be ranked, a clause for each role that the replay without a change misses; () if it can.
+
+    Such a replay has half or twice the turns of a role that has a tenth of the program's, or that runs for a tenth of
+    its time. A role that computes is judged by that, as its turns tell little.
+    """
+    if not ranked:
+        return ()
+    roles = ranked[0].prediction.roles
+    turns, runs = (sum(getattr(one.measured, name) for one in roles) for name in ("turns", "run_share"))
+    found = []
+    for one in roles:
+        computes = one.measured.run_share > COMPUTES
+        factor = one.identity.get("run_share" if computes else "turns_per_s")
+        counts = one.measured.turns >= max(TELLING, _PART * turns) or one.measured.run_share >= _PART * runs
+        if factor is not None and counts and abs(math.log(max(factor, 1e-9))) >= _MISSED:
+            what = "computing" if computes else "turns"
+            found.append(f"replayed without a change, {one.role} has {factor:.2f} of the {what} in the trace")
+    return tuple(found)
 
 
 def rank(

@@ -33,7 +33,7 @@ from headway.sim.result import percentile
 from headway.traces.analysis.words import duration, listed
 from headway.traces.model import Trace
 
-__all__ = ["COMPUTES", "TELLING", "Prediction", "RolePrediction", "Span", "cores_of", "predict", "predicting"]
+__all__ = ["COMPUTES", "FAR", "TELLING", "Prediction", "RolePrediction", "Span", "cores_of", "predict", "predicting"]
 
 _LEAST_NS = 100_000_000
 """The least length of the part of a trace that is replayed, in nanoseconds: twenty switch intervals."""
@@ -57,7 +57,7 @@ _Z_80 = 1.28
 """This many standard errors on both sides hold 80 %."""
 _NEAR = 0.25
 """The largest error, as a logarithm, of a replay that comes near the trace."""
-_FAR = 0.25
+FAR = 0.25
 """A replay with a larger error does not reproduce the trace."""
 _FAR_RUN = 0.5
 """The same for the time that a CPU-bound role computes, which is less exact: other programs take the cores, too."""
@@ -287,7 +287,7 @@ def _limits(model: Model, change: Change, roles: Sequence[RolePrediction], costs
     found = list(model.outside)
     for one in roles:
         off = one.identity.get("turns_per_s")
-        if off is not None and one.measured.turns >= TELLING and abs(math.log(max(off, 1e-9))) > math.log(1 + _FAR):
+        if off is not None and one.measured.turns >= TELLING and abs(math.log(max(off, 1e-9))) > math.log(1 + FAR):
             found.append(
                 f"replayed without a change, {one.role} has {off:.2f} of the turns in the trace, so the model lacks something"
             )

@@ -1,0 +1,69 @@
+"""Rankings of changes where the replay without a change is far from the trace: nothing is promised of them."""
+
+import io
+import math
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from headway.cli import whatif_view
+from headway.sim import ranking
+from headway.sim.replay.change import Change
+from headway.sim.replay.measured import Measured
+from headway.sim.whatif import Prediction, RolePrediction, Span
+
+
+def role_of(factor, *, turns=900, run_share=0.01, computing=1.0, after=20.0):
+    """Return a role of 20 turns a second, whose replay without a change has `factor` times as many.
+
+    Args:
+        factor: The turns of the replay without a change, over those of the trace.
+        turns: The turns in the trace.
+        run_share: The time with the GIL in the trace, as a share.
+        computing: The time with the GIL of the replay without a change, over that of the trace.
+        after: The turns a second that are predicted.
+    """
+    measured = Measured(turns, 20.0, p50_ns=None, p99_ns=None, run_share=run_share, turns_error=0.1)
+    rates, runs = Span(after, after, after), Span(run_share, run_share, run_share)
+    identity = {"turns_per_s": factor, "run_share": computing}
+    return RolePrediction("sync", measured, rates, None, None, runs, identity)
+
+
+@pytest.mark.parametrize(("factor", "worth"), [(1.45, 0.0), (0.7, 0.0), (1.2, 0.3), (1.33, 0.3)])
+def test_a_gain_within_the_error_of_the_replay_is_none(factor, worth):
+    """A replay with 1.45 of the turns cannot tell a third more of them; one that is near the trace, or nearer, can."""
+    role = role_of(factor, after=20.0 * math.exp(0.3))
+    assert ranking._worth(Prediction(Change(), (role,), (), ())) == pytest.approx(worth)
+
+
+@pytest.mark.parametrize(
+    ("role", "told"),
+    [
+        (role_of(20.19), ["sync has 20.19 of the turns"]),
+        (role_of(0.4), ["sync has 0.40 of the turns"]),
+        (role_of(1.9), []),
+        (role_of(20.0, turns=60, run_share=0.0005), []),
+        (role_of(20.0, turns=60, run_share=0.2), ["sync has 20.00 of the turns"]),
+        (role_of(20.0, run_share=0.8), []),
+        (role_of(1.0, run_share=0.8, computing=0.3), ["sync has 0.30 of the computing"]),
+    ],
+    ids=["more", "fewer", "near", "few turns", "few turns that take long", "computes", "computes less"],
+)
+def test_a_replay_that_misses_the_program_gives_no_ranking(role, told):
+    """A role with a tenth of the turns, or of the time, must be near the trace: no effect is promised otherwise."""
+    other = replace(role_of(1.0, turns=1200), role="other")
+    ranked = [ranking.Ranked(Prediction(Change(policy="fair"), (role, other), (), ()), 0.5, (), ())]
+    assert list(ranking.missed(ranked)) == [f"replayed without a change, {one} in the trace" for one in told]
+
+    text = io.StringIO()
+    Console(file=text, width=140).print(whatif_view.ranking(ranked, "app.hwt"))
+    said = text.getvalue()
+    assert said.startswith("no ranking: " if told else "changes that would help")
+    assert ("headway report app.hwt" in said) == bool(told)
+    assert ("one request may take many turns" in said) != bool(told)
+
+
+def test_no_change_misses_nothing():
+    """Where there is no change to try, there is no replay that could be far from the trace."""
+    assert ranking.missed([]) == ()
