@@ -87,6 +87,8 @@ def test_the_table_names_the_task_and_says_who_is_without():
     assert "keeps, 2.5 s" in text
     assert "w1: event loop late by 2.5 s" in text
     assert "without Headway: w2" in text
+    # gilknocker measures a share of time, and not of attempts.
+    assert "share of the time of gilknocker's samples" in " ".join(text.split())
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ __all__ = ["render_workers"]
 
 _MOST_TASKS = 10
 _CAPTION = (
-    "loop waited: exact share of the time that the event loop's thread waited for the GIL; knocked: share of gilknocker's "
-    "samples that had to wait for the GIL; stalls: number since the plugin started"
+    "loop waited: exact share of the time that the event loop's thread waited for the GIL; knocked: share of the "
+    "time of gilknocker's samples in which it waited for the GIL; stalls: number since the plugin started"
 )
 
 

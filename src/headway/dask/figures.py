@@ -42,7 +42,8 @@ class WorkerFigures:
         interval_s: The time between the looks; 0 at the first look, when shares are unknown.
         loop_wait_share: The share of the time in which the event loop's thread waited for the GIL; None: unknown.
         held_share: The share of the time in which any thread held the GIL; None: unknown.
-        knocked_share: gilknocker's contention metric of Dask's own monitor; None: the worker has none.
+        knocked_share: gilknocker's contention metric of Dask's own monitor: the share of its samples' time in which it waited
+            for the GIL; None: the worker has none.
         loop_interval_s: The time from tick to tick of the worker's loop (Dask's own metric; 0.02 means no delay).
         stalls: The number of stalls since the plugin began, and their seconds, by cause.
         last_stall: The message about the last stall.
