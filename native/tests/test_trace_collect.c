@@ -151,6 +151,89 @@ static void test_the_file_is_limited(void) {
     trace_close(&trace);
 }
 
+static void *yield_once(void *unused) {
+    (void)unused;
+    struct world_worker worker = {.gil = fake_main_gil(), .rounds = 1};
+    world_work(&worker);
+    return NULL;
+}
+
+/* Runs short threads, one after the other. Each has three events, and this thread has two. */
+static void short_threads(int count) {
+    void *me = PyEval_SaveThread();
+    for (int i = 0; i < count; i++) {
+        pthread_t thread;
+        T_EQ(0, pthread_create(&thread, NULL, yield_once, NULL));
+        T_EQ(0, pthread_join(thread, NULL));
+    }
+    PyEval_RestoreThread(me);
+}
+
+/* Threads with a few events share places of the file, so that a small file has thousands of them.
+ */
+static void test_short_threads_share_places(void) {
+    enum { PASSES = 10, EACH = 40 };
+    T_EQ(0, world_try_collect("short.hwt", 64 * HW__CHUNK_BYTES));
+    hw_collect_limit(the_one(), 12);
+    for (int pass = 0; pass < PASSES; pass++) {
+        short_threads(EACH);
+        hw_collect_pass(the_one(), 0, &state);
+    }
+    T_TRUE(state.chunks <= 8);
+    struct trace trace = ended("short.hwt");
+    T_TRUE(trace.complete);
+    T_EQ(PASSES * EACH, trace.kinds[HW__EXIT]);
+    trace_close(&trace);
+}
+
+/* Places that are shared are overwritten, too, and the events of each are counted. */
+static void test_shared_places_are_overwritten(void) {
+    enum { PASSES = 30, EACH = 40 };
+    T_EQ(0, world_try_collect("lost.hwt", 64 * HW__CHUNK_BYTES));
+    hw_collect_limit(the_one(), 5);
+    for (int pass = 0; pass < PASSES; pass++) {
+        short_threads(EACH);
+        hw_collect_pass(the_one(), 0, &state);
+        T_TRUE(state.chunks <= 5);
+    }
+    hw_collect_limit(the_one(), 2); /* the place that is still open gives way, too */
+    hw_collect_pass(the_one(), 0, &state);
+    T_TRUE(state.chunks <= 3);
+    struct trace trace = ended("lost.hwt");
+    T_TRUE(trace.header->overwritten_events > 0);
+    T_EQ(0, trace.header->dropped_events);
+    T_TRUE(trace.header->overwritten_until_ns > trace.header->start_ns);
+    T_EQ(1 + PASSES * (2 + 3 * EACH), all_events(&trace));
+    trace_close(&trace);
+}
+
+/* A burst of threads fills the memory: the collector is told, and gives back what they touched. */
+static void test_a_burst_fills_the_memory(void) {
+    enum { MANY = 600 };
+    T_EQ(0, world_try_collect("burst.hwt", 1024 * HW__CHUNK_BYTES));
+    struct hw_collection *one = the_one();
+    T_EQ(0, hw_collect_fills(one)); /* it has no share yet */
+    hw_collect_share(one, 1024);
+    hw_collect_pass(one, 0, &state);
+    short_threads(10);
+    T_EQ(0, hw_collect_fills(one));
+    short_threads(MANY);
+    T_EQ(1, hw_collect_fills(one));
+    const struct hw_look nothing = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
+    T_EQ(HW_WAIT_OVER, hw_collect_wait(&one, 1, &nothing, 1000000, INT64_MAX / 2, -1));
+    struct stat before, after;
+    T_EQ(0, fstat(collected[0].memory, &before));
+    hw_collect_pass(one, 0, &state);
+    T_TRUE(state.closed >= MANY);
+    T_EQ(0, hw_collect_fills(one));
+    T_EQ(0, fstat(collected[0].memory, &after));
+    T_TRUE((before.st_blocks - after.st_blocks) * 512 >= (MANY - 300) * 4096);
+    struct trace trace = ended("burst.hwt");
+    T_TRUE(trace.complete);
+    T_EQ(10 + MANY, trace.kinds[HW__EXIT]);
+    trace_close(&trace);
+}
+
 /* A process uses only as much memory as the collector gives it. */
 static void test_memory_is_shared_out(void) {
     T_EQ(0, world_try_collect("share.hwt", 64 * HW__CHUNK_BYTES));
@@ -483,6 +566,12 @@ int main(void) {
     T_RUN(test_collected_while_threads_record);
     collect_forget();
     T_RUN(test_the_file_is_limited);
+    collect_forget();
+    T_RUN(test_short_threads_share_places);
+    collect_forget();
+    T_RUN(test_shared_places_are_overwritten);
+    collect_forget();
+    T_RUN(test_a_burst_fills_the_memory);
     collect_forget();
     T_RUN(test_memory_is_shared_out);
     collect_forget();

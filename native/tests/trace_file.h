@@ -58,6 +58,13 @@ static inline const struct hw__chunk *trace_chunk(const struct trace *trace, uin
                                                : NULL;
 }
 
+/* Returns the chunk that follows at the same place. */
+static inline const struct hw__chunk *trace_next(const struct hw__chunk *chunk) {
+    T_TRUE(chunk->next >= chunk->used && chunk->next % 64 == 0);
+    T_EQ(HW__CHUNK_EVENTS, chunk->kind);
+    return (const struct hw__chunk *)((const char *)(chunk + 1) + chunk->next);
+}
+
 static inline int trace_by_owner(const void *left, const void *right) {
     const struct hw__chunk *a = *(const struct hw__chunk *const *)left;
     const struct hw__chunk *b = *(const struct hw__chunk *const *)right;
@@ -311,9 +318,16 @@ static inline struct trace trace_open(const char *path) {
     uint32_t *codes = calloc(TRACE_GILS, sizeof *codes), *nodes = calloc(TRACE_GILS, sizeof *nodes);
     T_TRUE(chunks != NULL && codes != NULL && nodes != NULL);
     size_t room = 0;
-    for (uint32_t i = 0; i < chunk_count; i++) {
-        const struct hw__chunk *chunk = trace_chunk(&trace, i);
+    size_t most = chunk_count + 1;
+    uint32_t place = 0;
+    for (const struct hw__chunk *chunk = trace_chunk(&trace, 0); place < chunk_count;
+         chunk = chunk->next != 0 ? trace_next(chunk) : trace_chunk(&trace, ++place)) {
         T_TRUE(chunk->used <= HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES);
+        if (used == most) {
+            most *= 2;
+            chunks = realloc(chunks, most * sizeof *chunks);
+            T_TRUE(chunks != NULL);
+        }
         if (chunk->state != 0 && chunk->used > 0) {
             T_TRUE(chunk->state == HW__CHUNK_OPEN || chunk->state == HW__CHUNK_CLOSED);
             T_TRUE(chunk->kind == HW__CHUNK_EVENTS || chunk->kind == HW__CHUNK_META);

@@ -3,7 +3,8 @@
  * copies what is new in a chunk to the chunk's place. When the process has closed the chunk and all
  * of it is copied, the chunk is given back. Chunks get places in the order in which they are
  * copied; when there are as many places as allowed, the place of the oldest closed event chunk is
- * reused.
+ * reused. Event chunks that are short and closed when they are first copied share places, so that a
+ * program that begins many short threads does not fill the file with places that are nearly empty.
  *
  * Nothing that the memory says is used unchecked. A value that is checked is read once, and its
  * copy is used. */
@@ -13,6 +14,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -49,6 +51,18 @@
 #define MOST_COLLECTED_CHUNKS (HW_COLLECT_MOST_BYTES / HW__CHUNK_BYTES)
 #define MOST_COLLECTED_BYTES (2 * HW_COLLECT_MOST_BYTES)
 #define NO_PLACE (-1)
+/* A closed chunk with so many bytes of events at most is appended to a shared place. At most a
+ * quarter of such a place stays empty. */
+#define SHORT_BYTES (HW__CHUNK_BYTES / 4 - HW__CHUNK_HEADER_BYTES)
+
+/* A burst of threads fills many chunks, each with little. From this chunk on, pages that are given
+ * back are also freed. */
+#define KEPT_CHUNKS 256
+/* A memory fills when this part of it was taken since the last pass; and this part is enough to
+ * look at it more often than at each tick. */
+#define FILLED 4
+#define HURRIED 64
+#define HURRIED_TICKS 8
 
 /* An event is written within this time after its time was read (assumed). So when a pass begins,
  * all older events are in the memory. */
@@ -80,6 +94,12 @@ struct sums {
     int64_t last_ns;     /* the time of the last one */
     int64_t interval_ns; /* the last change of the main GIL's switch interval; 0: there is none */
     uint32_t interval_us;
+};
+
+/* The place to which short chunks are appended. */
+struct short_ones {
+    int64_t place;      /* NO_PLACE: none */
+    uint32_t last, end; /* offsets in the place: of the last chunk's header, and where it ends */
 };
 
 /* A queue of places. It has room for all places if necessary. */
@@ -116,6 +136,9 @@ struct hw_collection {
     int64_t lost_meta;   /* meta chunks without a place */
     struct queue closed; /* places of closed event chunks, the oldest first */
     struct queue free;   /* places that were given up */
+    struct short_ones short_ones;
+    uint32_t share; /* as hw_collect_share() has set it; 0: it has not */
+    uint64_t taken; /* chunks that the process had taken when the last pass began */
     uint64_t dropped;
     uint64_t left_out; /* events of open chunks that the present pass could not write */
     struct sums overwritten;
@@ -205,6 +228,7 @@ struct hw_collection *hw_collect_open(int memory, int file, const char *path) {
     to->shared = path != NULL;
     to->bytes = (size_t)status.st_size;
     to->limit = INT64_MAX;
+    to->short_ones.place = NO_PLACE;
     to->memory = mmap(NULL, to->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
     if (to->memory == MAP_FAILED) {
         free(to);
@@ -255,6 +279,7 @@ void hw_collect_limit_meta(struct hw_collection *collection, int64_t chunks) {
 }
 
 void hw_collect_share(struct hw_collection *collection, uint32_t chunks) {
+    collection->share = chunks;
     atomic_store_explicit(&collection->control->limit, chunks, memory_order_relaxed);
 }
 
@@ -297,6 +322,17 @@ static struct sums sum_up(const char *from, uint32_t bytes) {
     return found;
 }
 
+static void add_sums(struct sums *to, struct sums more) {
+    to->events += more.events;
+    if (more.last_ns > to->last_ns) {
+        to->last_ns = more.last_ns;
+    }
+    if (more.interval_ns > to->interval_ns) {
+        to->interval_ns = more.interval_ns;
+        to->interval_us = more.interval_us;
+    }
+}
+
 /* Keeps the later of the changes of the switch interval that were overwritten. */
 static void lose_interval(struct hw_collection *to, int64_t time_ns, uint32_t us) {
     if (time_ns > to->overwritten.interval_ns) {
@@ -314,6 +350,26 @@ static void lose(struct hw_collection *to, int64_t place) {
     }
     lose_interval(to, lost->interval_ns, lost->interval_us);
     *lost = (struct sums){0};
+}
+
+/* Appends nothing more to the place of short chunks. */
+static void close_short_ones(struct hw_collection *to) {
+    if (to->short_ones.place != NO_PLACE) {
+        put(&to->closed, to->short_ones.place);
+        to->short_ones.place = NO_PLACE;
+    }
+}
+
+/* Takes the place of the oldest closed event chunks, whose events are lost, or NO_PLACE. */
+static int64_t take_closed(struct hw_collection *to) {
+    if (to->closed.count == 0) {
+        close_short_ones(to);
+    }
+    int64_t place = take(&to->closed);
+    if (place != NO_PLACE) {
+        lose(to, place);
+    }
+    return place;
 }
 
 /* Has the file system reserve the room for a place. Returns false if there is no room. */
@@ -362,25 +418,17 @@ static int64_t new_place(struct hw_collection *to, uint32_t kind) {
             put(&to->free, place);
         }
     }
-    if (apart) {
-        return NO_PLACE;
-    }
-    int64_t place = take(&to->closed);
-    if (place != NO_PLACE) {
-        lose(to, place);
-    }
-    return place;
+    return apart ? NO_PLACE : take_closed(to);
 }
 
 /* Gives up the oldest events, if the file has more chunks than it may have. */
 static void shrink(struct hw_collection *to) {
     static const char nothing[HW__CHUNK_HEADER_BYTES];
     while (to->in_use > to->limit) {
-        int64_t place = take(&to->closed);
+        int64_t place = take_closed(to);
         if (place == NO_PLACE) {
             return;
         }
-        lose(to, place);
         write_all(to, nothing, sizeof nothing, place_offset(place));
         (void)!fallocate(to->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place_offset(place),
                          HW__CHUNK_BYTES);
@@ -404,6 +452,7 @@ static bool write_chunk(struct hw_collection *to, struct source *source, struct 
         head->state = HW__CHUNK_OPEN; /* in a file, no meta chunk is reused */
     }
     head->used = used;
+    head->next = 0;
     /* The records first, then the header that counts them. */
     if (!write_all(to, content + from, used - from, offset + HW__CHUNK_HEADER_BYTES + from) ||
         !write_all(to, head, sizeof *head, offset)) {
@@ -413,6 +462,41 @@ static bool write_chunk(struct hw_collection *to, struct source *source, struct 
     if (used >= sizeof source->last) {
         memcpy(&source->last, content + used - sizeof source->last, sizeof source->last);
     }
+    return true;
+}
+
+/* Appends a short closed chunk to those that share a place. Returns whether that succeeded. */
+static bool append_short(struct hw_collection *to, struct hw__chunk *head, const char *content,
+                         uint32_t used) {
+    struct short_ones *ones = &to->short_ones;
+    uint32_t bytes = HW__CHUNK_HEADER_BYTES + (used + 63) / 64 * 64;
+    if (ones->place != NO_PLACE && ones->end + bytes > HW__CHUNK_BYTES) {
+        close_short_ones(to);
+    }
+    if (ones->place == NO_PLACE) {
+        *ones = (struct short_ones){.place = new_place(to, HW__CHUNK_EVENTS)};
+        if (ones->place == NO_PLACE) {
+            return false;
+        }
+    }
+    off_t offset = place_offset(ones->place), at = offset + ones->end;
+    head->used = used;
+    head->next = 0;
+    if (!write_all(to, content, used, at + HW__CHUNK_HEADER_BYTES) ||
+        !write_all(to, head, sizeof *head, at)) {
+        return false;
+    }
+    if (ones->end > 0) {
+        /* A reader finds the chunk from now on. */
+        uint32_t next = ones->end - ones->last - HW__CHUNK_HEADER_BYTES;
+        if (!write_all(to, &next, sizeof next,
+                       offset + ones->last + (off_t)offsetof(struct hw__chunk, next))) {
+            return false;
+        }
+    }
+    add_sums(&to->places[ones->place], sum_up(content, used));
+    ones->last = ones->end;
+    ones->end += bytes;
     return true;
 }
 
@@ -469,13 +553,15 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
     if (used == 0) {
         return closed;
     }
-    if (!source->placed) {
+    bool appended = to->shared && closed && !source->placed && head.kind == HW__CHUNK_EVENTS &&
+                    used <= SHORT_BYTES && append_short(to, &head, content, used);
+    if (!appended && !source->placed) {
         source->place = new_place(to, head.kind);
         source->placed = source->place != NO_PLACE;
         to->meta_placed += source->placed && head.kind == HW__CHUNK_META;
         source->copied = 0;
     }
-    bool written = source->placed && write_chunk(to, source, &head, content, used);
+    bool written = appended || (source->placed && write_chunk(to, source, &head, content, used));
     to->open_written += !closed;
     to->lost_meta += closed && !written && head.kind == HW__CHUNK_META;
     if (to->laps != NULL && head.kind == HW__CHUNK_EVENTS) {
@@ -550,12 +636,35 @@ static void copy_header(struct hw_collection *to, bool last) {
     write_all(to, page, sizeof page, 0);
 }
 
+/* Returns whether the process has taken more than a part of its share since the last pass. */
+static bool has_taken(const struct hw_collection *of, uint32_t part) {
+    uint64_t taken = atomic_load_explicit(&of->header->chunks_taken, memory_order_relaxed);
+    return of->share > 0 && taken - of->taken > of->share / part;
+}
+
+int hw_collect_fills(const struct hw_collection *collection) {
+    return has_taken(collection, FILLED);
+}
+
+/* Gives a chunk back that is copied. */
+static void give_back(struct hw_collection *to, uint32_t i) {
+    struct hw__chunk *chunk = chunk_of(to, i);
+    to->sources[i] = (struct source){.sequence = UINT64_MAX};
+    atomic_store_explicit(&chunk->used, 0, memory_order_relaxed);
+    atomic_store_explicit(&chunk->state, 0, memory_order_relaxed);
+    if (i >= KEPT_CHUNKS) {
+        (void)madvise(chunk, HW__CHUNK_BYTES, MADV_REMOVE); /* it is empty all the same */
+    }
+    atomic_store_explicit(claim_of(to, i), HW__CLAIM_FREE, memory_order_release);
+}
+
 void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state *state) {
     int64_t now = hw_now_ns(), began_ns = now - MARGIN_NS;
     /* Read before the chunks, which are then final. */
     bool over = atomic_load(&to->header->end_ns) != 0;
     bool complete = last || over;
     shrink(to);
+    to->taken = atomic_load_explicit(&to->header->chunks_taken, memory_order_relaxed);
     bool with_open = complete || now >= to->open_ns;
     to->open_written = 0;
     to->left_out = 0;
@@ -565,11 +674,7 @@ void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state
         uint32_t i = to->turns[turn].chunk;
         if (copy_chunk(to, i) && to->shared) {
             closed++;
-            struct hw__chunk *chunk = chunk_of(to, i);
-            to->sources[i] = (struct source){.sequence = UINT64_MAX};
-            atomic_store_explicit(&chunk->used, 0, memory_order_relaxed);
-            atomic_store_explicit(&chunk->state, 0, memory_order_relaxed);
-            atomic_store_explicit(claim_of(to, i), HW__CLAIM_FREE, memory_order_release);
+            give_back(to, i);
         }
     }
     if (complete || now - to->slots_ns > SLOTS_PERIOD_NS) {
@@ -670,7 +775,13 @@ int hw_collect_wait(struct hw_collection *const *collections, int count,
     struct pollfd ready = {.fd = descriptor, .events = POLLIN};
     for (;;) {
         int64_t now_ns = hw_now_ns();
-        int64_t pause_ns = until_ns - now_ns < tick_ns ? until_ns - now_ns : tick_ns;
+        int64_t pause_ns = tick_ns;
+        for (int i = 0; i < count; i++) {
+            if (has_taken(collections[i], HURRIED)) {
+                pause_ns = tick_ns / HURRIED_TICKS;
+            }
+        }
+        pause_ns = until_ns - now_ns < pause_ns ? until_ns - now_ns : pause_ns;
         pause_ns = pause_ns < 0 ? 0 : pause_ns;
         struct timespec pause = {.tv_sec = pause_ns / 1000000000, .tv_nsec = pause_ns % 1000000000};
         if (ppoll(&ready, 1, &pause, NULL) != 0) {
@@ -680,6 +791,9 @@ int hw_collect_wait(struct hw_collection *const *collections, int count,
         for (int i = 0; i < count; i++) {
             if (is_worth(collections[i], least, tick_ns, now_ns)) {
                 return HW_WAIT_THREAD;
+            }
+            if (hw_collect_fills(collections[i])) {
+                return HW_WAIT_OVER;
             }
         }
         if (now_ns >= until_ns) {

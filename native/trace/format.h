@@ -184,7 +184,11 @@ struct hw__chunk {
      * was dropped in between; so a reader knows where the thread has a gap. 0: not known, in files
      * of versions before this field. */
     uint32_t number;
-    uint32_t reserved[2];
+    /* In a file: the length from the end of this header to the header of the next chunk at the same
+     * place; 0: no chunk follows there. Short chunks of ended threads share places. In a memory,
+     * and in files of versions before this field: 0. */
+    uint32_t next;
+    uint32_t reserved;
 };
 
 /* event.kind */

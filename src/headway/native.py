@@ -311,6 +311,8 @@ def _collecting() -> ctypes.CDLL:
     library.hw_collect_pass.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(_State)]
     library.hw_collect_watch.restype = ctypes.c_int
     library.hw_collect_watch.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64)]
+    library.hw_collect_fills.restype = ctypes.c_int
+    library.hw_collect_fills.argtypes = [ctypes.c_void_p]
     library.hw_collect_fresh.restype = ctypes.c_int
     library.hw_collect_fresh.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint32), ctypes.c_int]
     library.hw_collect_settle.restype = None
@@ -414,6 +416,10 @@ class Collection:
     def settle(self, stack: int, home: int) -> None:
         """Set the kind of a stack that `fresh` returned: HOME_NONE, HOME_LOOP or HOME_POOL."""
         self._library.hw_collect_settle(self._pointer, stack, home)
+
+    def fills(self) -> bool:
+        """Tell whether the process has taken much of its memory since the last copy, so that a copy is due."""
+        return bool(self._library.hw_collect_fills(self._pointer))
 
     def laps(self, now_ns: int) -> Laps:
         """Return the laps up to the last pass."""

@@ -139,7 +139,7 @@ def test_a_chunk_that_is_overwritten_meanwhile_counts_as_overwritten(tmp_path, m
     """A chunk whose owner has changed after its events were read counts as overwritten."""
     trace = small([(0, A, 0), (5, R, 0), (6, A, 0), (8, R, 0), (10, A, 1), (20, R, 1)], ended=False, end=20)
     path = write(trace, tmp_path / "x.hwt", events_per_chunk=2)
-    monkeypatch.setattr(reader._Reading, "_taken_anew", lambda self, chunk: chunk["position"] == 1)
+    monkeypatch.setattr(reader._Reading, "_taken_anew", lambda self, chunk: chunk["position"] == hwt.CHUNK_BYTES)
 
     found = read(path)
 

@@ -143,19 +143,23 @@ struct hw_look {
     int64_t away_ns;
 };
 
-#define HW_WAIT_OVER 0   /* the time is over */
+#define HW_WAIT_OVER 0   /* the time is over, or the memory of a process fills */
 #define HW_WAIT_READY 1  /* the descriptor is readable, or a signal has arrived */
 #define HW_WAIT_THREAD 2 /* a thread is worth a look */
 
 /* Waits until the time `until_ns` (CLOCK_MONOTONIC), and looks at the threads of all processes
  * every `tick_ns`. Returns early if the descriptor is readable, if a signal arrives or, at the end
- * of a tick, if a thread is worth a look. The caller must have called hw_collect_watch() for each
- * collection.
+ * of a tick, if a thread is worth a look, or if a memory fills. The caller must have called
+ * hw_collect_watch() for each collection.
  *
  * Returns HW_WAIT_*. */
 HW_API int hw_collect_wait(struct hw_collection *const *collections, int count,
                            const struct hw_look *least, int64_t tick_ns, int64_t until_ns,
                            int descriptor);
+
+/* Returns whether the process has taken much of its share of memory since the last pass, as many
+ * short threads do, so that a pass is due. */
+HW_API int hw_collect_fills(const struct hw_collection *collection);
 
 /* Makes the next pass copy all events, those in chunks that threads still write to included. */
 HW_API void hw_collect_hurry(struct hw_collection *collection);

@@ -33,8 +33,11 @@ from headway.traces.frames import Asleep, CoreTime, Sample, packed
 
 __all__ = ["Limits", "Ring"]
 
-_MEMORY_CHUNKS: Final = 256
-"""The limit of chunks (16 KiB each) in the process's memory, which is copied ten times a second."""
+_MEMORY_CHUNKS: Final = 2048
+"""The limit of chunks (16 KiB each) in the process's memory, which is copied ten times a second, or when it fills.
+
+Each thread that begins takes one, and touches only a page of it. What a burst of threads touches is given back.
+"""
 _MOST_MEMORY_CHUNKS: Final = PROCESS_MEMORY_BYTES // CHUNK_BYTES
 _EVIDENCE_NS: Final = 15_000_000_000
 _MOST_SAMPLES, _MOST_CORE_TIMES = 1500, 4000

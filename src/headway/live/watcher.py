@@ -270,7 +270,7 @@ class Watcher:
             one.over_ns = one.over_ns or now_ns
         if waits:
             one.doubtful_ns = one.doubtful_ns or now_ns
-        if now_ns - one.copied_ns >= _COPY_NS or one.ring.gone or one.asked:
+        if now_ns - one.copied_ns >= _COPY_NS or one.ring.gone or one.asked or one.ring.collection.fills():
             one.copied_ns = now_ns
             one.copy(now_ns)
         if self._is_told_of(one):

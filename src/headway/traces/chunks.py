@@ -20,12 +20,13 @@ from headway.traces import format as hwt
 __all__ = ["PLACED_DTYPE", "chunk_headers", "last_before_gaps", "opened", "pread", "read_header"]
 
 PLACED_DTYPE = np.dtype([("position", "<i8"), ("head", hwt.CHUNK_DTYPE)])
-"""A chunk's header, and the chunk's position in the file."""
+"""A chunk's header, and the chunk's position: in bytes, after the offset of the first chunk."""
 
 _HINT = "name the .hwt file that a recording wrote"
 _NONE = f"{_HINT}; it writes none if no Python of the program loads Headway, as in a frozen program or after `env -i`"
 _DAMAGED = "the file is damaged: copy it again, or record again"
 _MOST_OFFSET = 2**62
+_ROOM_BYTES = hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES
 
 
 @contextlib.contextmanager
@@ -127,15 +128,29 @@ def chunk_headers(file: int, header: np.void) -> NDArray[np.void]:
         position = max(position, (data - offset) // hwt.CHUNK_BYTES)
         past = min(count, max(position + 1, -(-(until - offset) // hwt.CHUNK_BYTES)))
         for one in range(position, past):
-            head = pread(file, hwt.CHUNK_HEADER_BYTES, offset + one * hwt.CHUNK_BYTES)
-            if len(head) == hwt.CHUNK_HEADER_BYTES:
+            for at, head in _heads_at(file, offset + one * hwt.CHUNK_BYTES):
                 heads.append(head)
-                positions.append(one)
+                positions.append(one * hwt.CHUNK_BYTES + at)
         position = past
     placed = np.zeros(len(heads), dtype=PLACED_DTYPE)
     placed["position"] = positions
     placed["head"] = np.frombuffer(b"".join(heads), hwt.CHUNK_DTYPE)
     return placed
+
+
+def _heads_at(file: int, offset: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the chunks' headers at one place, and how far they are from its beginning: short chunks share a place."""
+    at = 0
+    while at <= _ROOM_BYTES:
+        head = pread(file, hwt.CHUNK_HEADER_BYTES, offset + at)
+        if len(head) < hwt.CHUNK_HEADER_BYTES:
+            return
+        yield at, head
+        chunk = np.frombuffer(head, hwt.CHUNK_DTYPE)[0]
+        following = int(chunk["next"])
+        if not following or following < chunk["used"]:  # chunks that overlap are damage
+            return
+        at += hwt.CHUNK_HEADER_BYTES + following
 
 
 def last_before_gaps(head: NDArray[np.void], *, dropped: bool) -> NDArray[np.intp]:

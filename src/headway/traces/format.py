@@ -218,7 +218,8 @@ CHUNK_DTYPE = np.dtype(
         ("lost_interval_ns", "<i8"),
         ("lost_interval_us", "<u4"),
         ("number", "<u4"),
-        ("reserved", "<u4", 2),
+        ("next", "<u4"),
+        ("reserved", "<u4"),
     ],
     align=True,
 )

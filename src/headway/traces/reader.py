@@ -270,7 +270,7 @@ class _Reading:
         head = chunks["head"]
         events = (head["kind"] == hwt.CHUNK_EVENTS) & (head["owner"] > 0)
         records = (head["kind"] == hwt.CHUNK_META) & (head["owner"] <= hwt.NO_GIL)
-        fits = head["used"] <= _ROOM_BYTES
+        fits = head["used"] <= _ROOM_BYTES - chunks["position"] % hwt.CHUNK_BYTES
         if count:
             # An empty chunk that makes no sense was just being taken by a thread.
             bad = ~((events | records) & fits) & (head["used"] > 0)
@@ -280,7 +280,7 @@ class _Reading:
 
     def _chunk(self, position: int, at: int, size: int) -> bytes:
         """Read bytes of a chunk; `at` counts from the end of the chunk's header."""
-        return pread(self._file, size, self._offset + position * hwt.CHUNK_BYTES + hwt.CHUNK_HEADER_BYTES + at)
+        return pread(self._file, size, self._offset + position + hwt.CHUNK_HEADER_BYTES + at)
 
     def _of_events(self, chunks: NDArray[np.void]) -> NDArray[np.void]:
         """Return the chunks of events, by thread and in the order in which they were taken."""

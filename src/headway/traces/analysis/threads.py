@@ -145,6 +145,7 @@ def _summaries(
     known = {name: number for number, name in enumerate(dict.fromkeys(names))}
     group = np.array([known[name] for name in names])
     holds, waits = (replace(one, thread=group[one.thread].astype(np.uint32)) for one in (found.holds, found.waits))
+    firsts = np.unique(group, return_index=True)[1]
     count = len(known)
     held_ns, waited_ns = holds.length_ns, waits.length_ns
     of_holds = distributions(held_ns, holds.thread, count)
@@ -159,7 +160,7 @@ def _summaries(
     for name, number in known.items():
         if not gils[number]:
             continue
-        first = int(np.flatnonzero(group == number)[0]) if members[number] > 1 else names.index(name)
+        first = int(firsts[number])
         thread = trace.threads[first]
         summaries.append(
             ThreadSummary(
