@@ -400,7 +400,9 @@ def test_what_a_recording_lacks_is_told():
         "this trace is incomplete: 3 events not recorded because there was no room, 1,200 events overwritten by newer ones, "
         "1 stack recorded as unknown, 8 bytes damaged or missing"
     )
-    assert found[2].fact.startswith("the process was killed")
+    assert found[2].fact == (
+        "the process was killed or ended by `_exit()` in C: the trace ends where it was last seen alive, or at its last event"
+    )
     assert found[3].fact == "no lines of code are known: this recording of Python 3.8.2 has no stacks"
 
 

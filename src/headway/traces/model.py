@@ -195,7 +195,7 @@ class Process:
     interval_us: int
     """The switch interval when tracing began."""
     ended: bool
-    """True if tracing ended in order; False if the process was killed or is still running."""
+    """True if tracing ended in order; False if the process was killed, ended by `_exit()` in C, or is still running."""
     core_count: int = 0
     """The number of cores on which the thread that ended tracing, else the one that began it, might run; 0: unknown."""
     policy: str = ""

@@ -98,7 +98,11 @@ def _executed(analysis: Analysis) -> Iterator[Finding]:
 def _unfinished(analysis: Analysis) -> Iterator[Finding]:
     if not analysis.process.ended and not analysis.process.executed:
         if not analysis.process.growing:
-            fact = "the process was killed: the trace ends where it was last seen alive, or at its last event"
+            # The recorder sees only the interpreter's own calls of _exit().
+            fact = (
+                "the process was killed or ended by `_exit()` in C: "
+                "the trace ends where it was last seen alive, or at its last event"
+            )
         elif analysis.watched:
             fact = (
                 "`headway watch` wrote this recording while the process ran: it has the time before, and nothing later"
