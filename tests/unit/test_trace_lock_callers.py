@@ -71,3 +71,35 @@ def test_a_finding_counts_the_further_callers(tmp_path):
     found = told(dataclasses.replace(trace, frames=(UNKNOWN_FRAME, enter, *trace.frames[2:])))
 
     assert ", called from /app/app.py:10 f1 and 29 other lines: " in found["contended-lock"].fact
+
+
+@pytest.mark.parametrize(
+    ("function", "is_idle", "is_told"),
+    [("Semaphore.acquire", False, True), ("Semaphore.acquire", True, False), ("Event.wait", False, False)],
+    ids=["a pool", "idle workers", "no semaphore"],
+)
+def test_permits_that_threads_seem_to_lack_are_told(function, is_idle, is_told):
+    """Three threads share a permit, so one of them is always elsewhere; those that await work are mostly all there at once."""
+    script = Script()
+    for turn in range(100):
+        for thread in range(3):
+            if is_idle or thread != turn % 3:
+                script.park(thread, 100 * turn, 100 * turn + 90, Park.LOCK, stack=1)
+    trace = dataclasses.replace(
+        script.trace(10_000, "one", "two", "three", gils=0, free_threaded=True, gil_enabled=False),
+        frames=(UNKNOWN_FRAME, WAIT, dataclasses.replace(WAIT, line=507, function=function), CALLERS[0]),
+        stack_frame=np.array([0, 1, 2, 3]),
+        stack_parent=np.array([0, 2, 3, 0]),
+    )
+    found = told(trace)
+
+    assert ("contended-lock" in found) == is_told
+    assert ("no-lock-contention" in found) != is_told
+    if is_told:
+        one = found["contended-lock"]
+        assert (one.weight, next(iter(found))) == ("note", "contended-lock")
+        assert one.fact.startswith(
+            "one, two and three blocked 200 times on a semaphore at .../lib/python3.13t/threading.py:359 "
+        )
+        assert "called from /app/app.py:10 f1: 18 s in total (60 % of their time)" in one.fact
+        assert "more permits" in one.advice

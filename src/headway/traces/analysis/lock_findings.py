@@ -1,5 +1,6 @@
 """Findings about waits for locks: of the program, with and without a GIL, and of objects on a free-threaded build."""
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,6 +28,9 @@ _WORTH_TELLING, _MOST_HOLDERS = 0.15, 3
 _STOPPED = 0.1
 """The least part of the time of all known stops of the world for which a line is told."""
 
+_LACKING = 0.1
+"""The least part of threads' lives in which they wait for a permit of a semaphore, for which that is told."""
+
 _FORKS = re.compile(r"\bfork(pty)?\(")
 _AGAINST_FORKS = (
     "fork before the threads start, or start processes by `spawn` or `forkserver` (multiprocessing), or by `subprocess`"
@@ -35,6 +39,7 @@ _AGAINST_COLLECTIONS = (
     "if a garbage collection ran there, `gc.freeze()` after the start makes each one shorter, and a higher"
     " `gc.set_threshold()` makes them rarer; call `gc.collect()` itself less often, or when no other thread works"
 )
+_OF_A_SEMAPHORE = ("threading.py", "Semaphore.acquire")
 _LOCKS = {Park.OBJECT: "the lock of", Park.MUTEX: "an internal lock"}
 
 
@@ -50,6 +55,8 @@ def locks(analysis: Analysis) -> Iterator[Finding]:
     ]
     for one in contended[:MOST_PLACES]:
         yield _own_lock(one, analysis) if one.kind == Park.LOCK else _lock(one, analysis)
+    permits = [] if analysis.gils else list(_permits(analysis))
+    yield from permits
     world = analysis.contention.kinds.get(Park.WORLD)
     stopped = world is not None and world.total_ns >= CONTENDED * analysis.contention.lived_ns > 0
     if world is not None and stopped:
@@ -70,8 +77,33 @@ def locks(analysis: Analysis) -> Iterator[Finding]:
             cost_ns=world.total_ns,
             frame=next((one.frame for one in analysis.stoppers if one.frame is not None), None),
         )
-    if analysis.contention.kinds and not (contended or stopped or told or analysis.gils or analysis.full_pools):
+    if analysis.contention.kinds and not (
+        contended or permits or stopped or told or analysis.gils or analysis.full_pools
+    ):
         yield _no_locks(analysis)
+
+
+def _permits(analysis: Analysis) -> Iterator[Finding]:
+    """Yield a note about each line at which threads seem to lack permits of a semaphore.
+
+    Threads that await work at one are mostly all there at once.
+    """
+    for one in analysis.contention.places:
+        lacking = one.awaits and not one.at_once and one.times.total_ns >= _LACKING * one.lived_ns > 0
+        if lacking and any((os.path.basename(each.filename), each.function) == _OF_A_SEMAPHORE for each in one.stack):
+            yield Finding(
+                kind="contended-lock",
+                weight="note",
+                fact=_blocked(one, analysis, "a semaphore"),
+                cause=(
+                    "for most of that time at least one of these threads was elsewhere: they seem to share the permits, as those"
+                    " of a pool's connections, or they await work"
+                ),
+                advice="if it is a pool, hold each permit for less time, or give it more permits",
+                cost_ns=one.times.total_ns,
+                threads=_names(one, analysis),
+                frame=one.frame,
+            )
 
 
 def _forks(analysis: Analysis) -> bool:
