@@ -12,7 +12,7 @@ import sys
 from . import frames
 from .library import LEASE_TRACE, UnfitError, errno_name, gil_enabled, leased, load, say
 
-__all__ = ["WATCHED", "Recorder", "attach", "detach", "start_from_environment"]
+__all__ = ["WATCHED", "Recorder", "attach", "detach", "go_on_from_environment", "start_from_environment"]
 
 DEFAULT_BYTES = 64 << 20
 
@@ -170,10 +170,14 @@ class Recorder:
             text = _PROBLEMS.get(name, os.strerror(-failed) + " (%(door)s)")
             raise UnfitError(text % {"door": door or "memory"})
         try:
-            _names.watch(self._name)
+            self.tell_names()
         except BaseException:
             self.stop()  # the caller takes the process for one that is not recorded
             raise
+
+    def tell_names(self):
+        """Tell the names of this interpreter's threads, now and from now on."""
+        _names.watch(self._name)
 
     def _layout(self):
         if sys.version_info < (3, 11):
@@ -347,6 +351,19 @@ def start_from_environment():
             let_watch(recorder, watcher)
     except (UnfitError, KeyError, ValueError, OSError) as error:
         say("process %d is not traced: %s" % (os.getpid(), error))
+
+
+def go_on_from_environment():
+    """Tell the names of threads again, where a program that embeds Python has ended it and begins it once more.
+
+    The recording goes on meanwhile, but the interpreter's objects are new. Environment: see `start_from_environment`.
+    """
+    recorder = Recorder(os.environ["HEADWAY_NATIVE"])
+    if recorder.active:
+        recorder.tell_names()
+        watcher = int(os.environ.get("HEADWAY_TRACE_WATCHER", "0"))
+        if watcher:
+            let_watch(recorder, watcher)
 
 
 _YAMA = "/proc/sys/kernel/yama/ptrace_scope"

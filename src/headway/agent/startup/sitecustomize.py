@@ -35,19 +35,21 @@ def _start():
     agent = os.path.dirname(archive)
     writes = sys.dont_write_bytecode
     try:
-        if _is_there():
+        is_there = _is_there()
+        if is_there:
             _set_own_interval()
-            return
+            if not traced or not _is_main():
+                return
         sys.dont_write_bytecode = True
         sys.path.insert(0, agent)
-        if scheduled:
+        if scheduled and not is_there:
             from headway_agent import scheduler
 
             scheduler.start_from_environment()
         if traced:
             from headway_agent import recorder
 
-            recorder.start_from_environment()
+            recorder.go_on_from_environment() if is_there else recorder.start_from_environment()
     except Exception as error:
         _say("headway: process %d is not %s: %s\n" % (os.getpid(), what, error or type(error).__name__))
     finally:
@@ -66,7 +68,10 @@ def _is_at(entry, archive):
 
 
 def _is_there():
-    """Tell whether this process has the recorder's library already: then this is one of its sub-interpreters."""
+    """Tell whether this process has the recorder's library already.
+
+    Then this is one of its sub-interpreters, or the program that embeds Python has begun it again.
+    """
     name = os.path.basename(os.environ.get("HEADWAY_NATIVE", ""))
     try:
         with open("/proc/self/maps", "rb", buffering=0) as file:
@@ -84,6 +89,17 @@ def _set_own_interval():
     interval = os.environ.get("HEADWAY_SWITCH_INTERVAL")
     if interval and sys.version_info >= (3, 12) and sys.getswitchinterval() == _STOCK_INTERVAL_S:
         sys.setswitchinterval(float(interval))
+
+
+def _is_main():
+    """Tell whether this is the main interpreter, whose main thread is the only one that may make this call."""
+    import _signal
+
+    try:
+        _signal.set_wakeup_fd(-1)  # no change: the interpreter has just begun, and has none
+    except ValueError:
+        return False
+    return True
 
 
 def _say(text):
