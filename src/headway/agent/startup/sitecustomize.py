@@ -51,7 +51,7 @@ def _start():
 
             recorder.go_on_from_environment() if is_there else recorder.start_from_environment()
     except Exception as error:
-        _say("headway: process %d is not %s: %s\n" % (os.getpid(), what, error or type(error).__name__))
+        _say_once("headway: process %d is not %s: %s\n" % (os.getpid(), what, _why(error)))
     finally:
         sys.dont_write_bytecode = writes
         sys.path[:] = [entry for entry in sys.path if entry != agent]
@@ -100,6 +100,22 @@ def _is_main():
     except ValueError:
         return False
     return True
+
+
+def _why(error):
+    if "undefined symbol: Py" in str(error) or "undefined symbol: _Py" in str(error):
+        return (
+            "no extension module loads, as the program hides the symbols of its Python; "
+            "load libpython with RTLD_GLOBAL, or link the program with -rdynamic"
+        )
+    return error or type(error).__name__
+
+
+def _say_once(text):
+    """Print a line once in a process, which may begin Python several times."""
+    if os.environ.get("HEADWAY_UNFIT") != str(os.getpid()):
+        os.environ["HEADWAY_UNFIT"] = str(os.getpid())
+        _say(text)
 
 
 def _say(text):
