@@ -65,10 +65,10 @@ def test_threads_of_each_beginning_have_their_names(tmp_path):
     assert [one.name for one in read(tmp_path / "x.hwt").threads].count("worker") == 2
 
 
-def test_a_python_whose_symbols_are_hidden_is_told_once(tmp_path):
-    """No extension module loads there: one line says so, and what helps."""
+def test_a_python_whose_symbols_are_hidden_is_told(tmp_path):
+    """No extension module loads there: a line says so, and what helps, each time that Python begins."""
     said = traced(tmp_path)
 
-    assert said.count("is not traced") == 1
+    assert "is not traced" in said
     assert "load libpython with RTLD_GLOBAL" in said
     assert "undefined symbol" not in said

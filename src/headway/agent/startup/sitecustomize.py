@@ -51,7 +51,7 @@ def _start():
 
             recorder.go_on_from_environment() if is_there else recorder.start_from_environment()
     except Exception as error:
-        _say_once("headway: process %d is not %s: %s\n" % (os.getpid(), what, _why(error)))
+        _say("headway: process %d is not %s: %s\n" % (os.getpid(), what, _why(error)))
     finally:
         sys.dont_write_bytecode = writes
         sys.path[:] = [entry for entry in sys.path if entry != agent]
@@ -93,6 +93,8 @@ def _set_own_interval():
 
 def _is_main():
     """Tell whether this is the main interpreter, whose main thread is the only one that may make this call."""
+    if sys.version_info < (3, 9):
+        return False  # there a sub-interpreter may make that call, too, and would take the descriptor from the main one
     import _signal
 
     try:
@@ -109,13 +111,6 @@ def _why(error):
             "load libpython with RTLD_GLOBAL, or link the program with -rdynamic"
         )
     return error or type(error).__name__
-
-
-def _say_once(text):
-    """Print a line once in a process, which may begin Python several times."""
-    if os.environ.get("HEADWAY_UNFIT") != str(os.getpid()):
-        os.environ["HEADWAY_UNFIT"] = str(os.getpid())
-        _say(text)
 
 
 def _say(text):
