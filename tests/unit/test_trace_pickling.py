@@ -83,4 +83,4 @@ def test_a_convoy_on_a_busy_core_has_both_times():
         now = end + 0.02
     one = told(script.add(now, 0, Kind.ACQUIRE).trace(now, "caller", "reader"))["convoy"]
 
-    assert "it then needs 4 ms more at the median, 1.01 ms of that on a core" in one.cause
+    assert "it then needs 4 ms more at the median, at least 1.01 ms of that on a core" in one.cause
