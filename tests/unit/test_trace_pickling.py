@@ -58,6 +58,18 @@ def test_a_late_hold_is_told_from_its_begin_to_its_end(began, ended, pickled):
     assert ("ProcessPoolExecutor" in one.advice) != pickled
 
 
+@pytest.mark.parametrize("watched", [False, True])
+def test_a_late_hold_that_unpickles_may_be_a_collection(watched):
+    """The objects that unpickling makes set collections off. A recording of `headway watch` tells these apart."""
+    script, now = late_holds()
+    trace = traced(script, now, RECV, CLEAR)
+    trace = dataclasses.replace(trace, evidence=dataclasses.replace(trace.evidence, watched=watched))
+    one = told(trace)["long-hold"]
+
+    assert ("set collections off" in one.cause) == ("gc.freeze()" in one.advice) == (not watched)
+    assert "shared_memory" in one.advice
+
+
 def test_a_thread_that_feeds_a_pool_is_advised_to_pass_less():
     """Most waiting happens in holds that end in the pool's `send`: another pool would pickle as much."""
     script, now = Script(), 0.0

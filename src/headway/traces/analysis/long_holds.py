@@ -66,7 +66,12 @@ def _kept_by(analysis: Analysis, one: Place, *, unended: bool) -> str:
         else f"a call into C, {_between(one)}, does not release the GIL"
         + ", or a garbage collection began there" * may_be_one
     )
-    pickled = "; such holds pickle or unpickle what goes between processes" * pickles(one.begun or one.stack)
+    pickled = ""
+    if pickles(one.begun or one.stack):
+        pickled = "; such holds pickle or unpickle what goes between processes"
+        # From CPython 3.13 on, _Py_HandlePending() looks for requests before it collects: one that is made during a
+        # collection is answered at the next call, which may be in another function.
+        pickled += ", and the objects that unpickling makes set collections off" * may_be_one
     return f"{call}{answers} {'these' if may_be_one else 'such a call'}{pickled}"
 
 
@@ -97,11 +102,14 @@ def _shorter(analysis: Analysis, one: Place, *, unended: bool) -> str:
             "`headway stalls` on this file has its line",
         )
         return ways[analysis.watched] * unended
+    less = (
+        "let that call release the GIL (`Py_BEGIN_ALLOW_THREADS`, Cython's `nogil`), give it less work at a time, or, if "
+        f"its result is small, run it elsewhere: {another_gil(analysis.process)}"
+    )
     if pickles(one.begun or one.stack):
-        return f"{less_pickling()}; a shorter switch interval ends no such call sooner"
+        less = less_pickling()
     return (
-        f"let that call release the GIL (`Py_BEGIN_ALLOW_THREADS`, Cython's `nogil`), give it less work at a time, or, if "
-        f"its result is small, run it elsewhere: {another_gil(analysis.process)}; "
+        f"{less}; "
         + "if `gc.callbacks` show that it is a collection, `gc.freeze()` after the start makes it shorter; "
         * (not analysis.watched)
         + "a shorter switch interval ends no such call sooner"
