@@ -63,7 +63,7 @@ def _kept_by(analysis: Analysis, one: Place, *, unended: bool) -> str:
         "a call into C had not returned when the trace ended, and does not release the GIL"
         + "; or a garbage collection went on" * may_be_one
         if unended
-        else f"a call into C, {_between(one)}, does not release the GIL"
+        else "a call into C, on that line or just before it, does not release the GIL"
         + ", or a garbage collection began there" * may_be_one
     )
     pickled = ""
@@ -72,19 +72,14 @@ def _kept_by(analysis: Analysis, one: Place, *, unended: bool) -> str:
         # From CPython 3.13 on, _Py_HandlePending() looks for requests before it collects: one that is made during a
         # collection is answered at the next call, which may be in another function.
         pickled += ", and the objects that unpickling makes set collections off" * may_be_one
-    return f"{call}{answers} {'these' if may_be_one else 'such a call'}{pickled}"
+    return f"{call}{answers} {'these' if may_be_one else 'such a call'}{_begun(one)}{pickled}"
 
 
-def _between(one: Place) -> str:
-    """Return where the call was: the line of a hold is that of its end, and the hold may have begun in another function."""
-    began = one.begun[0] if one.begun else None
-    if (
-        began is None
-        or one.frame is None
-        or (began.filename, began.function) == (one.frame.filename, one.frame.function)
-    ):
-        return "on that line or just before it"
-    return f"after {place(began)}, where the hold began, and on that line at the latest"
+def _begun(one: Place) -> str:
+    """Return where the holds began, if that is in another file: the call may be on the way to the line where they ended."""
+    if not one.begun or one.frame is None or one.begun[0].filename == one.frame.filename:
+        return ""
+    return f"; these holds began after {place(one.begun[0])}, and the call may be anywhere in between"
 
 
 def _is_collecting(one: Place) -> bool:
