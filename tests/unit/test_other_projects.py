@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from headway_agent.strangers import effects
@@ -75,9 +76,13 @@ def test_the_locks_of_a_class_elsewhere_are_found(tmp_path, place):
         assert locks == ["CACHE._lock"]
 
 
-def test_modules_of_python_and_of_headway_are_not_the_users_own():
-    """The standard library, modules without a file, installed libraries and Headway itself are none of the user's."""
-    own = effects.own_modules(os.path.dirname(os.path.abspath(__file__)))
+@pytest.mark.parametrize("above", [0, 2], ids=["the tests", "the repository"])
+def test_modules_of_python_and_of_headway_are_not_the_users_own(above):
+    """The standard library, modules without a file, installed libraries and Headway itself are none of the user's.
+
+    That holds for an editable Headway below the folder of the user's function, too.
+    """
+    own = effects.own_modules(str(Path(__file__).resolve().parents[above]))
 
     assert __name__ in own
     assert not {"json", "sys", "threading", "pytest", "headway_agent.strangers.effects"} & set(own)

@@ -58,17 +58,21 @@ def own_modules(folder):
     own = {}
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None) or ""
-        if not path or any(one in path for one in _INSTALLED):
+        if not path or any(one in path for one in _INSTALLED) or _is_ours(name):
             continue
         if os.path.abspath(path).startswith(folder + os.sep) or not is_of_python(name):
             own[name] = module
     return own
 
 
+def _is_ours(name):
+    return name.partition(".")[0] in ("headway", "headway_agent")
+
+
 def is_of_python(name):
     """Tell whether a module belongs to the interpreter, or to Headway; so does a module that has no file."""
     path = getattr(sys.modules.get(name), "__file__", None)
-    if not path or name.partition(".")[0] in ("headway", "headway_agent"):
+    if not path or _is_ours(name):
         return True
     path = os.path.abspath(path)
     return path.startswith((_AGENT, *_STANDARD)) and not any(one in path for one in _INSTALLED)
