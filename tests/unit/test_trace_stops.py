@@ -18,7 +18,7 @@ def test_the_line_that_stopped_the_world_is_told():
     for now in range(0, 200, 20):
         script.park(0, now, now + 0.05, Park.WORLD, stack=AT_COMPUTE)
         script.park(1, now + 0.01, now + 12, Park.WORLD).park(2, now + 0.06, now + 12.1, Park.WORLD)
-    trace = script.trace(200, "collector", "one", "two", gils=0, free_threaded=True, gil_enabled=False, python="3.13.5")
+    trace = script.trace(200, "collector", "one", "two", **FREE, python="3.13.5")
     one = told(trace)["stop-the-world"]
 
     assert one.cause.endswith(
@@ -33,7 +33,7 @@ def test_threads_that_are_suspended_together_did_not_stop_the_world():
     script = Script()
     for now in range(0, 200, 20):
         script.park(1, now + 0.01, now + 12, Park.WORLD).park(2, now + 0.06, now + 12.1, Park.WORLD)
-    trace = script.trace(200, "collector", "one", "two", gils=0, free_threaded=True, gil_enabled=False)
+    trace = script.trace(200, "collector", "one", "two", **FREE)
     one = told(trace)["stop-the-world"]
 
     assert one.cause.endswith("of a free-threaded build")

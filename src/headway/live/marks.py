@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, final
 
 from headway.live.files import begin_ticks
-from headway.live.stall_log import here, note_gap
+from headway.live.stall_log import here, in_utc, note_gap
 
 __all__ = ["Killed", "Mark", "killed_watchers"]
 
@@ -60,14 +60,14 @@ class Mark:
             try:
                 # A mark without words is one that is not held yet.
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                words = {"pid": self._pid, "began_ticks": begin_ticks(self._pid), "began": _now()} | here()
+                words = {"pid": self._pid, "began_ticks": begin_ticks(self._pid), "began": in_utc(time.time())} | here()
                 os.write(self._file, json.dumps(words).encode())
             except OSError:  # a file system without locks, or a full one: nothing may be told there
                 self.end()
                 return
             for one in killed_watchers(self._log):
                 if not one.is_needed:
-                    note_gap(self._log, f"a watcher was killed between {one.began} and {_now()}")
+                    note_gap(self._log, f"a watcher was killed between {one.began} and {in_utc(time.time())}")
                     one.mark.unlink(missing_ok=True)
 
     def end(self) -> None:
@@ -105,7 +105,3 @@ def _words_of_killed(mark: Path) -> bytes:
         return b""
     finally:
         os.close(file)
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, Final, final
 
-__all__ = ["StallLog", "gap_in", "here", "note_gap"]
+__all__ = ["StallLog", "gap_in", "here", "in_utc", "note_gap"]
 
 _LOOP: Final = "event loop"
 
@@ -19,6 +19,11 @@ def here() -> dict[str, Any]:
     with contextlib.suppress(OSError):
         found["pid_namespace"] = Path("/proc/self/ns/pid").stat().st_ino
     return found
+
+
+def in_utc(time_s: float) -> str:
+    """Return a time (time.time()) as `2026-11-29 16:20:05 UTC`."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time_s))
 
 
 def _gap(log: Path) -> Path:
@@ -48,7 +53,7 @@ def gap_in(log: Path) -> tuple[Path, str] | None:
     """Return the note that stalls are missing from a log, and why, with the last time; None if there is none."""
     note = _gap(log)
     with contextlib.suppress(OSError):
-        noted = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(note.stat().st_mtime))
+        noted = in_utc(note.stat().st_mtime)
         why = note.read_text(encoding="utf-8", errors="replace")[:200]
         return note, why or f"the log could not be written, last at {noted}"
     return None

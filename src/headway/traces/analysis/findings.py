@@ -337,25 +337,23 @@ def _behind_a_function(analysis: Analysis, told: list[Frame], used: list[Finding
     else:  # a function of several interpreters may run at several GILs, and no number of threads shares one of them
         which_gil, sharers = "the same GIL", ""
     shared = "; ".join(two.fact for two in used) or sharers
-    is_pickled = not one.ran and pickles(one.stack)
-    unknown = (
-        "such a hold pickles what goes to another process"
-        if is_pickled
-        else "the trace does not show what such a hold ran before, because no thread requested its end"
-    )
-    no_more = "; more threads do not help" * bool(used)
+    elsewhere = f"or run it elsewhere: {another_gil(analysis.process)}{'; more threads do not help' * bool(used)}"
+    if one.ran:
+        causes = ": ".join(filter(None, [f"every thread that needs {which_gil} meanwhile waits", shared]))
+        advice = f"make {name} shorter, let its calls release the GIL, {elsewhere}"
+    elif pickles(one.stack):
+        causes = "; ".join(filter(None, [shared, "such a hold pickles what goes to another process"]))
+        advice = less_pickling()
+    else:
+        unknown = "the trace does not show what such a hold ran before, because no thread requested its end"
+        causes = "; ".join(filter(None, [shared, unknown]))
+        advice = f"check what runs before {name} releases the GIL, and make that shorter, {elsewhere}"
     yield Finding(
         kind="behind-a-function",
         weight="problem",
         fact=f"{share(one.blocked_ns, analysis.wait_ns)}{or_more} of all waiting for the GIL, {duration(one.blocked_ns)}, happened {during}; {of_it}",
-        cause=": ".join(filter(None, [f"every thread that needs {which_gil} meanwhile waits", shared]))
-        if one.ran
-        else "; ".join(filter(None, [shared, unknown])),
-        advice=f"make {name} shorter, let its calls release the GIL, or run it elsewhere: {another_gil(analysis.process)}{no_more}"
-        if one.ran
-        else less_pickling()
-        if is_pickled
-        else f"check what runs before {name} releases the GIL, and make that shorter, or run it elsewhere: {another_gil(analysis.process)}{no_more}",
+        cause=causes,
+        advice=advice,
         cost_ns=one.blocked_ns,
         threads=tuple(names),
         frame=one.frame,

@@ -174,7 +174,7 @@ def at_place(stack: Sequence[Frame], more: int = 0) -> str:
 
 @final
 class _Late(NamedTuple):
-    """Columns about holds that answered a request late; 0 for all others, but for the last one."""
+    """Columns about holds. All but `begun` are 0 for holds that did not answer a request late."""
 
     blocked_ns: NDArray[np.int64]
     collected_ns: NDArray[np.int64]
@@ -198,6 +198,7 @@ def held_places(
 
 
 def _begun(holds: Holds) -> NDArray[np.integer]:
+    """Return, for each hold, the stack at which its thread had released the GIL before; 0 for a thread's first hold."""
     order = np.lexsort((holds.start_ns, holds.thread))
     thread, stack = holds.thread[order], holds.stack[order]
     found = np.zeros_like(holds.stack)

@@ -60,6 +60,7 @@ def locks(analysis: Analysis) -> Iterator[Finding]:
     world = analysis.contention.kinds.get(Park.WORLD)
     stopped = world is not None and world.total_ns >= CONTENDED * analysis.contention.lived_ns > 0
     if world is not None and stopped:
+        forks = _forks(analysis)
         yield Finding(
             kind="stop-the-world",
             weight="problem",
@@ -69,11 +70,11 @@ def locks(analysis: Analysis) -> Iterator[Finding]:
             ),
             cause=(
                 "`os.fork()` stops all threads of a free-threaded build"
-                if _forks(analysis)
+                if forks
                 else "the garbage collector and some changes of classes and modules stop all threads of a free-threaded build"
             )
             + _stopped_by(analysis),
-            advice=_AGAINST_FORKS if _forks(analysis) else _AGAINST_COLLECTIONS * bool(analysis.stoppers),
+            advice=_AGAINST_FORKS if forks else _AGAINST_COLLECTIONS * bool(analysis.stoppers),
             cost_ns=world.total_ns,
             frame=next((one.frame for one in analysis.stoppers if one.frame is not None), None),
         )
@@ -173,7 +174,9 @@ def deadlocks(analysis: Analysis) -> Iterator[Finding]:
         names = [one.name for one in circle.waiters]
         sure = all(one.sure for one in circle.waiters)
         alone = len(names) == 1
-        has = "has" if sure else "may have"
+        has, name = "has", "a deadlock"
+        if not sure:
+            has, name = "may have", "perhaps a deadlock, if the locks of these names are the same objects"
         whose = [f"it {has} itself"] if alone else [f"{one} {has}" for one in (*names[1:], names[0])]
         told = [
             f"{one.name} waits at {place(one.frame)} for a lock that {owner}"
@@ -186,7 +189,7 @@ def deadlocks(analysis: Analysis) -> Iterator[Finding]:
             weight="problem" if sure else "note",
             fact=f"{listed(told)}, until the end of the recording{behind}",
             cause=(
-                f"{'' if sure else 'perhaps '}a deadlock{'' if sure else ', if the locks of these names are the same objects'}: "
+                f"{name}: "
                 + (
                     "a thread cannot acquire a `threading.Lock` that it has"
                     if alone

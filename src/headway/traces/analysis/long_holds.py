@@ -67,12 +67,17 @@ def _kept_by(analysis: Analysis, one: Place, *, unended: bool) -> str:
         + ", or a garbage collection began there" * may_be_one
     )
     pickled = ""
-    if pickles(one.begun or one.stack):
+    if _pickles(one):
         pickled = "; such holds pickle or unpickle what goes between processes"
         # From CPython 3.13 on, _Py_HandlePending() looks for requests before it collects: one that is made during a
         # collection is answered at the next call, which may be in another function.
         pickled += ", and the objects that unpickling makes set collections off" * may_be_one
     return f"{call}{answers} {'these' if may_be_one else 'such a call'}{_begun(one)}{pickled}"
+
+
+def _pickles(one: Place) -> bool:
+    """Tell whether late holds began, or else ended, where a pool's own code pickles."""
+    return pickles(one.begun or one.stack)
 
 
 def _begun(one: Place) -> str:
@@ -101,7 +106,7 @@ def _shorter(analysis: Analysis, one: Place, *, unended: bool) -> str:
         "let that call release the GIL (`Py_BEGIN_ALLOW_THREADS`, Cython's `nogil`), give it less work at a time, or, if "
         f"its result is small, run it elsewhere: {another_gil(analysis.process)}"
     )
-    if pickles(one.begun or one.stack):
+    if _pickles(one):
         less = less_pickling()
     return (
         f"{less}; "

@@ -142,8 +142,11 @@ class Causes:
 
     def _is_a_wait(self, stack: int) -> bool:
         """Tell whether a thread that yields the GIL at this stack is in a call that waits."""
-        frames = self._observed.stack(stack)
-        return bool(frames and call_at(frames[0], self._observed.changed) in _WAITS)
+        return self._waits_at(self._observed.stack(stack))
+
+    def _waits_at(self, frames: tuple[Frame, ...]) -> bool:
+        """Tell whether the innermost frame of a stack makes a call that waits."""
+        return bool(frames) and call_at(frames[0], self._observed.changed) in _WAITS
 
     def _parts(self, thread: int, event: int, following: int | None, begun_ns: int, over_ns: int) -> list[Part]:
         """Return the reasons why a thread made no progress between one of its events and the next."""
@@ -352,7 +355,7 @@ class Causes:
         """
         own = self._observed.of(hold.threads[0])
         # The kernel's account may have a sleep as a wait for a core: seen once, for the 301 ms of a recv().
-        sleeps = hold.doing is Doing.AWAY and call_at(hold.stack[0], self._observed.changed) in _WAITS
+        sleeps = hold.doing is Doing.AWAY and self._waits_at(hold.stack)
         if not sleeps and hold.doing in (Doing.RAN, Doing.AWAY) and 2 * hold.blocked_ns >= until_ns - since_ns:
             tid = self._trace.threads[hold.threads[0]].tid
             queued_ns = self._observed.accounts.queued_ns(tid, since_ns, until_ns)
