@@ -367,7 +367,7 @@ void hw__on_wait(struct hw__gil *gil) {
     waits_for = gil;
     waits_in = hw__session.id;
     wait_from(gil, thread, began_ns(gil, thread, now));
-    hw__slot_change(thread, HW__SLOT_WAITING, now);
+    hw__slot_change(thread, HW__SLOT_WAITING, thread->waiting_since_ns);
 }
 
 void hw__on_request(struct hw__gil *gil) {

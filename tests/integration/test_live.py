@@ -58,9 +58,13 @@ def test_a_watch_sees_who_holds(recorded):
     monitor = Monitor(recorded.pid)
     monitor.sample()
     names = {"MainThread", "burner", "sleeper-0", "sleeper-1"}
+    late_ns = 0
 
     def sampled():
+        nonlocal late_ns
+        began_ns = time.monotonic_ns()
         found = monitor.sample()
+        late_ns = time.monotonic_ns() - began_ns
         busy = found and found[0].window.gils and found[0].window.wall_ns > 2e8
         return found[0].window if busy and {one.now.name for one in found[0].window.threads} == names else None
 
@@ -71,7 +75,10 @@ def test_a_watch_sees_who_holds(recorded):
     assert by_name["sleeper-0"].wait_share > by_name["sleeper-0"].hold_share
     assert by_name["sleeper-0"].wait_p50_ns <= by_name["sleeper-0"].wait_p99_ns <= by_name["sleeper-0"].worst_wait_ns
     assert 0.5 < rates.gils[0].utilisation <= 1
-    assert all(0 <= one.hold_share + one.wait_share < 1.01 for one in rates.threads)
+    # The wait after a release on request is told when the thread asks again, and may have begun before the window.
+    for one in rates.threads:
+        most_ns = rates.wall_ns + one.worst_wait_ns + late_ns
+        assert 0 <= (one.hold_share + one.wait_share) * rates.wall_ns <= most_ns
 
 
 def test_the_end_of_a_process_ends_its_watch(recorded):

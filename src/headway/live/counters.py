@@ -1,7 +1,9 @@
 """The counters of a process's threads at one moment, and the rates between two such moments.
 
 The module only holds values: headway.live.watch reads them from a process. Counters are read while they are written, so
-one counter may be newer than another by one hand-off of the GIL; no difference is ever negative.
+one counter may be newer than another by one hand-off of the GIL; no difference is ever negative. A thread that released
+the GIL on request counts as away until it asks again: its wait is counted then, from the release on. So the first such
+wait of an interval may have begun before it.
 
 Waits are kept as a histogram with a bucket for each power of two in nanoseconds. A percentile of it is therefore off by
 less than a factor of two, and lies in the same bucket as the true one.
