@@ -38,3 +38,35 @@ def test_threads_that_hold_the_gil_are_told_from_those_that_are_not_known(monkey
     )
 
     assert [(one.model, one.why) for one in found] == [("threads", why)]
+
+
+@pytest.mark.parametrize(
+    ("high", "why"),
+    [
+        (0.9, "not measured, because asyncio is faster and needs no pool"),
+        (1.1, "not measured, because the time was up"),
+    ],
+)
+def test_a_pool_that_asyncio_beats_is_not_looked_at(monkeypatch, high, why):
+    """The size from which a pool beats serial calls tells nothing where coroutines beat both; a doubtful gain is none."""
+    monkeypatch.setattr(pays_from, "level", lambda _: 1.0)
+    monkeypatch.setattr(pays_from.break_even, "parts_of", lambda *_: {"shares": {"held": 0.1}})
+    monkeypatch.setattr(pays_from.break_even, "find_tasks", lambda *_: (None, ""))
+    gathered = SimpleNamespace(ratio_to=lambda other, _: SimpleNamespace(high=high) if other == "pool" else None)
+    home = SimpleNamespace(interpreter=SimpleNamespace(id="3.13.0"), gil=True)
+    cells = [
+        SimpleNamespace(interpreter="3.13.0", series=series, key=series) for series in ("serial", "asyncio", "threads")
+    ]
+
+    found = pays_from.break_evens(
+        session=cast(Any, SimpleNamespace(name="advice", spent_s=61)),
+        home=cast(Any, home),
+        function=cast(Any, None),
+        seen=cast(Any, SimpleNamespace()),
+        sizes=cast(Any, SimpleNamespace(workers={"threads": 2})),
+        results=cast(Any, {"serial": None, "asyncio": gathered, "threads": "pool"}),
+        cells=cast(Any, cells),
+        budget_s=60,
+    )
+
+    assert [(one.model, one.why) for one in found] == [("threads", why)]

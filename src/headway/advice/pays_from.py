@@ -41,7 +41,9 @@ def break_evens(
     parts = break_even.parts_of(seen, function)
     name = f"{session.name}: break-even"
     found = []
-    pools = [cell for cell in cells if cell.interpreter == home.interpreter.id and cell.series in POOLS]
+    here = [cell for cell in cells if cell.interpreter == home.interpreter.id]
+    pools = [cell for cell in here if cell.series in POOLS]
+    gathered = next((results[cell.key] for cell in here if cell.series == "asyncio"), None)
     # The quickest pools come first, because the time may not be enough for all.
     for cell in sorted(pools, key=lambda cell: level(results[cell.key])):
         model, workers = cell.series, sizes.workers[cell.series]
@@ -54,7 +56,9 @@ def break_evens(
             why = "the function holds the GIL all the time, so threads take turns for tasks of any size"
             found.append(BreakEven(model, why=why))
             continue
-        if session.spent_s > _PAYS_UNTIL * budget_s:
+        if gathered is not None and _is_faster(gathered, results[cell.key]):
+            why = "not measured, because asyncio is faster and needs no pool"
+        elif session.spent_s > _PAYS_UNTIL * budget_s:
             why = "not measured, because the time was up"
         else:
             session.say(f"searching the task size from which {words(model, workers)} pay")
@@ -93,6 +97,11 @@ def break_evens(
         tasks, no_tasks = break_even.find_tasks(results[cell.key], results[cells[0].key])
         found.append(BreakEven(model, size, tasks, why or no_tasks))
     return found
+
+
+def _is_faster(one: CellResult, other: CellResult) -> bool:
+    ratio = one.ratio_to(other, METRIC)
+    return ratio is not None and ratio.high < 1
 
 
 def _left_s(session: Session, budget_s: float) -> float:
