@@ -5,6 +5,7 @@ from made_turns import MS, trace_of, turn
 
 from headway.errors import ScenarioError
 from headway.sim.machine import load
+from headway.sim.replay import refused
 from headway.sim.replay.change import Change
 from headway.sim.replay.learn import learn
 from headway.sim.whatif import predict
@@ -41,3 +42,17 @@ def test_a_trace_that_gives_no_model_tells_the_reason(trace, reason):
     """A trace of seconds is not called too short; the error says what the trace lacks."""
     with pytest.raises(ScenarioError, match=reason):
         predict(learn(trace, COSTS), [Change(policy="fair")], COSTS, cores=2)
+
+
+@pytest.mark.parametrize("most", [2, 3])
+def test_a_program_of_too_many_threads_is_refused_before_the_work(monkeypatch, most):
+    """A thread for each task gives no model, and its simulation would take minutes."""
+    monkeypatch.setattr(refused, "_MOST_THREADS", most)
+    rows = [row for index in range(300) for row in turn(index * 5000, index % 3, holds_us=1000, waits_us=500, stack=1)]
+    trace = trace_of(rows, names=("one", "two", "three"), until_ns=2000 * MS)
+    if most < 3:
+        with pytest.raises(ScenarioError, match=r"3 threads had the GIL in the .* at most 2") as found:
+            learn(trace, COSTS)
+        assert "headway report" in (found.value.hint or "")
+    else:
+        assert len(learn(trace, COSTS).actors) == 3

@@ -89,7 +89,7 @@ def model_of(
         whole: As for `learn`.
 
     Raises:
-        ScenarioError: The trace shows no GIL, or nothing that could be replayed.
+        ScenarioError: The trace shows no GIL, nothing that could be replayed, or too many threads.
     """
     model = learn(trace, costs, calls, whole=whole)
     seen = hand_overs(trace, model.seen.since_ns, model.seen.until_ns, model.kinds)

@@ -21,7 +21,7 @@ from headway.sim.replay.computing import Computing, computing
 from headway.sim.replay.measured import Measured, measured
 from headway.sim.replay.outside import AT_ONCE_NS, Peer, asked_sleeps, find_peer, wake_ns
 from headway.sim.replay.ports import Part, Port, find_ports
-from headway.sim.replay.refused import no_gil, refused
+from headway.sim.replay.refused import no_gil, refused, too_many
 from headway.sim.replay.wakes import Wakes, find_wakes
 from headway.sim.replay.window import left_out, overview_of, window
 from headway.sim.scenario import STOCK
@@ -161,7 +161,7 @@ def learn(
         whole: The overview of the whole trace; None: `trace` is the whole.
 
     Raises:
-        ScenarioError: The trace shows no GIL, or nothing that could be replayed.
+        ScenarioError: The trace shows no GIL, nothing that could be replayed, or too many threads.
     """
     if not trace.gils or not len(trace.events):
         raise no_gil()
@@ -169,6 +169,8 @@ def learn(
     found = recorded(trace)
     whole = whole or overview_of(trace, found)
     since_ns, until_ns = window(trace, whole)
+    if (error := too_many(found.holds, gil, since_ns, until_ns)) is not None:
+        raise error
     seen = see(trace, gil, since_ns, until_ns, found)
     del found  # of a long trace it is large
     roles = _roles(trace, seen)

@@ -1,16 +1,21 @@
 """Says why a trace gives no model."""
 
+import numpy as np
+
 from headway.errors import ScenarioError
 from headway.printable import printable
-from headway.traces.analysis.intervals import recorded
+from headway.traces.analysis.intervals import Holds, recorded
 from headway.traces.analysis.words import duration
 from headway.traces.model import Trace
 from headway.traces.overview import Overview
 
-__all__ = ["no_gil", "refused"]
+__all__ = ["no_gil", "refused", "too_many"]
 
 _LEAST_NS = 1_000_000_000
 """The length of a trace that the hint asks for: a trace that is as long is not too short."""
+
+_MOST_THREADS = 2000
+"""The simulation of more threads takes minutes, and so many are mostly started for one task each, which no model replays."""
 
 
 def no_gil() -> ScenarioError:
@@ -54,4 +59,17 @@ def refused(trace: Trace, whole: Overview, shown_ns: int) -> ScenarioError:
         f"{part} of the {duration(length_ns)} of the trace can be replayed (threads {waited} for the GIL), too little for a"
         " prediction",
         hint="record while the program is at work",
+    )
+
+
+def too_many(holds: Holds, gil: int, since_ns: int, until_ns: int) -> ScenarioError | None:
+    """Return the error if more threads had a GIL between two times than can be replayed; else None."""
+    within = (holds.gil == gil) & (holds.start_ns < until_ns) & (holds.end_ns > since_ns)
+    count = len(np.unique(holds.thread[within]))
+    if count <= _MOST_THREADS:
+        return None
+    return ScenarioError(
+        f"{count:,} threads had the GIL in the {duration(until_ns - since_ns)} that would be replayed; a prediction is for at"
+        f" most {_MOST_THREADS:,}",
+        hint="record a program whose threads live on, such as those of a pool; `headway report` shows any number",
     )
