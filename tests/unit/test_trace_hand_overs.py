@@ -1,7 +1,12 @@
 """The findings about hand-overs of the GIL, in traces on paper."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from told_traces import AT_RECV, AT_SERVE, Script, shared, told
+
+from headway.traces.model import Frame
 
 
 def test_a_short_switch_interval_is_told_with_its_cost():
@@ -22,6 +27,44 @@ def test_many_blocking_calls_are_told_with_the_line_that_makes_most():
         "blocking call"
     )
     assert one.advice.endswith("the most frequent call that handed the GIL on (57 times) is at app.py:12 compute")
+
+
+def of_tasks(*, ends, frames):
+    """Return a trace in which a thread hands the GIL to 60 others, each of which may end with its hold."""
+    script, now = Script(), 0.0
+    for task in range(1, 61):
+        script.hold(0, now, now + 0.1, stack=1).wait(task, now + 0.05)
+        script.hold(task, now + 0.15, now + 0.25, stack=0).wait(0, now + 0.2)
+        now += 0.3
+    trace = script.trace(now, "MainThread", *(f"task-{task}" for task in range(60)))
+    threading = (Frame("/usr/lib/python3.13/threading.py", 300 + at, each, 300) for at, each in enumerate(frames))
+    return replace(
+        trace,
+        threads=(trace.threads[0], *(replace(one, end_ns=trace.end_ns if ends else None) for one in trace.threads[1:])),
+        frames=(*trace.frames[:2], *threading),
+        stack_parent=np.array([0, 2, 3, 4, 0]),
+        stack_frame=np.array([0, 4, 3, 2, 1]),
+    )
+
+
+@pytest.mark.parametrize("frames", [("Thread.start", "Event.wait", "Condition.wait"), ("start", "wait", "wait")])
+def test_a_thread_for_each_task_is_told_to_use_a_pool(frames):
+    """A program that starts a thread for each task hands the GIL on at each start and at each end."""
+    one = told(of_tasks(ends=True, frames=frames))["hand-overs"]
+
+    assert one.cause.endswith("100 % of them are at the start or the end of a thread")
+    assert one.advice == (
+        "use a pool, which keeps its threads (`concurrent.futures.ThreadPoolExecutor`); most threads are started at "
+        "app.py:12 compute"
+    )
+
+
+def test_threads_that_live_on_are_not_told_to_use_a_pool():
+    """A hand-over in the middle of a thread's life is that of a blocking call, also at the end of a hold without a stack."""
+    one = told(of_tasks(ends=False, frames=("Thread.join", "Event.wait", "Condition.wait")))["hand-overs"]
+
+    assert one.cause.endswith("100 % of them end with a blocking call")
+    assert one.advice.startswith("do more work per blocking call")
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def _handovers(analysis: Analysis) -> Iterator[Finding]:
                 "or a CPU quota was used up"
                 if late
                 else f"many short turns: the holds before these hand-overs last {duration(gil.handed.holds.p50_ns)} at the median, "
-                f"and {share(gil.handed.voluntary, gil.handed.holds.count)} of them end with a blocking call"
+                f"and {_how_they_end(gil.handed)}"
             )
         yield Finding(
             kind="short-interval" if short else "hand-overs",
@@ -223,8 +223,19 @@ def _handovers(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
+def _how_they_end(handed: Handed) -> str:
+    """Return how most of the holds before hand-overs end: with a blocking call, or with their thread."""
+    if 2 * handed.of_threads >= handed.holds.count:
+        return f"{share(handed.of_threads, handed.holds.count)} of them are at the start or the end of a thread"
+    return f"{share(handed.voluntary, handed.holds.count)} of them end with a blocking call"
+
+
 def _fewer_calls(handed: Handed) -> str:
     """Return the advice to block less often, with the line that hands the GIL on most often; "" if no line is known."""
+    if 2 * handed.of_threads >= handed.holds.count:
+        starts = own_frame(handed.starts) or next(iter(handed.starts), None)
+        where = f"; most threads are started at {place(starts)}" if starts is not None else ""
+        return f"use a pool, which keeps its threads (`concurrent.futures.ThreadPoolExecutor`){where}"
     if not handed.stack:
         return ""
     count = number(handed.at_line, "time")
