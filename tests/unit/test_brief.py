@@ -159,7 +159,7 @@ def found(name, claim="", advice=""):
 def test_findings_with_advice_come_first_one_of_each_experiment():
     """Five findings are chosen: one with advice of each experiment, then second ones, then those without advice.
 
-    A finding that follows from no claim is not chosen.
+    A finding that follows from no claim takes a place that is left.
     """
     several = [
         found("a"),
@@ -170,4 +170,7 @@ def test_findings_with_advice_come_first_one_of_each_experiment():
     ]
 
     assert [one.claim for one in telling(several)] == ["a/1", "c/1", "d/1", "b/1", "a/2"]
+    of_no_claim = found("e", "")
+    assert telling([of_no_claim, *several])[-1].claim == "a/2"
+    assert telling([of_no_claim, *several[1:3]])[-1] is of_no_claim
     assert len(telling([found(name, name, "do") for name in "abcdefg"])) == 5

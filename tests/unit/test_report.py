@@ -202,6 +202,16 @@ def test_one_launch_a_side_tells_no_difference_and_no_equality(make_run):
     assert ": 1 one launch" in text_of(render_comparison(before, after, differences))
 
 
+@pytest.mark.parametrize(
+    ("after", "outcome"), [([1.0, 1.01, 0.99, 1.0], "no difference"), ([0.3, 2.5, 1.4, 0.6], "inconclusive")]
+)
+def test_a_wide_interval_is_no_equality(make_run, after, outcome):
+    """A cell that may take a third or three times as long does not make no difference."""
+    runs = make_run([cell("serial", [1.0, 1.0, 1.01, 0.99])]), make_run([cell("serial", after)])
+
+    assert [one.outcome for one in compare(*runs)] == [outcome]
+
+
 def test_a_metrics_unit_stands_in_its_name():
     """The name of a rate ends in `_s` too, and is not taken for a time."""
     names = ("work_s", "requests_per_s", "bytes_per_s", "file_1_bytes_per_s", "rss_bytes", "gil_share", "lost")
@@ -236,6 +246,7 @@ def test_a_level_has_its_half_width():
     """The half-width is in percent, a wide interval is shown by both ends, and a single launch has none."""
     assert level(stats.Interval(38_600.0, 37_500.0, 39_700.0, "student"), "per_s") == "38,600/s ±2.9%"
     assert level(stats.Interval(1.0, 0.4, 2.0, "student"), "s") == "1 s [400 ms - 2 s]"
+    assert level(stats.Interval(1.0, 1e-20, 1e20, "student"), "s") == "1 s, very uncertain"
     assert level(stats.Interval(1.0, 0.0, math.inf, "one launch"), "s") == "1 s"
 
 

@@ -70,6 +70,41 @@ def test_a_claim_is_as_good_as_its_worst_comparison(make_run):
     assert verdict.deciding.what == "processes-forkserver / serial"
 
 
+@pytest.mark.parametrize(
+    ("spawn", "forkserver", "outcome"),
+    [
+        ([0.03, 0.06, 0.02, 0.04], [0.5, 0.51, 0.5, 0.5], "supported"),
+        ([1.2, 1.21, 1.2, 1.2], [3.0, 9.0, 5.0, 4.0], "refuted"),
+    ],
+)
+def test_a_claim_is_told_by_the_piece_that_decides_it(make_run, spawn, forkserver, outcome):
+    """All pieces must hold, so the one nearest to its threshold decides; one that fails is enough, so the clearest does."""
+    run = cpu_bound(make_run, [1.0] * 4, **{"processes-spawn": spawn, "processes-forkserver": forkserver})
+
+    verdict = verdict_of(run, "cpu-bound/processes-faster")
+
+    assert verdict.outcome == outcome
+    assert verdict.deciding.what == "processes-forkserver / serial"
+
+
+@pytest.mark.parametrize(
+    ("claim", "expected"),
+    [
+        ("file-write/ten-files-no-gain", "supported"),
+        ("file-write-and-sigma/little-gain", "supported"),
+        ("convoy-switch-interval/switching-dominates", "refuted"),
+    ],
+)
+def test_a_claim_of_no_gain_has_one_threshold(claim, expected):
+    """Three times as long is certainly no gain; three times as many requests are certainly more."""
+    found = next(one for each in experiments() for one in each.claims if one.id == claim)
+    (piece,) = found.evidence(make_machine())
+
+    assert piece.relation.contains(2.9, 3.1) == (expected == "supported")
+    assert piece.relation.excludes(2.9, 3.1) == (expected == "refuted")
+    assert piece.relation.excludes(0.2, 0.3) == (expected == "supported")
+
+
 def test_claims_about_the_gil_keep_to_interpreters_with_one(make_run):
     """The GIL's claim is not judged on a free-threaded interpreter, and the other one is."""
     run = cpu_bound(make_run, [0.5, 0.51, 0.49, 0.5], interpreter=make_interpreter(free_threaded=True))

@@ -7,11 +7,12 @@ from typing import Literal, final
 
 from headway.lab import stats
 from headway.lab.design import Experiment
-from headway.lab.judging.figures import number, ratio
+from headway.lab.judging.figures import UNCERTAIN, number, ratio, tells_nothing
 from headway.lab.kept.results import CellResult
 
 __all__ = [
     "EMPTY",
+    "UNCERTAIN",
     "WIDE",
     "Table",
     "Unit",
@@ -24,6 +25,7 @@ __all__ = [
     "ratio",
     "seconds",
     "shown_level",
+    "tells_nothing",
     "unit_of",
     "unit_of_experiment",
 ]
@@ -145,6 +147,8 @@ def level(interval: stats.Interval, unit: str) -> str:
     """
     if math.isinf(interval.half_width):
         return amount(interval.value, unit)
+    if tells_nothing(interval):
+        return f"{amount(interval.value, unit)}, {UNCERTAIN}"
     if interval.half_width > WIDE:
         # Intervals are symmetric on logs: the half-width of a wide one overstates one end and understates the other.
         return f"{amount(interval.value, unit)} [{amount(interval.low, unit)} - {amount(interval.high, unit)}]"

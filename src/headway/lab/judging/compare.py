@@ -8,7 +8,10 @@ from headway.errors import StoreError
 from headway.lab import stats
 from headway.lab.kept.results import CellResult, Run
 
-__all__ = ["Difference", "compare"]
+__all__ = ["SAME", "Difference", "compare"]
+
+SAME = 0.1
+"""A change within this share is none."""
 
 
 @final
@@ -20,15 +23,15 @@ class Difference:
         before, after: The cell's results.
         metric: The metric that is compared.
         ratio: After over before, with its interval; None where a run has no launches or values of 0.
-        outcome: "less", "more", "no difference" (the interval contains 1), "one launch" (a side has no more, so the ratio
-            has no interval) or "not comparable".
+        outcome: "less", "more", "no difference" (the interval contains 1 and lies within `SAME` of it), "inconclusive" (it
+            contains 1 and is wider), "one launch" (a side has no more, so the ratio has no interval) or "not comparable".
     """
 
     before: CellResult
     after: CellResult
     metric: str
     ratio: stats.Interval | None
-    outcome: Literal["less", "more", "no difference", "one launch", "not comparable"]
+    outcome: Literal["less", "more", "no difference", "inconclusive", "one launch", "not comparable"]
 
 
 def _difference(before: CellResult, after: CellResult, metric: str) -> Difference:
@@ -42,7 +45,8 @@ def _difference(before: CellResult, after: CellResult, metric: str) -> Differenc
         return Difference(before, after, metric, ratio, "less")
     if ratio.low > 1:
         return Difference(before, after, metric, ratio, "more")
-    return Difference(before, after, metric, ratio, "no difference")
+    same = ratio.low > 1 / (1 + SAME) and ratio.high < 1 + SAME
+    return Difference(before, after, metric, ratio, "no difference" if same else "inconclusive")
 
 
 def compare(before: Run, after: Run) -> list[Difference]:

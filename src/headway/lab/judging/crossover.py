@@ -16,6 +16,7 @@ from typing import final
 
 from headway.lab import stats
 from headway.lab.design import ONE_WORKER, Cell, Experiment
+from headway.lab.judging.evidence import NEAR
 from headway.lab.kept.results import CellResult, Run
 
 __all__ = ["Crossing", "Curve", "Point", "Winner", "curves", "roughly", "sized", "winners"]
@@ -166,7 +167,10 @@ class Winner:
         series: The fastest series; "" where none is shown to be faster than the baseline.
         ratio: The series' mean ratio to the baseline; None without a winner.
         interpreters: The ids of the interpreters behind the ratio.
-        like: Series that the run cannot tell apart from the winner.
+        like: Series that are shown to be faster than the baseline, too, and that the run cannot tell apart from the
+            winner.
+        unclear: Series of which the run shows neither that they are slower than the winner, or the baseline where there
+            is no winner, nor that they are faster than the baseline.
     """
 
     setting: str
@@ -175,6 +179,7 @@ class Winner:
     ratio: stats.Interval | None
     interpreters: tuple[str, ...]
     like: tuple[str, ...]
+    unclear: tuple[str, ...]
 
 
 def winners(run: Run, experiment: Experiment) -> Iterator[Winner]:
@@ -203,11 +208,11 @@ def _is_model(cell: Cell) -> bool:
     return cell.variant.model == cell.series or cell.variant.model.startswith(f"{cell.series}-")
 
 
-_Won = tuple[str, stats.Interval | None, tuple[str, ...], tuple[str, ...]]
+_Won = tuple[str, stats.Interval | None, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 
 def _winner(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> _Won | None:
-    """Return (series, ratio, interpreters, like); None where nothing can be compared."""
+    """Return (series, ratio, interpreters, like, unclear); None where nothing can be compared."""
     by_series: dict[str, dict[str, CellResult]] = {}
     for one in results:
         by_series.setdefault(one.cell.series, {})[one.cell.interpreter] = one
@@ -222,7 +227,7 @@ def _winner(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> 
         return None
     quicker = {series: ratio for series, (ratio, _) in ratios.items() if ratio.high < 1}
     if not quicker:
-        return "", None, tuple(baselines), ()
+        return "", None, tuple(baselines), (), tuple(one for one in ratios if ratios[one][0].low < 1 / (1 + NEAR))
 
     def against(series: str, other: str) -> stats.Interval | None:
         return _mean_ratio(run, by_series[series], by_series[other], experiment.metric)
@@ -240,7 +245,8 @@ def _winner(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> 
         apart = not between.low <= 1 <= between.high if between is not None else ratio.low > quicker[best].high
         if series != best and not apart:
             like.append(series)
-    return best, quicker[best], ratios[best][1], tuple(like)
+    unclear = tuple(series for series in like if series not in quicker)
+    return best, quicker[best], ratios[best][1], tuple(one for one in like if one in quicker), unclear
 
 
 def _same_work(one: CellResult, baseline: CellResult) -> bool:

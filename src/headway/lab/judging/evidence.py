@@ -57,6 +57,8 @@ class Evidence:
             spread stay as they are; `TOO_MANY` for more than that; None where no estimate is possible.
         cells: Keys of the cells behind the figure.
         why_not: The reason why launches that succeeded gave no interval; "" if there is one, or if none succeeded.
+        margin: How far the whole interval lies from the nearest threshold, as a logarithm; 0 if it contains one, or if
+            the relation or the interval is none.
     """
 
     outcome: Outcome
@@ -68,6 +70,14 @@ class Evidence:
     launches_to_decide: int | None = None
     cells: tuple[str, ...] = ()
     why_not: str = ""
+    margin: float = 0.0
+
+
+def _margin(relation: Relation, interval: stats.Interval) -> float:
+    """Return the distance of an interval from the nearest threshold, as a logarithm; 0 if it contains one."""
+    ends = [math.log(end) if end > 0 else -math.inf for end in (interval.low, interval.high)]
+    limits = [math.log(one) for one in relation.limits]
+    return min((max(ends[0] - one, one - ends[1], 0.0) for one in limits), default=0.0)
 
 
 def _launches_to_decide(relation: Relation, interval: stats.Interval, launches: int, most: int) -> int | None:
@@ -123,7 +133,8 @@ def judged(
         outcome = "at the limit"
     else:
         more = _launches_to_decide(relation, interval, launches, most)
-    return Evidence(outcome, what, interval, str(relation), None, launches, more, cells, why_not)
+    margin = _margin(relation, interval) if interval is not None else 0.0
+    return Evidence(outcome, what, interval, str(relation), None, launches, more, cells, why_not, margin)
 
 
 def _places(run: Run, experiment: Experiment, comparison: Comparison | Level) -> list[str]:
@@ -243,13 +254,16 @@ def combined(evidence: Sequence[Evidence]) -> Outcome:
 
 
 def decisive_first(evidence: Sequence[Evidence], outcome: Outcome) -> tuple[Evidence, ...]:
-    """Return the evidence with the deciding piece first: the one with this outcome whose interval is widest.
+    """Return the evidence with the deciding piece first, one with this outcome.
 
-    If no piece has this outcome, a piece that was not measured comes first.
+    A supported claim rests on the piece that is nearest to its threshold, a refuted one on the piece that is farthest
+    from it. An open claim waits for the piece with the widest interval. If no piece has this outcome, a piece that was
+    not measured comes first.
     """
 
-    def rank(one: Evidence) -> tuple[bool, bool, float]:
+    def rank(one: Evidence) -> tuple[bool, bool, float, float]:
         width = one.interval.half_width if one.interval is not None else 0.0
-        return one.outcome != outcome, one.outcome != "not measured", -width
+        away = -one.margin if outcome == "refuted" else one.margin
+        return one.outcome != outcome, one.outcome != "not measured", away, -width
 
     return tuple(sorted(evidence, key=rank))

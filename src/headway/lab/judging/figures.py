@@ -4,7 +4,11 @@ import math
 
 from headway.lab import stats
 
-__all__ = ["number", "ratio"]
+__all__ = ["UNCERTAIN", "number", "ratio", "tells_nothing"]
+
+UNCERTAIN = "very uncertain"
+"""The words in place of an interval that tells nothing."""
+_WIDE = 1e3
 
 
 def number(value: float) -> str:
@@ -12,6 +16,11 @@ def number(value: float) -> str:
     if 0 < value < 0.1:
         return f"{value:#.2g}"
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def tells_nothing(interval: stats.Interval) -> bool:
+    """Tell whether an interval, such as that of two launches that differ, is so wide that its ends are no figures."""
+    return interval.low * _WIDE < interval.high
 
 
 def ratio(interval: stats.Interval) -> str:

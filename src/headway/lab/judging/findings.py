@@ -157,12 +157,7 @@ def _of_winners(run: Run, experiment: Experiment, won: Sequence[Winner]) -> list
         settings: dict[str, list[str]] = {}
         for one in won:
             if one.free_threaded == free_threaded:
-                names = (
-                    _listed(sorted([one.series, *one.like]), "or")
-                    if one.series
-                    else f"none is faster than {experiment.baseline}"
-                )
-                settings.setdefault(names, []).append(one.setting)
+                settings.setdefault(_winners_named(one, experiment.baseline), []).append(one.setting)
         # The settings are named only if the answers differ between them.
         clauses = [names + f" ({'; '.join(where)})" * (len(settings) > 1) for names, where in settings.items()]
         if clauses:
@@ -178,11 +173,21 @@ def _of_winners(run: Run, experiment: Experiment, won: Sequence[Winner]) -> list
     return [Finding(experiment.name, "", f"fastest model {text}", "; ".join(evidence))]
 
 
+def _winners_named(one: Winner, baseline: str) -> str:
+    """Return the names of the fastest series; those that a wide interval leaves open are no winners."""
+    if one.series:
+        return _listed(sorted([one.series, *one.like]), "or")
+    if one.unclear:
+        return f"none is shown to be faster than {baseline}, though {_listed(sorted(one.unclear), 'or')} may be"
+    return f"none is faster than {baseline}"
+
+
 def _shown(run: Run, experiment: Experiment, one: Winner, interval: stats.Interval) -> str:
     """Return evidence: `threads 0.49 [0.33-0.74] of serial, on 3.13t, not told apart from processes-spawn`."""
     at = f", {one.setting}," if one.setting else ""
     where = f"{'mean over' if len(one.interpreters) > 1 else 'on'} {spanned(run, one.interpreters)}"
-    like = f", not distinguishable from {_listed(one.like)}" if one.like else ""
+    others = sorted([*one.like, *one.unclear])
+    like = f", not distinguishable from {_listed(others)}" if others else ""
     return f"{one.series}{at} {ratio(interval)} of {experiment.baseline}, {where}{like}"
 
 

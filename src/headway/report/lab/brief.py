@@ -24,7 +24,7 @@ from headway.lab.judging.verdicts import Verdict, judge, speaking
 from headway.lab.judging.verdicts import by_claim as grouped
 from headway.lab.kept.results import CellResult, Run
 from headway.lab.stats import Interval
-from headway.report.figures import WIDE, amount, metric_words, number, unit_of_experiment
+from headway.report.figures import UNCERTAIN, WIDE, amount, metric_words, number, tells_nothing, unit_of_experiment
 from headway.report.lab.claimed import counted
 from headway.report.lab.claims import STYLES, no_findings
 from headway.report.layout import bold
@@ -38,7 +38,6 @@ _COLUMNS = 7
 _FINDINGS = 5
 _OPEN_NAMED = 12
 _WIDTH = 116
-_WIDE = 1e3
 _UNKNOWN = "?"
 
 
@@ -64,8 +63,8 @@ def render_experiment(run: Run, experiment: Experiment, *, goes_on: bool = False
 
 def _shown(told: Evidence) -> str:
     """Return the deciding figure; an interval that says nothing yet is replaced by a remark."""
-    if told.interval is not None and told.interval.low * _WIDE < told.interval.high:
-        return f"{number(told.interval.value)}, very uncertain"
+    if told.interval is not None and tells_nothing(told.interval):
+        return f"{number(told.interval.value)}, {UNCERTAIN}"
     return figure(told)
 
 
@@ -239,12 +238,16 @@ def _many(launches: int | None) -> str:
 
 
 def telling(found: Sequence[Finding]) -> list[Finding]:
-    """Return the findings that matter most: those with advice first, one of each experiment before a second of any."""
+    """Return the findings that matter most: those with advice first, one of each experiment before a second of any.
+
+    Findings that are about no claim fill the places that are left.
+    """
+    others = [one for one in found if not one.advice and not one.claim]
     advised = [one for one in found if one.advice] + [one for one in found if one.claim and not one.advice]
     first = {one.experiment: one for one in reversed(advised)}
     chosen = [one for one in advised if first[one.experiment] is one][:_FINDINGS]
     chosen += [one for one in advised if one not in chosen][: _FINDINGS - len(chosen)]
-    return chosen
+    return [*chosen, *others[: _FINDINGS - len(chosen)]]
 
 
 def _finding(place: int, one: Finding) -> RenderableType:

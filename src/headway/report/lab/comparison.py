@@ -8,7 +8,7 @@ from typing import final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headway.lab.judging.compare import Difference
+from headway.lab.judging.compare import SAME, Difference
 from headway.lab.kept.results import Run
 from headway.report.figures import Table, Unit, amount, interval_ends, ratio, unit_of_experiment
 from headway.report.layout import render_table
@@ -35,7 +35,7 @@ class Ratio:
         cell: The cell's label, interpreter and placement.
         value, low, high: After over before, with its 95 % interval; None if there is none.
         verdict: The outcome in a word: `slower`, `no difference`, ...
-        better: The change is an improvement; None means no difference, or that neither direction is better.
+        better: The change is an improvement; None means no difference that is shown, or that neither direction is better.
     """
 
     experiment: str
@@ -94,7 +94,8 @@ def compared(before: Run, after: Run, differences: Iterable[Difference]) -> Comp
     counts = Counter(row[-1] for row in rows if row[-1])
     table = Table(
         "after over before [95 % interval]. The two runs were not interleaved, so every ratio includes what changed on the "
-        "machine between them. One in twenty cells without a difference seems to have one. One launch has no interval.",
+        "machine between them. One in twenty cells without a difference seems to have one. No difference: the interval "
+        f"contains 1, and lies within {SAME:.0%} of it; inconclusive: it contains 1, and is wider. One launch has no interval.",
         ("cell", "CPython", "placement", "before", "after", "ratio", "verdict"),
         tuple(rows),
     )
@@ -124,7 +125,9 @@ def render_comparison(before: Run, after: Run, differences: Iterable[Difference]
 
 
 def _changed(before: Run, after: Run) -> Iterator[str]:
-    """Yield a line for each difference between two runs other than time."""
+    """Yield a line for each difference between two runs other than time, or one that says that there is only one run."""
+    if before.id == after.id:
+        yield "both sides are the same run"
     settings = before.settings, after.settings
     for name, old, new in (
         ("the machine", before.machine.cpu, after.machine.cpu),
