@@ -141,7 +141,11 @@ def test_deleted_runs_are_gone_with_all_that_they_had(store):
 
 def test_one_lab_at_a_time():
     """A second lab is refused, with the id of the one that measures, and is allowed afterwards."""
-    with only_lab(), pytest.raises(HeadwayError, match=f"another lab \\(process {os.getpid()}\\)"), only_lab():
+    with (
+        only_lab(),
+        pytest.raises(HeadwayError, match=f"measuring on this machine \\(process {os.getpid()}\\)"),
+        only_lab(),
+    ):
         pass
     with only_lab():
         pass
@@ -241,11 +245,27 @@ def test_a_full_disk_is_told_as_that(store):
     store._db.execute(f"PRAGMA max_page_count = {pages}")
     launch = Launch("ok", "", {"work_s": [1.0] * 20_000}, {}, "x" * 100_000, 1.5)
 
-    with pytest.raises(StoreError, match="database or disk is full"):
+    with pytest.raises(StoreError, match="database or disk is full") as caught:
         store.add_launch(run_id, cell.key, 0, launch)
+    assert "free space on that disk" in caught.value.hint
 
     store._db.execute("PRAGMA max_page_count = 100000")
     assert store.add_launch(run_id, cell.key, 0, launch)
+
+
+@pytest.mark.parametrize("put_another", [False, True])
+def test_a_store_that_is_gone_is_told_at_the_next_launch(store, put_another):
+    """SQLite writes on into a file that has no name any more, and its launches would be lost at the end."""
+    cell = make_cell("sleep", "serial", "3.13.0")
+    run_id = store.new_run(SETTINGS, [cell])
+    launch = Launch("ok", "", {"work_s": [1.0]}, {}, "", 1.5)
+    assert store.add_launch(run_id, cell.key, 0, launch)
+    store.path.rename(store.path.with_name("moved"))
+    if put_another:
+        store.path.touch()
+
+    with pytest.raises(StoreError, match="was removed or replaced while it was in use"):
+        store.add_launch(run_id, cell.key, 1, launch)
 
 
 def test_runs_are_deleted_where_the_file_cannot_become_smaller(store, monkeypatch):

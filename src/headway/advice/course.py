@@ -73,7 +73,7 @@ def advise(request: AdviceRequest, *, say: Say = _mute) -> Advice:
             it was named: it does not import, raises, hangs, or ends its process.
         InterpreterError: An interpreter does not start.
         StoreError: The store cannot be written.
-        HeadwayError: Another lab is measuring on this machine.
+        HeadwayError: Another process of the user is measuring on this machine.
     """
     if os.environ.get(ADVISING):
         raise UsageError(
@@ -81,7 +81,7 @@ def advise(request: AdviceRequest, *, say: Say = _mute) -> Advice:
             hint='put the call of headway.advise under `if __name__ == "__main__":`',
         )
     check(request)
-    # These mistakes are told at once, whether or not another lab is measuring.
+    # These mistakes are told at once, whether or not another process is measuring.
     own = own_interpreter(request.python)
     others = chosen(own, request.interpreters)
     missing = missing_module(request.target, own, sorted(os.sched_getaffinity(0)))

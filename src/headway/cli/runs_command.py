@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _delete(path: Path, names: list[str] | None, keep: int | None) -> None:
     """Delete the runs with these names, or all but the newest. A lab that measures must have ended: it may own one."""
-    with lab.only_lab(), lab.Store(path, write=True) as store:
+    with lab.only_lab("the runs may be its own"), lab.Store(path, write=True) as store:
         chosen = [store.find_id(name) for name in names] if names else [one.id for one in store.runs()[: -(keep or 0)]]
         ids = list(dict.fromkeys(chosen))
         freed_bytes = store.delete_runs(ids)

@@ -28,6 +28,14 @@ __all__ = ["Store"]
 _VERSION = 1
 _PATIENCE_S = 30.0
 """How long to wait for another process that writes."""
+_DAMAGED = "name another file with `--store`; if it is damaged, `sqlite3 FILE .recover` saves what is readable"
+_HINTS = {
+    sqlite3.SQLITE_FULL: "free space on that disk; the launches so far are stored: `headway lab --resume last` goes on from there",
+    sqlite3.SQLITE_CANTOPEN: "name a file in a folder that you may write with `--store`, or set HEADWAY_STORE",
+    sqlite3.SQLITE_READONLY: "name a file that you may write with `--store`, or set HEADWAY_STORE",
+    sqlite3.SQLITE_BUSY: "another process writes it, or has stopped while it did: wait until that ends, or end it",
+}
+"""The code of an error of SQLite (https://www.sqlite.org/rescode.html) -> what to do."""
 
 _SCHEMA = """
 CREATE TABLE runs (
@@ -120,6 +128,8 @@ class Store:
                     # With WAL, NORMAL survives any kill of this process; only a power cut may lose the last launches.
                     self._db.execute("PRAGMA synchronous = NORMAL")
                     self._db.execute(_PREDICTIONS)
+                opened = path.stat()
+                self._file = opened.st_dev, opened.st_ino
             except BaseException:
                 self._db.close()
                 raise
@@ -149,6 +159,17 @@ class Store:
                 time.sleep(0.01)
             else:
                 return
+
+    def _check_there(self) -> None:
+        """Raise StoreError if the file was removed or replaced: SQLite goes on with the old one, which has no name."""
+        with contextlib.suppress(FileNotFoundError):
+            now = self.path.stat()
+            if (now.st_dev, now.st_ino) == self._file:
+                return
+        raise StoreError(
+            f"the results store {self.path} was removed or replaced while it was in use",
+            hint="start the run again, and leave the file where it is until the run ends",
+        )
 
     def _version(self) -> tuple[int, set[str]]:
         """Return the version of the schema, and the names of the tables: 0 and none for an empty file."""
@@ -192,7 +213,7 @@ class Store:
             # UnicodeDecodeError: SQLite's message quotes a damaged schema.
             raise StoreError(
                 f"the results store {self.path} cannot be used: {printable(' '.join(str(error).split()))}",
-                hint="name another file with `--store`; if it is damaged, `sqlite3 FILE .recover` saves what is readable",
+                hint=_HINTS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, _DAMAGED),
             ) from error
         except OSError as error:
             raise StoreError(
@@ -262,6 +283,7 @@ class Store:
 
     def add_launch(self, run_id: str, key: str, block: int, launch: Launch) -> bool:
         """Store a launch with its samples, safe against any kill; return False if that launch is already stored."""
+        self._check_there()
         with self._errors(), self._transaction():
             cursor = self._db.execute(
                 "INSERT OR IGNORE INTO launches (cell, block, started_at, status, reason, wall_s, facts, stderr)"

@@ -1,4 +1,4 @@
-"""The lock that allows one lab at a time on a machine: two labs would measure each other."""
+"""The lock that allows a user one lab, or one `headway advise`, at a time on a machine: two would measure each other."""
 
 import contextlib
 import fcntl
@@ -12,8 +12,15 @@ __all__ = ["only_lab"]
 
 
 @contextlib.contextmanager
-def only_lab() -> Iterator[None]:
-    """Hold the user's lock on measuring for the block. Raises HeadwayError if another lab holds it."""
+def only_lab(why: str = "two measurements at the same time would disturb each other") -> Iterator[None]:
+    """Hold the user's lock on measuring for the block. Another user of the machine has a lock of his own.
+
+    Args:
+        why: The reason to wait for another process, for the error.
+
+    Raises:
+        HeadwayError: Another process of the user is measuring.
+    """
     path = cache_folder() / "lab.lock"
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -22,8 +29,8 @@ def only_lab() -> Iterator[None]:
         except BlockingIOError:
             owner = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
             raise HeadwayError(
-                f"another lab (process {owner}) is measuring on this machine",
-                hint="wait until it ends: two labs at the same time would disturb each other",
+                f"another process of yours is measuring on this machine (process {owner})",
+                hint=f"wait until it ends: {why}",
             ) from None
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)
