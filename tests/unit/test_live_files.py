@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from live_image import image
 from made_traces import made_trace
 
 from headway.errors import UsageError
@@ -52,6 +53,23 @@ def test_a_new_trace_waits_for_the_collector_of_one_that_was_removed(tmp_path, m
     check_new(path)
 
     files.unlock(path, files.lock(path))
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_the_wait_for_a_daemon_is_short(tmp_path, monkeypatch, lives):
+    """The parent of a daemon has ended, and its collector works until the daemon ends, which nobody waits for."""
+    path = traced(tmp_path / "app.hwt", 1, 2**22 + 1)
+    (tmp_path / "app.11.hwt").write_bytes(image({"serial": 1}, pid=os.getpid() if lives else 2**22 + 1, family=1))
+    collector = files.lock(path)
+    files.lock_path(path).write_text("0 0\n", encoding="ascii")
+    slept_s = []
+    monkeypatch.setattr(files.time, "sleep", slept_s.append)
+    monkeypatch.setattr(files.time, "monotonic", lambda: 100 + sum(slept_s))
+
+    files.wait_until_finished(path)
+
+    assert sum(slept_s) < 2 if lives else sum(slept_s) >= 30
+    files.unlock(path, collector)
 
 
 def test_a_lock_whose_holders_were_killed_is_removed(tmp_path):

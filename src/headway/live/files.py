@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headway.errors import UsageError
+from headway.live.header import HEADER_BYTES, header_in
 from headway.live.options import BETWEEN_NAME, COLLECTOR_NAME, WATCHER_NAME
 
 __all__ = [
@@ -52,6 +53,8 @@ _BEGIN_TICKS = 19
 _PARENT = 1
 """The index of the parent's id among the same fields."""
 _LOOK_S = 0.02
+_DAEMON_S = 1.0
+"""The time after which a trace that is not finished may be that of a launch whose other processes go on."""
 
 
 def check_new(path: Path, *, force: bool = False) -> Path:
@@ -306,7 +309,8 @@ def locked(path: Path) -> Iterator[None]:
 def wait_until_finished(path: Path, patience_s: float = 30.0) -> None:
     """Wait until a trace whose program has ended is finished; return at once if the program still runs.
 
-    A lock that nobody holds any more is removed: the end of a container's first process kills the collector, too.
+    The wait is short if other processes of the launch go on, such as a daemon whose parent has ended: the collector
+    then works for as long as they do. A lock that nobody holds any more is removed: the end of a container's first process kills the collector, too.
     """
     name = lock_path(path)
     try:
@@ -314,8 +318,10 @@ def wait_until_finished(path: Path, patience_s: float = 30.0) -> None:
     except OSError:
         return
     try:
-        deadline = time.monotonic() + patience_s
-        while not _recorded_by_a_live_one(descriptor) and time.monotonic() < deadline:
+        begun = time.monotonic()
+        while not _recorded_by_a_live_one(descriptor) and (waited_s := time.monotonic() - begun) < patience_s:
+            if waited_s > _DAEMON_S and _goes_on(path):
+                return
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -328,6 +334,16 @@ def wait_until_finished(path: Path, patience_s: float = 30.0) -> None:
         return
     finally:
         os.close(descriptor)
+
+
+def _goes_on(path: Path) -> bool:
+    """Tell whether a process lives whose trace is one of the launch's, and has not ended."""
+    for each in family_files(path):
+        with contextlib.suppress(OSError), each.open("rb") as file:
+            header = header_in(file.read(HEADER_BYTES))
+            if header is not None and header.end_ns == 0 and begin_ticks(header.pid) is not None:
+                return True
+    return False
 
 
 def _recorded_by_a_live_one(descriptor: int) -> bool:
