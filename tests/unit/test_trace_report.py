@@ -188,7 +188,7 @@ def test_the_summary_is_short():
         "app.py (pid 4242): 100 ms, 2 threads, 141 events",
         "  the GIL held 100 % of the time, waited for 100 ms in 40 waits (p50 20 us, p99 5 ms, max 5 ms)",
         "  waited most: reader, 100 ms, 100 ms of it behind cruncher",
-        "  longest hold: cruncher, 5 ms at app.py:12 compute",
+        "  longest hold: cruncher, 5 ms, ended at app.py:12 compute",
     ]
     assert lines[4].startswith("  ! reader waited 20 times")
     assert lines[5].startswith("    try: move the work")

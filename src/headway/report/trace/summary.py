@@ -122,6 +122,6 @@ def _most(one: Analysis) -> list[str]:
         lines.append(text)
     if one.longest and one.threads and len(one.threads) > 1:
         longest = one.longest[0]
-        where = f" at {place(longest.stack[0])}" if longest.stack else ""
+        where = f", ended at {place(longest.stack[0])}" if longest.stack else ""
         lines.append(f"  longest hold: {longest.thread}, {duration(longest.length_ns)}{where}")
     return lines
