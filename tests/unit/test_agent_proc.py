@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,16 @@ def test_the_largest_resident_set_is_not_that_of_the_launcher():
 
     assert 1_000_000 < told < len(large) // 2
     assert proc.max_rss_bytes() > len(large)
+
+
+def test_the_cpu_time_of_a_living_child_is_ours():
+    """A server that a workload has started works for the launch, also while it is not reaped."""
+    spins = "import time\nwhile time.process_time() < 0.1: pass\nprint('spun', flush=True)\ninput()"
+    before_s, own_s = proc.own_busy_s(), time.process_time()
+    with subprocess.Popen([sys.executable, "-c", spins], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        alive_s = proc.own_busy_s() - before_s - (time.process_time() - own_s)
+        child.communicate(b"\n")
+
+    assert alive_s > 0.05
+    assert proc.own_busy_s() - before_s > 0.1

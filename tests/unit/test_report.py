@@ -27,6 +27,7 @@ from headway.report import (
     run_to_pyperf,
 )
 from headway.report.figures import level, metric_words, unit_of
+from headway.report.lab.claimed import counted
 from headway.report.lab.matching import answers, column_key, in_row, published_amount, same_thing
 from headway.report.lab.notes import left_out
 from headway.report.lab.tables import amount, number, ratio, seconds
@@ -355,6 +356,31 @@ def with_facts(run, facts):
         )
         run.results[key] = replace(result, launches=launches)
     return run
+
+
+@pytest.mark.parametrize(
+    ("own_s", "server", "others", "told"),
+    [
+        (0.5, "", 1.0, ["other programs kept 1.00 of 2 cores busy"]),
+        (1.9, "", 0.1 / 1.5, []),
+        (2.5, "", 0.0, []),
+        (0.5, "redis", None, []),
+    ],
+)
+def test_cpu_time_of_other_programs_is_told(make_run, declare, own_s, server, others, told):
+    """The machine's CPU time in the timed parts, less that of the launch's own processes, is that of other programs."""
+    declare()
+    course = [
+        {"phase": "warm-up", "until_s": 1.0, "busy_s": 9.0},
+        {"phase": "timed", "until_s": 2.0, "busy_s": 1.5},
+        {"phase": "timed", "until_s": 2.5, "busy_s": 0.5},
+    ]
+    facts = {"timed_s": 1.5, "course": course, "own_busy_s": own_s}
+    run = with_facts(make_run([paper("serial", {"work_s": [1.0]}, server=server)], [GIL]), facts)
+
+    doubts = [one for one in counted(run, ()).doubts if "other programs" in one]
+    assert run.cores_of_others == (None if others is None else pytest.approx(others))
+    assert [one.partition(" during the launches")[0] for one in doubts] == told
 
 
 def test_with_a_redis_server_the_cores_are_shown(make_run, declare):

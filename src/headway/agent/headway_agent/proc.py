@@ -180,6 +180,24 @@ def context_switches():
     return tuple(counts)
 
 
+def _busy_ticks(pid):
+    """Return the CPU time of process `pid` and its reaped children in clock ticks; 0 if it has ended meanwhile."""
+    try:
+        fields = read("/proc/%d/stat" % pid).rpartition(")")[2].split()
+        return sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime: see proc_pid_stat(5)
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def own_busy_s():
+    """Return the CPU time so far of this process with its ended threads, and of its descendants, in seconds."""
+    import resource
+
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    ticks = sum(_busy_ticks(child) for child in descendants(os.getpid()))
+    return sum(one.ru_utime + one.ru_stime for one in used) + ticks / os.sysconf("SC_CLK_TCK")
+
+
 def queued_ns():
     """Return for how long the calling thread has waited for a core so far; 0 if the system does not tell."""
     try:

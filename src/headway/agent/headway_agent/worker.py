@@ -69,12 +69,13 @@ def _schedule(job):
 
 
 class _Part:
-    """One cell of the launch, with the time and switches that it has used so far."""
+    """One cell of the launch, with the time, CPU time and switches that it has used so far."""
 
     def __init__(self, job, place, emit):
         self.job = job
         self.interval_s = job.get("switch_interval_s") or sys.getswitchinterval()
         self.timed_ns, self._begun_ns = 0, 0
+        self.own_busy_s, self._busy_before_s = 0.0, 0.0
         self.switches, self._switches_before = [0, 0], [0, 0]
         # Samples are kept, as a bare script would keep them. On 3.13t the time of a loop over ints depends, by up to a
         # tenth, on how full mimalloc's page of their size class is. Keeping the samples lets that state move on from
@@ -106,6 +107,7 @@ class _Part:
     def enter(self):
         """Begin the part's turn."""
         self._take_interval()
+        self._busy_before_s = proc.own_busy_s()
         self._course.resume()
         self._switches_before, self._begun_ns = proc.context_switches(), time.monotonic_ns()
 
@@ -114,6 +116,7 @@ class _Part:
         self.timed_ns += time.monotonic_ns() - self._begun_ns
         spent = [now - then for now, then in zip(proc.context_switches(), self._switches_before)]
         self.switches = [one + more for one, more in zip(self.switches, spent)]
+        self.own_busy_s += proc.own_busy_s() - self._busy_before_s
 
     def sample(self):
         self.kept.append(self.workload.sample())
@@ -138,6 +141,7 @@ class _Part:
             timed_s=self.timed_ns / 1e9,
             utilisation=self._course.utilisation("timed"),
             course=self._course.stretches(),
+            own_busy_s=self.own_busy_s,
             voluntary_switches=self.switches[0],
             involuntary_switches=self.switches[1],
             max_rss_bytes=proc.max_rss_bytes(),

@@ -23,6 +23,9 @@ __all__ = ["CellResult", "Run", "Stretch", "load_run", "read_run", "run_of"]
 _TELLING_S = 0.1
 """The least time over which busy time is shown; the kernel counts it in ticks of 10 ms, too coarse for less."""
 
+_TELLING_OTHERS_S = 1.0
+"""The least time over which the CPU time of other programs is shown: that is a difference of two such counts."""
+
 
 @final
 @dataclass(frozen=True)
@@ -220,6 +223,23 @@ class Run:
     def machine(self) -> Machine:
         """The machine that the run was made on."""
         return self.settings.machine
+
+    @functools.cached_property
+    def cores_of_others(self) -> float | None:
+        """The number of cores that other programs kept busy in the timed parts, on average; None if that is not known.
+
+        Launches beside a server of the lab's own do not count, as its CPU time is not the launch's.
+        """
+        lasted_s = busy_s = own_s = 0.0
+        for one in (each for result in self.results.values() if not result.cell.variant.server for each in result.ok):
+            before_s = 0.0
+            for stretch in one.launch.facts.get("course", ()) if "own_busy_s" in one.launch.facts else ():
+                if stretch["phase"] == "timed":
+                    lasted_s += stretch["until_s"] - before_s
+                    busy_s += stretch["busy_s"]
+                before_s = stretch["until_s"]
+            own_s += one.launch.facts.get("own_busy_s", 0.0)
+        return max(0.0, busy_s - own_s) / lasted_s if lasted_s >= _TELLING_OTHERS_S else None
 
     @functools.cached_property
     def interpreters(self) -> dict[str, Interpreter]:

@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 _MOST_FAILURES = 20
+_BUSY = 0.1
+"""The share of the machine from which on its use by other programs is told."""
 
 _PLACEMENTS = {
     "free": "free: placed by the system",
@@ -215,6 +217,12 @@ def counted(run: Run, verdicts: Sequence[Verdict]) -> Counted:
         for check in run.settings.doctor
         if check.status == "warning" and check.name in {"load", "steal", "cpu-quota"}
     ]
+    count = len(run.machine.cores)
+    if run.cores_of_others is not None and run.cores_of_others > _BUSY * count:
+        doubts.append(
+            f"other programs kept {number(run.cores_of_others)} of {words.number(count, 'core')} busy during the launches: a"
+            " verdict may be about what they left"
+        )
     not_begun = [one.name for one in run.experiments() if not any(result.launches for result in run.of(one.name))]
     if run.header.complete and not_begun:
         doubts.insert(0, f"the time was up before {', '.join(not_begun)} began; a longer `--budget` helps")
