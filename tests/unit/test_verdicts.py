@@ -132,6 +132,18 @@ def test_one_interpreter_that_loses_updates_is_enough(make_run):
     assert "3.9 12" in verdict.sentence
 
 
+def test_one_interpreter_that_shows_a_ratio_is_told_with_it(make_run):
+    """A claim that one interpreter is enough for may be about a ratio, which has no count."""
+    before = next(one for one in experiments() if one.name == "cpu-bound")
+    claim = next(one for one in before.claims if one.id == "cpu-bound/threads-not-faster")
+    run = cpu_bound(make_run, [3.96, 3.97, 3.98, 3.97])
+
+    (verdict,) = judge(run, [replace(before, claims=(replace(claim, scope="any"),))])
+
+    assert verdict.outcome == "supported"
+    assert verdict.sentence.startswith("seen on 3.13 3.97 [")
+
+
 def test_no_loss_anywhere_does_not_rule_it_out(make_run):
     """The claim of non-atomicity is open if no interpreter has shown a loss yet."""
     verdict = verdict_of(race(make_run, {"3.8.1": 0, "3.9.1": 0}), "race/not-atomic")

@@ -32,7 +32,7 @@ from headway.lab.judging.evidence import (
     levels,
     pooled,
 )
-from headway.lab.judging.figures import number
+from headway.lab.judging.figures import number, ratio
 from headway.lab.judging.foretold import errors, orders
 from headway.lab.kept.results import Run
 from headway.lab.published import published_ratio
@@ -149,13 +149,17 @@ def _mean(run: Run, experiment: Experiment, claim: Claim, singles: Sequence[Verd
     return Verdict(claim, experiment.name, "all", outcome, ordered, sentence)
 
 
+def _seen(one: Evidence) -> str:
+    return ratio(one.interval) if one.interval is not None else f"{one.count or 0:,.0f}"
+
+
 def _any(run: Run, experiment: Experiment, claim: Claim, interpreters: Sequence[str]) -> Verdict:
     """Judge a claim that one interpreter is enough for; the claim is not refuted if no interpreter has shown it yet."""
     singles = [_single(run, experiment, claim, interpreter) for interpreter in interpreters]
     shown = [single for single in singles if single.outcome == "supported"]
     evidence = tuple(one for single in shown or singles for one in single.evidence)
     if shown:
-        counts = ", ".join(f"{run.names[one.interpreter]} {one.evidence[0].count or 0:,.0f}" for one in shown)
+        counts = ", ".join(f"{run.names[one.interpreter]} {_seen(one.evidence[0])}" for one in shown)
         return Verdict(claim, experiment.name, "any", "supported", evidence, f"seen on {counts}: {claim.why}")
     measured = [one for one in evidence if one.outcome != "not measured"]
     if not measured:
