@@ -8,7 +8,7 @@ import sched
 import pytest
 from told_traces import Script
 
-from headway.traces.calls import Call, call_at
+from headway.traces.calls import Call, call_at, waits_for_good
 from headway.traces.frames import Frame
 from headway.traces.loops import home_at, waits_for_a_lock
 from headway.traces.sources import changed_since, edited
@@ -52,6 +52,26 @@ def waits_at_its_second_line(file, text):
 def test_a_lock_in_the_programs_own_line(tmp_path, line, is_lock):
     """A lock has no frame of its own, so the text of the line tells that a thread waits for one."""
     assert waits_at_its_second_line(tmp_path / "app.py", f"def handler():\n{line}\n") is is_lock
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "for_good"),
+    [
+        ("if not guard.acquire(\n    timeout=LIMIT,\n):\n    pass", 1, False),
+        ("done = any([\n    guard.acquire(\n        True, 4),\n])", 2, False),
+        ("done = (guard\n    .acquire(timeout=4))", 1, False),
+        ("with guard:\n    other.acquire(timeout=4)", 1, True),
+        ("done = [\n    guard.acquire(\n    ),\n    other.acquire(timeout=4),\n]", 2, True),
+        ("guard.acquire(  # (\n)\nother.acquire(timeout=4)", 1, True),
+        ("guard.acquire(" + "\n" * 10_000 + ")", 1, True),
+    ],
+)
+def test_a_time_out_may_be_on_a_line_of_its_own(tmp_path, text, line, for_good):
+    """A call of several lines, as black writes it, has its arguments up to the bracket that closes it."""
+    file = tmp_path / "app.py"
+    file.write_text(text)
+
+    assert waits_for_good(Frame(str(file), line, "f", 1)) is for_good
 
 
 @pytest.mark.parametrize(

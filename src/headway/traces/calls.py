@@ -11,7 +11,7 @@ from enum import Enum
 
 from headway.traces.frames import Frame
 from headway.traces.guards import Lock, locks_made, locks_taken
-from headway.traces.sources import MOST_OF_A_LINE, source_line, words_in
+from headway.traces.sources import MOST_OF_A_LINE, rest_of_statement, source_line, words_in
 
 __all__ = [
     "Call",
@@ -187,8 +187,12 @@ _FOR_A_TIME = re.compile(r"\btimeout\b|\bblocking\b|\.(acquire|result|exception)
 
 
 def waits_for_good(frame: Frame, changed: Collection[str] = ()) -> bool:
-    """Tell whether a line that takes a lock, or waits for a result, does so without a time-out, as far as its words tell."""
-    return _FOR_A_TIME.search(_line_of(frame, changed)) is None
+    """Tell whether a line that takes a lock, or waits for a result, does so without a time-out, as far as its words tell.
+
+    The arguments of such a call may be on lines of their own.
+    """
+    words = "" if frame.filename in changed else rest_of_statement(frame.filename, frame.line)
+    return _FOR_A_TIME.search(words) is None
 
 
 _WAITS_ON = re.compile(r"(\w+)\.wait(?:_for)?\(")

@@ -8,13 +8,14 @@ import itertools
 import os
 import re
 import stat
+import tokenize
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headway.traces.model import Trace
 
-__all__ = ["MOST_OF_A_LINE", "changed_since", "edited", "source", "source_line", "words_in"]
+__all__ = ["MOST_OF_A_LINE", "changed_since", "edited", "rest_of_statement", "source", "source_line", "words_in"]
 
 _DATED_NS = 10**18
 """A trace with an earlier time (before 2001) is from a simulation, and has no date."""
@@ -23,6 +24,8 @@ _LARGEST = 8 << 20
 """The largest file that is read as a source, in bytes."""
 MOST_OF_A_LINE = 500
 """A line is searched for words up to here: it may be as long as the file."""
+_MOST_LINES = 50
+"""A statement is searched for words up to so many lines."""
 
 
 def _is_source(found: os.stat_result) -> bool:
@@ -47,6 +50,33 @@ def source_line(filename: str, number: int) -> str:
         return next(itertools.islice(_lines(filename), number - 1, number), "") if number > 0 else ""
     except (OSError, ValueError):
         return ""
+
+
+@functools.lru_cache(maxsize=1024)
+def rest_of_statement(filename: str, number: int) -> str:
+    """Return a line of a program's source, with the lines after it up to the bracket that closes what the line opens.
+
+    Comments are left out.
+    """
+    lines = (source_line(filename, at)[:MOST_OF_A_LINE] for at in range(number, number + _MOST_LINES))
+    read: list[str] = []
+
+    def following() -> str:
+        read.append(next(lines, ""))
+        return read[-1]
+
+    depth = 0
+    try:
+        for one in tokenize.generate_tokens(following):
+            row, column = one.start
+            if one.type == tokenize.COMMENT:
+                read[row - 1] = f"{read[row - 1][:column]}\n"
+            depth += (one.string in {"(", "[", "{"}) - (one.string in {")", "]", "}"}) if one.type == tokenize.OP else 0
+            if depth <= 0 and one.type in {tokenize.NEWLINE, tokenize.NL}:
+                break
+    except (tokenize.TokenError, SyntaxError):
+        pass  # a line within a statement of several lines may close more than it opens, or be within a string
+    return "".join(read)
 
 
 def source(filename: str, largest: int) -> str:
