@@ -156,6 +156,80 @@ def test_a_global_list_of_locks_is_not_one_lock(tmp_path):
     assert [[lock.is_one for lock in locks] for locks in taken] == [[False], [True]]
 
 
+NAMES = """\
+import threading
+lock = threading.Lock()
+def of_the_module():
+    with lock: pass  # the file's
+def declared():
+    global lock
+    lock = threading.Lock()
+    with lock: pass  # the file's
+def parameter(lock):
+    with lock: pass  # any
+def decorator(function):
+    lock = threading.Lock()
+    def wrapper(*args):
+        with lock: pass  # decorator()
+    with lock: pass  # decorator()
+    return wrapper
+def assigned(key):
+    lock = lock_of(key)
+    lock.acquire()  # any
+    lock.release()
+def either(key):
+    lock = threading.Lock()
+    if key:
+        lock = lock_of(key)
+    with lock: pass  # any
+def bound(*locks):
+    for lock in locks:
+        with lock: pass  # any
+def imported():
+    from locks import lock
+    with lock: pass  # any
+def others():
+    every = [lock for lock in list_of(lambda lock: 1)]
+    def inner(lock):
+        return lock
+    with lock: pass  # the file's
+def matched(value):
+    match value:
+        case {"lock": lock}:
+            with lock: pass  # any
+def rebound():
+    lock = None
+    def inner():
+        nonlocal lock
+        with lock: pass  # any
+class Some:
+    def method(self):
+        with lock: pass  # the file's
+"""
+
+
+def test_a_name_is_that_of_the_innermost_function_that_binds_it(tmp_path):
+    """A variable or a parameter of a function has nothing to do with a global variable of its name."""
+    file = tmp_path / "app.py"
+    file.write_text(NAMES)
+    owners = {"the file's": str(file), "any": "", "decorator()": f"decorator() {file}"}
+    lines = [(number, text.partition("  # ")[2]) for number, text in enumerate(NAMES.splitlines(), 1)]
+    wanted = {number: (Lock("lock", owners[whose]),) for number, whose in lines if whose}
+
+    assert {number: locks_taken(Frame(str(file), number, "f")) for number in wanted} == wanted
+
+
+def test_a_lock_may_be_that_of_a_parameter():
+    """A function may be called with any lock, and an object may be given one that a function makes for itself."""
+    of_file, of_class, of_function, of_any = (Lock("lock", one) for one in ("/app.py", "Some", "main() /app.py", ""))
+
+    assert all(of_any.may_be(one) for one in (of_file, of_class, of_function))
+    assert of_class.may_be(of_function)
+    assert not of_file.may_be(of_function)
+    assert not of_file.may_be(of_class)
+    assert [one.is_one for one in (of_file, of_class, of_function, of_any)] == [True, False, False, False]
+
+
 def test_a_line_within_a_with_of_several_lines_takes_a_lock(at):
     """The frame of a thread that enters such a lock is at the lock's own line, which has no word of a `with`."""
     assert takes_a_lock(at("store._lock,"))

@@ -8,17 +8,29 @@ known by its name: the trace does not tell two objects of one class apart.
 import ast
 import functools
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TypeGuard, final
+from typing import final
 
 from headway.traces.frames import Frame
 from headway.traces.sources import source
+from headway.traces.syntax import (
+    assigned,
+    assignments,
+    blocks,
+    is_call_of,
+    last_name,
+    maker,
+    own_calls,
+    own_nodes,
+    variables,
+    with_it,
+    within,
+    yields,
+)
 
-__all__ = ["Lock", "Stands", "is_kept", "is_reentrant", "locks_made", "locks_taken", "stands"]
-
-_MAKERS = frozenset({"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "allocate_lock"})
+__all__ = ["Lock", "Stands", "is_certain", "is_kept", "is_reentrant", "locks_made", "locks_taken", "stands"]
 
 _NO_OWNERS = frozenset(
     {"object", "ABC", "Thread", "Process", "Protocol", "Generic", "Exception", "TypedDict", "NamedTuple"}
@@ -37,8 +49,9 @@ class Lock:
 
     Attributes:
         name: The last part of the name: `_lock` for `self._lock`, `lock_of()` for `self.lock_of(key)`.
-        owner: The class whose attribute it is (of classes that inherit from each other, the base), or the file whose
-            global variable it is; "" if the line does not tell it.
+        owner: The class whose attribute it is (of classes that inherit from each other, the base), the file whose
+            global variable it is, or `NAME() FILE` of the function that makes it for a variable of its own; "" if the
+            line does not tell it, as where the name is that of a parameter.
         many: The name is that of a list or dict of locks: `locks[key]`.
     """
 
@@ -52,8 +65,11 @@ class Lock:
         return self.owner.startswith("/") and not self.many
 
     def may_be(self, other: "Lock") -> bool:
-        """Tell whether both may be names of one lock."""
-        return self.name == other.name and (self.owner == other.owner or not self.owner or not other.owner)
+        """Tell whether both may be names of one lock. An object may be given the lock that a function makes."""
+        if self.name != other.name or self.owner == other.owner or not self.owner or not other.owner:
+            return self.name == other.name
+        is_given = ("()" in self.owner) != ("()" in other.owner)
+        return is_given and not (self.owner.startswith("/") or other.owner.startswith("/"))
 
 
 class Stands(Enum):
@@ -143,6 +159,16 @@ def stands(frame: Frame, lock: Lock, changed: Collection[str] = ()) -> Stands:
     return Stands.UNKNOWN
 
 
+def is_certain(frame: Frame, lock: Lock) -> bool:
+    """Tell whether a line that takes a lock of a name, or runs with one, does so with exactly this lock.
+
+    A parameter of that name may be another one.
+    """
+    found = _guards(frame.filename)
+    around = [one.lock for one in found.guards if one.first <= frame.line <= one.last]
+    return all(one == lock for one in (*around, *found.taken.get(frame.line, ())) if one.may_be(lock))
+
+
 @functools.lru_cache(maxsize=256)
 def _guards(filename: str) -> _Guards:
     """Return the locks of a file. A very large file, or one that is no Python of this interpreter's version, has none."""
@@ -164,23 +190,19 @@ def _guards(filename: str) -> _Guards:
     return _Guards(taken, tuple(named), finder.made, frozenset(finder.kept))
 
 
-class _MethodCall(ast.Call):
-    """A call of a method: a type for the checker only."""
-
-    func: ast.Attribute
-
-
 @final
 class _Finder(ast.NodeVisitor):
     """Collects the locks of a module."""
 
     def __init__(self, tree: ast.Module, filename: str) -> None:
         classes = [one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)]
-        self._bases = {one.name: next(filter(None, map(_last_name, one.bases)), "") for one in classes}
+        self._bases = {one.name: next(filter(None, map(last_name, one.bases)), "") for one in classes}
         self._filename = filename
-        self._globals = {name for one in tree.body for name in _assigned(one)}
+        self._globals = {name for one in tree.body for name in assigned(one)}
         self._owner = ""
         self._function = (0, 0)
+        self._scopes: list[tuple[str, dict[str, bool]]] = []
+        """The functions around a node, the outermost first, and their variables."""
         self.taken: dict[int, list[Lock]] = {}
         self.guards: list[_Guard] = []
         self.made: dict[str, bool] = {}
@@ -211,37 +233,35 @@ class _Finder(ast.NodeVisitor):
         # A decorated function begins, for Python, at its first decorator.
         first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
         self._function = (first, node.end_lineno or node.lineno)
+        self._scopes.append((node.name, variables(node)))
         self._after_acquires(node)
         if node.name == "acquire" and self._owner:
             taken = [
                 lock for line, locks in self.taken.items() for lock in locks if node.lineno <= line <= self._function[1]
             ]
             self.aliases |= {Lock("self", self._owner): one for one in taken[:1]}
-        if any(_last_name(one) in {"contextmanager", "asynccontextmanager"} for one in node.decorator_list):
-            locks = [self._named(one.items[0].context_expr) for one in _own_nodes(node) if _yields(one)]
+        if any(last_name(one) in {"contextmanager", "asynccontextmanager"} for one in node.decorator_list):
+            locks = [self._named(one.items[0].context_expr) for one in own_nodes(node) if yields(one)]
             self.managers |= {f"{node.name}()": lock for lock in locks if lock is not None}
         self.generic_visit(node)
+        self._scopes.pop()
         self._function = outer
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """Visit an assignment, which may make several locks: `a, b = Lock(), Lock()`, `a = b = Lock()`."""
-        for target in node.targets:
-            self._made(target, node.value)
+        """Visit an assignment, which may make several locks."""
+        for target, value in assignments(node):
+            self._made(target, value)
         self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         """Visit an annotated assignment, also that of a dataclass: `guard: Lock = field(default_factory=Lock)`."""
-        if node.value is not None:
-            self._made(node.target, node.value)
+        for target, value in assignments(node):
+            self._made(target, value)
         self.generic_visit(node)
 
     def _made(self, target: ast.expr, value: ast.expr) -> None:
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-            for one, of in zip(target.elts, value.elts, strict=False):
-                self._made(one, of)
-            return
         lock = self._named(target)
-        makers = {_maker(one) for one in _within(value)} - {""}
+        makers = {maker(one) for one in within(value)} - {""}
         if lock is not None and makers:
             # A condition has an RLock of its own.
             self.made[lock.name] = bool(makers & {"RLock", "Condition"}) or self.made.get(lock.name, False)
@@ -264,9 +284,9 @@ class _Finder(ast.NodeVisitor):
 
     def _after_acquires(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         """Add the lines that run with a lock after a call of `acquire()`, by the blocks of a function."""
-        for block, after in _blocks(function):
+        for block, after in blocks(function):
             for at, statement in enumerate(block):
-                for call in _own_calls(statement, "acquire"):
+                for call in own_calls(statement, "acquire"):
                     lock = self._named(call.func.value)
                     if lock is None:
                         continue
@@ -275,7 +295,7 @@ class _Finder(ast.NodeVisitor):
                     else:
                         self.taken.setdefault(call.lineno, []).append(lock)
                     following = [*block[at + 1 :], *after]
-                    self._until_release(function, lock, call.lineno, _with_it(statement, call, following))
+                    self._until_release(function, lock, call.lineno, with_it(statement, call, following))
 
     def _until_release(
         self, function: ast.FunctionDef | ast.AsyncFunctionDef, lock: Lock, at_line: int, rest: list[ast.stmt]
@@ -300,7 +320,7 @@ class _Finder(ast.NodeVisitor):
 
     def _released_in(self, node: ast.AST, lock: Lock) -> list[int]:
         """Return the lines in which a lock is released, in order."""
-        calls = [one for one in ast.walk(node) if _calls(one, "release")]
+        calls = [one for one in ast.walk(node) if is_call_of(one, "release")]
         own = Lock("self", self._owner)
         named = [(one.lineno, self._named(one.func.value)) for one in calls]
         return sorted(line for line, one in named if one == lock or (lock == own and one == Lock("self")))
@@ -313,11 +333,18 @@ class _Finder(ast.NodeVisitor):
             many = many or isinstance(node, ast.Subscript)
             node = node.value if isinstance(node, ast.Subscript) else node.func
         if isinstance(node, ast.Name):
-            return Lock(node.id + called, self._filename if node.id in self._globals and not called else "", many)
+            return Lock(node.id + called, "" if called else self._owner_of(node.id), many)
         if not isinstance(node, ast.Attribute):
             return None
         own = isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
         return Lock(node.attr + called, self._owner if own else "", many)
+
+    def _owner_of(self, variable: str) -> str:
+        """Return the owner of a variable: a function that makes the lock, or the file; "" if it may be any lock."""
+        for function, own in reversed(self._scopes):
+            if variable in own:
+                return f"{function}() {self._filename}" if own[variable] else ""
+        return self._filename if variable in self._globals else ""
 
     def _root(self, name: str) -> str:
         seen = {name}
@@ -325,102 +352,3 @@ class _Finder(ast.NodeVisitor):
             seen.add(base)
             name = base
         return name
-
-
-def _within(value: ast.expr) -> Iterator[ast.expr]:
-    """Yield a value, or the elements of a list, a tuple or a dict."""
-    if isinstance(value, ast.Tuple | ast.List):
-        yield from value.elts
-    elif isinstance(value, ast.Dict):
-        yield from value.values
-    elif isinstance(value, ast.ListComp):
-        yield value.elt
-    elif isinstance(value, ast.DictComp):
-        yield value.value
-    else:
-        yield value
-
-
-def _maker(value: ast.expr) -> str:
-    """Return what makes a new lock, or a default that is one: `Lock` of `Lock()`, of `field(default_factory=Lock)`; else ""."""
-    if not isinstance(value, ast.Call):
-        return ""
-    makers = [value.func, *(one.value for one in value.keywords if one.arg == "default_factory"), *value.args[:1]]
-    names = list(map(_last_name, makers))
-    made = names[1:] if names[0] in {"field", "defaultdict"} else names[:1]
-    return next((one for one in made if one in _MAKERS), "")
-
-
-def _last_name(node: ast.expr) -> str:
-    """Return the last part of a name: `Lock` of `threading.Lock`; "" of what is no name."""
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-def _assigned(statement: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement of a module assigns."""
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    targets += [statement.target] if isinstance(statement, ast.AnnAssign) else []
-    for one in targets:
-        for each in one.elts if isinstance(one, ast.Tuple) else [one]:
-            if isinstance(each, ast.Name):
-                yield each.id
-
-
-def _yields(node: ast.AST) -> TypeGuard[ast.With]:
-    """Tell whether a node is a `with` that yields in its body."""
-    return isinstance(node, ast.With) and any(
-        isinstance(one, ast.Yield) for each in node.body for one in ast.walk(each)
-    )
-
-
-def _calls(node: ast.AST, method: str) -> TypeGuard[_MethodCall]:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
-
-
-def _blocks(function: ast.AST) -> Iterator[tuple[list[ast.stmt], list[ast.stmt]]]:
-    """Yield the lists of statements of a function, without those of functions that are defined in it.
-
-    Beside the body of a `with` or `try` are the statements that run after it; beside other lists is nothing.
-    """
-    follows: dict[ast.AST, list[ast.stmt]] = {}
-    for node in (function, *_own_nodes(function)):  # a block comes before those in it
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(node, name, None)
-            if not isinstance(block, list) or not block:
-                continue
-            after = follows.get(node, []) if name == "body" else []
-            for at, one in enumerate(block):
-                if isinstance(one, ast.With | ast.AsyncWith | ast.Try):
-                    at_end = [*one.orelse, *one.finalbody] if isinstance(one, ast.Try) else []
-                    follows[one] = [*at_end, *block[at + 1 :], *after]
-            yield block, after
-
-
-def _own_calls(statement: ast.stmt, method: str) -> Iterator[_MethodCall]:
-    """Yield the calls of a method in a statement, without those in its blocks."""
-    if isinstance(statement, ast.If | ast.While):
-        parts: list[ast.AST] = [statement.test]
-    elif isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.Return | ast.Assert):
-        parts = [statement]
-    else:
-        return
-    yield from (one for part in parts for one in ast.walk(part) if _calls(one, method))
-
-
-def _with_it(statement: ast.stmt, call: ast.Call, following: list[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements that run after an `acquire()` that got the lock."""
-    if isinstance(statement, ast.If | ast.While):
-        if isinstance(statement.test, ast.UnaryOp) and isinstance(statement.test.op, ast.Not):
-            return [*statement.orelse, *following]  # the body is for a lock that could not be had
-        return statement.body
-    # An `acquire()` that does not wait, or not for good, may have failed: what follows tells by its result.
-    tries = bool(call.args or call.keywords) and not isinstance(statement, ast.Expr)
-    return [] if tries else following
-
-
-def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function, without those of functions that are defined in it."""
-    for node in ast.iter_child_nodes(function):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            yield node
-            yield from _own_nodes(node)

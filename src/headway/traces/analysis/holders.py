@@ -11,7 +11,6 @@ This is the critical path of a wait, as wPerf has it (Zhou et al., OSDI 2018), w
 """
 
 import functools
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,12 +20,12 @@ from typing import NamedTuple, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.traces.analysis.hotspots import at_place, own_frame
+from headway.traces.analysis.hotspots import at_place
 from headway.traces.analysis.intervals import Holds, Intervals
-from headway.traces.calls import locks_at, takes_a_lock, waits_for_condition, waits_for_good
-from headway.traces.guards import Lock, Stands, is_kept, is_reentrant, stands
+from headway.traces.analysis.lock_stacks import LockStacks, stacks_of
+from headway.traces.calls import locks_at, takes_a_lock, waits_for_good
+from headway.traces.guards import Lock, is_reentrant
 from headway.traces.model import Frame, Trace
-from headway.traces.sources import words_in
 
 __all__ = ["ELSEWHERE_NS", "Circle", "Doing", "Holders", "LockHold", "LockWaits", "line_of", "summed"]
 
@@ -41,8 +40,6 @@ _BUSY = 0.1
 _FROM_INSIDE = 2
 _MOST_STEPS = 200_000
 """The holds that are looked at for one place."""
-_CONDITION_FRAMES = 3
-"""`Condition.wait_for()` calls `wait()`, which calls `_acquire_restore()`."""
 _MOST_TOLD = 8
 """The results for one place."""
 
@@ -161,19 +158,6 @@ class _Timeline(NamedTuple):
 
 
 @final
-@dataclass(frozen=True)
-class _User:
-    """The stacks of a trace, by what they tell of one lock."""
-
-    inside: NDArray[np.bool_]
-    takes: NDArray[np.bool_]
-    again: NDArray[np.bool_]
-    """A thread takes the lock there that one of its callers has taken."""
-    kept: bool
-    """A function of the program acquires such a lock and leaves its release to others."""
-
-
-@final
 class Holders:
     """Follows waits for locks to the threads that had them."""
 
@@ -194,14 +178,14 @@ class Holders:
         `stack` is a stack of the line. The result is () if the line does not tell which lock it takes.
         """
         search = self._search(stack) if self._trace.gils else None
-        return () if search is None else self._by_line(search.follow(waits), sure=search.lock.is_one)
+        return () if search is None else self._by_line(search.follow(waits), sure=search.is_sure)
 
     def by_thread(self, stack: int, waits: LockWaits) -> tuple[LockHold, ...]:
         """Return as `of`, but one result for each thread that had the lock: its whole time, and what it did for longest."""
         search = self._search(stack) if self._trace.gils else None
         if search is None:
             return ()
-        found_ns, sure = search.follow(waits), search.lock.is_one
+        found_ns, sure = search.follow(waits), search.is_sure
         return summed(one for key, each_ns in found_ns.items() for one in self._by_line({key: each_ns}, sure=sure))
 
     def at(self, stack: int, thread: int, time_ns: int) -> int | None:
@@ -222,7 +206,7 @@ class Holders:
     def is_sure(self, stack: int) -> bool:
         """Tell whether there is only one lock of the name that a stack's line has for it."""
         search = self._search(stack)
-        return search is not None and search.lock.is_one
+        return search is not None and search.is_sure
 
     def _search(self, stack: int) -> "_Search | None":
         """Return the search for the lock that a stack takes; None if the line does not tell which one."""
@@ -235,7 +219,7 @@ class Holders:
         return self._searches[locks[0]]
 
     def _search_for(self, lock: Lock) -> "_Search":
-        user = self._user(lock)
+        user = stacks_of(lock, self._trace, self._changed)
         uses = user.inside | user.takes
         of_holds, of_waits = self._holds.thread[uses[self._holds.stack]], self._waits.thread[uses[self._waits.stack]]
         threads = np.unique(np.concatenate([of_holds, of_waits]))
@@ -259,41 +243,6 @@ class Holders:
             for (doing, _), ones in lines.items()
         ]
         return tuple(sorted(result, key=lambda one: -one.blocked_ns)[:_MOST_TOLD])
-
-    def _user(self, lock: Lock) -> _User:
-        """Return what each stack of the trace tells of a lock."""
-        frames = self._trace.frames
-        word = re.compile(rf"\b({re.escape(lock.name.removesuffix('()'))})\b")
-        named = {one.filename for one in frames if one.filename and words_in(one.filename, word)}
-        of_frame = [stands(one, lock, self._changed) if one.filename in named else Stands.UNKNOWN for one in frames]
-        taking = np.array([one in {Stands.TAKES, Stands.AGAIN} for one in of_frame])
-        innermost = taking & [
-            is_taking and takes_a_lock(one, self._changed)
-            for is_taking, one in zip(taking.tolist(), frames, strict=True)
-        ]
-        # After a `with` on the same line comes a call that may release the GIL, with the lock.
-        inside = np.array([one is Stands.INSIDE for one in of_frame]) | (taking & ~innermost)
-        again = innermost & [one is Stands.AGAIN for one in of_frame]
-        in_threading = np.array([one.filename.endswith("/threading.py") for one in frames])
-        stack_frame, parent = self._trace.stack_frame, self._trace.stack_parent
-        called = in_threading[stack_frame] & (parent > 0)  # Condition.__enter__
-        by = np.where(called, parent, np.arange(len(parent)))
-        # A wait for a condition releases its lock, and acquires it again at the end.
-        waits = np.array([waits_for_condition(one, lock.name, self._changed) for one in frames])
-        waiter = by
-        for _ in range(_CONDITION_FRAMES):
-            waiter = np.where(in_threading[stack_frame[waiter]] & (parent[waiter] > 0), parent[waiter], waiter)
-        let_go = in_threading[stack_frame] & waits[stack_frame[waiter]]
-        takes, is_again, is_inside = innermost[stack_frame[by]], again[stack_frame[by]], inside[stack_frame]
-        above = parent
-        while above.any():
-            known = (above > 0) & ((above != by) | ~taking[stack_frame[above]]) & ~(let_go & (above == waiter))
-            is_inside |= (inside | taking)[stack_frame[above]] & known
-            above = parent[above]
-        takes |= let_go
-        own = {one.filename for one in frames if one.filename in named and own_frame([one]) is not None}
-        kept = any(is_kept(one, lock) for one in own.difference(self._changed))
-        return _User(is_inside & ~takes, takes, takes & (is_inside | is_again), kept)
 
     def timeline(self, thread: int) -> _Timeline:
         """Return the holds of a thread."""
@@ -331,11 +280,12 @@ class _Search:
     """Follows the waits for one lock."""
 
     def __init__(
-        self, holders: Holders, lock: Lock, user: _User, threads: NDArray[np.integer], rows: NDArray[np.int64]
+        self, holders: Holders, lock: Lock, user: LockStacks, threads: NDArray[np.integer], rows: NDArray[np.int64]
     ) -> None:
         """Take the stacks that tell of the lock, the threads that use it, and their holds."""
         self.lock = lock
         self.is_kept = user.kept
+        self.is_sure = lock.is_one and user.certain
         self._holders = holders
         self._user = user
         self._threads = threads.tolist()

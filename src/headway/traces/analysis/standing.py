@@ -10,7 +10,7 @@ from headway.traces.analysis.holders import line_of
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.calls import locks_at, waits_for_good
 from headway.traces.frames import Frame
-from headway.traces.guards import Lock, Stands, is_kept, is_reentrant, stands
+from headway.traces.guards import Lock, Stands, is_certain, is_kept, is_reentrant, stands
 from headway.traces.model import Silent
 
 __all__ = ["standstill"]
@@ -31,6 +31,8 @@ def standstill(threads: Sequence[Silent], changed: Collection[str] = ()) -> dict
             having = [at for at, other in enumerate(threads) if _has(other.frames, locks[0], changed)]
             others = [at for at in having if at != index]
             line = line_of(one.frames)
+            if any(not _is_it(threads[at].frames, locks[0]) for at in having):
+                continue
             if len(others) == 1:
                 found[index] = others[0]
             elif having == [index] and line is not None and not is_reentrant(line, locks[0]):
@@ -52,3 +54,8 @@ def _has(frames: Sequence[Frame], lock: Lock, changed: Collection[str]) -> bool:
     relations = [stands(one, lock, changed) for one in frames]
     with_it = {Stands.INSIDE, Stands.AGAIN}
     return not with_it.isdisjoint(relations[inner:]) or Stands.TAKES in relations[inner + 1 :]
+
+
+def _is_it(frames: Sequence[Frame], lock: Lock) -> bool:
+    """Tell whether a stack that has a lock of a global variable has that one, and not a parameter of the same name."""
+    return not lock.is_one or all(is_certain(one, lock) for one in frames)
