@@ -11,8 +11,11 @@ from test_trace_lock_holders import written
 from told_traces import Script, told
 
 from headway.traces.analysis import analyse
-from headway.traces.calls import is_of_a_queue, waits_for_condition
+from headway.traces.analysis.standing import standstill
+from headway.traces.calls import is_of_a_queue
 from headway.traces.frames import Frame
+from headway.traces.guards import Lock, Releases, locks_taken, releases
+from headway.traces.model import Silent
 
 SOURCE = """\
 import threading
@@ -98,12 +101,16 @@ def test_a_thread_that_waits_for_a_condition(tmp_path, inner, line, takes, has_i
 
 
 def test_the_conditions_of_a_queue_have_one_lock():
-    """`not_empty`, `not_full` and `all_tasks_done` of `queue.Queue` share its mutex."""
-    line = source_frame(queue.Queue.get, "self.not_empty.wait()")
+    """`not_empty`, `not_full` and `all_tasks_done` of `queue.Queue` share its mutex; a lock of the program is another one."""
+    line, mutex = source_frame(queue.Queue.get, "self.not_empty.wait()"), Lock("mutex", "Queue")
 
-    assert waits_for_condition(line, "not_full")
     assert is_of_a_queue(line)
-    assert not waits_for_condition(source_frame(queue.Queue.get, "with self.not_empty"), "not_empty")
+    assert locks_taken(source_frame(queue.Queue.get, "with self.not_empty")) == (mutex,)
+    assert locks_taken(source_frame(queue.Queue.put, "with self.not_full")) == (mutex,)
+    assert releases(line, mutex) is Releases.YES
+    assert releases(line, Lock("mutex")) is Releases.PERHAPS  # `other.mutex` may be the queue's
+    assert releases(line, Lock("mutex", "Mailer")) is Releases.NO
+    assert releases(line, Lock("guard", "Mailer")) is Releases.NO
 
 
 def test_a_queues_lock_is_not_the_programs_to_hold_for_less_time():
@@ -113,3 +120,123 @@ def test_a_queues_lock_is_not_the_programs_to_hold_for_less_time():
 
     assert "other blocked 10 times on the lock inside a `queue.Queue` at" in found.fact
     assert found.advice.startswith("put more work into each item")
+
+
+CONDITIONS = """\
+import threading
+from app import given
+guard, ready = threading.Lock(), threading.Condition()
+filled = threading.Condition(guard)
+class Board:
+    def __init__(self, lock):
+        self._lock = threading.Lock()
+        self._not_empty = threading.Condition(lock=self._lock)
+        self._own = threading.Condition(threading.RLock())
+        self._given = threading.Condition(lock)
+    def waits(self):
+        filled.wait_for(self.rows)  # guard: yes
+        filled.wait_for(  # guard: yes
+            self.rows
+        )
+        ready.wait()  # guard: no
+        self._not_empty.wait()  # Board._lock: yes
+        self._not_empty.wait()  # _lock: perhaps
+        self._not_empty.wait()  # Other._lock: no
+        self._own.wait()  # Board._lock: no
+        self._given.wait()  # Board._lock: perhaps
+        given.wait()  # guard: perhaps
+        with given:
+            given.wait()  # guard: no
+def waits_for(board):
+    board._not_empty.wait()  # Board._lock: perhaps
+    print()  # guard: perhaps
+"""
+
+
+def test_the_lock_that_a_wait_releases_is_that_of_its_condition(tmp_path):
+    """The file tells which lock a condition was given; one that it does not make, or that gets a parameter, may have any."""
+    file = str(written(tmp_path, CONDITIONS))
+    owners = {"guard": file, "Board._lock": "Board", "Other._lock": "Other", "_lock": ""}
+    told_ones = {}
+    for number, text in enumerate(CONDITIONS.splitlines(), 1):
+        if ": " in (comment := text.partition("  # ")[2]):
+            name, how = comment.split(": ")
+            lock = Lock(name.rpartition(".")[2], owners[name])
+            told_ones[number] = (releases(Frame(file, number, "f"), lock).value, how)
+
+    assert len(told_ones) == 12
+    assert [(line, found) for line, (found, wanted) in told_ones.items() if found != wanted] == []
+
+
+IDLE = """\
+import queue, threading
+from app import given, jobs
+guard = threading.Lock()
+ready = threading.Condition(guard)
+class Dispatcher:
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.filled = threading.Condition(self.lock)
+    def handle(self):
+        with self.lock:
+            self.filled.wait()
+def consume():
+    with guard:
+        ready.wait()
+def consume_given():
+    with guard:
+        given.wait()
+def fetch():
+    with guard:
+        jobs.get()
+def flush(stock):
+    with ready:
+        write()
+    with stock.lock:
+        write()
+def put():
+    with guard:
+        pass
+def count(stock):
+    with stock.lock:
+        pass
+"""
+PUT, COUNT = Frame("", 27, "put", 26), Frame("", 30, "count", 29)
+FLUSHES, SELLS = Frame("", 23, "flush", 21), Frame("", 25, "flush", 21)
+GET = source_frame(queue.Queue.get, "self.not_empty.wait()")
+
+
+@pytest.mark.parametrize(
+    ("stack", "blocked", "has_it"),
+    [
+        ((WAIT, Frame("", 14, "consume", 12)), PUT, False),
+        ((WAIT, Frame("", 17, "consume_given", 15)), PUT, False),
+        ((WAIT, Frame("", 11, "Dispatcher.handle", 9)), COUNT, False),
+        ((WAIT, GET, Frame("", 20, "fetch", 18)), PUT, True),
+        ((FLUSHES,), PUT, True),
+        ((SELLS,), COUNT, True),
+    ],
+    ids=[
+        "its condition has the lock",
+        "it is not known which lock its condition has",
+        "a server's idle thread, whose lock has the same name",
+        "a thread that awaits an item of a queue",
+        "a thread that took the lock by its condition",
+        "a thread that took such a lock",
+    ],
+)
+def test_an_idle_thread_has_released_the_lock_of_its_condition(tmp_path, stack, blocked, has_it):
+    """A thread in `Condition(lock).wait()` does not have that lock, and so it is not named; one in `Queue.get()` has its own."""
+    file = str(written(tmp_path, IDLE))
+    having, blocked, other = (
+        tuple(one if one.filename else dataclasses.replace(one, filename=file) for one in frames)
+        for frames in (stack, (blocked,), (SELLS if blocked is COUNT else FLUSHES,))
+    )
+    places = analyse(meeting(having, blocked)).lock_waits
+    (place,) = (one for one in places if one.stack[-1] == blocked[0])
+
+    assert (place.known_ns > 0.5 * place.times.total_ns) is has_it
+    assert standstill([Silent("one", having), Silent("two", blocked)]) == ({1: 0} if has_it else {})
+    # Beside a thread that has the lock for sure, an idle one does not make that unknown.
+    three = [Silent("one", having), Silent("two", blocked), Silent("three", other)]
+    assert standstill(three) == ({} if has_it else {1: 2})

@@ -25,7 +25,6 @@ __all__ = [
     "sleep_ns_at",
     "takes_a_lock",
     "timeout_ns_at",
-    "waits_for_condition",
     "waits_for_good",
 ]
 
@@ -193,15 +192,6 @@ def waits_for_good(frame: Frame, changed: Collection[str] = ()) -> bool:
     """
     words = "" if frame.filename in changed else rest_of_statement(frame.filename, frame.line)
     return _FOR_A_TIME.search(words) is None
-
-
-_WAITS_ON = re.compile(r"(\w+)\.wait(?:_for)?\(")
-
-
-def waits_for_condition(frame: Frame, name: str, changed: Collection[str] = ()) -> bool:
-    """Tell whether a line waits for the condition of a name, or for one that has the same lock, as those of `queue.Queue`."""
-    names = _WAITS_ON.findall(_line_of(frame, changed))
-    return name in names or (bool(names) and is_of_a_queue(frame))
 
 
 def is_of_a_queue(frame: Frame) -> bool:

@@ -2,7 +2,7 @@
 
 `with self._lock:` takes the lock `_lock` of its class, and its body runs with it. So do the lines after `lock.acquire()`, up to
 `lock.release()`, and the body of a `with` that calls a context manager of the same file which yields with a lock. A lock is
-known by its name: the trace does not tell two objects of one class apart.
+known by its name: the trace does not tell two objects of one class apart. The lock of `Condition(lock)` is the one it is given.
 """
 
 import ast
@@ -30,7 +30,18 @@ from headway.traces.syntax import (
     yields,
 )
 
-__all__ = ["Lock", "Stands", "is_certain", "is_kept", "is_reentrant", "locks_made", "locks_taken", "stands"]
+__all__ = [
+    "Lock",
+    "Releases",
+    "Stands",
+    "is_certain",
+    "is_kept",
+    "is_reentrant",
+    "locks_made",
+    "locks_taken",
+    "releases",
+    "stands",
+]
 
 _NO_OWNERS = frozenset(
     {"object", "ABC", "Thread", "Process", "Protocol", "Generic", "Exception", "TypedDict", "NamedTuple"}
@@ -87,6 +98,15 @@ class Stands(Enum):
     """The line and its function do not name the lock."""
 
 
+class Releases(Enum):
+    """Whether a thread that waits for a condition has released a lock."""
+
+    NO = "no"
+    PERHAPS = "perhaps"
+    """The source does not tell which lock the condition has."""
+    YES = "yes"
+
+
 @final
 @dataclass(frozen=True)
 class _Guard:
@@ -111,9 +131,25 @@ class _Guards:
     """The names of locks that the file makes, and whether the same thread may acquire such a lock again."""
     kept: frozenset[Lock]
     """The locks that a function acquires and does not release, which is not a method with the name of that."""
+    waits: dict[int, tuple[Lock, ...]]
+    """What lines wait for by `NAME.wait()` or `NAME.wait_for()`, such as a condition, by its name."""
+    conditions: dict[Lock, Lock | None]
+    """The lock of each condition that the file makes, itself if it has its own; None: it may be any."""
+
+    def lock_of(self, condition: Lock) -> Lock | None:
+        """Return the lock of a condition; None if the file does not tell it."""
+        if condition in self.conditions:
+            return self.conditions[condition]
+        found = {lock for one, lock in self.conditions.items() if one.may_be(condition)}
+        lock = found.pop() if len(found) == 1 else None
+        return lock and replace(lock, owner="", many=condition.many)  # that of some object of a class
+
+    def with_lock(self, named: Lock) -> Lock:
+        """Return the lock that a thread takes if it takes what has a name: of a condition, the one that it was given."""
+        return self.lock_of(named) or named
 
 
-_NONE = _Guards({}, (), {}, frozenset())
+_NONE = _Guards({}, (), {}, frozenset(), {}, {})
 
 
 def is_reentrant(frame: Frame, lock: Lock) -> bool:
@@ -159,6 +195,19 @@ def stands(frame: Frame, lock: Lock, changed: Collection[str] = ()) -> Stands:
     return Stands.UNKNOWN
 
 
+def releases(frame: Frame, lock: Lock, changed: Collection[str] = ()) -> Releases:
+    """Tell whether a line that waits for a condition (`NAME.wait()`) releases a lock meanwhile."""
+    found = _NONE if frame.filename in changed else _guards(frame.filename)
+    waits = found.waits.get(frame.line, ())
+    released = found.lock_of(waits[0]) if len(waits) == 1 else None
+    around = [one.lock for one in found.guards if one.first <= frame.line <= one.last]
+    if released is None and waits and waits[0] in around:
+        released = waits[0]  # `with NAME: NAME.wait()`
+    if released is None or (released.may_be(lock) and not (released == lock and lock.owner)):
+        return Releases.PERHAPS
+    return Releases.YES if released == lock else Releases.NO
+
+
 def is_certain(frame: Frame, lock: Lock) -> bool:
     """Tell whether a line that takes a lock of a name, or runs with one, does so with exactly this lock.
 
@@ -183,11 +232,17 @@ def _guards(filename: str) -> _Guards:
         finder.visit(tree)
     except RecursionError:
         return _NONE
-    taken = {line: tuple(dict.fromkeys(locks)) for line, locks in finder.taken.items()}
+    waits = {line: tuple(dict.fromkeys(names)) for line, names in finder.waits.items()}
     guards = [*finder.guards, *(one for name, one in finder.calls if name in finder.managers)]
     named = [replace(one, lock=finder.managers.get(one.lock.name, one.lock)) for one in guards]
     named = [replace(one, lock=finder.aliases.get(one.lock, one.lock)) for one in named]
-    return _Guards(taken, tuple(named), finder.made, frozenset(finder.kept))
+    found = replace(_NONE, made=finder.made, waits=waits, conditions=finder.conditions)
+    return replace(
+        found,
+        taken={line: tuple(dict.fromkeys(map(found.with_lock, locks))) for line, locks in finder.taken.items()},
+        guards=tuple(replace(one, lock=found.with_lock(one.lock)) for one in named),
+        kept=frozenset(map(found.with_lock, finder.kept)),
+    )
 
 
 @final
@@ -207,6 +262,8 @@ class _Finder(ast.NodeVisitor):
         self.guards: list[_Guard] = []
         self.made: dict[str, bool] = {}
         self.kept: set[Lock] = set()
+        self.waits: dict[int, list[Lock]] = {}
+        self.conditions: dict[Lock, Lock | None] = {}
         self.managers: dict[str, Lock] = {}
         """The context managers of the file that yield with a lock, by name."""
         self.aliases: dict[Lock, Lock] = {}
@@ -265,6 +322,28 @@ class _Finder(ast.NodeVisitor):
         if lock is not None and makers:
             # A condition has an RLock of its own.
             self.made[lock.name] = bool(makers & {"RLock", "Condition"}) or self.made.get(lock.name, False)
+            if isinstance(value, ast.Call) and last_name(value.func) == "Condition":
+                of = self._given(lock, value)
+                self.conditions[lock] = of if self.conditions.get(lock, of) == of else None
+
+    def _given(self, condition: Lock, made: ast.Call) -> Lock | None:
+        """Return the lock of a condition that is made; None if it may be any, as a parameter is."""
+        given = [*made.args, *(one.value for one in made.keywords)]
+        if not given or isinstance(given[0], ast.Call | ast.Constant):
+            return condition
+        lock = self._named(given[0])
+        if lock is None or not lock.owner:
+            return None
+        self.made.setdefault(lock.name, True)
+        return lock
+
+    def visit_Call(self, node: ast.Call) -> None:
+        """Visit a call, which may wait for a condition."""
+        if is_call_of(node, "wait") or is_call_of(node, "wait_for"):
+            name = self._named(node.func.value)
+            for line in {node.lineno, node.func.end_lineno or node.lineno}:
+                self.waits.setdefault(line, []).extend(filter(None, [name]))
+        self.generic_visit(node)
 
     def visit_With(self, node: ast.With) -> None:
         """Visit a `with`, which may enter several locks."""

@@ -1,7 +1,7 @@
 """Tells of each stack of a trace whether its thread has a lock there, or takes it."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.hotspots import own_frame
-from headway.traces.calls import takes_a_lock, waits_for_condition
-from headway.traces.guards import Lock, Stands, is_certain, is_kept, stands
-from headway.traces.model import Trace
+from headway.traces.calls import takes_a_lock
+from headway.traces.guards import Lock, Releases, Stands, is_certain, is_kept, releases, stands
+from headway.traces.model import Frame, Trace
 from headway.traces.sources import words_in
 
-__all__ = ["LockStacks", "stacks_of"]
+__all__ = ["LockStacks", "has_released", "stacks_of"]
 
 _CONDITION_FRAMES = 3
 """`Condition.wait_for()` calls `wait()`, which calls `_acquire_restore()`."""
+_AWAITS = frozenset({"Condition.wait", "Condition.wait_for"})
 _WITHOUT = frozenset({Stands.OUTSIDE, Stands.UNKNOWN})
 """The relations of lines that neither take a lock nor run with it."""
 
@@ -54,22 +55,47 @@ def stacks_of(lock: Lock, trace: Trace, changed: Collection[str]) -> LockStacks:
     stack_frame, parent = trace.stack_frame, trace.stack_parent
     called = in_threading[stack_frame] & (parent > 0)  # Condition.__enter__
     by = np.where(called, parent, np.arange(len(parent)))
-    # A wait for a condition releases its lock, and acquires it again at the end.
-    waits = np.array([waits_for_condition(one, lock.name, changed) for one in frames])
-    waiter = by
+    outermost, waiter = np.arange(len(parent)), by
     for _ in range(_CONDITION_FRAMES):
-        waiter = np.where(in_threading[stack_frame[waiter]] & (parent[waiter] > 0), parent[waiter], waiter)
-    let_go = in_threading[stack_frame] & waits[stack_frame[waiter]]
+        inner = in_threading[stack_frame[waiter]] & (parent[waiter] > 0)
+        outermost, waiter = np.where(inner, waiter, outermost), np.where(inner, parent[waiter], waiter)
+    # A wait for a condition releases its lock, and acquires it again at the end. An event has a lock of its own.
+    awaits = np.array([_is_a_wait(one) for one in frames])[stack_frame[outermost]] & (waiter != outermost)
+    released = {one: releases(frames[one], lock, changed) for one in np.unique(stack_frame[waiter[awaits]]).tolist()}
+    let_go = awaits & np.isin(stack_frame[waiter], [one for one, how in released.items() if how is Releases.YES])
+    may = awaits & np.isin(stack_frame[waiter], [one for one, how in released.items() if how is Releases.PERHAPS])
+    file_of = np.unique([one.filename for one in frames], return_inverse=True)[1].reshape(-1)[stack_frame]
     takes, is_again, is_inside = innermost[stack_frame[by]], again[stack_frame[by]], inside[stack_frame]
+    without = np.zeros(len(parent), dtype=np.bool_)
     above = parent
     while above.any():
-        known = (above > 0) & ((above != by) | ~taking[stack_frame[above]]) & ~(let_go & (above == waiter))
-        is_inside |= (inside | taking)[stack_frame[above]] & known
+        has = (inside | taking)[stack_frame[above]] & (above > 0) & ((above != by) | ~taking[stack_frame[above]])
+        gone = let_go | (may & (file_of[above] == file_of[waiter]))
+        is_inside |= has & ~gone
+        without |= has & gone
         above = parent[above]
-    takes |= let_go
+    takes |= without & ~is_inside
     own = {one.filename for one in frames if one.filename in named and own_frame([one]) is not None}
     kept = any(is_kept(one, lock) for one in own.difference(changed))
     certain = all(
         is_certain(one, lock) for one, relation in zip(frames, of_frame, strict=True) if relation not in _WITHOUT
     )
     return LockStacks(is_inside & ~takes, takes, takes & (is_inside | is_again), kept, certain)
+
+
+def _is_a_wait(frame: Frame) -> bool:
+    return frame.function in _AWAITS and frame.filename.endswith("/threading.py")
+
+
+def has_released(frames: Sequence[Frame], lock: Lock, changed: Collection[str] = ()) -> frozenset[str]:
+    """Return the files of a stack whose lines do not tell any more that it has a lock, as it waits for a condition.
+
+    A condition whose lock is not known has, as far as it is known, the one that the lines of its file take.
+    """
+    at = next((at for at, one in enumerate(frames) if not one.filename.endswith("/threading.py")), 0)
+    if not at or not _is_a_wait(frames[at - 1]):
+        return frozenset()
+    how = releases(frames[at], lock, changed)
+    if how is Releases.YES:
+        return frozenset(one.filename for one in frames)
+    return frozenset([frames[at].filename] if how is Releases.PERHAPS else [])

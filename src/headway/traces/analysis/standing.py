@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from headway.traces.analysis.contention import takes
 from headway.traces.analysis.holders import line_of
 from headway.traces.analysis.hotspots import own_frame
+from headway.traces.analysis.lock_stacks import has_released
 from headway.traces.calls import locks_at, waits_for_good
 from headway.traces.frames import Frame
 from headway.traces.guards import Lock, Stands, is_certain, is_kept, is_reentrant, stands
@@ -51,7 +52,8 @@ def _has(frames: Sequence[Frame], lock: Lock, changed: Collection[str]) -> bool:
     """Tell whether a stack runs with a lock; where the innermost line takes it, the callers' lines tell that."""
     line = line_of(frames)
     inner = 0 if line is None else frames.index(line)
-    relations = [stands(one, lock, changed) for one in frames]
+    released = has_released(frames, lock, changed)
+    relations = [Stands.UNKNOWN if one.filename in released else stands(one, lock, changed) for one in frames]
     with_it = {Stands.INSIDE, Stands.AGAIN}
     return not with_it.isdisjoint(relations[inner:]) or Stands.TAKES in relations[inner + 1 :]
 
