@@ -146,6 +146,18 @@ def test_silent_threads_that_wait_for_each_others_locks_are_a_deadlock(tmp_path)
     assert "app.py:3 f1 for a lock that two may have and two waits at " in found["deadlock"].fact
     assert found["deadlock"].fact.endswith("until the end of the recording; 1 more thread waits for them")
     assert "three at " in found["silent-threads"].fact
+    assert found["silent-threads"].fact.endswith("app.py:12 f11, for a lock that one may have")
+
+
+def test_a_silent_thread_waits_for_a_global_lock_that_another_one_has(tmp_path):
+    """There is only one lock of that name, so the owner is sure in both findings."""
+    file = tmp_path / "app.py"
+    file.write_text(f"{SOURCE}\na_lock, b_lock = Lock(), Lock()\n")
+    os.utime(file, (0, 0))
+    silent = (Silent("one", at(file, 3, 1)), Silent("two", at(file, 8, 6)), Silent("three", at(file, 12, 11)))
+    found = told(dataclasses.replace(Script().hold(0, 0, 50).trace(100, "MainThread"), silent=silent))
+
+    assert "app.py:3 f1 for a lock that two has and two waits at " in found["deadlock"].fact
     assert found["silent-threads"].fact.endswith("app.py:12 f11, for a lock that one has")
 
 

@@ -13,6 +13,7 @@ from headway.traces.analysis.holders import Doing, LockHold, line_of
 from headway.traces.analysis.hotspots import at_place
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.sharing import FULL
+from headway.traces.analysis.standing import is_sure
 from headway.traces.analysis.words import duration, listed, names_or_roles, number, place, share
 from headway.traces.calls import awaits_an_import, is_of_a_queue, locks_at
 from headway.traces.loops import is_for_a_request, is_in_a_loop
@@ -240,8 +241,7 @@ def _circles(analysis: Analysis) -> list[_Circle]:
     for at, other in analysis.standstill.items():  # threads without an index in the trace
         silent = analysis.silent[at]
         line = line_of(silent.frames)
-        sure = line is not None and all(one.is_one for one in locks_at(line))
-        waiters[-1 - at] = -1 - other, _Waiter(printable(silent.name), line, analysis.wall_ns, sure)
+        waiters[-1 - at] = -1 - other, _Waiter(printable(silent.name), line, analysis.wall_ns, is_sure(silent))
     of_thread: dict[int, _Circle] = {}
     for first in waiters:
         path, thread = list[int](), first

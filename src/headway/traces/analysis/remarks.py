@@ -10,6 +10,7 @@ from headway.traces.analysis.hotspots import at_place
 from headway.traces.analysis.lock_findings import locks
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.stall_model import Thresholds
+from headway.traces.analysis.standing import is_sure
 from headway.traces.analysis.unseen import UnseenWait
 from headway.traces.analysis.words import duration, listed, names_or_roles, number, place, share
 from headway.traces.loops import home_at
@@ -353,7 +354,8 @@ def _stood(analysis: Analysis) -> str:
         where = at_place(one.frames)
         if at in analysis.standstill:
             owner = printable(analysis.silent[analysis.standstill[at]].name)
-            where += f", for a lock that {'it' if analysis.standstill[at] == at else owner} has"
+            has = "has" if is_sure(one) else "may have"
+            where += f", for a lock that {'it' if analysis.standstill[at] == at else owner} {has}"
         told.setdefault(where, []).append(printable(one.name))
     if not told:
         return ""

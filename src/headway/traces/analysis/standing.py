@@ -14,7 +14,7 @@ from headway.traces.frames import Frame
 from headway.traces.guards import Lock, Stands, is_certain, is_kept, is_reentrant, stands
 from headway.traces.model import Silent
 
-__all__ = ["standstill"]
+__all__ = ["is_sure", "standstill"]
 
 
 def standstill(threads: Sequence[Silent], changed: Collection[str] = ()) -> dict[int, int]:
@@ -39,6 +39,12 @@ def standstill(threads: Sequence[Silent], changed: Collection[str] = ()) -> dict
             elif having == [index] and line is not None and not is_reentrant(line, locks[0]):
                 found[index] = index
     return found
+
+
+def is_sure(thread: Silent) -> bool:
+    """Tell whether there is only one lock of the name that a thread waits for."""
+    line = line_of(thread.frames)
+    return line is not None and all(one.is_one for one in locks_at(line))
 
 
 def _waits_for(frames: Sequence[Frame], changed: Collection[str]) -> tuple[Lock, ...]:
