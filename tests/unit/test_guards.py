@@ -100,6 +100,17 @@ def again(one, two):
         with two.node_lock:
             pass
 
+def stacked(lock, other):
+    with open("x") as file, contextlib.ExitStack() as stack:
+        before_it()
+        stack.enter_context(lock)
+        if wanted:
+            stack.enter_context(other.some_lock)
+        stacked_work()
+        file.enter_context(other.third_lock)
+        more_work()
+    after_it()
+
 @staticmethod
 def decorated(locks):
     with locks[0]:
@@ -265,6 +276,11 @@ def test_a_line_within_a_with_of_several_lines_takes_a_lock(at):
         ("elsewhere()", "def sometimes", Lock("lock"), Stands.UNKNOWN),
         ("commit()", "def uses", Lock("guard_lock"), Stands.INSIDE),
         ("with two.node_lock", "def again", Lock("node_lock"), Stands.AGAIN),
+        ("before_it()", "def stacked", Lock("lock"), Stands.OUTSIDE),
+        ("stacked_work()", "def stacked", Lock("lock"), Stands.INSIDE),
+        ("stacked_work()", "def stacked", Lock("some_lock"), Stands.UNKNOWN),
+        ("more_work()", "def stacked", Lock("third_lock"), Stands.UNKNOWN),
+        ("after_it()", "def stacked", Lock("lock"), Stands.OUTSIDE),
     ],
 )
 def test_a_line_stands_inside_or_outside_of_a_lock(at, line, function, lock, relation):

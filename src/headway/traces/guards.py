@@ -1,8 +1,9 @@
 """Finds, in a program's source, the locks that it makes, the lines that take one, and the lines that run with one.
 
 `with self._lock:` takes the lock `_lock` of its class, and its body runs with it. So do the lines after `lock.acquire()`, up to
-`lock.release()`, and the body of a `with` that calls a context manager of the same file which yields with a lock. A lock is
-known by its name: the trace does not tell two objects of one class apart. The lock of `Condition(lock)` is the one it is given.
+`lock.release()`, the body of a `with` that calls a context manager of the same file which yields with a lock, and the lines after
+`stack.enter_context(lock)`. A lock is known by its name: the trace does not tell two objects of one class apart. The lock of a
+condition is the one that it was given: `Condition(lock)`.
 """
 
 import ast
@@ -359,7 +360,18 @@ class _Finder(ast.NodeVisitor):
             self.guards.append(_Guard(lock, item.context_expr.lineno, first, last, self._function))
             if isinstance(item.context_expr, ast.Call):
                 self.calls.append((lock.name, self.guards[-1]))
+        self._enter(node)
         self.generic_visit(node)
+
+    def _enter(self, node: ast.With) -> None:
+        """Add the lines of a `with ExitStack() as stack` that run with a lock after `stack.enter_context(lock)`."""
+        stacks = {last_name(one.optional_vars) for one in node.items if one.optional_vars and _is_an_exit_stack(one)}
+        for statement in node.body:
+            for call in own_calls(statement, "enter_context"):
+                lock = self._named(call.args[0]) if call.args and last_name(call.func.value) in stacks else None
+                if lock is not None and not isinstance(statement, ast.If | ast.While):
+                    first, last = (statement.end_lineno or 0) + 1, node.body[-1].end_lineno or 0
+                    self.guards.append(_Guard(lock, call.lineno, first, last, self._function))
 
     def _after_acquires(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         """Add the lines that run with a lock after a call of `acquire()`, by the blocks of a function."""
@@ -431,3 +443,7 @@ class _Finder(ast.NodeVisitor):
             seen.add(base)
             name = base
         return name
+
+
+def _is_an_exit_stack(item: ast.withitem) -> bool:
+    return isinstance(item.context_expr, ast.Call) and last_name(item.context_expr.func) == "ExitStack"
