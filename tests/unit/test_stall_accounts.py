@@ -294,11 +294,11 @@ def test_the_kernel_tells_what_a_thread_sleeps_for():
         until, found = time.monotonic() + 60, [False, False]
         while found != [True, False] and time.monotonic() < until:  # a thread that waits for the GIL is in a futex, too
             time.sleep(0.01)
-            found = [accounts.sleeps_in_a_futex(one.native_id) for one in (waiting, sleeping)]
+            found = [accounts.sleeps_in_a_futex(one.native_id, 1) for one in (waiting, sleeping)]
     waiting.join()
 
     assert found == [True, False]
-    assert not accounts.sleeps_in_a_futex(1 << 30)
+    assert not accounts.sleeps_in_a_futex(1 << 30, 1)
 
 
 def test_a_holder_that_waits_for_a_core_is_seen_while_it_waits(monkeypatch):
@@ -324,8 +324,8 @@ def test_the_state_of_a_thread_is_told():
     """A thread that looks at itself runs; there is none of a thread that is not there, nor a name that confuses it."""
     accounts = Accounts(os.getpid())
 
-    assert accounts._state_of(threading.get_native_id()) == b"R"
-    assert accounts._state_of(1 << 30) == b""
+    assert accounts._state_of(threading.get_native_id(), 1) == b"R"
+    assert accounts._state_of(1 << 30, 1) == b""
     assert _state_in(b"12 (a) R) S 1 2 3") == b"S"
 
 

@@ -2,15 +2,15 @@
 
 import contextlib
 import os
-import re
 import time
 from collections.abc import Collection
+
+from headway.live.thread_ids import ThreadIds
 
 __all__ = ["UNKNOWN", "beginnings"]
 
 UNKNOWN = 0
 """The beginning of a thread of which the kernel tells none: the process has no such thread any more."""
-_NAMESPACES = re.compile(r"^NSpid:.*\s(\d+)$", re.MULTILINE)
 _STARTTIME = 19
 """The field of /proc/PID/stat (proc(5)) after the process's name: in ticks since the machine's start."""
 _S_NS = 1_000_000_000
@@ -18,24 +18,24 @@ _READS = 10
 _CLOSE_NS = 1_000_000
 
 
-def beginnings(pid: int, tids: Collection[int], *, own_ids: bool) -> dict[int, int]:
+def beginnings(pid: int, tids: Collection[int], ids: ThreadIds) -> dict[int, int]:
     """Return when threads of a process began: the latest time (CLOCK_MONOTONIC, ns) that is possible, or UNKNOWN.
 
     Args:
         pid: The process's id.
         tids: The threads' native ids, as the process has them.
-        own_ids: The process is in another PID namespace, so that these ids differ from ours.
+        ids: The ids of the process's threads.
     """
     found = dict.fromkeys(tids, UNKNOWN)
     if not found:
         return found
     tick_ns = _S_NS // os.sysconf("SC_CLK_TCK")
     asleep_ns = _asleep_ns()
-    for tid, ours in _threads(pid, own_ids=own_ids).items():  # a hostile process may claim any number of threads
-        if tid in found:
-            with contextlib.suppress(OSError):
-                fields = _read(f"/proc/{pid}/task/{ours}/stat").rpartition(")")[2].split()
-                found[tid] = (int(fields[_STARTTIME]) + 1) * tick_ns - asleep_ns
+    now_ns = time.monotonic_ns()
+    for tid in found:
+        with contextlib.suppress(OSError):
+            fields = _read(f"/proc/{pid}/task/{ids.ours(tid, now_ns)}/stat").rpartition(")")[2].split()
+            found[tid] = (int(fields[_STARTTIME]) + 1) * tick_ns - asleep_ns
     return found
 
 
@@ -47,17 +47,6 @@ def _asleep_ns() -> int:
         found = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
         if time.monotonic_ns() - before_ns < _CLOSE_NS:  # else something ran between the two readings
             break
-    return found
-
-
-def _threads(pid: int, *, own_ids: bool) -> dict[int, int]:
-    """Return the ids of a process's threads in the process's own namespace, each with the id that we see."""
-    found = {}
-    with contextlib.suppress(OSError):
-        for ours in map(int, os.listdir(f"/proc/{pid}/task")):
-            with contextlib.suppress(OSError):
-                own = _NAMESPACES.search(_read(f"/proc/{pid}/task/{ours}/status")) if own_ids else None
-                found[int(own[1]) if own else ours] = ours
     return found
 
 

@@ -257,7 +257,7 @@ class Ring:
         seen = self._accounts.of(tid, now_ns, holds=holds)
         if seen is not None:
             self._core_times.append(seen)
-        if is_away and self._accounts.sleeps_in_a_futex(tid):
+        if is_away and self._accounts.sleeps_in_a_futex(tid, now_ns):
             self._asleep.append(Asleep(now_ns, tid))
         return seen
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Self, final
 
 from headway.live.memory import ILL_FORMED, Memory
+from headway.live.thread_ids import ThreadIds
 from headway.traces.codes import ENCODINGS, Code
 from headway.traces.frames import CoreTime, Frame, Stopped, text
 
@@ -214,6 +215,7 @@ class Accounts:
     def __init__(self, pid: int) -> None:
         """Prepare without opening a file."""
         self._pid = pid
+        self._ids = ThreadIds(pid)
         self._files: dict[int, int] = {}
         self._state = -1
         self._unchanged: dict[int, tuple[int, int, int]] = {}
@@ -223,7 +225,7 @@ class Accounts:
         """Return a thread's core time up to now; None if the thread is gone or the kernel does not tell.
 
         Args:
-            tid: The thread.
+            tid: The thread, by the id that the process has for it.
             now_ns: The time.
             holds: The thread holds a GIL. The kernel counts a wait for a core when it is over, but others wait for this
                 thread now. So such a wait is counted as far as looks show that it goes on.
@@ -232,9 +234,11 @@ class Accounts:
             if tid not in self._files:
                 if len(self._files) >= _MOST_ACCOUNTS:
                     self._close_threads()
-                self._files[tid] = os.open(f"/proc/{self._pid}/task/{tid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+                path = f"/proc/{self._pid}/task/{self._ids.ours(tid, now_ns)}/schedstat"
+                self._files[tid] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             ran, queued, _ = os.pread(self._files[tid], 100, 0).split()
         except (OSError, ValueError):
+            self._ids.forget(tid)
             with contextlib.suppress(OSError, KeyError):
                 os.close(self._files.pop(tid))
             return None
@@ -247,23 +251,23 @@ class Accounts:
         if before is None or before[:2] != (ran_ns, queued_ns) or not before[2]:
             if len(self._unchanged) >= _MOST_ACCOUNTS:
                 self._unchanged.clear()
-            self._unchanged[tid] = (ran_ns, queued_ns, now_ns if self._state_of(tid) == _RUNNABLE else 0)
+            self._unchanged[tid] = (ran_ns, queued_ns, now_ns if self._state_of(tid, now_ns) == _RUNNABLE else 0)
             return 0
         lasts_ns = now_ns - before[2]
         return lasts_ns if lasts_ns >= _STANDS_STILL_NS else 0
 
-    def _state_of(self, tid: int) -> bytes:
+    def _state_of(self, tid: int, now_ns: int) -> bytes:
         """Return the letter of a thread's state (proc(5)); b"" if the kernel does not tell."""
         try:
-            with open(f"/proc/{self._pid}/task/{tid}/stat", "rb", buffering=0) as file:
+            with open(f"/proc/{self._pid}/task/{self._ids.ours(tid, now_ns)}/stat", "rb", buffering=0) as file:
                 return _state_in(file.read(100))
         except OSError:
             return b""
 
-    def sleeps_in_a_futex(self, tid: int) -> bool:
+    def sleeps_in_a_futex(self, tid: int, now_ns: int) -> bool:
         """Tell whether a thread sleeps until another one wakes it; False if the kernel does not tell."""
         try:
-            with open(f"/proc/{self._pid}/task/{tid}/syscall", "rb", buffering=0) as file:
+            with open(f"/proc/{self._pid}/task/{self._ids.ours(tid, now_ns)}/syscall", "rb", buffering=0) as file:
                 return int(file.read(100).split()[0]) in _FUTEX
         except (OSError, ValueError, IndexError):  # ValueError: the thread runs
             return False

@@ -27,6 +27,7 @@ from headway.live.header import COUNTERS_ONLY, FORMAT_VERSION, HEADER_BYTES, Hea
 from headway.live.lived import incarnation_of
 from headway.live.slots import FREE, SLOT_BYTES, SLOT_HEAD, ThreadCounters, changed
 from headway.live.switched_on import GilSwitch
+from headway.live.thread_ids import ThreadIds
 
 __all__ = [
     "History",
@@ -166,7 +167,7 @@ class Watch:
         self._incarnation = incarnation
         self._header = header
         self._switch = GilSwitch(pid)
-        self._has_own_ids = own_pid != pid
+        self._ids = ThreadIds(pid)
         self._began_ns: dict[int, int] = {}
 
     def _open(self, own_pid: int) -> Header | None:
@@ -284,7 +285,7 @@ class Watch:
     def _beginnings(self, threads: tuple[ThreadCounters, ...]) -> dict[int, int]:
         """Return when these threads began, by serial; the kernel is asked once for each."""
         new = {one.serial: one.tid for one in threads if one.serial not in self._began_ns}
-        began_ns = beginnings(self.pid, new.values(), own_ids=self._has_own_ids)
+        began_ns = beginnings(self.pid, new.values(), self._ids)
         known_ns = self._began_ns | {serial: began_ns[tid] for serial, tid in new.items()}
         self._began_ns = {one.serial: known_ns[one.serial] for one in threads}
         return self._began_ns
