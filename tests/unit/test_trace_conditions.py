@@ -46,8 +46,8 @@ def source_frame(method, text):
     return Frame(queue.__file__, at, method.__qualname__, first)
 
 
-def nested(script, end_ms, stacks):
-    """Return a trace of two threads; number N in the script is the Nth of these stacks, the innermost frame first."""
+def nested(script, end_ms, stacks, threads=2):
+    """Return a trace of some threads; number N in the script is the Nth of these stacks, the innermost frame first."""
     frames, parents, innermost, ends = [UNKNOWN_FRAME], [0], [0], [0]
     for stack in stacks:
         above = 0
@@ -57,7 +57,7 @@ def nested(script, end_ms, stacks):
             innermost.append(len(frames) - 1)
             above = len(parents) - 1
         ends.append(above)
-    trace = script.trace(end_ms, "one", "other")
+    trace = script.trace(end_ms, *("one", "other", "third")[:threads])
     events = trace.events.copy()
     of_a_stack = events["value"] < len(ends)
     events["value"][of_a_stack] = np.array(ends)[events["value"][of_a_stack].astype(int)]

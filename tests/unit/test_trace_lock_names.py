@@ -29,9 +29,14 @@ def lookup():
         pass
 def draw():
     lookup()
+def joins(thread):
+    lock = thread.lock
+    lock.acquire()
+    lock.release()
 """
 LOOKUP, DRAW = Frame("", 13, "lookup", 12), Frame("", 16, "draw", 15)
 WRAPPER = Frame("", 7, "one_at_a_time.<locals>.wrapper", 5)
+JOINS = Frame("", 19, "joins", 17)
 LOCKED, INSIDE = Frame("", 11, "locked", 9), Frame("", 14, "lookup", 12)
 
 
@@ -55,14 +60,18 @@ def test_a_thread_that_has_another_lock_of_that_name_does_not_wait_for_itself(tm
 @pytest.mark.parametrize(("line", "sure"), [(INSIDE, True), (LOCKED, False)], ids=["the global one", "a parameter"])
 def test_a_thread_that_has_a_lock_of_that_name_may_have_another_one(tmp_path, line, sure):
     """The owner is told with "or one of the same name" where a line has the lock as its function's parameter."""
-    waiting, having, elsewhere = stacks(tmp_path, (LOOKUP,), (line,), (DRAW,))
-    script, now = Script(), 0.0
+    waiting, having, elsewhere, other = stacks(tmp_path, (LOOKUP,), (line,), (DRAW,), (JOINS,))
+    script, now = Script().hold(2, 0.2, 0.3, stack=4), 0.0  # a third thread has nothing to do with it
     for _ in range(10):
         script.hold(0, now, now + 0.1, stack=2).hold(1, now + 1, now + 1.1, stack=1)
         script.hold(0, now + 30, now + 30.1, stack=3).hold(1, now + 30.2, now + 30.3, stack=3)
         now += 40
-    (place,) = analyse(nested(script, now, [waiting, having, elsewhere])).lock_waits
+    (place,) = (
+        one
+        for one in analyse(nested(script, now, [waiting, having, elsewhere, other], threads=3)).lock_waits
+        if one.stack == waiting
+    )
 
     assert place.holders[0].threads == (0,)
-    assert [one.sure for one in place.holders[:1]] == [sure] == [place.sure]
+    assert [one.sure for one in place.holders[:1]] == [sure]
     assert standstill([Silent("one", waiting), Silent("other", having)]) == ({0: 1} if sure else {})

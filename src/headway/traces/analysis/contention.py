@@ -312,10 +312,10 @@ def _places(trace: Trace, blocked: _Blocked, lived_ns: NDArray[np.int64], holder
             starts_ns = blocked.start_ns[taking]
             waits = LockWaits(thread[taking], starts_ns, starts_ns + length_ns[taking], blocked.woken[taking])
             held = holders.of(heaviest, waits)
-            is_sure = holders.is_sure(heaviest)
             for one in taking[blocked.lasting[taking]].tolist():
                 has = holders.at(int(blocked.stack[one]), int(thread[one]), int(blocked.start_ns[one] + length_ns[one]))
                 stuck += [] if has is None else [(int(thread[one]), has)]
+            is_sure = holders.is_sure(heaviest, *(owner for _, owner in stuck))
         places.append(
             ParkPlace(
                 kind=Park(one_kind),

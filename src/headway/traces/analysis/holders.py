@@ -178,15 +178,15 @@ class Holders:
         `stack` is a stack of the line. The result is () if the line does not tell which lock it takes.
         """
         search = self._search(stack) if self._trace.gils else None
-        return () if search is None else self._by_line(search.follow(waits), sure=search.is_sure)
+        return () if search is None else self._by_line(search.follow(waits), search)
 
     def by_thread(self, stack: int, waits: LockWaits) -> tuple[LockHold, ...]:
         """Return as `of`, but one result for each thread that had the lock: its whole time, and what it did for longest."""
         search = self._search(stack) if self._trace.gils else None
         if search is None:
             return ()
-        found_ns, sure = search.follow(waits), search.is_sure
-        return summed(one for key, each_ns in found_ns.items() for one in self._by_line({key: each_ns}, sure=sure))
+        found_ns = search.follow(waits)
+        return summed(one for key, each_ns in found_ns.items() for one in self._by_line({key: each_ns}, search))
 
     def at(self, stack: int, thread: int, time_ns: int) -> int | None:
         """Return the thread that has the lock at a time at which a thread waits for it, if only one can have it.
@@ -203,10 +203,10 @@ class Holders:
         found = search.has(thread, time_ns)
         return None if found == thread and is_reentrant(frame, search.lock) else found
 
-    def is_sure(self, stack: int) -> bool:
-        """Tell whether there is only one lock of the name that a stack's line has for it."""
+    def is_sure(self, stack: int, *owners: int) -> bool:
+        """Tell whether there is only one lock of the name that a stack's line has for it, and none but it is the owners'."""
         search = self._search(stack)
-        return search is not None and search.is_sure
+        return search is not None and search.lock.is_one and all(map(search.is_sure_of, owners))
 
     def _search(self, stack: int) -> "_Search | None":
         """Return the search for the lock that a stack takes; None if the line does not tell which one."""
@@ -225,7 +225,7 @@ class Holders:
         threads = np.unique(np.concatenate([of_holds, of_waits]))
         return _Search(self, lock, user, threads, np.flatnonzero(np.isin(self._holds.thread, threads)))
 
-    def _by_line(self, found_ns: dict[tuple[int, Doing, int], int], *, sure: bool) -> tuple[LockHold, ...]:
+    def _by_line(self, found_ns: dict[tuple[int, Doing, int], int], search: "_Search") -> tuple[LockHold, ...]:
         """Return what was found, by line; the keys are the thread, what it did, and the stack."""
         lines: dict[tuple[Doing, int], list[tuple[int, int, int]]] = defaultdict(list)
         for (thread, does, stack), blocked_ns in sorted(found_ns.items(), key=lambda item: -item[1]):
@@ -238,7 +238,7 @@ class Holders:
                 doing=doing,
                 stack=self._trace.stack(ones[0][2]),
                 blocked_ns=sum(blocked_ns for blocked_ns, _, _ in ones),
-                sure=sure,
+                sure=all(search.is_sure_of(thread) for _, thread, _ in ones),
             )
             for (doing, _), ones in lines.items()
         ]
@@ -285,7 +285,6 @@ class _Search:
         """Take the stacks that tell of the lock, the threads that use it, and their holds."""
         self.lock = lock
         self.is_kept = user.kept
-        self.is_sure = lock.is_one and user.certain
         self._holders = holders
         self._user = user
         self._threads = threads.tolist()
@@ -314,6 +313,12 @@ class _Search:
         # The sample is in no order, so the waits that were not followed are like those that were.
         factor = int(length_ns.sum()) / followed_ns if followed_ns else 1.0
         return {key: round(found_ns * factor) for key, found_ns in self._found_ns.items()}
+
+    def is_sure_of(self, thread: int) -> bool:
+        """Tell whether a thread that had a lock of that name had this one: no line of it may have had another one."""
+        stacks = np.unique(self._holders.timeline(thread).stack)
+        uses = stacks[self._user.inside[stacks] | self._user.takes[stacks]]
+        return self.lock.is_one and bool(self._user.certain[uses].all())
 
     def _follow(self, last: tuple[int, int] | None, since_ns: int) -> None:
         """Follow one wait back to its begin; `last` is the thread that had the lock at the end, and until when."""

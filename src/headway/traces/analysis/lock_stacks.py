@@ -34,8 +34,8 @@ class LockStacks:
     """A thread takes the lock there that one of its callers has taken."""
     kept: bool
     """A function of the program acquires such a lock and leaves its release to others."""
-    certain: bool
-    """Each line that has a lock of that name has this one, and none may have another one."""
+    certain: NDArray[np.bool_]
+    """No line of the stack has or takes a lock that may be another one of that name."""
 
 
 def stacks_of(lock: Lock, trace: Trace, changed: Collection[str]) -> LockStacks:
@@ -66,20 +66,21 @@ def stacks_of(lock: Lock, trace: Trace, changed: Collection[str]) -> LockStacks:
     may = awaits & np.isin(stack_frame[waiter], [one for one, how in released.items() if how is Releases.PERHAPS])
     file_of = np.unique([one.filename for one in frames], return_inverse=True)[1].reshape(-1)[stack_frame]
     takes, is_again, is_inside = innermost[stack_frame[by]], again[stack_frame[by]], inside[stack_frame]
-    without = np.zeros(len(parent), dtype=np.bool_)
+    unlike = np.array(
+        [how not in _WITHOUT and not is_certain(one, lock) for one, how in zip(frames, of_frame, strict=True)]
+    )
+    without, certain = np.zeros(len(parent), dtype=np.bool_), ~unlike[stack_frame]
     above = parent
     while above.any():
         has = (inside | taking)[stack_frame[above]] & (above > 0) & ((above != by) | ~taking[stack_frame[above]])
         gone = let_go | (may & (file_of[above] == file_of[waiter]))
         is_inside |= has & ~gone
         without |= has & gone
+        certain &= ~unlike[stack_frame[above]]
         above = parent[above]
     takes |= without & ~is_inside
     own = {one.filename for one in frames if one.filename in named and own_frame([one]) is not None}
     kept = any(is_kept(one, lock) for one in own.difference(changed))
-    certain = all(
-        is_certain(one, lock) for one, relation in zip(frames, of_frame, strict=True) if relation not in _WITHOUT
-    )
     return LockStacks(is_inside & ~takes, takes, takes & (is_inside | is_again), kept, certain)
 
 

@@ -339,7 +339,7 @@ class Causes:
             last = int(np.searchsorted(events.time_ns, time_ns, "right")) - 1
             if last < 0 or events.kind[last] != Kind.RELEASE:
                 return Circle.NO, ()  # it goes on
-            at, sure = int(events.stack[last]), self._holders.is_sure(stack)
+            at, sure = int(events.stack[last]), self._holders.is_sure(stack, owner)
             waited_ns = time_ns - int(events.time_ns[last])
             owners.append(LockHold((owner,), Doing.BLOCKED, self._trace.stack(at), waited_ns, sure))
             if owner == thread:
