@@ -290,6 +290,7 @@ class _Search:
         self._threads = threads.tolist()
         self._rows = rows
         self._start_ns, self._end_ns, self._thread = holders.rows(rows)
+        self._sure: dict[int, bool] = {}
         self._steps = 0
         self._weight = 1.0
         self._found_ns: dict[tuple[int, Doing, int], float] = {}
@@ -316,9 +317,11 @@ class _Search:
 
     def is_sure_of(self, thread: int) -> bool:
         """Tell whether a thread that had a lock of that name had this one: no line of it may have had another one."""
-        stacks = np.unique(self._holders.timeline(thread).stack)
-        uses = stacks[self._user.inside[stacks] | self._user.takes[stacks]]
-        return self.lock.is_one and bool(self._user.certain[uses].all())
+        if thread not in self._sure:
+            stacks = np.unique(self._holders.timeline(thread).stack)
+            uses = stacks[self._user.inside[stacks] | self._user.takes[stacks]]
+            self._sure[thread] = self.lock.is_one and bool(self._user.certain[uses].all())
+        return self._sure[thread]
 
     def _follow(self, last: tuple[int, int] | None, since_ns: int) -> None:
         """Follow one wait back to its begin; `last` is the thread that had the lock at the end, and until when."""
