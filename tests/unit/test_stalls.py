@@ -303,7 +303,7 @@ def test_a_first_request_goes_on():
         return [(one.kind, one.since_ns, one.goes_on) for one in found]
 
     assert first(AT_REQUEST, ended=False) == [(StallKind.REQUEST, at(10), True)]
-    assert first(AT_REQUEST) == []
+    assert first(AT_REQUEST) == [(StallKind.REQUEST, at(10), True)]
     assert first(AT_QUEUE, ended=False) == []
     assert first(AT_IDLE, ended=False) == []
     assert first(AT_JOB, ended=False) == []

@@ -13,10 +13,12 @@ from headway.live.stalled import stalls_to_tell, with_its_end
 from headway.live.told import Told
 from headway.live.watched import Watched
 from headway.traces.analysis.stall_model import StallKind, Thresholds
+from headway.traces.analysis.stall_words import stall_line
 from headway.traces.analysis.stalls import find_stalls
 from headway.traces.model import Kind
 
 LIMITS = {"loop_ns": 50 * MS, "wait_ns": 50 * MS, "request_ns": 50 * MS}
+EACH = Thresholds(**LIMITS)
 
 
 def told(trace, known=None, *, gone_ms=0, finished=False):
@@ -52,6 +54,24 @@ def test_a_lap_without_end_is_a_stall_unless_the_process_ended_in_order():
     assert told(hanging(ended=True), gone_ms=900) == [(800, True)]
     assert told(hanging(ended=True), gone_ms=900, finished=True) == []
     assert told(hanging(ended=False)) == [(800, False)]
+
+
+@pytest.mark.parametrize(("home", "stack", "kind"), [(AT_POLL, AT_SLEEP, "LOOP"), (AT_QUEUE, AT_REQUEST, "REQUEST")])
+def test_a_call_in_progress_at_the_end_of_the_process_is_a_stall(home, stack, kind):
+    """A thread needs the GIL to leave its loop or pool: one that never had it again was in its call until the end."""
+
+    def found(then=None, *, forced=False):
+        script = Script().hold(0, 0, 1, stack=home).hold(0, 10, 500, stack=stack, forced=forced)
+        trace = with_stacks((then(script) if then else script).trace(800, "worker", "other"))
+        return [(one.kind.name, stall_line(trace, one).partition(": ")[2]) for one in find_stalls(trace, EACH)]
+
+    ((which, line),) = found()
+    assert which == kind
+    assert " 790 ms until the recording ended: " in line
+    assert len(found(lambda script: script.wait(0, 510, stack=stack).hold(1, 500, 790), forced=True)) == 1
+    assert found(lambda script: script.add(510, 0, Kind.ACQUIRE)) == []
+    assert found(lambda script: script.hold(0, 510, 511, stack=AT_IDLE)) == []
+    assert [name for name, _ in found(lambda script: script.hold(0, 600, 601, stack=home))] == [kind]
 
 
 @pytest.mark.parametrize(("stack", "outside"), [(AT_REQUEST, AT_IDLE), (AT_SLEEP, AT_COMPUTE)])

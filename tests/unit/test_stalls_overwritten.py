@@ -54,6 +54,8 @@ def test_a_lap_under_way_goes_on():
     assert "stalled for 500 ms so far: 58 % a blocking call" in stall_line(trace, stall)
     over = dataclasses.replace(trace, process=dataclasses.replace(trace.process, ended=True))
     assert find_stalls(over, LIMITS) == []
+    in_a_call = dataclasses.replace(over, events=over.events[:-1])
+    assert [one.length_ns for one in find_stalls(in_a_call, LIMITS)] == [500 * MS]
 
 
 def test_laps_of_which_nothing_is_missing_are_told_once():

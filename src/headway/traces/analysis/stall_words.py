@@ -120,7 +120,8 @@ def _had(holders: tuple[LockHold, ...], names: tuple[str, ...]) -> str:
 def stall_line(trace: Trace, stall: Stall) -> str:
     """Return a stall in one line: the thing that made no progress, for how long, and why."""
     names = labels(trace.threads)
-    until = " so far" if stall.goes_on else " until the process ended" if stall.cut_off else ""
+    so_far = " until the recording ended" if trace.process.ended else " so far"
+    until = so_far if stall.goes_on else " until the process ended" if stall.cut_off else ""
     what = _NAMES[stall.kind].format(names[stall.thread], f"{duration(stall.length_ns)}{until}")
     causes = []
     for key in dict.fromkeys((part.cause, part.lock, part.idle) for part in stall.parts):

@@ -113,7 +113,7 @@ class _Finder:
                 lap.serial != self._trace.threads[thread].serial
                 or lap.begun_ns > first_ns
                 or until_ns < max(lap.begun_ns + least_ns, self._over_since_ns)
-                or (goes_on and self._trace.process.ended)
+                or (goes_on and self._trace.process.ended and not _never_came_back(own, 0))
             ):
                 continue
             parts: tuple[Part, ...] = ()
@@ -195,7 +195,10 @@ class _Finder:
     def _kind(self, own: ThreadEvents, begin: int, end: int, home_stack: int) -> StallKind | None:
         """Return the kind of a lap that began at a home; None if the thread has left its loop, or if a pool runs a job."""
         inside = slice(begin, end if end >= 0 else len(own))
-        if np.any(own.kind[inside] == Kind.EXIT) or (end < 0 and self._trace.process.ended):
+        if np.any(own.kind[inside] == Kind.EXIT):
+            return None
+        # A thread that had the GIL again may have left its loop or pool, before the process ended.
+        if end < 0 and self._trace.process.ended and not _never_came_back(own, begin):
             return None
         stacks = {int(stack) for stack in own.stack[inside][own.kind[inside] == Kind.RELEASE]} - {0}
         frames = [self._observed.stack(stack) for stack in stacks]
@@ -270,3 +273,15 @@ class _Finder:
         since_ns = int(self._observed.of(thread).time_ns[begin])
         parts = self._causes.of(thread, begin, end, until_ns)
         return Stall(kind, thread, since_ns, until_ns, goes_on, parts)
+
+
+def _never_came_back(own: ThreadEvents, begin: int) -> bool:
+    """Tell whether a thread never had the GIL again after a call that it made since one of its events.
+
+    Its stack at that call is known, and is then where the thread was when the recording ended.
+    """
+    released = np.flatnonzero(own.kind[begin:] == Kind.RELEASE)
+    if not len(released):
+        return False
+    last = begin + int(released[-1])
+    return bool(own.stack[last]) and not np.any(own.kind[last + 1 :] == Kind.ACQUIRE)

@@ -149,7 +149,7 @@ def late_loops(trace: Trace, holds: Holds, away: Away, start_ns: int, end_ns: in
     ends = np.append(thread[1:] == thread[:-1], np.False_)  # the thread comes home again
     until_ns = np.where(ends, np.append(away.start_ns[at_home][1:], trace.end_ns), trace.end_ns)
     alive = np.array([one.end_ns is None for one in trace.threads], dtype=bool)
-    goes_on = ~ends & alive[thread] & (not trace.process.ended)
+    goes_on = ~ends & alive[thread]
     length_ns = np.minimum(until_ns, end_ns) - np.maximum(since_ns, start_ns)
     late = away.back[at_home] & (ends | goes_on) & (length_ns >= Thresholds().loop_ns)
     in_loop = functools.cache(
@@ -164,6 +164,8 @@ def late_loops(trace: Trace, holds: Holds, away: Away, start_ns: int, end_ns: in
         for lap in np.flatnonzero(late & (thread == one)).tolist():
             first, last = np.searchsorted(mine.end_ns, [since_ns[lap], until_ns[lap]], "right").tolist()
             home = int(away.stack[at_home[lap]])
+            if goes_on[lap] and trace.process.ended and (mine.open[last - 1] or not mine.stack[last - 1]):
+                continue  # the thread may have left its loop since it had the GIL again
             if all(in_loop(stack, home, bool(ends[lap])) for stack in np.unique(mine.stack[first:last]).tolist()):
                 laps_ns.append(int(length_ns[lap]))
         if laps_ns:
