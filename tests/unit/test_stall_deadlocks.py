@@ -125,6 +125,7 @@ def test_a_thread_that_waits_for_itself(stalls):
     assert "100 % a deadlock: a wait for a lock at " in line
     assert line.endswith("app.py:23 more that the thread has itself")
     assert row["advice"].startswith("use a `threading.RLock`")
+    assert [held.doing for held in sum_up([row]).by_holder] == ["itself"]
 
 
 def test_what_waits_for_threads_in_a_circle_is_in_none(stalls):

@@ -113,7 +113,7 @@ def test_each_cause_has_the_advice_of_its_longest_part():
         (False, "await the c"),
         (True, "wait for it"),
     ]
-    assert "a wait for another thread (a lock, an event, a queue) at" in row["line"]
+    assert "a wait for another thread (a condition) at" in row["line"]
     assert sums.by_cause["event loop", "blocking call"].advice.startswith("await the call")
     assert sums.by_cause["event loop", "own code"].advice.startswith("move it")
     waited = sums.by_cause["event loop", "wait for another thread"]

@@ -481,4 +481,4 @@ def test_a_lock_of_threading_is_not_that_of_another_process(program, tmp_path, i
     written(tmp_path, source)
     trace, stall = stalled(program, back_ms=30.3, inside=lambda script: script.hold(0, 3, 3.1, stack=HOG))
 
-    assert f"a wait for {who} (a lock, an event, a queue) at" in stall_line(trace, stall)
+    assert f"a wait for {who} (a lock{', an event, a queue' * ('process' in who)}) at" in stall_line(trace, stall)

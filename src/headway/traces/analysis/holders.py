@@ -20,10 +20,11 @@ from typing import NamedTuple, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.traces.analysis.doing import Doing, doing_away
 from headway.traces.analysis.hotspots import at_place
 from headway.traces.analysis.intervals import Holds, Intervals
 from headway.traces.analysis.lock_stacks import LockStacks, stacks_of
-from headway.traces.calls import locks_at, takes_a_lock, waits_for_good
+from headway.traces.calls import locks_at, waits_for_good
 from headway.traces.guards import Lock, is_reentrant
 from headway.traces.model import Frame, Trace
 
@@ -42,38 +43,6 @@ _MOST_STEPS = 200_000
 """The holds that are looked at for one place."""
 _MOST_TOLD = 8
 """The results for one place."""
-
-
-class Doing(Enum):
-    """The occupation of a thread while it had a lock."""
-
-    RAN = "ran"
-    """It held the GIL."""
-    WENT_ON = "went on"
-    """It held the GIL, and released the lock at some time meanwhile: the waiter woke up only afterwards."""
-    AWAY = "away"
-    """It had released the GIL, for a call that waits or computes."""
-    QUEUED = "queued"
-    """It waited for the GIL."""
-    BLOCKED = "blocked"
-    """It waited for another lock."""
-    NO_CORE = "no core"
-    """It waited for a core, by the system's account."""
-
-    @property
-    def words(self) -> str:
-        """The occupation as it is shown."""
-        return _DOING[self]
-
-
-_DOING = {
-    Doing.RAN: "holding the GIL",
-    Doing.WENT_ON: "holding the GIL, at first with the lock",
-    Doing.AWAY: "in a call without the GIL",
-    Doing.QUEUED: "waiting for the GIL",
-    Doing.BLOCKED: "waiting for another lock",
-    Doing.NO_CORE: "waiting for a core",
-}
 
 
 class Circle(Enum):
@@ -230,8 +199,8 @@ class Holders:
         lines: dict[tuple[Doing, int], list[tuple[int, int, int]]] = defaultdict(list)
         for (thread, does, stack), blocked_ns in sorted(found_ns.items(), key=lambda item: -item[1]):
             frame = int(self._trace.stack_frame[stack])
-            other = does is Doing.AWAY and takes_a_lock(self._trace.frames[frame], self._changed)
-            lines[Doing.BLOCKED if other else does, frame].append((blocked_ns, thread, stack))
+            doing = doing_away(self._trace.stack(stack), self._changed) if does is Doing.AWAY else does
+            lines[doing, frame].append((blocked_ns, thread, stack))
         result = [
             LockHold(
                 threads=tuple(dict.fromkeys(thread for _, thread, _ in ones)),

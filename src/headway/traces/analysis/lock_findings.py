@@ -9,7 +9,8 @@ from typing import NamedTuple, final
 from headway.printable import printable
 from headway.traces.analysis.advice import against_deadlock, in_parallel
 from headway.traces.analysis.contention import CONTENDED, ParkPlace
-from headway.traces.analysis.holders import Doing, LockHold, line_of
+from headway.traces.analysis.doing import AWAITING, Doing
+from headway.traces.analysis.holders import LockHold, line_of
 from headway.traces.analysis.hotspots import at_place
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.sharing import FULL
@@ -378,13 +379,14 @@ def another_way(one: ParkPlace, analysis: Analysis) -> str:
         return ""
     doing = {each.doing for each in _telling(one)}
     held_ns = max(((gil.holds.total_ns, gil.wall_ns) for gil in analysis.gils), default=(0, 0))
-    if Doing.AWAY not in doing and held_ns[0] >= FULL * held_ns[1] > 0:
+    if not doing & {Doing.AWAY, *AWAITING} and held_ns[0] >= FULL * held_ns[1] > 0:
         return (
             f"use {in_parallel(analysis.process)}: the GIL was held {share(*held_ns)} of the time, so without this lock these "
             "threads would wait for the GIL"
         )
     ways = [
         *["make that call before the lock is taken, or after it is released"] * (Doing.AWAY in doing),
+        *[f"release the lock before that wait for {AWAITING[one].value}" for one in AWAITING if one in doing],
         *["compute before the lock is taken, or after it is released"] * (Doing.RAN in doing),
         *["take the two locks one after the other, or look at that other lock first"] * (Doing.BLOCKED in doing),
         *[f"take the lock less often, or use {in_parallel(analysis.process)}"]

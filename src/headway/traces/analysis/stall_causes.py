@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.contention import takes
-from headway.traces.analysis.holders import ELSEWHERE_NS, Circle, Doing, Holders, LockHold, LockWaits
+from headway.traces.analysis.doing import Doing
+from headway.traces.analysis.holders import ELSEWHERE_NS, Circle, Holders, LockHold, LockWaits
 from headway.traces.analysis.intervals import Holds, recorded
 from headway.traces.analysis.observed import Observed
 from headway.traces.analysis.short_times import IDLE_SHARE, ShortTimes
@@ -264,7 +265,7 @@ class Causes:
         circle = Circle.NO
         if lock and length_ns >= ELSEWHERE_NS and not self._is_over(thread, event, over_ns):
             circle, owner = self._circle(thread, int(own.stack[event]), over_ns)
-            holders = holders or owner
+            holders = owner if circle is not Circle.NO and owner[0].threads[0] == thread else holders or owner
         return [*found, Part(cause, rest_ns, thread, stack, lock=lock, holders=holders, circle=circle)]
 
     def _handing_over(self, thread: int, event: int, begun_ns: int, over_ns: int, share: float | None) -> list[Part]:
@@ -343,6 +344,8 @@ class Causes:
             waited_ns = time_ns - int(events.time_ns[last])
             owners.append(LockHold((owner,), Doing.BLOCKED, self._trace.stack(at), waited_ns, sure))
             if owner == thread:
+                if len(owners) == 1:
+                    owners[0] = replace(owners[0], doing=Doing.ITSELF)
                 return Circle.SURE if all(one.sure for one in owners) else Circle.PERHAPS, tuple(owners[:1])
             waiter, stack = owner, at
         return Circle.NO, ()  # the thread waits for others that are in a circle

@@ -6,9 +6,12 @@ from typing import Any, Final
 
 from headway.printable import printable
 from headway.traces.analysis.advice import against_deadlock, one_interpreter
-from headway.traces.analysis.holders import Circle, Doing, LockHold
+from headway.traces.analysis.doing import AWAITING, Doing
+from headway.traces.analysis.holders import Circle, LockHold
+from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind
 from headway.traces.analysis.words import duration, labels, place, share
+from headway.traces.awaited import awaited_at, waiting_line
 from headway.traces.calls import awaits_an_import, locks_at, may_await_a_process
 from headway.traces.frames import Frame
 from headway.traces.guards import locks_made
@@ -74,7 +77,7 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...], *, watched: bool) ->
             if part.holders[0].threads[0] == part.thread:
                 return f"{_CIRCLES[part.circle]}a wait for a lock{where} that the thread has itself"
             return f"{_CIRCLES[part.circle]}a wait for a lock{where}: {_had(part.holders, names)}"
-        what = "it was importing the same module" if is_import else "a lock, an event, a queue"
+        what = "it was importing the same module" if is_import else _what(part)
         return f"a wait for another thread{' or process' * _may_be_of_processes(part)} ({what}){where}"
     if part.cause is Cause.BLOCKED:
         keeps = " that keeps the GIL" * (part.kept is Kept.C and bool(where))
@@ -91,6 +94,18 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...], *, watched: bool) ->
         if where
         else "unexplained"
     )
+
+
+def _what(part: Part) -> str:
+    """Return, in words, what a thread waits for that another one gives; one of `multiprocessing` may be of any kind."""
+    awaited = awaited_at(part.frames)
+    return "a lock, an event, a queue" if awaited is None or _may_be_of_processes(part) else awaited.value
+
+
+def _awaited(part: Part) -> str | None:
+    """Return the name of the thing that a thread waits for; None if that is not known, or if it waits for no thread."""
+    awaited = awaited_at(part.frames) if part.lock else None
+    return None if awaited is None else awaited.name.lower()
 
 
 def _may_be_of_processes(part: Part) -> bool:
@@ -199,15 +214,7 @@ def advice(
         if part.circle is not Circle.NO:
             alone = part.holders[0].threads[0] == part.thread
             return against_deadlock(alone=alone, sure=part.circle is Circle.SURE)
-        if part.holders and part.holders[0].doing is Doing.NO_CORE:
-            return f"the thread that has the lock had no core: {_MORE_CPU}"
-        others = "thread or process" if _may_be_of_processes(part) else "thread"
-        if kind is StallKind.LOOP:
-            return (
-                f"wait for it in another thread (`asyncio.to_thread()`), or hold the lock for less in the {others} that has it:"
-                " such a lock stops the whole loop"
-            )
-        return f"do less while the lock is held in the {others} that has it, or wait with a time-out"
+        return _against_a_wait(kind, part)
     if cause is Cause.BLOCKED and part.kept is Kept.C:
         return (
             "run the call in a process: it waits and keeps the GIL meanwhile, so no other thread of this process runs"
@@ -242,6 +249,25 @@ def advice(
     return "record more: `headway trace` records every event"
 
 
+def _against_a_wait(kind: StallKind, part: Part) -> str:
+    """Return the advice for a wait for another thread that is no deadlock."""
+    had = part.holders[0].doing if part.holders else None
+    if had is Doing.NO_CORE:
+        return f"the thread that has the lock had no core: {_MORE_CPU}"
+    if had in AWAITING:
+        return (
+            f"release the lock before the wait for {AWAITING[had].value} in the thread that has it:"
+            " if the stalled thread is to end that wait, neither of them goes on"
+        )
+    others = "thread or process" if _may_be_of_processes(part) else "thread"
+    if kind is StallKind.LOOP:
+        return (
+            f"wait for it in another thread (`asyncio.to_thread()`), or hold the lock for less in the {others} that has it:"
+            " such a lock stops the whole loop"
+        )
+    return f"do less while the lock is held in the {others} that has it, or wait with a time-out"
+
+
 def _is_awaited(frame: Frame | None) -> bool:
     """Tell whether a line of the program awaits something; a line that is not known does not."""
     return frame is not None and _AWAITS.search(source_line(frame.filename, frame.line)) is not None
@@ -252,9 +278,15 @@ def _holder(one: LockHold, trace: Trace) -> dict[str, Any]:
         "thread": trace.threads[one.threads[0]].name,
         "time_s": one.blocked_ns / 1e9,
         "doing": one.doing.value,
-        "place": _frame(one.stack[0]) if one.stack else None,
+        "place": _frame(_line_of(one.stack)),
         "stack": [_frame(each) for each in one.stack[:_DEPTH]],
     }
+
+
+def _line_of(stack: tuple[Frame, ...]) -> Frame | None:
+    """Return the line that tells what a holder does: where it waits in a module of the standard library, the program's own."""
+    line = waiting_line(stack)
+    return line if stack[:1] == (line,) else own_frame(stack) or line
 
 
 def _frame(frame: Frame | None) -> dict[str, Any] | None:
@@ -295,6 +327,7 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
                 "stack": [_frame(one) for one in part.frames[:_DEPTH]],
                 "kept": None if part.kept is None else part.kept.value,
                 "lock": part.lock,
+                "awaited": _awaited(part),
                 "deadlock": part.circle.value,
                 "may_be_process": _may_be_of_processes(part),
                 "holder": _holder(part.holders[0], trace) if part.holders else None,
