@@ -1,6 +1,7 @@
 """The things that a thread waits for and another one gives: what a stack tells of them, and the advice on each."""
 
 import inspect
+import queue
 import threading
 from concurrent import futures
 
@@ -10,7 +11,7 @@ from headway.traces.analysis.doing import Doing, doing_away
 from headway.traces.analysis.holders import LockHold
 from headway.traces.analysis.stall_model import Cause, Part, StallKind
 from headway.traces.analysis.stall_words import advice
-from headway.traces.awaited import Awaited, awaited_at, waiting_line
+from headway.traces.awaited import Awaited, awaited_at, has_a_time_out, waiting_line
 from headway.traces.frames import Frame
 
 APP = Frame("/app/app.py", 7, "work", 1)
@@ -92,12 +93,53 @@ def test_a_condition_s_line_tells_whether_its_lock_is_taken_again():
     assert waiting_line((waits, result, APP)) is APP
 
 
+def test_a_library_s_line_tells_whether_a_wait_has_a_time_out(tmp_path):
+    """`Condition.wait` has a line of its own for each; of other waits, the program's line tells."""
+    endless = line_with(threading.Condition.wait, "waiter.acquire()")
+    timed = line_with(threading.Condition.wait, "gotit = waiter.acquire(True, timeout)")
+    getting = line_with(queue.Queue.get, "self.not_empty.wait()")
+    file = tmp_path / "app.py"
+    file.write_text("worker.join()\nworker.join(2)\nlock.acquire(timeout=1.5)\nlock.acquire()\n")
+    lines = [Frame(str(file), number, "work", 1) for number in range(1, 5)]
+
+    assert [has_a_time_out((one, getting, APP)) for one in (endless, timed)] == [False, True]
+    assert [has_a_time_out((of("Thread.join"), one)) for one in lines[:2]] == [False, True]
+    assert [has_a_time_out((one,)) for one in lines[2:]] == [True, False]
+    assert not has_a_time_out(())
+
+
 def test_a_holder_that_waits_for_no_lock_is_not_said_to_wait_for_another_one():
     """The words of what it does are those of what it waits for."""
     assert doing_away((WAIT, of("Event.wait"), APP), ()).words == "waiting for an event"
     assert doing_away((WAIT, of("Future.result", BASE), APP), ()).words == "waiting for a result"
     assert doing_away((of("Condition.__enter__"), APP), ()) is Doing.BLOCKED
     assert doing_away((APP,), ()) is Doing.AWAY
+
+
+@pytest.mark.parametrize(
+    ("call", "in_a_loop", "in_a_request"),
+    [
+        (in_queue("Queue.get"), "await an `asyncio.Queue`", "look at the threads at the other end of the queue"),
+        (of("Event.wait"), "await an `asyncio.Event`", "look at the thread that should set the event"),
+        (of("Semaphore.acquire"), "await an `asyncio.Semaphore`", "hold each permit for less time"),
+        (of("Future.result", BASE), "await the result", "look at what should give the result"),
+    ],
+)
+def test_the_advice_is_that_of_what_is_awaited(call, in_a_loop, in_a_request):
+    """There is no lock that anybody could hold for less time."""
+    part = Part(Cause.BLOCKED, 1, 0, (WAIT, call, APP), lock=True)
+
+    assert advice(StallKind.LOOP, part).startswith(in_a_loop)
+    assert advice(StallKind.REQUEST, part).startswith(in_a_request)
+    assert advice(StallKind.REQUEST, part).endswith(", or wait with a time-out")
+
+
+def test_a_wait_with_a_time_out_is_not_advised_to_have_one():
+    """The line that waits tells that it has one."""
+    timed = line_with(threading.Condition.wait, "gotit = waiter.acquire(True, timeout)")
+    part = Part(Cause.BLOCKED, 1, 0, (timed, in_queue("Queue.get"), APP), lock=True)
+
+    assert advice(StallKind.REQUEST, part) == "look at the threads at the other end of the queue"
 
 
 def test_a_lock_whose_owner_waits_for_an_event_is_released_before_that():

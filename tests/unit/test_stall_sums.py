@@ -111,13 +111,13 @@ def test_each_cause_has_the_advice_of_its_longest_part():
 
     assert [(part["lock"], part["advice"][:11]) for part in row["parts"][:2]] == [
         (False, "await the c"),
-        (True, "wait for it"),
+        (True, "await an `a"),
     ]
     assert "a wait for another thread (a condition) at" in row["line"]
     assert sums.by_cause["event loop", "blocking call"].advice.startswith("await the call")
     assert sums.by_cause["event loop", "own code"].advice.startswith("move it")
     waited = sums.by_cause["event loop", "wait for another thread"]
-    assert (waited.count, waited.advice[:11]) == (2, "wait for it")
+    assert (waited.count, waited.advice[:11]) == (2, "await an `a")
     assert ("wait for another thread", "/app/app.py:42 handler") in sums.by_line
 
 

@@ -11,11 +11,11 @@ from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Final
 
-from headway.traces.calls import awaits_a_queue, takes_a_lock
+from headway.traces.calls import awaits_a_queue, takes_a_lock, waits_for_good
 from headway.traces.frames import Frame
 from headway.traces.sources import source_line
 
-__all__ = ["Awaited", "awaited_at", "waiting_line"]
+__all__ = ["Awaited", "awaited_at", "has_a_time_out", "waiting_line"]
 
 
 class Awaited(Enum):
@@ -55,6 +55,7 @@ _WAITING: Final = frozenset({"Condition.wait", "Thread.join", "Thread._wait_for_
 _TAKES_BACK: Final = "_acquire_restore"
 """`Condition.wait` takes its own lock again with this call."""
 _POOLS: Final = re.compile(r"/(sqlalchemy/pool/|psycopg_pool/|urllib3/connectionpool\.py|redis/connection\.py)")
+_TIMES_OUT: Final = re.compile(r"\btimeout\b|\.(wait|join)\(\s*[^\s)]")
 
 
 def _is_of_threads(frame: Frame) -> bool:
@@ -87,3 +88,15 @@ def awaited_at(frames: Sequence[Frame], changed: Collection[str] = ()) -> Awaite
 def waiting_line(frames: Sequence[Frame]) -> Frame | None:
     """Return the line that calls the standard library's function in which a thread waits; None if the stack has none."""
     return next(itertools.filterfalse(_is_of_threads, frames), None)
+
+
+def has_a_time_out(frames: Sequence[Frame], changed: Collection[str] = ()) -> bool:
+    """Tell whether a wait ends by itself after a time, as far as the line that waits tells, and the line that calls it."""
+    if not frames:
+        return False
+    inner, line = frames[0], waiting_line(frames)
+    if inner.function == "Condition.wait" and (text := source_line(inner.filename, inner.line)):
+        return "timeout" in text
+    if line is None or line.filename in changed:
+        return False
+    return not waits_for_good(line) or _TIMES_OUT.search(source_line(line.filename, line.line)) is not None

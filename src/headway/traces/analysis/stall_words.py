@@ -11,7 +11,7 @@ from headway.traces.analysis.holders import Circle, LockHold
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind
 from headway.traces.analysis.words import duration, labels, place, share
-from headway.traces.awaited import awaited_at, waiting_line
+from headway.traces.awaited import Awaited, awaited_at, has_a_time_out, waiting_line
 from headway.traces.calls import awaits_an_import, locks_at, may_await_a_process
 from headway.traces.frames import Frame
 from headway.traces.guards import locks_made
@@ -249,6 +249,33 @@ def advice(
     return "record more: `headway trace` records every event"
 
 
+_AT_ITS_END: Final[dict[Awaited | None, str]] = {
+    Awaited.EVENT: "look at the thread that should set the event",
+    Awaited.CONDITION: "look at the thread that should notify the condition",
+    Awaited.QUEUE: "look at the threads at the other end of the queue",
+    Awaited.RESULT: "look at what should give the result: a thread of a full pool, or code that waits for this thread",
+    Awaited.THREAD: "look at the thread that should end",
+    Awaited.PERMIT: "hold each permit for less time, or give the semaphore more of them",
+    Awaited.BARRIER: "look at the thread that comes to the barrier last",
+    Awaited.CONNECTION: "return each connection to the pool sooner, or let the pool have more of them",
+}
+"""The advice for a thread that waits for another one, and for no lock."""
+_OFF_THE_LOOP: Final[dict[Awaited | None, str]] = {
+    Awaited.EVENT: "await an `asyncio.Event`, or call that with `asyncio.to_thread()`",
+    Awaited.CONDITION: "await an `asyncio.Condition`, or call that with `asyncio.to_thread()`",
+    Awaited.QUEUE: "await an `asyncio.Queue`, or call that with `asyncio.to_thread()`",
+    Awaited.RESULT: (
+        "await the result: a coroutine itself, a future through `asyncio.wrap_future()`;"
+        " a result of the same loop never comes while the loop waits for it"
+    ),
+    Awaited.THREAD: "await the thread's end with `asyncio.to_thread()`",
+    Awaited.PERMIT: "await an `asyncio.Semaphore`, or call that with `asyncio.to_thread()`",
+    Awaited.BARRIER: "await an `asyncio.Barrier`, or call that with `asyncio.to_thread()`",
+    Awaited.CONNECTION: "use the library's async pool, or call that with `asyncio.to_thread()`",
+}
+"""The same for the thread of an event loop."""
+
+
 def _against_a_wait(kind: StallKind, part: Part) -> str:
     """Return the advice for a wait for another thread that is no deadlock."""
     had = part.holders[0].doing if part.holders else None
@@ -259,13 +286,16 @@ def _against_a_wait(kind: StallKind, part: Part) -> str:
             f"release the lock before the wait for {AWAITING[had].value} in the thread that has it:"
             " if the stalled thread is to end that wait, neither of them goes on"
         )
+    awaited = awaited_at(part.frames)
     others = "thread or process" if _may_be_of_processes(part) else "thread"
     if kind is StallKind.LOOP:
-        return (
+        return _OFF_THE_LOOP.get(
+            awaited,
             f"wait for it in another thread (`asyncio.to_thread()`), or hold the lock for less in the {others} that has it:"
-            " such a lock stops the whole loop"
+            " such a lock stops the whole loop",
         )
-    return f"do less while the lock is held in the {others} that has it, or wait with a time-out"
+    told = _AT_ITS_END.get(awaited, f"do less while the lock is held in the {others} that has it")
+    return told if has_a_time_out(part.frames) else f"{told}, or wait with a time-out"
 
 
 def _is_awaited(frame: Frame | None) -> bool:
