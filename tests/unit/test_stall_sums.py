@@ -213,6 +213,29 @@ def test_threads_that_had_a_lock_in_turn_have_each_its_own_time():
     assert {key.thread: one.time_s for key, one in sum_up([stall]).by_holder.items()} == {"c": 0.9, "b": 0.6, "a": 0.2}
 
 
+def test_the_thread_that_had_a_lock_for_longest_comes_first():
+    """It may have done several things meanwhile, each for less time than another thread did one."""
+    spot = {"file": "/app/app.py", "line": 7, "function": "load"}
+    held = [("ran", "b", 0.3), ("away", "a", 0.5), ("away", "b", 0.4)]
+    parts = [
+        {
+            "cause": "blocking call",
+            "lock": True,
+            "time_s": time_s,
+            "place": spot,
+            "holders": [{"thread": name, "doing": doing, "place": spot, "time_s": time_s}],
+        }
+        for doing, name, time_s in held
+    ]
+    stall = {"began": "2026-01-01T00:00:00+00:00", "length_s": 1.2, "program": "app", "pid": 7, "parts": parts}
+
+    assert [(one.thread, one.doing) for one in sum_up([stall]).by_holder] == [
+        ("b", "away"),
+        ("b", "ran"),
+        ("a", "away"),
+    ]
+
+
 def test_the_time_of_a_stopped_process_is_not_that_of_a_holder():
     """The holders had the lock while the process was stopped, too. The sums have that time once, as that of the stop."""
     spot = {"file": "/app/app.py", "line": 7, "function": "load"}

@@ -11,7 +11,7 @@ This is the critical path of a wait, as wPerf has it (Zhou et al., OSDI 2018), w
 """
 
 import functools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -65,6 +65,7 @@ class LockHold:
         stack: Where, innermost frame first, the stack with most of the time; () if the line is not known.
         blocked_ns: The sum of the times for which others waited for the lock meanwhile.
         sure: Whether there is only one lock of that name. Else it may have been that of another object.
+        each_ns: The part of `blocked_ns` of each thread; () if there is one thread.
     """
 
     threads: tuple[int, ...]
@@ -72,6 +73,12 @@ class LockHold:
     stack: tuple[Frame, ...]
     blocked_ns: int
     sure: bool = True
+    each_ns: tuple[int, ...] = ()
+
+    @property
+    def by_thread_ns(self) -> dict[int, int]:
+        """The part of `blocked_ns` of each thread."""
+        return dict(zip(self.threads, self.each_ns or (self.blocked_ns,), strict=True))
 
     @property
     def which(self) -> str:
@@ -201,16 +208,14 @@ class Holders:
             frame = int(self._trace.stack_frame[stack])
             doing = doing_away(self._trace.stack(stack), self._changed) if does is Doing.AWAY else does
             lines[doing, frame].append((blocked_ns, thread, stack))
-        result = [
-            LockHold(
-                threads=tuple(dict.fromkeys(thread for _, thread, _ in ones)),
-                doing=doing,
-                stack=self._trace.stack(ones[0][2]),
-                blocked_ns=sum(blocked_ns for blocked_ns, _, _ in ones),
-                sure=all(search.is_sure_of(thread) for _, thread, _ in ones),
-            )
-            for (doing, _), ones in lines.items()
-        ]
+        result = []
+        for (doing, _), ones in lines.items():
+            each_ns: Counter[int] = Counter()
+            for blocked_ns, thread, _ in ones:
+                each_ns[thread] += blocked_ns
+            threads, times_ns = zip(*each_ns.most_common(), strict=True)
+            sure = all(search.is_sure_of(thread) for thread in threads)
+            result.append(LockHold(threads, doing, self._trace.stack(ones[0][2]), sum(times_ns), sure, times_ns))
         return tuple(sorted(result, key=lambda one: -one.blocked_ns)[:_MOST_TOLD])
 
     def timeline(self, thread: int) -> _Timeline:

@@ -12,6 +12,7 @@ from headway.traces.analysis.contention import CONTENDED, ParkPlace
 from headway.traces.analysis.doing import AWAITING, Doing
 from headway.traces.analysis.holders import LockHold, line_of
 from headway.traces.analysis.hotspots import at_place
+from headway.traces.analysis.lock_owners import owners
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.sharing import FULL
 from headway.traces.analysis.standing import is_sure
@@ -353,17 +354,23 @@ def who_had(one: ParkPlace, analysis: Analysis) -> str:
     """Return, in words, who had the lock while threads waited at a place; "" if it is not known for half of that time."""
     if 2 * one.known_ns <= one.times.total_ns:
         return ""
+    found = owners(one.holders)
+    worth = [each for each in found if each.blocked_ns >= _WORTH_TELLING * one.times.total_ns][:_MOST_HOLDERS]
     told = []
-    for each in _telling(one):
+    for each in worth or found[:1]:
         names = listed(names_or_roles([analysis.labels[thread] for thread in each.threads]), most=2)
-        part = share(each.blocked_ns, one.times.total_ns)
-        if each.doing is Doing.WENT_ON:
+        part, most = share(each.blocked_ns, one.times.total_ns), each.most
+        if most.doing is Doing.WENT_ON:
             told.append(
-                f"for {part} of that time, {names} held the GIL after acquiring the lock{each.which} and may soon have released "
+                f"for {part} of that time, {names} held the GIL after acquiring the lock{most.which} and may soon have released "
                 "it: the waiter wakes up late here, for want of a core"
             )
         else:
-            told.append(f"{names} had the lock{each.which} for {part} of that time, {each.words}")
+            mostly = "" if each.is_all else "mostly "
+            told.append(f"{names} had the lock{most.which} for {part} of that time, {mostly}{most.words}")
+    unknown_ns = one.times.total_ns - one.known_ns
+    if unknown_ns >= _WORTH_TELLING * one.times.total_ns:
+        told.append(f"who had it for {share(unknown_ns, one.times.total_ns)} of that time is not known")
     return "; ".join(told)
 
 

@@ -76,6 +76,8 @@ class Sum:
 class StallSums:
     """The sums over many stalls; each sum has a name, and the sum with the longest time comes first.
 
+    Of holders, all sums of the thread with the longest time come first.
+
     Attributes:
         rows: The stalls, by their beginnings, in the form of `stall_json`.
         by_cause: Sums by kind of stall and cause of a part. A stall counts once for each of its causes. Blocking calls
@@ -218,7 +220,7 @@ def sum_up(rows: Sequence[dict[str, Any]]) -> StallSums:
         for line, time_s in of_lines.items():
             lines[line].add(time_s)
         holders.append(of_holders)
-    found = StallSums(kept, _ordered(causes), _ordered(lines), _ordered(_by_role(holders)), _ordered(processes))
+    found = StallSums(kept, _ordered(causes), _ordered(lines), _by_owner(_by_role(holders)), _ordered(processes))
     _over_time(found)
     return found
 
@@ -285,6 +287,19 @@ def _place(part: dict[str, Any]) -> str:
     if isinstance(where, dict):
         return f"{where.get('file')}:{where.get('line')} {where.get('function')}"
     return "?"
+
+
+def _by_owner(sums: dict[Held, Sum]) -> dict[Held, Sum]:
+    """Return the sums in order: the thread that had the lock or the GIL for longest first, whatever it did meanwhile."""
+    all_s: dict[Held, float] = defaultdict(float)
+    for held, one in sums.items():
+        all_s[held._replace(doing="", place="")] += one.time_s
+
+    def rank(held: Held) -> tuple[float, Held, float]:
+        owner = held._replace(doing="", place="")
+        return -all_s[owner], owner, -sums[held].time_s
+
+    return {held: sums[held] for held in sorted(sums, key=rank)}
 
 
 def _ordered(sums: dict[_Key, Sum]) -> dict[_Key, Sum]:
