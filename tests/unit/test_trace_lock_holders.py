@@ -170,6 +170,15 @@ def test_a_waiter_that_gets_the_lock_before_others_passes_the_blame_on(program):
     assert place.holders[0].blocked_ns > 0.95 * place.times.total_ns
 
 
+def test_a_signal_does_not_hide_the_owner_of_a_lock(program):
+    """The waiter handles it at 200 ms, when no thread can have released the lock: the owner still has it."""
+    script = Script().hold(0, 0, 0.1, stack=SLEEPS).hold(1, 1, 1.1, stack=LOOKUP).hold(1, 200, 200.1, stack=LOOKUP)
+    script.hold(0, 300, 300.2, stack=PAUSES).hold(1, 300.3, 300.4, stack=WORKS)
+    analysis = analyse(program(script, 310, "refresher", "lookup"))
+
+    assert who_had(analysis.lock_waits[0], analysis).startswith("refresher had the lock for 100 %")
+
+
 def test_computing_with_the_lock_is_told_apart_from_a_call(program):
     """A holder that was preempted inside computes with the lock: the advice is about that."""
     script, now = Script(), 0.0

@@ -281,10 +281,11 @@ class _Search:
             self._weight = weight
             followed_ns += weight * int(length_ns[one])
             thread, since_ns, until_ns = (int(column[one]) for column in waits[:3])
-            if waits.woken[one]:
-                self._follow(self._waker(thread, since_ns, until_ns), since_ns)
-            elif (has := self.has(thread, until_ns)) is not None:
-                self._follow((has, until_ns), since_ns)
+            last = self._waker(thread, since_ns, until_ns) if waits.woken[one] else None
+            if last is None and (has := self.has(thread, until_ns)) is not None:
+                # Without a waker, a signal or a time-out may have ended the wait: the lock's owner still has it then.
+                last = has, until_ns
+            self._follow(last, since_ns)
         # The sample is in no order, so the waits that were not followed are like those that were.
         factor = int(length_ns.sum()) / followed_ns if followed_ns else 1.0
         return {key: round(found_ns * factor) for key, found_ns in self._found_ns.items()}
