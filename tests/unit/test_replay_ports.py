@@ -4,6 +4,7 @@ import dataclasses
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_turns import FRAMES, MS, US, trace_of, turn
@@ -126,3 +127,47 @@ def test_an_exchange_can_be_replayed_for_ever(calls, connections):
         is_open += {Part.REQUEST: 1, Part.REPLY: -1}.get(found[key], 0)
         assert 0 <= is_open <= connections
     assert is_open == 0
+
+
+UVLOOP = Frame("/usr/lib/python3.11/asyncio/runners.py", 118, "Runner.run")
+
+
+def looping(least_us, most_us, *, count=400):
+    """Return the rows of a thread that works, and then releases the GIL at stack 1 for any time between these."""
+    rng = np.random.default_rng(1)
+    rows, at = [], 0
+    for _ in range(count):
+        work_us = int(rng.integers(20, 200))
+        rows += turn(at, 0, holds_us=work_us, stack=1)
+        at += work_us + int(rng.integers(least_us, most_us))
+    return rows
+
+
+def ticking():
+    """Return the rows of a thread that does work of many lengths at each stroke of a clock, and releases the GIL at stack 1."""
+    rng = np.random.default_rng(1)
+    starts_us = (10_000 * np.arange(200) + rng.integers(50, 90, 200)).tolist()
+    works_us = rng.integers(20, 2000, 200).tolist()
+    return [
+        row for at, work_us in zip(starts_us, works_us, strict=True) for row in turn(at, 0, holds_us=work_us, stack=1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("frame", "rows", "is_unseen"),
+    [
+        (UVLOOP, looping(2, 14), True),
+        (UVLOOP, looping(2, 2500), True),
+        (FRAMES[1], looping(2, 14), False),
+        (UVLOOP, looping(9000, 21_000, count=45), False),
+        (UVLOOP, ticking(), False),
+    ],
+    ids=["work always waits", "it waits for work", "no loop", "few polls", "a clock"],
+)
+def test_an_event_loop_in_c_has_requests_that_no_trace_shows(frame, rows, is_unseen):
+    """A loop such as uvloop's sends and receives at the stack of its poll; only its timers show, if they keep a clock."""
+    trace = trace_of(rows, frames=(FRAMES[0], frame, FRAMES[2]), until_ns=rows[-1][0] * US)
+
+    told = [one for one in learn(trace, COSTS).outside if "event loop of main is written in C" in one]
+
+    assert bool(told) == is_unseen

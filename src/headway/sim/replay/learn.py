@@ -19,7 +19,7 @@ from headway.sim.replay.clocks import Clocks, find_clocks, shrinks
 from headway.sim.replay.cold import Cooling
 from headway.sim.replay.computing import Computing, computing
 from headway.sim.replay.measured import Measured, measured
-from headway.sim.replay.outside import AT_ONCE_NS, Peer, asked_sleeps, find_peer, wake_ns
+from headway.sim.replay.outside import AT_ONCE_NS, Peer, asked_sleeps, find_peer, loops_in_c, polls_unseen, wake_ns
 from headway.sim.replay.ports import Part, Port, find_ports
 from headway.sim.replay.refused import no_gil, refused, too_many
 from headway.sim.replay.wakes import Wakes, find_wakes
@@ -210,6 +210,7 @@ def learn(
     _look_for_changed(changed, building)
     _look_for_feedback(seen, building)
     _look_for_pauses(roles, building)
+    _look_for_loops_in_c(trace, actors, building)
     _tell_late_answers(roles, building)
     return Model(
         trace=trace,
@@ -344,6 +345,16 @@ def _look_for_pauses(roles: Mapping[int, str], building: _Building) -> None:
                 f"where {roles[thread]} waited for a request, that came {duration(port.pause_ns)} after an answer, typically: some"
                 " peers pause, and the model's peers send at once, so it may get more or fewer requests than predicted"
             ] = None
+
+
+def _look_for_loops_in_c(trace: Trace, actors: tuple[Actor, ...], building: _Building) -> None:
+    """Note event loops written in C: nothing tells which calls take requests, and how soon the next ones come."""
+    loops = loops_in_c(trace, building.kinds)
+    for role in dict.fromkeys(one.role for one in actors if one.port < 0 and polls_unseen(one.ops, loops)):
+        building.outside[
+            f"the event loop of {role} is written in C, and the trace does not show what it waits for, such as requests: the model"
+            " repeats its waits, so it may have more or fewer turns than predicted, as may the threads that work for it"
+        ] = None
 
 
 # ---------------------------------------------------------------------------- one thread

@@ -4,18 +4,31 @@ The times in a trace are longer: on a core that others use, a woken thread waits
 wait again, so it must be subtracted here. If another thread ran when the thread came back, the shortest times say most.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.native_sim import GOES_ON, OF_CLOCK, OpKind
 from headway.sim.machine import Costs
 from headway.sim.replay.bursts import Bursts, Seen
 from headway.traces.calls import Call
+from headway.traces.loops import Home, home_at
+from headway.traces.model import Trace
 
-__all__ = ["AT_ONCE_NS", "NO_PEER", "Peer", "asked_sleeps", "find_peer", "turnaround_ns", "wake_ns"]
+__all__ = [
+    "AT_ONCE_NS",
+    "NO_PEER",
+    "Peer",
+    "asked_sleeps",
+    "find_peer",
+    "loops_in_c",
+    "polls_unseen",
+    "turnaround_ns",
+    "wake_ns",
+]
 
 AT_ONCE_NS = 15_000
 """A call that takes no longer than this has not slept."""
@@ -37,6 +50,10 @@ _LEAST_PERCENT = 2
 _DIFFER = 2.5
 """A program asks for different sleeps if all but a tenth of them are more than this many times as long as the shortest."""
 _POINTS = 33
+_MANY_POLLS = 50
+"""Fewer polls of an event loop do not show that it serves much."""
+_BY_TIMERS = 0.2
+"""An event loop of which so many polls, as a share, last until the times of a clock mostly serves timers."""
 
 
 @final
@@ -179,3 +196,28 @@ def _observed(answer_ns: NDArray[np.float64], busy: NDArray[np.bool_], costs: Co
         answers=tuple(float(one) for one in quantiles),
         assumed="the model assumes that peers answer as soon as in the trace, however soon they get their own answers",
     )
+
+
+def loops_in_c(trace: Trace, kinds: Mapping[int, Call]) -> frozenset[int]:
+    """Return the stacks at which an event loop written in C, such as uvloop's, releases the GIL.
+
+    Such a loop polls, receives and sends at one stack, so no call of it is known.
+    """
+    unknown = (stack for stack, kind in kinds.items() if stack and kind is Call.UNKNOWN)
+    return frozenset(stack for stack in unknown if home_at(trace.stack(stack)) is Home.LOOP)
+
+
+def polls_unseen(ops: NDArray[np.void], loops: Collection[int]) -> bool:
+    """Tell whether a thread runs an event loop written in C whose work may be requests of peers, of which nothing is known.
+
+    Its waits are those of the trace. A loop that always had work in the trace would always have work with a change, too.
+
+    Args:
+        ops: The thread's operations.
+        loops: The stacks of `loops_in_c`.
+    """
+    calls = np.isin(ops["kind"], (OpKind.RUN, OpKind.BLOCK)) & ((ops["flags"] & GOES_ON) == 0)
+    calls &= np.isin(ops["where"], list(loops))
+    on_clock = (ops["flags"] & OF_CLOCK) != 0
+    count = np.count_nonzero(calls)
+    return bool(count >= _MANY_POLLS and np.count_nonzero(calls & on_clock) < _BY_TIMERS * count)
