@@ -378,7 +378,7 @@ def test_fewer_turns_that_compute_as_much_are_no_loss(change, run_share, worth):
 def test_a_p99_that_gets_shorter_by_microseconds_is_no_gain(p99_ns, worth):
     """Half of a p99 below a millisecond is within the errors of predictions, and no reason for a change."""
     measured = Measured(turns=400, turns_per_s=168.0, p50_ns=30e3, p99_ns=p99_ns, run_share=0.01, turns_error=0.1)
-    p99 = Span(p99_ns / 2, p99_ns / 3, p99_ns)
+    p99 = Span(p99_ns / 2, p99_ns / 3, 0.9 * p99_ns)
     role = RolePrediction("reader", measured, Span(168.0, 160.0, 170.0), None, p99, None, {})
     assert ranking._worth(Prediction(Change(), (role,), (), ())) == pytest.approx(worth, abs=0.001)
 

@@ -38,6 +38,33 @@ def test_a_gain_within_the_error_of_the_replay_is_none(factor, worth):
 
 
 @pytest.mark.parametrize(
+    ("turns", "p99_ms", "helps"),
+    [
+        (Span(30.0, 15.0, 60.0), Span(50, 45, 55), False),
+        (Span(30.0, 21.0, 60.0), Span(50, 45, 55), True),
+        (Span(20.0, 15.0, 25.0), Span(30, 17, 51), False),
+        (Span(20.0, 15.0, 25.0), Span(30, 17, 49), True),
+    ],
+    ids=["turns, no change", "turns", "p99, no change", "p99"],
+)
+def test_a_gain_whose_interval_has_the_figure_of_the_trace_is_none(turns, p99_ms, helps):
+    """A prediction that may as well be no change at all does not help; 20 turns a second and a p99 of 50 ms were traced."""
+    measured = Measured(900, 20.0, p50_ns=None, p99_ns=50e6, run_share=0.01, turns_error=0.1)
+    p99 = Span(*(1e6 * one for one in (p99_ms.value, p99_ms.low, p99_ms.high)))
+    role = RolePrediction("sync", measured, turns, None, p99, None, {})
+    assert (ranking._worth(Prediction(Change(), (role,), (), ())) > ranking.WORTH) == helps
+
+
+@pytest.mark.parametrize(("loses", "helps"), [(12.0, True), (9.0, False)])
+def test_a_change_by_which_a_role_loses_as_much_as_any_gains_does_not_help(loses, helps):
+    """Three roles with twice the turns each do not make good that one has less than half of its own."""
+    roles = [replace(role_of(1.0, after=40.0), role=f"role {n}") for n in "abc"]
+    worth = ranking._worth(Prediction(Change(), (*roles, role_of(1.0, after=loses)), (), ()))
+    assert (worth > ranking.WORTH) == helps
+    assert worth > -ranking.WORTH
+
+
+@pytest.mark.parametrize(
     ("role", "told"),
     [
         (role_of(20.19), ["sync has 20.19 of the turns"]),

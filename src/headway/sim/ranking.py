@@ -15,7 +15,7 @@ from headway.sim.replay.change import MOST_PROCESSES, Change, Shorten, becoming_
 from headway.sim.replay.fit import model_of
 from headway.sim.replay.learn import Model
 from headway.sim.scenario import STOCK
-from headway.sim.whatif import COMPUTES, FAR, TELLING, Prediction, RolePrediction, predict, predicting
+from headway.sim.whatif import COMPUTES, FAR, TELLING, Prediction, RolePrediction, Span, predict, predicting
 from headway.traces.calls import takes_a_lock
 from headway.traces.model import Trace
 from headway.traces.sources import edited
@@ -96,20 +96,42 @@ _LEAST_P99_NS = 1_000_000
 
 
 def _worth(prediction: Prediction) -> float:
-    """Return the worth of a change: gains of rates and of waits, and losses of computing, as logarithms."""
+    """Return the worth of a change: gains of rates and of waits, and losses of computing, as logarithms.
+
+    A gain counts if the figure of the trace is outside the predicted interval: else the interval contains no change, too.
+    A change by which one role loses as much as another one gains is worth nothing, however many roles gain.
+    """
+    parts = [_role_worth(prediction, one) for one in prediction.roles]
+    worth = sum(parts)
+    return min(0.0, worth) if parts and -min(parts) >= max(parts) else worth
+
+
+def _role_worth(prediction: Prediction, one: RolePrediction) -> float:
+    """Return the gains of one role, less its losses, as logarithms."""
     worth = 0.0
-    for one in prediction.roles:
-        few = one.measured.turns < TELLING and one.measured.run_share > COMPUTES  # its time tells more than its turns
-        counted = one.turns_per_s is not None and one.measured.turns_per_s > 1 and not few
-        if one.turns_per_s is not None and counted:
-            gain = _beyond_error(one, math.log(max(one.turns_per_s.value, 1e-9) / one.measured.turns_per_s))
-            worth += min(_MOST_GAIN, max(gain, _computing(prediction, one)) if gain < 0 else gain)
-        p99_ns = one.measured.p99_ns
-        if one.p99_ns is not None and p99_ns and abs(p99_ns - one.p99_ns.value) >= _LEAST_P99_NS:
-            worth += 0.5 * min(5.0, math.log(p99_ns / max(one.p99_ns.value, 1.0)))
-        if not counted and one.run_share is not None and one.measured.run_share > 0.05:
-            worth += math.log(max(one.run_share.value, 1e-6) / one.measured.run_share)
+    few = one.measured.turns < TELLING and one.measured.run_share > COMPUTES  # its time tells more than its turns
+    counted = one.turns_per_s is not None and one.measured.turns_per_s > 1 and not few
+    if one.turns_per_s is not None and counted:
+        gain = _beyond_error(one, _more(one.measured.turns_per_s, one.turns_per_s))
+        worth += min(_MOST_GAIN, max(gain, _computing(prediction, one)) if gain < 0 else gain)
+    p99_ns = one.measured.p99_ns
+    if one.p99_ns is not None and p99_ns and abs(p99_ns - one.p99_ns.value) >= _LEAST_P99_NS:
+        worth += 0.5 * min(5.0, -_change(p99_ns, one.p99_ns, is_gain=one.p99_ns.value < p99_ns))
+    if not counted and one.run_share is not None and one.measured.run_share > 0.05:
+        worth += _more(one.measured.run_share, one.run_share)
     return worth
+
+
+def _more(measured: float, span: Span) -> float:
+    """Return the change of a figure of which more is better."""
+    return _change(measured, span, is_gain=span.value > measured)
+
+
+def _change(measured: float, span: Span, *, is_gain: bool) -> float:
+    """Return the change of a figure as a logarithm; 0 for a gain if the interval has the figure of the trace, too."""
+    if is_gain and span.low <= measured <= span.high:
+        return 0.0
+    return math.log(max(span.value, 1e-9) / measured)
 
 
 def _beyond_error(one: RolePrediction, gain: float) -> float:
