@@ -233,11 +233,12 @@ def late_and_convoyed(until_us=4_000_000):
     return trace_of(rows, names=("burner", "stat", "late"), until_ns=until_us * 1_000, core_count=2)
 
 
-def shortened(filename, *, forced=True):
-    """Return the lines whose shortening is tried of a thread that is preempted at a line, or yields there, in each turn."""
+def shortened(filename, *, forced=True, every=1):
+    """Return the lines whose shortening is tried of a thread that is preempted at a line, or yields there, in some turns."""
     rows = [(500_000, 0, Kind.ACQUIRE, 0), (501_000, 0, Kind.RELEASE, 1, True)]
-    for at in range(0, 400_000, 4_000):
-        rows += [(at, 0, Kind.ACQUIRE, 0), (at + 1_000, 0, Kind.RELEASE, 1, forced)]
+    for nth, at in enumerate(range(0, 400_000, 4_000)):
+        if nth % every == 0:
+            rows += [(at, 0, Kind.ACQUIRE, 0), (at + 1_000, 0, Kind.RELEASE, 1, forced)]
         rows += turn(at + 1_000, 0, waits_us=10, holds_us=50, stack=2)
     frames = (Frame("", 0, "?"), Frame(filename, 1, "burn"), Frame(filename, 2, "stat"))
     model = learn(trace_of(rows, frames=frames), COSTS)
@@ -257,6 +258,12 @@ def test_a_line_that_takes_a_lock_is_not_to_be_shortened(tmp_path, line, lines):
 def test_a_line_at_which_a_thread_is_hardly_ever_preempted_is_not_to_be_shortened():
     """A thread that releases the GIL by itself at a line is preempted there by chance."""
     assert shortened("app.py", forced=False) == []
+
+
+@pytest.mark.parametrize(("every", "lines"), [(4, [1]), (20, [])])
+def test_a_line_with_few_preempted_holds_is_not_to_be_shortened(every, lines):
+    """Fewer than ten preempted holds tell little of a line; of a hundred turns, each fourth or twentieth has one."""
+    assert shortened("app.py", every=every) == lines
 
 
 def test_a_ranking_without_any_figure_says_so():

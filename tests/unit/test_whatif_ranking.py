@@ -4,14 +4,21 @@ import io
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from made_turns import MS, trace_of, turn
 from rich.console import Console
 
 from headway.cli import whatif_view
 from headway.sim import ranking
-from headway.sim.replay.change import Change
+from headway.sim.machine import load
+from headway.sim.replay.change import Change, Shorten
+from headway.sim.replay.learn import learn
 from headway.sim.replay.measured import Measured
 from headway.sim.whatif import Prediction, RolePrediction, Span
+from headway.traces.model import Frame, Kind
+
+COSTS = load("preset")
 
 
 def role_of(factor, *, turns=900, run_share=0.01, computing=1.0, after=20.0):
@@ -94,3 +101,50 @@ def test_a_replay_that_misses_the_program_gives_no_ranking(role, told):
 def test_no_change_misses_nothing():
     """Where there is no change to try, there is no replay that could be far from the trace."""
     assert ranking.missed([]) == ()
+
+
+# ---------------------------------------------------------------------------- lines
+def waiting_behind(*, forced, every=1):
+    """Return the model of a thread that holds the GIL for 3 ms at a time, while another one waits; one line ends each hold.
+
+    Two functions call that line in turn. With `forced`, a hold is preempted there, and another line ends it. There are 200
+    rounds, and such a hold in one of `every` of these.
+    """
+    rows = []
+    for nth, at in enumerate(range(0, 1_000_000, 5_000)):
+        if nth % every:
+            rows += turn(at, 0, holds_us=5, stack=6)
+            continue
+        rows += [(at, 0, Kind.ACQUIRE, 0), (at + 500, 1, Kind.WAIT, 5)]
+        rows += [(at + 3_000, 0, Kind.RELEASE, 3 + nth // every % 2, forced), (at + 3_000, 1, Kind.ACQUIRE, 0)]
+        rows += [(at + 3_020, 1, Kind.RELEASE, 5)]
+        rows += turn(at + 3_100, 0, holds_us=5, stack=6) if forced else []
+    functions = [Frame("app.py", line, f"step_{line}") for line in (10, 20)]
+    call = Frame("/venv/lib/python3.11/site-packages/engine.py", 7, "Engine.run")
+    frames = (Frame("", 0, "?"), *functions, call, Frame("app.py", 30, "tick"), Frame("app.py", 40, "rest"))
+    trace = trace_of(rows, frames=frames, until_ns=1_000 * MS)
+    stack_parent, stack_frame = np.array([0, 0, 0, 1, 2, 0, 0]), np.array([0, 1, 2, 3, 3, 4, 5])
+    return learn(replace(trace, stack_parent=stack_parent, stack_frame=stack_frame), COSTS)
+
+
+def test_holds_that_threads_wait_for_but_that_show_no_line_are_named():
+    """A ranking does not shorten holds that end by themselves: it names them, and the command that does."""
+    model = waiting_behind(forced=False)
+    assert not any(one.shorten for one in ranking._candidates(model))
+
+    (told,) = ranking.untried(model, "my app.hwt")
+
+    assert told.startswith("50 % of all waiting for the GIL happened in holds that ended in `step_")
+    assert told.endswith("headway whatif 'my app.hwt' --shorten /venv/lib/python3.11/site-packages/engine.py:7=0.5")
+    text = io.StringIO()
+    ranked = [ranking.Ranked(Prediction(Change(policy="fair"), (role_of(1.0),), (), ()), 0.5, (), ())]
+    Console(file=text, width=400).print(whatif_view.ranking(ranked, "my app.hwt", [told]))
+    assert f"not tried: {told}\n" in text.getvalue()
+
+
+def test_a_line_is_one_line_whoever_calls_it():
+    """The preempted holds of two callers, fewer than ten of each, count together; then nothing is left out."""
+    model = waiting_behind(forced=True, every=10)
+    tried = [one for change in ranking._candidates(model) for one in change.shorten]
+    assert tried == [Shorten("/venv/lib/python3.11/site-packages/engine.py", 7, 0.5)]
+    assert ranking.untried(model, "app.hwt") == ()

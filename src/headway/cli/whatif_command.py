@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     _check_outputs(arguments, change)
     from headway.cli.whatif_view import one_change, ranking
     from headway.sim.machine import load
-    from headway.sim.ranking import missed, rank
+    from headway.sim.ranking import missed, rank, untried
     from headway.sim.replay.change import NOTHING
     from headway.sim.replay.fit import model_of
     from headway.sim.replay.window import read_window
@@ -116,12 +116,13 @@ def run(arguments: argparse.Namespace) -> int:
     tell = console.progress("runs")
     if change == NOTHING:
         ranked = rank(model, costs, cores=cores, seeds=arguments.seeds, progress=tell)
+        left = untried(model, str(arguments.trace))
         if arguments.json:
             why = missed(ranked)
             told = [] if why else [{"worth": one.worth, **_json(one.prediction)} for one in ranked]
-            console.print_json({"ranked": told, "missed": why})
+            console.print_json({"ranked": told, "missed": why, "untried": left})
         else:
-            console.print_rendered(ranking(ranked, str(arguments.trace)))
+            console.print_rendered(ranking(ranked, str(arguments.trace), left))
         return 0
     (found,) = predict(model, [change], costs, cores=cores, seeds=arguments.seeds, progress=tell)
     _write_outputs(arguments, model, found, costs, cores)

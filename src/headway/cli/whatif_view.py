@@ -148,8 +148,14 @@ def _indented(text: str) -> RenderableType:
     return Padding(Text(printable(text)), (0, 0, 0, 3))
 
 
-def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
-    """Return the changes, best first, and the command that shows the best one in full."""
+def ranking(ranked: "Sequence[Ranked]", name: str, untried: "Sequence[str]" = ()) -> RenderableType:
+    """Return the changes, best first, and the command that shows the best one in full.
+
+    Args:
+        ranked: The changes.
+        name: The name of the trace's file.
+        untried: Reasons why a change that a user may expect is not among them.
+    """
     told = [headline(one.prediction) for one in ranked]
     if ranked and not any(told):
         least = f"{_LEAST_TURNS} turns, or runs for {_LEAST_RUNS:.0%} of the time".replace("%", " %")
@@ -167,7 +173,7 @@ def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
         first = "there is no change to try here"
     lines: list[RenderableType] = [Text(first, style="bold"), Text("")]
     for place, (one, figures) in enumerate(zip(ranked, told, strict=True), 1):
-        verdict = "" if one.worth > WORTH else " (no gain)" if one.worth > -WORTH else " (a loss)"
+        verdict = "" if one.worth > WORTH else " (no sure gain)" if one.worth > -WORTH else " (a loss)"
         lines.append(Text(printable(f"{place}. {one.prediction.change}{verdict}"), style="bold"))
         lines.append(_indented(figures or "too few turns"))
         lines += [_indented(f"outside the model: {text}") for text in one.outside]
@@ -177,6 +183,7 @@ def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
         # Not every assumption matters for every change, as without a GIL.
         rests_on = dict.fromkeys(text for one in ranked for text in one.prediction.rests_on)
         lines += [Text(printable(f"rests on: {text}")) for text in rests_on]
+        lines += [Text(printable(f"not tried: {text}")) for text in untried]
         lines.append(
             Text(printable(f"with intervals: headway whatif {shlex.quote(name)} {ranked[0].prediction.change}"))
         )

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,16 +12,21 @@ import numpy as np
 
 from headway.errors import HeadwayError
 from headway.sim.machine import Costs
-from headway.sim.replay.change import MOST_PROCESSES, Change, Shorten, becoming_processes
+from headway.sim.replay.change import MOST_PROCESSES, SEVERAL, Change, Shorten, becoming_processes
 from headway.sim.replay.fit import model_of
 from headway.sim.replay.learn import Model
 from headway.sim.scenario import STOCK
 from headway.sim.whatif import COMPUTES, FAR, TELLING, Prediction, RolePrediction, Span, predict, predicting
+from headway.traces.analysis.blame import waited_during
+from headway.traces.analysis.findings import BEHIND
+from headway.traces.analysis.hotspots import blocking_functions
+from headway.traces.analysis.intervals import recorded
+from headway.traces.analysis.words import labels, share
 from headway.traces.calls import takes_a_lock
 from headway.traces.model import Trace
 from headway.traces.sources import edited
 
-__all__ = ["WORTH", "Ranked", "missed", "rank", "remedies"]
+__all__ = ["WORTH", "Ranked", "missed", "rank", "remedies", "untried"]
 
 WORTH = 0.05
 """The least worth of a useful change; a change with a worth below the negative of this does harm."""
@@ -70,21 +76,51 @@ def _candidates(model: Model) -> list[Change]:
 def _longest_line(model: Model) -> Shorten | None:
     """Return a change that halves the holds of the line where threads that yield often were preempted longest.
 
-    Left out are lines that take a lock, and lines at which threads mostly release the GIL by themselves: in such a hold,
-    other lines ran before.
+    Left out are lines that take a lock, and lines at which threads were seldom preempted, or mostly release the GIL by
+    themselves: in such a hold, other lines ran before.
     """
     holds, trace = model.seen.holds, model.trace
     often = np.isin(holds.thread, [thread for thread, bursts in model.seen.bursts.items() if len(bursts) >= TELLING])
-    counted = often & holds.forced
-    all_ns = np.bincount(holds.stack[often], weights=holds.length_ns[often], minlength=1)
-    forced_ns = np.bincount(holds.stack[counted], weights=holds.length_ns[counted], minlength=len(all_ns))
-    forced_ns[0] = 0
+    lines = {(frame.filename, frame.line): frame for frame in trace.frames}
+    numbers = {line: number for number, line in enumerate(lines)}
+    of_stack = np.array([numbers[frame.filename, frame.line] for frame in trace.frames])[trace.stack_frame]
+    line, forced = of_stack[holds.stack], often & holds.forced & (holds.stack > 0)
+    all_ns = np.bincount(line[often], weights=holds.length_ns[often], minlength=len(lines))
+    forced_ns = np.bincount(line[forced], weights=holds.length_ns[forced], minlength=len(lines))
+    forced_ns[np.bincount(line[forced], minlength=len(lines)) < SEVERAL] = 0
     forced_ns[forced_ns < all_ns / 2] = 0
-    for stack in np.argsort(-forced_ns, kind="stable")[: np.count_nonzero(forced_ns)].tolist():
-        frame = trace.frames[trace.stack_frame[stack]]
+    frames = list(lines.values())
+    for number in np.argsort(-forced_ns, kind="stable")[: np.count_nonzero(forced_ns)].tolist():
+        frame = frames[number]
         if frame.filename and frame.line and not takes_a_lock(frame, edited(trace, [frame.filename])):
             return Shorten(frame.filename, frame.line, 0.5)
     return None
+
+
+def untried(model: Model, name: str) -> tuple[str, ...]:
+    """Return why a ranking does not shorten the holds for which threads waited most: they only show where they ended.
+
+    The result is () if no function has many such holds, or if preempted holds tell what threads waited for.
+
+    Args:
+        model: The program.
+        name: The name of the trace's file.
+    """
+    trace, holds = model.trace, model.seen.holds
+    found = recorded(trace)
+    waits = found.waits.chosen(found.waits.gil == holds.gil[0]).clipped(model.seen.since_ns, model.seen.until_ns)
+    waited_ns = int(waits.length_ns.sum())
+    functions = blocking_functions(trace, holds, waited_during(holds, waits), labels(trace.threads))
+    one = next((each for each in functions if each.blocked_ns >= max(1.0, BEHIND * waited_ns)), None)
+    if one is None or one.ran or not one.stack[0].line:
+        return ()
+    change = shlex.quote(f"{one.stack[0].filename}:{one.stack[0].line}=0.5")
+    text = (
+        f"{share(one.blocked_ns, waited_ns)} of all waiting for the GIL happened in holds that ended in"
+        f" `{one.frame.function}`, and a hold that is not preempted does not show the lines that it ran before its end; if they"
+        f" were half as long: headway whatif {shlex.quote(name)} --shorten {change}"
+    )
+    return (text,)
 
 
 _MOST_GAIN = 6.0

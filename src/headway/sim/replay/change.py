@@ -24,6 +24,7 @@ from headway.traces.analysis.words import listed, number
 __all__ = [
     "MOST_PROCESSES",
     "NOTHING",
+    "SEVERAL",
     "Change",
     "Shorten",
     "becoming_processes",
@@ -39,7 +40,7 @@ __all__ = [
 MOST_PROCESSES = MOST_GILS - 1
 """The most threads that may become processes; the others keep the GIL that they share."""
 
-_SEVERAL = 10
+SEVERAL = 10
 """Preempted holds of a role; fewer tell little of what its other holds run."""
 _GUESSED = 0.1
 """A share of the time that a change shortens: less of it that is only assumed does not matter."""
@@ -413,7 +414,7 @@ def seldom_sampled(model: Model, change: Change) -> Iterator[str]:
                 samples += int(np.count_nonzero(forced & (model.seen.holds.thread == actor.thread)))
                 guessed_ns += float(of_line_ns[~told].sum())
                 whole_ns += float(of_line_ns.sum())
-            if samples < _SEVERAL and guessed_ns >= _GUESSED * whole_ns > 0:
+            if samples < SEVERAL and guessed_ns >= _GUESSED * whole_ns > 0:
                 yield (
                     f"how much of its time with the GIL {role} spends in {printable(one.filename)}:{one.line} is known from "
                     f"{number(samples, 'preempted hold')} only"

@@ -29,7 +29,7 @@ from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.analysis.words import duration, listed, number, place, role, share
 from headway.traces.model import Executed, Frame
 
-__all__ = ["RULES", "findings"]
+__all__ = ["BEHIND", "RULES", "findings"]
 
 _S_NS = 1_000_000_000
 
