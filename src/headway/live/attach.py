@@ -29,6 +29,7 @@ from headway.live.inject import check_state, run_soon
 from headway.live.lease import SPAN_S, Ended, Lease
 from headway.live.memory import status
 from headway.live.remote import Request
+from headway.live.standby import is_standby
 from headway.live.standstill import Standstill
 
 __all__ = [
@@ -296,9 +297,9 @@ def detach(
 
 
 def python_descendants(pid: int) -> list[int]:
-    """Return the ids of the running Python processes that descend from a process."""
+    """Return the ids of the running Python processes that descend from a process, without Python's own helpers."""
     found = []
-    for one in descendants(pid):
+    for one in (one for one in descendants(pid) if not is_standby(one)):
         with contextlib.suppress(RecordingError):
             found.append(look_at(one).pid)
     return found

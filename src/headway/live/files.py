@@ -213,10 +213,10 @@ def began_realtime_ns(pid: int) -> int:
     return time.time_ns() - max(0, time.clock_gettime_ns(time.CLOCK_BOOTTIME) - began_ns)
 
 
-def parent_of(pid: int) -> int | None:
+def parent_of(pid: int, proc: Path = Path("/proc")) -> int | None:
     """Return the id of a process's parent; None if the process is gone, 0 if the parent is not visible to us."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[_PARENT])
+        return int((proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[_PARENT])
     except (OSError, IndexError, ValueError):
         return None
 
