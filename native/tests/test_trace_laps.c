@@ -68,10 +68,11 @@ static void test_a_late_loop(void) {
     T_EQ(0, found.open[HW_HOME_LOOP]);
     T_EQ(1, found.loop_count);
     T_EQ(1, found.loops[0]);
-    T_EQ(0, found.begun_ns[0]);
-    T_EQ(1, found.last[0].serial);
-    T_EQ(130 * MS, found.last[0].begun_ns);
-    T_EQ(230 * MS, found.last[0].ended_ns);
+    T_EQ(0, found.under_way_count);
+    T_EQ(1, found.last[HW_HOME_LOOP][0].serial);
+    T_EQ(130 * MS, found.last[HW_HOME_LOOP][0].begun_ns);
+    T_EQ(230 * MS, found.last[HW_HOME_LOOP][0].ended_ns);
+    T_EQ(0, found.last[HW_HOME_LOOP][0].away_since_ns);
     T_EQ(199 * (uint64_t)MS, found.lengths_ns);
     uint64_t lengths = 0;
     for (int i = 0; i < HW_LAP_BUCKETS; i++) {
@@ -88,7 +89,9 @@ static void test_an_open_lap(void) {
     event(20, HW__ACQUIRE, 0, 0);
     T_EQ(0, told_at(119).open[HW_HOME_LOOP]);
     T_EQ(1, told_at(120).open[HW_HOME_LOOP]);
-    T_EQ(20 * MS, told_at(120).begun_ns[0]);
+    T_EQ(1, told_at(120).under_way_count);
+    T_EQ(20 * MS, told_at(120).under_way[0].begun_ns);
+    T_EQ(0, told_at(120).under_way[0].ended_ns);
     T_EQ(1, told_at(500).open[HW_HOME_LOOP]);
     /* The ACQUIRE becomes a HOLD in place: the loop is at home. */
     events[count - 1].kind = HW__HOLD;
@@ -182,6 +185,38 @@ static void test_a_pool(void) {
     T_EQ(1, found.late[HW_HOME_POOL]);
     T_EQ(0, found.loop_count);
     T_EQ(0, found.lengths_ns);
+    hw__laps_free(laps);
+}
+
+/* A lap has the longest time in it in which its thread was away: under way, and when it is over.
+ * The time at the queue is none, and a time of the lap before is none. */
+static void test_the_longest_time_away(void) {
+    begin();
+    event(10, HW__RELEASE, QUEUE, 0);
+    event(900, HW__ACQUIRE, 0, 0);
+    event(901, HW__RELEASE, SEND, 0);
+    event(911, HW__WAIT, 0, 0);
+    event(912, HW__ACQUIRE, 0, 0);
+    event(913, HW__RELEASE, OTHER, HW__FORCED);
+    struct hw_lap lap = told_at(1200).under_way[0];
+    T_EQ(HW_HOME_POOL, lap.home);
+    T_EQ(OTHER, lap.away_stack);
+    T_EQ(913 * MS, lap.away_since_ns);
+    T_EQ(0, lap.away_until_ns);
+    event(1300, HW__ACQUIRE, 0, 0);
+    event(1301, HW__RELEASE, SEND, 0);
+    T_EQ(OTHER, told_at(1302).under_way[0].away_stack);
+    T_EQ(1300 * MS, told_at(1302).under_way[0].away_until_ns);
+    T_EQ(SEND, told_at(1800).under_way[0].away_stack);
+    event(1801, HW__ACQUIRE, 0, 0);
+    event(1802, HW__RELEASE, QUEUE, 0);
+    lap = told_at(2500).last[HW_HOME_POOL][0];
+    T_EQ(SEND, lap.away_stack);
+    T_EQ(1301 * MS, lap.away_since_ns);
+    T_EQ(1801 * MS, lap.away_until_ns);
+    T_EQ(1802 * MS, lap.ended_ns);
+    event(3000, HW__ACQUIRE, 0, 0);
+    T_EQ(0, told_at(3200).under_way[0].away_since_ns);
     hw__laps_free(laps);
 }
 
@@ -362,6 +397,7 @@ static void test_made_up_numbers(void) {
         struct hw_laps found;
         hw__laps_tell(laps, (int64_t)random, &found);
         T_TRUE(found.loop_count <= HW_LAP_LOOPS);
+        T_TRUE(found.under_way_count <= HW_LAP_UNDER_WAY);
     }
     hw__laps_free(laps);
 }
@@ -389,6 +425,7 @@ int main(void) {
     test_settled_late();
     test_a_loop_that_has_ended();
     test_a_pool();
+    test_the_longest_time_away();
     test_a_lap_that_ends_at_a_new_home();
     test_a_first_request_goes_on();
     test_laps_before_any_stack_is_settled();

@@ -40,6 +40,12 @@ struct runner {
     /* Its yields at stacks that are not settled yet, as places in hw__laps.pending; 0: none. */
     uint32_t newest, oldest;
     int64_t begun_ns, last_ns;
+    /* When and at which stack it yielded the GIL; since_ns is 0 if it has or wants the GIL. */
+    int64_t since_ns;
+    uint32_t stack;
+    /* As in struct hw_lap, for times that are over. They may be those of an earlier lap. */
+    uint32_t away_stack;
+    int64_t away_since_ns, away_until_ns;
 };
 
 /* A yield of the GIL at a stack that is not settled yet. */
@@ -225,6 +231,43 @@ static void leaves(struct hw__laps *laps, struct runner *runner, int64_t time_ns
     }
 }
 
+/* The thread has or wants the GIL again. Its time away counts if it is the longest one of its lap.
+ */
+static void is_back(struct runner *runner, int64_t time_ns) {
+    int64_t longest_ns = runner->away_since_ns >= runner->begun_ns
+                             ? runner->away_until_ns - runner->away_since_ns
+                             : 0;
+    if (runner->since_ns >= runner->begun_ns && time_ns - runner->since_ns > longest_ns) {
+        runner->away_since_ns = runner->since_ns;
+        runner->away_until_ns = time_ns;
+        runner->away_stack = runner->stack;
+    }
+    runner->since_ns = 0;
+}
+
+/* Returns a thread's lap, which ended at a time (0: it goes on). */
+static struct hw_lap lap_of(const struct runner *runner, int64_t ended_ns, int64_t now_ns) {
+    struct hw_lap lap = {.serial = runner->serial,
+                         .home = runner->home,
+                         .begun_ns = runner->begun_ns,
+                         .ended_ns = ended_ns};
+    int64_t longest_ns = 0;
+    if (runner->away_since_ns >= runner->begun_ns &&
+        (ended_ns == 0 || runner->away_until_ns <= ended_ns)) {
+        lap.away_since_ns = runner->away_since_ns;
+        lap.away_until_ns = runner->away_until_ns;
+        lap.away_stack = runner->away_stack;
+        longest_ns = lap.away_until_ns - lap.away_since_ns;
+    }
+    if (ended_ns == 0 && runner->since_ns >= runner->begun_ns &&
+        now_ns - runner->since_ns > longest_ns) {
+        lap.away_since_ns = runner->since_ns;
+        lap.away_until_ns = 0;
+        lap.away_stack = runner->stack;
+    }
+    return lap;
+}
+
 /* The thread is outside of any event loop. If it was in one, the loop has ended. */
 static void leaves_its_loop(struct runner *runner) {
     if (runner->home == HW_HOME_LOOP) {
@@ -251,11 +294,10 @@ static void comes_home(struct hw__laps *laps, struct runner *runner, int home, i
     }
     if (runner->away) {
         bool is_late = length_ns >= laps->least_ns[runner->home];
-        if (is_late && runner->home == HW_HOME_LOOP) {
-            laps->told.last[laps->told.late[HW_HOME_LOOP] % HW_LAP_LAST] = (struct hw_lap){
-                .serial = runner->serial, .begun_ns = runner->begun_ns, .ended_ns = time_ns};
+        if (is_late) {
+            uint64_t number = laps->told.late[runner->home]++;
+            laps->told.last[runner->home][number % HW_LAP_LAST] = lap_of(runner, time_ns, time_ns);
         }
-        laps->told.late[runner->home] += is_late;
         if (runner->home == HW_HOME_LOOP && length_ns >= 0) {
             int bits = length_ns == 0 ? 0 : 64 - __builtin_clzll((uint64_t)length_ns);
             laps->told.lengths[bits < HW_LAP_BUCKETS ? bits : HW_LAP_BUCKETS - 1]++;
@@ -285,6 +327,7 @@ void hw__laps_see(struct hw__laps *laps, uint32_t serial, const char *events, ui
         runner->ended = event.kind == HW__EXIT;
         if (begins) {
             leaves(laps, runner, event.time_ns);
+            is_back(runner, event.time_ns);
         }
         int home = ends ? home_of(laps, event.value) : HW_HOME_NONE;
         int64_t yields_ns = event.time_ns + (event.kind == HW__HOLD ? event.flags : 0);
@@ -297,6 +340,10 @@ void hw__laps_see(struct hw__laps *laps, uint32_t serial, const char *events, ui
         } else if (home != HW_HOME_NONE) {
             comes_home(laps, runner, home, yields_ns);
             remove_up_to(laps, runner, runner->newest);
+        }
+        if (event.kind == HW__RELEASE || event.kind == HW__HOLD) {
+            runner->since_ns = yields_ns;
+            runner->stack = event.value;
         }
         if (event.kind == HW__ACQUIRE && at + 2 * sizeof event > bytes) {
             break;
@@ -362,7 +409,7 @@ void hw__laps_settle(struct hw__laps *laps, uint32_t stack, int home) {
 
 void hw__laps_tell(struct hw__laps *laps, int64_t now_ns, struct hw_laps *told) {
     struct hw_laps *found = &laps->told;
-    found->loop_count = 0;
+    found->loop_count = found->under_way_count = 0;
     memset(found->open, 0, sizeof found->open);
     for (uint32_t i = 0; i < THREADS; i++) {
         const struct runner *runner = &laps->runners[i];
@@ -370,11 +417,13 @@ void hw__laps_tell(struct hw__laps *laps, int64_t now_ns, struct hw_laps *told) 
             continue;
         }
         if (runner->home == HW_HOME_LOOP && found->loop_count < HW_LAP_LOOPS) {
-            found->begun_ns[found->loop_count] = runner->away ? runner->begun_ns : 0;
             found->loops[found->loop_count++] = runner->serial;
         }
         if (runner->away && now_ns - runner->begun_ns >= laps->least_ns[runner->home]) {
             found->open[runner->home]++;
+            if (found->under_way_count < HW_LAP_UNDER_WAY) {
+                found->under_way[found->under_way_count++] = lap_of(runner, 0, now_ns);
+            }
         }
     }
     *told = *found;

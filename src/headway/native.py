@@ -32,6 +32,7 @@ __all__ = [
     "Collection",
     "CollectionState",
     "Laps",
+    "LateLap",
     "Policy",
     "PolicyOption",
     "Wakes",
@@ -199,16 +200,20 @@ class CollectionState:
 
 HOME_NONE, HOME_LOOP, HOME_POOL, HOME_OUTSIDE, HOME_REQUEST = 1, 2, 3, 4, 5
 """HW_HOME_* of native/include/headway/collect.h."""
-_HOMES, _LAP_BUCKETS, _LAP_LOOPS, _LAP_LAST = 4, 40, 32, 32
+_HOMES, _LAP_BUCKETS, _LAP_LOOPS, _LAP_LAST, _LAP_UNDER_WAY = 4, 40, 32, 32, 128
 _MOST_FRESH = 1024
 
 
 class _Lap(ctypes.Structure):
     _fields_ = (
         ("serial", ctypes.c_uint32),
-        ("unused", ctypes.c_uint32),
+        ("home", ctypes.c_uint32),
         ("begun_ns", ctypes.c_int64),
         ("ended_ns", ctypes.c_int64),
+        ("away_since_ns", ctypes.c_int64),
+        ("away_until_ns", ctypes.c_int64),
+        ("away_stack", ctypes.c_uint32),
+        ("unused", ctypes.c_uint32),
     )
 
 
@@ -220,8 +225,9 @@ class _Laps(ctypes.Structure):
         ("open", ctypes.c_uint32 * _HOMES),
         ("loop_count", ctypes.c_uint32),
         ("loops", ctypes.c_uint32 * _LAP_LOOPS),
-        ("begun_ns", ctypes.c_int64 * _LAP_LOOPS),
-        ("last", _Lap * _LAP_LAST),
+        ("under_way_count", ctypes.c_uint32),
+        ("under_way", _Lap * _LAP_UNDER_WAY),
+        ("last", _Lap * _LAP_LAST * _HOMES),
     )
 
 
@@ -288,6 +294,25 @@ class Laps:
     """The sum of the lengths of all laps counted in `lengths`."""
     loops: tuple[int, ...]
     """Serials of the threads that have an event loop; only some of them if there are many."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateLap:
+    """A lap that took too long. A thread is away while it neither has nor wants the GIL."""
+
+    serial: int
+    """The serial of its thread."""
+    home: int
+    """HOME_LOOP or HOME_POOL: where it began."""
+    begun_ns: int
+    ended_ns: int
+    """0: it goes on."""
+    away_since_ns: int
+    """The begin of the longest time in the lap in which the thread was away; 0: there is none."""
+    away_until_ns: int
+    """0: the thread still is."""
+    away_stack: int
+    """The id in the file of the stack at which it yielded the GIL then."""
 
 
 @functools.cache
@@ -435,17 +460,15 @@ class Collection:
             loops=tuple(told.loops[: told.loop_count]),
         )
 
-    def late_laps(self) -> list[tuple[int, int, int]]:
-        """Return the (serial, begin, end) of the newest laps of event loops that took too long, and of those under way.
-
-        The end of a lap under way is 0.
-        """
+    def late_laps(self, now_ns: int) -> list[LateLap]:
+        """Return the newest laps of event loops and of pools' threads that took too long, and those under way."""
         told = _Laps()
-        self._library.hw_collect_laps(self._pointer, 0, ctypes.byref(told))
-        ended = list(told.last[: min(told.late[HOME_LOOP], _LAP_LAST)])
-        under_way = zip(told.loops[: told.loop_count], told.begun_ns[: told.loop_count], strict=True)
-        return [(one.serial, one.begun_ns, one.ended_ns) for one in ended] + [
-            (serial, begun_ns, 0) for serial, begun_ns in under_way if begun_ns
+        self._library.hw_collect_laps(self._pointer, now_ns, ctypes.byref(told))
+        ended = (one for home in (HOME_LOOP, HOME_POOL) for one in told.last[home])
+        return [
+            LateLap(*(getattr(one, name) for name in LateLap.__dataclass_fields__))
+            for one in (*ended, *told.under_way[: told.under_way_count])
+            if one.serial
         ]
 
     def hurry(self) -> None:

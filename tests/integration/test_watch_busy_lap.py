@@ -1,4 +1,4 @@
-"""`headway watch` and a lap of an event loop whose events do not fit into the memory for them."""
+"""`headway watch` and a lap, or a request, whose events do not fit into the memory for them."""
 
 import json
 import subprocess
@@ -36,3 +36,42 @@ def test_a_lap_with_more_events_than_there_is_room_for_is_told(tmp_path):
     assert len(told) == 1, (rows, done.stderr)
     assert 0 < told[0]["lost_s"] < told[0]["length_s"]
     assert "were overwritten" in told[0]["line"]
+
+
+SERVER = """
+import os, socketserver, threading, time, urllib.request
+from wsgiref.simple_server import WSGIServer, make_server
+
+class Server(socketserver.ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+def scan():
+    while True:
+        os.stat("/")
+
+def answer(environment, start):
+    time.sleep(1.5)
+    start("200 OK", [])
+    return [b""]
+
+threading.Thread(target=scan, daemon=True).start()
+server = make_server("127.0.0.1", 0, answer, server_class=Server)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+for _ in range(2):
+    urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/").read()
+"""
+
+
+def test_a_request_beside_a_thread_with_many_events_is_told(tmp_path):
+    """The other thread overwrites the request's events, and its call is known all the same."""
+    (tmp_path / "app.py").write_text(SERVER)
+    command = [HEADWAY, "watch", "-o", "out", "--ring", "1MB", "--requests-over", "500ms", "app.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=LIMIT_S)
+    assert wait_until_told(tmp_path / "out", LIMIT_S)
+    rows = [json.loads(line) for line in (tmp_path / "out/app.stalls.jsonl").read_text().splitlines()]
+
+    over = [row for row in rows if row["kind"] == "request" and not row["goes_on"]]
+    assert len({row["serial"] for row in over}) == 2, (rows, done.stderr)
+    for row in over:
+        assert (row["cause"], row["length_s"] >= 1.5) == ("blocking call", True), row
+        assert "answer" in row["line"]

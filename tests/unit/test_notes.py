@@ -15,7 +15,7 @@ from headway.live import sampling, slots, stacks
 from headway.live.header import COUNTERS_ONLY, FORMAT_VERSION, HEADER_BYTES, header_in
 from headway.live.slots import thread_counters
 from headway.traces import format as hwt
-from headway.traces.frames import MAX_DEPTH, Asleep, CoreTime, Evidence, Frame, Lap, Sample, Stopped
+from headway.traces.frames import MAX_DEPTH, Asleep, Away, CoreTime, Evidence, Frame, Lap, Sample, Stopped
 from headway.traces.notes import append_notes, evidence_of
 from headway.traces.reader import read
 from headway.traces.writer import write
@@ -29,7 +29,8 @@ def evidence(samples=3, depth=5):
         samples=tuple(Sample(1000 + n, 101, tuple(frames[: 1 + n % depth])) for n in range(samples)),
         core_times=tuple(CoreTime(1000 + n, 101, 5 * n, 7 * n) for n in range(samples)),
         asleep=tuple(Asleep(1000 + n, 101) for n in range(samples)),
-        laps=tuple(Lap(1 + n, 1000 + n, 0) for n in range(samples)),
+        laps=tuple(Lap(1 + n, 1000 + n, 0, n % 2, 101 + n, f"worker-{n}") for n in range(samples)),
+        longest_away=tuple(Away(1 + n, 1000 + n, 0, tuple(frames[: 1 + n % depth])) for n in range(samples)),
         stopped=tuple(Stopped(1000 + n, 1001 + n, 1002 + n, 1003 + n) for n in range(samples)),
         watched=samples > 0,
     )
@@ -77,6 +78,8 @@ def test_a_stack_that_fits_no_chunk_is_cut(tmp_path):
         b'{"core_times": 7}',
         b'{"asleep": [[1, 2, 3]]}',
         b'{"laps": [[1, 2]]}',
+        b'{"laps": [[1, 2, 0, 1, 5, "a", 7]]}',
+        b'{"away": [[1, 2, 0, [0]]]}',
         b"[" * 100000,
     ],
 )
@@ -88,6 +91,13 @@ def test_damage_is_passed_over(text):
 
     assert found.core_times == (CoreTime(1, 2, 3, 4),)
     assert damaged == len(text) or text == b""
+
+
+def test_laps_of_earlier_versions_are_those_of_loops():
+    """A lap without the kind and the thread is one of an event loop."""
+    found, _ = evidence_of([b'{"laps": [[1, 20, 0]]}'])
+
+    assert found.laps == (Lap(1, 20, 0),)
 
 
 def test_a_sample_without_frames_is_left_out():

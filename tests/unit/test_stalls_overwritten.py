@@ -1,15 +1,16 @@
-"""Laps of an event loop whose begin, or all of whose events, were overwritten before the recording was written."""
+"""Laps whose begin, or all of whose events, were overwritten before the recording was written."""
 
 import dataclasses
 
 import pytest
-from test_stalls import AT_POLL, AT_SLEEP, MS, SLEEP, at, loop, parts, with_stacks
+from test_stalls import AT_POLL, AT_QUEUE, AT_SLEEP, MS, SLEEP, STACKS, at, loop, parts, with_stacks
 from told_traces import Script
 
+from headway.traces.analysis.overwritten import with_late_threads
 from headway.traces.analysis.stall_model import Cause, StallKind, Thresholds
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
-from headway.traces.frames import Lap
+from headway.traces.frames import Asleep, Away, CoreTime, Lap
 
 LIMITS = Thresholds(50 * MS, 50 * MS, 50 * MS)
 
@@ -67,3 +68,69 @@ def test_laps_of_which_nothing_is_missing_are_told_once():
     assert (stall.lost_ns, stall.length_ns) == (0, 202 * MS)
     assert find_stalls(recorded(lap(270, 290), lap(100, 290, serial=7)), LIMITS) == []
     assert find_stalls(recorded(lap(100, 290)), LIMITS, since_ns=at(295)) == []
+
+
+JOB, REQUEST = STACKS[10], (SLEEP, *STACKS[5])
+
+
+def of_a_pool(begun_ms, ended_ms, frames, since_ms, until_ms, **evidence):
+    """Return a trace in which a pool's thread has no event: the watcher has seen its lap, and the longest call in it."""
+    seen = Lap(7, at(begun_ms), at(ended_ms) if ended_ms else 0, 1, 77, "worker-7")
+    away = Away(7, at(since_ms), at(until_ms) if until_ms else 0, frames)
+    script = loop(Script()).hold(0, 590, 591, stack=AT_POLL)
+    trace = script.trace(600, "MainThread", ended=False)
+    return with_late_threads(with_stacks(trace, away=0, laps=(seen,), longest_away=(away,), **evidence))
+
+
+@pytest.mark.parametrize(
+    ("ended", "until", "told"),
+    [
+        (0, 0, [(Cause.BLOCKED, 480, SLEEP), (Cause.UNEXPLAINED, 20, None)]),
+        (500, 450, [(Cause.BLOCKED, 330, SLEEP), (Cause.UNEXPLAINED, 70, None)]),
+    ],
+    ids=["goes on", "over"],
+)
+def test_a_request_without_an_event_is_told(ended, until, told):
+    """Its thread may have ended since; the longest call that the watcher has seen in it is its cause."""
+    trace = of_a_pool(100, ended, REQUEST, 120, until, asleep=(Asleep(at(200), 77),))
+    (stall,) = find_stalls(trace, LIMITS)
+
+    assert (stall.kind, stall.goes_on, trace.threads[stall.thread].name) == (StallKind.REQUEST, not ended, "worker-7")
+    assert (stall.since_ns, parts(stall)) == (at(100), told)
+    assert "a request in worker-7 took" in stall_line(trace, stall)
+
+
+def test_a_job_without_an_event_is_no_stall():
+    """Only a call in a server's thread shows that a pool's lap was a request; a short request is none, either."""
+    assert find_stalls(of_a_pool(100, 500, JOB, 120, 450), LIMITS) == []
+    assert find_stalls(of_a_pool(100, 140, REQUEST, 120, 130), LIMITS) == []
+    assert find_stalls(of_a_pool(100, 500, REQUEST, 20, 90), LIMITS) == []
+
+
+def test_a_request_that_computes_without_the_gil_is_told_as_such():
+    """The system's account tells whether the longest call computed."""
+    times = (CoreTime(at(120), 77, 0, 0), CoreTime(at(450), 77, 330 * MS, 0))
+    (stall,) = find_stalls(of_a_pool(100, 500, REQUEST, 120, 450, core_times=times), LIMITS)
+
+    assert parts(stall)[0] == (Cause.OWN, 330, SLEEP)
+
+
+def test_the_longest_call_of_a_lap_of_a_loop_is_told():
+    """The causes are those in the events that are left, and the call."""
+    away = (Away(1, at(110), at(290), (SLEEP,)),)
+    script = Script().hold(0, 300, 301, stack=AT_SLEEP).hold(0, 410, 412, stack=AT_POLL)
+    trace = with_stacks(script.trace(600, "MainThread"), away=0, laps=(lap(100, 412),), longest_away=away)
+    (stall,) = find_stalls(trace, LIMITS)
+
+    assert {(cause, time_ms) for cause, time_ms, _ in parts(stall)} >= {(Cause.BLOCKED, 109), (Cause.UNEXPLAINED, 20)}
+    assert sum(time_ms for _, time_ms, place in parts(stall) if place == SLEEP) == 289
+
+
+def test_a_request_whose_begin_is_recorded_is_told_once():
+    """The lap that the watcher has seen is the one that the events show."""
+    script = Script().hold(0, 1, 2, stack=AT_QUEUE).hold(0, 100, 101, stack=5).hold(0, 400, 401, stack=AT_QUEUE)
+    seen = Lap(1, at(100), at(401), 1, 101, "worker-1")
+    trace = with_stacks(script.trace(600, "worker-1"), away=0, laps=(seen,))
+    (stall,) = find_stalls(trace, LIMITS)
+
+    assert (stall.kind, stall.lost_ns) == (StallKind.REQUEST, 0)

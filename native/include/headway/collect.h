@@ -86,13 +86,19 @@ HW_API void hw_collect_pass(struct hw_collection *collection, int last,
 #define HW_LAP_BUCKETS 40
 #define HW_LAP_LOOPS 32
 #define HW_LAP_LAST 32
+#define HW_LAP_UNDER_WAY 128
 
-/* An event loop's lap that is over. */
+/* A lap that took too long. `away` is the longest time in it in which the thread neither had nor
+ * wanted the GIL, as far as it was seen. */
 struct hw_lap {
     uint32_t serial; /* of its thread */
-    uint32_t unused;
+    uint32_t home;   /* HW_HOME_*: where it began */
     int64_t begun_ns;
-    int64_t ended_ns;
+    int64_t ended_ns;      /* 0: it goes on */
+    int64_t away_since_ns; /* 0: the thread was never away */
+    int64_t away_until_ns; /* 0: the thread still is */
+    uint32_t away_stack; /* the number in the file of the stack at which it yielded the GIL then */
+    uint32_t unused;
 };
 
 /* Laps of threads. A lap begins when a thread leaves a home and ends when it is at a home. `late`,
@@ -104,9 +110,11 @@ struct hw_laps {
     uint32_t open[HW_HOMES];          /* laps under way that have taken too long already */
     uint32_t loop_count;              /* threads with an event loop, at most HW_LAP_LOOPS */
     uint32_t loops[HW_LAP_LOOPS];     /* the serials of these `loop_count` threads */
-    int64_t begun_ns[HW_LAP_LOOPS]; /* when the lap of each of these began; 0: it is in its poll */
-    /* The newest laps that late[HW_HOME_LOOP] counts: lap n, from 0, is at n % HW_LAP_LAST. */
-    struct hw_lap last[HW_LAP_LAST];
+    uint32_t under_way_count;         /* laps that `open` counts, at most HW_LAP_UNDER_WAY */
+    struct hw_lap under_way[HW_LAP_UNDER_WAY];
+    /* The newest laps that late[home] counts, as far as their begins are known: lap n of a home,
+     * from 0, is at [home][n % HW_LAP_LAST], which may have an older one. A serial of 0: none. */
+    struct hw_lap last[HW_HOMES][HW_LAP_LAST];
 };
 
 /* Counts laps from now on. A lap of at least least_ns[home], by the home where it began, is too

@@ -121,6 +121,7 @@ def _gap(log: Path) -> str:
 
 
 def _of_trace(path: Path, trace: "Trace", arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from headway.traces.analysis.overwritten import with_late_threads
     from headway.traces.analysis.stall_model import Thresholds
     from headway.traces.analysis.stall_words import stall_json
     from headway.traces.analysis.stalls import find_stalls
@@ -130,6 +131,7 @@ def _of_trace(path: Path, trace: "Trace", arguments: argparse.Namespace) -> list
     preset = Thresholds()
     over_ns = arguments.over or preset.loop_ns
     thresholds = Thresholds(over_ns, over_ns, arguments.requests_over or preset.request_ns)
+    trace = with_late_threads(trace)
     stalls = find_stalls(trace, thresholds)
     if stalls and trace.process.has_stacks and not trace.evidence.watched:
         console.say(

@@ -28,8 +28,8 @@ from headway.live.options import Limits
 from headway.live.sampling import Accounts, Looker, Stops
 from headway.live.slots import HOLDING, IDLE, SLOT_BYTES, SLOT_HEAD, WAITING, Slot, ThreadCounters, steady_counters
 from headway.live.stacks import Stacks
-from headway.native import CHUNK_BYTES, Collection, Laps, Worth
-from headway.traces.frames import Asleep, CoreTime, Sample, packed
+from headway.native import CHUNK_BYTES, HOME_POOL, Collection, Laps, Worth
+from headway.traces.frames import Asleep, Away, CoreTime, Sample, packed
 
 __all__ = ["Limits", "Ring"]
 
@@ -122,6 +122,8 @@ class Ring:
         self._long_waits: dict[int, int] = {}
         self._accounted_ns: dict[int, int] = {}
         """By serial: the beginning of the state that the thread was in when its account was last read."""
+        self._late: dict[int, tuple[int, str]] = {}
+        """By serial: the native id and the name of a thread with a lap that takes too long. Its slot may be another's later."""
         self._have_room()
         self._queued_ns: dict[int, int] = {}
 
@@ -293,6 +295,17 @@ class Ring:
         if not self.stacks.gil:
             self.stacks.update()
         self.laps = self._collection.laps(self.gone_ns or now_ns)
+        if self.laps.open_loops or self.laps.open_pools:
+            self._note_late(now_ns)
+
+    def _note_late(self, now_ns: int) -> None:
+        """Note the threads whose laps take too long: when such a lap is reported, its thread may have ended."""
+        late = {one.serial for one in self._collection.late_laps(now_ns)} - self._late.keys()
+        if not late:
+            return
+        if len(self._late) > _MOST_SLOTS:
+            self._late.clear()
+        self._late |= {one.serial: (one.tid, one.name) for one in self.counters(now_ns) if one.serial in late}
 
     def _have_room(self) -> None:
         """Give each thread, however many there are, a chunk to write to, both in memory and in the ring."""
@@ -317,16 +330,32 @@ class Ring:
         for slot in itertools.islice(still, _MOST_STILL):
             self._account(slot.tid, now_ns, is_away=slot.state == IDLE, holds=slot.state == HOLDING)
         since_ns = min(now_ns - _EVIDENCE_NS, oldest_ns or now_ns)
-        return packed(one for one in self._samples if one.time_ns >= since_ns) | {
+        laps = [
+            one
+            for one in self._collection.late_laps(self.gone_ns or now_ns)
+            if not one.ended_ns or one.ended_ns >= since_ns
+        ]
+        self.stacks.update()
+        away = [
+            Away(one.serial, one.away_since_ns, one.away_until_ns, frames)
+            for one in laps
+            if one.away_since_ns and (frames := self.stacks.frames(one.away_stack))
+        ]
+        return packed([*(one for one in self._samples if one.time_ns >= since_ns), *away]) | {
             "core_times": [
                 [one.time_ns, one.tid, one.ran_ns, one.queued_ns] for one in self._core_times if one.time_ns >= since_ns
             ],
             "asleep": [[one.time_ns, one.tid] for one in self._asleep if one.time_ns >= since_ns],
             "stopped": [list(astuple(one)) for one in self._stops.known if one.runs_ns >= since_ns],
             "laps": [
-                [serial, begun_ns, ended_ns]
-                for serial, begun_ns, ended_ns in self._collection.late_laps()
-                if not ended_ns or ended_ns >= since_ns
+                [
+                    one.serial,
+                    one.begun_ns,
+                    one.ended_ns,
+                    int(one.home == HOME_POOL),
+                    *self._late.get(one.serial, (0, "")),
+                ]
+                for one in laps
             ],
         }
 

@@ -22,6 +22,7 @@ from headway.agent.headway_agent.proc import queued_ns
 from headway.errors import HeadwayError
 from headway.live.stall_log import here, note_gap
 from headway.live.told import Told
+from headway.traces.analysis.overwritten import with_late_threads
 from headway.traces.analysis.stall_model import Stall, StallKind, Thresholds
 from headway.traces.analysis.stall_words import stall_json
 from headway.traces.analysis.stalls import find_stalls
@@ -48,7 +49,7 @@ def main(partial: Path) -> int:
     finally:
         os.close(file)
     _turn_over(Path(told["log"]))
-    trace, known = with_its_end(read(partial), told["gone_ns"]), Told(told["told"])
+    trace, known = with_late_threads(with_its_end(read(partial), told["gone_ns"])), Told(told["told"])
     found = []
     rows = []
     place = here()

@@ -124,13 +124,31 @@ class Collected:
 
 @dataclass(frozen=True)
 class Lap:
-    """A lap of an event loop that took too long, as `headway watch` saw it: the events may be overwritten since then."""
+    """A lap of a loop or of a pool's thread that took too long, as `headway watch` saw it: its events may be overwritten."""
 
     serial: int
     """The serial of its thread."""
     begun_ns: int
     ended_ns: int
     """0: the lap goes on."""
+    of_a_pool: int = 0
+    """1: its thread is one of a pool; 0: it has an event loop."""
+    tid: int = 0
+    """The native id of the thread; 0: not known."""
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Away:
+    """The longest time of such a lap in which its thread neither had nor wanted the GIL: it was in one call."""
+
+    serial: int
+    """The serial of the thread."""
+    since_ns: int
+    until_ns: int
+    """0: the thread still is in that call."""
+    frames: tuple[Frame, ...]
+    """The frames of the stack, innermost first."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +164,7 @@ class Evidence:
     collections: tuple[Collected, ...] = ()
     standing: tuple[Standing, ...] = ()
     laps: tuple[Lap, ...] = ()
+    longest_away: tuple[Away, ...] = ()
     stopped: tuple[Stopped, ...] = ()
     watched: bool = False
     """The recording is one that `headway watch` wrote."""
@@ -155,8 +174,15 @@ class Evidence:
         return any(one.tid == tid and since_ns < one.time_ns <= until_ns for one in self.asleep)
 
 
-def packed(samples: Iterable[Sample]) -> dict[str, Any]:
-    """Return samples in the form of notes (headway.traces.notes): each frame once, referred to by its index."""
+def packed(seen: Iterable[Sample | Away]) -> dict[str, Any]:
+    """Return observed stacks in the form of notes (headway.traces.notes): each frame once, referred to by its index."""
     frames: dict[Frame, int] = {}
-    rows = [[one.time_ns, one.tid, [frames.setdefault(frame, len(frames)) for frame in one.frames]] for one in samples]
-    return {"frames": [[one.filename, one.line, one.function, one.first_line] for one in frames], "samples": rows}
+    samples, away = [], []
+    for one in seen:
+        stack = [frames.setdefault(frame, len(frames)) for frame in one.frames]
+        if isinstance(one, Sample):
+            samples.append([one.time_ns, one.tid, stack])
+        else:
+            away.append([one.serial, one.since_ns, one.until_ns, stack])
+    rows = [[one.filename, one.line, one.function, one.first_line] for one in frames]
+    return {"frames": rows, "samples": samples} | ({"away": away} if away else {})

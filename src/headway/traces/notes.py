@@ -7,11 +7,12 @@ have any length that fits in a chunk:
     {"core_times": [[time_ns, tid, ran_ns, queued_ns], ...]}
     {"asleep": [[time_ns, tid], ...]}
     {"standing": [[tid, [[file, line, function, first line], ...]], ...]}
-    {"laps": [[serial, begun_ns, ended_ns], ...]}
+    {"laps": [[serial, begun_ns, ended_ns, of_a_pool, tid, name], ...]}
+    {"frames": [...], "away": [[serial, since_ns, until_ns, [frame, ...]], ...]}
     {"stopped": [[running_ns, since_ns, until_ns, runs_ns], ...]}
     {"watched": true}
 
-`samples` refer to frames by their index in the list, the innermost first. `standing` is written by the process itself
+`samples` and `away` refer to frames by their index in the list, the innermost first. `standing` is written by the process itself
 (headway_agent/recorder.py), the innermost frame first. A file may be damaged or forged: notes that
 make no sense are left out.
 """
@@ -20,11 +21,12 @@ import dataclasses
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from headway.traces import format as hwt
-from headway.traces.frames import Asleep, CoreTime, Evidence, Frame, Lap, Sample, Standing, Stopped, packed
+from headway.traces.frames import Asleep, Away, CoreTime, Evidence, Frame, Lap, Sample, Standing, Stopped, packed
 
 __all__ = ["append_notes", "evidence_of"]
 
@@ -35,10 +37,11 @@ _LATEST_NS = 1 << 62
 def append_notes(file: int, evidence: Evidence) -> None:
     """Append observations to a trace file; `file` is a descriptor, and no process may write to it. Raises OSError."""
     notes = [
-        *_samples(evidence.samples),
+        *_stacks(evidence.samples),
+        *_stacks(evidence.longest_away),
         *_rows("core_times", [[one.time_ns, one.tid, one.ran_ns, one.queued_ns] for one in evidence.core_times]),
         *_rows("asleep", [[one.time_ns, one.tid] for one in evidence.asleep]),
-        *_rows("laps", [[one.serial, one.begun_ns, one.ended_ns] for one in evidence.laps]),
+        *_rows("laps", [list(dataclasses.astuple(one)) for one in evidence.laps]),
         *_rows("stopped", [[one.running_ns, one.since_ns, one.until_ns, one.runs_ns] for one in evidence.stopped]),
         *([b'{"watched":true}'] if evidence.watched else []),
     ]
@@ -61,26 +64,31 @@ def append_notes(file: int, evidence: Evidence) -> None:
     os.pwrite(file, header.tobytes(), 0)
 
 
-def _samples(samples: Sequence[Sample]) -> Iterator[bytes]:
-    """Yield notes with samples, each short enough for a chunk. A stack that is too long is cut at its outer end."""
-    if not samples:
+def _stacks(seen: Sequence[Sample | Away]) -> Iterator[bytes]:
+    """Yield notes with stacks, each short enough for a chunk. A stack that is too long is cut at its outer end."""
+    if not seen:
         return
-    text = json.dumps(packed(samples), separators=(",", ":")).encode()
+    text = json.dumps(packed(seen), separators=(",", ":")).encode()
     if len(text) <= _ROOM_BYTES:
         yield text
-    elif len(samples) > 1:
-        half = len(samples) // 2
-        yield from _samples(samples[:half])
-        yield from _samples(samples[half:])
-    elif samples[0].frames:
-        one = samples[0]
-        yield from _samples([dataclasses.replace(one, frames=one.frames[: len(one.frames) // 2])])
+    elif len(seen) > 1:
+        half = len(seen) // 2
+        yield from _stacks(seen[:half])
+        yield from _stacks(seen[half:])
+    elif seen[0].frames:
+        one = seen[0]
+        yield from _stacks([dataclasses.replace(one, frames=one.frames[: len(one.frames) // 2])])
 
 
-def _rows(name: str, rows: Sequence[list[int]]) -> Iterator[bytes]:
-    each = _ROOM_BYTES // 82  # at most four numbers of at most 19 digits
-    for first in range(0, len(rows), each):
-        yield json.dumps({name: rows[first : first + each]}, separators=(",", ":")).encode()
+def _rows(name: str, rows: Sequence[list[Any]]) -> Iterator[bytes]:
+    """Yield notes with rows, each short enough for a chunk: one row always is."""
+    text = json.dumps({name: rows}, separators=(",", ":")).encode()
+    if len(rows) > 1 and len(text) > _ROOM_BYTES:
+        half = len(rows) // 2
+        yield from _rows(name, rows[:half])
+        yield from _rows(name, rows[half:])
+    elif rows:
+        yield text
 
 
 def _number(value: object) -> int:
@@ -94,6 +102,13 @@ def _frame(file: object, line: object, function: object, first: object) -> Frame
     return Frame(str(file), _number(line), str(function), _number(first))
 
 
+def _lap(
+    serial: object, begun: object, ended: object, of_a_pool: object = 0, tid: object = 0, name: object = ""
+) -> Lap:
+    """Return a lap; recordings of earlier versions have the first three values."""
+    return Lap(_number(serial), _number(begun), _number(ended), _number(of_a_pool), _number(tid), str(name))
+
+
 def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
     """Return the observations in the notes, and the number of bytes in notes that make no sense."""
     samples: list[Sample] = []
@@ -101,6 +116,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
     asleep: list[Asleep] = []
     standing: list[Standing] = []
     laps: list[Lap] = []
+    away: list[Away] = []
     stopped: list[Stopped] = []
     watched = False
     damaged = 0
@@ -118,7 +134,14 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
             standing += [
                 Standing(_number(tid), tuple(_frame(*one) for one in stack)) for tid, stack in note.get("standing", [])
             ]
-            laps += [Lap(*map(_number, row)) for row in note.get("laps", [])]
+            laps += [_lap(*row) for row in note.get("laps", [])]
+            away += [
+                Away(
+                    _number(serial), _number(since_ns), _number(until_ns), tuple(frames[_number(one)] for one in stack)
+                )
+                for serial, since_ns, until_ns, stack in note.get("away", [])
+                if stack
+            ]
             stopped += [Stopped(*map(_number, row)) for row in note.get("stopped", [])]
             watched = watched or note.get("watched") is True
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
@@ -130,6 +153,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
             asleep=tuple(sorted(asleep, key=lambda one: one.time_ns)),
             standing=tuple(standing),
             laps=tuple(sorted(laps, key=lambda one: one.begun_ns)),
+            longest_away=tuple(sorted(away, key=lambda one: one.since_ns)),
             stopped=tuple(sorted(stopped, key=lambda one: one.since_ns)),
             watched=watched or bool(core_times),  # recordings of earlier versions do not say it
         ),

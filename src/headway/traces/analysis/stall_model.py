@@ -135,7 +135,7 @@ class Stall:
         goes_on: The stall had not ended when the trace did.
         parts: The reasons, the longest part first; together the parts are the whole stall.
         cut_off: The process's end ended the stall.
-        lost_ns: The time at its begin whose events were overwritten: unexplained.
+        lost_ns: The time at its begin whose events were overwritten: unexplained, but for the longest call in it.
     """
 
     kind: StallKind

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from headway.traces.analysis.observed import Observed
+from headway.traces.analysis.overwritten import kind_of, lost_parts
 from headway.traces.analysis.stall_causes import Causes
 from headway.traces.analysis.stall_model import Cause, Part, Stall, StallKind, Thresholds
 from headway.traces.analysis.thread_events import ThreadEvents
@@ -52,7 +53,8 @@ def find_stalls(
     finder = _Finder(trace, since_ns, begun)
     found: list[Stall] = []
     for thread in range(len(trace.threads)):
-        mine = [*finder.laps(thread, thresholds), *finder.overwritten_laps(thread, thresholds.loop_ns)]
+        mine = list(finder.laps(thread, thresholds))
+        mine += finder.overwritten_laps(thread, thresholds, mine)
         mine += finder.late_wake_ups(thread, thresholds.loop_ns, mine)
         mine += finder.waits(thread, thresholds.wait_ns, mine)
         found += mine
@@ -103,26 +105,33 @@ class _Finder:
                 continue
             yield self._stall(kind, thread, begin, len(own) - 1 if end < 0 else end, until_ns, goes_on=end < 0)
 
-    def overwritten_laps(self, thread: int, least_ns: int) -> Iterator[Stall]:
-        """Yield the laps of an event loop that a watcher has seen, and whose begin is not in the recording any more."""
+    def overwritten_laps(self, thread: int, thresholds: Thresholds, known: Sequence[Stall]) -> list[Stall]:
+        """Return the laps that a watcher has seen, and whose begin is not in the recording any more, beside those `known`."""
         own, end_ns = self._observed.of(thread), self._trace.end_ns
         first_ns = int(own.time_ns[0]) if len(own) else end_ns
+        found = []
         for lap in self._trace.evidence.laps:
             until_ns, goes_on = lap.ended_ns or end_ns, not lap.ended_ns
+            least_ns = thresholds.request_ns if lap.of_a_pool else thresholds.loop_ns
             if (
                 lap.serial != self._trace.threads[thread].serial
                 or lap.begun_ns > first_ns
+                or any(one.since_ns < until_ns and lap.begun_ns < one.until_ns for one in known)
                 or until_ns < max(lap.begun_ns + least_ns, self._over_since_ns)
                 or (goes_on and self._trace.process.ended and not _never_came_back(own, 0))
             ):
                 continue
-            parts: tuple[Part, ...] = ()
-            lost_ns = min(first_ns, until_ns) - lap.begun_ns
+            if (kind := kind_of(self._observed, lap)) is None:
+                continue
+            lost_until_ns = min(first_ns, until_ns)
+            parts = lost_parts(self._observed, thread, lap, lost_until_ns)
             if first_ns < until_ns:
                 last = int(np.searchsorted(own.time_ns, until_ns, "right")) - 1
-                parts = self._stall(StallKind.LOOP, thread, 0, last, until_ns, goes_on=goes_on).parts
-            parts = tuple(sorted((*parts, Part(Cause.UNEXPLAINED, lost_ns)), key=lambda one: -one.time_ns))
-            yield Stall(StallKind.LOOP, thread, lap.begun_ns, until_ns, goes_on, parts, lost_ns=lost_ns)
+                parts += self._causes.of(thread, 0, last, until_ns)
+            in_order = tuple(sorted(parts, key=lambda one: -one.time_ns))
+            lost_ns = lost_until_ns - lap.begun_ns
+            found.append(Stall(kind, thread, lap.begun_ns, until_ns, goes_on, in_order, lost_ns=lost_ns))
+        return found
 
     def _first_request(self, thread: int, least_ns: int) -> Iterator[Stall]:
         """Yield the request that a thread has answered since its first event, without having been at a home."""

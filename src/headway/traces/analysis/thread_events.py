@@ -40,6 +40,8 @@ class ThreadEvents:
         return self._spent[since_ns, until_ns]
 
     def _spent_in(self, since_ns: int, until_ns: int) -> tuple[int, int]:
+        if not len(self):
+            return until_ns - since_ns, 0
         first, last = np.searchsorted(self.time_ns, [since_ns, until_ns])
         place = np.arange(first - 1, last)  # the event before the time begins what the thread does at its start
         begin_ns = np.maximum(np.where(place >= 0, self.time_ns[place], since_ns), since_ns)
