@@ -8,6 +8,7 @@ from told_traces import Script
 
 from headway.traces.analysis.overwritten import with_late_threads
 from headway.traces.analysis.stall_model import Cause, StallKind, Thresholds
+from headway.traces.analysis.stall_sums import sum_up
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
 from headway.traces.frames import Asleep, Away, CoreTime, Lap
@@ -134,3 +135,13 @@ def test_a_request_whose_begin_is_recorded_is_told_once():
     (stall,) = find_stalls(trace, LIMITS)
 
     assert (stall.kind, stall.lost_ns) == (StallKind.REQUEST, 0)
+
+
+def test_the_sums_tell_what_was_overwritten_as_the_lines_do():
+    """The sum is not that of unexplained time, and has the advice of more memory."""
+    trace = recorded(lap(100, 290))
+    (stall,) = find_stalls(trace, LIMITS)
+    (key, found), *others = sum_up([stall_json(trace, stall)]).by_cause.items()
+
+    assert (key, others) == (("event loop", "not known (overwritten)"), [])
+    assert "--ring 64MB" in found.advice

@@ -19,6 +19,8 @@ _OR_PROCESS = "wait for another thread or process"
 _DEADLOCK = "deadlock"
 _MAYBE_DEADLOCK = "perhaps a deadlock"
 """The causes of a part that a row calls a blocking call for a lock: what one can do about it differs."""
+_LOST = "not known (overwritten)"
+"""The cause of a part whose events were overwritten: more memory for events tells it."""
 _CIRCLES = {"sure": _DEADLOCK, "perhaps": _MAYBE_DEADLOCK}
 _GIL, _NO_CORE = "GIL", "no core"
 _BINS_S = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
@@ -143,6 +145,8 @@ def told_rows(lines: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
 
 
 def _cause(part: dict[str, Any]) -> str:
+    if part.get("lost") is True:
+        return _LOST
     if part.get("lock") is not True:
         return str(part["cause"])
     if part.get("deadlock") in _CIRCLES:

@@ -358,6 +358,7 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
                 "kept": None if part.kept is None else part.kept.value,
                 "lock": part.lock,
                 "awaited": _awaited(part),
+                "lost": _is_lost(part, stall),
                 "deadlock": part.circle.value,
                 "may_be_process": _may_be_of_processes(part),
                 "holder": _holder(part.holders[0], trace) if part.holders else None,
