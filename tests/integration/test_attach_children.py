@@ -176,6 +176,69 @@ def test_top_of_processes_that_cannot_be_entered():
         assert f"neither process {parent.pid} nor a process below it can be counted" in done.stderr
 
 
+STARTING = r"""
+import os, subprocess, sys, time
+from multiprocessing import resource_tracker
+resource_tracker.ensure_running()
+print(resource_tracker._resource_tracker._pid, flush=True)
+child = None
+while True:
+    time.sleep(0.001)
+    if child is None and os.path.exists(sys.argv[1]):
+        loop = "import time\nwhile True: time.sleep(0.001)"
+        child = subprocess.Popen([sys.executable, "-c", loop])
+        print(child.pid, flush=True)
+"""
+
+
+@contextlib.contextmanager
+def starting(folder):
+    """Run a program that starts a resource tracker, and on demand a worker; yield it and a function for the demand."""
+
+    def demand():
+        (folder / "start").touch()
+        return int(parent.stdout.readline())
+
+    command = [PYTHON, "-c", STARTING, str(folder / "start")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
+        try:
+            assert parent.stdout.readline()
+            yield parent, demand
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)
+
+
+def test_a_child_that_is_started_meanwhile_is_recorded(tmp_path):
+    """A spawned worker is a new program, which is entered, too; a resource tracker is not, and keeps nobody waiting."""
+    with starting(tmp_path) as (parent, demand):
+        command = ["attach", parent.pid, "-o", tmp_path / "trace.hwt", "--no-summary"]
+        with start(*command) as attach:
+            assert attach.stderr.readline() == f"recording process {parent.pid} until Ctrl-C\n"
+            child = demand()
+            assert attach.stderr.readline() == f"and its new child process {child}\n"
+            attach.send_signal(signal.SIGINT)
+            assert "error" not in attach.communicate(timeout=LIMIT_S)[1]
+        assert attach.returncode == 0
+        assert {one.process.pid for one in read_family(tmp_path / "trace.hwt")} == {parent.pid, child}
+        assert not is_recorded(child)
+
+
+def test_top_counts_a_child_that_is_started_meanwhile(tmp_path):
+    """`headway top PID --children` shows the worker that takes another one's place."""
+    with starting(tmp_path) as (parent, demand):
+        with start("top", parent.pid, "--children", "--json", "--interval", "0.1") as command:
+            assert command.stdout.readline()
+            child = demand()
+            seen: set[int] = set()
+            while child not in seen:
+                seen |= {one["pid"] for one in json.loads(command.stdout.readline())["processes"]}
+            command.send_signal(signal.SIGINT)
+            assert command.communicate(timeout=LIMIT_S)[1] == ""
+        assert command.returncode == 0
+        assert seen == {parent.pid, child}
+        wait_for(lambda: not is_recorded(child))
+
+
 BLOCKED = r"""
 import os, signal, sys, time
 gate, ungated = os.pipe()

@@ -305,5 +305,8 @@ def test_a_child_that_becomes_another_program_is_tried_again(mapped, monkeypatch
     program[1] = "python"
     for _ in range(2 * watch._TRIES):
         monitor.sample()
-    monitor.close()
     assert tried[watch._TRIES :] == [("a", "python", "1")] * watch._TRIES
+    monitor.look_again(child)  # the caller has let it count
+    monitor.sample()
+    monitor.close()
+    assert len(tried) == 2 * watch._TRIES + 1

@@ -7,9 +7,10 @@ earlier versions, on x86-64 only, ptrace stops the main thread for about a
 millisecond.
 
 Headway also follows children that the process forks meanwhile, and records the
-Python processes that it has already started, because a gunicorn, uvicorn or
-Celery parent leaves the work to its workers. Each process has its own trace,
-beside FILE. --no-children leaves out the processes that have already started.
+Python processes that it has already started, or starts meanwhile, because a
+gunicorn, uvicorn or Celery parent leaves the work to its workers. Each process
+has its own trace, beside FILE; that of a started one begins a moment after the
+process. --no-children leaves out all but the process and what it forks.
 
 Headway can enter a process only where its main thread runs Python. A main
 thread that waits in one call, as in `join()`, `Event().wait()` or `os.wait()`,
@@ -47,16 +48,19 @@ Examples:
 
 import argparse
 import contextlib
+import glob
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from headway.cli import console, options
 from headway.cli.entering import CHILD_PATIENCE_S, Waiting, beside_each_other, enter_children
+from headway.cli.newcomers import Newcomers
 from headway.cli.trace_command import add_output, summarise
 
 if TYPE_CHECKING:
@@ -93,7 +97,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-children",
         action="store_true",
-        help="record this process, and not the processes that it has already started",
+        help="record this process and what it forks, and not the processes that it has started, or starts",
     )
     add_patience(parser)
     add_despite_filter(parser)
@@ -189,6 +193,9 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
         collecting(file, max_bytes=arguments.max_size, at_once=True, only=target.pid, say=console.say) as door,
         contextlib.ExitStack() as held_ones,
     ):
+        newcomers = _newcomers(target, file, door, arguments)
+        workers: list[_Held] = []
+        held_ones.callback(lambda: _close([*workers, *newcomers.found]))
         asked_s = time.monotonic()
         own: list[_Held] = []
         waited_s = 0.0
@@ -205,7 +212,7 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
                 raise
             console.say(f"process {target.pid} is not recorded: {error.message}")
             signals.wait_for()
-            workers = _workers(target, door, arguments, signals, held_ones)
+            workers = _workers(target, file, door, arguments, signals, newcomers)
             if not workers:
                 raise
             console.say(f"recording only {_children(workers)} {how_long}")
@@ -215,12 +222,18 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
             own = [(target, held)]
             signals.wait_for()
             console.say(f"recording process {target.pid} {how_long}")
-            workers = _workers(target, door, arguments, signals, held_ones)
+            workers = _workers(target, file, door, arguments, signals, newcomers)
             if workers:
                 console.say(f"and {_children(workers)}")
-        alive = _wait(own or workers, signals, arguments.duration)
-        running = [one for one in [*own, *workers] if _is_alive(one[0].pid)]
+        with contextlib.nullcontext() if arguments.no_children else newcomers:
+            alive = _wait(lambda: own or [*workers, *newcomers.found], signals, arguments.duration)
+        running = [one for one in [*own, *workers, *newcomers.found] if _is_alive(one[0].pid)]
         codes = beside_each_other(lambda one: _end(*one, arguments, signals, policy=False), running)
+    if newcomers.left_out:
+        console.say(
+            "new child processes that are not recorded, because they began too late or ended too early:"
+            f" {_some(newcomers.left_out)}"
+        )
     if not alive:
         who = f"process {target.pid} has" if own else f"the child processes of process {target.pid} have"
         _tell_short(file, f"{who} ended", arguments.duration, waited_s)
@@ -249,10 +262,11 @@ def _tell_short(file: Path, ended: str, asked_s: float | None, waited_s: float) 
 
 def _workers(
     target: "attach.Target",
+    file: Path,
     door: "Door",
     arguments: argparse.Namespace,
     signals: _Signals,
-    held_ones: contextlib.ExitStack,
+    newcomers: "Newcomers[_Held]",
 ) -> "list[_Held]":
     """Attach to the Python processes below `target`; say which of them are not recorded, and why."""
     from headway.live import attach
@@ -266,18 +280,43 @@ def _workers(
                 f" the work: {_some(below)}"
             )
         return []
+    newcomers.leave(below)
 
     def enter(pid: int) -> "_Held | None":
-        if signals.came:
-            return None
-        worker = attach.look_at(pid)
-        patience_s, despite = min(arguments.patience, CHILD_PATIENCE_S), arguments.despite_filter
-        return worker, attach.attach(worker, door, patience_s=patience_s, despite_filter=despite, check=signals.check)
+        return None if signals.came else _enter(pid, file, door, arguments, signals.check)
 
-    found = enter_children(below, enter, "recorded")
-    for _, held in found:
-        held_ones.enter_context(contextlib.closing(held))
-    return found
+    return enter_children(below, enter, "recorded")
+
+
+def _newcomers(target: "attach.Target", file: Path, door: "Door", arguments: argparse.Namespace) -> "Newcomers[_Held]":
+    """Return what attaches to the Python processes that begin below `target` from now on."""
+
+    def enter(pid: int, check: Callable[[], None]) -> "_Held | None":
+        found = _enter(pid, file, door, arguments, check)
+        if found is not None:
+            console.say(f"and its new child process {pid}")
+        return found
+
+    return Newcomers(target.pid, enter, "recorded", console.say)
+
+
+def _enter(
+    pid: int, file: Path, door: "Door", arguments: argparse.Namespace, check: Callable[[], None]
+) -> "_Held | None":
+    """Attach to a process below the target; return None if it was forked meanwhile, and is recorded into our `file`s."""
+    from headway.live import attach
+    from headway.live.watch import is_recorded
+
+    if any(file.parent.glob(f"{glob.escape(file.stem)}.{pid}*.hwt")) and is_recorded(pid):
+        return None
+    target = attach.look_at(pid)
+    patience_s, despite = min(arguments.patience, CHILD_PATIENCE_S), arguments.despite_filter
+    return target, attach.attach(target, door, patience_s=patience_s, despite_filter=despite, check=check)
+
+
+def _close(ones: "list[_Held]") -> None:
+    for _, held in ones:
+        held.close()
 
 
 def _children(workers: "list[_Held]") -> str:
@@ -289,11 +328,11 @@ def _some(pids: list[int]) -> str:
     return ", ".join(map(str, pids[:_LISTED])) + (", ..." if len(pids) > _LISTED else "")
 
 
-def _wait(ones: "list[_Held]", signals: _Signals, duration_s: float | None) -> bool:
-    """Wait for a signal, or `duration_s`, or until no process is both alive and attached; return if one is alive."""
+def _wait(ones: "Callable[[], list[_Held]]", signals: _Signals, duration_s: float | None) -> bool:
+    """Wait for a signal, or `duration_s`, or until none of `ones` is both alive and attached; return if one is alive."""
     deadline = time.monotonic() + (duration_s or float("inf"))
     while True:
-        alive = [held for target, held in ones if _is_alive(target.pid)]
+        alive = [held for target, held in ones() if _is_alive(target.pid)]
         left_s = deadline - time.monotonic()
         if signals.came or left_s <= 0 or all(held.ended for held in alive):
             return bool(alive)
@@ -407,7 +446,7 @@ def _schedule(target: "attach.Target", arguments: argparse.Namespace, signals: _
     instead = f" in place of {held.text}" if held.text else ""
     with contextlib.closing(held):
         console.say(f"process {target.pid} is scheduled by {policy}{instead} {how_long}")
-        alive = _wait([(target, held)], signals, arguments.duration)
+        alive = _wait(lambda: [(target, held)], signals, arguments.duration)
         if not alive:
             return 0
         is_ours = not held.ended

@@ -40,11 +40,13 @@ from typing import TYPE_CHECKING, NoReturn
 from headway.cli import console, options
 from headway.cli.attach_command import add_despite_filter
 from headway.cli.entering import CHILD_PATIENCE_S, Waiting, enter_children
+from headway.cli.newcomers import Newcomers
 from headway.cli.trace_command import add_program
 from headway.cli.trace_command import program as program_of
 from headway.errors import RecordingError, UsageError
 
 if TYPE_CHECKING:
+    from headway.live import attach
     from headway.live.counted_run import Beside
     from headway.live.watch import Monitor, Sample
 
@@ -143,7 +145,7 @@ def _watch(pid: int, arguments: argparse.Namespace) -> int:
             with (
                 _counted(pid, arguments) as joined,
                 contextlib.closing(monitor),
-                _children_counted(pid, arguments),
+                _children_counted(pid, arguments, monitor),
             ):
                 waited_s = time.monotonic() - asked_s
                 shown = _show(monitor, arguments)
@@ -167,22 +169,31 @@ def _unseen(pid: int, waited_s: float) -> str:
 
 
 @contextlib.contextmanager
-def _children_counted(pid: int, arguments: argparse.Namespace) -> Iterator[None]:
-    """Let the Python processes below a process count while the block runs; say which of them cannot.
+def _children_counted(pid: int, arguments: argparse.Namespace, monitor: "Monitor") -> Iterator[None]:
+    """With --children, let the Python processes below a process count while the block runs; say which of them cannot.
 
     They stop by themselves within seconds after the block, because its leases are over then.
     """
+    if not arguments.children:
+        yield
+        return
     from headway.live import attach, watch
     from headway.live.lived import incarnation_of
 
-    def enter(child: int) -> attach.Attachment | None:
+    def enter(child: int, check: Callable[[], None] = lambda: None) -> attach.Attachment | None:
         if watch.is_recorded(child):
             return None
-        patience_s = min(arguments.patience, CHILD_PATIENCE_S)
-        return attach.count(attach.look_at(child), patience_s=patience_s, despite_filter=arguments.despite_filter)
+        patience_s, despite = min(arguments.patience, CHILD_PATIENCE_S), arguments.despite_filter
+        found = attach.count(attach.look_at(child), patience_s=patience_s, despite_filter=despite, check=check)
+        monitor.look_again(child)
+        return found
 
+    said: list[str] = []
+    newcomers = Newcomers(pid, enter, "counted", said.append if _paints_over(arguments) else console.say)
     with contextlib.ExitStack() as held:
-        below = attach.python_descendants(pid) if arguments.children else []
+        held.callback(lambda: _close(newcomers.found))
+        below = attach.python_descendants(pid)
+        newcomers.leave(below)
         for one in enter_children(below, enter, "counted"):
             held.enter_context(contextlib.closing(one))
         is_alive = incarnation_of(pid) is not None
@@ -191,7 +202,17 @@ def _children_counted(pid: int, arguments: argparse.Namespace) -> Iterator[None]
                 f"neither process {pid} nor a process below it can be counted",
                 hint="wait longer (--patience SECONDS), or start the program with `headway top --children --`",
             )
-        yield
+        try:
+            with newcomers:
+                yield
+        finally:
+            for line in said:
+                console.say(line)
+
+
+def _close(ones: "list[attach.Attachment]") -> None:
+    for one in ones:
+        one.close()
 
 
 @contextlib.contextmanager

@@ -363,6 +363,7 @@ class Monitor:
         self._incarnation = incarnation_of(pid)
         self._watches: dict[int, tuple[Watch, History]] = {}
         self._tries: dict[int, tuple[tuple[str, ...] | None, int]] = {}  # of a process: its program, and how many
+        self._again: deque[int] = deque()
 
     @property
     def alive(self) -> bool:
@@ -381,8 +382,14 @@ class Monitor:
             watch.close()
         self._watches.clear()
 
+    def look_again(self, pid: int) -> None:
+        """Look for the counters of a process also if it had none for long: it has just begun. Any thread may call it."""
+        self._again.append(pid)
+
     def sample(self) -> list[Sample]:
         """Read all counters; a process has a sample from its second reading on."""
+        while self._again:
+            self._tries.pop(self._again.popleft(), None)
         pids = [self.pid, *(descendants(self.pid) if self._children else ())]
         for pid in set(self._watches) - set(pids):
             self._drop(pid)
