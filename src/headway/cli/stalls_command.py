@@ -114,9 +114,9 @@ def _gap(log: Path) -> str:
                 "stalls after that are missing here until the process is restarted"
             )
     if killed:
-        return f"a watcher, begun at {killed[-1].began}, was killed, or ended with its container; stalls after that are missing here"
+        return f"a watcher, begun at {killed[-1].began}, was killed, or ended with its container; stalls after that may be missing here"
     if found := gap_in(log):
-        return f"stalls are missing here, as {found[1]} ({found[0].name} says so)"
+        return f"{found[1]} ({found[0].name} says so)"
     return ""
 
 

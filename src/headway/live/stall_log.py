@@ -31,14 +31,14 @@ def _gap(log: Path) -> Path:
 
 
 def note_gap(log: Path, why: str = "") -> None:
-    """Note that stalls are missing from a log.
+    """Note that stalls are missing from a log, or may be.
 
     The note is a file beside the log, whose text is the last reason. It is empty if the log could not be written: a full
     disk mostly has room for that.
 
     Args:
         log: NAME.stalls.jsonl.
-        why: The reason, with its time; "": the log could not be written at this moment.
+        why: The reason for which they may be, with its time; "": the log could not be written at this moment.
     """
     with contextlib.suppress(OSError):
         file = os.open(_gap(log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -50,12 +50,16 @@ def note_gap(log: Path, why: str = "") -> None:
 
 
 def gap_in(log: Path) -> tuple[Path, str] | None:
-    """Return the note that stalls are missing from a log, and why, with the last time; None if there is none."""
+    """Return the note that stalls are missing from a log, and what it says, with the last time; None if there is none."""
     note = _gap(log)
     with contextlib.suppress(OSError):
         noted = in_utc(note.stat().st_mtime)
         why = note.read_text(encoding="utf-8", errors="replace")[:200]
-        return note, why or f"the log could not be written, last at {noted}"
+        return note, (
+            f"stalls may be missing here, as {why}"
+            if why
+            else f"stalls are missing here, as the log could not be written, last at {noted}"
+        )
     return None
 
 

@@ -153,6 +153,7 @@ class Watcher:
             ended_s = ended_s or time.monotonic()
             if not self._rings and not self._reports:
                 _let_go_of_stderr()
+                self._mark.end()  # a container may end now, and we with it: no stall is missing then
             if not self._rings and not self._reports and time.monotonic() - ended_s > _LINGER_S:
                 break
             is_gone = any(one.ring.gone for one in self._rings)
