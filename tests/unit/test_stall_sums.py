@@ -43,6 +43,21 @@ def test_a_wait_for_an_import_is_told_as_such():
     )
 
 
+def test_a_file_is_one_line_by_whatever_path_the_program_was_started():
+    """The names of files of a program that was started as `./app.pyz` have that, too; a name in brackets stays."""
+    rows = [
+        {"began": "2026-01-01T00:00:00+00:00", "length_s": 1, "pid": pid, "parts": [{"cause": "own code", "time_s": 1}]}
+        for pid in range(3)
+    ]
+    for row, file in zip(rows, ("/srv/./app.pyz/prices.py", "/srv/app.pyz/prices.py", "<string>"), strict=True):
+        row["parts"][0]["place"] = {"file": file, "line": 27, "function": "look_up"}
+
+    assert {line: one.count for (_, line), one in sum_up(rows).by_line.items()} == {
+        "/srv/app.pyz/prices.py:27 look_up": 2,
+        "<string>:27 look_up": 1,
+    }
+
+
 @pytest.mark.parametrize(
     "change",
     [

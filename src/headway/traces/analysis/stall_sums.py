@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import math
+import os
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -289,7 +290,10 @@ def _by_role(holders: Sequence[dict[Held, float]]) -> dict[Held, Sum]:
 def _place(part: dict[str, Any]) -> str:
     where = part.get("place")
     if isinstance(where, dict):
-        return f"{where.get('file')}:{where.get('line')} {where.get('function')}"
+        # A program that was started as `./app.pyz` has the file `/srv/./app.pyz/...`: one file is one line of a table.
+        file = str(where.get("file"))
+        file = os.path.normpath(file) if "/" in file else file
+        return f"{file}:{where.get('line')} {where.get('function')}"
     return "?"
 
 
