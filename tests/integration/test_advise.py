@@ -261,6 +261,7 @@ def test_calls_of_c_that_let_go_of_the_gil_and_those_that_do_not(app, name):
     holds = look(target, seen.place, seen.function, CORES)
     assert isinstance(holds, Holds), holds
     assert holds.releases == "in part"
+    assert holds.samples
     by_call = {one.call: one for one in holds.spots}
     assert by_call["zlib.compress"].releases == "yes"
     assert by_call["re.Pattern.findall"].releases == "no"

@@ -91,6 +91,7 @@ class Holds:
         spots: The places that took most, calls of C and lines of Python.
         whole: True if one call was looked at from begin to end; False if only its begin was.
         stretch_s: The mean time without the GIL, computing or waiting, over the calls of C that release it.
+        samples: The number of samples from which the shares of the places are; 0 if they are from the profile.
     """
 
     held: float
@@ -100,6 +101,7 @@ class Holds:
     spots: tuple[Spot, ...]
     whole: bool
     stretch_s: float = 0.0
+    samples: int = 0
 
     @property
     def releases(self) -> Releases:
@@ -149,6 +151,7 @@ def look(
         _spots(seen["places"], function.file, held_s / own_s if seen["whole"] else None),
         bool(seen["whole"]),
         _stretch_s(seen["places"]),
+        seen.get("samples", 0),
     )
 
 
@@ -176,23 +179,30 @@ def _stretch_s(places: Sequence[Mapping[str, Any]]) -> float:
 def _shares(places: Sequence[Mapping[str, Any]], held: float | None) -> list[float]:
     """Return the share of the calls' time that each place has, if the GIL is held for the share `held` of that time.
 
-    A profile makes lines of Python many times as long, and waits not at all: a function that waits for a third of its
-    time seems to wait for 2 % of it. So the time with the GIL and that without it are scaled to the measured ones, unless
-    `held` is None, as for a profile of a call's begin.
+    The samples of calls without observation give the shares, if there are samples. Else the profile does, which makes
+    lines of Python many times as long, and waits not at all: a function that waits for a third of its time seems to wait
+    for 2 % of it. So the time with the GIL and that without it are scaled to the measured ones, unless `held` is None, as
+    for a profile of a call's begin.
     """
-    without_s = [one["wall_s"] - one["held_s"] for one in places]
+    is_sampled = all(one.get("share") is not None for one in places)
+    took: list[float] = [one["share" if is_sampled else "wall_s"] for one in places]
+    if held is None and is_sampled:
+        return took
+    free = [_free(one) for one in places]
     # A line that lets go of the GIL for a moment does so because of the profile.
-    without_s = [
-        free_s if one["call"] or free_s > _NO * one["wall_s"] else 0.0
-        for one, free_s in zip(places, without_s, strict=True)
-    ]
-    with_s = [one["wall_s"] - free_s for one, free_s in zip(places, without_s, strict=True)]
-    if held is None or not sum(without_s) or not sum(with_s):
-        return [one["wall_s"] / (sum(with_s) + sum(without_s) or 1.0) for one in places]
+    free = [share if one["call"] or share > _NO else 0.0 for one, share in zip(places, free, strict=True)]
+    without = [all_of * share for all_of, share in zip(took, free, strict=True)]
+    kept = [all_of - share for all_of, share in zip(took, without, strict=True)]
+    if held is None or not sum(without) or not sum(kept):
+        return [one / (sum(took) or 1.0) for one in took]
     return [
-        held * kept_s / sum(with_s) + (1 - held) * free_s / sum(without_s)
-        for kept_s, free_s in zip(with_s, without_s, strict=True)
+        held * one / sum(kept) + (1 - held) * other / sum(without) for one, other in zip(kept, without, strict=True)
     ]
+
+
+def _free(place: Mapping[str, Any]) -> float:
+    """Return the share of a place's own time without the GIL."""
+    return float(1 - place["held_s"] / place["wall_s"]) if place["wall_s"] else 0.0
 
 
 def _spots(places: Sequence[Mapping[str, Any]], own: str, held: float | None) -> tuple[Spot, ...]:
@@ -207,7 +217,7 @@ def _spots(places: Sequence[Mapping[str, Any]], own: str, held: float | None) ->
             call=one["call"],
             calls=one["calls"],
             share=share,
-            released=1 - one["held_s"] / one["wall_s"] if one["wall_s"] else 0.0,
+            released=_free(one),
             longest_s=one["longest_s"],
             visit_s=one["wall_s"] / max(1, one["calls"]),
         )

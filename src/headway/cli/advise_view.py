@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headway.advice.examined import Function
+from headway.advice.holds import Holds
 from headway.advice.models import SHORT
 from headway.advice.values import Advice, Contender
 from headway.advice.verdict import interval
@@ -114,6 +115,20 @@ def _pickles(function: Function) -> str:
     return f"{said}; {_own(function)}pickling and unpickling take {seconds(function.pickle_s)}"
 
 
+def _from_where(holds: Holds) -> str:
+    """Return what the table of lines and calls comes from."""
+    if holds.samples:
+        said = f"the share of the time is from {holds.samples:,} samples, all else from a profiler"
+    elif holds.whole:
+        said = (
+            "from a profiler, with the time scaled to the shares with and without the GIL; it makes short lines and calls "
+            "slower than they are"
+        )
+    else:
+        said = "from a profiler, which makes short lines and calls slower than they are"
+    return said if holds.whole else f"{said}; only the start of the function was profiled"
+
+
 def _reasons(advice: Advice) -> Iterator[RenderableType]:
     function, holds = advice.function, advice.holds
     yield bold("Reasons")
@@ -139,12 +154,7 @@ def _reasons(advice: Advice) -> Iterator[RenderableType]:
             for one in holds.spots[:_SPOTS]
         ]
         columns = ("line, C call", "of the time", "calls", "releases", "without the GIL", "longest hold")
-        caption = (
-            "from a profiler, with the time scaled to the shares with and without the GIL"
-            if holds.whole
-            else "from a profiler, which makes lines of Python slower than they are; only the start of the function was profiled"
-        )
-        yield indented(render_table(Table(caption, columns, tuple(rows), names=1)))
+        yield indented(render_table(Table(_from_where(holds), columns, tuple(rows), names=1)))
     for one in advice.break_even:
         if one.size_s is None and one.why:
             yield Text(f"  break-even of {SHORT[one.model]}: {printable(one.why)}")

@@ -5,8 +5,9 @@ If calls change their arguments, each call gets new ones, which are made while n
 The recorder (native/trace) counts how long this thread holds the GIL. Over calls without observation, that count gives
 the exact share of their time. Then the function runs under `sys.setprofile` and `sys.settrace`. At each event, the time
 and the hold since the event before are booked to the place that ran: a C call (`sys.setprofile` reports those that are
-made by name), or a line of Python, which includes what the line does by operators. Observing a line costs more than
-most lines take, so times of lines only give their order; times of C calls are hardly affected.
+made by name), or a line of Python, which includes what the line does by operators. Observing a line or a short C call
+costs more than it takes, so the places' shares come from samples of the calls without observation (see `samples`). The
+observed times tell how a place holds the GIL; only where there are no samples they tell the shares, too.
 
 A C call that calls Python back, as `sum` of a generator, is at work again when that Python returns. Another thread may
 run between two parts of such a call, so its longest hold is that of one part. A thread that waits for a core holds the
@@ -27,12 +28,13 @@ from .. import proc
 from ..library import UnfitError
 from ..recorder import Recorder
 from . import calls
+from .samples import Sampler, by_place
 from .target import find, inputs_of
 
 __all__ = ["look"]
 
-_EXACT_S = 0.3
-_MOST_EXACT = 4
+_EXACT_S = 0.8
+_MOST_EXACT = 2
 """The whole measurement may take this many times as long, because new arguments may take longer to make than calls."""
 _LOOKED_AT_S = 2.0
 _MOST_PLACES = 40
@@ -75,14 +77,18 @@ def look(job, talk):
     task(*arguments.at(0))
     task(*arguments.at(0))
     # Threads that only the imports, the inputs or the first calls needed are none of the function.
+    sampler = Sampler()
     started, others = _thread_starts(), _Others(recorder)
     exact = _exactly(recorder, task, arguments)
+    counts = sampler.end()
     if started or others.took():
         talk.give("holds", error="it runs threads of its own, whose holds are not told apart from its waiting")
         return
     looker = _Looker(recorder, time.monotonic() + job.get("looked_at_s", _LOOKED_AT_S), _place_of(function))
     whole = looker.run(task, arguments)
-    talk.give("holds", places=looker.places(), whole=whole, looked_at=looker.calls, **exact)
+    shares, count = by_place(counts, looker.codes, looker.calls_at, looker.own)
+    places = looker.places(shares if count else None, whole=whole)
+    talk.give("holds", places=places, whole=whole, looked_at=looker.calls, samples=count, **exact)
 
 
 def _thread_starts():
@@ -204,7 +210,7 @@ class _Looker:
 
     def __init__(self, recorder, until_s, own=None):
         """`own` is the place of the function itself, if that is in C: its time begins and ends in our frames."""
-        self._recorder, self._until_s, self._own = recorder, until_s, own
+        self._recorder, self._until_s, self.own = recorder, until_s, own
         self._booked = {}  # by place
         # (the place before, the C call's place, the frame that made the call), the innermost call last
         self._stack, self._origins = [], {}
@@ -214,14 +220,15 @@ class _Looker:
         self._queued_ns, self._queued_at_ns = 0, 0
         self._rare = 0
         self.calls = 0
+        self.codes, self.calls_at = {}, {}  # the arguments of `by_place`
 
     def run(self, task, arguments):
         """Observe calls until the time is up; return whether one whole call was observed."""
         for place in range(1000):
             args = arguments.at(place)
-            self._stack, self._at = [], self._own
-            if self._own is not None:
-                self._booked.setdefault(self._own, _Booked()).calls += 1
+            self._stack, self._at = [], self.own
+            if self.own is not None:
+                self._booked.setdefault(self.own, _Booked()).calls += 1
             self._resume()
             sys.settrace(self._trace)
             sys.setprofile(self._profile)
@@ -295,10 +302,12 @@ class _Looker:
             return
         if event == "c_call":
             self._book()
-            place = self._own if ours else (frame.f_code.co_filename, frame.f_lineno, _name(arg))
+            place = self.own if ours else (frame.f_code.co_filename, frame.f_lineno, _name(arg))
             if not ours:
                 self._booked.setdefault(place, _Booked()).calls += 1
                 self._origin(place, frame)
+                self.codes[id(frame.f_code)] = frame.f_code
+                self.calls_at[id(frame.f_code), frame.f_lasti] = place
             self._stack.append((self._at, place, frame))
             self._at = place
             self._resume()
@@ -329,6 +338,7 @@ class _Looker:
         self._book()
         if event in ("line", "call"):
             self._at = (frame.f_code.co_filename, frame.f_lineno, "")
+            self.codes[id(frame.f_code)] = frame.f_code
             if self._at not in self._origins:
                 self._origin(self._at, frame)
         elif event == "return":
@@ -337,15 +347,23 @@ class _Looker:
                 self._at = self._stack[-1][1]
             else:
                 ours = back is None or back.f_code.co_filename.startswith(_OURS)
-                self._at = self._own if ours else (back.f_code.co_filename, back.f_lineno, "")
+                self._at = self.own if ours else (back.f_code.co_filename, back.f_lineno, "")
         self._resume()
         return self._trace
 
-    def places(self):
-        """Return the places that took most time, as dicts; times are in seconds over all observed calls."""
+    def places(self, shares=None, *, whole=True):
+        """Return the places that took most, as dicts; times are in seconds over all observed calls.
+
+        `shares` has the shares of the samples by place, if there are any. If whole calls were observed, a place that only
+        the samples have is a line of Python that holds the GIL.
+        """
         found = []
-        most = sorted(self._booked.items(), key=lambda one: -one[1].own_ns)[:_MOST_PLACES]
-        for place, booked in most:
+        if shares is not None and whole:
+            for place in shares:
+                self._booked.setdefault(place, _Booked())
+        by_share = shares or {place: booked.own_ns for place, booked in self._booked.items()}
+        for place in sorted(self._booked, key=lambda one: -by_share.get(one, 0))[:_MOST_PLACES]:
+            booked = self._booked[place]
             file, line, name = place
             longest_ns = max([booked.short_ns, *sorted(booked.long_ns, reverse=True)[self._rare : self._rare + 1]])
             found.append(
@@ -358,6 +376,7 @@ class _Looker:
                     "held_s": booked.own_ns / 1e9 * booked.held(),
                     "longest_s": longest_ns / 1e9,
                     "trail": self._origins.get(place, []),
+                    "share": None if shares is None else shares.get(place, 0.0),
                 }
             )
         return found
