@@ -2,12 +2,14 @@
 
 import math
 import threading
+import time
 import types
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from headway_agent import workloads
-from headway_agent.strangers import workload
+from headway_agent.strangers import calls, workload
 from hypothesis import given
 from hypothesis import strategies as st
 from test_advice import FUNCTION
@@ -225,3 +227,22 @@ def test_inputs_that_threads_share_are_told():
     assert "the threads shared 2 inputs, which cannot be copied" in said
     launch.facts["details"] = {"shared_inputs": 0}
     assert course._shared_inputs([result]) == []
+
+
+class _Cold:
+    """A value whose first pickle takes long, as it does for the first array of a process."""
+
+    waits: ClassVar[list[float]] = [0.05]
+
+    def __reduce__(self):
+        until_s = time.perf_counter() + (self.waits.pop() if self.waits else 0.0)
+        while time.perf_counter() < until_s:
+            pass
+        return dict, ()
+
+
+def test_the_time_of_a_pickle_is_that_of_a_warm_one():
+    """The time that only the first pickle in a process takes is no cost of each call."""
+    size, took_s = calls.sent(_Cold())
+    assert size > 0
+    assert took_s < 0.025

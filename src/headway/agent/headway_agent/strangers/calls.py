@@ -8,6 +8,7 @@ import asyncio
 import inspect
 import pickle
 import threading
+import time
 
 __all__ = [
     "ASYNC",
@@ -20,6 +21,7 @@ __all__ = [
     "are_equal",
     "kind_of",
     "own_inputs",
+    "sent",
     "task_of",
 ]
 
@@ -112,6 +114,26 @@ def task_of(function, kind, calls, *, by=SERIAL):
     if as_it_is and not any(kwargs for _, kwargs in calls):
         return function, [args for args, _ in calls]
     return _AROUND[kind][by], [(function, args, kwargs) for args, kwargs in calls]
+
+
+_TIMED_S, _LONG_S = 0.01, 0.2
+"""The times up to which a pickle is timed again: at most 20 times, and at most 3 times."""
+
+
+def sent(value):
+    """Return (bytes, seconds there and back) of sending a value to another process; raise what pickling raises.
+
+    The first pickle of a type also imports what later ones need: with an array it takes ten times as long.
+    """
+    took_s, begun_s = [], time.perf_counter()
+    while True:
+        before_s = time.perf_counter()
+        data = pickle.dumps(value)
+        pickle.loads(data)
+        now_s = time.perf_counter()
+        took_s.append(now_s - before_s)
+        if len(took_s) >= (20 if now_s - begun_s < _TIMED_S else 3) or now_s - begun_s >= _LONG_S:
+            return len(data), sorted(took_s)[(len(took_s) - 1) // 2]
 
 
 class Copies:

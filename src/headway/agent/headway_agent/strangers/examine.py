@@ -175,13 +175,10 @@ def _import(job, talk):
 
 def _pickle_of(value):
     """Return (bytes, seconds there and back, error): the cost of sending a value to another process."""
-    import pickle
+    from . import calls
 
     try:
-        begun_ns = time.perf_counter_ns()
-        data = pickle.dumps(value)
-        pickle.loads(data)
-        return len(data), (time.perf_counter_ns() - begun_ns) / 1e9, ""
+        return calls.sent(value) + ("",)
     except BaseException as error:
         return 0, 0.0, _said(error)
 
