@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from made_traces import MS
-from test_stalls import AT_POLL, AT_SLEEP, COMPUTE, HANDLER, SLEEP, at, loop, only, with_stacks
+from test_stalls import AT_DEEP, AT_POLL, AT_SLEEP, COMPUTE, HANDLER, SLEEP, at, loop, only, with_stacks
 from told_traces import AT_COMPUTE, Script
 
 from headway.live.sampling import Accounts, _state_in
@@ -43,6 +43,23 @@ def test_many_short_calls_between_two_looks_share_the_account():
     assert stall.cause is Cause.BLOCKED
     assert stall.parts[0].place == SLEEP
     assert stall.parts[0].time_ns > 0.95 * 180 * MS
+
+
+def test_many_short_calls_that_compute_are_no_blocking_call():
+    """Looks far apart tell what short calls ran and for how long they had no core; the loop was at home before the calls."""
+    script = loop(Script())
+    for turn in range(200):
+        script.hold(0, 60 + turn, 60.1 + turn, stack=AT_DEEP)
+    script.hold(0, 260, 261, stack=AT_POLL)
+    ran = ((1, 0), (101, 10), (201, 35), (301, 50))
+    times = tuple(CoreTime(at(ms), 101, ran_ms * MS, 3 * ran_ms * MS) for ms, ran_ms in ran)
+    stall = only(with_stacks(script.trace(400, "MainThread"), core_times=times))
+    lasts_ms = {one: sum(part.time_ns for part in stall.parts if part.cause is one) / MS for one in Cause}
+
+    assert stall.cause is Cause.CORE
+    assert abs(lasts_ms[Cause.CORE] - 150) <= 5
+    assert abs(lasts_ms[Cause.OWN] - 50) <= 5
+    assert lasts_ms[Cause.BLOCKED] <= 5
 
 
 def test_waits_for_a_core_before_the_loop_are_none_of_the_loop():

@@ -33,6 +33,7 @@ class Columns(NamedTuple):
     queued_ns: NDArray[np.int64]
     off_core_ns: NDArray[np.int64]
     ran_away_ns: NDArray[np.int64]
+    queued_away_ns: NDArray[np.int64]
 
 
 @final
@@ -66,6 +67,8 @@ class Accounts:
         first = bisect.bisect_right(times, since_ns, key=_time_ns)
         before = min(times[max(0, first - 1) : first + 1], key=lambda one: abs(one.time_ns - since_ns))
         after = times[min(len(times) - 1, bisect.bisect_left(times, until_ns, key=_time_ns))]
+        if before is after and after.time_ns >= until_ns:  # a short time is nearer to the look after it
+            before = times[max(0, first - 1)]
         return (before, after) if after.time_ns > before.time_ns else None
 
     def is_asleep(self, tid: int, time_ns: int) -> bool:
@@ -131,39 +134,72 @@ class Accounts:
         looked_ns = min(until_ns, after.time_ns) - max(since_ns, before.time_ns)
         return max(0, looked_ns - (after.ran_ns - before.ran_ns) - _TICK_NS)
 
-    def ran_away_ns(self, tid: int, thread: int, since_ns: int, until_ns: int) -> int:
-        """Return the time for which a thread ran without the GIL: the system's account minus the thread's own holds."""
+    def away_ns(self, tid: int, thread: int, since_ns: int, until_ns: int, *, rests: bool) -> tuple[int, int]:
+        """Return for how long a thread ran, and waited for a core, in a time in which it was in a call without the GIL.
+
+        `rests` tells whether that call waits.
+        """
         account = self._account(tid, since_ns, until_ns)
         if account is None:
-            return 0
+            return 0, 0
         before, after = account
-        away_ns, held_ns = self._of(thread).spent(before.time_ns, after.time_ns)
-        ran_ns = after.ran_ns - before.ran_ns - held_ns
+        ran_ns, queued_ns, among_ns = self._without_the_gil(thread, before, after)[rests]
         seen_ns = min(after.time_ns, until_ns) - max(before.time_ns, since_ns)
-        if 2 * seen_ns < away_ns:  # the account is of other times, too, in which the thread was away
-            ran_ns = ran_ns * seen_ns // away_ns
+        if 2 * seen_ns < among_ns:  # the account is of other times, too, in which the thread was away
+            ran_ns, queued_ns = ran_ns * seen_ns // among_ns, queued_ns * seen_ns // among_ns
+        else:
+            queued_ns = self.queued_ns(tid, since_ns, until_ns) or 0
         ran_ns = max(0, min(ran_ns, seen_ns))
-        return ran_ns * (until_ns - since_ns) // seen_ns if seen_ns > 0 else 0
+        ran_ns = ran_ns * (until_ns - since_ns) // seen_ns if seen_ns > 0 else 0
+        return ran_ns, min(queued_ns, until_ns - since_ns - ran_ns)
 
-    def columns(self, tid: int, thread: int, since_ns: NDArray[np.int64], until_ns: NDArray[np.int64]) -> Columns:
+    def _without_the_gil(self, thread: int, before: CoreTime, after: CoreTime) -> tuple[tuple[int, int, int], ...]:
+        """Return what the account has, between two looks, of a thread's calls without the GIL.
+
+        A thread that held the GIL ran, or waited for a core. Of the rest of the account, the calls that wait have only what
+        the calls that may compute cannot have.
+
+        Returns:
+            For the calls that may compute, and for those that wait: what they ran, what they waited for a core, and for
+            how long the thread was in them.
+        """
+        spent = self._of(thread).spent(before.time_ns, after.time_ns)
+        looked_ns = after.time_ns - before.time_ns
+        ran_ns, queued_ns = after.ran_ns - before.ran_ns, max(0, after.queued_ns - before.queued_ns)
+        has_gil_ns = spent.held_ns + queued_ns * (looked_ns - sum(spent)) // looked_ns
+        left_ns = max(0, ran_ns + queued_ns - has_gil_ns)
+        found, all_ns = [], max(1, ran_ns + queued_ns)
+        for length_ns, most_ns in ((spent.away_ns, left_ns), (spent.rested_ns, max(0, left_ns - spent.away_ns))):
+            found.append((most_ns * ran_ns // all_ns, most_ns * queued_ns // all_ns, length_ns))
+        return tuple(found)
+
+    def columns(
+        self,
+        tid: int,
+        thread: int,
+        since_ns: NDArray[np.int64],
+        until_ns: NDArray[np.int64],
+        rests: NDArray[np.bool_],
+    ) -> Columns:
         """Return the account of a thread for many times, each shorter than 10 ms; see the methods above."""
         looks = self.looks(tid)
         count, none = len(looks), np.zeros(len(since_ns), dtype=np.int64)
         if not looks:
-            return Columns(none == 0, none > 0, none, none, none)
+            return Columns(none == 0, none > 0, none, none, none, none)
         rows = np.array([(one.time_ns, one.ran_ns, one.queued_ns) for one in looks], dtype=np.int64)
         time_ns, ran_ns, queued_ns = rows.T
         first = np.searchsorted(time_ns, since_ns, "right")
         before, later = np.maximum(0, first - 1), np.minimum(first, count - 1)
         before = np.where(np.abs(time_ns[later] - since_ns) < np.abs(time_ns[before] - since_ns), later, before)
         after = np.minimum(count - 1, np.searchsorted(time_ns, until_ns, "left"))
+        before = np.where((before == after) & (time_ns[after] >= until_ns), np.maximum(0, first - 1), before)
         looked_ns = time_ns[after] - time_ns[before]
         is_known = looked_ns > 0
         is_alone = np.diff(time_ns, prepend=time_ns[0] - 1, append=time_ns[-1] + 1) > 0  # no two looks at the same time
         is_next = (after == before + 1) & is_alone[before] & is_alone[after] & is_alone[after + 1]
         is_plain = ~is_known | (is_next & (looked_ns < _FAR_NS))
         kept = np.flatnonzero(is_plain & is_known)
-        queued, off_core, ran_away = none.copy(), none.copy(), none.copy()
+        queued, off_core, ran_away, queued_away = none.copy(), none.copy(), none.copy(), none.copy()
         a, b = before[kept], after[kept]
         since, until, looked = since_ns[kept], until_ns[kept], looked_ns[kept]
         length, added_ns = until - since, queued_ns[b] - queued_ns[a]
@@ -172,14 +208,17 @@ class Accounts:
         queued[kept] = np.maximum(0, np.minimum(np.minimum(share_ns, inside_ns), length))
         seen_ns = np.minimum(until, time_ns[b]) - np.maximum(since, time_ns[a])
         off_core[kept] = np.maximum(0, seen_ns - (ran_ns[b] - ran_ns[a]) - _TICK_NS)
-        away_ns, held_ns = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        of_looks = np.zeros((count, 2, 3), dtype=np.int64)
         for one in np.unique(a).tolist():
-            away_ns[one], held_ns[one] = self._of(thread).spent(int(time_ns[one]), int(time_ns[one + 1]))
-        without_ns, away_ns = ran_ns[b] - ran_ns[a] - held_ns[a], away_ns[a]
-        without_ns = np.where(2 * seen_ns < away_ns, without_ns * seen_ns // np.maximum(1, away_ns), without_ns)
-        without_ns = np.maximum(0, np.minimum(without_ns, seen_ns))
-        ran_away[kept] = np.where(seen_ns > 0, without_ns * length // np.maximum(1, seen_ns), 0)
-        return Columns(is_plain, is_known, queued, off_core, ran_away)
+            of_looks[one] = self._without_the_gil(thread, looks[one], looks[one + 1])
+        away_ns, without_ns, among_ns = of_looks[a, rests[kept].astype(np.intp)].T
+        is_part, all_ns = 2 * seen_ns < among_ns, np.maximum(1, among_ns)
+        away_ns = np.where(is_part, away_ns * seen_ns // all_ns, away_ns)
+        away_ns = np.maximum(0, np.minimum(away_ns, seen_ns))
+        ran_away[kept] = np.where(seen_ns > 0, away_ns * length // np.maximum(1, seen_ns), 0)
+        without_ns = np.where(is_part, without_ns * seen_ns // all_ns, queued[kept])
+        queued_away[kept] = np.minimum(without_ns, length - ran_away[kept])
+        return Columns(is_plain, is_known, queued, off_core, ran_away, queued_away)
 
 
 def _may_have_queued_ns(looks: list[CoreTime], since_ns: int) -> int:

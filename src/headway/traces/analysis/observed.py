@@ -2,15 +2,18 @@
 
 from collections import defaultdict
 from functools import cached_property
-from typing import final
+from typing import Final, final
 
 from headway.traces.analysis.accounts import Accounts
 from headway.traces.analysis.thread_events import ThreadEvents
+from headway.traces.calls import Call, call_at
 from headway.traces.loops import Home, home_at
 from headway.traces.model import Frame, Sample, Trace
 from headway.traces.sources import edited
 
 __all__ = ["Observed"]
+
+_WAITS: Final = (Call.SLEEP, Call.LOCK, Call.RECEIVE, Call.SEND, Call.POLL)
 
 
 @final
@@ -22,6 +25,7 @@ class Observed:
         self.trace = trace
         self._homes: dict[int, Home | None] = {0: None}
         self._stacks: dict[int, tuple[Frame, ...]] = {}
+        self._resting: dict[int, bool] = {}
         self._own: dict[int, ThreadEvents] = {}
         self._samples: dict[int, list[Sample]] = defaultdict(list)
         for sample in trace.evidence.samples:
@@ -36,7 +40,7 @@ class Observed:
     def of(self, thread: int) -> ThreadEvents:
         """Return the events of the thread with this index."""
         if thread not in self._own:
-            self._own[thread] = ThreadEvents(self.trace, thread)
+            self._own[thread] = ThreadEvents(self.trace, thread, self.rests)
         return self._own[thread]
 
     def home(self, stack: int) -> Home | None:
@@ -50,6 +54,16 @@ class Observed:
         if stack not in self._stacks:
             self._stacks[stack] = self.trace.stack(stack)
         return self._stacks[stack]
+
+    def waits_at(self, frames: tuple[Frame, ...]) -> bool:
+        """Tell whether the innermost frame of a stack makes a call that waits."""
+        return bool(frames) and call_at(frames[0], self.changed) in _WAITS
+
+    def rests(self, stack: int) -> bool:
+        """Tell whether a thread that releases the GIL at a stack is at a home, or in a call that waits."""
+        if stack not in self._resting:
+            self._resting[stack] = self.home(stack) is not None or self.waits_at(self.stack(stack))
+        return self._resting[stack]
 
     def seen(self, thread: int, since_ns: int, until_ns: int) -> list[Sample]:
         """Return the samples of a thread's stack within a time."""

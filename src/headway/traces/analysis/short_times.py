@@ -46,6 +46,7 @@ class ShortTimes:
         at, following = slice(begin, end), slice(begin + 1, end + 1)
         self.since_ns, self.until_ns = own.time_ns[at], own.time_ns[following]
         self._length_ns = self.until_ns - self.since_ns
+        self.rests = own.at_rest(own.stack[at])
         self._stack, self._next_stack = own.stack[at], own.stack[following]
         bits = own.flags[following].astype(np.int64) >> RAN_SHIFT
         self._has_share, self._share = bits > 0, (bits - 1) / RAN_ALL
@@ -107,7 +108,8 @@ class ShortTimes:
         stack = self._stack.astype(np.int64)
         ran_ns = np.rint(self._length_ns * self._share).astype(np.int64)
         ran_ns = np.where(self._has_share, ran_ns, account.ran_away_ns)
-        queued_ns = np.minimum(self._length_ns - ran_ns, account.queued_ns)
+        queued_ns = np.where(self._has_share, account.queued_ns, account.queued_away_ns)
+        queued_ns = np.minimum(self._length_ns - ran_ns, queued_ns)
         stacks, which = np.unique(stack, return_inverse=True)
         is_blocked = np.array([has_account or waits(int(one)) for one in stacks], dtype=np.bool_)[which]
         is_blocked |= self._has_share & (self._share < IDLE_SHARE)

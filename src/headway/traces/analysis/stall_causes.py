@@ -22,7 +22,6 @@ from headway.traces.analysis.intervals import Holds, recorded
 from headway.traces.analysis.observed import Observed
 from headway.traces.analysis.short_times import IDLE_SHARE, ShortTimes
 from headway.traces.analysis.stall_model import Cause, Kept, Part, merged
-from headway.traces.calls import Call, call_at
 from headway.traces.loops import waits_for_a_lock
 from headway.traces.model import Flag, Frame, Kind
 
@@ -42,7 +41,6 @@ _MOST_HOLDERS: Final = 3
 _WITHIN: Final = (0.95, 0.8, 0.6)
 """Parts of a wait after which its lock's owner is looked for."""
 _OFF_CORE: Final = (Cause.BLOCKED, Cause.UNEXPLAINED)
-_WAITS: Final = (Call.SLEEP, Call.LOCK, Call.RECEIVE, Call.SEND, Call.POLL)
 
 
 @final
@@ -93,7 +91,7 @@ class Causes:
         """Return which times between an event and the next one are summed up, and the sums, each with an event in it."""
         tid = self._trace.threads[thread].tid
         times = ShortTimes(self._observed.of(thread), begin, end, ELSEWHERE_NS)
-        account = self._observed.accounts.columns(tid, thread, times.since_ns, times.until_ns)
+        account = self._observed.accounts.columns(tid, thread, times.since_ns, times.until_ns, times.rests)
         collected = [(one.start_ns, one.end_ns) for one in self._trace.evidence.collections if one.tid == tid]
         times.leave_out(~account.is_plain)
         times.leave_out_moments(np.array(self._observed.sampled_ns(tid), dtype=np.int64))
@@ -143,11 +141,7 @@ class Causes:
 
     def _is_a_wait(self, stack: int) -> bool:
         """Tell whether a thread that yields the GIL at this stack is in a call that waits."""
-        return self._waits_at(self._observed.stack(stack))
-
-    def _waits_at(self, frames: tuple[Frame, ...]) -> bool:
-        """Tell whether the innermost frame of a stack makes a call that waits."""
-        return bool(frames) and call_at(frames[0], self._observed.changed) in _WAITS
+        return self._observed.waits_at(self._observed.stack(stack))
 
     def _parts(self, thread: int, event: int, following: int | None, begun_ns: int, over_ns: int) -> list[Part]:
         """Return the reasons why a thread made no progress between one of its events and the next."""
@@ -243,12 +237,12 @@ class Causes:
         stack = self._observed.stack(int(own.stack[event]))
         length_ns = over_ns - begun_ns
         tid = self._trace.threads[thread].tid
-        ran_ns = (
-            round(length_ns * share)
-            if share is not None
-            else self._observed.accounts.ran_away_ns(tid, thread, begun_ns, over_ns)
-        )
-        queued_ns = min(length_ns - ran_ns, self._observed.accounts.queued_ns(tid, begun_ns, over_ns) or 0)
+        if share is None:
+            rests = self._observed.rests(int(own.stack[event]))
+            ran_ns, queued_ns = self._observed.accounts.away_ns(tid, thread, begun_ns, over_ns, rests=rests)
+        else:
+            ran_ns = round(length_ns * share)
+            queued_ns = min(length_ns - ran_ns, self._observed.accounts.queued_ns(tid, begun_ns, over_ns) or 0)
         found = [Part(Cause.OWN, ran_ns, thread, stack), Part(Cause.CORE, queued_ns, thread)]
         rest_ns = length_ns - ran_ns - queued_ns
         asleep = length_ns >= ELSEWHERE_NS and self._trace.evidence.was_asleep(tid, begun_ns, over_ns)
@@ -358,7 +352,7 @@ class Causes:
         """
         own = self._observed.of(hold.threads[0])
         # The kernel's account may have a sleep as a wait for a core: seen once, for the 301 ms of a recv().
-        sleeps = hold.doing is Doing.AWAY and self._waits_at(hold.stack)
+        sleeps = hold.doing is Doing.AWAY and self._observed.waits_at(hold.stack)
         if not sleeps and hold.doing in (Doing.RAN, Doing.AWAY) and 2 * hold.blocked_ns >= until_ns - since_ns:
             tid = self._trace.threads[hold.threads[0]].tid
             queued_ns = self._observed.accounts.queued_ns(tid, since_ns, until_ns)
