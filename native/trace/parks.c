@@ -20,9 +20,9 @@ int64_t hw__parks_same_spin_ns = 150;
  * not known when the call began. In between, the thread takes a bucket's lock, and is detached. */
 #define SAME_WAIT_NS 20000
 
-/* How often the lock of the tables is tried: other threads hold it for less than that, unless they
- * are interrupted. */
-#define META_TRIES 100
+/* How often the lock of the tables is tried, for some 20 us in all: other threads hold it for less
+ * than that, also for a stack that is new, unless they are interrupted. */
+#define META_TRIES 1000
 
 /* The number of threads that are recording a park. Without a GIL's mutex, this count keeps the
  * session from ending under them: hw__parks_stop() first clears `door_open`, then waits until the
