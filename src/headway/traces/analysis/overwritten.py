@@ -1,18 +1,14 @@
 """Tells what is known of a lap whose events were overwritten: the longest call in it, which a watcher has seen."""
 
 from dataclasses import replace
-from typing import Final
 
 from headway.traces.analysis.observed import Observed
 from headway.traces.analysis.stall_model import Cause, Part, StallKind
-from headway.traces.calls import Call, call_at
 from headway.traces.frames import Away, Lap
 from headway.traces.loops import is_for_a_request, is_in_a_pool, serves_the_web, waits_for_a_lock
 from headway.traces.model import Thread, Trace
 
 __all__ = ["kind_of", "lost_parts", "with_late_threads"]
-
-_WAITS: Final = (Call.SLEEP, Call.LOCK, Call.RECEIVE, Call.SEND, Call.POLL)
 
 
 def with_late_threads(trace: Trace) -> Trace:
@@ -66,7 +62,7 @@ def _parts_of(observed: Observed, thread: int, call: Away, length_ns: int) -> li
     queued_ns = min(length_ns - ran_ns, accounts.queued_ns(tid, call.since_ns, until_ns) or 0)
     asleep = observed.trace.evidence.was_asleep(tid, call.since_ns, until_ns)
     lock = waits_for_a_lock(call.frames, observed.changed, asleep=asleep)
-    waits = lock or asleep or tid in accounts or call_at(call.frames[0], observed.changed) in _WAITS
+    waits = lock or asleep or tid in accounts or observed.waits_at(call.frames)
     return [
         Part(Cause.OWN, ran_ns, thread, call.frames),
         Part(Cause.CORE, queued_ns, thread),
