@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from made_turns import MS, US, ran, trace_of
 
+from headway.sim import whatif
 from headway.sim.machine import load
 from headway.sim.replay.answers import find_answers
 from headway.sim.replay.bursts import see
@@ -157,3 +158,16 @@ def test_a_request_that_comes_sooner_ends_no_such_call_sooner(change):
     predictions = predict(learn(in_calls(9500, turns=200), COSTS), [NOTHING, change], COSTS, cores=2)
     before, after = (next(one for one in each.roles if one.role == "other") for each in predictions)
     assert after.turns_per_s.value == pytest.approx(before.turns_per_s.value, rel=0.05)
+
+
+def test_every_other_run_has_the_machines_answers(monkeypatch):
+    """A recorded answer has the signal's time in it, so half of the runs have the machine's, which are shorter."""
+    model, made = learn(asked([30] * 40), COSTS), []
+    run = whatif._run
+    monkeypatch.setattr(whatif, "_run", lambda spec, *rest: made.append(spec) or run(spec, *rest))
+    predict(model, [NOTHING], COSTS, cores=2, seeds=4)
+    assert [one.seed for one in made] == [1, 2, 3, 4]
+    recorded, own = model.own_costs["pending"], COSTS.costs["pending"]
+    assert recorded != own
+    assert [recorded in one.costs for one in made] == [True, False, True, False]
+    assert [own in one.costs for one in made] == [False, True, False, True]

@@ -8,6 +8,11 @@ A call that begins with a hold, and ends with it, is over at a set time, wheneve
 4.5 ms sooner is answered 4.5 ms later. Of such threads the lengths of the calls are what counts. The calls of other
 threads are shorter than a hold, and a request meets them at any time.
 
+The recorder writes a release that was requested after the signal to the next thread (`native/gil/hooks.c`). So an answer
+in a trace has the time of that signal in it, some microseconds, and is an upper bound; the machine's figure is a lower
+one. The next holder depends on it: a thread that has not gone back to sleep when the signal comes takes it before those
+that have waited longer. So half of the runs of a prediction have the machine's figure (`with_quick_answers`).
+
 Where a trace does not tell the two apart, a hold counts as one call, or as several of about the length of the shortest
 holds: answers that came late to late requests promise nothing about requests that come sooner.
 """
@@ -24,7 +29,10 @@ from headway.sim.replay.bursts import Seen
 from headway.sim.replay.cold import quantiles
 from headway.traces.analysis.late import LATE_NS, LATE_SHARE, in_one_call, may_be_one_call
 
-__all__ = ["Answers", "find_answers"]
+__all__ = ["Answers", "find_answers", "with_quick_answers"]
+
+_OWN_COSTS = ("pending", "cold_pending")
+"""The costs of an answer that a trace may have of its own."""
 
 _FEW = 10
 _VERY_FEW = 3
@@ -94,4 +102,9 @@ def _own_costs(usual_ns: NDArray[np.int64], costs: Costs) -> dict[str, tuple[flo
     machine_ns = costs.median("check") + costs.median("pending") + costs.median("cold_pending")
     if len(usual_ns) < _FEW_SAMPLES or np.median(usual_ns) <= _FAR_OFF * machine_ns:
         return {}
-    return {"pending": quantiles(usual_ns), "cold_pending": (0.0,)}
+    return dict(zip(_OWN_COSTS, (quantiles(usual_ns), (0.0,)), strict=True))
+
+
+def with_quick_answers(own_costs: Mapping[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
+    """Return the costs that a trace itself shows without those of answers: the machine's stand then."""
+    return {name: quantile for name, quantile in own_costs.items() if name not in _OWN_COSTS}

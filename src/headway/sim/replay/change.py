@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -35,6 +35,7 @@ __all__ = [
     "role_named",
     "seldom_sampled",
     "specify",
+    "with_own",
 ]
 
 MOST_PROCESSES = MOST_GILS - 1
@@ -224,6 +225,11 @@ def _counts(model: Model, change: Change) -> dict[str, int]:
     return found
 
 
+def with_own(costs: Costs, own_costs: Mapping[str, tuple[float, ...]]) -> tuple[tuple[float, ...], ...]:
+    """Return a machine's costs in the simulator's order, with those that a trace has of its own."""
+    return replace(costs, costs={**costs.costs, **own_costs}).in_order()
+
+
 def specify(
     model: Model, change: Change, costs: Costs, seed: int, end_ns: int, *, cores: int
 ) -> tuple[Spec, tuple[str, ...]]:
@@ -290,7 +296,7 @@ def specify(
         seed=seed,
         end_ns=end_ns,
         warm_ns=min(end_ns // 10, 100_000_000),
-        costs=replace(costs, costs={**costs.costs, **model.own_costs}).in_order(),
+        costs=with_own(costs, model.own_costs),
         tick_ns=costs.tick_ns,
         slice_ns=costs.slice_ns,
         migration_ns=costs.migration_ns,
