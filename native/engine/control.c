@@ -33,6 +33,16 @@ static const struct hw_policy_option engine_options[] = {
     {.name = NULL},
 };
 
+/* A thread is in hw_schedule_start(). Another thread may come there meanwhile, and must not wait:
+ * see `starting` in trace.c. Only the thread that has set the flag clears it, and a forked child.
+ * Sequentially consistent: the next thread to set it sees the policy. */
+static atomic_bool starting;
+
+static void after_fork_in_child(void) {
+    hw__sched_after_fork_in_child();
+    atomic_store(&starting, false);
+}
+
 static int init_once(void) {
     static bool done;
     if (done) {
@@ -41,7 +51,7 @@ static int init_once(void) {
     int error = hw__runners_init();
     if (error == 0) {
         error = -pthread_atfork(hw__sched_before_fork, hw__sched_after_fork_in_parent,
-                                hw__sched_after_fork_in_child);
+                                after_fork_in_child);
     }
     done = error == 0;
     return error;
@@ -167,53 +177,9 @@ static struct hw__settings settle(const int64_t *engine) {
         .spin_ns = engine[0] * 1000, .watchdog_ns = engine[1] * 1000000, .yields = engine[2] != 0};
 }
 
-/* Tells whether the calling thread holds this GIL, whose mutex it must have: it may be in a
- * sub-interpreter with a GIL of its own. */
-static bool holds(const struct hw__gil_memory *memory) {
-    void *(*state)(void) = (void *(*)(void))(uintptr_t)hw__interpreter_symbol("PyThreadState_Get");
-    return state != NULL && HW__READ(memory->locked) == 1 &&
-           HW__READ(memory->last_holder) == state();
-}
-
-int hw_schedule_start(const struct hw_policy *policy, const char *options, char *problem,
-                      int room) {
-    struct values values = {{0}, {0}};
-    problem[0] = '\0';
-    if (is_abandoned()) {
-        (void)hw_schedule_stop();
-    }
-    if (hw__sched_policy() != NULL) {
-        return -EALREADY;
-    }
-    int error = read_options(policy, options, &values, problem, room);
-    const void *runtime = hw__interpreter_symbol("_PyRuntime");
-    if (error == 0) {
-        error = make_ready(runtime, problem, room);
-    }
-    if (error == 0) {
-        error = hook(runtime);
-    }
-    if (error != 0) {
-        return error;
-    }
-    struct hw__gil *gil = &hw__gils[0];
-    hw__registry_lock();
-    struct hw__settings settings = settle(values.engine);
-    hw__sched_set_policy(policy, values.policy, &settings);
-    hw__on_policy(policy->name);
-    struct hw__gil_memory *memory = atomic_load(&gil->memory);
-    pthread_mutex_lock(&memory->mutex);
-    hw__sched_adopt(gil); /* the policy begins at other GILs when they are next acquired */
-    if (holds(memory)) {
-        hw__sched_found_holding(hw__sched_of(gil));
-    }
-    pthread_mutex_unlock(&memory->mutex);
-    hw__registry_unlock();
-    hw__hooks_repair();
-    return 0;
-}
-
-int hw_schedule_stop(void) {
+/* Ends the policy, or what is left of one that the watchdog has removed. Returns 0, or -ESRCH if no
+ * policy was on. */
+static int stop(void) {
     if (!hw__hooks_wanted()) {
         return -ESRCH;
     }
@@ -237,6 +203,59 @@ int hw_schedule_stop(void) {
     hw__help_end();
     hw__registry_unlock();
     return was_on ? 0 : -ESRCH;
+}
+
+/* hw_schedule_start(), in one thread at a time. */
+static int start(const struct hw_policy *policy, const char *options, char *problem, int room) {
+    struct values values = {{0}, {0}};
+    if (is_abandoned()) {
+        (void)stop();
+    }
+    if (hw__sched_policy() != NULL) {
+        return -EALREADY;
+    }
+    int error = read_options(policy, options, &values, problem, room);
+    const void *runtime = hw__interpreter_symbol("_PyRuntime");
+    if (error == 0) {
+        error = make_ready(runtime, problem, room);
+    }
+    if (error == 0) {
+        error = hook(runtime);
+    }
+    if (error != 0) {
+        return error;
+    }
+    struct hw__gil *gil = &hw__gils[0];
+    hw__registry_lock();
+    struct hw__settings settings = settle(values.engine);
+    hw__sched_set_policy(policy, values.policy, &settings);
+    hw__on_policy(policy->name);
+    struct hw__gil_memory *memory = atomic_load(&gil->memory);
+    pthread_mutex_lock(&memory->mutex);
+    hw__sched_adopt(gil); /* the policy begins at other GILs when they are next acquired */
+    if (hw__gil_is_mine(memory)) {
+        hw__sched_found_holding(hw__sched_of(gil));
+    }
+    pthread_mutex_unlock(&memory->mutex);
+    hw__registry_unlock();
+    hw__hooks_repair();
+    return 0;
+}
+
+int hw_schedule_start(const struct hw_policy *policy, const char *options, char *problem,
+                      int room) {
+    problem[0] = '\0';
+    if (atomic_exchange(&starting, true)) {
+        return -EALREADY;
+    }
+    int error = start(policy, options, problem, room);
+    atomic_store(&starting, false);
+    return error;
+}
+
+int hw_schedule_stop(void) {
+    /* While another thread starts a policy, the hooks are those of that policy. */
+    return hw__sched_policy() == NULL && atomic_load(&starting) ? -ESRCH : stop();
 }
 
 const char *hw_schedule_active(void) {

@@ -111,6 +111,12 @@ int hw__gil_probe(const struct hw__probe_calls *calls, struct hw__gil_memory **m
 
 void *hw__interpreter_symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
 
+bool hw__gil_is_mine(const struct hw__gil_memory *memory) {
+    void *(*state)(void) = (void *(*)(void))(uintptr_t)hw__interpreter_symbol("PyThreadState_Get");
+    return state != NULL && HW__READ(memory->locked) == 1 &&
+           HW__READ(memory->last_holder) == state();
+}
+
 int hw__gil_find_main(void) {
     struct hw__probe_calls calls = {
         .ensure = (int (*)(void))(uintptr_t)hw__interpreter_symbol("PyGILState_Ensure"),

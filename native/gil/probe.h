@@ -2,6 +2,8 @@
 #ifndef HEADWAY_GIL_PROBE_H
 #define HEADWAY_GIL_PROBE_H
 
+#include <stdbool.h>
+
 #include "gil/gil.h"
 
 /* The functions of the interpreter that the probe calls. */
@@ -31,6 +33,10 @@ int hw__gil_probe(const struct hw__probe_calls *calls, struct hw__gil_memory **m
  * Returns 0 or a negative errno: -ENOENT when the interpreter lacks a function, or an errno of
  * hw__gil_probe(). */
 int hw__gil_find_main(void);
+
+/* Tells whether the calling thread holds this GIL: it may be in an interpreter with a GIL of its
+ * own. The caller must be attached to an interpreter, and must have this GIL's mutex. */
+bool hw__gil_is_mine(const struct hw__gil_memory *memory);
 
 /* Returns the address of a function or variable of the interpreter in this process, or NULL. */
 void *hw__interpreter_symbol(const char *name);

@@ -39,6 +39,13 @@
 #define SHORT_COLLECTION_NS 1000000
 #define OLDEST_GENERATION 2
 
+/* A thread is in hw_trace_start(). Another thread may come there meanwhile: the probe for the GIL
+ * releases it, and interpreters with a GIL of their own, or without one, run side by side. Such a
+ * thread must not wait, since it may hold the GIL that the first one wants back. Only the thread
+ * that has set the flag clears it, and a forked child. Sequentially consistent: the next thread to
+ * set it sees the session. */
+static atomic_bool starting;
+
 /* Fork: the parent takes the registry's lock before, and gives it back after. The child has a lock
  * of its own, and a session that it has inherited (session.h). */
 static void before_fork(void) { hw__registry_before_fork(); }
@@ -54,6 +61,7 @@ static void after_fork_in_child(void) {
     hw__leases_after_fork_in_child();
     hw__hooks_after_fork();
     hw__parks_reset_in_child();
+    atomic_store(&starting, false);
     for (int i = 0; i < hw__gil_count(); i++) {
         /* The threads that have set these are not in the child. */
         atomic_store(&hw__gils[i].busy, false);
@@ -163,37 +171,32 @@ static bool has_own_session(void) {
     return hw__session.active;
 }
 
-int hw_trace_start(const struct hw_trace_options *options) {
-    if (hw__session.active && is_abandoned()) {
-        (void)hw_trace_stop();
-    }
-    if (has_own_session()) {
-        return -EALREADY;
-    }
-    const void *runtime = hw__interpreter_symbol("_PyRuntime");
-    if (runtime == NULL) {
-        return -ENOENT;
-    }
+/* Prepares the process for a session, and installs the hooks. Returns 0 or a negative errno. */
+static int make_ready(const void *runtime) {
     bool alone = !hw__hooks_wanted();
     int error = init_once();
     if (error == 0) {
         error = hw__hooks_install(runtime, HW__FOR_TRACE);
     }
-    if (error != 0) {
-        return error;
-    }
-
-    if (alone) {
+    if (error == 0 && alone) {
         hw__ticks_prepare();
     }
-    struct hw__gil *gil = &hw__gils[0];
+    return error;
+}
+
+/* Finds the main interpreter's GIL, or hooks the waits for locks if the GIL is off. Returns 0 or a
+ * negative errno. */
+static int find_waits(const void *runtime, const struct hw_trace_options *options) {
     if (!options->gil_enabled) {
         hw__gil_expect_later();
-        error = hw__parking_install(runtime, options->has_layout ? &options->layout : NULL);
-    } else if (atomic_load(&gil->memory) == NULL) {
-        error = hw__gil_find_main();
+        return hw__parking_install(runtime, options->has_layout ? &options->layout : NULL);
     }
-    struct hw__gil_memory *memory = atomic_load(&gil->memory);
+    return atomic_load(&hw__gils[0].memory) == NULL ? hw__gil_find_main() : 0;
+}
+
+/* Makes the session's memory. Returns 0 or a negative errno. */
+static int make_memory(const struct hw_trace_options *options) {
+    const struct hw__gil_memory *memory = atomic_load(&hw__gils[0].memory);
     struct hw__session_facts facts = {
         .family = options->family,
         .python_version = options->python_version,
@@ -208,14 +211,13 @@ int hw_trace_start(const struct hw_trace_options *options) {
         .policy = hw_schedule_active(),
         .layout = options->has_layout ? &options->layout : NULL,
     };
-    if (error == 0) {
-        error = hw__session_open(options->door, options->bytes, &facts);
-    }
-    if (error != 0) {
-        hw__hooks_remove(HW__FOR_TRACE);
-        hw__parking_remove();
-        return error;
-    }
+    return hw__session_open(options->door, options->bytes, &facts);
+}
+
+/* Begins to record, into the memory that is made. */
+static void begin(const struct hw_trace_options *options) {
+    struct hw__gil *gil = &hw__gils[0];
+    struct hw__gil_memory *memory = atomic_load(&gil->memory);
     hw__registry_lock();
     hw__threads_forget();
     hw__names_forget();
@@ -225,21 +227,59 @@ int hw_trace_start(const struct hw_trace_options *options) {
     hw__session.active = true;
     record_gils(true);
     hw__parks_begin();
-    /* The caller holds the GIL, unless there is none now: in a free-threaded build the memory may
-     * be known from an import during an earlier session, when the GIL was on for a moment. */
+    /* The caller may hold this GIL. It does not if it runs in an interpreter with a GIL of its own,
+     * or if there is no GIL now: in a free-threaded build the memory may be known from an import
+     * during an earlier session, when the GIL was on for a moment. */
     if (memory != NULL && options->gil_enabled) {
         pthread_mutex_lock(&memory->mutex);
-        if (hw__gil_enter(gil)) {
+        if (hw__gil_is_mine(memory) && hw__gil_enter(gil)) {
             hw__on_found_holding(gil);
             hw__gil_leave(gil);
         }
         pthread_mutex_unlock(&memory->mutex);
     }
     hw__registry_unlock();
+}
+
+/* hw_trace_start(), in one thread at a time. */
+static int start(const struct hw_trace_options *options) {
+    if (hw__session.active && is_abandoned()) {
+        (void)hw_trace_stop();
+    }
+    if (has_own_session()) {
+        return -EALREADY;
+    }
+    const void *runtime = hw__interpreter_symbol("_PyRuntime");
+    if (runtime == NULL) {
+        return -ENOENT;
+    }
+    int error = make_ready(runtime);
+    if (error != 0) {
+        return error;
+    }
+    error = find_waits(runtime, options);
+    if (error == 0) {
+        error = make_memory(options);
+    }
+    if (error != 0) {
+        hw__hooks_remove(HW__FOR_TRACE);
+        hw__parking_remove();
+        return error;
+    }
+    begin(options);
     hw__hooks_repair();
     hw__parking_repair();
     hw__leave_watch(runtime);
     return 0;
+}
+
+int hw_trace_start(const struct hw_trace_options *options) {
+    if (atomic_exchange(&starting, true)) {
+        return -EALREADY;
+    }
+    int error = start(options);
+    atomic_store(&starting, false);
+    return error;
 }
 
 void hw__on_policy(const char *name) {

@@ -46,9 +46,10 @@ HW_API const struct hw_policy_option *hw_policy_engine_options(void);
  *
  * options: "name=value" pairs, separated by one space; NULL or "": all options have their presets.
  *
- * Returns 0, or a negative errno with nothing changed: -EALREADY if a policy is on, -EINVAL for a
- * wrong option (`problem` says which), -EMFILE if the process has no key for thread-specific data
- * left that needs no allocation, and the errors of hw_trace_start(). */
+ * Returns 0, or a negative errno with nothing changed: -EALREADY if a policy is on, or another
+ * thread starts one at this moment, -EINVAL for a wrong option (`problem` says which), -EMFILE if
+ * the process has no key for thread-specific data left that needs no allocation, and the errors of
+ * hw_trace_start(). */
 HW_API int hw_schedule_start(const struct hw_policy *policy, const char *options, char *problem,
                              int room);
 

@@ -65,12 +65,12 @@ struct hw_trace_frame {
 /* Starts a session: finds the GIL, installs the hooks and makes the memory. Releases the GIL for a
  * moment.
  *
- * Returns 0, or a negative errno with nothing changed: -EALREADY if there is a session,
- * -ECONNREFUSED and similar errors if there is no collector, -ENOMEM without memory, -EFBIG if the
- * limit on the size of files is too small for it, -(HW_TRACE_NO_MEMFD + errno) if the system
- * refuses it, -ENOENT if the process has no interpreter, -ENXIO if the interpreter's calls cannot
- * be hooked (a static build), -EPROTO if its GIL is not as expected, -ETIMEDOUT if the caller does
- * not hold the main interpreter's GIL. */
+ * Returns 0, or a negative errno with nothing changed: -EALREADY if there is a session, or another
+ * thread starts one at this moment, -ECONNREFUSED and similar errors if there is no collector,
+ * -ENOMEM without memory, -EFBIG if the limit on the size of files is too small for it,
+ * -(HW_TRACE_NO_MEMFD + errno) if the system refuses it, -ENOENT if the process has no interpreter,
+ * -ENXIO if the interpreter's calls cannot be hooked (a static build), -EPROTO if its GIL is not as
+ * expected, -ETIMEDOUT if the GIL is not known yet and the caller does not hold it. */
 HW_API int hw_trace_start(const struct hw_trace_options *options);
 
 /* Ends the session and removes the hooks. The memory is complete then.

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, final
 
 from headway.agent.headway_agent.library import UnfitError
-from headway.agent.headway_agent.recorder import WATCHED, Recorder
+from headway.agent.headway_agent.recorder import WATCHED, RecordedError, Recorder
 from headway.errors import RecordingError, UsageError
 from headway.live.files import began_realtime_ns, check_new
 from headway.live.own_recorder import present_recorder, the_recorder
@@ -71,7 +71,12 @@ def gil_times() -> GilTimes:
         with _lock:
             recorder = the_recorder()
             if not recorder.active:
-                _start(recorder, 0)
+                try:
+                    _start(recorder, 0)
+                except RecordingError as error:
+                    # `headway attach` starts a recording in another thread, without this lock.
+                    if not isinstance(error.__cause__, RecordedError):
+                        raise
     return GilTimes(*recorder.times())
 
 

@@ -12,7 +12,15 @@ import sys
 from . import frames
 from .library import LEASE_TRACE, UnfitError, errno_name, gil_enabled, leased, load, say
 
-__all__ = ["WATCHED", "Recorder", "attach", "detach", "go_on_from_environment", "start_from_environment"]
+__all__ = [
+    "WATCHED",
+    "RecordedError",
+    "Recorder",
+    "attach",
+    "detach",
+    "go_on_from_environment",
+    "start_from_environment",
+]
 
 DEFAULT_BYTES = 64 << 20
 
@@ -127,6 +135,10 @@ def _json(text):
     return b'"%s"' % b"".join(plain)
 
 
+class RecordedError(UnfitError):
+    """A process that is recorded already, or in which another thread starts a recording at this moment."""
+
+
 class Recorder:
     """The recorder of this process. All objects share one session."""
 
@@ -137,7 +149,7 @@ class Recorder:
         """Why there are no stacks; "" if there are stacks."""
 
     def start(self, door, family=None, memory_bytes=DEFAULT_BYTES, *, arguments=False):
-        """Record into memory. Raises UnfitError.
+        """Record into memory. Raises UnfitError; RecordedError if there is a recording.
 
         door: the socket of the collector, which writes the file; with "" the newest events stay in memory.
         memory_bytes: the memory for events; 0: only count.
@@ -168,7 +180,7 @@ class Recorder:
         if failed:
             name = errno_name(-failed)
             text = _PROBLEMS.get(name, os.strerror(-failed) + " (%(door)s)")
-            raise UnfitError(text % {"door": door or "memory"})
+            raise (RecordedError if name == "EALREADY" else UnfitError)(text % {"door": door or "memory"})
         try:
             self.tell_names()
         except BaseException:
