@@ -72,7 +72,7 @@ struct hw__gil {
     /* A request to the present holder is recorded. Relaxed: a hook may read it with the mutex
      * alone. */
     _Atomic bool request_told;
-    int64_t requested_ns;      /* when the first of these requests was made */
+    int64_t requested_ns;      /* when the first of these requests was made; 0: not known */
     struct hw__thread *holder; /* the thread whose ACQUIRE was seen; NULL: none */
     /* The holder's CPU time at `cpu_since_ns`, a moment of its hold; 0: not measured. */
     int64_t cpu_then_ns, cpu_since_ns;

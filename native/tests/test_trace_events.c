@@ -134,6 +134,26 @@ static void test_forced(void) {
     trace_close(&trace);
 }
 
+/* If a waiter may have no event, as in a forked child that has no memory, the time of its request
+ * is not known. */
+static void test_a_request_without_an_event(void) {
+    struct hw__gil *gil = &hw__gils[0];
+    world_start("");
+    atomic_store(&hw__session.inherited, HW__LOST);
+    gil->requested_ns = -1;
+    struct world_worker worker = {.gil = fake_main_gil(), .rounds = 1};
+    world_go(&worker);
+    while (!hw__gil_is_asked(gil)) {
+        sched_yield(); /* while this thread holds the GIL */
+    }
+    T_EQ(0, pthread_mutex_lock(&fake_main_gil()->memory.mutex));
+    T_EQ(0, gil->requested_ns);
+    T_EQ(0, pthread_mutex_unlock(&fake_main_gil()->memory.mutex));
+    atomic_store(&hw__session.inherited, 0);
+    world_join(worker.thread);
+    T_EQ(0, hw_trace_stop());
+}
+
 /* Returns the first event of the thread after its first release on request; *asked_ns and
  * *released_ns: when the request was made, and answered. */
 static const struct hw__event *after_forced(const struct trace *trace, uint32_t serial,
@@ -624,6 +644,7 @@ int main(void) {
     T_RUN(test_one_thread);
     T_RUN(test_header);
     T_RUN(test_forced);
+    T_RUN(test_a_request_without_an_event);
     T_RUN(test_a_preempted_thread_waits_from_its_release_on);
     T_RUN(test_a_shared_gil_is_told);
     T_RUN(test_computing_is_told_from_waiting);

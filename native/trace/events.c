@@ -128,12 +128,13 @@ HW__RARE void hw__abandon(struct hw__gil *gil, int64_t now_ns) {
     }
 }
 
-/* Begins an event. Returns the calling thread's record, with the time in *now_ns; or NULL, and then
- * there must be no event.
+/* Begins an event. Returns the calling thread's record, with the time in *now_ns; or NULL, with 0
+ * there, and then there must be no event.
  *
  * No event is before the last one of its GIL or of its thread: the counter may be read a little
  * before the mutex is acquired, and each GIL has its own tie to the clock. */
 static struct hw__thread *enter(struct hw__gil *gil, int64_t *now_ns) {
+    *now_ns = 0;
     if (atomic_load_explicit(&hw__session.inherited, memory_order_acquire) != 0 && !hw__adopt()) {
         return NULL;
     }
