@@ -48,9 +48,9 @@ struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory);
 /* The GIL is being destroyed. To be called without the GIL's mutex and without hw__gil_enter(). */
 void hw__on_gil_end(struct hw__gil *gil, struct hw__gil_memory *memory);
 
-/* The calling thread has waited for the GIL's mutex, from `since_ns` until now, to acquire that GIL
- * or to release it; `since_ns` is 0 where it has not waited. To be called before the thread's next
- * event, without hw__gil_enter(). */
+/* The calling thread has waited for the GIL's mutex, from `since_ns` until now, mostly to acquire
+ * that GIL or to release it; `since_ns` is 0 where it has not waited. To be called with the mutex
+ * held, before the thread's next event, without hw__gil_enter(). */
 void hw__on_mutex(const struct hw__gil *gil, int64_t since_ns);
 
 /* The calling thread has released the GIL on request, and has waited for the hand-off until now. To

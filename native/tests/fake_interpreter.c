@@ -113,6 +113,11 @@ __attribute__((noinline)) static void drop_gil(struct fake_gil *gil, struct fake
     }
 }
 
+void fake_add_pending_call(struct fake_gil *gil) {
+    pthread_mutex_lock(gil->mutex);
+    pthread_mutex_unlock(gil->mutex);
+}
+
 struct fake_state *fake_state_new(struct fake_gil *gil) {
     struct fake_state *state = calloc(1, sizeof *state);
     if (state == NULL) {

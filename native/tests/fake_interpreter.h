@@ -114,6 +114,10 @@ void fake_gil_destroy(struct fake_gil *gil);
 /* Does what sys.setswitchinterval() does. The caller must hold the GIL. */
 void fake_set_interval(struct fake_gil *gil, unsigned long interval_us);
 
+/* Does what Py_AddPendingCall() does to a GIL from CPython 3.13 on (signal_active_thread()): locks
+ * the mutex for a moment. The caller need not hold the GIL. */
+void fake_add_pending_call(struct fake_gil *gil);
+
 /* Returns a thread state for `gil` that is not attached; PyEval_RestoreThread() attaches it. The
  * caller frees the state when it is detached. */
 struct fake_state *fake_state_new(struct fake_gil *gil);

@@ -258,6 +258,93 @@ static void test_the_mutex_is_waited_for(void) {
     trace_close(&trace);
 }
 
+static atomic_int other_tid;
+
+/* Takes the GIL, 20 ms after it has had to wait for the GIL's mutex for another reason. */
+static void *add_pending_call(void *unused) {
+    struct fake_state *me = fake_state_new(fake_main_gil());
+    atomic_store(&other_tid, gettid());
+    fake_add_pending_call(fake_main_gil());
+    for (int64_t since_ns = hw_now_ns(); hw_now_ns() - since_ns < 20000000;) {
+    }
+    PyEval_RestoreThread(me);
+    PyEval_SaveThread();
+    fake_state_free(me);
+    return unused;
+}
+
+static void *take_once(void *unused) {
+    struct fake_state *me = fake_state_new(fake_main_gil());
+    atomic_store(&other_tid, gettid());
+    PyEval_RestoreThread(me);
+    PyEval_SaveThread();
+    fake_state_free(me);
+    return unused;
+}
+
+/* Begins a session in which waits for the mutex are seen by its address, and releases the GIL.
+ * Starts a thread, and waits until it sleeps for the mutex, which the caller then has. Returns the
+ * calling thread's state. */
+static void *start_to_want_the_mutex(const char *name, void *(*function)(void *),
+                                     pthread_t *thread) {
+    world_start(name);
+    send_to_sleep();
+    world_join(sleeper.thread);
+    void *me = PyEval_SaveThread();
+    T_EQ(0, pthread_mutex_lock(fake_main_gil()->mutex));
+    atomic_store(&other_tid, 0);
+    T_EQ(0, pthread_create(thread, NULL, function, NULL));
+    while (atomic_load(&other_tid) == 0) {
+    }
+    world_await_asleep(atomic_load(&other_tid));
+    return me;
+}
+
+/* Returns how many waits the third thread had that began before `until_ns`. The main thread may
+ * have to wait, too, and the sleeper has. */
+static int waits_of_third(const char *name, int64_t until_ns) {
+    struct trace trace = trace_open(world_path(name));
+    int waits = 0;
+    for (size_t i = 0; i < trace.event_count; i++) {
+        const struct hw__event *event = &trace.events[i].event;
+        waits +=
+            event->kind == HW__WAIT && trace.events[i].serial == 3 && event->time_ns < until_ns;
+    }
+    T_EQ(3, trace.header->thread_count);
+    trace_close(&trace);
+    return waits;
+}
+
+/* A thread that waited for the mutex without wanting the GIL has no wait when it later finds the
+ * GIL free. */
+static void test_the_mutex_was_for_something_else(void) {
+    pthread_t thread;
+    void *me = start_to_want_the_mutex("pending.hwt", add_pending_call, &thread);
+    T_EQ(0, pthread_mutex_unlock(fake_main_gil()->mutex));
+    T_EQ(0, pthread_join(thread, NULL));
+    PyEval_RestoreThread(me);
+    T_EQ(0, hw_trace_stop());
+    T_EQ(0, waits_of_third("pending.hwt", INT64_MAX));
+}
+
+/* A thread that has waited for the mutex, and then loses its core before it has the GIL, has waited
+ * from the beginning. */
+static void test_the_mutex_is_held_for_long(void) {
+    pthread_t thread;
+    struct hw__gil_memory *memory = &fake_main_gil()->memory;
+    void *me = start_to_want_the_mutex("held.hwt", take_once, &thread);
+    T_EQ(0, pthread_mutex_lock(&memory->switch_mutex)); /* keeps it from having the GIL */
+    int64_t free_ns = hw_now_ns();
+    T_EQ(0, pthread_mutex_unlock(&memory->mutex));
+    while (hw_now_ns() - free_ns < 1000000) {
+    }
+    T_EQ(0, pthread_mutex_unlock(&memory->switch_mutex));
+    T_EQ(0, pthread_join(thread, NULL));
+    PyEval_RestoreThread(me);
+    T_EQ(0, hw_trace_stop());
+    T_EQ(1, waits_of_third("held.hwt", free_ns));
+}
+
 /* Waits for the mutex are hooked while threads wait for the GIL, and for some releases after
  * that. */
 static void test_the_mutex_is_watched_while_threads_wait(void) {
@@ -483,6 +570,8 @@ int main(void) {
     T_RUN(test_asked_while_sessions_come_and_go);
     T_RUN(test_who_is_asked_signals_first);
     T_RUN(test_the_mutex_is_waited_for);
+    T_RUN(test_the_mutex_was_for_something_else);
+    T_RUN(test_the_mutex_is_held_for_long);
     T_RUN(test_the_mutex_is_watched_while_threads_wait);
     T_RUN(test_many_wait);
     T_RUN(test_another_mutex);

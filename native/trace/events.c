@@ -69,6 +69,13 @@
  * thread that finds no core may come too late for the hand-off. */
 #define ANSWERED_NS 1000000
 
+/* A thread that had to wait for the GIL's mutex has an event within MUTEX_NS, or within
+ * MUTEX_MOST_NS if it lost its core. Later, the mutex was for something else: from CPython 3.13 on,
+ * Py_AddPendingCall() takes it in a thread that does not want the GIL (signal_active_thread() in
+ * Python/ceval_gil.c). */
+#define MUTEX_NS 50000
+#define MUTEX_MOST_NS 10000000
+
 HW__RARE bool hw__adopt(void) {
     int expected = HW__INHERITED;
     if (!atomic_compare_exchange_strong(&hw__session.inherited, &expected, HW__ADOPTING)) {
@@ -215,10 +222,14 @@ static bool stateless(struct hw__gil *gil, const struct hw__thread *thread) {
 static __thread const struct hw__gil *waits_for __attribute__((tls_model("initial-exec")));
 static __thread uint64_t waits_in __attribute__((tls_model("initial-exec")));
 
-/* Since when the calling thread had to wait for the mutex of the GIL `mutex_of`, on the way to its
- * next event; 0: it did not have to wait. */
+/* Since when the calling thread had to wait for the mutex of the GIL `mutex_of`; 0: it did not have
+ * to wait. */
 static __thread int64_t mutex_since_ns __attribute__((tls_model("initial-exec")));
 static __thread const struct hw__gil *mutex_of __attribute__((tls_model("initial-exec")));
+
+/* When that wait ended, and the GIL's number of switches then. */
+static __thread int64_t mutex_until_ns __attribute__((tls_model("initial-exec")));
+static __thread unsigned long mutex_switches __attribute__((tls_model("initial-exec")));
 
 /* When the calling thread last came back from the wait for the hand-off of the GIL `switched_of`,
  * after a release on request; 0: it has had an event since. */
@@ -228,6 +239,23 @@ static __thread const struct hw__gil *switched_of __attribute__((tls_model("init
 void hw__on_mutex(const struct hw__gil *gil, int64_t since_ns) {
     mutex_of = gil;
     mutex_since_ns = since_ns;
+    if (since_ns != 0) {
+        const struct hw__gil_memory *memory =
+            atomic_load_explicit(&gil->memory, memory_order_relaxed);
+        mutex_until_ns = hw_now_ns();
+        mutex_switches = memory == NULL ? 0 : HW__READ(memory->switch_number);
+    }
+}
+
+/* Tells whether the calling thread, which has an event of this GIL at `now_ns`, has had the GIL's
+ * mutex since it last had to wait for it. An event follows the mutex at once, unless the thread
+ * lost its core in between. No other thread can have acquired the GIL then. */
+static bool has_had_mutex(const struct hw__gil *gil, int64_t now_ns) {
+    int64_t since_ns = now_ns - mutex_until_ns;
+    const struct hw__gil_memory *memory = atomic_load_explicit(&gil->memory, memory_order_relaxed);
+    unsigned long switches = HW__READ(memory->switch_number) - mutex_switches;
+    /* An acquire of the thread's own is a switch, too. */
+    return since_ns < MUTEX_NS || (since_ns < MUTEX_MOST_NS && switches <= 1);
 }
 
 void hw__on_switched(const struct hw__gil *gil) {
@@ -239,7 +267,7 @@ void hw__on_switched(const struct hw__gil *gil) {
 HW__APART static int64_t began_before_ns(const struct hw__gil *gil, struct hw__thread *thread,
                                          int64_t now_ns) {
     int64_t mutex_ns = mutex_of == gil ? mutex_since_ns : 0, back_ns = switched_ns;
-    bool slept = mutex_ns != 0 && mutex_ns <= now_ns;
+    bool slept = mutex_ns != 0 && mutex_ns <= now_ns && has_had_mutex(gil, now_ns);
     bool switched =
         back_ns != 0 && switched_of == gil && (slept ? mutex_ns : now_ns) - back_ns < PREEMPTED_NS;
     mutex_since_ns = switched_ns = 0;
