@@ -6,7 +6,7 @@
  * count is 0.
  *
  * teller() is hw__parks_wanted(), then hw__on_park(), hw__on_unpark(), or hw__on_spin():
- * begin_telling(), the event, the count again. An event that a spin keeps back is written later: by its
+ * hw__telling_begin(), the event, the count again. An event that a spin keeps back is written later: by its
  * own thread, as such an event, or by the end of the session when the count is 0, after all others.
  * session() is hw__parks_begin(), then hw__parks_stop(), after which the memory is unmapped.
  * CHILD: a forked child instead of session(). Its first event makes the session its own (hw__adopt()) and

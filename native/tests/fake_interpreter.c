@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -246,6 +247,8 @@ int fake_wait(pthread_cond_t *cond, pthread_mutex_t *mutex) {
 int fake_signal(pthread_cond_t *cond) { return pthread_cond_signal(cond); }
 
 int fake_destroy(pthread_cond_t *cond) { return pthread_cond_destroy(cond); }
+
+void fake_exit(int status) { _exit(status); }
 
 int fake_sem_post(sem_t *semaphore) { return sem_post(semaphore); }
 

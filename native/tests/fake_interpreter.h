@@ -143,6 +143,9 @@ int fake_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
 int fake_signal(pthread_cond_t *cond);
 int fake_destroy(pthread_cond_t *cond);
 
+/* Does what os._exit() does. */
+void fake_exit(int status);
+
 /* The same for semaphores: those of locks and queues, and those on which threads wait without a
  * GIL. */
 int fake_sem_post(sem_t *semaphore);

@@ -6,6 +6,7 @@
 #include "elf/got.h"
 #include "elf/patch.h"
 #include "headway/clock.h"
+#include "trace/parks.h"
 #include "trace/session.h"
 
 static struct hw__patch patch;
@@ -18,8 +19,11 @@ static void (*real_exit)(int status);
  * A child of vfork() that cannot run its program comes here, too, with the memory of its parent. So
  * this is a time at which the session may have ended: it has if no event follows (format.h). */
 static void hook_exit(int status) {
-    if (hw__session.active && !atomic_load(&hw__session.inherited)) {
-        atomic_store_explicit(&hw__session.header->left_ns, hw_now_ns(), memory_order_relaxed);
+    if (hw__telling_begin()) {
+        if (atomic_load(&hw__session.inherited) == 0) {
+            atomic_store_explicit(&hw__session.header->left_ns, hw_now_ns(), memory_order_relaxed);
+        }
+        hw__telling_end();
     }
     real_exit(status);
 }

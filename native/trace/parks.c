@@ -24,11 +24,11 @@ int64_t hw__parks_same_spin_ns = 150;
  * than that, also for a stack that is new, unless they are interrupted. */
 #define META_TRIES 1000
 
-/* The number of threads that are recording a park. Without a GIL's mutex, this count keeps the
- * session from ending under them: hw__parks_stop() first clears `door_open`, then waits until the
- * count is 0. A thread that is counted never blocks, except in a forked child's first event
- * (hw__adopt()). Sequentially consistent, as each side writes one of the two and reads the other.
- */
+/* The number of threads that are recording a park, or note the process's end (leave.c). Without a
+ * GIL's mutex, this count keeps the session from ending under them: hw__parks_stop() first clears
+ * `door_open`, then waits until the count is 0. A thread that is counted never blocks, except in a
+ * forked child's first event (hw__adopt()). Sequentially consistent, as each side writes one of the
+ * two and reads the other. */
 static _Atomic int telling;
 static _Atomic bool door_open;
 
@@ -57,9 +57,7 @@ static struct {
 } types[TYPES];
 static uint32_t type_count;
 
-/* Counts the calling thread as one that is recording a park; it must lower `telling` by 1
- * afterwards. Returns false if no parks are recorded. */
-static bool begin_telling(void) {
+bool hw__telling_begin(void) {
     /* Checked before the count is raised, too: otherwise threads that keep coming could keep the
      * count above 0 for ever. */
     if (!atomic_load_explicit(&door_open, memory_order_relaxed)) {
@@ -69,9 +67,11 @@ static bool begin_telling(void) {
     if (atomic_load(&door_open)) {
         return true;
     }
-    atomic_fetch_sub(&telling, 1);
+    hw__telling_end();
     return false;
 }
+
+void hw__telling_end(void) { atomic_fetch_sub(&telling, 1); }
 
 /* The process must have a memory of its own, and keep it meanwhile. */
 static void tell_missed(void) {
@@ -164,7 +164,7 @@ static void miss(bool spins) {
 }
 
 bool hw__parks_wanted(bool spins) {
-    if (!begin_telling()) {
+    if (!hw__telling_begin()) {
         return false;
     }
     /* A child that could not have a memory of its own must not touch the session's. */
@@ -177,7 +177,7 @@ bool hw__parks_wanted(bool spins) {
         hw__abandon(NULL, now);
         wanted = false;
     }
-    atomic_fetch_sub(&telling, 1);
+    hw__telling_end();
     return wanted;
 }
 
@@ -263,7 +263,7 @@ void hw__parks_flush(struct hw__thread *thread) {
 }
 
 void hw__parks_flush_own(void) {
-    if (begin_telling()) {
+    if (hw__telling_begin()) {
         struct hw__thread *thread = hw__thread_known();
         if (thread != NULL) {
             hw__parks_flush(thread);
@@ -271,12 +271,12 @@ void hw__parks_flush_own(void) {
         if (atomic_load(&hw__session.inherited) == 0) {
             tell_missed();
         }
-        atomic_fetch_sub(&telling, 1);
+        hw__telling_end();
     }
 }
 
 bool hw__on_park(const struct hw__park *park, int64_t since_ns) {
-    if (!begin_telling()) {
+    if (!hw__telling_begin()) {
         return false;
     }
     struct hw__thread *thread = hw__thread_self();
@@ -301,13 +301,13 @@ bool hw__on_park(const struct hw__park *park, int64_t since_ns) {
             begin_wait(thread, park, node, since_ns);
         }
     }
-    atomic_fetch_sub(&telling, 1);
+    hw__telling_end();
     return thread != NULL;
 }
 
 void hw__on_unpark(const struct hw__park *park) {
     int64_t now = hw_now_ns();
-    if (!begin_telling()) {
+    if (!hw__telling_begin()) {
         return;
     }
     struct hw__thread *thread =
@@ -315,11 +315,11 @@ void hw__on_unpark(const struct hw__park *park) {
     if (thread != NULL && thread->waiting_since_ns != 0) {
         end_wait(thread, park, now);
     }
-    atomic_fetch_sub(&telling, 1);
+    hw__telling_end();
 }
 
 bool hw__spin_goes_on(uintptr_t lock, int64_t from_ns, bool same_spin) {
-    if (!begin_telling()) {
+    if (!hw__telling_begin()) {
         return true;
     }
     struct hw__thread *thread =
@@ -329,7 +329,7 @@ bool hw__spin_goes_on(uintptr_t lock, int64_t from_ns, bool same_spin) {
     if (goes_on) {
         thread->spin.until_ns = hw_now_ns();
     }
-    atomic_fetch_sub(&telling, 1);
+    hw__telling_end();
     return goes_on;
 }
 
@@ -345,29 +345,29 @@ static struct hw__spin *spin_for(uintptr_t lock) {
 }
 
 int64_t hw__spin_unknown_since(uintptr_t lock) {
-    if (!begin_telling()) {
+    if (!hw__telling_begin()) {
         return 0;
     }
     const struct hw__spin *spin = spin_for(lock);
     int64_t since_ns = spin == NULL ? 0 : spin->since_ns;
-    atomic_fetch_sub(&telling, 1);
+    hw__telling_end();
     return since_ns;
 }
 
 void hw__spin_is(const struct hw__park *park) {
-    if (begin_telling()) {
+    if (hw__telling_begin()) {
         struct hw__spin *spin = spin_for(park->lock);
         if (spin != NULL) {
             spin->park = *park;
             spin->looked = true;
             spin->until_ns = hw_now_ns();
         }
-        atomic_fetch_sub(&telling, 1);
+        hw__telling_end();
     }
 }
 
 void hw__on_spin(const struct hw__park *park, int64_t from_ns) {
-    if (!begin_telling()) {
+    if (!hw__telling_begin()) {
         return;
     }
     struct hw__thread *thread = hw__thread_self();
@@ -379,7 +379,7 @@ void hw__on_spin(const struct hw__park *park, int64_t from_ns) {
         thread->spin.since_ns = from_ns;
         thread->spin.until_ns = hw_now_ns(); /* the thread looks at the lock only after this */
     }
-    atomic_fetch_sub(&telling, 1);
+    hw__telling_end();
 }
 
 /* Locks the mutex of the meta chunk for what is about no GIL, and returns that chunk's GIL: the

@@ -21,6 +21,15 @@
  * there is no session. */
 extern int64_t hw__parks_same_spin_ns;
 
+/* Counts the calling thread as one that uses the session's memory without a GIL's mutex: the
+ * session does not end until hw__telling_end(). The thread must not block meanwhile.
+ * Async-signal-safe.
+ *
+ * hw__telling_begin() returns false if there is no session, or if it is about to end; then
+ * hw__telling_end() must not be called. */
+bool hw__telling_begin(void);
+void hw__telling_end(void);
+
 /* Writes the wait that is kept back. Called by the thread itself, or while the thread is in no
  * hook. The session must last. */
 void hw__parks_flush(struct hw__thread *thread);

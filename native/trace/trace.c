@@ -411,6 +411,22 @@ int hw_gil_longest(int64_t *hold_ns, int64_t *wait_ns) {
     return 0;
 }
 
+/* Writes the event of a collection: of its end, or with a negative length of its beginning. The
+ * registry's lock must be held, so that the session does not end meanwhile. */
+static void write_collection(uint32_t generation, int64_t length_ns) {
+    if (!hw__session.active || atomic_load(&hw__session.inherited) != 0) {
+        return;
+    }
+    struct hw__thread *thread = hw__thread_known();
+    if (thread == NULL || thread->held_since_ns == 0) {
+        return;
+    }
+    int64_t length_us = length_ns < 0 ? 0 : length_ns / 1000 + 1;
+    hw__thread_emit(thread, HW__COLLECTED, atomic_load(&thread->slot->gil),
+                    length_us > UINT32_MAX ? UINT32_MAX : (uint32_t)length_us, generation & 0xFF,
+                    hw__thread_now(thread));
+}
+
 /* When the collection that is under way began; 0: none is. There is one at a time. */
 static _Atomic int64_t collection_began_ns;
 
@@ -428,15 +444,8 @@ void hw_trace_collection(uint32_t generation, int ends) {
     if (length_ns < SHORT_COLLECTION_NS && generation < OLDEST_GENERATION) {
         return;
     }
-    if (!hw__session.active || atomic_load(&hw__session.inherited) != 0) {
-        return;
+    if (hw__registry_lock_beside_forks()) {
+        write_collection(generation, length_ns);
+        hw__registry_unlock();
     }
-    struct hw__thread *thread = hw__thread_known();
-    if (thread == NULL || thread->held_since_ns == 0) {
-        return;
-    }
-    int64_t length_us = length_ns < 0 ? 0 : length_ns / 1000 + 1;
-    hw__thread_emit(thread, HW__COLLECTED, atomic_load(&thread->slot->gil),
-                    length_us > UINT32_MAX ? UINT32_MAX : (uint32_t)length_us, generation & 0xFF,
-                    hw__thread_now(thread));
 }

@@ -111,8 +111,8 @@ HW_API void hw_trace_note(const char *text);
 
 /* Tells that the calling thread begins to collect garbage (`ends` is 0), or has ended. Collections
  * below a millisecond are not recorded, except those of the oldest generation. Records nothing
- * without a session, or for a thread that is not known to hold a GIL. The caller must hold the GIL
- * of the main interpreter. */
+ * without a session, while another thread forks, or for a thread that is not known to hold a GIL.
+ * The caller must hold the GIL of the main interpreter. */
 HW_API void hw_trace_collection(uint32_t generation, int ends);
 
 /* Gives the total times that the calling thread has held a GIL and waited for one in this session,
