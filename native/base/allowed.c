@@ -69,7 +69,7 @@ static bool can_send(void) {
  * calls are made and have no effect. Returns whether they are as without a filter. */
 static bool can_say(void) {
     const struct timespec at_once = {0, 0};
-    sigset_t none;
+    sigset_t none, pending;
     sigemptyset(&none);
 #ifdef SYS_clone3 /* the C library tries it first, from 2.34 on */
     if (syscall(SYS_clone3, NULL, 0) != -1 || (errno != EINVAL && errno != ENOSYS)) {
@@ -77,7 +77,7 @@ static bool can_say(void) {
     }
 #endif
     return syscall(SYS_clone, CLONE_THREAD, NULL, NULL, NULL, NULL) == -1 && errno == EINVAL &&
-           poll(NULL, 0, 0) == 0 && sigpending(&none) == 0 &&
+           poll(NULL, 0, 0) == 0 && sigpending(&pending) == 0 &&
            sigtimedwait(&none, NULL, &at_once) == -1 && errno == EAGAIN;
 }
 

@@ -75,6 +75,37 @@ static void test_what_a_filter_forbids_is_found(void) {
     }
 }
 
+/* Signals that sigpending() reports in the trial process, in place of the C library's function: the
+ * process may get one at any time. */
+static bool has_pending;
+
+int sigpending(sigset_t *set) {
+    if (!has_pending) {
+        return (int)syscall(SYS_rt_sigpending, set, _NSIG / 8);
+    }
+    T_EQ(0, sigemptyset(set));
+    return sigaddset(set, SIGUSR1);
+}
+
+/* Takes a signal that sigpending() reports. */
+int sigtimedwait(const sigset_t *restrict set, siginfo_t *restrict info,
+                 const struct timespec *restrict span) {
+    if (has_pending && sigismember(set, SIGUSR1)) {
+        return SIGUSR1;
+    }
+    return (int)syscall(SYS_rt_sigtimedwait, set, info, span, _NSIG / 8);
+}
+
+/* A signal to the trial process neither is taken nor makes a call look forbidden. */
+static void test_a_signal_is_pending(void) {
+    has_pending = true;
+    hw__allowed_forget();
+    T_TRUE(hw__allowed_try(false));
+    T_TRUE(hw__allowed(HW__CALL_SAY));
+    has_pending = false;
+    hw__allowed_forget();
+}
+
 /* A filter may allow the clocks with small numbers only. */
 static void forbid_clocks_of_threads(void) {
     struct sock_filter filter[] = {
@@ -184,6 +215,7 @@ int main(void) {
     t_start();
     T_RUN(test_without_a_filter_all_is_allowed);
     T_RUN(test_what_a_filter_forbids_is_found);
+    T_RUN(test_a_signal_is_pending);
     T_RUN(test_a_filter_may_tell_clocks_apart);
     T_RUN(test_no_trial_can_be_made);
     T_RUN(test_an_old_kernel_s_trial_has_its_own_memory);
