@@ -84,6 +84,32 @@ static void test_child(void) {
     T_EQ(0, unlink(world_path("app.hwt")));
 }
 
+static uint32_t parents_chunks;
+
+static void yield_and_count(void) {
+    yield_and_stop();
+    T_EQ(parents_chunks, hw__session.chunk_count);
+}
+
+/* Another process that has the memory changes the number of chunks there. Parent and child go on
+ * with the number that the parent chose. */
+static void test_the_number_of_chunks_changes(void) {
+    world_collect("chunks.hwt");
+    collect_answer();
+    parents_chunks = hw__session.chunk_count;
+    for (int i = 0; i < 2; i++) {
+        hw__session.header->chunk_count = i == 0 ? 0 : UINT32_MAX;
+        world_yield();
+        world_wait(world_fork(yield_and_count));
+    }
+    hw__session.header->chunk_count = parents_chunks;
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("chunks.hwt"));
+    T_TRUE(trace.complete);
+    T_EQ(3, trace.kinds[HW__ACQUIRE]);
+    trace_close(&trace);
+}
+
 static void yield_and_quit(void) {
     for (int i = 0; i < YIELDS; i++) {
         world_yield();
@@ -447,6 +473,7 @@ int main(void) {
     world_begin();
     world_enter();
     T_RUN(test_child);
+    T_RUN(test_the_number_of_chunks_changes);
     T_RUN(test_fork_while_hooks_change);
     T_RUN(test_ways_to_end);
     T_RUN(test_child_without_events);

@@ -123,7 +123,7 @@ HW__RARE static void announce(struct hw__gil *gil, int64_t now_ns) {
         record->time_ns = now_ns;
         hw__meta_commit(gil, record);
     }
-    gil->announced = record != NULL || header->chunk_count == 0;
+    gil->announced = record != NULL || hw__session.chunk_count == 0;
 }
 
 HW__RARE void hw__abandon(struct hw__gil *gil, int64_t now_ns) {

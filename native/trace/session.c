@@ -301,13 +301,14 @@ bool hw__session_adopt(void) {
     struct hw__header *parents = hw__session.header;
     struct hw__control *parents_control = hw__session.control;
     struct hw__mapped parents_mapped = hw__session.mapped;
+    uint32_t chunk_count = hw__session.chunk_count; /* make() sets it anew */
     int saved = errno;
     close_own(); /* the parent's descriptor */
     int error = -ENOTSUP;
-    if (hw__session.door[0] != '\0' || parents->chunk_count == 0) {
+    if (hw__session.door[0] != '\0' || chunk_count == 0) {
         hw__allowed_look_again(); /* for a filter that the program has installed since */
         bool allowed = hw__allowed(HW__CALL_LIMIT) && hw__allowed(HW__CALL_SEND);
-        int fd = allowed ? make(parents->chunk_count) : -EPERM;
+        int fd = allowed ? make(chunk_count) : -EPERM;
         error = fd < 0 ? fd : 0;
         if (error == 0) {
             struct hw__header *header = hw__session.header;

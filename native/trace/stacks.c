@@ -64,7 +64,7 @@ static uintptr_t pointer_at(uintptr_t base, int32_t offset) {
 }
 
 void hw__stacks_init(const struct hw_stack_layout *new_layout) {
-    bool on = new_layout != NULL && hw__session.header->chunk_count > 0;
+    bool on = new_layout != NULL && hw__session.chunk_count > 0;
     layout = on ? *new_layout : (struct hw_stack_layout){.code_type = 0};
     hw__stacks_forget();
 }
@@ -77,7 +77,7 @@ void hw__stacks_forget(void) {
 
 void *hw__meta_begin(struct hw__gil *gil, uint32_t type, size_t bytes) {
     bytes = (bytes + 7) & ~(size_t)7;
-    if (bytes > META_CAPACITY || hw__session.header->chunk_count == 0) {
+    if (bytes > META_CAPACITY || hw__session.chunk_count == 0) {
         return NULL;
     }
     uint32_t used = gil->meta == NULL ? 0 : atomic_load(&gil->meta->used);

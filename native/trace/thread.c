@@ -402,8 +402,7 @@ void hw__threads_each(void (*function)(struct hw__thread *)) {
 /* Makes room for an event, mostly by taking the next chunk. Returns false if there is none; unless
  * the session only counts, the event is then counted as dropped. */
 HW__RARE static bool make_room(struct hw__thread *thread) {
-    struct hw__header *header = hw__session.header;
-    if (header->chunk_count == 0) {
+    if (hw__session.chunk_count == 0) {
         /* The session only counts. No chunk is filled, so `fill` can count the events. */
         if (!thread->asked && ++thread->fill == UNNAMED_EVENTS) {
             ask_os_name(thread);
@@ -431,7 +430,7 @@ HW__RARE static bool make_room(struct hw__thread *thread) {
         hw__say_once(&said, is_refused
                                 ? "there can be no file for its trace: it is not recorded"
                                 : "the memory for its events is full: some are not recorded");
-        atomic_fetch_add_explicit(&header->dropped_events, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&hw__session.header->dropped_events, 1, memory_order_relaxed);
         return false;
     }
     chunk->number = thread->number;
