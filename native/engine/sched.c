@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/lease.h"
+#include "base/room.h"
 #include "base/say.h"
 #include "engine/help.h"
 #include "engine/wake.h"
@@ -123,10 +124,13 @@ static void call_all(struct hw__sched *sched) {
 static bool have_queue(struct hw__sched *sched) {
     static atomic_bool said;
     if (sched->ledger.lanes[0].members == NULL) {
+        size_t bytes = (size_t)HW_POLICY_LANES * HW__MAX_RUNNERS * sizeof(struct hw__waiter *);
         int saved = errno;
-        struct hw__waiter **memory =
-            mmap(NULL, (size_t)HW_POLICY_LANES * HW__MAX_RUNNERS * sizeof(struct hw__waiter *),
-                 PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        struct hw__waiter **memory = MAP_FAILED;
+        if (hw__room_for(bytes)) {
+            memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        }
         errno = saved;
         if (memory == MAP_FAILED) {
             hw__say_once(&said,

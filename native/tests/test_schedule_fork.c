@@ -70,13 +70,25 @@ static void without_a_key(void) {
 
 static void test_without_a_key(void) { world_wait(world_fork(without_a_key)); }
 
-/* Without memory for the queue, the main GIL stays CPython's. The policy starts there as soon as
- * there is memory. */
+static rlim_t mapped_bytes(void) {
+    unsigned long pages;
+    FILE *file = fopen("/proc/self/statm", "r");
+    T_TRUE(file != NULL);
+    T_EQ(1, fscanf(file, "%lu", &pages));
+    fclose(file);
+    return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The address space that is left, beside all that is mapped; 0: none. */
+static rlim_t room_left;
+
+/* Without room for the queue, of which the program must keep some, the main GIL stays CPython's.
+ * The policy starts there as soon as there is room. */
 static void without_a_queue(void) {
     T_EQ(0, hw_schedule_hint(0, 0)); /* so that the records of the threads, and of the GIL, exist */
     world_start("");
     T_EQ(0, hw_trace_stop());
-    world_limit_address_space(1 << 20);
+    world_limit_address_space(room_left == 0 ? 1 << 20 : mapped_bytes() + room_left);
     T_EQ(0, hw_schedule_start(hw_policy_at(0), "", problem, sizeof problem));
     struct hw__gil *gil = world_record(fake_main_gil());
     T_TRUE(!atomic_load(&gil->scheduled));
@@ -90,6 +102,9 @@ static void without_a_queue(void) {
 
 static void test_without_a_queue(void) {
     if (WORLD_CAN_LIMIT) {
+        room_left = 0;
+        world_wait(world_fork(without_a_queue));
+        room_left = 2 << 20; /* the queue takes 1 MiB */
         world_wait(world_fork(without_a_queue));
     }
 }
