@@ -68,17 +68,24 @@ int hw__patch_repair(struct hw__patch *patch) {
     return repaired;
 }
 
-static bool is_ours(const struct hw__patch *patch) {
+/* Tells whether a slot has our replacement, or in a pause the original. Otherwise another tool has
+ * overwritten it, whose function leads to the replacement, or the loader has bound it. */
+static bool is_ours(const struct hw__patch *patch, int i) {
+    bool out = patch->pauses[i] && hw__patch_is_paused(patch);
+    return hw__got_read(patch->slots[i]) == (out ? patch->originals[i] : patch->replacements[i]);
+}
+
+static bool all_that_pause_are_ours(const struct hw__patch *patch) {
     for (int i = 0; i < patch->count; i++) {
-        if (patch->pauses[i] && hw__got_read(patch->slots[i]) != patch->replacements[i]) {
-            return false; /* overwritten by another tool, whose function leads to the replacement */
+        if (patch->pauses[i] && !is_ours(patch, i)) {
+            return false;
         }
     }
     return true;
 }
 
 bool hw__patch_pause(struct hw__patch *patch) {
-    if (patch->count > 0 && patch->can_pause && is_ours(patch)) {
+    if (patch->count > 0 && patch->can_pause && all_that_pause_are_ours(patch)) {
         lead(patch, true);
     }
     return hw__patch_is_paused(patch);
@@ -91,11 +98,16 @@ void hw__patch_resume(struct hw__patch *patch) {
 }
 
 int hw__patch_remove(struct hw__patch *patch) {
-    uintptr_t ours[HW__PATCH_MAX_SLOTS];
-    if (patch->count == 0) {
-        return 0;
+    uintptr_t *slots[HW__PATCH_MAX_SLOTS];
+    uintptr_t originals[HW__PATCH_MAX_SLOTS], ours[HW__PATCH_MAX_SLOTS];
+    int count = 0;
+    for (int i = 0; i < patch->count; i++) {
+        if (is_ours(patch, i)) {
+            slots[count] = patch->slots[i];
+            originals[count++] = patch->originals[i];
+        }
     }
-    int error = hw__got_write_all(patch->slots, patch->count, patch->originals, ours);
+    int error = hw__got_write_all(slots, count, originals, ours);
     if (error == 0) {
         patch->count = 0;
         atomic_store(&patch->paused, false);

@@ -60,7 +60,9 @@ static inline bool hw__patch_is_paused(const struct hw__patch *patch) {
     return atomic_load_explicit(&patch->paused, memory_order_relaxed);
 }
 
-/* Leads all calls back. Calls that have begun end in the replacements.
+/* Leads all calls back, except those of a slot that something has overwritten: another tool's
+ * function there may go on to lead to the replacement. Calls that have begun end in the
+ * replacements.
  *
  * Returns 0, or a negative errno with the patch still in place. */
 int hw__patch_remove(struct hw__patch *patch);

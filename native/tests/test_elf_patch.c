@@ -73,8 +73,9 @@ static void test_patched_by_another(void) {
     T_EQ(0, hw__got_write(patch.slots[0], theirs, &ours));
     T_TRUE(!hw__patch_pause(&patch));
     T_EQ(FAKE_PID - 1, calls.pid());
-    T_EQ(0, hw__got_write(patch.slots[0], ours, &theirs));
     T_EQ(0, hw__patch_remove(&patch));
+    T_EQ(FAKE_PID - 1, calls.pid());
+    T_EQ(getppid(), calls.ppid());
     T_EQ(0, dlclose(calls.handle));
 }
 
