@@ -11,6 +11,7 @@
 #include "base/lease.h"
 #include "base/say.h"
 #include "base/ticks.h"
+#include "base/tls.h"
 #include "engine/help.h"
 #include "engine/sched.h"
 #include "engine/wake.h"
@@ -284,7 +285,7 @@ int hw_schedule_counts(struct hw_schedule_counts *counts) {
     return 0;
 }
 
-static __thread struct hw__runner *gainer;
+static HW__TLS struct hw__runner *gainer;
 
 static void look_who_gained(struct hw__runner *runner) {
     if (gainer == NULL || runner->early > gainer->early) {

@@ -9,6 +9,7 @@
 
 #include "base/parts.h"
 #include "base/say.h"
+#include "base/tls.h"
 #include "engine/help.h"
 #include "engine/sched.h"
 #include "engine/wake.h"
@@ -32,7 +33,7 @@ static pthread_key_t key;
 static _Atomic int count;
 static _Atomic uint32_t turn; /* where a search begins after LOWEST records; any value is right */
 
-static __thread struct hw__runner *self __attribute__((tls_model("initial-exec")));
+static HW__TLS struct hw__runner *self;
 
 /* Runs at the end of a thread, which has released its GIL for the last time. The thread waits for
  * no GIL, but may still stand in a queue (hw__decide_wait_at_once()). */

@@ -11,6 +11,7 @@
 
 #include "base/allowed.h"
 #include "base/pause.h"
+#include "base/tls.h"
 #include "engine/yield.h"
 #include "headway/clock.h"
 #include "schedule/carry_out.h"
@@ -20,11 +21,11 @@ static atomic_int spinners;
 static atomic_int cores; /* number of cores that this process may use */
 
 /* The waiters that this thread must wake, and the mutex after whose unlock it does so. */
-static __thread struct hw__runner *to_wake[2] __attribute__((tls_model("initial-exec")));
-static __thread pthread_mutex_t *wake_after __attribute__((tls_model("initial-exec")));
+static HW__TLS struct hw__runner *to_wake[2];
+static HW__TLS pthread_mutex_t *wake_after;
 
 /* This thread's record, if it must yield after those wake-ups; else NULL. */
-static __thread struct hw__runner *yields __attribute__((tls_model("initial-exec")));
+static HW__TLS struct hw__runner *yields;
 
 void hw__wake_prepare(void) {
     cpu_set_t set;

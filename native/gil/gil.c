@@ -16,6 +16,7 @@
 #include "base/rare.h"
 #include "base/say.h"
 #include "base/text.h"
+#include "base/tls.h"
 
 /* How long hw__gil_unrecord() waits where membarrier(2) is refused: after this time each core has
  * seen the store to `recorded`, and has shown its own earlier stores. A store takes a
@@ -63,7 +64,7 @@ void hw__gil_expect_later(void) { atomic_store(&expected_later, true); }
 /* How many times the calling thread has taken the registry's lock: several handlers of one fork()
  * take it. A recursive mutex would not do: it knows its owner by a thread id, and the thread has
  * another id in the child. */
-static __thread unsigned registry_depth __attribute__((tls_model("initial-exec")));
+static HW__TLS unsigned registry_depth;
 
 void hw__registry_lock(void) {
     if (registry_depth++ == 0) {
@@ -126,9 +127,9 @@ static _Atomic unsigned removals;
 /* A thread mostly uses one GIL. These three are the record that the thread found last, the GIL for
  * which there was no room, and the value of `removals` at that time. Without them, each call for
  * such a GIL would search all records. */
-static __thread struct hw__gil *found_last __attribute__((tls_model("initial-exec")));
-static __thread const struct hw__gil_memory *no_room __attribute__((tls_model("initial-exec")));
-static __thread unsigned no_room_since __attribute__((tls_model("initial-exec")));
+static HW__TLS struct hw__gil *found_last;
+static HW__TLS const struct hw__gil_memory *no_room;
+static HW__TLS unsigned no_room_since;
 
 static bool is_at(const struct hw__gil *gil, const pthread_cond_t *cond, bool *acquire) {
     /* An empty record needs no test of its own: NULL minus an offset never equals a cond. */

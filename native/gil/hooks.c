@@ -29,6 +29,7 @@
 #include "base/allowed.h"
 #include "base/pause.h"
 #include "base/rare.h"
+#include "base/tls.h"
 #include "elf/got.h"
 #include "elf/patch.h"
 #include "gil/posts.h"
@@ -64,7 +65,7 @@ static atomic_bool changing;
 /* HW__FOR_TRACE, HW__FOR_SCHEDULE. Written by the thread that has set `changing`. */
 static _Atomic unsigned users;
 
-static __thread struct hw__sighting *watching __attribute__((tls_model("initial-exec")));
+static HW__TLS struct hw__sighting *watching;
 
 static bool is_scheduled(const struct hw__gil *gil) {
     return atomic_load_explicit(&gil->scheduled, memory_order_relaxed);
@@ -159,8 +160,8 @@ HW__APART static void ask_at_rest(struct hw__gil_memory *memory) {
 
 /* The calling thread's last wait for the GIL that rests: the number of switches then, and the
  * deadline of the first wait with that number. */
-static __thread unsigned long rest_switches __attribute__((tls_model("initial-exec")));
-static __thread struct timespec rest_deadline __attribute__((tls_model("initial-exec")));
+static HW__TLS unsigned long rest_switches;
+static HW__TLS struct timespec rest_deadline;
 
 /* Tells whether the calling thread has waited for a switch interval and more while one thread had
  * the GIL again and again. Each release woke the calling thread, which came too late, and CPython
@@ -223,7 +224,7 @@ static void watch_mutexes(struct hw__gil_memory *memory) {
 
 /* The GIL for which the calling thread has just made a request: the interpreter calls timedwait()
  * for it again at once. */
-static __thread struct hw__gil *again __attribute__((tls_model("initial-exec")));
+static HW__TLS struct hw__gil *again;
 
 /* The condition variable of a GIL whose holder has a request: the next release signals first.
  * Written with that GIL's mutex held; among several GILs the last one counts. Relaxed: where a hook

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/pause.h"
+#include "base/tls.h"
 #include "headway/clock.h"
 
 #define REGISTERS 6 /* registers that a call preserves: x86-64 psABI, figure 3.4 */
@@ -53,7 +54,7 @@ struct yield {
     struct place *place;
     int64_t at_ns;
 };
-static __thread struct yield last __attribute__((tls_model("initial-exec")));
+static HW__TLS struct yield last;
 
 static struct place *place_of(uintptr_t site) {
     for (int i = 0; i < PLACES; i++) {

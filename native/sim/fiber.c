@@ -14,6 +14,8 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
+#include "base/tls.h"
+
 #define GUARD_BYTES 65536 /* at least one page, whatever the page size */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define STACK_BYTES (256 * 1024)
@@ -21,7 +23,7 @@
 #define STACK_BYTES (32 * 1024)
 #endif
 
-static __thread struct hw__fiber *starting;
+static HW__TLS struct hw__fiber *starting;
 
 /* ---------------------------------------------------------------- the switch */
 /* hw__fiber_switch(from, to) saves the registers that a called function must preserve (by the

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "base/tls.h"
 
 #define STACK_BYTES (64 << 10)
 
@@ -17,7 +18,7 @@
 static const int guarded[HW__GUARD_SIGNALS] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGVTALRM};
 
 /* The guard of the calling thread; NULL: none. Its signal handlers read it. */
-static __thread struct hw__guard *volatile mine __attribute__((tls_model("initial-exec")));
+static HW__TLS struct hw__guard *volatile mine;
 
 /* Ends the process. Async-signal-safe. */
 static _Noreturn void give_up(const char *what, const char *hint) {

@@ -19,6 +19,7 @@
 #include "base/cpu.h"
 #include "base/lease.h"
 #include "base/rare.h"
+#include "base/tls.h"
 #include "gil/recorder.h"
 #include "gil/scheduler.h"
 #include "headway/clock.h"
@@ -219,22 +220,22 @@ static bool stateless(struct hw__gil *gil, const struct hw__thread *thread) {
 
 /* The GIL that the calling thread waits for, if that wait is recorded; and the session that it is
  * recorded in. */
-static __thread const struct hw__gil *waits_for __attribute__((tls_model("initial-exec")));
-static __thread uint64_t waits_in __attribute__((tls_model("initial-exec")));
+static HW__TLS const struct hw__gil *waits_for;
+static HW__TLS uint64_t waits_in;
 
 /* Since when the calling thread had to wait for the mutex of the GIL `mutex_of`; 0: it did not have
  * to wait. */
-static __thread int64_t mutex_since_ns __attribute__((tls_model("initial-exec")));
-static __thread const struct hw__gil *mutex_of __attribute__((tls_model("initial-exec")));
+static HW__TLS int64_t mutex_since_ns;
+static HW__TLS const struct hw__gil *mutex_of;
 
 /* When that wait ended, and the GIL's number of switches then. */
-static __thread int64_t mutex_until_ns __attribute__((tls_model("initial-exec")));
-static __thread unsigned long mutex_switches __attribute__((tls_model("initial-exec")));
+static HW__TLS int64_t mutex_until_ns;
+static HW__TLS unsigned long mutex_switches;
 
 /* When the calling thread last came back from the wait for the hand-off of the GIL `switched_of`,
  * after a release on request; 0: it has had an event since. */
-static __thread int64_t switched_ns __attribute__((tls_model("initial-exec")));
-static __thread const struct hw__gil *switched_of __attribute__((tls_model("initial-exec")));
+static HW__TLS int64_t switched_ns;
+static HW__TLS const struct hw__gil *switched_of;
 
 void hw__on_mutex(const struct hw__gil *gil, int64_t since_ns) {
     mutex_of = gil;

@@ -6,6 +6,7 @@
 
 #include "base/lease.h"
 #include "base/pause.h"
+#include "base/tls.h"
 #include "gil/gil.h"
 #include "headway/clock.h"
 #include "trace/events.h"
@@ -38,7 +39,7 @@ static _Atomic bool door_open;
 static _Atomic uint32_t missed;
 /* The calling thread's spin is counted in `missed`: it comes here again for each further round, and
  * for the park after the spin. */
-static __thread bool spin_is_missed;
+static HW__TLS bool spin_is_missed;
 
 /* Stands in for a GIL where there is none: its meta chunk has the stacks and types of parks. The
  * record of a real GIL cannot be used for them, as that GIL may come to life at any time, and is

@@ -11,6 +11,7 @@
 #include "base/parts.h"
 #include "base/rare.h"
 #include "base/say.h"
+#include "base/tls.h"
 #include "gil/gil.h"
 #include "headway/clock.h"
 #include "trace/names.h"
@@ -67,8 +68,6 @@ static char os_name[16];
 static pthread_key_t key;
 static bool key_made, key_usable;
 
-/* initial-exec: no allocation at the first use in a thread, and no call. */
-#define HW__TLS __thread __attribute__((tls_model("initial-exec")))
 static HW__TLS struct hw__thread *self;
 
 /* The session in which `self` was made: a record of another session may belong to another thread by
