@@ -36,11 +36,19 @@ static _Atomic uintptr_t sites[HW__MAX_SITES];
 
 static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER; /* described in gil.h */
 
-/* The start and end of _PyRuntime. Written while no hook is in place. */
+/* The start and end of _PyRuntime, of which a process has one: written by the first installation of
+ * hooks, before any hook is in place. */
 static uintptr_t runtime_start, runtime_end;
+
+/* Memory within _PyRuntime may be a GIL that was switched on after the begin of a session. Set by
+ * such a session, in a free-threaded build, and never cleared. Relaxed: where a hook sees the older
+ * value, the GIL is found at its next acquire. */
 static _Atomic bool expected_later;
 
 void hw__gil_set_runtime(const void *runtime) {
+    if (runtime_start == (uintptr_t)runtime) {
+        return; /* hooks may be in place, and read both */
+    }
     Dl_info info;
     const ElfW(Sym) *symbol = NULL;
     if (dladdr1(runtime, &info, (void **)(void *)&symbol, RTLD_DL_SYMENT) != 0 && symbol != NULL &&

@@ -182,7 +182,7 @@ void hw__gil_remove(struct hw__gil *gil);
  * it is read. */
 bool hw__gil_plausible(const struct hw__gil_memory *memory, const pthread_mutex_t *mutex);
 
-/* Sets the address of _PyRuntime. */
+/* Sets the address of _PyRuntime. The caller must be the thread that may change the hooks. */
 void hw__gil_set_runtime(const void *runtime);
 
 /* Tells whether the memory lies within _PyRuntime, and hw__gil_expect_later() was called. */
