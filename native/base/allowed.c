@@ -29,7 +29,11 @@
 #define ROOM_BYTES (64 * 1024) /* for struct trial, and the stack of the trial process */
 #define STATUS_BYTES 4096      /* of /proc/self/status; the line `Seccomp:` is in the first half */
 
+/* The calls that a filter forbids, as of the last trial. Written before hooks are in place, or in a
+ * forked child before its first event; any thread reads them. Relaxed: each stands for itself. */
 static atomic_bool forbidden[HW__CALLS];
+
+/* hw__allowed_look() has been called. The exchange decides which thread looks. */
 static atomic_bool looked;
 
 bool hw__allowed(enum hw__call call) {

@@ -30,8 +30,13 @@ static struct hw__parts runners = {.item_bytes = sizeof(struct hw__runner), .fir
 static _Atomic uint32_t mapped;
 
 static pthread_key_t key;
+
+/* The number of threads that have a record. Any thread changes its own part of it. A mere count: a
+ * record's `used` says whether it has an owner, and orders the accesses to it. */
 static _Atomic int count;
-static _Atomic uint32_t turn; /* where a search begins after LOWEST records; any value is right */
+
+/* Where a search begins after LOWEST records; any value is right. Relaxed. */
+static _Atomic uint32_t turn;
 
 static HW__TLS struct hw__runner *self;
 

@@ -16,9 +16,18 @@
 #include "headway/clock.h"
 #include "schedule/carry_out.h"
 
+/* A wake-up may be left to the next unlock: hw__wake_unlocked() is called there. The thread that
+ * changes the hooks sets it after the hook of unlock is in place, and clears it before the hook
+ * goes. Relaxed for readers, which have the GIL's mutex. */
 static atomic_bool unlock_hooked;
+
+/* The number of threads that spin for a GIL, or are about to. Any thread changes it. Sequentially
+ * consistent, as the default; it is a mere count, and orders nothing. */
 static atomic_int spinners;
-static atomic_int cores; /* number of cores that this process may use */
+
+/* The number of cores that this process may use. Written at the start of a policy, and read by any
+ * thread; it orders nothing. */
+static atomic_int cores;
 
 /* The waiters that this thread must wake, and the mutex after whose unlock it does so. */
 static HW__TLS struct hw__runner *to_wake[2];
