@@ -14,6 +14,9 @@
  *   sched_setattr().
  * - The end of an interpreter that has its own GIL calls membarrier().
  * - A thread that Python has not named calls prctl().
+ * - A thread that needs more of the session's memory than is mapped calls mremap().
+ * - If the ends of threads are not reported, a thread that needs a record calls tgkill() to find
+ *   those that have ended.
  * - A line on stderr about what is not recorded or scheduled takes the calls of HW__CALL_SAY. */
 #ifndef HEADWAY_BASE_ALLOWED_H
 #define HEADWAY_BASE_ALLOWED_H

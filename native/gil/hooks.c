@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: MIT
 /* Locks: protocol.h says which of the GIL's mutexes is held on entry of a hook. In signal() the
  * caller has the GIL, in timedwait() it wants the GIL. A hook blocks only in the real function that
- * it was called for and, under a policy, in the engine's sleep. It allocates nothing, uses no
- * stdio, and of Python's API calls only Py_IsFinalizing(), which reads a variable.
+ * it was called for, for the GIL's mutex and, under a policy, in the engine's sleep. It uses no
+ * heap and no stdio; memory for more threads, stacks or events is mapped. Of Python's API it calls
+ * only Py_IsFinalizing(), which reads a variable, and on 3.9 to 3.12
+ * PyThreadState_GetInterpreter(), which reads a field. There are three rare exceptions:
+ *
+ * - The end of a GIL, in destroy(), takes the registry's lock and waits for hooks.
+ * - A forked child's first event makes the child's memory, and waits for that (trace/session.h).
+ * - A line on stderr starts a thread, for which the C library may allocate (base/say.h).
  *
  * Fork: in the child only the forking thread lives. The records stay, since the interpreter
  * initialises its GILs anew in place; trace/session.c drops the parent's session.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* On entry of a hook, the caller holds no lock of the library and no GIL; it is detached, or about
- * to block anyway. A hook allocates nothing, and blocks only in the real function. */
+/* On entry of a hook, the caller holds no lock of the library and no GIL. In sem_wait() and
+ * sem_clockwait() it is detached, or about to block anyway; in sched_yield() it may be attached,
+ * and spin for a lock. A hook uses no heap, and blocks only in the real function; hooks.c names two
+ * rare exceptions, of a forked child's first event and of a line on stderr. */
 #include "gil/parking.h"
 
 #include <dlfcn.h>
