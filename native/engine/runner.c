@@ -14,9 +14,6 @@
 #include "engine/sched.h"
 #include "engine/wake.h"
 
-/* glibc keeps the values of this many keys in the thread itself; setting a later key allocates. */
-#define KEYS_WITHOUT_ALLOCATION 32
-
 /* The number of records that a search for a free one looks at first. */
 #define LOWEST 64
 
@@ -72,7 +69,7 @@ int hw__runners_init(void) {
     if (error != 0) {
         return -error;
     }
-    error = key >= KEYS_WITHOUT_ALLOCATION ? EMFILE : map_more(0) ? 0 : ENOMEM;
+    error = key >= HW__KEYS_WITHOUT_ALLOCATION ? EMFILE : map_more(0) ? 0 : ENOMEM;
     if (error != 0) {
         pthread_key_delete(key);
     }

@@ -44,8 +44,6 @@
 #define BUDGET_SHIFT 4
 #define BUDGET_MOST_NS (500 * US)
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* ---------------------------------------------------------------- when is a request made? */
 /* Keeps the first answer about this hold for the watchdog: the policy's, or stranger_due()'s. */
 static void promise(struct hw__ledger *ledger, int64_t in_ns, int64_t now_ns) {
@@ -60,7 +58,7 @@ static int64_t stranger_due(struct hw__ledger *ledger, const struct hw__waiter *
                             int64_t now_ns) {
     int64_t most_ns = ledger->view.interval_ns;
     if (!hw__ledger_is_plain(ledger)) {
-        most_ns = least(most_ns, STRANGER_NS);
+        most_ns = hw__least(most_ns, STRANGER_NS);
     }
     int64_t left_ns = waiter->seen.ready_ns + most_ns - now_ns;
     promise(ledger, left_ns, now_ns);
@@ -79,7 +77,7 @@ static int64_t due(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t
     int64_t patience_ns = hw__ledger_patience(ledger, waiter);
     promise(ledger, patience_ns, now_ns);
     /* A policy may return any number. */
-    patience_ns = patience_ns < 0 ? 0 : least(patience_ns, OTHERS_SLEEP_NS);
+    patience_ns = patience_ns < 0 ? 0 : hw__least(patience_ns, OTHERS_SLEEP_NS);
     if (hw__ledger_is_plain(ledger)) {
         return patience_ns;
     }
@@ -99,8 +97,9 @@ static int64_t sleep_ns(struct hw__ledger *ledger, const struct hw__waiter *wait
          * waiter that the holder has woken makes its request late: this one makes its own. */
         bool own = !ledger->request.made &&
                    (next->seen.flags & ~waiter->seen.flags & HW_THREAD_WOKEN) != 0;
-        int64_t sleep = least(own ? due_ns : due_ns + NEXT_SLEEP_NS, OTHERS_SLEEP_NS);
-        int64_t crowd = least((int64_t)hw__ledger_waiting(ledger) * OTHERS_EACH_NS, CROWD_SLEEP_NS);
+        int64_t sleep = hw__least(own ? due_ns : due_ns + NEXT_SLEEP_NS, OTHERS_SLEEP_NS);
+        int64_t crowd =
+            hw__least((int64_t)hw__ledger_waiting(ledger) * OTHERS_EACH_NS, CROWD_SLEEP_NS);
         return sleep > crowd ? sleep : crowd;
     }
     int64_t most_ns = NEXT_SLEEP_NS;
@@ -108,7 +107,7 @@ static int64_t sleep_ns(struct hw__ledger *ledger, const struct hw__waiter *wait
     if (any_moment && hw__ledger_may_give_grace(ledger) && hw__habits_computes(waiter)) {
         most_ns = waiter->guard_ns; /* the release may give grace, and then wakes nobody */
     }
-    return least(due_ns, most_ns);
+    return hw__least(due_ns, most_ns);
 }
 
 /* Returns how long the waiter may spin; 0: not at all. A waiter spins once in a wait, and again
@@ -151,7 +150,7 @@ static struct hw__turn ask(struct hw__ledger *ledger, struct hw__waiter *waiter,
         request->early = is_early(ledger, waiter, moment->now_ns) ? waiter : NULL;
     }
     request->again_ns =
-        request->made ? least(request->again_ns * 2, ASK_AGAIN_MOST_NS) : HW__ASK_AGAIN_NS;
+        request->made ? hw__least(request->again_ns * 2, ASK_AGAIN_MOST_NS) : HW__ASK_AGAIN_NS;
     request->made = true;
     request->at_ns = moment->now_ns;
     ledger->counts.asked++;
@@ -231,7 +230,7 @@ struct hw__turn hw__decide_woken(struct hw__ledger *ledger, struct hw__waiter *w
     if (!moment->locked) {
         return (struct hw__turn){.what = HW__DO_RETURN};
     }
-    waiter->guard_ns = spun ? HW__GUARD_NS : least(2 * waiter->guard_ns, GUARD_MOST_NS);
+    waiter->guard_ns = spun ? HW__GUARD_NS : hw__least(2 * waiter->guard_ns, GUARD_MOST_NS);
     /* After a switch CPython starts the switch interval again, and so does the scheduler. */
     if (switched || due(ledger, waiter, moment->now_ns) > 0) {
         return (struct hw__turn){.what = HW__DO_RETURN};
@@ -288,7 +287,7 @@ static bool calls_another(const struct hw__ledger *ledger, const struct hw__wait
 static bool give_grace(struct hw__ledger *ledger, const struct hw__waiter *releaser,
                        const struct hw__waiter *next, int64_t now_ns, bool next_spins) {
     ledger->budget_ns += (now_ns - ledger->budget_at_ns) >> BUDGET_SHIFT;
-    ledger->budget_ns = least(ledger->budget_ns, BUDGET_MOST_NS);
+    ledger->budget_ns = hw__least(ledger->budget_ns, BUDGET_MOST_NS);
     ledger->budget_at_ns = now_ns;
     int64_t away_ns = hw__habits_away_ns(releaser);
     if ((releaser->seen.flags & HW_THREAD_FORCED) != 0 || away_ns > AT_ONCE_NS ||
@@ -296,7 +295,7 @@ static bool give_grace(struct hw__ledger *ledger, const struct hw__waiter *relea
         return false;
     }
     /* A policy may return any number. */
-    int64_t grace_ns = least(hw__ledger_grace(ledger, next, releaser), OTHERS_SLEEP_NS);
+    int64_t grace_ns = hw__least(hw__ledger_grace(ledger, next, releaser), OTHERS_SLEEP_NS);
     /* The waiter that goes next must look by itself soon after the grace is over. */
     bool guarded = next->wake_at_ns - now_ns <= (next_spins ? MS : HW__GUARD_NS + grace_ns);
     return grace_ns > 0 && guarded;

@@ -17,8 +17,6 @@
 /* The most that the budget is charged for one grace. */
 #define CHARGE_MOST_NS 2000000
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 void hw__ledger_begin(struct hw__ledger *ledger, const struct hw_policy *policy,
                       const int64_t *options, const struct hw__settings *settings, int64_t clock_ns,
                       int64_t interval_ns) {
@@ -277,7 +275,7 @@ static void count_free(struct hw__ledger *ledger, int64_t now_ns) {
     bool wanted = ledger->called != NULL || hw__ledger_waiting(ledger) > 0;
     if (wanted && ledger->free_ns != 0) {
         int64_t free_ns = now_ns - ledger->free_ns;
-        int64_t charge_ns = least(free_ns - FREE_OF_CHARGE_NS, CHARGE_MOST_NS);
+        int64_t charge_ns = hw__least(free_ns - FREE_OF_CHARGE_NS, CHARGE_MOST_NS);
         ledger->counts.idle_ns += free_ns;
         ledger->budget_ns -= ledger->phase == HW__PHASE_GRACE && charge_ns > 0 ? charge_ns : 0;
     }

@@ -254,4 +254,6 @@ void hw__ledger_rouse(struct hw__ledger *ledger, int64_t now_ns);
 /* Aborts if the parts of the state contradict each other. Does nothing in release builds. */
 void hw__ledger_check(const struct hw__ledger *ledger);
 
+static inline int64_t hw__least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 #endif

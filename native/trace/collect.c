@@ -25,6 +25,7 @@
 #include "trace/control.h"
 #include "trace/format.h"
 #include "trace/laps.h"
+#include "trace/sums.h"
 
 #define CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
 /* For threads alive at a time. The counters of further threads are not in the file. */
@@ -43,9 +44,6 @@
 #define OPEN_MOST_NS 2000000000
 /* A file system that had no room is asked again after so long. */
 #define FULL_NS 1000000000
-/* The most chunks of a memory that is not collected as it fills: as many as a process makes
- * (session.c). */
-#define MOST_MEMORY_CHUNKS (1u << 20)
 /* The most chunks and bytes of a memory that is collected. A hostile process chooses these numbers,
  * and they determine how much is allocated here. The slots (14 MiB) come on top of the chunks. */
 #define MOST_COLLECTED_CHUNKS (HW_COLLECT_MOST_BYTES / HW__CHUNK_BYTES)
@@ -88,14 +86,6 @@ struct turn {
     uint32_t chunk;
 };
 
-/* The sums of a chunk's events. */
-struct sums {
-    uint64_t events;     /* their number; a HOLD counts as two */
-    int64_t last_ns;     /* the time of the last one */
-    int64_t interval_ns; /* the last change of the main GIL's switch interval; 0: there is none */
-    uint32_t interval_us;
-};
-
 /* The place to which short chunks are appended. */
 struct short_ones {
     int64_t place;      /* NO_PLACE: none */
@@ -126,7 +116,7 @@ struct hw_collection {
 
     /* Of the events at each place in the file, which is the room for one chunk; 0 for an open
      * chunk. */
-    struct sums *places;
+    struct hw__sums *places;
     /* The number of places that were ever used, and of those allocated. */
     int64_t place_count, place_room;
     int64_t in_use, limit;
@@ -141,7 +131,7 @@ struct hw_collection {
     uint64_t taken; /* chunks that the process had taken when the last pass began */
     uint64_t dropped;
     uint64_t left_out; /* events of open chunks that the present pass could not write */
-    struct sums overwritten;
+    struct hw__sums overwritten;
     int64_t slots_ns;       /* when the slots were last copied */
     int64_t open_written;   /* open chunks that had something new in the present pass */
     int64_t open_ns;        /* when open chunks are copied again */
@@ -178,7 +168,7 @@ static bool check(struct hw_collection *to) {
     to->chunks_offset = header->chunks_offset;
     to->slot_count = header->slot_count;
     to->chunk_count = header->chunk_count;
-    return to->chunk_count <= (to->shared ? MOST_COLLECTED_CHUNKS : MOST_MEMORY_CHUNKS) &&
+    return to->chunk_count <= (to->shared ? MOST_COLLECTED_CHUNKS : HW__MOST_CHUNKS) &&
            within(to->slots_offset, to->slot_count, sizeof(struct hw__slot), to->bytes) &&
            within(to->claims_offset, to->chunk_count, sizeof(uint32_t), to->bytes) &&
            within(to->chunks_offset, to->chunk_count, HW__CHUNK_BYTES, to->bytes);
@@ -305,24 +295,7 @@ static bool write_all(struct hw_collection *to, const void *from, size_t bytes, 
     return true;
 }
 
-/* Returns the sums of the events in `bytes`. */
-static struct sums sum_up(const char *from, uint32_t bytes) {
-    struct sums found = {0};
-    for (uint32_t at = 0; at + sizeof(struct hw__event) <= bytes; at += sizeof(struct hw__event)) {
-        struct hw__event event;
-        memcpy(&event, from + at, sizeof event);
-        bool two = event.kind == HW__HOLD;
-        found.events += 1 + two;
-        found.last_ns = event.time_ns + (two ? event.flags : 0);
-        if (event.kind == HW__INTERVAL && event.gil == 0) {
-            found.interval_ns = event.time_ns;
-            found.interval_us = event.value;
-        }
-    }
-    return found;
-}
-
-static void add_sums(struct sums *to, struct sums more) {
+static void add_sums(struct hw__sums *to, struct hw__sums more) {
     to->events += more.events;
     if (more.last_ns > to->last_ns) {
         to->last_ns = more.last_ns;
@@ -343,13 +316,13 @@ static void lose_interval(struct hw_collection *to, int64_t time_ns, uint32_t us
 
 /* Counts the events of a place as overwritten. */
 static void lose(struct hw_collection *to, int64_t place) {
-    struct sums *lost = &to->places[place];
+    struct hw__sums *lost = &to->places[place];
     to->overwritten.events += lost->events;
     if (lost->last_ns > to->overwritten.last_ns) {
         to->overwritten.last_ns = lost->last_ns;
     }
     lose_interval(to, lost->interval_ns, lost->interval_us);
-    *lost = (struct sums){0};
+    *lost = (struct hw__sums){0};
 }
 
 /* Appends nothing more to the place of short chunks. */
@@ -395,7 +368,7 @@ static int64_t new_place(struct hw_collection *to, uint32_t kind) {
         if (appended) {
             if (to->place_count == to->place_room) {
                 int64_t room = to->place_room == 0 ? 64 : 2 * to->place_room;
-                struct sums *places = realloc(to->places, (size_t)room * sizeof *places);
+                struct hw__sums *places = realloc(to->places, (size_t)room * sizeof *places);
                 if (places == NULL) {
                     return NO_PLACE;
                 }
@@ -404,7 +377,7 @@ static int64_t new_place(struct hw_collection *to, uint32_t kind) {
             }
             place = to->place_count++;
         }
-        to->places[place] = (struct sums){0};
+        to->places[place] = (struct hw__sums){0};
         ++*in_use;
         if (allocate(to, place)) {
             return place;
@@ -494,7 +467,7 @@ static bool append_short(struct hw_collection *to, struct hw__chunk *head, const
             return false;
         }
     }
-    add_sums(&to->places[ones->place], sum_up(content, used));
+    add_sums(&to->places[ones->place], hw__sum_up(content, used));
     ones->last = ones->end;
     ones->end += bytes;
     return true;
@@ -571,10 +544,10 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
         /* A closed chunk that cannot be written must not keep the process from using its memory. An
          * open one may be written later, unless this is the last pass. */
         *(closed ? &to->dropped : &to->left_out) +=
-            sum_up(content + source->copied, used - source->copied).events;
+            hw__sum_up(content + source->copied, used - source->copied).events;
     }
     if (closed && head.kind == HW__CHUNK_EVENTS && source->placed) {
-        to->places[source->place] = sum_up(content, source->copied);
+        to->places[source->place] = hw__sum_up(content, source->copied);
         put(&to->closed, source->place);
     }
     return closed;

@@ -18,6 +18,9 @@
 #define HW__CONTROL_OFFSET 3072
 #define HW__FILE_BYTES 768
 
+/* The most chunks that a process makes: 16 GiB. */
+#define HW__MOST_CHUNKS (1u << 20)
+
 struct hw__control {
     /* Offset of the claims, one for each of chunk_count chunks. Written before the header's
      * magic. */

@@ -18,10 +18,10 @@
 #include "base/room.h"
 #include "headway/clock.h"
 #include "headway/schedule.h"
+#include "trace/sums.h"
 
 /* Offsets in the memory are multiples of this page size: the largest one of x86-64 and aarch64. */
 #define ALIGNMENT 65536
-#define MAX_CHUNKS (1 << 20) /* 16 GiB */
 
 /* Chunks that may be taken before the collector has divided its memory among the processes. No more
  * are mapped at first. */
@@ -241,8 +241,8 @@ int hw__session_open(const char *door, int64_t bytes, const struct hw__session_f
     memset(hw__session.door, 0, sizeof hw__session.door);
     strcpy(hw__session.door, door);
     int64_t chunks = bytes / HW__CHUNK_BYTES;
-    if (chunks < 0 || chunks > MAX_CHUNKS) {
-        chunks = chunks < 0 ? 0 : MAX_CHUNKS;
+    if (chunks < 0 || chunks > HW__MOST_CHUNKS) {
+        chunks = chunks < 0 ? 0 : HW__MOST_CHUNKS;
     }
     int fd;
     /* A smaller memory will do if the limits of the process do not allow this size. */
@@ -339,24 +339,16 @@ bool hw__session_adopt(void) {
 
 /* Empties a chunk that is reused, and counts its events as overwritten. */
 static void count_overwritten(struct hw__header *header, struct hw__chunk *chunk) {
-    uint32_t used = atomic_exchange(&chunk->used, 0) / (uint32_t)sizeof(struct hw__event);
-    const struct hw__event *events =
-        (const struct hw__event *)((char *)chunk + HW__CHUNK_HEADER_BYTES);
-    uint64_t lost = used;
-    int64_t last_ns = 0;
-    for (uint32_t i = 0; i < used; i++) {
-        bool two = events[i].kind == HW__HOLD;
-        lost += two;
-        last_ns = events[i].time_ns + (two ? events[i].flags : 0);
-        if (events[i].kind == HW__INTERVAL && events[i].gil == 0) {
-            chunk->lost_interval_ns = events[i].time_ns;
-            chunk->lost_interval_us = events[i].value;
-        }
+    struct hw__sums lost =
+        hw__sum_up((const char *)chunk + HW__CHUNK_HEADER_BYTES, atomic_exchange(&chunk->used, 0));
+    if (lost.interval_ns != 0) {
+        chunk->lost_interval_ns = lost.interval_ns;
+        chunk->lost_interval_us = lost.interval_us;
     }
-    atomic_fetch_add_explicit(&header->overwritten_events, lost, memory_order_relaxed);
+    atomic_fetch_add_explicit(&header->overwritten_events, lost.events, memory_order_relaxed);
     int64_t until_ns = atomic_load(&header->overwritten_until_ns);
-    while (until_ns < last_ns &&
-           !atomic_compare_exchange_weak(&header->overwritten_until_ns, &until_ns, last_ns)) {
+    while (until_ns < lost.last_ns &&
+           !atomic_compare_exchange_weak(&header->overwritten_until_ns, &until_ns, lost.last_ns)) {
     }
 }
 

@@ -17,10 +17,6 @@
 #include "trace/names.h"
 #include "trace/parks.h"
 
-/* glibc keeps the values of the first keys in the thread itself; setting the value of a later key
- * allocates memory. */
-#define KEYS_WITHOUT_ALLOCATION 32
-
 /* If there was no chunk or no record, a thread drops STARVE_EVENTS events before it asks again. */
 #define STARVE_EVENTS 1000
 
@@ -211,7 +207,7 @@ int hw__threads_init(void) {
             return -error;
         }
         key_made = true;
-        key_usable = key < KEYS_WITHOUT_ALLOCATION;
+        key_usable = key < HW__KEYS_WITHOUT_ALLOCATION;
     }
     if (hw__allowed(HW__CALL_NAME)) {
         prctl(PR_GET_NAME, os_name);
