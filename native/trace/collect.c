@@ -484,6 +484,55 @@ static bool is_copied(const struct source *source, const struct hw__chunk *chunk
     return memcmp(last, &source->last, sizeof source->last) == 0;
 }
 
+/* Prepares the copying of what is new in a chunk: all of it, if it has been reused since. */
+static void begin_copy(struct source *source, uint64_t sequence, uint32_t used) {
+    if (source->sequence != sequence) {
+        source->sequence = sequence;
+        source->placed = false;
+        source->copied = source->told = 0;
+    } else if (used < source->copied || used < source->told) {
+        source->copied = source->told = 0; /* an honest process only adds to a chunk */
+    }
+}
+
+/* Writes what is new in a chunk to its place, or to a shared place; a chunk without a place gets
+ * one. Returns whether that succeeded. */
+static bool place_chunk(struct hw_collection *to, struct source *source, struct hw__chunk *head,
+                        const char *content, uint32_t used) {
+    bool closed = head->state == HW__CHUNK_CLOSED;
+    if (to->shared && closed && !source->placed && head->kind == HW__CHUNK_EVENTS &&
+        used <= SHORT_BYTES && append_short(to, head, content, used)) {
+        return true;
+    }
+    if (!source->placed) {
+        source->place = new_place(to, head->kind);
+        source->placed = source->place != NO_PLACE;
+        to->meta_placed += source->placed && head->kind == HW__CHUNK_META;
+        source->copied = 0;
+    }
+    return source->placed && write_chunk(to, source, head, content, used);
+}
+
+/* Counts what could not be written of a chunk, and keeps the place of a closed one for reuse. */
+static void count_copied(struct hw_collection *to, const struct source *source,
+                         const struct hw__chunk *head, const char *content, uint32_t used,
+                         bool closed, bool written) {
+    if (head->kind != HW__CHUNK_EVENTS) {
+        to->lost_meta += closed && !written && head->kind == HW__CHUNK_META;
+        return;
+    }
+    if (!written) {
+        /* A closed chunk that cannot be written must not keep the process from using its memory. An
+         * open one may be written later, unless this is the last pass. */
+        *(closed ? &to->dropped : &to->left_out) +=
+            hw__sum_up(content + source->copied, used - source->copied).events;
+    }
+    if (closed && source->placed) {
+        to->places[source->place] = hw__sum_up(content, source->copied);
+        put(&to->closed, source->place);
+    }
+}
+
 /* Copies one chunk. Returns whether it was closed, and may be given back. */
 static bool copy_chunk(struct hw_collection *to, uint32_t i) {
     struct hw__chunk *chunk = chunk_of(to, i);
@@ -514,42 +563,18 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
         }
     }
     head.state = state;
-    if (source->sequence != head.sequence) {
-        source->sequence = head.sequence;
-        source->placed = false;
-        source->copied = source->told = 0;
-    } else if (used < source->copied || used < source->told) {
-        source->copied = source->told = 0; /* an honest process only adds to a chunk */
-    }
+    begin_copy(source, head.sequence, used);
     lose_interval(to, head.lost_interval_ns, head.lost_interval_us);
     bool closed = state == HW__CHUNK_CLOSED;
     if (used == 0) {
         return closed;
     }
-    bool appended = to->shared && closed && !source->placed && head.kind == HW__CHUNK_EVENTS &&
-                    used <= SHORT_BYTES && append_short(to, &head, content, used);
-    if (!appended && !source->placed) {
-        source->place = new_place(to, head.kind);
-        source->placed = source->place != NO_PLACE;
-        to->meta_placed += source->placed && head.kind == HW__CHUNK_META;
-        source->copied = 0;
-    }
-    bool written = appended || (source->placed && write_chunk(to, source, &head, content, used));
+    bool written = place_chunk(to, source, &head, content, used);
     to->open_written += !closed;
-    to->lost_meta += closed && !written && head.kind == HW__CHUNK_META;
     if (to->laps != NULL && head.kind == HW__CHUNK_EVENTS) {
         hw__laps_see(to->laps, head.owner, content, used, &source->told);
     }
-    if (!written && head.kind == HW__CHUNK_EVENTS) {
-        /* A closed chunk that cannot be written must not keep the process from using its memory. An
-         * open one may be written later, unless this is the last pass. */
-        *(closed ? &to->dropped : &to->left_out) +=
-            hw__sum_up(content + source->copied, used - source->copied).events;
-    }
-    if (closed && head.kind == HW__CHUNK_EVENTS && source->placed) {
-        to->places[source->place] = hw__sum_up(content, source->copied);
-        put(&to->closed, source->place);
-    }
+    count_copied(to, source, &head, content, used, closed, written);
     return closed;
 }
 

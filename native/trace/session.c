@@ -50,21 +50,25 @@ static size_t part_bytes(const struct hw__mapped *mapped, uint32_t part) {
     return (size_t)sysconf(_SC_PAGESIZE) + (size_t)(end - begin) * HW__CHUNK_BYTES;
 }
 
-/* Makes the memory, maps its beginning and fills in its header. Returns the memory's descriptor, or
- * a negative errno. */
-static int make(uint32_t chunk_count) {
-    uint32_t first_chunks = smaller(chunk_count, FIRST_CHUNKS);
-    size_t slots_offset = ALIGNMENT;
-    size_t claims_offset = slots_offset + round_up(HW__MAX_THREADS * sizeof(struct hw__slot));
-    size_t chunks_offset = claims_offset + round_up(chunk_count * sizeof *hw__session.claims);
-    size_t bytes = chunks_offset + (size_t)chunk_count * HW__CHUNK_BYTES;
-    size_t first_bytes = chunks_offset + (size_t)first_chunks * HW__CHUNK_BYTES;
-    if (!hw__room_in_file(bytes)) {
-        return -EFBIG;
-    }
-    if (!hw__room_for(first_bytes)) {
-        return -ENOMEM;
-    }
+/* The offsets of the parts of a memory, and how much of it is mapped at first. */
+struct layout {
+    size_t slots, claims, chunks, bytes, first_bytes;
+    uint32_t chunk_count, first_chunks;
+};
+
+static struct layout lay_out(uint32_t chunk_count) {
+    struct layout layout = {.slots = ALIGNMENT,
+                            .chunk_count = chunk_count,
+                            .first_chunks = smaller(chunk_count, FIRST_CHUNKS)};
+    layout.claims = layout.slots + round_up(HW__MAX_THREADS * sizeof(struct hw__slot));
+    layout.chunks = layout.claims + round_up(chunk_count * sizeof *hw__session.claims);
+    layout.bytes = layout.chunks + (size_t)chunk_count * HW__CHUNK_BYTES;
+    layout.first_bytes = layout.chunks + (size_t)layout.first_chunks * HW__CHUNK_BYTES;
+    return layout;
+}
+
+/* Makes a memory file that keeps its size. Returns its descriptor, or a negative errno. */
+static int make_file(size_t bytes) {
     if (!hw__allowed(HW__CALL_MEMFD)) {
         return -(HW_TRACE_NO_MEMFD + EPERM);
     }
@@ -72,46 +76,77 @@ static int make(uint32_t chunk_count) {
     if (fd < 0) {
         return -(HW_TRACE_NO_MEMFD + errno);
     }
-    void *mapping = MAP_FAILED;
-    if (ftruncate(fd, (off_t)bytes) == 0 &&
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
-        mapping = mmap(NULL, first_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    }
-    if (mapping == MAP_FAILED) {
+    if (ftruncate(fd, (off_t)bytes) != 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         int error = -errno;
         close(fd);
         return error;
     }
-    hw__session.bytes = bytes;
+    return fd;
+}
+
+/* Makes the memory that begins at `mapping` the session's. */
+static void take_over(void *mapping, const struct layout *layout) {
+    char *start = mapping;
+    hw__session.bytes = layout->bytes;
     hw__session.header = mapping;
     hw__session.control = hw__control_of(mapping);
-    hw__session.slots = (struct hw__slot *)((char *)mapping + slots_offset);
-    hw__session.claims = (_Atomic uint32_t *)((char *)mapping + claims_offset);
-    hw__session.mapped = (struct hw__mapped){.bytes = first_bytes,
-                                             .first_chunks = first_chunks,
-                                             .all_chunks = chunk_count,
-                                             .chunks = first_chunks,
-                                             .parts = {(char *)mapping + chunks_offset}};
-    hw__session.control->claims_offset = claims_offset;
-    hw__session.chunk_count = chunk_count;
+    hw__session.slots = (struct hw__slot *)(start + layout->slots);
+    hw__session.claims = (_Atomic uint32_t *)(start + layout->claims);
+    hw__session.mapped = (struct hw__mapped){.bytes = layout->first_bytes,
+                                             .first_chunks = layout->first_chunks,
+                                             .all_chunks = layout->chunk_count,
+                                             .chunks = layout->first_chunks,
+                                             .parts = {start + layout->chunks}};
+    hw__session.chunk_count = layout->chunk_count;
     hw__session.meta_count = 0;
+}
+
+/* Fills in what the header and the control of the session's memory say about the memory. */
+static void describe(const struct layout *layout) {
+    struct hw__control *control = hw__session.control;
     bool collected = hw__session.door[0] != '\0';
-    atomic_store(&hw__session.control->limit, collected ? first_chunks : chunk_count);
+    control->claims_offset = layout->claims;
+    atomic_store(&control->limit, collected ? layout->first_chunks : layout->chunk_count);
     /* A session that only counts has no place for CPU times. */
-    atomic_store(&hw__session.control->no_cpu_times, chunk_count == 0);
-    struct hw__header *header = mapping;
+    atomic_store(&control->no_cpu_times, layout->chunk_count == 0);
+    struct hw__header *header = hw__session.header;
     header->version = HW__FORMAT_VERSION;
     header->header_bytes = HW__HEADER_BYTES;
     header->pid = getpid();
     header->parent_pid = getppid();
     header->slot_count = HW__MAX_THREADS;
     header->slot_bytes = sizeof(struct hw__slot);
-    header->slots_offset = slots_offset;
+    header->slots_offset = layout->slots;
     header->chunk_bytes = HW__CHUNK_BYTES;
-    header->chunk_count = chunk_count;
-    header->chunks_offset = chunks_offset;
+    header->chunk_count = layout->chunk_count;
+    header->chunks_offset = layout->chunks;
     header->start_ns = hw_now_ns();
     header->start_realtime_ns = realtime_ns();
+}
+
+/* Makes the memory, maps its beginning and fills in its header. Returns the memory's descriptor, or
+ * a negative errno. */
+static int make(uint32_t chunk_count) {
+    struct layout layout = lay_out(chunk_count);
+    if (!hw__room_in_file(layout.bytes)) {
+        return -EFBIG;
+    }
+    if (!hw__room_for(layout.first_bytes)) {
+        return -ENOMEM;
+    }
+    int fd = make_file(layout.bytes);
+    if (fd < 0) {
+        return fd;
+    }
+    void *mapping = mmap(NULL, layout.first_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (mapping == MAP_FAILED) {
+        int error = -errno;
+        close(fd);
+        return error;
+    }
+    take_over(mapping, &layout);
+    describe(&layout);
     return fd;
 }
 

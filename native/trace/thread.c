@@ -304,35 +304,14 @@ static struct hw__thread *claim(bool *full) {
     return thread;
 }
 
-/* Makes the calling thread's record. Returns NULL if there can be none. */
-HW__RARE static struct hw__thread *begin(void) {
-    struct hw__header *header = hw__session.header;
-    if (refused_session == hw__session.id && refused_events > 0) {
-        refused_events--;
-        return NULL;
-    }
-    bool full = false;
-    struct hw__thread *thread = claim(&full);
-    if (thread == NULL && !key_usable) {
-        sweep();
-        thread = claim(&full);
-    }
-    if (thread == NULL) {
-        static atomic_bool said;
-        hw__say_once(
-            &said, full ? "it has too many threads at a time: further ones are not recorded"
-                        : "there is no memory for so many threads: further ones are not recorded");
-        refused_session = hw__session.id;
-        refused_events = STARVE_EVENTS;
-        return NULL;
-    }
+/* Makes the record, which another thread may have had, and its slot the calling thread's. */
+static void reset(struct hw__thread *thread) {
     struct hw__slot *slot = &hw__session.slots[thread->index];
-    int saved = errno;
     thread->slot = slot;
     thread->chunk = NULL;
     thread->open = NULL;
     thread->fill = thread->room = thread->starved = thread->number = 0;
-    thread->serial = 1 + atomic_fetch_add(&header->thread_count, 1);
+    thread->serial = 1 + atomic_fetch_add(&hw__session.header->thread_count, 1);
     thread->tid = (int32_t)syscall(SYS_gettid);
     thread->start_ns = hw_now_ns();
     atomic_store_explicit(&thread->named, false, memory_order_relaxed);
@@ -354,6 +333,31 @@ HW__RARE static struct hw__thread *begin(void) {
     atomic_store(&slot->since_ns, thread->start_ns);
     atomic_store(&slot->serial, thread->serial);
     atomic_store(&slot->state, HW__SLOT_IDLE);
+}
+
+/* Makes the calling thread's record. Returns NULL if there can be none. */
+HW__RARE static struct hw__thread *begin(void) {
+    if (refused_session == hw__session.id && refused_events > 0) {
+        refused_events--;
+        return NULL;
+    }
+    bool full = false;
+    struct hw__thread *thread = claim(&full);
+    if (thread == NULL && !key_usable) {
+        sweep();
+        thread = claim(&full);
+    }
+    if (thread == NULL) {
+        static atomic_bool said;
+        hw__say_once(
+            &said, full ? "it has too many threads at a time: further ones are not recorded"
+                        : "there is no memory for so many threads: further ones are not recorded");
+        refused_session = hw__session.id;
+        refused_events = STARVE_EVENTS;
+        return NULL;
+    }
+    int saved = errno;
+    reset(thread);
     self = thread;
     self_session = hw__session.id;
     if (key_usable) {
@@ -361,7 +365,7 @@ HW__RARE static struct hw__thread *begin(void) {
     }
     /* sweep() and hw__thread_name() may look at it from now on. */
     atomic_store(&thread->used, 2);
-    if (hw__names_take(thread->tid, slot->name)) {
+    if (hw__names_take(thread->tid, thread->slot->name)) {
         atomic_store_explicit(&thread->named, true, memory_order_relaxed);
     }
     errno = saved;
