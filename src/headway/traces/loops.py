@@ -15,6 +15,7 @@ from typing import Final
 
 from headway.traces.calls import awaits_a_queue, may_await_a_thread, takes_a_lock
 from headway.traces.frames import BEGINS, CUT, Frame
+from headway.traces.libraries import is_library, is_standard
 from headway.traces.sources import source_line, words_in
 
 __all__ = [
@@ -26,8 +27,6 @@ __all__ = [
     "is_in_a_loop",
     "is_in_a_pool",
     "is_in_anyio",
-    "is_library",
-    "is_standard",
     "is_whole",
     "serves_the_web",
     "waits_for_a_lock",
@@ -388,21 +387,6 @@ def waits_for_a_lock(frames: Sequence[Frame], changed: Collection[str] = (), *, 
         or awaits_a_queue(at, changed)
         or (asleep and may_await_a_thread(at, changed))
     )
-
-
-_STANDARD: Final = re.compile(r"/lib/python\d+\.\d+/(?!(site|dist)-packages/)|^<frozen ")
-_LIBRARIES: Final = re.compile(r"/(site|dist)-packages/|/lib/python\d+\.\d+/|^<frozen ")
-
-
-@functools.lru_cache(maxsize=8192)
-def is_library(frame: Frame) -> bool:
-    """Tell whether a frame is in the standard library or an installed package, and not in the program itself."""
-    return _LIBRARIES.search(frame.filename) is not None
-
-
-def is_standard(frame: Frame) -> bool:
-    """Tell whether a frame is in the standard library."""
-    return _STANDARD.search(frame.filename) is not None
 
 
 _TYPED: Final = ("<stdin", "<console", "<python-input", "<ipython-input", "<doctest")

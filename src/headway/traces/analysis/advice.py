@@ -7,7 +7,7 @@ from headway.traces.analysis.late import LATE_NS
 from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.words import duration, share
 from headway.traces.frames import Frame
-from headway.traces.loops import is_standard
+from headway.traces.libraries import is_standard
 from headway.traces.model import Process
 
 __all__ = [

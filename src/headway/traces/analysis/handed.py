@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from headway.traces.analysis.intervals import Holds
 from headway.traces.analysis.threads import Distribution, distribution
-from headway.traces.loops import is_standard
+from headway.traces.libraries import is_standard
 from headway.traces.model import Frame, Trace
 
 __all__ = ["Handed", "handed"]

@@ -17,6 +17,7 @@ from headway.traces.analysis.late import late
 from headway.traces.analysis.measured import collected_ns
 from headway.traces.analysis.threads import Distribution, distribution
 from headway.traces.analysis.words import place
+from headway.traces.libraries import is_library
 from headway.traces.loops import is_generated
 from headway.traces.model import Frame, Trace
 
@@ -39,7 +40,6 @@ PLACES = 20
 _STACK_THREADS = 3
 _OF_A_WRAPPER = (".acquire", ".__enter__")
 """The methods of a class around a lock in which a thread waits for it."""
-_LIBRARIES = ("/lib/python3", "/lib64/python3", "/site-packages/", "/dist-packages/")
 
 
 @final
@@ -132,15 +132,7 @@ def own_frame(stack: Sequence[Frame]) -> Frame | None:
     Code without a file, which a library or `dataclass` may have generated, is the program's own only in a program without
     a file (`-c`): one that has a frame with a file further out is named by that frame.
     """
-
-    def own(frame: Frame) -> bool:
-        return (
-            bool(frame.filename)
-            and not frame.filename.startswith("<frozen")
-            and not any(part in frame.filename for part in _LIBRARIES)
-        )
-
-    found = list(filter(own, stack))
+    found = [one for one in stack if one.filename and not is_library(one)]
     return next(itertools.filterfalse(is_generated, found), found[0] if found else None)
 
 

@@ -8,7 +8,8 @@ from typing import Final, final
 
 from headway.traces.analysis.holders import Circle, LockHold, summed
 from headway.traces.frames import Frame
-from headway.traces.loops import is_generated, is_library, is_standard, work_in
+from headway.traces.libraries import is_library, is_standard
+from headway.traces.loops import is_generated, work_in
 
 __all__ = ["Cause", "Kept", "Part", "Stall", "StallKind", "Thresholds", "merged"]
 
