@@ -1,14 +1,18 @@
-"""The files of the standard library and of packages."""
+"""The files of the standard library and of packages, and a program's own modules with the same names."""
 
 import pytest
 
 from headway.traces.analysis.advice import pickles
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.stall_model import Cause, Part
+from headway.traces.awaited import awaited_at
+from headway.traces.calls import Call, call_at, may_await_a_process
 from headway.traces.frames import Frame
-from headway.traces.libraries import is_library, is_standard
+from headway.traces.libraries import awaits_others, is_library, is_of_threading, is_of_threads, is_standard
+from headway.traces.loops import Home, home_at, waits_for_a_lock
 
 APP = Frame("/app/app.py", 7, "work", 1)
+SITE = "/v/lib/python3.13/site-packages"
 
 
 def at(filename, function="f"):
@@ -53,3 +57,67 @@ def test_a_line_of_any_builds_standard_library_is_not_the_programs(folder):
     assert part.library == package
     assert Part(Cause.BLOCKED, 1, 0, (recv, APP)).library is None
     assert pickles((receives, APP))
+
+
+@pytest.mark.parametrize(
+    "filename",
+    [
+        "/usr/lib64/python3.12/threading.py",
+        "/usr/lib/python3.13t/queue.py",
+        "/usr/lib/python313.zip/concurrent/futures/_base.py",
+        "/home/me/cpython/Lib/threading.py",
+        "threading.py",
+    ],
+)
+def test_threads_wait_for_each_other_in_three_modules(filename):
+    """A program in one file, as PyInstaller makes it, has them without a folder, and CPython's own source in `Lib`."""
+    assert is_of_threads(at(filename))
+    assert awaits_others(at(filename))
+    assert is_of_threading(at(filename)) is filename.endswith("threading.py")
+    assert waits_for_a_lock((at(filename), APP))
+    assert not may_await_a_process(at(filename))
+
+
+@pytest.mark.parametrize(
+    ("filename", "function"),
+    [
+        ("/app/queue.py", "Queue.get"),
+        ("/app/task_queue.py", "Queue.get"),
+        ("/app/jobs/threading.py", "Condition.wait"),
+        (f"{SITE}/sklearn/linear_model/_base.py", "wait"),
+        (f"{SITE}/pandas/io/excel/_base.py", "ExcelFile.result"),
+        (f"{SITE}/scipy/sparse/_base.py", "_spbase.result"),
+        ("/app/thread.py", "_worker"),
+        ("/app/synchronize.py", "acquire"),
+        ("/app/selectors.py", "select"),
+    ],
+)
+def test_a_file_of_another_package_is_none_of_these(filename, function):
+    """A call there that releases the GIL may do anything, as a module with any other name."""
+    frame = at(filename, function)
+
+    assert not waits_for_a_lock((frame, APP))
+    assert not awaits_others(frame)
+    assert may_await_a_process(frame)
+    assert awaited_at((frame, APP)) is None
+    assert call_at(frame) is Call.UNKNOWN
+
+
+def test_multiprocessings_locks_and_those_of_its_copies_are_locks():
+    """The module of the semaphores waits for a lock that other processes may have."""
+    for folder in (
+        "/usr/lib64/python3.12/multiprocessing",
+        f"{SITE}/billiard",
+        f"{SITE}/joblib/externals/loky/backend",
+    ):
+        frame = at(f"{folder}/synchronize.py", "SemLock.__enter__")
+        assert waits_for_a_lock((frame, APP))
+        assert may_await_a_process(frame)
+
+
+def test_a_pools_job_in_a_module_named_queue_is_work():
+    """The pool's thread calls it itself, as it calls the method that waits for the next job."""
+    worker = at("/usr/lib/python3.13/multiprocessing/pool.py", "worker")
+
+    assert home_at((at("/usr/lib/python3.13/queue.py", "SimpleQueue.get"), worker)) is Home.POOL
+    assert home_at((at("/app/queue.py", "send"), worker)) is None

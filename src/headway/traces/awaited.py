@@ -5,61 +5,26 @@ waits for a lock.
 """
 
 import itertools
-import os
 import re
 from collections.abc import Collection, Sequence
-from enum import Enum
 from typing import Final
 
 from headway.traces.calls import awaits_a_queue, takes_a_lock, waits_for_good
 from headway.traces.frames import Frame
+from headway.traces.libraries import Awaited, awaited_in, is_of_threads
 from headway.traces.sources import source_line
 
 __all__ = ["Awaited", "awaited_at", "has_a_time_out", "waiting_line"]
 
 
-class Awaited(Enum):
-    """The thing that a thread waits for; the value is how it is told."""
-
-    LOCK = "a lock"
-    EVENT = "an event"
-    CONDITION = "a condition"
-    QUEUE = "a queue"
-    RESULT = "a result"
-    THREAD = "the end of a thread"
-    PERMIT = "a permit of a semaphore"
-    BARRIER = "a barrier"
-    CONNECTION = "a connection of a pool"
-
-
-_OF_THREADS: Final = frozenset({"threading.py", "queue.py", "_base.py"})
-_FUNCTIONS: Final = {
-    ("threading.py", "Condition.wait"): Awaited.CONDITION,
-    ("threading.py", "Condition.wait_for"): Awaited.CONDITION,
-    ("threading.py", "Event.wait"): Awaited.EVENT,
-    ("threading.py", "Semaphore.acquire"): Awaited.PERMIT,
-    ("threading.py", "Barrier.wait"): Awaited.BARRIER,
-    ("threading.py", "Thread.join"): Awaited.THREAD,
-    ("threading.py", "Thread._wait_for_tstate_lock"): Awaited.THREAD,
-    ("queue.py", "Queue.get"): Awaited.QUEUE,
-    ("queue.py", "Queue.put"): Awaited.QUEUE,
-    ("queue.py", "Queue.join"): Awaited.QUEUE,
-    ("_base.py", "Future.result"): Awaited.RESULT,
-    ("_base.py", "Future.exception"): Awaited.RESULT,
-    ("_base.py", "wait"): Awaited.RESULT,
-    ("_base.py", "as_completed"): Awaited.RESULT,
-}
-"""The functions of the standard library that wait, by file and name; the outermost one of a stack tells what for."""
 _WAITING: Final = frozenset({"Condition.wait", "Thread.join", "Thread._wait_for_tstate_lock"})
-"""The functions of these that release the GIL to wait; any other one takes a lock."""
+"""The functions of `threading` that release the GIL to wait; any other one takes a lock."""
 _TAKES_BACK: Final = "_acquire_restore"
 """`Condition.wait` takes its own lock again with this call."""
-_POOLS: Final = re.compile(r"/(sqlalchemy/pool/|psycopg_pool/|urllib3/connectionpool\.py|redis/connection\.py)")
+_POOLS: Final = re.compile(
+    r"/(sqlalchemy/pool/|sqlalchemy/util/queue\.py|psycopg_pool/|urllib3/connectionpool\.py|redis/connection\.py)"
+)
 _TIMES_OUT: Final = re.compile(r"\btimeout\b|\.(wait|join)\(\s*[^\s)]")
-
-
-def _is_of_threads(frame: Frame) -> bool:
-    return os.path.basename(frame.filename) in _OF_THREADS
 
 
 def awaited_at(frames: Sequence[Frame], changed: Collection[str] = ()) -> Awaited | None:
@@ -72,22 +37,22 @@ def awaited_at(frames: Sequence[Frame], changed: Collection[str] = ()) -> Awaite
     if not frames:
         return None
     inner = frames[0]
-    if not _is_of_threads(inner):
+    if not is_of_threads(inner):
         if awaits_a_queue(inner, changed):
             return Awaited.QUEUE
         return Awaited.LOCK if takes_a_lock(inner, changed) else None
     if inner.function not in _WAITING or _TAKES_BACK in source_line(inner.filename, inner.line):
         return Awaited.LOCK
     found = None
-    for frame in itertools.takewhile(_is_of_threads, frames):
-        found = _FUNCTIONS.get((os.path.basename(frame.filename), frame.function), found)
+    for frame in itertools.takewhile(is_of_threads, frames):
+        found = awaited_in(frame) or found
     line = waiting_line(frames)
     return Awaited.CONNECTION if line is not None and _POOLS.search(line.filename) else found
 
 
 def waiting_line(frames: Sequence[Frame]) -> Frame | None:
     """Return the line that calls the standard library's function in which a thread waits; None if the stack has none."""
-    return next(itertools.filterfalse(_is_of_threads, frames), None)
+    return next(itertools.filterfalse(is_of_threads, frames), None)
 
 
 def has_a_time_out(frames: Sequence[Frame], changed: Collection[str] = ()) -> bool:

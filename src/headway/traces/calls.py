@@ -4,6 +4,7 @@ A trace has the Python frame that made the call, not the C function. In the stan
 a program's own code, the text of the line tells the kind if the file exists; else only the length of the call tells it.
 """
 
+import itertools
 import os
 import re
 from collections.abc import Collection, Sequence
@@ -11,6 +12,7 @@ from enum import Enum
 
 from headway.traces.frames import Frame
 from headway.traces.guards import Lock, locks_made, locks_taken
+from headway.traces.libraries import awaited_in, is_library, is_of_threads, module_of_threads
 from headway.traces.sources import MOST_OF_A_LINE, rest_of_statement, source_line, words_in
 
 __all__ = [
@@ -47,15 +49,9 @@ class Call(Enum):
     UNKNOWN = "unknown"
 
 
-_STANDARD: dict[str, dict[str, Call]] = {
-    "threading.py": dict.fromkeys(
-        ("wait", "acquire", "join", "_wait_for_tstate_lock", "__enter__", "put", "get", "_acquire_restore"), Call.LOCK
-    ),
-    "queue.py": {"get": Call.LOCK, "put": Call.LOCK},
+_LIBRARIES: dict[str, dict[str, Call]] = {
     "thread.py": {"_worker": Call.LOCK},
-    "_base.py": {"result": Call.LOCK, "exception": Call.LOCK},
     "selectors.py": {"select": Call.POLL},
-    "socketserver.py": {},
     "socket.py": {"accept": Call.RECEIVE, "readinto": Call.RECEIVE, "write": Call.SEND, "sendfile": Call.SEND},
     "ssl.py": {"read": Call.RECEIVE, "recv": Call.RECEIVE, "write": Call.SEND, "send": Call.SEND, "sendall": Call.SEND},
     "wasyncore.py": {"poll": Call.POLL, "poll2": Call.POLL, "recv": Call.RECEIVE, "send": Call.SEND},
@@ -86,10 +82,15 @@ def call_at(frame: Frame | None, changed: Collection[str] = ()) -> Call:
     """Return the kind of the call that a frame makes. The lines of files in `changed` are not those of the trace."""
     if frame is None or not frame.filename:
         return Call.UNKNOWN
-    base = os.path.basename(frame.filename)
+    if awaited_in(frame) is not None:
+        return Call.LOCK
+    is_known = is_library(frame) or not os.path.isabs(
+        frame.filename
+    )  # a program that was packed into one file has no folders
+    known = _LIBRARIES.get(os.path.basename(frame.filename), {}) if is_known else {}
     function = frame.function.rsplit(".", 1)[-1]
-    if base in _STANDARD and function in _STANDARD[base]:
-        return _STANDARD[base][function]
+    if function in known:
+        return known[function]
     text = "" if frame.filename in changed else source_line(frame.filename, frame.line)
     found = {kind for kind, pattern in _WORDS if pattern.search(text)}
     if not found and takes_a_lock(frame, changed):  # by a name that only the file tells to be a lock's
@@ -102,16 +103,12 @@ def awaits_an_import(frame: Frame) -> bool:
     return frame.filename.startswith("<frozen importlib") and frame.function == "_ModuleLock.acquire"
 
 
-_OF_THREADS = ("threading.py", "queue.py", "_base.py")
-"""Modules of the standard library whose locks, events and queues threads of one process share."""
-
-
 def may_await_a_process(frame: Frame) -> bool:
     """Tell whether the lock that a thread waits for at a line may be one of multiprocessing, which any process may have.
 
     Locks of threads look the same at a line of the program's own.
     """
-    return os.path.basename(frame.filename) not in _OF_THREADS and not awaits_an_import(frame)
+    return not is_of_threads(frame) and not awaits_an_import(frame)
 
 
 _ACQUIRES = re.compile(r"\.acquire\(")
@@ -196,7 +193,7 @@ def waits_for_good(frame: Frame, changed: Collection[str] = ()) -> bool:
 
 def is_of_a_queue(frame: Frame) -> bool:
     """Tell whether a frame is that of a method of `queue.Queue`."""
-    return os.path.basename(frame.filename) == "queue.py" and frame.function.startswith("Queue.")
+    return module_of_threads(frame) == "queue.py" and frame.function.startswith("Queue.")
 
 
 def _parts_of_with(text: str) -> tuple[str, str]:
@@ -266,6 +263,6 @@ def timeout_ns_at(frames: Sequence[Frame], changed: Collection[str] = ()) -> int
     """
     if not frames or not _TIMES_OUT.search(_line_of(frames[0], changed)):
         return None
-    caller = next((one for one in frames if os.path.basename(one.filename) not in _OF_THREADS), None)
+    caller = next(itertools.filterfalse(is_of_threads, frames), None)
     found = [] if caller is None else _TIMEOUT.findall(_line_of(caller, changed))
     return round(float(found[0].replace("_", "")) * 1e9) if len(found) == 1 else 0

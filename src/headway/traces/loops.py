@@ -15,7 +15,7 @@ from typing import Final
 
 from headway.traces.calls import awaits_a_queue, may_await_a_thread, takes_a_lock
 from headway.traces.frames import BEGINS, CUT, Frame
-from headway.traces.libraries import is_library, is_standard
+from headway.traces.libraries import is_library, is_of_processes, is_of_threading, is_of_threads, is_standard
 from headway.traces.sources import source_line, words_in
 
 __all__ = [
@@ -114,8 +114,8 @@ _HANDS_OVER: Final = ("socketserver.py", "ThreadingMixIn.process_request")
 """A server's thread has another thread answer a request: it waits until that one has started, for the GIL, too."""
 _SOCKETS: Final = {"selectors.py", "socket.py", "ssl.py", "workertmp.py"}
 """Modules in which these servers wait, or tell that they live."""
-_WAITS: Final = {"queue.py", "threading.py", "_queue", "_threading.py"}
-"""Modules in which a pool's thread waits, called by one of `_POOLS`."""
+_WAITS: Final = "gevent/_threading.py"
+"""The module in which a thread of gevent's pool waits; those of other pools wait in `threading` and `queue`."""
 _AT_EXIT: Final = {"_shutdown", "_leave_the_loop"}
 """Functions that the interpreter calls at its exit: threading's, and the recorder's."""
 _CHILD: Final = "BaseProcess._bootstrap"
@@ -182,7 +182,7 @@ def _runs_a_target_in_c(frame: Frame) -> bool:
     If such a target releases the GIL again and again and calls Python in between, it is a loop: `loop.run_forever` of
     uvloop (Ray's async actors), or a library's poller.
     """
-    return frame.function == "Thread.run" and os.path.basename(frame.filename) == "threading.py"
+    return frame.function == "Thread.run" and is_of_threading(frame)
 
 
 def home_at(frames: Sequence[Frame]) -> Home | None:
@@ -206,7 +206,7 @@ def home_at(frames: Sequence[Frame]) -> Home | None:
         if _at(frame) in _POOLS:
             # AnyIO waits in a queue of Python code: without a frame of it, the thread runs a function written in C.
             return None if frame is inner and _at(frame) == _ANYIO else Home.POOL
-        if os.path.basename(frame.filename) not in _WAITS:
+        if not (is_of_threads(frame) or frame.filename.endswith(_WAITS)):
             return None
     return None
 
@@ -365,9 +365,6 @@ def serves_the_web(frames: Iterable[Frame]) -> bool:
     return any(part in frame.filename and frame.function != "<module>" for frame in frames for part in _WEB)
 
 
-_LOCKS: Final = {"threading.py", "queue.py", "_base.py", "synchronize.py"}
-
-
 def waits_for_a_lock(frames: Sequence[Frame], changed: Collection[str] = (), *, asleep: bool = False) -> bool:
     """Tell whether a thread that releases the GIL at this stack waits for one of Python's locks.
 
@@ -382,7 +379,8 @@ def waits_for_a_lock(frames: Sequence[Frame], changed: Collection[str] = (), *, 
         return False
     at = frames[0]
     return (
-        os.path.basename(at.filename) in _LOCKS
+        is_of_threads(at)
+        or is_of_processes(at)
         or takes_a_lock(at, changed)
         or awaits_a_queue(at, changed)
         or (asleep and may_await_a_thread(at, changed))

@@ -5,7 +5,7 @@ consumer waits until the producer has worked for as long as in the trace. A lock
 meet at it depends on when they hold it, and the model only repeats it.
 """
 
-import os
+import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -18,18 +18,16 @@ from headway.native_sim import OpKind
 from headway.printable import printable
 from headway.sim.replay.change import NOTHING, Change, left_out, members, role_named
 from headway.sim.replay.learn import Actor, Model
-from headway.traces.analysis.hotspots import own_frame
 from headway.traces.analysis.words import listed
 from headway.traces.calls import takes_a_lock
 from headway.traces.frames import Frame
+from headway.traces.libraries import awaits_others, is_of_threading
 from headway.traces.sources import edited, source_line
 
 __all__ = ["limits", "lock_lines", "without_lost_waits"]
 
 _WAITS_SHARE = 0.05
 """A role that waits at a line for less than this share of its threads' time is hardly moved by what happens there."""
-_AWAITING = frozenset({"queue.py", "_base.py", "thread.py", "synchronize.py"})
-"""Modules of the standard library in which threads await each other's work."""
 _LOGGING = "/logging/__init__.py"
 """Before CPython 3.13, `Handler.handle` takes the handler's lock by a call, and releases it itself."""
 _WITH = re.compile(r"\s*with\b")
@@ -85,9 +83,8 @@ def lock_lines(model: Model) -> dict[int, str]:
 
 def _taker(stack: tuple[Frame, ...]) -> Frame | None:
     """Return the frame in which a thread waits, itself or in `threading` for it; None if a queue or a pool waits for it."""
-    own = own_frame(stack)
-    at = next((one for one in stack if one == own or os.path.basename(one.filename) != "threading.py"), None)
-    return None if at is None or (at != own and os.path.basename(at.filename) in _AWAITING) else at
+    at = next(itertools.filterfalse(is_of_threading, stack), None)
+    return None if at is None or awaits_others(at) else at
 
 
 def _enters(stack: tuple[Frame, ...], at: Frame, changed: Collection[str]) -> bool:

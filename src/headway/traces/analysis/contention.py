@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from headway.traces.analysis.blame import overlaps
 from headway.traces.analysis.groups import distinct, in_order
 from headway.traces.analysis.holders import Holders, LockHold, LockWaits
-from headway.traces.analysis.hotspots import caller, own_frame
+from headway.traces.analysis.hotspots import caller
 from headway.traces.analysis.intervals import Holds, Recorded
 from headway.traces.analysis.threads import Distribution, distribution, lives_ns
 from headway.traces.analysis.turns import Away
 from headway.traces.calls import takes_a_lock
+from headway.traces.libraries import awaits_others
 from headway.traces.loops import home_at
 from headway.traces.model import Frame, Kind, Park, Trace, park_kinds
 
@@ -26,7 +27,6 @@ __all__ = [
     "LASTING_NS",
     "Contention",
     "ParkPlace",
-    "blocks_for_program",
     "contention",
     "takes",
     "taking_part",
@@ -42,11 +42,8 @@ _MOST_LINES = 200
 """The lines of source that are read in search of locks: those at which threads were away for longest."""
 LASTING_NS = 500_000_000
 """A thread that has waited for less at the end of a recording may have got what it waits for soon after."""
-_AWAITING = frozenset({"threading.py", "queue.py", "_base.py", "thread.py", "synchronize.py", "queues.py"})
-"""Modules of the standard library whose own frames block only for a lock of the program, most of them to await another
-thread."""
 _TAKING = frozenset({"Condition.__enter__", "Condition._acquire_restore"})
-"""Functions of these modules that take a lock which other threads hold while they work, as those of a queue do."""
+"""Functions of `threading` that take a lock which other threads hold while they work, as those of a queue do."""
 _LEAST_PART = 0.02
 _LEAST_COUNT, _LEAST_TIMES = 0.1, 3
 """A thread hardly takes part if it was blocked for less than `_LEAST_PART` of the time of the thread that was blocked
@@ -284,7 +281,7 @@ def waits_for_locks(
 
 def takes(frame: Frame, changed: Collection[str]) -> bool:
     """Tell whether a line takes a lock that other threads hold while they work."""
-    if blocks_for_program(frame):
+    if awaits_others(frame):
         return frame.function in _TAKING
     return takes_a_lock(frame, changed)
 
@@ -381,12 +378,7 @@ def taking_part(totals_ns: NDArray[np.number], counts: NDArray[np.int64]) -> NDA
 
 def _of_program(trace: Trace) -> NDArray[np.bool_]:
     """Return a mask of the frames that block for a lock of the program only."""
-    return np.array([blocks_for_program(one) for one in trace.frames], dtype=bool)
-
-
-def blocks_for_program(frame: Frame) -> bool:
-    """Tell whether a frame blocks for a lock of the program only; one of a program's own `queue.py` does not."""
-    return frame.filename.rpartition("/")[2] in _AWAITING and own_frame((frame,)) is None
+    return np.array([awaits_others(one) for one in trace.frames], dtype=bool)
 
 
 def _named(

@@ -4,7 +4,6 @@ A task that waits for another task of its own pool is well as long as a thread i
 that none is.
 """
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,9 @@ from typing import Final, NamedTuple, final
 import numpy as np
 
 from headway.traces.analysis.contention import LASTING_NS
+from headway.traces.awaited import awaited_at, waiting_line
 from headway.traces.calls import waits_for_good
+from headway.traces.libraries import Awaited
 from headway.traces.loops import Home, home_at, is_in_a_loop
 from headway.traces.model import Frame, Kind, Trace
 
@@ -22,7 +23,6 @@ __all__ = ["FullPool", "full_pools"]
 
 _NUMBERED: Final = re.compile(r"(.+?)[_-]\d+")
 """The name of a pool's thread."""
-_RESULTS: Final = ("concurrent/futures/_base.py",)
 _WORKERS: Final = ("concurrent/futures/thread.py",)
 _ELSEWHERE: Final = ("concurrent/futures/process.py", "multiprocessing/pool.py")
 """Modules whose threads set the results of other processes."""
@@ -104,12 +104,11 @@ def _is_in(frames: Sequence[Frame], files: tuple[str, ...]) -> bool:
 
 def _line(one: _Last, changed: frozenset[str]) -> Frame | None:
     """Return the line at which a task waits for a result, without a time-out and for long; None if it does not."""
-    after = next((at for at, frame in enumerate(one.frames) if os.path.basename(frame.filename) != "threading.py"), 0)
-    rest = one.frames[after:]
-    if one.waited_ns < LASTING_NS or not rest or not rest[0].filename.endswith(_RESULTS) or not _is_in(rest, _WORKERS):
+    is_in_a_task = awaited_at(one.frames, changed) is Awaited.RESULT and _is_in(one.frames, _WORKERS)
+    line = waiting_line(one.frames)
+    if one.waited_ns < LASTING_NS or not is_in_a_task or line is None or not waits_for_good(line, changed):
         return None
-    line = next(frame for frame in rest if not frame.filename.endswith(_RESULTS))
-    return line if waits_for_good(line, changed) else None
+    return line
 
 
 def _hears_of_results(one: _Last) -> bool:

@@ -9,12 +9,10 @@ from numpy.typing import NDArray
 
 from headway.traces.analysis.intervals import Holds
 from headway.traces.analysis.threads import Distribution, distribution
-from headway.traces.libraries import is_standard
+from headway.traces.libraries import is_of_threading
 from headway.traces.model import Frame, Trace
 
 __all__ = ["Handed", "handed"]
-
-_THREADING = "/threading.py"
 
 
 @final
@@ -77,8 +75,7 @@ def _is_last(trace: Trace, holds: Holds) -> NDArray[np.bool_]:
 
 def _starts_a_thread(trace: Trace, stack: int) -> bool:
     """Tell whether a thread waits at a stack for the start of another one: `Thread.start()` returns when that one runs."""
-    frame = trace.frames[trace.stack_frame[stack]]
-    if not frame.filename.endswith(_THREADING) or not is_standard(frame):
+    if not is_of_threading(trace.frames[trace.stack_frame[stack]]):
         return False
-    of_module = itertools.takewhile(lambda one: one.filename.endswith(_THREADING), trace.stack(stack))
+    of_module = itertools.takewhile(is_of_threading, trace.stack(stack))
     return any(one.function in ("start", "Thread.start") for one in of_module)

@@ -26,6 +26,7 @@ from headway.traces.analysis.intervals import Holds, Intervals
 from headway.traces.analysis.lock_stacks import LockStacks, stacks_of
 from headway.traces.calls import locks_at, waits_for_good
 from headway.traces.guards import Lock, is_reentrant
+from headway.traces.libraries import is_of_threading
 from headway.traces.model import Frame, Trace
 
 __all__ = ["ELSEWHERE_NS", "Circle", "Doing", "Holders", "LockHold", "LockWaits", "line_of", "summed"]
@@ -417,4 +418,4 @@ def _shuffled(count: int) -> list[int]:
 
 def line_of(stack: Sequence[Frame]) -> Frame | None:
     """Return the line that takes a lock: of a condition, the one that enters it."""
-    return next((one for one in stack if not one.filename.endswith("/threading.py")), None)
+    return next((one for one in stack if not is_of_threading(one)), None)

@@ -1,6 +1,5 @@
 """Findings about waits for locks: of the program, with and without a GIL, and of objects on a free-threaded build."""
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +17,7 @@ from headway.traces.analysis.sharing import FULL
 from headway.traces.analysis.standing import is_sure
 from headway.traces.analysis.words import duration, listed, names_or_roles, number, place, share
 from headway.traces.calls import awaits_an_import, is_of_a_queue, locks_at
+from headway.traces.libraries import Awaited, awaited_in
 from headway.traces.loops import is_for_a_request, is_in_a_loop
 from headway.traces.model import Frame, Park
 from headway.traces.sources import source_line
@@ -42,7 +42,6 @@ _AGAINST_COLLECTIONS = (
     "if a garbage collection ran there, `gc.freeze()` after the start makes each one shorter, and a higher"
     " `gc.set_threshold()` makes them rarer; call `gc.collect()` itself less often, or when no other thread works"
 )
-_OF_A_SEMAPHORE = ("threading.py", "Semaphore.acquire")
 _LOCKS = {Park.OBJECT: "the lock of", Park.MUTEX: "an internal lock"}
 
 
@@ -94,7 +93,7 @@ def _permits(analysis: Analysis) -> Iterator[Finding]:
     """
     for one in analysis.contention.places:
         lacking = one.awaits and not one.at_once and one.times.total_ns >= _LACKING * one.lived_ns > 0
-        if lacking and any((os.path.basename(each.filename), each.function) == _OF_A_SEMAPHORE for each in one.stack):
+        if lacking and any(awaited_in(each) is Awaited.PERMIT for each in one.stack):
             yield Finding(
                 kind="contended-lock",
                 weight="note",

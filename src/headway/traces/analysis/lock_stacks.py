@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from headway.traces.analysis.hotspots import own_frame
 from headway.traces.calls import takes_a_lock
 from headway.traces.guards import Lock, Releases, Stands, is_certain, is_kept, releases, stands
+from headway.traces.libraries import is_of_threading
 from headway.traces.model import Frame, Trace
 from headway.traces.sources import words_in
 
@@ -51,7 +52,7 @@ def stacks_of(lock: Lock, trace: Trace, changed: Collection[str]) -> LockStacks:
     # After a `with` on the same line comes a call that may release the GIL, with the lock.
     inside = np.array([one is Stands.INSIDE for one in of_frame]) | (taking & ~innermost)
     again = innermost & [one is Stands.AGAIN for one in of_frame]
-    in_threading = np.array([one.filename.endswith("/threading.py") for one in frames])
+    in_threading = np.array([is_of_threading(one) for one in frames])
     stack_frame, parent = trace.stack_frame, trace.stack_parent
     called = in_threading[stack_frame] & (parent > 0)  # Condition.__enter__
     by = np.where(called, parent, np.arange(len(parent)))
@@ -85,7 +86,7 @@ def stacks_of(lock: Lock, trace: Trace, changed: Collection[str]) -> LockStacks:
 
 
 def _is_a_wait(frame: Frame) -> bool:
-    return frame.function in _AWAITS and frame.filename.endswith("/threading.py")
+    return frame.function in _AWAITS and is_of_threading(frame)
 
 
 def has_released(frames: Sequence[Frame], lock: Lock, changed: Collection[str] = ()) -> frozenset[str]:
@@ -93,7 +94,7 @@ def has_released(frames: Sequence[Frame], lock: Lock, changed: Collection[str] =
 
     A condition whose lock is not known has, as far as it is known, the one that the lines of its file take.
     """
-    at = next((at for at, one in enumerate(frames) if not one.filename.endswith("/threading.py")), 0)
+    at = next((at for at, one in enumerate(frames) if not is_of_threading(one)), 0)
     if not at or not _is_a_wait(frames[at - 1]):
         return frozenset()
     how = releases(frames[at], lock, changed)

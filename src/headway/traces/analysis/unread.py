@@ -9,12 +9,13 @@ from typing import final
 
 import numpy as np
 
-from headway.traces.analysis.contention import blocks_for_program, taking_part
+from headway.traces.analysis.contention import taking_part
 from headway.traces.analysis.groups import distinct
 from headway.traces.analysis.threads import lives_ns
 from headway.traces.analysis.turns import Away
 from headway.traces.analysis.words import OWN_START
 from headway.traces.calls import Call, call_at
+from headway.traces.libraries import awaits_others
 from headway.traces.loops import home_at
 from headway.traces.model import Frame, Trace
 
@@ -76,7 +77,7 @@ def unread_lines(
         unknown[one] = (
             (frame.filename in changed or _has_no_file(frame.filename))
             and OWN_START not in frame.filename
-            and not blocks_for_program(frame)
+            and not awaits_others(frame)
             and home_at(stack) is None
             and call_at(frame, changed) is Call.UNKNOWN
         )
