@@ -1,6 +1,9 @@
 """The files of the standard library and of packages, and a program's own modules with the same names."""
 
+from dataclasses import replace
+
 import pytest
+from told_traces import AT_RECV, RECV, Script, told
 
 from headway.traces.analysis.advice import pickles
 from headway.traces.analysis.hotspots import own_frame
@@ -121,3 +124,22 @@ def test_a_pools_job_in_a_module_named_queue_is_work():
 
     assert home_at((at("/usr/lib/python3.13/queue.py", "SimpleQueue.get"), worker)) is Home.POOL
     assert home_at((at("/app/queue.py", "send"), worker)) is None
+
+
+@pytest.mark.parametrize(
+    ("filename", "is_told"),
+    [
+        ("/app/task_queue.py", True),
+        ("/app/model_base.py", True),
+        (f"{SITE}/sklearn/_base.py", True),
+        ("/usr/lib64/python3.12/queue.py", False),
+    ],
+)
+def test_a_main_threads_wait_in_a_module_of_the_program_is_told(filename, is_told):
+    """Only in the standard library's modules does the main thread wait for the others to end."""
+    trace = Script().hold(0, 0, 1, stack=AT_RECV).hold(1, 1, 2, stack=AT_RECV).trace(100, "MainThread", "MainThread")
+    frames = tuple(
+        replace(one, filename=filename, function="TaskQueue.take") if one == RECV else one for one in trace.frames
+    )
+
+    assert ("unseen-wait" in told(replace(trace, frames=frames))) is is_told

@@ -21,7 +21,8 @@ from headway.traces.analysis.stall_model import Thresholds
 from headway.traces.analysis.threads import lives_ns
 from headway.traces.analysis.turns import Away
 from headway.traces.analysis.words import role
-from headway.traces.calls import Call, call_at, locks_at
+from headway.traces.calls import Call, call_at, is_of_a_queue, locks_at
+from headway.traces.libraries import is_of_threading, is_of_threads
 from headway.traces.loops import Home, home_at, is_in_a_loop, waits_for_a_lock
 from headway.traces.model import Frame, Trace
 
@@ -35,8 +36,6 @@ _SHARED = 0.5
 """The least part of the time at a line that others who come there, too, end: beyond it, they share what they await."""
 _MOST_STACKS = 200
 """The stacks that are looked at, since each may open a file: those at which threads were away for longest, or most often."""
-_AWAITING = ("threading.py", "queue.py", "_base.py")
-"""Modules of the standard library in which a program's main thread waits for the others."""
 _EVENT = ("Event.wait",)
 _IDLE = ("Thread.join", "Thread._wait_for_tstate_lock")
 _IDLE_FRAMES = 3
@@ -248,7 +247,7 @@ def _places(trace: Trace, away: Away, changed: frozenset[str]) -> dict[tuple[Fra
         place.stacks.append(int(stacks[number]))
         for thread in np.flatnonzero(by_thread_ns).tolist():
             is_main = trace.threads[thread].name == "MainThread"
-            if meets or not (is_main and stack[0].filename.endswith(_AWAITING)):
+            if meets or not (is_main and is_of_threads(stack[0])):  # it waits for the others to end
                 place.by_thread_ns[thread] += int(by_thread_ns[thread])
     return places
 
@@ -270,7 +269,7 @@ def _stuck(trace: Trace, away: Away, place: _Place, end_ns: int) -> dict[int, in
 
 
 def _takes_from_a_queue(stack: tuple[Frame, ...]) -> bool:
-    return any(one.filename.endswith("/queue.py") and one.function.endswith(".get") for one in stack[:_IDLE_FRAMES])
+    return any(is_of_a_queue(one) and one.function.endswith(".get") for one in stack[:_IDLE_FRAMES])
 
 
 def _is_shared(
@@ -345,4 +344,4 @@ def _is_idle(stack: tuple[Frame, ...], changed: frozenset[str]) -> bool:
 
 def _awaits(stack: tuple[Frame, ...], functions: Collection[str], frames: int = _IDLE_FRAMES) -> bool:
     """Tell whether a thread at a stack is in one of these functions of `threading`."""
-    return any(one.filename.endswith("/threading.py") and one.function in functions for one in stack[:frames])
+    return any(is_of_threading(one) and one.function in functions for one in stack[:frames])
