@@ -99,12 +99,14 @@ def test_a_library_s_line_tells_whether_a_wait_has_a_time_out(tmp_path):
     timed = line_with(threading.Condition.wait, "gotit = waiter.acquire(True, timeout)")
     getting = line_with(queue.Queue.get, "self.not_empty.wait()")
     file = tmp_path / "app.py"
-    file.write_text("worker.join()\nworker.join(2)\nlock.acquire(timeout=1.5)\nlock.acquire()\n")
-    lines = [Frame(str(file), number, "work", 1) for number in range(1, 5)]
+    file.write_text(
+        "worker.join()\nworker.join(2)\nlock.acquire(timeout=1.5)\nlock.acquire()\nworker.join(timeout=None)\n"
+    )
+    lines = [Frame(str(file), number, "work", 1) for number in range(1, 6)]
 
     assert [has_a_time_out((one, getting, APP)) for one in (endless, timed)] == [False, True]
-    assert [has_a_time_out((of("Thread.join"), one)) for one in lines[:2]] == [False, True]
-    assert [has_a_time_out((one,)) for one in lines[2:]] == [True, False]
+    assert [has_a_time_out((of("Thread.join"), lines[at])) for at in (0, 1, 4)] == [False, True, False]
+    assert [has_a_time_out((one,)) for one in lines[2:4]] == [True, False]
     assert not has_a_time_out(())
 
 

@@ -99,7 +99,8 @@ def test_a_short_wait_is_none():
 
 
 @pytest.mark.parametrize(
-    ("call", "is_found"), [("result(timeout=5)", False), ("result(5)", False), ("result( )", True)]
+    ("call", "is_found"),
+    [("result(timeout=5)", False), ("result(5)", False), ("result( )", True), ("result(timeout=None)", True)],
 )
 def test_a_wait_for_a_time_is_none(tmp_path, call, is_found):
     """A task whose line has a time-out goes on by itself."""

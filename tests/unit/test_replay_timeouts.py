@@ -95,6 +95,7 @@ def test_waits_without_a_time_out_or_of_different_lengths_are_as_before():
         ("item = items.get()", (UNTIMED, GET), None),
         ("if lock.acquire(timeout=.5):", (), 500),
         ("stop.wait()", (), None),
+        ("item = jobs.get(timeout=None)", (), None),
         ("with lock:", (), None),
     ],
 )

@@ -64,6 +64,16 @@ def test_a_lock_in_the_programs_own_line(tmp_path, line, is_lock):
         ("done = [\n    guard.acquire(\n    ),\n    other.acquire(timeout=4),\n]", 2, True),
         ("guard.acquire(  # (\n)\nother.acquire(timeout=4)", 1, True),
         ("guard.acquire(" + "\n" * 10_000 + ")", 1, True),
+        ("done.result(timeout=None)", 1, True),
+        ("done.result( None )", 1, True),
+        ("guard.acquire(True)", 1, True),
+        ("guard.acquire(blocking=True)", 1, True),
+        ("guard.acquire(blocking=True, timeout=4)", 1, False),
+        ("guard.acquire(timeout=timeout)", 1, False),
+        ("gate.wait(4)", 1, False),
+        ("worker.join(timeout=None)", 1, True),
+        ("with guard: return ', '.join(names)", 1, True),
+        ("with guard: return os.path.join(folder, name)", 1, True),
     ],
 )
 def test_a_time_out_may_be_on_a_line_of_its_own(tmp_path, text, line, for_good):

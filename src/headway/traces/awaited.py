@@ -24,7 +24,6 @@ _TAKES_BACK: Final = "_acquire_restore"
 _POOLS: Final = re.compile(
     r"/(sqlalchemy/pool/|sqlalchemy/util/queue\.py|psycopg_pool/|urllib3/connectionpool\.py|redis/connection\.py)"
 )
-_TIMES_OUT: Final = re.compile(r"\btimeout\b|\.(wait|join)\(\s*[^\s)]")
 
 
 def awaited_at(frames: Sequence[Frame], changed: Collection[str] = ()) -> Awaited | None:
@@ -62,6 +61,4 @@ def has_a_time_out(frames: Sequence[Frame], changed: Collection[str] = ()) -> bo
     inner, line = frames[0], waiting_line(frames)
     if inner.function == "Condition.wait" and (text := source_line(inner.filename, inner.line)):
         return "timeout" in text
-    if line is None or line.filename in changed:
-        return False
-    return not waits_for_good(line) or _TIMES_OUT.search(source_line(line.filename, line.line)) is not None
+    return line is not None and not waits_for_good(line, changed)

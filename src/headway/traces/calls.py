@@ -179,7 +179,12 @@ def locks_at(frame: Frame, changed: Collection[str] = ()) -> tuple[Lock, ...]:
     return tuple(one for one in taken if _IS_A_LOCK.search(one.name) or one.name in made)
 
 
-_FOR_A_TIME = re.compile(r"\btimeout\b|\bblocking\b|\.(acquire|result|exception)\(\s*[^\s)]")
+_FOR_A_TIME = re.compile(
+    r"\btimeout\b(?!\s*=\s*None\b)|\bblocking\b(?!\s*=\s*True\b)"
+    r"|(\.(acquire|result|exception|wait)|(?<![\"'])(?<!path)\.join)"
+    r"\(\s*(?!(timeout\s*=\s*)?None\b|(blocking\s*=\s*)?True\s*\))[^\s)]"
+)
+"""Words of a call that waits no longer than for a time; `join` is also a method of texts, and a function for paths."""
 
 
 def waits_for_good(frame: Frame, changed: Collection[str] = ()) -> bool:
@@ -246,7 +251,6 @@ def sleep_ns_at(frame: Frame | None, changed: Collection[str] = ()) -> int | Non
     return None if found is None else round(float(found[1].replace("_", "")) * 1e9)
 
 
-_TIMES_OUT = re.compile(r"\btimeout\b|\b(wait|join)\(\s*[^\s)]")
 _TIMEOUT = re.compile(
     r"(?:\btimeout\s*=|\.(?:wait|join|result)\()\s*([0-9][0-9_]*(?:\.[0-9_]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)\s*[,)]"
 )
@@ -261,7 +265,7 @@ def timeout_ns_at(frames: Sequence[Frame], changed: Collection[str] = ()) -> int
         frames: The stack, innermost frame first.
         changed: Files whose lines are not those of the trace.
     """
-    if not frames or not _TIMES_OUT.search(_line_of(frames[0], changed)):
+    if not frames or not _FOR_A_TIME.search(_line_of(frames[0], changed)):
         return None
     caller = next(itertools.filterfalse(is_of_threads, frames), None)
     found = [] if caller is None else _TIMEOUT.findall(_line_of(caller, changed))
