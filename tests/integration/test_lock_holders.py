@@ -11,7 +11,7 @@ from real_programs import LIMIT_S
 from headway.host.interpreters import discover, select
 from headway.live.files import wait_until_finished
 from headway.traces.analysis import analyse
-from headway.traces.analysis.holders import Doing
+from headway.traces.analysis.doing import Doing
 from headway.traces.analysis.intervals import recorded
 from headway.traces.analysis.turns import times_away
 from headway.traces.reader import read

@@ -13,7 +13,7 @@ from told_traces import Script
 
 from headway.cli.main import main
 from headway.report.stalls import render_stalls
-from headway.traces.analysis.holders import Doing
+from headway.traces.analysis.doing import Doing
 from headway.traces.analysis.stall_sums import Sum, sum_up, told_rows
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.writer import write

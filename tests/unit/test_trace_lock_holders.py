@@ -9,7 +9,7 @@ from made_traces import MS, UNKNOWN_FRAME
 from told_traces import Script, told
 
 from headway.traces.analysis import analyse
-from headway.traces.analysis.holders import Doing
+from headway.traces.analysis.doing import Doing
 from headway.traces.analysis.lock_findings import who_had
 from headway.traces.analysis.stall_model import Thresholds
 from headway.traces.analysis.stall_words import stall_json, stall_line

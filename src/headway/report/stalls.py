@@ -9,7 +9,7 @@ from rich.text import Text
 from headway.printable import printable
 from headway.report.figures import Table
 from headway.report.layout import bold, render_table
-from headway.traces.analysis.holders import Doing
+from headway.traces.analysis.doing import Doing
 from headway.traces.analysis.stall_sums import StallSums, Sum
 from headway.traces.analysis.words import duration, number, share, short_path
 

@@ -29,7 +29,7 @@ from headway.traces.guards import Lock, is_reentrant
 from headway.traces.libraries import is_of_threading
 from headway.traces.model import Frame, Trace
 
-__all__ = ["ELSEWHERE_NS", "Circle", "Doing", "Holders", "LockHold", "LockWaits", "line_of", "summed"]
+__all__ = ["ELSEWHERE_NS", "Circle", "Holders", "LockHold", "LockWaits", "line_of", "summed"]
 
 _WAKES_NS = 2_000_000
 """A thread that is woken wants the GIL within this time, if it gets a core."""
