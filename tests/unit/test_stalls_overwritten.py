@@ -145,3 +145,16 @@ def test_the_sums_tell_what_was_overwritten_as_the_lines_do():
 
     assert (key, others) == (("event loop", "not known (overwritten)"), [])
     assert "--ring 64MB" in found.advice
+
+
+def test_time_that_is_unexplained_for_another_reason_is_not_told_as_overwritten():
+    """A millisecond whose events are gone does not explain three seconds of waiting for a GIL that no thread held."""
+    script = Script().wait(0, 300, stack=AT_SLEEP).hold(0, 3300, 3301, stack=AT_POLL)
+    trace = with_stacks(script.trace(4000, "MainThread"), away=0, laps=(lap(299, 3301),))
+    (stall,) = find_stalls(trace, LIMITS)
+    row = stall_json(trace, stall)
+    sums = {cause: round(found.time_s, 3) for (_, cause), found in sum_up([row]).by_cause.items()}
+
+    assert sum(part["time_s"] for part in row["parts"] if part["lost"]) == row["lost_s"] == 0.001
+    assert (sums["unexplained"], sums["not known (overwritten)"]) == (3.0, 0.001)
+    assert ("overwritten" in row["line"], "--ring" in row["advice"]) == (False, False)

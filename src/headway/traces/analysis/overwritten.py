@@ -52,7 +52,7 @@ def lost_parts(observed: Observed, thread: int, lap: Lap, until_ns: int) -> list
     if call is not None and (length_ns := min(call.until_ns or until_ns, until_ns) - call.since_ns) > 0:
         found = _parts_of(observed, thread, call, length_ns)
         lost_ns -= length_ns
-    return [one for one in (*found, Part(Cause.UNEXPLAINED, lost_ns)) if one.time_ns > 0]
+    return [one for one in (*found, Part(Cause.UNEXPLAINED, lost_ns, lost=True)) if one.time_ns > 0]
 
 
 def _parts_of(observed: Observed, thread: int, call: Away, length_ns: int) -> list[Part]:

@@ -87,6 +87,7 @@ class Part:
         circle: Whether such a thread waits for the stalled one meanwhile, so that the lock is never released.
         also: The line of the same function with the second most time, if that is a considerable share.
         longest_ns: If the part is the sum of many times, the longest of them; else 0.
+        lost: Whether the events of this time were overwritten: unexplained.
     """
 
     cause: Cause
@@ -100,6 +101,7 @@ class Part:
     circle: Circle = Circle.NO
     also: Frame | None = None
     longest_ns: int = 0
+    lost: bool = False
 
     @property
     def place(self) -> Frame | None:

@@ -43,11 +43,6 @@ _MORE_CPU: Final = "give the process more CPU (quota, cores), or run less beside
 _MORE_ROOM: Final = "give `headway watch` more memory for events (`--ring 64MB`): those of this time were overwritten"
 
 
-def _is_lost(part: Part, stall: Stall) -> bool:
-    """Tell whether a part is the time whose events were overwritten."""
-    return stall.lost_ns > 0 and part.cause is Cause.UNEXPLAINED and part.thread is None
-
-
 def _part(part: Part, stall: Stall, names: tuple[str, ...], *, watched: bool) -> str:
     """Return a part's cause in words. Without a watcher, a garbage collection looks like a call of C."""
     where = f" at {place(part.place)}" if part.place is not None else ""
@@ -55,7 +50,7 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...], *, watched: bool) ->
         where += f" (and line {part.also.line})"
     itself = part.thread is None or part.thread == stall.thread
     other = "" if part.thread is None else names[part.thread]
-    if _is_lost(part, stall):
+    if part.lost:
         return f"not known, as the events of its first {duration(stall.lost_ns)} were overwritten"
     if part.cause is Cause.OWN and part.thread is not None:
         return f"its own code{where or ' (line not known)'}"
@@ -139,8 +134,8 @@ def stall_line(trace: Trace, stall: Stall) -> str:
     until = so_far if stall.goes_on else " until the process ended" if stall.cut_off else ""
     what = _NAMES[stall.kind].format(names[stall.thread], f"{duration(stall.length_ns)}{until}")
     causes = []
-    for key in dict.fromkeys((part.cause, part.lock, part.idle) for part in stall.parts):
-        parts = [part for part in stall.parts if (part.cause, part.lock, part.idle) == key]
+    for key in dict.fromkeys((part.cause, part.lock, part.idle, part.lost) for part in stall.parts):
+        parts = [part for part in stall.parts if (part.cause, part.lock, part.idle, part.lost) == key]
         sum_ns = sum(part.time_ns for part in parts)
         if sum_ns >= _TOLD * stall.length_ns:
             more = f", and {len(parts) - 1} more" if len(parts) > 1 else ""
@@ -162,7 +157,7 @@ def _shares_the_gil(part: Part, stall: Stall) -> bool:
 
 def _advice_of(part: Part, stall: Stall, policy: str, *, watched: bool) -> str:
     """Return the advice for a part of a stall, as far as the rest of the stall matters, too."""
-    if _is_lost(part, stall):
+    if part.lost:
         return _MORE_ROOM
     return advice(stall.kind, part, policy, watched=watched, shares_the_gil=_shares_the_gil(part, stall))
 
@@ -358,7 +353,7 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
                 "kept": None if part.kept is None else part.kept.value,
                 "lock": part.lock,
                 "awaited": _awaited(part),
-                "lost": _is_lost(part, stall),
+                "lost": part.lost,
                 "deadlock": part.circle.value,
                 "may_be_process": _may_be_of_processes(part),
                 "holder": _holder(part.holders[0], trace) if part.holders else None,
