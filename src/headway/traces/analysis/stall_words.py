@@ -157,8 +157,6 @@ def _shares_the_gil(part: Part, stall: Stall) -> bool:
 
 def _advice_of(part: Part, stall: Stall, policy: str, *, watched: bool) -> str:
     """Return the advice for a part of a stall, as far as the rest of the stall matters, too."""
-    if part.lost:
-        return _MORE_ROOM
     return advice(stall.kind, part, policy, watched=watched, shares_the_gil=_shares_the_gil(part, stall))
 
 
@@ -174,55 +172,79 @@ def advice(
         watched: The recording is one of `headway watch`: it has what the system's account of threads tells.
         shares_the_gil: The stalled thread computes as well: it shares the GIL with the thread that held it.
     """
-    cause = part.cause
-    if cause is Cause.OWN:
-        if kind is StallKind.LOOP:
-            return "move it off the loop: `asyncio.to_thread()` if it releases the GIL, else a process; or cut it into pieces"
-        return "make it faster, or run it in a process"
-    if cause is Cause.GIL:
-        if part.kept is Kept.C:
-            return "this call keeps the GIL until it ends, and no policy can change that: run it in a process, or in pieces"
-        if part.kept is Kept.UNREACHED:
-            return (
-                "a call of C keeps the GIL until it ends, and so does, on CPython 3.9 to 3.12, Python code of another interpreter;"
-                f" no policy can change that: run it in a process, or in pieces; {one_interpreter()}"
-            )
-        if shares_the_gil:
-            return (
-                "run such work in processes, or less of it at a time: the request computes as well,"
-                " so no policy makes both threads faster"
-            )
-        if policy:
-            return f"run the work of the holder in a process: the policy {printable(policy)} did not prevent it"
+    if part.cause is Cause.OWN:
+        return _OWN_OF_A_LOOP if kind is StallKind.LOOP else "make it faster, or run it in a process"
+    if part.cause is Cause.GIL:
+        return _against_a_holder(part, policy, shares_the_gil=shares_the_gil)
+    if part.cause is Cause.BLOCKED:
+        return _against_a_lock(kind, part) if part.lock else _against_a_call(kind, part)
+    if part.cause is Cause.UNEXPLAINED:
+        return _for_an_explanation(kind, part, watched=watched)
+    return _OF_ONE_CAUSE[part.cause]
+
+
+_OWN_OF_A_LOOP: Final = (
+    "move it off the loop: `asyncio.to_thread()` if it releases the GIL, else a process; or cut it into pieces"
+)
+_OF_ONE_CAUSE: Final = {
+    Cause.CORE: _MORE_CPU,
+    Cause.STOPPED: "find who stops the process: a debugger, a shell's Ctrl-Z, or a program that sends SIGSTOP",
+    Cause.COLLECTION: (
+        "call `gc.freeze()` after start-up, set a higher `gc.set_threshold()`, or call `gc.collect()` when nothing waits"
+    ),
+}
+"""The advice that depends on the cause alone."""
+
+
+def _against_a_holder(part: Part, policy: str, *, shares_the_gil: bool) -> str:
+    """Return the advice for a wait for the GIL."""
+    if part.kept is Kept.C:
+        return "this call keeps the GIL until it ends, and no policy can change that: run it in a process, or in pieces"
+    if part.kept is Kept.UNREACHED:
         return (
-            "use `headway run`, which gives the GIL to the waiter at once; or run the work of the holder in a process"
+            "a call of C keeps the GIL until it ends, and so does, on CPython 3.9 to 3.12, Python code of another interpreter;"
+            f" no policy can change that: run it in a process, or in pieces; {one_interpreter()}"
         )
-    if cause is Cause.CORE:
-        return _MORE_CPU
-    if cause is Cause.STOPPED:
-        return "find who stops the process: a debugger, a shell's Ctrl-Z, or a program that sends SIGSTOP"
-    if cause is Cause.COLLECTION:
-        return "call `gc.freeze()` after start-up, set a higher `gc.set_threshold()`, or call `gc.collect()` when nothing waits"
-    if cause is Cause.BLOCKED and part.lock:
-        if part.frames and awaits_an_import(part.frames[0]):
-            return "import the module when the program starts: another thread was importing it"
-        if part.circle is not Circle.NO:
-            alone = part.holders[0].threads[0] == part.thread
-            return against_deadlock(alone=alone, sure=part.circle is Circle.SURE)
-        return _against_a_wait(kind, part)
-    if cause is Cause.BLOCKED and part.kept is Kept.C:
+    if shares_the_gil:
+        return (
+            "run such work in processes, or less of it at a time: the request computes as well,"
+            " so no policy makes both threads faster"
+        )
+    if policy:
+        return f"run the work of the holder in a process: the policy {printable(policy)} did not prevent it"
+    return "use `headway run`, which gives the GIL to the waiter at once; or run the work of the holder in a process"
+
+
+def _against_a_lock(kind: StallKind, part: Part) -> str:
+    """Return the advice for a wait for another thread."""
+    if part.frames and awaits_an_import(part.frames[0]):
+        return "import the module when the program starts: another thread was importing it"
+    if part.circle is not Circle.NO:
+        alone = part.holders[0].threads[0] == part.thread
+        return against_deadlock(alone=alone, sure=part.circle is Circle.SURE)
+    return _against_a_wait(kind, part)
+
+
+def _against_a_call(kind: StallKind, part: Part) -> str:
+    """Return the advice for a blocking call that waits for no thread of the program."""
+    if part.kept is Kept.C:
         return (
             "run the call in a process: it waits and keeps the GIL meanwhile, so no other thread of this process runs"
         )
-    if cause is Cause.BLOCKED:
-        if kind is StallKind.LOOP and part.library is not None and _is_awaited(part.place):
-            return (
-                "a library blocks in what is awaited there: use its own setting or another library for async code,"
-                " or run the library's blocking call with `asyncio.to_thread()`"
-            )
-        if kind is StallKind.LOOP:
-            return "await the call, or run it with `asyncio.to_thread()`"
+    if kind is not StallKind.LOOP:
         return "the call waits for something outside the thread: check that, and set a time-out"
+    if part.library is not None and _is_awaited(part.place):
+        return (
+            "a library blocks in what is awaited there: use its own setting or another library for async code,"
+            " or run the library's blocking call with `asyncio.to_thread()`"
+        )
+    return "await the call, or run it with `asyncio.to_thread()`"
+
+
+def _for_an_explanation(kind: StallKind, part: Part, *, watched: bool) -> str:
+    """Return the advice for time that is unexplained: mostly on how to learn more."""
+    if part.lost:
+        return _MORE_ROOM
     if part.idle and watched:
         return (
             "look whether that line calls something that sleeps with the GIL held; if not, the process was stopped"
@@ -233,15 +255,15 @@ def advice(
             "`headway watch` tells whether it had no core: it reads the system's account of each thread;"
             " if it had one, it slept in a call, or the process was stopped (SIGSTOP, a debugger, a frozen container)"
         )
-    if part.place is not None and kind is StallKind.LOOP:
+    if part.place is None:
+        return "record more: `headway trace` records every event"
+    if kind is StallKind.LOOP:
         return (
             "run the call with `asyncio.to_thread()`: it releases the GIL, so that helps whether it computes or waits"
         )
-    if part.place is not None and watched:
+    if watched:
         return "measure that call in the program: the watcher read no account of the thread at that time"
-    if part.place is not None:
-        return "`headway watch` tells whether the call computes, waits or has no core: it reads the system's account of each thread"
-    return "record more: `headway trace` records every event"
+    return "`headway watch` tells whether the call computes, waits or has no core: it reads the system's account of each thread"
 
 
 _AT_ITS_END: Final[dict[Awaited | None, str]] = {
