@@ -12,6 +12,8 @@ from headway.traces.analysis.stall_words import advice, stall_json, stall_line
 from headway.traces.frames import Frame, Sample
 
 FIRST, SECOND, THIRD = (Frame("/app/app.py", line, "sync", 5) for line in (7, 10, 12))
+EARLY_NS, LATE_NS = 17 * 10**17, 4 * 10**18
+"""Starts of a program, in 2023 and 2096: before and after the last change of a test's files."""
 
 
 def told(*parts, length_ms=1000):
@@ -86,10 +88,15 @@ def test_requests_that_share_the_gil_are_not_helped_by_a_policy(kind, own_ms, ke
 
 
 @pytest.mark.parametrize(
-    ("source", "advised"),
-    [("rates = await client.rates()", "a library blocks in what"), ("rates = client.rates()", "await the call")],
+    ("source", "start_ns", "advised"),
+    [
+        ("rates = await client.rates()", LATE_NS, "a library blocks in what"),
+        ("rates = client.rates()", LATE_NS, "await the call"),
+        ("rates = await client.rates()", EARLY_NS, "await the call"),
+    ],
+    ids=["awaited", "called", "edited since"],
 )
-def test_a_blocking_call_in_a_package_has_both_lines(tmp_path, source, advised):
+def test_a_blocking_call_in_a_package_has_both_lines(tmp_path, source, start_ns, advised):
     """The program's line leads there, and the package's line is the one that blocks; what is awaited needs no `await`."""
     app = tmp_path / "app.py"
     app.write_text(f"async def quote():\n    {source}\n")
@@ -99,12 +106,37 @@ def test_a_blocking_call_in_a_package_has_both_lines(tmp_path, source, advised):
     quote = Frame(str(app), 2, "quote", 1)
     part = Part(Cause.BLOCKED, 300 * MS, 0, (read, fetch, rates, quote))
     stall = Stall(StallKind.LOOP, 0, at(0), at(300), goes_on=False, parts=(part,))
-    trace = Script().trace(300, "MainThread")
+    trace = Script().trace(300, "MainThread", start_realtime_ns=start_ns)
 
     assert stall_line(trace, stall).endswith("app.py:2 quote, in .../site-packages/ratelib/_transport.py:8 fetch")
     row = stall_json(trace, stall)
     assert row["parts"][0]["library"] == {"file": fetch.filename, "line": 8, "function": "fetch"}
     assert row["advice"].startswith(advised)
+
+
+@pytest.mark.parametrize(("start_ns", "advised"), [(LATE_NS, ""), (EARLY_NS, ", or wait with a time-out")])
+def test_the_advice_on_a_wait_takes_no_words_from_a_file_that_was_edited_since(tmp_path, start_ns, advised):
+    """The line may have had no time-out when the trace was recorded."""
+    app = tmp_path / "app.py"
+    app.write_text("worker.join(2)\n")
+    joins = (Frame("/usr/lib/python3.13/threading.py", 1, "Thread.join", 1), Frame(str(app), 1, "stop", 1))
+    part = Part(Cause.BLOCKED, 300 * MS, 0, joins, lock=True)
+    stall = Stall(StallKind.REQUEST, 0, at(0), at(300), goes_on=False, parts=(part,))
+    row = stall_json(Script().trace(300, "MainThread", start_realtime_ns=start_ns), stall)
+
+    assert row["advice"] == f"look at the thread that should end{advised}"
+
+
+@pytest.mark.parametrize(("start_ns", "who"), [(LATE_NS, "another thread (a lock)"), (EARLY_NS, "another thread or")])
+def test_a_lock_is_not_known_by_a_file_that_was_edited_since(tmp_path, start_ns, who):
+    """A file that makes locks of threads now may have made one of processes then."""
+    app = tmp_path / "app.py"
+    app.write_text("import threading\nguard = threading.Lock()\nwith guard:\n    pass\n")
+    part = Part(Cause.BLOCKED, 300 * MS, 0, (Frame(str(app), 3, "<module>", 1),), lock=True)
+    stall = Stall(StallKind.REQUEST, 0, at(0), at(300), goes_on=False, parts=(part,))
+    trace = Script().trace(300, "MainThread", start_realtime_ns=start_ns)
+
+    assert f"a wait for {who}" in stall_line(trace, stall)
 
 
 def test_a_package_that_the_program_is_has_one_line():

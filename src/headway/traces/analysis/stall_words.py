@@ -2,6 +2,7 @@
 
 import datetime as dt
 import re
+from collections.abc import Collection
 from typing import Any, Final
 
 from headway.printable import printable
@@ -16,7 +17,7 @@ from headway.traces.calls import awaits_an_import, locks_at, may_await_a_process
 from headway.traces.frames import Frame
 from headway.traces.guards import locks_made
 from headway.traces.model import Trace
-from headway.traces.sources import source_line, words_in
+from headway.traces.sources import edited, source_line, words_in
 
 __all__ = ["advice", "stall_json", "stall_line"]
 
@@ -43,7 +44,12 @@ _MORE_CPU: Final = "give the process more CPU (quota, cores), or run less beside
 _MORE_ROOM: Final = "give `headway watch` more memory for events (`--ring 64MB`): those of this time were overwritten"
 
 
-def _part(part: Part, stall: Stall, names: tuple[str, ...], *, watched: bool) -> str:
+def _edited(trace: Trace, stall: Stall) -> frozenset[str]:
+    """Return the files of a stall whose lines are not those of the trace any more."""
+    return edited(trace, {frame.filename for part in stall.parts for frame in part.frames})
+
+
+def _part(part: Part, stall: Stall, names: tuple[str, ...], changed: Collection[str], *, watched: bool) -> str:
     """Return a part's cause in words. Without a watcher, a garbage collection looks like a call of C."""
     where = f" at {place(part.place)}" if part.place is not None else ""
     if part.also is not None:
@@ -72,8 +78,8 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...], *, watched: bool) ->
             if part.holders[0].threads[0] == part.thread:
                 return f"{_CIRCLES[part.circle]}a wait for a lock{where} that the thread has itself"
             return f"{_CIRCLES[part.circle]}a wait for a lock{where}: {_had(part.holders, names)}"
-        what = "it was importing the same module" if is_import else _what(part)
-        return f"a wait for another thread{' or process' * _may_be_of_processes(part)} ({what}){where}"
+        what = "it was importing the same module" if is_import else _what(part, changed)
+        return f"a wait for another thread{' or process' * _may_be_of_processes(part, changed)} ({what}){where}"
     if part.cause is Cause.BLOCKED:
         keeps = " that keeps the GIL" * (part.kept is Kept.C and bool(where))
         stopped = ", or a stopped process" * (not where or (part.kept is Kept.C and part.time_ns < _SEEN_STOP_NS))
@@ -91,28 +97,30 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...], *, watched: bool) ->
     )
 
 
-def _what(part: Part) -> str:
+def _what(part: Part, changed: Collection[str]) -> str:
     """Return, in words, what a thread waits for that another one gives; one of `multiprocessing` may be of any kind."""
-    awaited = awaited_at(part.frames)
-    return "a lock, an event, a queue" if awaited is None or _may_be_of_processes(part) else awaited.value
+    awaited = awaited_at(part.frames, changed)
+    if awaited is None or _may_be_of_processes(part, changed):
+        return "a lock, an event, a queue"
+    return awaited.value
 
 
-def _awaited(part: Part) -> str | None:
+def _awaited(part: Part, changed: Collection[str]) -> str | None:
     """Return the name of the thing that a thread waits for; None if that is not known, or if it waits for no thread."""
-    awaited = awaited_at(part.frames) if part.lock else None
+    awaited = awaited_at(part.frames, changed) if part.lock else None
     return None if awaited is None else awaited.name.lower()
 
 
-def _may_be_of_processes(part: Part) -> bool:
+def _may_be_of_processes(part: Part, changed: Collection[str]) -> bool:
     """Tell whether a lock may be that of another process: no thread is known to have had it."""
     if not part.lock or part.holders or not part.frames:
         return False
-    return may_await_a_process(part.frames[0]) and not _makes_it_of_threading(part.frames[0])
+    return may_await_a_process(part.frames[0]) and not _makes_it_of_threading(part.frames[0], changed)
 
 
-def _makes_it_of_threading(frame: Frame) -> bool:
+def _makes_it_of_threading(frame: Frame, changed: Collection[str]) -> bool:
     """Tell whether the file of a line makes the locks that the line takes, and makes locks of `threading` only."""
-    names = {one.name for one in locks_at(frame)}
+    names = {one.name for one in locks_at(frame, changed)}
     if not names or not names <= locks_made(frame.filename):
         return False
     return bool(words_in(frame.filename, _OF_THREADS)) and not words_in(frame.filename, _OF_PROCESSES)
@@ -129,7 +137,7 @@ def _had(holders: tuple[LockHold, ...], names: tuple[str, ...]) -> str:
 
 def stall_line(trace: Trace, stall: Stall) -> str:
     """Return a stall in one line: the thing that made no progress, for how long, and why."""
-    names = labels(trace.threads)
+    names, changed = labels(trace.threads), _edited(trace, stall)
     so_far = " until the recording ended" if trace.process.ended else " so far"
     until = so_far if stall.goes_on else " until the process ended" if stall.cut_off else ""
     what = _NAMES[stall.kind].format(names[stall.thread], f"{duration(stall.length_ns)}{until}")
@@ -139,7 +147,7 @@ def stall_line(trace: Trace, stall: Stall) -> str:
         sum_ns = sum(part.time_ns for part in parts)
         if sum_ns >= _TOLD * stall.length_ns:
             more = f", and {len(parts) - 1} more" if len(parts) > 1 else ""
-            told = _part(parts[0], stall, names, watched=trace.evidence.watched)
+            told = _part(parts[0], stall, names, changed, watched=trace.evidence.watched)
             causes.append((sum_ns, f"{share(sum_ns, stall.length_ns)} {told}{more}"))
     because = [text for _, text in sorted(causes, key=lambda one: -one[0])]
     program = printable(trace.process.program) or "process"
@@ -155,13 +163,20 @@ def _shares_the_gil(part: Part, stall: Stall) -> bool:
     return stall.kind is StallKind.REQUEST and 2 * own_ns >= part.time_ns
 
 
-def _advice_of(part: Part, stall: Stall, policy: str, *, watched: bool) -> str:
+def _advice_of(part: Part, stall: Stall, policy: str, changed: Collection[str], *, watched: bool) -> str:
     """Return the advice for a part of a stall, as far as the rest of the stall matters, too."""
-    return advice(stall.kind, part, policy, watched=watched, shares_the_gil=_shares_the_gil(part, stall))
+    shares = _shares_the_gil(part, stall)
+    return advice(stall.kind, part, policy, watched=watched, shares_the_gil=shares, changed=changed)
 
 
 def advice(
-    kind: StallKind, part: Part, policy: str = "", *, watched: bool = False, shares_the_gil: bool = False
+    kind: StallKind,
+    part: Part,
+    policy: str = "",
+    *,
+    watched: bool = False,
+    shares_the_gil: bool = False,
+    changed: Collection[str] = (),
 ) -> str:
     """Return the advice for a part of a stall.
 
@@ -171,13 +186,14 @@ def advice(
         policy: The policy that schedules the GIL; "" for none.
         watched: The recording is one of `headway watch`: it has what the system's account of threads tells.
         shares_the_gil: The stalled thread computes as well: it shares the GIL with the thread that held it.
+        changed: Files whose lines are not those of the trace.
     """
     if part.cause is Cause.OWN:
         return _OWN_OF_A_LOOP if kind is StallKind.LOOP else "make it faster, or run it in a process"
     if part.cause is Cause.GIL:
         return _against_a_holder(part, policy, shares_the_gil=shares_the_gil)
     if part.cause is Cause.BLOCKED:
-        return _against_a_lock(kind, part) if part.lock else _against_a_call(kind, part)
+        return _against_a_lock(kind, part, changed) if part.lock else _against_a_call(kind, part, changed)
     if part.cause is Cause.UNEXPLAINED:
         return _for_an_explanation(kind, part, watched=watched)
     return _OF_ONE_CAUSE[part.cause]
@@ -215,17 +231,17 @@ def _against_a_holder(part: Part, policy: str, *, shares_the_gil: bool) -> str:
     return "use `headway run`, which gives the GIL to the waiter at once; or run the work of the holder in a process"
 
 
-def _against_a_lock(kind: StallKind, part: Part) -> str:
+def _against_a_lock(kind: StallKind, part: Part, changed: Collection[str]) -> str:
     """Return the advice for a wait for another thread."""
     if part.frames and awaits_an_import(part.frames[0]):
         return "import the module when the program starts: another thread was importing it"
     if part.circle is not Circle.NO:
         alone = part.holders[0].threads[0] == part.thread
         return against_deadlock(alone=alone, sure=part.circle is Circle.SURE)
-    return _against_a_wait(kind, part)
+    return _against_a_wait(kind, part, changed)
 
 
-def _against_a_call(kind: StallKind, part: Part) -> str:
+def _against_a_call(kind: StallKind, part: Part, changed: Collection[str]) -> str:
     """Return the advice for a blocking call that waits for no thread of the program."""
     if part.kept is Kept.C:
         return (
@@ -233,7 +249,7 @@ def _against_a_call(kind: StallKind, part: Part) -> str:
         )
     if kind is not StallKind.LOOP:
         return "the call waits for something outside the thread: check that, and set a time-out"
-    if part.library is not None and _is_awaited(part.place):
+    if part.library is not None and _is_awaited(part.place, changed):
         return (
             "a library blocks in what is awaited there: use its own setting or another library for async code,"
             " or run the library's blocking call with `asyncio.to_thread()`"
@@ -293,7 +309,7 @@ _OFF_THE_LOOP: Final[dict[Awaited | None, str]] = {
 """The same for the thread of an event loop."""
 
 
-def _against_a_wait(kind: StallKind, part: Part) -> str:
+def _against_a_wait(kind: StallKind, part: Part, changed: Collection[str]) -> str:
     """Return the advice for a wait for another thread that is no deadlock."""
     had = part.holders[0].doing if part.holders else None
     if had is Doing.NO_CORE:
@@ -303,8 +319,8 @@ def _against_a_wait(kind: StallKind, part: Part) -> str:
             f"release the lock before the wait for {AWAITING[had].value} in the thread that has it:"
             " if the stalled thread is to end that wait, neither of them goes on"
         )
-    awaited = awaited_at(part.frames)
-    others = "thread or process" if _may_be_of_processes(part) else "thread"
+    awaited = awaited_at(part.frames, changed)
+    others = "thread or process" if _may_be_of_processes(part, changed) else "thread"
     if kind is StallKind.LOOP:
         return _OFF_THE_LOOP.get(
             awaited,
@@ -312,12 +328,14 @@ def _against_a_wait(kind: StallKind, part: Part) -> str:
             " such a lock stops the whole loop",
         )
     told = _AT_ITS_END.get(awaited, f"do less while the lock is held in the {others} that has it")
-    return told if has_a_time_out(part.frames) else f"{told}, or wait with a time-out"
+    return told if has_a_time_out(part.frames, changed) else f"{told}, or wait with a time-out"
 
 
-def _is_awaited(frame: Frame | None) -> bool:
+def _is_awaited(frame: Frame | None, changed: Collection[str]) -> bool:
     """Tell whether a line of the program awaits something; a line that is not known does not."""
-    return frame is not None and _AWAITS.search(source_line(frame.filename, frame.line)) is not None
+    if frame is None or frame.filename in changed:
+        return False
+    return _AWAITS.search(source_line(frame.filename, frame.line)) is not None
 
 
 def _holder(one: LockHold, trace: Trace) -> dict[str, Any]:
@@ -345,7 +363,7 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
     began_ns = trace.process.start_realtime_ns + stall.since_ns - trace.start_ns
     began = dt.datetime.fromtimestamp(began_ns / 1e9, dt.UTC)
     top = next((part for part in stall.parts if part.cause is stall.cause), None)
-    watched = trace.evidence.watched
+    watched, changed = trace.evidence.watched, _edited(trace, stall)
     ended_ns = trace.process.policy_ended_ns
     has_ended = ended_ns is not None and stall.since_ns >= trace.start_ns + ended_ns
     policy = "" if has_ended else trace.process.policy
@@ -374,16 +392,16 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
                 "stack": [_frame(one) for one in part.frames[:_DEPTH]],
                 "kept": None if part.kept is None else part.kept.value,
                 "lock": part.lock,
-                "awaited": _awaited(part),
+                "awaited": _awaited(part, changed),
                 "lost": part.lost,
                 "deadlock": part.circle.value,
-                "may_be_process": _may_be_of_processes(part),
+                "may_be_process": _may_be_of_processes(part, changed),
                 "holder": _holder(part.holders[0], trace) if part.holders else None,
                 "holders": [_holder(one, trace) for one in part.holders],
-                "advice": _advice_of(part, stall, policy, watched=watched),
+                "advice": _advice_of(part, stall, policy, changed, watched=watched),
             }
             for part in stall.parts
         ],
-        "advice": _advice_of(top or Part(stall.cause, 0), stall, policy, watched=watched),
+        "advice": _advice_of(top or Part(stall.cause, 0), stall, policy, changed, watched=watched),
         "line": stall_line(trace, stall),
     }
