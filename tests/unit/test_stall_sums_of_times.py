@@ -10,7 +10,7 @@ from told_traces import Script
 
 from headway.traces.analysis.stall_causes import Causes
 from headway.traces.analysis.stall_model import Thresholds
-from headway.traces.analysis.stalls import find_stalls
+from headway.traces.analysis.stalls import _Finder, find_stalls
 from headway.traces.frames import Collected, CoreTime, Sample
 from headway.traces.model import RAN_ALL, RAN_SHIFT, Kind
 
@@ -74,3 +74,27 @@ def test_most_times_of_a_busy_lap_are_not_looked_at_singly(monkeypatch):
     (stall,) = find_stalls(trace, LIMITS)
     assert stall.length_ns == 202 * MS
     assert len(single) < 5
+
+
+class Counted(list):
+    """Counts how often it is gone through."""
+
+    times = 0
+
+    def __iter__(self):
+        self.times += 1
+        return super().__iter__()
+
+
+def test_short_waits_are_not_looked_for_among_the_stalls():
+    """With a million waits for the GIL and a thousand laps, that would be a billion comparisons."""
+    script = Script()
+    for place in range(2_000):
+        script.wait(0, place).hold(0, place + 0.5, place + 0.6)
+    trace = with_stacks(script.wait(0, 2_000).hold(0, 2_100, 2_101).trace(2_200, "MainThread"))
+    known = Counted(find_stalls(trace, LIMITS))
+
+    assert [one.length_ns for one in known] == [100 * MS]
+    known.times = 0
+    assert _Finder(trace, 0, frozenset()).waits(0, LIMITS.wait_ns, known) == []
+    assert known.times == 1

@@ -264,15 +264,14 @@ class _Finder:
     def waits(self, thread: int, least_ns: int, known: Sequence[Stall]) -> list[Stall]:
         """Return a thread's long waits for the GIL outside of the stalls `known`, except those after a preemption."""
         own = self._observed.of(thread)
+        begins = np.flatnonzero(own.kind == Kind.WAIT)
+        ends_ns = np.append(own.time_ns, self._trace.end_ns)[begins + 1]
+        preempted = np.append(np.False_, (own.kind == Kind.RELEASE) & (own.flags & Flag.FORCED != 0))[begins]
+        long = (ends_ns - own.time_ns[begins] >= least_ns) & (ends_ns >= self._over_since_ns) & ~preempted
         found = []
-        for begin in np.flatnonzero(own.kind == Kind.WAIT).tolist():
-            goes_on = begin == len(own) - 1
-            since_ns = int(own.time_ns[begin])
-            until_ns = self._trace.end_ns if goes_on else int(own.time_ns[begin + 1])
-            interrupted = begin > 0 and own.flags[begin - 1] & Flag.FORCED and own.kind[begin - 1] == Kind.RELEASE
-            inside = any(one.since_ns <= since_ns and until_ns <= one.until_ns for one in known)
-            late = until_ns - since_ns >= least_ns and until_ns >= self._over_since_ns
-            if late and not interrupted and not inside:
+        for begin, until_ns in zip(begins[long].tolist(), ends_ns[long].tolist(), strict=True):
+            since_ns, goes_on = int(own.time_ns[begin]), begin == len(own) - 1
+            if not any(one.since_ns <= since_ns and until_ns <= one.until_ns for one in known):
                 end = begin if goes_on else begin + 1
                 found.append(self._stall(StallKind.WAIT, thread, begin, end, until_ns, goes_on=goes_on))
         return found
