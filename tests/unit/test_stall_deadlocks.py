@@ -9,6 +9,7 @@ import pytest
 from made_traces import UNKNOWN_FRAME
 from told_traces import Script
 
+from headway.traces.analysis.holders import Holders
 from headway.traces.analysis.stall_model import Thresholds
 from headway.traces.analysis.stall_sums import sum_up, told_rows
 from headway.traces.analysis.stall_words import stall_json, stall_line
@@ -150,3 +151,20 @@ def test_a_row_of_an_earlier_version_has_no_such_word():
     row = {"began": "2026-11-29T16:00:00+00:00", "kind": "request", "cause": "blocking call", "length_s": 1.0}
     part = {"cause": "blocking call", "lock": True, "time_s": 1.0, "place": None}
     assert list(sum_up([row | {"parts": [part]}]).by_cause) == [("request", "wait for another thread")]
+
+
+def test_many_threads_that_are_stuck_at_one_lock_are_not_searched_for_each_other(stalls, monkeypatch):
+    """The owner at the end of the recording is looked for once: 5,000 stuck threads would need 25 million looks."""
+    looks, timeline = [], Holders.timeline
+
+    def counted(*given):
+        looks.append(given)
+        return timeline(*given)
+
+    monkeypatch.setattr(Holders, "timeline", counted)
+    names = [f"waiter-{number}" for number in range(100)]
+    found = stalls(waiting(AUDIT, *[OUTSIDE] * len(names)), 3_000, "owner", *names, "main")
+
+    had = [row["parts"][0]["holder"]["thread"] for _, row, _ in found if row["thread"] in names]
+    assert had == ["owner"] * len(names)
+    assert len(looks) < 20 * len(names)

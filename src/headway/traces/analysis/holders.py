@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.doing import Doing, doing_away
+from headway.traces.analysis.groups import grouped
 from headway.traces.analysis.hotspots import at_place
 from headway.traces.analysis.intervals import Holds, Intervals
 from headway.traces.analysis.lock_stacks import LockStacks, stacks_of
@@ -219,13 +220,19 @@ class Holders:
             result.append(LockHold(threads, doing, self._trace.stack(ones[0][2]), sum(times_ns), sure, times_ns))
         return tuple(sorted(result, key=lambda one: -one.blocked_ns)[:_MOST_TOLD])
 
+    @functools.cached_property
+    def _rows(self) -> tuple[dict[int, NDArray[np.int64]], dict[int, NDArray[np.int64]]]:
+        """The rows of the holds, and of the waits, of each thread."""
+        return grouped(self._holds.thread), grouped(self._waits.thread)
+
     def timeline(self, thread: int) -> _Timeline:
         """Return the holds of a thread."""
         if thread not in self._timelines:
             holds, waits = self._holds, self._waits
-            mine = np.flatnonzero(holds.thread == thread)
+            none = np.zeros(0, dtype=np.int64)
+            mine, waiting = (rows.get(thread, none) for rows in self._rows)
             start_ns, end_ns = holds.start_ns[mine], holds.end_ns[mine]
-            waits_ns = np.append(waits.start_ns[waits.thread == thread], np.iinfo(np.int64).max)
+            waits_ns = np.append(waits.start_ns[waiting], np.iinfo(np.int64).max)
             before_ns = np.append(np.iinfo(np.int64).min, end_ns[:-1]) if len(mine) else end_ns
             want_ns = np.minimum(waits_ns[np.searchsorted(waits_ns, before_ns)], start_ns)
             is_there = holds.forced[mine] | (end_ns - start_ns < ELSEWHERE_NS)
@@ -266,6 +273,7 @@ class _Search:
         self._rows = rows
         self._start_ns, self._end_ns, self._thread = holders.rows(rows)
         self._sure: dict[int, bool] = {}
+        self._having: tuple[int, frozenset[int], frozenset[int]] | None = None
         self._steps = 0
         self._weight = 1.0
         self._found_ns: dict[tuple[int, Doing, int], float] = {}
@@ -310,17 +318,27 @@ class _Search:
 
     def has(self, thread: int, time_ns: int) -> int | None:
         """Return the only thread that has the lock at a time at which a thread waits for it; None if it is not known."""
-        found = []
-        for other in self._threads:
-            line = self._holders.timeline(other)
-            at = int(np.searchsorted(line.start_ns, time_ns)) - 1
-            self._steps += 1
-            if at >= 0 and (
-                self._user.again[line.stack[at]] or (other != thread and self._user.inside[line.stack[at]])
-            ):
-                found.append(other)
-        others = [one for one in found if one != thread] or found
-        return others[0] if len(others) == 1 else None
+        inside, again = self._having_at(time_ns)
+        found = (inside | again) - {thread} or again & {thread}
+        return next(iter(found)) if len(found) == 1 else None
+
+    def _having_at(self, time_ns: int) -> tuple[frozenset[int], frozenset[int]]:
+        """Return the threads that have the lock at a time, at a line inside, and at one where they take it again.
+
+        The last result is kept: threads that are stuck all ask for the end of the recording.
+        """
+        if self._having is None or self._having[0] != time_ns:
+            inside, again = set[int](), set[int]()
+            for other in self._threads:
+                line = self._holders.timeline(other)
+                at = int(np.searchsorted(line.start_ns, time_ns)) - 1
+                self._steps += 1
+                if at >= 0 and self._user.inside[line.stack[at]]:
+                    inside.add(other)
+                elif at >= 0 and self._user.again[line.stack[at]]:
+                    again.add(other)
+            self._having = time_ns, frozenset(inside), frozenset(again)
+        return self._having[1:]
 
     def _waker(self, thread: int, since_ns: int, until_ns: int) -> tuple[int, int] | None:
         """Return the thread that woke another one up at a time, as far as the trace tells, and until when it had the lock.
