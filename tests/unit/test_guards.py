@@ -1,10 +1,14 @@
 """The lines of a source that take a lock, and those that run with it."""
 
+import ast
+import tracemalloc
+
 import pytest
 
 from headway.traces.calls import takes_a_lock
 from headway.traces.frames import Frame
 from headway.traces.guards import Lock, Stands, locks_taken, stands
+from headway.traces.syntax import blocks
 
 SOURCE = """\
 import threading
@@ -316,3 +320,41 @@ def test_a_very_large_source_is_not_parsed(tmp_path):
     file.write_text("with lock:\n    pass\n" + "x = 1\n" * 200_000)
 
     assert locks_taken(Frame(str(file), 1, "f")) == ()
+
+
+def test_each_statement_of_generated_code_is_read_a_few_times(tmp_path, monkeypatch):
+    """A function of thousands of calls of `acquire()` would take hours if each of them read the whole function."""
+    pairs = 300
+    file = tmp_path / "app.py"
+    file.write_text("def run(lock):\n" + "    lock.acquire()\n    work()\n    lock.release()\n    rest()\n" * pairs)
+    seen, walk = [], ast.walk
+
+    def counted(node):
+        for one in walk(node):
+            seen.append(one)
+            yield one
+
+    monkeypatch.setattr(ast, "walk", counted)
+    last = 4 * pairs + 1
+
+    assert [stands(Frame(str(file), line, "run", 1), Lock("lock")) for line in range(last - 3, last + 1)] == [
+        Stands.TAKES,
+        Stands.INSIDE,
+        Stands.INSIDE,
+        Stands.OUTSIDE,
+    ]
+    assert len(seen) < 200 * pairs
+
+
+def test_the_blocks_of_generated_code_take_little_memory():
+    """The statements that follow each of thousands of `with` are not copied."""
+    tree = ast.parse("def run():\n" + "    with file(): pass\n" * 3_000)
+    tracemalloc.start()
+    try:
+        found = list(blocks(tree.body[0]))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert [len(list(found[at])) for at in (0, 1, 3_000)] == [3_000, 3_000, 1]
+    assert peak < 8 << 20

@@ -8,7 +8,9 @@ condition is the one that it was given: `Condition(lock)`.
 
 import ast
 import functools
+import itertools
 import warnings
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -17,6 +19,7 @@ from typing import final
 from headway.traces.frames import Frame
 from headway.traces.sources import source
 from headway.traces.syntax import (
+    Following,
     assigned,
     assignments,
     blocks,
@@ -52,6 +55,8 @@ _ACQUIRING = frozenset({"acquire", "__enter__", "__aenter__"})
 """Methods of a class around a lock that leave the release to another method of it."""
 _LARGEST = 1 << 20
 """The largest source that is parsed, in bytes: a tree takes a hundred times the memory of its source."""
+_MOST_FOLLOWING = 500
+"""The statements after an `acquire()` in which its `release()` is looked for; generated code may have thousands."""
 
 
 @final
@@ -271,6 +276,8 @@ class _Finder(ast.NodeVisitor):
         """The lock that a class's own method `acquire()` takes, by what `self.acquire()` names."""
         self.calls: list[tuple[str, _Guard]] = []
         """The bodies of `with` that call something, by its name."""
+        self._released: dict[ast.AST, dict[Lock | None, list[int]]] = {}
+        """The lines in which a function, or one of its statements, releases locks: found once for all calls of `acquire()`."""
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Visit a class, the owner of what its methods call `self.NAME`."""
@@ -375,8 +382,9 @@ class _Finder(ast.NodeVisitor):
 
     def _after_acquires(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         """Add the lines that run with a lock after a call of `acquire()`, by the blocks of a function."""
-        for block, after in blocks(function):
-            for at, statement in enumerate(block):
+        self._released.clear()
+        for block in blocks(function):
+            for at, statement in enumerate(block.block, 1):
                 for call in own_calls(statement, "acquire"):
                     lock = self._named(call.func.value)
                     if lock is None:
@@ -385,36 +393,41 @@ class _Finder(ast.NodeVisitor):
                         lock = Lock("self", self._owner)
                     else:
                         self.taken.setdefault(call.lineno, []).append(lock)
-                    following = [*block[at + 1 :], *after]
+                    following = Following(block.block, at, block.after)
                     self._until_release(function, lock, call.lineno, with_it(statement, call, following))
 
     def _until_release(
-        self, function: ast.FunctionDef | ast.AsyncFunctionDef, lock: Lock, at_line: int, rest: list[ast.stmt]
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, lock: Lock, at_line: int, following: Following
     ) -> None:
         """Add the lines of statements after an `acquire()`, up to the `release()` in them."""
-        released = [self._released_in(one, lock) for one in rest]
         in_function = self._released_in(function, lock)
         if not in_function and function.name not in _ACQUIRING:
             self.kept.add(lock)
+        rest = list(itertools.islice(following, _MOST_FOLLOWING))
         first = rest[0].lineno if rest else 0
-        if not rest or not any(line > first for line in in_function):
+        if not rest or not in_function or in_function[-1] <= first:
             return
-        for at, (statement, lines) in enumerate(zip(rest, released, strict=True)):
+        for at, statement in enumerate(rest, 1):
+            lines = self._released_in(statement, lock)
             if not lines:
                 continue
             self.guards.append(_Guard(lock, at_line, first, lines[0], self._function))
             # A release on one of several ways is followed by another one.
-            if isinstance(statement, ast.Expr | ast.Try) or not any(released[at + 1 :]):
+            if isinstance(statement, ast.Expr | ast.Try) or not any(self._released_in(one, lock) for one in rest[at:]):
                 return
-            first = rest[at + 1].lineno
+            first = rest[at].lineno
         self.guards.append(_Guard(lock, at_line, first, rest[-1].end_lineno or first, self._function))
 
     def _released_in(self, node: ast.AST, lock: Lock) -> list[int]:
         """Return the lines in which a lock is released, in order."""
-        calls = [one for one in ast.walk(node) if is_call_of(one, "release")]
-        own = Lock("self", self._owner)
-        named = [(one.lineno, self._named(one.func.value)) for one in calls]
-        return sorted(line for line, one in named if one == lock or (lock == own and one == Lock("self")))
+        if node not in self._released:
+            own, lines = Lock("self", self._owner), defaultdict[Lock | None, set[int]](set)
+            for one in ast.walk(node):
+                if is_call_of(one, "release"):
+                    named = self._named(one.func.value)
+                    lines[own if named == Lock("self") else named].add(one.lineno)
+            self._released[node] = {of: sorted(found) for of, found in lines.items()}
+        return self._released[node].get(lock, [])
 
     def _named(self, node: ast.expr) -> Lock | None:
         """Return the lock that an expression names; None if it has no name."""

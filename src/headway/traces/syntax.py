@@ -3,9 +3,11 @@
 import ast
 from collections import Counter
 from collections.abc import Iterator
-from typing import TypeGuard
+from dataclasses import dataclass
+from typing import TypeGuard, final
 
 __all__ = [
+    "Following",
     "MethodCall",
     "assigned",
     "assignments",
@@ -33,6 +35,25 @@ class MethodCall(ast.Call):
     """A call of a method: a type for the checker only."""
 
     func: ast.Attribute
+
+
+@final
+@dataclass(frozen=True)
+class Following:
+    """Statements that run one after the other: those of a block from an index on, and those that run after the block.
+
+    A copy of them for each place in a block of thousands would be millions of statements.
+    """
+
+    block: list[ast.stmt]
+    first: int = 0
+    after: "Following | None" = None
+
+    def __iter__(self) -> Iterator[ast.stmt]:
+        one: Following | None = self
+        while one is not None:
+            yield from (one.block[at] for at in range(one.first, len(one.block)))
+            one = one.after
 
 
 def within(value: ast.expr) -> Iterator[ast.expr]:
@@ -139,23 +160,23 @@ def is_call_of(node: ast.AST, method: str) -> TypeGuard[MethodCall]:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
 
 
-def blocks(function: ast.AST) -> Iterator[tuple[list[ast.stmt], list[ast.stmt]]]:
+def blocks(function: ast.AST) -> Iterator[Following]:
     """Yield the lists of statements of a function, without those of functions that are defined in it.
 
-    Beside the body of a `with` or `try` are the statements that run after it; beside other lists is nothing.
+    After the body of a `with` or `try` come the statements that run after it; after other lists comes nothing.
     """
-    follows: dict[ast.AST, list[ast.stmt]] = {}
+    follows: dict[ast.AST, Following] = {}
     for node in (function, *own_nodes(function)):  # a block comes before those in it
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, None)
             if not isinstance(block, list) or not block:
                 continue
-            after = follows.get(node, []) if name == "body" else []
-            for at, one in enumerate(block):
+            after = follows.get(node) if name == "body" else None
+            for at, one in enumerate(block, 1):
                 if isinstance(one, ast.With | ast.AsyncWith | ast.Try):
                     at_end = [*one.orelse, *one.finalbody] if isinstance(one, ast.Try) else []
-                    follows[one] = [*at_end, *block[at + 1 :], *after]
-            yield block, after
+                    follows[one] = Following(at_end, 0, Following(block, at, after))
+            yield Following(block, 0, after)
 
 
 def own_calls(statement: ast.stmt, method: str) -> Iterator[MethodCall]:
@@ -169,15 +190,15 @@ def own_calls(statement: ast.stmt, method: str) -> Iterator[MethodCall]:
     yield from (one for part in parts for one in ast.walk(part) if is_call_of(one, method))
 
 
-def with_it(statement: ast.stmt, call: ast.Call, following: list[ast.stmt]) -> list[ast.stmt]:
+def with_it(statement: ast.stmt, call: ast.Call, following: Following) -> Following:
     """Return the statements that run after an `acquire()` that got the lock."""
     if isinstance(statement, ast.If | ast.While):
         if isinstance(statement.test, ast.UnaryOp) and isinstance(statement.test.op, ast.Not):
-            return [*statement.orelse, *following]  # the body is for a lock that could not be had
-        return statement.body
+            return Following(statement.orelse, 0, following)  # the body is for a lock that could not be had
+        return Following(statement.body)
     # An `acquire()` that does not wait, or not for good, may have failed: what follows tells by its result.
     tries = bool(call.args or call.keywords) and not isinstance(statement, ast.Expr)
-    return [] if tries else following
+    return Following([]) if tries else following
 
 
 def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
