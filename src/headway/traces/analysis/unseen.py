@@ -210,18 +210,18 @@ def unseen_waits(
             hides_a_lock = not one.awaits and bool(locks_at(frame, changed))
             found.append(
                 UnseenWait(
-                    frame,
-                    own,
-                    threads,
-                    away_ns,
-                    life_ns,
-                    shared,
-                    may_be_idle,
-                    one.meets,
-                    last,
-                    stuck,
-                    stuck_ns,
-                    hides_a_lock,
+                    frame=frame,
+                    own=own,
+                    threads=threads,
+                    away_ns=away_ns,
+                    lived_ns=life_ns,
+                    shared=shared,
+                    may_be_idle=may_be_idle,
+                    meets=one.meets,
+                    last=last,
+                    stuck=stuck,
+                    stuck_ns=stuck_ns,
+                    hides_a_lock=hides_a_lock,
                 )
             )
     return tuple(sorted(found, key=lambda one: -one.away_ns))
