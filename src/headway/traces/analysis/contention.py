@@ -5,7 +5,7 @@ A free-threaded build's trace has an event for each. With a GIL, a trace has rel
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,6 +139,24 @@ class Contention:
 
 
 @final
+class _Parked(NamedTuple):
+    """Columns of waits for locks, as a trace without a GIL has them."""
+
+    thread: NDArray[np.int64]
+    stack: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    """The end of the thread or of the trace, if the wait did not end before."""
+    ended: NDArray[np.bool_]
+    kind: NDArray[np.int64]
+    type_of: NDArray[np.int64]
+
+    def chosen(self, rows: NDArray[np.bool_]) -> "_Parked":
+        """Return some of the waits."""
+        return _Parked._make(column[rows] for column in self)
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class _Blocked:
     """Columns of waits for locks."""
@@ -174,6 +192,26 @@ def contention(
     events = trace.events[(kinds == Kind.PARK) | (kinds == Kind.UNPARK)]
     if not len(events):
         return Contention({}, (), 0)
+    parked, unpaired = _paired(trace, events)
+    inside = (parked.start_ns < until_ns) & (parked.end_ns > since_ns)
+    inside |= (parked.start_ns == parked.end_ns) & (parked.start_ns >= since_ns) & (parked.end_ns <= until_ns)
+    blocked_threads = len(np.unique(parked.thread[inside]))
+    if threads is not None:
+        inside &= np.isin(parked.thread, list(threads))
+    if not inside.any():
+        return Contention({}, (), unpaired, threads=blocked_threads)
+    blocked = _cut(trace, parked.chosen(inside), since_ns, until_ns)
+    by_kind = {
+        Park(one): distribution(blocked.length_ns[blocked.kind == one]) for one in np.unique(blocked.kind).tolist()
+    }
+    lived_ns = lives_ns(trace.threads, since_ns, until_ns)
+    places = _places(trace, blocked, lived_ns, _holders_at_the_end(trace, blocked, changed))
+    kinds_ns = dict(sorted(by_kind.items(), key=lambda item: -item[1].total_ns))
+    return Contention(kinds_ns, places, unpaired, int(lived_ns.sum()), blocked_threads)
+
+
+def _paired(trace: Trace, events: NDArray[np.void]) -> tuple[_Parked, int]:
+    """Return the waits between the PARKs and UNPARKs of a whole trace, and how many of these events have no partner."""
     events = events[in_order(events["thread"])]
     parks = np.flatnonzero(events["kind"] == Kind.PARK)
     thread = events["thread"]
@@ -182,58 +220,58 @@ def contention(
     ended = has_next & (events["kind"][following] == Kind.UNPARK)
     ends = np.array([trace.end_ns if one.end_ns is None else one.end_ns for one in trace.threads], dtype=np.int64)
     # A PARK before another PARK has lost its end; the last PARK of a thread is open.
-    end_ns = np.where(ended, events["time_ns"][following], np.maximum(ends[thread[parks]], events["time_ns"][parks]))
+    start_ns = events["time_ns"][parks]
+    end_ns = np.where(ended, events["time_ns"][following], np.maximum(ends[thread[parks]], start_ns))
     kept = ended | ~has_next
     unpaired = int(np.count_nonzero(~kept)) + len(events) - len(parks) - int(np.count_nonzero(ended))
-    start_ns = events["time_ns"][parks]
-    kept &= (start_ns < until_ns) & (end_ns > since_ns) | (start_ns == end_ns) & (start_ns >= since_ns) & (
-        end_ns <= until_ns
-    )
-    blocked_threads = len(np.unique(thread[parks[kept]]))
-    if threads is not None:
-        kept &= np.isin(thread[parks], list(threads))
-    if not kept.any():
-        return Contention({}, (), unpaired, threads=blocked_threads)
 
     # The locks are named by the whole trace, so that a window or a choice of threads changes no name.
     kind = park_kinds(events[parks]).astype(np.int64)
     kind[kind > max(Park)] = Park.OTHER
     type_of = np.where(ended, events["value"][following], 0).astype(np.int64)
-    frame = trace.stack_frame[events["value"][parks]]
-    of_program = _of_program(trace)
-    kind, type_of = _named(kind, type_of, frame, of_program[frame])
-    awaits = (of_program & [one.function not in _TAKING for one in trace.frames])[frame]
-
-    parks, following, ended = parks[kept], following[kept], ended[kept]
-    kind, type_of, awaits = kind[kept], type_of[kept], awaits[kept]
-    start_ns = np.maximum(start_ns[kept], since_ns)
-    length_ns = np.minimum(end_ns[kept], until_ns) - start_ns
     stack = events["value"][parks].astype(np.int64)
-    by_kind = {Park(one): distribution(length_ns[kind == one]) for one in np.unique(kind).tolist()}
+    frame = trace.stack_frame[stack]
+    kind, type_of = _named(kind, type_of, frame, _of_program(trace)[frame])
+    columns = _Parked(thread[parks].astype(np.int64), stack, start_ns, end_ns, ended, kind, type_of)
+    return columns.chosen(kept), unpaired
 
-    lived_ns = lives_ns(trace.threads, since_ns, until_ns)
-    none = np.zeros_like(length_ns)
-    no = none.astype(bool)
-    lasting = ~ended & (kind == Park.LOCK) & (length_ns >= LASTING_NS)
-    of = thread[parks].astype(np.int64)
-    blocked = _Blocked(of, stack, start_ns, length_ns, kind, type_of, awaits, none, woken=no, lasting=lasting)
-    unknown = none.astype(np.uint8)
+
+def _cut(trace: Trace, parked: _Parked, since_ns: int, until_ns: int) -> _Blocked:
+    """Return waits cut to a window."""
+    awaits = _of_program(trace) & [one.function not in _TAKING for one in trace.frames]
+    start_ns = np.maximum(parked.start_ns, since_ns)
+    length_ns = np.minimum(parked.end_ns, until_ns) - start_ns
+    return _Blocked(
+        thread=parked.thread,
+        stack=parked.stack,
+        start_ns=start_ns,
+        length_ns=length_ns,
+        kind=parked.kind,
+        type_of=parked.type_of,
+        awaits=awaits[trace.stack_frame[parked.stack]],
+        gil_ns=np.zeros_like(length_ns),
+        woken=np.zeros(len(length_ns), dtype=bool),
+        lasting=~parked.ended & (parked.kind == Park.LOCK) & (length_ns >= LASTING_NS),
+    )
+
+
+def _holders_at_the_end(trace: Trace, blocked: _Blocked, changed: frozenset[str]) -> Holders:
+    """Return what finds the threads that have locks when a recording without a GIL ends: those that still wait tell."""
+    start_ns, no = blocked.start_ns, np.zeros(len(blocked.start_ns), dtype=bool)
+    unknown = no.astype(np.uint8)
     begins = Holds(
         start_ns,
         start_ns,
-        of.astype(np.uint32),
+        blocked.thread.astype(np.uint32),
         unknown,
-        stack.astype(np.uint32),
+        blocked.stack.astype(np.uint32),
         no,
         no,
         asked_ns=start_ns,
         ran=unknown,
         away_ran=unknown,
     )
-    holders = Holders(trace, begins.chosen(lasting), begins.chosen(no), changed)
-    places = _places(trace, blocked, lived_ns, holders)
-    kinds_ns = dict(sorted(by_kind.items(), key=lambda item: -item[1].total_ns))
-    return Contention(kinds_ns, places, unpaired, int(lived_ns.sum()), blocked_threads)
+    return Holders(trace, begins.chosen(blocked.lasting), begins.chosen(no), changed)
 
 
 def waits_for_locks(
