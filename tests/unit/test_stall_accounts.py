@@ -31,6 +31,23 @@ def test_a_call_that_computes_without_the_gil_by_the_systems_account():
         assert abs(stall.parts[0].time_ns - 199 * MS) <= 2 * MS
 
 
+@pytest.mark.parametrize(
+    ("looks_ms", "cause"), [((2, 6), Cause.UNEXPLAINED), ((6, 150), Cause.BLOCKED), ((190, 230), Cause.BLOCKED)]
+)
+@pytest.mark.parametrize("calls", [1, 40])
+def test_a_call_that_no_two_looks_cover_is_unexplained(looks_ms, cause, calls):
+    """The account of the thread at another time does not tell whether the call computed, waited or had no core."""
+    script, call_ms = loop(Script()), 200 / calls
+    for number in range(calls):
+        script.hold(0, 10 + call_ms * number, 10.1 + call_ms * number, stack=AT_SLEEP)
+    times = tuple(CoreTime(at(ms), 101, 0, 0) for ms in looks_ms)
+    stall = only(with_stacks(script.hold(0, 210, 211, stack=AT_POLL).trace(300, "MainThread"), core_times=times))
+    lasts_ms = {one: sum(part.time_ns for part in stall.parts if part.cause is one) / MS for one in Cause}
+
+    assert lasts_ms[cause] > (190 if calls == 1 else 20)
+    assert not lasts_ms[Cause.BLOCKED] or cause is not Cause.UNEXPLAINED
+
+
 def test_many_short_calls_between_two_looks_share_the_account():
     """A line that blocks for 0.9 ms again and again is a blocking call: what the thread ran meanwhile is not each call's own."""
     script = loop(Script())

@@ -116,6 +116,14 @@ def test_a_request_that_computes_without_the_gil_is_told_as_such():
     assert parts(stall)[0] == (Cause.OWN, 330, SLEEP)
 
 
+def test_a_lost_call_that_no_two_looks_cover_is_unexplained():
+    """The account of the thread at an earlier time does not tell whether the call computed or waited."""
+    times = (CoreTime(at(20), 77, 0, 0), CoreTime(at(60), 77, MS, 0))
+    (stall,) = find_stalls(of_a_pool(100, 500, REQUEST, 120, 450, core_times=times), LIMITS)
+
+    assert parts(stall)[0] == (Cause.UNEXPLAINED, 330, SLEEP)
+
+
 def test_the_longest_call_of_a_lap_of_a_loop_is_told():
     """The causes are those in the events that are left, and the call."""
     away = (Away(1, at(110), at(290), (SLEEP,)),)

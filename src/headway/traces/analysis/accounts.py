@@ -47,9 +47,6 @@ class Accounts:
             self._core_times[one.tid].append(one)
         self._of = events_of
 
-    def __contains__(self, tid: int) -> bool:
-        return tid in self._core_times
-
     @property
     def has_looks(self) -> bool:
         """Whether the system's account of any thread was looked at."""
@@ -70,6 +67,10 @@ class Accounts:
         if before is after and after.time_ns >= until_ns:  # a short time is nearer to the look after it
             before = times[max(0, first - 1)]
         return (before, after) if after.time_ns > before.time_ns else None
+
+    def is_known(self, tid: int, since_ns: int, until_ns: int) -> bool:
+        """Tell whether there is an account of a thread for a time: two looks at the thread cover some of it."""
+        return self._account(tid, since_ns, until_ns) is not None
 
     def is_asleep(self, tid: int, time_ns: int) -> bool:
         """Tell whether the account of a thread stands still around a time: it neither ran nor waited for a core."""

@@ -62,7 +62,7 @@ def _parts_of(observed: Observed, thread: int, call: Away, length_ns: int) -> li
     queued_ns = min(length_ns - ran_ns, accounts.queued_ns(tid, call.since_ns, until_ns) or 0)
     asleep = observed.trace.evidence.was_asleep(tid, call.since_ns, until_ns)
     lock = waits_for_a_lock(call.frames, observed.changed, asleep=asleep)
-    waits = lock or asleep or tid in accounts or observed.waits_at(call.frames)
+    waits = lock or asleep or accounts.is_known(tid, call.since_ns, until_ns) or observed.waits_at(call.frames)
     return [
         Part(Cause.OWN, ran_ns, thread, call.frames),
         Part(Cause.CORE, queued_ns, thread),

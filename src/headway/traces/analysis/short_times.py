@@ -97,13 +97,12 @@ class ShortTimes:
         yield from self._sums(self._holds & is_known, stack, Cause.BLOCKED, off_ns - without_ns)
         yield from self._sums(self._holds, stack, Cause.OWN, self._length_ns - off_ns)
 
-    def away(self, account: Columns, waits: Callable[[int], bool], *, has_account: bool) -> Iterator[Sum]:
+    def away(self, account: Columns, waits: Callable[[int], bool]) -> Iterator[Sum]:
         """Yield the sums for the times after a release of the GIL.
 
         Args:
             account: The system's account of these times.
             waits: Tells whether the call at a stack waits.
-            has_account: Whether the system's account of the thread tells what it ran.
         """
         stack = self._stack.astype(np.int64)
         ran_ns = np.rint(self._length_ns * self._share).astype(np.int64)
@@ -111,8 +110,8 @@ class ShortTimes:
         queued_ns = np.where(self._has_share, account.queued_ns, account.queued_away_ns)
         queued_ns = np.minimum(self._length_ns - ran_ns, queued_ns)
         stacks, which = np.unique(stack, return_inverse=True)
-        is_blocked = np.array([has_account or waits(int(one)) for one in stacks], dtype=np.bool_)[which]
-        is_blocked |= self._has_share & (self._share < IDLE_SHARE)
+        is_blocked = np.array([waits(int(one)) for one in stacks], dtype=np.bool_)[which]
+        is_blocked |= account.is_known | (self._has_share & (self._share < IDLE_SHARE))
         rest_ns = self._length_ns - ran_ns - queued_ns
         yield from self._sums(self._away, stack, Cause.OWN, ran_ns)
         yield from self._sums(self._away, stack, Cause.CORE, queued_ns)

@@ -99,7 +99,7 @@ class Causes:
         times.leave_out_stacks(lambda stack: waits_for_a_lock(self._observed.stack(stack), self._observed.changed))
         sums = itertools.chain(
             times.held(account, lambda stack: self._observed.home(stack) is None),
-            times.away(account, self._is_a_wait, has_account=tid in self._observed.accounts),
+            times.away(account, self._is_a_wait),
         )
         found = []
         for one in sums:
@@ -252,7 +252,8 @@ class Causes:
             found += kept
             rest_ns -= sum(part.time_ns for part in kept)
         # Without the system's account, a call that computes may have waited for a core.
-        known = tid in self._observed.accounts or (share is not None and share < IDLE_SHARE)
+        is_known = self._observed.accounts.is_known(tid, begun_ns, over_ns)
+        known = is_known or (share is not None and share < IDLE_SHARE)
         waits = lock or asleep or known or self._is_a_wait(int(own.stack[event]))
         holders = self._holders_of(thread, event, begun_ns, over_ns) if lock and length_ns >= ELSEWHERE_NS else ()
         cause = Cause.BLOCKED if waits else Cause.UNEXPLAINED
