@@ -12,7 +12,7 @@ from headway.traces.analysis.threads import Distribution, distribution
 from headway.traces.libraries import is_of_threading
 from headway.traces.model import Frame, Trace
 
-__all__ = ["Handed", "handed"]
+__all__ = ["Handed", "handed", "starts_a_thread"]
 
 
 @final
@@ -50,7 +50,7 @@ def handed(trace: Trace, holds: Holds, before: NDArray[np.integer]) -> Handed:
     line = int(of_line.argmax())
     at_line = int(of_line[line])
     stack = int(np.where(trace.stack_frame == line, count, 0).argmax())
-    begun = [int(one) for one in np.unique(holds.stack) if _starts_a_thread(trace, int(one))]
+    begun = [int(one) for one in np.unique(holds.stack) if starts_a_thread(trace, int(one))]
     ends = _is_last(trace, holds)[which] & ~mine.forced
     starts = np.isin(holds.stack, begun)
     most = max(begun, key=lambda one: int(np.count_nonzero(holds.stack == one)), default=0)
@@ -73,7 +73,7 @@ def _is_last(trace: Trace, holds: Holds) -> NDArray[np.bool_]:
     return found
 
 
-def _starts_a_thread(trace: Trace, stack: int) -> bool:
+def starts_a_thread(trace: Trace, stack: int) -> bool:
     """Tell whether a thread waits at a stack for the start of another one: `Thread.start()` returns when that one runs."""
     if not is_of_threading(trace.frames[trace.stack_frame[stack]]):
         return False

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from headway.traces.analysis.contention import takes
 from headway.traces.analysis.doing import Doing
+from headway.traces.analysis.handed import starts_a_thread
 from headway.traces.analysis.holders import ELSEWHERE_NS, Circle, Holders, LockHold, LockWaits
 from headway.traces.analysis.intervals import Holds, recorded
 from headway.traces.analysis.observed import Observed
@@ -248,7 +249,7 @@ class Causes:
         asleep = length_ns >= ELSEWHERE_NS and self._trace.evidence.was_asleep(tid, begun_ns, over_ns)
         lock = waits_for_a_lock(stack, self._observed.changed, asleep=asleep)
         if lock:
-            kept = _shortened(self._kept(thread, int(own.gil[event]), begun_ns, over_ns), rest_ns)
+            kept = _shortened(self._kept(thread, event, begun_ns, over_ns), rest_ns)
             found += kept
             rest_ns -= sum(part.time_ns for part in kept)
         # Without the system's account, a call that computes may have waited for a core.
@@ -368,13 +369,17 @@ class Causes:
         )
         return replace(hold, stack=seen.most_common(1)[0][0]) if seen else hold
 
-    def _kept(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
-        """Return the parts in which a call of C kept the GIL: no other thread could release a lock of Python then."""
-        return [
-            part
-            for part in self._waiting(thread, gil, begun_ns, over_ns)
-            if part.cause is Cause.COLLECTION or part.kept in (Kept.C, Kept.UNREACHED)
-        ]
+    def _kept(self, thread: int, event: int, begun_ns: int, over_ns: int) -> list[Part]:
+        """Return the parts of a wait for another thread, begun with an event, that are due to the GIL's holder.
+
+        While a call of C kept the GIL, no other thread could release a lock of Python. A thread that is being started
+        waits for the GIL, whoever holds it.
+        """
+        own = self._observed.of(thread)
+        waiting = self._waiting(thread, int(own.gil[event]), begun_ns, over_ns)
+        if starts_a_thread(self._trace, int(own.stack[event])):
+            return [part for part in waiting if part.thread != thread]
+        return [part for part in waiting if part.cause is Cause.COLLECTION or part.kept in (Kept.C, Kept.UNREACHED)]
 
     def _waiting(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
         """Return the holders of the GIL, as parts, while a thread waited for it."""
