@@ -96,5 +96,5 @@ def test_short_waits_are_not_looked_for_among_the_stalls():
 
     assert [one.length_ns for one in known] == [100 * MS]
     known.times = 0
-    assert _Finder(trace, 0, frozenset()).waits(0, LIMITS.wait_ns, known) == []
+    assert _Finder(trace, 0, frozenset(), {}).waits(0, LIMITS.wait_ns, known) == []
     assert known.times == 1

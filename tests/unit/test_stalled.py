@@ -27,6 +27,7 @@ def analyse(tmp_path, monkeypatch):
         told = {
             "evidence": {},
             "told": {},
+            "parts": {},
             "gone_ns": 0,
             "finished": False,
             "since_ns": 0,

@@ -1,17 +1,21 @@
 """Laps whose begin, or all of whose events, were overwritten before the recording was written."""
 
 import dataclasses
+import json
 
 import pytest
 from test_stalls import AT_POLL, AT_QUEUE, AT_SLEEP, MS, SLEEP, STACKS, at, loop, parts, with_stacks
 from told_traces import Script
 
+from headway.live.stalled import stalls_to_tell
+from headway.live.told import Told
 from headway.traces.analysis.overwritten import with_late_threads
 from headway.traces.analysis.stall_model import Cause, StallKind, Thresholds
 from headway.traces.analysis.stall_sums import sum_up
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
 from headway.traces.frames import Asleep, Away, CoreTime, Lap
+from headway.traces.model import Kind
 
 LIMITS = Thresholds(50 * MS, 50 * MS, 50 * MS)
 
@@ -166,3 +170,26 @@ def test_time_that_is_unexplained_for_another_reason_is_not_told_as_overwritten(
     assert sum(part["time_s"] for part in row["parts"] if part["lost"]) == row["lost_s"] == 0.001
     assert (sums["unexplained"], sums["not known (overwritten)"]) == (3.0, 0.001)
     assert ("overwritten" in row["line"], "--ring" in row["advice"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "slept_ms", "lost_ms"), [(800, 298 + 98, 400), (300, 199 + 598, 0)], ids=["after it", "within it"]
+)
+def test_the_end_of_a_stall_tells_what_was_told_while_it_went_on(first_ms, slept_ms, lost_ms):
+    """Events of the first 300 ms were there when the stall was told for the first time, and are overwritten at its end."""
+    told = {"limits": dataclasses.asdict(LIMITS), "since_ns": 0, "gone_ns": 0, "finished": False}
+    script = loop(Script()).hold(0, 100, 101, stack=AT_SLEEP).add(399, 0, Kind.ACQUIRE)
+    so_far = Told()
+    (first,) = stalls_to_tell(with_stacks(script.trace(400, "MainThread", ended=False), away=0), told, so_far)
+    known = Told()
+    known.update(so_far.news, json.loads(json.dumps(so_far.parts)))
+    script = Script().hold(0, first_ms, first_ms + 1, stack=AT_SLEEP).hold(0, 899, 900, stack=AT_POLL)
+    trace = script.trace(950, "MainThread", ended=False)
+    (stall,) = stalls_to_tell(with_stacks(trace, away=0, laps=(lap(100, 900),)), told, known)
+    lasts_ms = {part.cause: round(part.time_ns / MS) for part in stall.parts}
+
+    assert (first.goes_on, stall.goes_on, stall.length_ns) == (True, False, 800 * MS)
+    assert (lasts_ms[Cause.BLOCKED], lasts_ms.get(Cause.UNEXPLAINED, 0)) == (slept_ms, lost_ms)
+    assert sum(part.time_ns for part in stall.parts if part.lost) == lost_ms * MS
+    known.update(dict.fromkeys(known.lengths_ns, 0))
+    assert known.parts == {}

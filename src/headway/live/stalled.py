@@ -26,6 +26,7 @@ from headway.traces.analysis.overwritten import with_late_threads
 from headway.traces.analysis.stall_model import Stall, StallKind, Thresholds
 from headway.traces.analysis.stall_words import stall_json
 from headway.traces.analysis.stalls import find_stalls
+from headway.traces.analysis.told_parts import ToldParts, told_json
 from headway.traces.model import Trace
 from headway.traces.notes import append_notes, evidence_of
 from headway.traces.reader import read
@@ -49,7 +50,7 @@ def main(partial: Path) -> int:
     finally:
         os.close(file)
     _turn_over(Path(told["log"]))
-    trace, known = with_late_threads(with_its_end(read(partial), told["gone_ns"])), Told(told["told"])
+    trace, known = with_late_threads(with_its_end(read(partial), told["gone_ns"])), Told(told["told"], told["parts"])
     found = []
     rows = []
     place = here()
@@ -67,9 +68,10 @@ def main(partial: Path) -> int:
             os.write(2, f"headway: {line} [{'no recording' if in_memory else path.name}]\n".encode())
     if told["asked"] and not told["quiet"] and not in_memory:
         os.write(2, f"headway: the last {(trace.end_ns - trace.start_ns) / 1e9:.1f} s are in {path.name}\n".encode())
+    parts_told = {key: known.parts[key] for key in known.news if key in known.parts}
     # Its own cost, which counts towards the service's quota.
     taken = {"cpu_ns": time.process_time_ns(), "waited_ns": queued_ns()}
-    json.dump({"stalls": found, "told": known.news, **taken}, sys.stdout)
+    json.dump({"stalls": found, "told": known.news, "parts": parts_told, **taken}, sys.stdout)
     return 0
 
 
@@ -94,13 +96,16 @@ def stalls_to_tell(trace: Trace, told: dict[str, Any], known: Told) -> Iterator[
     """
     limits = told["limits"]
     thresholds = Thresholds(limits["loop_ns"], limits["wait_ns"], limits["request_ns"])
-    for each in find_stalls(trace, thresholds, since_ns=told["since_ns"], begun=known.unended):
+    parts = {key: ToldParts.of(trace, one) for key, one in known.unended_parts.items()}
+    for each in find_stalls(trace, thresholds, since_ns=told["since_ns"], begun=known.unended, told=parts):
         serial = trace.threads[each.thread].serial
         cut_off = told["gone_ns"] > 0 and each.goes_on
         if cut_off and told["finished"] and not known.is_known(serial, each.since_ns):
             continue  # it is none: the last lap of a process that ends in order has no end
         stall = replace(each, goes_on=False, cut_off=True) if cut_off else each
         if known.add(serial, stall.since_ns, stall.length_ns, goes_on=stall.goes_on):
+            if stall.goes_on and stall.kind is not StallKind.WAIT:
+                known.keep(serial, stall.since_ns, told_json(trace, stall))
             yield stall  # else the stall was reported, and nothing new is known of it
 
 

@@ -18,10 +18,12 @@ _REPORTS: Final = 4
 class Told:
     """The reported stalls, each by its thread's serial and its begin."""
 
-    def __init__(self, lengths_ns: Mapping[str, int] | None = None) -> None:
-        """Take what `lengths_ns` was in another process."""
+    def __init__(self, lengths_ns: Mapping[str, int] | None = None, parts: Mapping[str, str] | None = None) -> None:
+        """Take what `lengths_ns` and `parts` were in another process."""
         self.lengths_ns = dict(lengths_ns or {})
         """The length of each stall at its report, by "serial:since_ns"; 0: the stall was over."""
+        self.parts = dict(parts or {})
+        """The parts of each stall that goes on, as they were reported: a text."""
         self.news: dict[str, int] = {}
         """The stalls that `add` has added."""
 
@@ -38,7 +40,11 @@ class Told:
         self.lengths_ns[key] = self.news[key] = max(1, length_ns) if goes_on else 0
         return True
 
-    def update(self, news: Mapping[str, int]) -> None:
+    def keep(self, serial: int, since_ns: int, parts: str) -> None:
+        """Keep the parts of a stall that goes on, as they are reported."""
+        self.parts[f"{serial}:{since_ns}"] = parts
+
+    def update(self, news: Mapping[str, int], parts: Mapping[str, str] | None = None) -> None:
         """Take what another process has reported; of very many stalls that are over, the oldest are forgotten."""
         for key, length_ns in news.items():
             self.lengths_ns.pop(key, None)
@@ -48,6 +54,8 @@ class Told:
             # One that goes on for ever, because the ring has lost its end, is forgotten only after all that are over.
             for key in sorted(self.lengths_ns, key=lambda one: self.lengths_ns[one] > 0)[:excess]:
                 del self.lengths_ns[key]
+        known = self.parts | dict(parts or {})
+        self.parts = {key: one for key, one in known.items() if self.lengths_ns.get(key)}
 
     @property
     def has_unended(self) -> bool:
@@ -58,6 +66,12 @@ class Told:
     def unended(self) -> frozenset[tuple[int, int]]:
         """The stalls that were not over at their last reports: the serial of the thread, and the begin."""
         return frozenset((serial, since_ns) for serial, since_ns, _ in self._unended())
+
+    @property
+    def unended_parts(self) -> dict[tuple[int, int], str]:
+        """The kept parts of these stalls."""
+        keys = ((serial, since_ns) for serial, since_ns, _ in self._unended())
+        return {key: self.parts[f"{key[0]}:{key[1]}"] for key in keys if f"{key[0]}:{key[1]}" in self.parts}
 
     @property
     def oldest_ns(self) -> int:

@@ -311,6 +311,7 @@ class Watcher:
             "evidence": one.ring.evidence(now_ns, min(one.told.oldest_ns or now_ns, seen_ns - _EVIDENCE_NS)),
             "limits": self._options.limits._asdict(),
             "told": one.told.lengths_ns,
+            "parts": one.told.parts,
             "gone_ns": one.ring.gone_ns,
             "finished": one.ring.finished,
             "since_ns": reported_ns - _OVERLAP_NS,
@@ -399,7 +400,7 @@ class Watcher:
 
     def _learn(self, report: _Report, found: dict[str, Any]) -> None:
         one, now_ns = report.watched, time.monotonic_ns()
-        one.told.update(found["told"])
+        one.told.update(found["told"], found.get("parts"))
         one.grown_ns = one.told.grown_ns(one.reported_ns)
         for kind, main_cause, parts in found["stalls"]:
             for number, cause, time_s in [(1, main_cause, 0.0), *((0, *part) for part in parts)]:

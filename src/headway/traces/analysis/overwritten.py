@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from headway.traces.analysis.observed import Observed
 from headway.traces.analysis.stall_model import Cause, Part, StallKind
+from headway.traces.analysis.told_parts import ToldParts
 from headway.traces.frames import Away, Lap
 from headway.traces.loops import is_for_a_request, is_in_a_pool, serves_the_web, waits_for_a_lock
 from headway.traces.model import Thread, Trace
@@ -42,16 +43,21 @@ def kind_of(observed: Observed, lap: Lap) -> StallKind | None:
     return StallKind.REQUEST if is_for_a_request(call.frames, is_web=is_web) else None
 
 
-def lost_parts(observed: Observed, thread: int, lap: Lap, until_ns: int) -> list[Part]:
+def lost_parts(observed: Observed, thread: int, lap: Lap, until_ns: int, told: ToldParts | None) -> list[Part]:
     """Return the parts of a lap up to a time, from which on its events are there.
 
-    The system's account tells whether the thread computed in its longest call. The rest of the time is unexplained.
+    The parts of its begin are those that were told while it went on. Of the time after that, the system's account tells
+    whether the thread computed in its longest call. The rest of the time is unexplained.
     """
-    call, found = _longest_call(observed, lap), []
-    lost_ns = until_ns - lap.begun_ns
-    if call is not None and (length_ns := min(call.until_ns or until_ns, until_ns) - call.since_ns) > 0:
-        found = _parts_of(observed, thread, call, length_ns)
-        lost_ns -= length_ns
+    found = [] if told is None else told.up_to(lap.begun_ns, until_ns)
+    begun_ns = lap.begun_ns if told is None else min(told.until_ns, until_ns)
+    lost_ns = until_ns - begun_ns
+    if (call := _longest_call(observed, lap)) is not None:
+        call = replace(call, since_ns=max(call.since_ns, begun_ns))
+        length_ns = min(call.until_ns or until_ns, until_ns) - call.since_ns
+        if length_ns > 0:
+            found += _parts_of(observed, thread, call, length_ns)
+            lost_ns -= length_ns
     return [one for one in (*found, Part(Cause.UNEXPLAINED, lost_ns, lost=True)) if one.time_ns > 0]
 
 

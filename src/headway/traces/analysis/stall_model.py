@@ -179,14 +179,15 @@ def merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
             spots[id(part.frames)] = part.place
         spot = spots[id(part.frames)]
         function = None if spot is None else (spot.filename, spot.function)
-        key: tuple[object, ...] = (part.cause, part.thread, function, part.kept, part.lock, part.circle, part.idle)
+        kind = (part.kept, part.lock, part.circle, part.idle, part.lost)
+        key: tuple[object, ...] = (part.cause, part.thread, function, *kind)
         functions[key][0 if spot is None else spot.line].append(part)
     found = []
     small_ns: dict[Cause, int] = defaultdict(int)
     for lines in functions.values():
         for part in _of_function([_sum(some) for some in lines.values()], length_ns):
             is_unknown = part.cause is Cause.UNEXPLAINED and not part.frames and not part.idle
-            if is_unknown or part.time_ns < _LEAST_SHARE * length_ns:
+            if (is_unknown or part.time_ns < _LEAST_SHARE * length_ns) and not part.lost:
                 small_ns[part.cause] += part.time_ns
             else:
                 found.append(part)

@@ -4,7 +4,7 @@
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -13,8 +13,9 @@ import numpy as np
 from headway.traces.analysis.observed import Observed
 from headway.traces.analysis.overwritten import kind_of, lost_parts
 from headway.traces.analysis.stall_causes import Causes
-from headway.traces.analysis.stall_model import Cause, Part, Stall, StallKind, Thresholds
+from headway.traces.analysis.stall_model import Cause, Part, Stall, StallKind, Thresholds, merged
 from headway.traces.analysis.thread_events import ThreadEvents
+from headway.traces.analysis.told_parts import ToldParts
 from headway.traces.loops import (
     Home,
     is_for_a_request,
@@ -39,6 +40,7 @@ def find_stalls(
     *,
     since_ns: int = 0,
     begun: Collection[tuple[int, int]] = frozenset(),
+    told: Mapping[tuple[int, int], ToldParts] | None = None,
 ) -> list[Stall]:
     """Return a trace's stalls in the order of their beginnings.
 
@@ -48,9 +50,10 @@ def find_stalls(
         since_ns: Stalls that ended before this time are left out.
         begun: Stalls that were seen while they went on: the serial of the thread, and the begin. If the thread has left
             its loop or its pool since, such a stall was over then.
+        told: The parts that were told of such stalls, for the time of which the events have been overwritten since.
     """
     thresholds = thresholds or Thresholds()
-    finder = _Finder(trace, since_ns, begun)
+    finder = _Finder(trace, since_ns, begun, told or {})
     found: list[Stall] = []
     for thread in range(len(trace.threads)):
         mine = list(finder.laps(thread, thresholds))
@@ -64,10 +67,17 @@ def find_stalls(
 class _Finder:
     """Finds the stalls of one trace."""
 
-    def __init__(self, trace: Trace, over_since_ns: int, begun: Collection[tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        over_since_ns: int,
+        begun: Collection[tuple[int, int]],
+        told: Mapping[tuple[int, int], ToldParts],
+    ) -> None:
         self._trace = trace
         self._over_since_ns = over_since_ns
         self._begun = begun
+        self._told = told
         self._observed = Observed(trace)
         self._causes = Causes(self._observed)
 
@@ -124,13 +134,13 @@ class _Finder:
             if (kind := kind_of(self._observed, lap)) is None:
                 continue
             lost_until_ns = min(first_ns, until_ns)
-            parts = lost_parts(self._observed, thread, lap, lost_until_ns)
+            told = self._told.get((lap.serial, lap.begun_ns))
+            parts = lost_parts(self._observed, thread, lap, lost_until_ns, told)
             if first_ns < until_ns:
                 last = int(np.searchsorted(own.time_ns, until_ns, "right")) - 1
                 parts += self._causes.of(thread, 0, last, until_ns)
-            in_order = tuple(sorted(parts, key=lambda one: -one.time_ns))
-            lost_ns = lost_until_ns - lap.begun_ns
-            found.append(Stall(kind, thread, lap.begun_ns, until_ns, goes_on, in_order, lost_ns=lost_ns))
+            lost_ns, all_parts = lost_until_ns - lap.begun_ns, merged(parts, until_ns - lap.begun_ns)
+            found.append(Stall(kind, thread, lap.begun_ns, until_ns, goes_on, all_parts, lost_ns=lost_ns))
         return found
 
     def _first_request(self, thread: int, least_ns: int) -> Iterator[Stall]:
