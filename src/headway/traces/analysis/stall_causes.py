@@ -63,6 +63,17 @@ class Causes:
         holds = self._recorded.holds
         return {int(gil): holds.chosen(holds.gil == gil) for gil in np.unique(holds.gil)}
 
+    @cached_property
+    def _keeping(self) -> dict[int, Holds]:
+        """Those of the holds in which a call of C, or a garbage collection, may have kept the GIL: they are few."""
+        collected = [(one.start_ns, one.end_ns) for one in self._trace.evidence.collections]
+        begun_ns, over_ns = np.sort(np.array(collected, dtype=np.int64).reshape(-1, 2).T)
+        found = {}
+        for gil, holds in self._holds.items():
+            collects = np.searchsorted(begun_ns, holds.end_ns) > np.searchsorted(over_ns, holds.start_ns)
+            found[gil] = holds.chosen(collects | (holds.length_ns >= _IN_C_NS))
+        return found
+
     def of(self, thread: int, begin: int, end: int, until_ns: int) -> tuple[Part, ...]:
         """Return why a thread made no progress from one of its events to another one: the longest part first.
 
@@ -216,13 +227,7 @@ class Causes:
         return self._observed.stack(stack)
 
     def _off_core(
-        self,
-        thread: int,
-        off_ns: int,
-        queued_ns: int | None,
-        begun_ns: int,
-        over_ns: int,
-        stack: tuple[Frame, ...],
+        self, thread: int, off_ns: int, queued_ns: int | None, begun_ns: int, over_ns: int, stack: tuple[Frame, ...]
     ) -> list[Part]:
         """Return the reasons why a thread that held the GIL was not on a core; `stack` is where it was, if known."""
         if queued_ns is None:
@@ -376,16 +381,24 @@ class Causes:
         waits for the GIL, whoever holds it.
         """
         own = self._observed.of(thread)
-        waiting = self._waiting(thread, int(own.gil[event]), begun_ns, over_ns)
+        gil = int(own.gil[event])
         if starts_a_thread(self._trace, int(own.stack[event])):
-            return [part for part in waiting if part.thread != thread]
-        return [part for part in waiting if part.cause is Cause.COLLECTION or part.kept in (Kept.C, Kept.UNREACHED)]
+            return self._held_by_others(self._holds.get(gil), thread, begun_ns, over_ns)[0]
+        found, _ = self._held_by_others(self._keeping.get(gil), thread, begun_ns, over_ns)
+        return [part for part in found if part.cause is Cause.COLLECTION or part.kept in (Kept.C, Kept.UNREACHED)]
 
     def _waiting(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
         """Return the holders of the GIL, as parts, while a thread waited for it."""
+        found, covered_ns = self._held_by_others(self._holds.get(gil), thread, begun_ns, over_ns)
+        free_ns = over_ns - begun_ns - covered_ns
+        queued_ns = self._observed.accounts.queued_ns(self._trace.threads[thread].tid, begun_ns, over_ns)
+        without_ns = min(free_ns, queued_ns or 0) if free_ns >= _FREE_NS else 0
+        return [*found, Part(Cause.CORE, without_ns, thread), Part(Cause.UNEXPLAINED, free_ns - without_ns, thread)]
+
+    def _held_by_others(self, holds: Holds | None, thread: int, begun_ns: int, over_ns: int) -> tuple[list[Part], int]:
+        """Return how the other threads spent their holds within a time, as parts, and the sum of these holds."""
         found: list[Part] = []
         covered_ns = 0
-        holds = self._holds.get(gil)
         if holds is not None:
             for place in range(int(np.searchsorted(holds.end_ns, begun_ns, "right")), len(holds)):
                 since_ns, until_ns = int(holds.start_ns[place]), int(holds.end_ns[place])
@@ -395,10 +408,7 @@ class Causes:
                 if until_ns > since_ns and int(holds.thread[place]) != thread:
                     covered_ns += until_ns - since_ns
                     found += self._held(holds, place, since_ns, until_ns)
-        free_ns = over_ns - begun_ns - covered_ns
-        queued_ns = self._observed.accounts.queued_ns(self._trace.threads[thread].tid, begun_ns, over_ns)
-        without_ns = min(free_ns, queued_ns or 0) if free_ns >= _FREE_NS else 0
-        return [*found, Part(Cause.CORE, without_ns, thread), Part(Cause.UNEXPLAINED, free_ns - without_ns, thread)]
+        return found, covered_ns
 
     def _held(self, holds: Holds, place: int, since_ns: int, until_ns: int) -> list[Part]:
         """Return how the holder of the GIL spent a part of its hold."""
