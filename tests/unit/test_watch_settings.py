@@ -17,7 +17,11 @@ from headway.live.options import Limits, Options
         ("/usr/bin/python3 /v/bin/gunicorn -c conf.py -m 7 app:app", "gunicorn"),
         ("python -X dev -W error app.py -c 3", "app"),
         ("python -u -m uvicorn.main app:app -m", "uvicorn"),
+        ("python -um uvicorn.main app:app", "uvicorn"),
+        ("python -Xdev -- app.py", "app"),
+        ("python --check-hash-based-pycs never app.py", "app"),
         ("python -c print(1) app.py", "python"),
+        ("python -Bcprint(1) app.py", "python"),
         ("python -", "python"),
         ("python -m", "python"),
         ("python", "python"),
@@ -27,6 +31,25 @@ def test_recordings_have_the_name_of_the_program(monkeypatch, command, name):
     """Options behind the script are the script's own: gunicorn's `-c` is no code of Python's."""
     monkeypatch.setattr(sys, "orig_argv", command.split())
     assert begin._name() == name
+
+
+@pytest.mark.parametrize(
+    ("command", "is_ours"),
+    [
+        ("/usr/bin/python3 /v/bin/headway trace app.py", True),
+        ("python -X dev -m headway.cli.main --version", True),
+        ("python -m headway", True),
+        ("python -m uvicorn app:app --app-dir /srv/headway", False),
+        ("python app.py headway -m headway", False),
+        ("python -c print(1) headway", False),
+        ("python {folder}/headway", False),
+    ],
+)
+def test_only_headway_s_own_commands_are_not_watched(monkeypatch, tmp_path, command, is_ours):
+    """A program that has the word among its arguments, or is a folder of that name, is watched."""
+    (tmp_path / "headway").mkdir()
+    monkeypatch.setattr(sys, "orig_argv", command.format(folder=tmp_path).split())
+    assert begin._is_ours() == is_ours
 
 
 @pytest.mark.parametrize(("value", "folder"), [("", None), ("0", None), (" ", None), ("some", "some")])

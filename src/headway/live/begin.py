@@ -16,28 +16,39 @@ _DOOR: Final = "HEADWAY_WATCH_DOOR"
 """The variable that tells child processes where the watcher is."""
 
 
+def _program() -> tuple[str, str]:
+    """Return how Python was told what to run, as `m`, `c` or "" for a script, and the module, the code or the script.
+
+    The script is "" if the program comes from stdin. Options behind the program are its own.
+    """
+    words = iter(sys.orig_argv[1:])
+    for word in words:
+        if word == "-":
+            break
+        if not word.startswith("-"):
+            return "", word
+        if word == "--check-hash-based-pycs":
+            next(words, "")
+        at = next((at for at, letter in enumerate(word) if letter in "cmWX"), 0) if word[1] != "-" else 0
+        if at:  # an option with a value, which may be a part of the word: `-um module`, `-Xdev`
+            value = word[at + 1 :] or next(words, "")
+            if word[at] in "cm":
+                return word[at], value
+    return "", ""
+
+
 def _is_ours() -> bool:
     """Return whether this is a process of Headway's own."""
-    words = sys.orig_argv[1:8]
-    return any(
-        Path(word).name == "headway" or (before == "-m" and word.partition(".")[0] == "headway")
-        for before, word in zip(["", *words], words, strict=False)
-    )
+    how, what = _program()
+    if how == "m":
+        return what.partition(".")[0] == "headway"
+    return how == "" and Path(what).name == "headway" and not Path(what).is_dir()
 
 
 def _name() -> str:
     """Return the beginning of recordings' names: the module's or the script's name."""
-    words = iter(sys.orig_argv[1:])
-    for word in words:  # the options behind the script are its own
-        if word in {"-W", "-X", "--check-hash-based-pycs"}:
-            next(words, "")
-        elif word == "-m":
-            return next(words, "").partition(".")[0] or "python"
-        elif word == "-c":
-            break
-        elif not word.startswith("-"):
-            return Path(word).stem
-    return "python"
+    how, what = _program()
+    return {"m": what.partition(".")[0], "c": ""}.get(how, Path(what).stem) or "python"
 
 
 def begin() -> None:
