@@ -18,7 +18,7 @@ def begun(monkeypatch):
     """Return the list of watches that were requested, none of which begins."""
     found = []
     monkeypatch.setattr(services, "watch", lambda **options: found.append(options))
-    monkeypatch.setattr(watching, "_said", False)
+    monkeypatch.setattr(preset, "_said", False)
     return found
 
 
@@ -71,7 +71,7 @@ def test_a_service_that_has_closed_its_stderr_runs(monkeypatch):
         raise RecordingError("there is no native library")
 
     monkeypatch.setattr(services, "watch", cannot)
-    monkeypatch.setattr(watching, "_said", False)
+    monkeypatch.setattr(preset, "_said", False)
     stderr = io.StringIO()
     stderr.close()
     monkeypatch.setattr(sys, "stderr", stderr)
@@ -83,7 +83,7 @@ def test_a_service_that_has_closed_its_stderr_runs(monkeypatch):
     ("error", "reason"),
     [
         (NativeError("there is no native library"), "there is no native library"),
-        (RecordingError("no process starts"), "no process starts"),
+        (RecordingError("no process starts", hint="wait"), "no process starts; wait"),
         (KeyError("_set_native_id"), "KeyError: '_set_native_id'"),
     ],
 )
@@ -94,7 +94,7 @@ def test_a_process_that_cannot_be_watched_runs(monkeypatch, tmp_path, capsys, er
         raise error
 
     monkeypatch.setattr(watching, "the_recorder", cannot)
-    monkeypatch.setattr(watching, "_said", False)
+    monkeypatch.setattr(preset, "_said", False)
     watches = [headway.watch(tmp_path / "stalls") for _ in range(2)]
     for one in watches:
         one.record()

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from headway.live.preset import preset_folder, reason_of, say_unwatched
+
 __all__ = ["begin"]
 
 _DOOR: Final = "HEADWAY_WATCH_DOOR"
@@ -53,7 +55,7 @@ def _name() -> str:
 
 def begin() -> None:
     """Start the watch, or join that of the parent process."""
-    if os.environ.get("HEADWAY_WATCH", "").strip() in {"", "0"} or "HEADWAY_TRACE_DOOR" in os.environ or _is_ours():
+    if not preset_folder() or "HEADWAY_TRACE_DOOR" in os.environ or _is_ours():
         return
     try:
         from headway.live.watching import join, watch
@@ -61,11 +63,7 @@ def begin() -> None:
         if not join(os.environ.get(_DOOR, "")):
             os.environ[_DOOR] = watch(name=_name()).door
     except Exception as error:  # noqa: BLE001 the program must run, whatever failed
-        with_what = str(error) or type(error).__name__
-        hint = getattr(error, "hint", "")
-        if sys.stderr is not None:
-            with_what += f"; {hint}" if hint else ""
-            sys.stderr.write(f"headway: process {os.getpid()} is not watched: {with_what}\n")
+        say_unwatched(reason_of(error))
 
 
 begin()

@@ -18,7 +18,8 @@ import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
-from headway.live.watching import reason_of, say_unwatched, watch
+from headway.live.preset import reason_of, say_unwatched
+from headway.live.watching import watch
 
 __all__ = ["post_fork", "post_worker_init", "watch_celery", "watch_worker", "watched_asgi", "watched_wsgi"]
 

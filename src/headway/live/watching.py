@@ -16,14 +16,15 @@ from typing import Final, final
 from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import WATCHED, Recorder, let_watch
 from headway.arguments import check_flag, check_number, check_text, check_whole
-from headway.errors import HeadwayError, RecordingError, UsageError
+from headway.errors import RecordingError, UsageError
 from headway.live.detached import check_open_files, start_detached
 from headway.live.door import Door
 from headway.live.options import LEAST_NS, LEAST_RING, MOST_NS, MOST_RING, WATCHER_NAME, Limits, Options, family_of
 from headway.live.ours import command_of
 from headway.live.own_recorder import the_recorder
+from headway.live.preset import preset_folder, reason_of, say, say_unwatched
 
-__all__ = ["Watch", "check_address", "check_folder", "join", "reason_of", "say_unwatched", "start_watcher", "watch"]
+__all__ = ["Watch", "check_address", "check_folder", "join", "start_watcher", "watch"]
 
 _PATIENCE_S = 20
 
@@ -325,8 +326,7 @@ def _begin(options: Options) -> Watch:
 
 def _preset_folder() -> Path:
     """Return the folder for recordings if the caller names none."""
-    named = os.environ.get("HEADWAY_WATCH", "").strip()
-    return Path("stalls" if named in {"", "0"} else named).absolute()
+    return Path(preset_folder() or "stalls").absolute()
 
 
 _PRESET: Final = Options("", "", 0, Limits())
@@ -345,7 +345,7 @@ def _say_ignored(options: Options, found: Watch, *, has_folder: bool) -> None:
     if ignored and found.watches and not _said_ignored:
         _said_ignored = True
         have = "have" if len(ignored) > 1 else "has"
-        _say(f"process {os.getpid()} is watched already: {', '.join(ignored)} of this headway.watch() {have} no effect")
+        say(f"process {os.getpid()} is watched already: {', '.join(ignored)} of this headway.watch() {have} no effect")
 
 
 _SETTINGS: Final[dict[str, Callable[[Options], object]]] = {
@@ -356,29 +356,6 @@ _SETTINGS: Final[dict[str, Callable[[Options], object]]] = {
     "listen": lambda one: one.listen,
     "sparing": lambda one: one.sparing,
 }
-
-
-def _say(text: str) -> None:
-    with contextlib.suppress(AttributeError, OSError, ValueError):  # a service may have closed its stderr
-        sys.stderr.write(f"headway: {text}\n")
-
-
-_said = False
-
-
-def reason_of(error: Exception) -> str:
-    """Return in one line why a process is not watched; an error that nobody expects is told with its type."""
-    if isinstance(error, HeadwayError):
-        return error.message
-    return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-def say_unwatched(reason: str) -> None:
-    """Report on stderr, once in each process, why it is not watched."""
-    global _said  # noqa: PLW0603 once in each process
-    if not _said:
-        _say(f"process {os.getpid()} is not watched: {reason}")
-    _said = True
 
 
 def _limits(over_s: float, requests_over_s: float, ring_bytes: int) -> Limits:
