@@ -10,7 +10,7 @@ import pytest
 
 import headway
 from headway.errors import NativeError, RecordingError
-from headway.live import services, watching
+from headway.live import preset, services, watching
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ descriptors that are closed if they are not wanted; the kernel tells who sent it
 import contextlib
 import errno
 import os
-import select
 import socket
 import stat
 import struct
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import final
 
 from headway.errors import RecordingError
+from headway.live.readable import becomes_readable
 
 __all__ = ["DOOR", "Answer", "Channel", "close_all", "is_seen", "private_folder"]
 
@@ -138,7 +138,7 @@ class Channel:
         strangers = 0
         while True:
             left_s = max(0.0, deadline - time.monotonic())
-            if select.select([self._listener], [], [], min(_LOOK_S, left_s))[0]:
+            if becomes_readable(self._listener.fileno(), min(_LOOK_S, left_s)):
                 with contextlib.suppress(BlockingIOError, ConnectionError):
                     connection = self._listener.accept()[0]
                     if _is_of(connection, pid):
@@ -158,7 +158,7 @@ class Channel:
             RecordingError: The process has hung up, or its answer is not valid.
         """
         deadline = time.monotonic() + limit_s
-        while not select.select([connection], [], [], _LOOK_S)[0]:
+        while not becomes_readable(connection.fileno(), _LOOK_S):
             if time.monotonic() > deadline:
                 return None
             check()

@@ -4,12 +4,11 @@ import contextlib
 import errno
 import json
 import os
-import select
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, final
 
@@ -23,6 +22,7 @@ from headway.live.options import LEAST_NS, LEAST_RING, MOST_NS, MOST_RING, WATCH
 from headway.live.ours import command_of
 from headway.live.own_recorder import the_recorder
 from headway.live.preset import preset_folder, reason_of, say, say_unwatched
+from headway.live.readable import becomes_readable
 
 __all__ = ["Watch", "check_address", "check_folder", "join", "start_watcher", "watch"]
 
@@ -164,14 +164,9 @@ class Watch:
         """Request a recording of the last seconds, stall or not. The file is there a moment later."""
         if not self._recording:
             return
-        # The watcher is no child: another process may have its id once it has ended, and the signal would end that one.
-        with contextlib.suppress(OSError):
-            process = os.pidfd_open(self._recording)
-            try:
-                if Path(f"/proc/{self._recording}/comm").read_bytes().strip() == WATCHER_NAME:
-                    signal.pidfd_send_signal(process, signal.SIGUSR2)
-            finally:
-                os.close(process)
+        with contextlib.suppress(OSError), _opened(self._recording) as process:
+            if process is not None:
+                signal.pidfd_send_signal(process, signal.SIGUSR2)
 
     def stop(self) -> None:
         """End the watch. Stalls up to now are still reported.
@@ -196,18 +191,32 @@ class Watch:
         self.stop()
         if not self._is_own():
             return True
-        try:
-            process = os.pidfd_open(self.watcher)
-        except ProcessLookupError:
-            return True
-        try:
-            return bool(select.select([process], [], [], timeout_s)[0])
-        finally:
-            os.close(process)
+        with _opened(self.watcher) as process:
+            return process is None or becomes_readable(process, timeout_s)
 
     def _is_own(self) -> bool:
         """Tell whether this process, and not the one that it was forked from, has started the watcher."""
         return self.watcher != 0 and self._pid == os.getpid()
+
+
+@contextlib.contextmanager
+def _opened(watcher: int) -> Iterator[int | None]:
+    """Yield a descriptor of the watcher with an id; None if the watcher has ended. Raises OSError.
+
+    The watcher is no child: another process may have its id once it has ended.
+    """
+    try:
+        process = os.pidfd_open(watcher)
+    except ProcessLookupError:
+        yield None
+        return
+    try:
+        name = b""
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            name = Path(f"/proc/{watcher}/comm").read_bytes().strip()
+        yield process if name == WATCHER_NAME else None
+    finally:
+        os.close(process)
 
 
 _watch: Watch | None = None
