@@ -70,6 +70,22 @@ def test_the_watcher_says_that_a_process_is_no_longer_watched(watcher, capfd, st
     assert capfd.readouterr().err.count(line) == told
 
 
+@pytest.mark.parametrize(("pid", "watched"), [(4711, 1), (0, 2)])
+def test_a_process_without_an_id_does_not_end_the_watch_of_another(watcher, monkeypatch, pid, watched):
+    """A process that calls again has executed another program; 0 is the id of each process that we cannot see."""
+
+    def ring(*_):
+        it = {"pidfd": -1, "tells": False, "gone": True, "finished": True, "stopped": False}
+        return SimpleNamespace(pid=pid, close=lambda: None, **it)
+
+    monkeypatch.setattr("headway.live.watcher.Ring", ring)
+    watcher._service = SimpleNamespace(end=lambda *_: None)
+    for _ in range(2):
+        watcher._begin(-1, pid)
+
+    assert len(watcher._rings) == watched
+
+
 def test_each_request_for_a_recording_of_nothing_is_answered(watcher, capfd):
     """The line comes a second after the request: a process that calls meanwhile is recorded."""
     for seconds, lines in ((0, 0), (0.5, 0), (1, 1), (2, 0)):

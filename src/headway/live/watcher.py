@@ -172,7 +172,8 @@ class Watcher:
                 os.write(2, f"headway: {text}\n".encode())
 
     def _begin(self, memory: int, pid: int) -> None:
-        for one in [one for one in self._rings if one.ring.pid == pid]:
+        # The kernel has no id for a process in a PID namespace that we cannot see into: there may be several.
+        for one in [one for one in self._rings if one.ring.pid == pid > 0]:
             self._over(one)  # the process has executed another program
         if len(self._rings) >= _MOST_RINGS:
             self.say(f"process {pid} is not watched: {_MOST_RINGS} processes are watched already")
