@@ -9,7 +9,7 @@ import pytest
 from real_programs import BY_NAME
 from waiting import wait_for
 
-from headway.live.memory import status
+from headway.live.proc import status
 from headway.live.standstill import Standstill
 
 SLEEPS = ("230 ", "35 ", "115 ", "101 ", "23 0x0", "270 0x0", "72 0x0")  # of CPython, on x86-64 and aarch64

@@ -14,6 +14,7 @@ from headway.live import watch
 from headway.live.beginnings import UNKNOWN
 from headway.live.counters import difference
 from headway.live.lived import incarnation_in, incarnation_of
+from headway.live.proc import fields_of
 from headway.live.watch import History, Monitor, Watch, WatchEndedError
 from headway.traces import format as hwt
 
@@ -168,7 +169,7 @@ def test_a_process_is_there_until_it_exits(field, value, there):
     fields[field - 3] = value
     stat = f"{before} ) R 0) {' '.join(fields)}"
 
-    assert (incarnation_in(stat) is not None) == there
+    assert (incarnation_in(fields_of(stat)) is not None) == there
 
 
 def test_exec_ends_the_watch(mapped, monkeypatch):

@@ -27,7 +27,7 @@ from headway.live.door import PROCESS_MEMORY_BYTES, Door
 from headway.live.files import descendants
 from headway.live.inject import check_state, run_soon
 from headway.live.lease import SPAN_S, Ended, Lease
-from headway.live.memory import status
+from headway.live.proc import BEGIN_TICKS, STATE, ids_in, stat, status
 from headway.live.remote import Request
 from headway.live.standby import is_standby
 from headway.live.standstill import Standstill
@@ -342,7 +342,9 @@ def _call(
         with Channel() as channel:
             _check_sees(target, channel.folder, AGENT_PATH, Path(os.path.realpath(library_path())))
             names = {"agent": str(AGENT_PATH), "socket": channel.path, "token": channel.token}
-            code = _CODE.format(pid=_own_pid(target), call=call, modules=", ".join(modules), undo=undo, **names)
+            code = _CODE.format(
+                pid=ids_in(status(target.pid))[-1], call=call, modules=", ".join(modules), undo=undo, **names
+            )
             connection = _asked(target, channel, code, patience_s, what, check)
             with connection:
                 answer = channel.receive(connection, target.pid, _BUSY_S, check)
@@ -471,15 +473,10 @@ class _Check:
 
 
 def _started(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    if fields[0] in (b"Z", b"X"):
+    fields = stat(pid)
+    if fields[STATE] in "ZX":
         raise ProcessLookupError(3, "No such process")
-    return int(fields[19])
-
-
-def _own_pid(target: Target) -> int:
-    """Return the process's id in its own PID namespace, which may differ from ours."""
-    return int(status(target.pid).get("NSpid", str(target.pid)).split()[-1])
+    return int(fields[BEGIN_TICKS])
 
 
 def _printable(text: str) -> str:

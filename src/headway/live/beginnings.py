@@ -5,14 +5,13 @@ import os
 import time
 from collections.abc import Collection
 
+from headway.live.proc import BEGIN_TICKS, stat
 from headway.live.thread_ids import ThreadIds
 
 __all__ = ["UNKNOWN", "beginnings"]
 
 UNKNOWN = 0
 """The beginning of a thread of which the kernel tells none: the process has no such thread any more."""
-_STARTTIME = 19
-"""The field of /proc/PID/stat (proc(5)) after the process's name: in ticks since the machine's start."""
 _S_NS = 1_000_000_000
 _READS = 10
 _CLOSE_NS = 1_000_000
@@ -34,8 +33,8 @@ def beginnings(pid: int, tids: Collection[int], ids: ThreadIds) -> dict[int, int
     now_ns = time.monotonic_ns()
     for tid in found:
         with contextlib.suppress(OSError):
-            fields = _read(f"/proc/{pid}/task/{ids.ours(tid, now_ns)}/stat").rpartition(")")[2].split()
-            found[tid] = (int(fields[_STARTTIME]) + 1) * tick_ns - asleep_ns
+            fields = stat(f"{pid}/task/{ids.ours(tid, now_ns)}")
+            found[tid] = (int(fields[BEGIN_TICKS]) + 1) * tick_ns - asleep_ns
     return found
 
 
@@ -48,8 +47,3 @@ def _asleep_ns() -> int:
         if time.monotonic_ns() - before_ns < _CLOSE_NS:  # else something ran between the two readings
             break
     return found
-
-
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read()

@@ -17,9 +17,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
-from headway.live import files
+from headway.live import files, proc
 from headway.live.options import BETWEEN_NAME
 
 __all__ = ["Program", "Terminal", "alone", "check_open_files", "detached", "start_detached"]
@@ -328,7 +328,7 @@ def _rename(name: bytes) -> None:
     """Set a name of our own, so that a search for the program's command line (`pkill -f`) does not find us."""
     Path("/proc/self/comm").write_bytes(name)
     command = Path("/proc/self/cmdline").read_bytes()
-    fields: list[Any] = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    fields = proc.stat("self")
     begin, end = int(fields[_ARG_START]), int(fields[_ARG_END])
     if begin and ctypes.string_at(begin, end - begin) == command:
         ctypes.memset(begin, 0, end - begin)

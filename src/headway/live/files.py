@@ -13,6 +13,7 @@ from pathlib import Path
 from headway.errors import UsageError
 from headway.live.header import HEADER_BYTES, header_in
 from headway.live.options import BETWEEN_NAME, COLLECTOR_NAME, WATCHER_NAME
+from headway.live.proc import BEGIN_TICKS, PARENT, STATE, stat
 
 __all__ = [
     "began_realtime_ns",
@@ -48,10 +49,6 @@ _EXECUTED_RECORDED, _EXECUTED_UNRECORDED = 1, 2
 _HEADER_BYTES = 4096
 """The size of the header of a trace."""
 _MOST = (1 << 32) - 1
-_BEGIN_TICKS = 19
-"""The index of the process's start among the fields of /proc/PID/stat behind the program's name."""
-_PARENT = 1
-"""The index of the parent's id among the same fields."""
 _LOOK_S = 0.02
 _DAEMON_S = 1.0
 """The time after which a trace that is not finished may be that of a launch whose other processes go on."""
@@ -194,11 +191,11 @@ def _note(path: Path, family: int, data: bytes, offset: int) -> None:
 def begin_ticks(pid: int) -> int | None:
     """Return when a process began, in the kernel's ticks; None if the process has ended, reaped or not."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        fields = stat(pid)
         # The main thread may end before other threads: then it is a zombie, and the process still runs.
-        if fields[0] in "ZX" and len(os.listdir(f"/proc/{pid}/task")) == 1:
+        if fields[STATE] in "ZX" and len(os.listdir(f"/proc/{pid}/task")) == 1:
             return None
-        return int(fields[_BEGIN_TICKS])
+        return int(fields[BEGIN_TICKS])
     except (OSError, IndexError):
         return None
 
@@ -216,7 +213,7 @@ def began_realtime_ns(pid: int) -> int:
 def parent_of(pid: int, proc: Path = Path("/proc")) -> int | None:
     """Return the id of a process's parent; None if the process is gone, 0 if the parent is not visible to us."""
     try:
-        return int((proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[_PARENT])
+        return int(stat(pid, proc)[PARENT])
     except (OSError, IndexError, ValueError):
         return None
 

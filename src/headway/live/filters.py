@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 
 from headway.errors import RecordingError
-from headway.live.memory import status
+from headway.live.proc import ids_in, status
 
 __all__ = ["check", "own_filter"]
 
@@ -90,18 +90,18 @@ def _measure(pid: int, said: dict[str, str], proc: Path) -> dict[str, str]:
 
 
 def _first_process(pid: int, said: dict[str, str], proc: Path) -> dict[str, str] | None:
-    numbers = said.get("NSpid", str(pid)).split()
-    if numbers[-1] == "1":
+    ids = ids_in(said)
+    if ids[-1] == 1:
         return None
     with contextlib.suppress(OSError):
-        if len(numbers) == 1:  # `pid` lives in the PID namespace of this /proc, whose first process is always readable
+        if len(ids) == 1:  # `pid` lives in the PID namespace of this /proc, whose first process is always readable
             return status(1, proc)
         space = _space(str(pid), proc)
         for other in os.listdir(proc):
             with contextlib.suppress(OSError):  # the process ends meanwhile, or belongs to another user
                 if other.isdecimal() and _space(other, proc) == space:
                     found = status(other, proc)
-                    if found.get("NSpid", "").split()[-1:] == ["1"]:
+                    if ids_in(found)[-1] == 1:
                         return found
     return None
 

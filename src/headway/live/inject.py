@@ -38,11 +38,11 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from headway.errors import RecordingError
-from headway.live.memory import Memory, mappings, python_symbols, status
+from headway.live.memory import Memory, mappings, python_symbols
+from headway.live.proc import STATE, stat, status
 from headway.live.stub import NEEDED, WHERE_THERE_ARE, machine_code
 
 __all__ = ["check_state", "run_soon"]
@@ -322,7 +322,7 @@ class _Tracee:
                 self._check_alive()
 
     def _check_alive(self) -> None:
-        if Path(f"/proc/{self._pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in b"ZX":
+        if stat(self._pid)[STATE] in "ZX":
             raise ProcessLookupError
 
     def _halt(self) -> None:

@@ -1,8 +1,9 @@
 """Whether a process still runs the same program, and until when one that records has certainly done so."""
 
 import contextlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
+
+from headway.live.proc import BEGIN_TICKS, FLAGS, STATE, stat
 
 if TYPE_CHECKING:
     from headway.native import Collection
@@ -12,6 +13,10 @@ __all__ = ["Lived", "incarnation_in", "incarnation_of"]
 _EXITING: Final = 0x4
 """PF_EXITING of the kernel's include/linux/sched.h, among the flags of /proc/PID/stat."""
 
+_CODE: Final = 23
+_STACK: Final = 25
+"""The indices of the addresses of the program's code and stack among the fields of /proc/PID/stat."""
+
 _PERIOD_NS: Final = 250_000_000
 """The time between two looks: each reads a file of /proc, and there may be hundreds of processes."""
 
@@ -19,22 +24,23 @@ _PERIOD_NS: Final = 250_000_000
 def incarnation_of(pid: int) -> tuple[str, ...] | None:
     """Return what distinguishes this process and its program from any other; None if the process has ended."""
     try:
-        return incarnation_in(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace"))
+        return incarnation_in(stat(pid))
     except (FileNotFoundError, ProcessLookupError):
         return None
 
 
-def incarnation_in(stat: str) -> tuple[str, ...] | None:
-    """Return what distinguishes a process and its program from any other, from its /proc/PID/stat (proc(5)).
+def incarnation_in(fields: list[str]) -> tuple[str, ...] | None:
+    """Return what distinguishes a process and its program from any other, from the fields of its /proc/PID/stat.
 
     The identity consists of the process's start time, and of the addresses of its program's code and stack: exec() puts
     the stack elsewhere. In the middle of exec() the new program has no code yet, though the process is there.
 
     Returns None if the process has ended.
     """
-    fields = stat.rpartition(")")[2].split()
     # A process that is exiting may have no memory any more, before its state says so.
-    return None if fields[0] in "ZX" or int(fields[6]) & _EXITING else (fields[19], fields[23], fields[25])
+    if fields[STATE] in "ZX" or int(fields[FLAGS]) & _EXITING:
+        return None
+    return fields[BEGIN_TICKS], fields[_CODE], fields[_STACK]
 
 
 @final

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import final
 
-__all__ = ["ILL_FORMED", "Memory", "mappings", "python_symbols", "status"]
+__all__ = ["ILL_FORMED", "Memory", "mappings", "python_symbols"]
 
 _PAGE = 4096
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -74,12 +74,6 @@ class Memory:
     def halves(self, address: int, count: int) -> tuple[int, ...]:
         """Return `count` 32-bit words."""
         return struct.unpack(f"<{count}I", self.read(address, 4 * count))
-
-
-def status(pid: int | str, proc: Path = Path("/proc")) -> dict[str, str]:
-    """Return the kernel's status of a process, or of a thread (its id, or PID/task/ID). Raises OSError."""
-    lines = (proc / str(pid) / "status").read_text(encoding="utf-8", errors="replace").splitlines()
-    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
 
 
 def mappings(pid: int) -> Iterator[tuple[int, int, str, int, bool, str]]:

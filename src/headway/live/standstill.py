@@ -3,7 +3,7 @@
 import os
 from typing import Final, final
 
-from headway.live.memory import status
+from headway.live.proc import status
 
 __all__ = ["Standstill"]
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Final, final
 
-from headway.live.memory import status
+from headway.live.proc import ids_in, status
 
 __all__ = ["ThreadIds"]
 
@@ -36,7 +36,7 @@ class ThreadIds:
             OSError: The process or the thread is gone.
         """
         if self._differ is None:
-            self._differ = len(_numbers(self._pid, self._proc)) > 1
+            self._differ = len(ids_in(status(self._pid, self._proc))) > 1
         if not self._differ:
             return tid
         if tid not in self._ours and now_ns != self._looked_ns:
@@ -55,10 +55,5 @@ class ThreadIds:
         self._own = {ours: own for ours, own in self._own.items() if ours in there}
         for ours in there - self._own.keys():
             with contextlib.suppress(OSError):  # the thread has just ended
-                self._own[ours] = _numbers(f"{self._pid}/task/{ours}", self._proc)[-1]
+                self._own[ours] = ids_in(status(f"{self._pid}/task/{ours}", self._proc))[-1]
         self._ours = {own: ours for ours, own in self._own.items()}
-
-
-def _numbers(name: int | str, proc: Path) -> list[int]:
-    """Return the ids of a process or a thread in each PID namespace from ours down to its own. Raises OSError."""
-    return [int(one) for one in status(name, proc).get("NSpid", "0").split()]

@@ -11,12 +11,10 @@ the process has, and never more than `_MOST_SLOTS` threads take.
 import contextlib
 import fcntl
 import os
-import re
 import struct
 import time
 from collections import deque
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Self
 
 from headway.errors import RecordingError
@@ -25,6 +23,7 @@ from headway.live.counters import Rates, Snapshot, decode, difference
 from headway.live.files import descendants
 from headway.live.header import COUNTERS_ONLY, FORMAT_VERSION, HEADER_BYTES, Header, header_in
 from headway.live.lived import incarnation_of
+from headway.live.proc import ids_in, status
 from headway.live.slots import FREE, SLOT_BYTES, SLOT_HEAD, ThreadCounters, changed
 from headway.live.switched_on import GilSwitch
 from headway.live.thread_ids import ThreadIds
@@ -53,21 +52,12 @@ class WatchEndedError(RecordingError):
     """No more can be read: the process ended or started another program, or its recording was ended."""
 
 
-def _own_pid(pid: int) -> int:
-    """Return the process's id in its own PID namespace: in a container, the id differs from ours."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
-    match = re.search(r"^NSpid:.*\s(\d+)$", status, re.MULTILINE)
-    return int(match[1]) if match else pid
-
-
 def process_of(pid: int) -> int:
     """Return the id of the process that a native thread's id belongs to (a process's id is its own); 0 for none."""
     try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+        return int(status(pid).get("Tgid", "0"))
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    match = re.search(r"^Tgid:\s*(\d+)$", status, re.MULTILINE)
-    return int(match[1]) if match else 0
 
 
 def _candidates(pid: int) -> list[tuple[str, int]]:
@@ -151,7 +141,7 @@ class Watch:
                 raise RecordingError(
                     f"there is no process {pid}", hint="`pgrep -a python` lists Python processes"
                 ) from None
-            own_pid = _own_pid(pid)
+            own_pid = ids_in(status(pid))[-1]
             header = self._open(own_pid)
         except (FileNotFoundError, ProcessLookupError):
             raise RecordingError(f"process {pid} has ended") from None
