@@ -15,7 +15,6 @@ from made_traces import made_trace
 from headway.errors import UsageError
 from headway.live import files
 from headway.live.files import check_new, family_files
-from headway.traces import format as fmt
 from headway.traces.model import Executed
 from headway.traces.reader import read
 from headway.traces.writer import write
@@ -128,18 +127,6 @@ def test_a_folder_that_takes_no_files_is_refused(tmp_path, monkeypatch):
 
     monkeypatch.setattr(files.os, "open", full)
     assert check_new(tmp_path / "app.hwt") == tmp_path / "app.hwt"
-
-
-def test_what_is_read_of_a_header_is_there():
-    """The header's first bytes, which are read without numpy, agree with traces.format."""
-    header = np.zeros(1, fmt.HEADER_DTYPE)
-    header["magic"] = np.frombuffer(fmt.MAGIC, header["magic"].dtype)
-    header["version"] = header["header_bytes"] = 0xFFFFFFFF
-    header["family"] = 0x0123456789ABCDEF
-
-    magic, family = files._HEADER.unpack(header.tobytes()[: files._HEADER.size])
-
-    assert (magic, family) == (files._MAGIC, (0x0123456789ABCDEF).to_bytes(8, "little"))
 
 
 def test_processes_without_a_file_are_noted_in_the_first_ones_trace(tmp_path):

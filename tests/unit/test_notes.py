@@ -12,7 +12,15 @@ from told_traces import convoy
 
 from headway import native
 from headway.live import sampling, slots, stacks
-from headway.live.header import COUNTERS_ONLY, FORMAT_VERSION, HEADER_BYTES, header_in
+from headway.live.header import (
+    COUNTERS_ONLY,
+    EXECUTED_OFFSET,
+    FIELDS_BYTES,
+    FORMAT_VERSION,
+    HEADER_BYTES,
+    MISSING_OFFSET,
+    header_in,
+)
 from headway.live.slots import thread_counters
 from headway.traces import format as hwt
 from headway.traces.frames import MAX_DEPTH, Asleep, Away, CoreTime, Evidence, Frame, Lap, Sample, Stopped
@@ -115,14 +123,14 @@ def test_a_sample_without_frames_is_left_out():
 def test_the_watcher_s_header_is_the_format_s(flags, has_gil):
     """Each field that is read without numpy is the format's field of that name."""
     facts = {"version": 3, "pid": -5, "flags": flags, "start_ns": -7, "end_ns": 2**62, "slot_count": 2**32 - 1}
-    facts |= {"slot_bytes": 13, "slots_offset": 2**64 - 1, "thread_count": 19}
+    facts |= {"slot_bytes": 13, "slots_offset": 2**64 - 1, "thread_count": 19, "family": 2**64 - 3}
 
     header = header_in(make_header(**facts).tobytes())
 
     assert {name: getattr(header, name) for name in facts} == facts
     assert (header.magic, header.program.rstrip(b"\0"), header.has_gil) == (hwt.MAGIC, b"made.py", has_gil)
     assert (FORMAT_VERSION, COUNTERS_ONLY) == (hwt.FORMAT_VERSION, hwt.COUNTERS_ONLY)
-    assert header_in(make_header().tobytes()[: HEADER_BYTES - 1]) is None
+    assert header_in(make_header().tobytes()[: FIELDS_BYTES - 1]) is None
     assert header_in(make_header(magic=np.void(b"12345678")).tobytes()) is None
 
 
@@ -147,7 +155,9 @@ def test_the_watcher_s_numbers_are_the_format_s():
     ) == (stacks._CHUNK_COUNT, stacks._CHUNKS_OFFSET)
     assert (stacks.CHUNK_BYTES, stacks.CHUNK_HEADER_BYTES) == (hwt.CHUNK_BYTES, hwt.CHUNK_HEADER_BYTES)
     assert stacks._CHUNK.size == hwt.CHUNK_DTYPE.fields["sequence"][1] + 8
-    assert sampling.LAYOUT_OFFSET + sampling._LAYOUT.size <= hwt.HEADER_BYTES
+    assert sampling.LAYOUT_OFFSET + sampling._LAYOUT.size <= hwt.HEADER_BYTES == HEADER_BYTES
+    assert (header.fields["executed"][1], header.fields["removed_files"][1]) == (EXECUTED_OFFSET, MISSING_OFFSET)
+    assert header.fields["unrecorded_processes"][1] == MISSING_OFFSET + 4
 
 
 def test_stacks_are_read_as_the_reader_does(tmp_path):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headway.errors import UsageError
-from headway.live.header import HEADER_BYTES, header_in
+from headway.live.header import EXECUTED_OFFSET, FIELDS_BYTES, HEADER_BYTES, MISSING_OFFSET, header_in
 from headway.live.options import BETWEEN_NAME, COLLECTOR_NAME, WATCHER_NAME
 from headway.live.proc import BEGIN_TICKS, PARENT, STATE, stat
 
@@ -33,21 +33,10 @@ __all__ = [
     "wait_until_finished",
 ]
 
-# The header is read without traces.format, and so without numpy: `headway trace` must start a program at once, must
-# have no threads of numpy's when it forks, and must work with little memory.
-_HEADER = struct.Struct("8s 8x 8s")
-_MAGIC = b"\x89HWT\r\n\x1a\n"
-"""The beginning of a trace: magic, then version and length (skipped), then `family` (native/trace/format.h)."""
 _OWN_NAMES = frozenset({WATCHER_NAME, COLLECTOR_NAME, BETWEEN_NAME})
 _MISSING = struct.Struct("<II")
-_MISSING_OFFSET = 2312
-"""The offset of `removed_files` and `unrecorded_processes` in a trace (native/trace/format.h)."""
 _EXECUTED = struct.Struct("<I")
-_EXECUTED_OFFSET = 2292
-"""The offset of `executed` in a trace."""
 _EXECUTED_RECORDED, _EXECUTED_UNRECORDED = 1, 2
-_HEADER_BYTES = 4096
-"""The size of the header of a trace."""
 _MOST = (1 << 32) - 1
 _LOOK_S = 0.02
 _DAEMON_S = 1.0
@@ -125,13 +114,13 @@ def family_files(path: Path) -> list[Path]:
     return [path, *(other for other in others if _family(other) == family)]
 
 
-def _family(path: Path) -> bytes | None:
+def _family(path: Path) -> int | None:
     """Return the id that all traces of a launch share; None if the file is no trace."""
     # A file with such a name may be anything: do not follow a link, do not wait for a FIFO.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with contextlib.suppress(OSError), open(os.open(path, flags), "rb", buffering=0) as file:
-        magic, family = _HEADER.unpack(file.read(_HEADER.size).ljust(_HEADER.size, b"\0"))
-        return bytes(family) if magic == _MAGIC else None
+        header = header_in(file.read(FIELDS_BYTES))
+        return header.family if header is not None else None
     return None
 
 
@@ -147,7 +136,7 @@ def note_missing(path: Path, family: int, *, removed: int, unrecorded: int) -> N
     Raises:
         OSError: The file cannot be written to.
     """
-    _note(path, family, _MISSING.pack(min(removed, _MOST), min(unrecorded, _MOST)), _MISSING_OFFSET)
+    _note(path, family, _MISSING.pack(min(removed, _MOST), min(unrecorded, _MOST)), MISSING_OFFSET)
 
 
 def note_executed(path: Path, family: int, *, recorded: bool) -> None:
@@ -161,7 +150,7 @@ def note_executed(path: Path, family: int, *, recorded: bool) -> None:
     Raises:
         OSError: The file cannot be written to.
     """
-    _note(path, family, _EXECUTED.pack(_EXECUTED_RECORDED if recorded else _EXECUTED_UNRECORDED), _EXECUTED_OFFSET)
+    _note(path, family, _EXECUTED.pack(_EXECUTED_RECORDED if recorded else _EXECUTED_UNRECORDED), EXECUTED_OFFSET)
 
 
 def identity_of(file: int) -> tuple[int, int, int]:
@@ -173,13 +162,13 @@ def identity_of(file: int) -> tuple[int, int, int]:
         file: A descriptor of the trace.
     """
     status = os.fstat(file)
-    header = os.pread(file, _HEADER_BYTES, 0)
-    rest = header[:_EXECUTED_OFFSET], header[_EXECUTED_OFFSET + _EXECUTED.size :]
+    header = os.pread(file, HEADER_BYTES, 0)
+    rest = header[:EXECUTED_OFFSET], header[EXECUTED_OFFSET + _EXECUTED.size :]
     return status.st_dev, status.st_ino, hash(rest)
 
 
 def _note(path: Path, family: int, data: bytes, offset: int) -> None:
-    if _family(path) != family.to_bytes(8, "little"):
+    if _family(path) != family:
         return
     file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -337,7 +326,7 @@ def _goes_on(path: Path) -> bool:
     """Tell whether a process lives whose trace is one of the launch's, and has not ended."""
     for each in family_files(path):
         with contextlib.suppress(OSError), each.open("rb") as file:
-            header = header_in(file.read(HEADER_BYTES))
+            header = header_in(file.read(FIELDS_BYTES))
             if header is not None and header.end_ns == 0 and begin_ticks(header.pid) is not None:
                 return True
     return False

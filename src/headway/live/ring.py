@@ -21,7 +21,7 @@ from typing import Any, Final, final
 from headway.agent.headway_agent.recorder import WATCHED
 from headway.live.door import PROCESS_MEMORY_BYTES, watch_process
 from headway.live.files import began_realtime_ns, begin_ticks
-from headway.live.header import HEADER_BYTES, Header, header_in
+from headway.live.header import FIELDS_BYTES, Header, header_in
 from headway.live.homes import Homes
 from headway.live.lived import Lived
 from headway.live.options import Limits
@@ -87,7 +87,7 @@ class Ring:
             self._lived = Lived(pid, self._collection)
             self._collection.watch(loop_ns=limits.loop_ns, pool_ns=limits.request_ns)
             self._collection.limit_meta(_META_BYTES // CHUNK_BYTES)
-            header = header_in(os.pread(memory, HEADER_BYTES, 0))
+            header = header_in(os.pread(memory, FIELDS_BYTES, 0))
             if header is None or header.slot_bytes != SLOT_BYTES or not 0 < header.slots_offset < 1 << 24:
                 raise OSError(71, "the process records in another format")
             self._slots_at, self._slot_count = header.slots_offset, min(header.slot_count, _MOST_SLOTS)

@@ -21,7 +21,7 @@ from headway.errors import RecordingError
 from headway.live.beginnings import beginnings
 from headway.live.counters import Rates, Snapshot, decode, difference
 from headway.live.files import descendants
-from headway.live.header import COUNTERS_ONLY, FORMAT_VERSION, HEADER_BYTES, Header, header_in
+from headway.live.header import COUNTERS_ONLY, FIELDS_BYTES, FORMAT_VERSION, Header, header_in
 from headway.live.lived import incarnation_of
 from headway.live.proc import ids_in, status
 from headway.live.slots import FREE, SLOT_BYTES, SLOT_HEAD, ThreadCounters, changed
@@ -116,7 +116,7 @@ def _fits(header: Header) -> bool:
 
 def _read_header(fd: int, base: int) -> Header | None:
     try:
-        return header_in(os.pread(fd, HEADER_BYTES, base))
+        return header_in(os.pread(fd, FIELDS_BYTES, base))
     except OSError:
         return None  # the memory is not mapped any more
 
