@@ -1,5 +1,7 @@
 """Processes that begin below a process while a command is at work are entered, at the second look at them."""
 
+import errno
+import os
 import threading
 
 import pytest
@@ -13,14 +15,25 @@ LIMIT_S = 60
 
 @pytest.fixture
 def there(monkeypatch):
-    """Return the processes below process 1, with what distinguishes their programs; "sh" is no Python, "helper" is one of its own."""
+    """Return the processes, with what distinguishes their programs; "sh" is no Python, "helper" is one of its own.
+
+    All of them are below process 1, except an "orphan".
+    """
     found = {}
 
     def look_at(pid):
         if "sh" in found[pid]:
             raise RecordingError("no Python")
 
-    monkeypatch.setattr("headway.live.files.descendants", lambda _: sorted(found))
+    def ticks_of(pid):
+        if pid not in found:
+            raise ProcessLookupError
+        return found[pid][0]
+
+    monkeypatch.setattr(
+        "headway.live.files.descendants", lambda _: sorted(pid for pid in found if "orphan" not in found[pid])
+    )
+    monkeypatch.setattr("headway.live.files.ticks_of", ticks_of)
     monkeypatch.setattr("headway.live.lived.incarnation_of", found.get)
     monkeypatch.setattr("headway.live.attach.look_at", look_at)
     monkeypatch.setattr("headway.live.standby.is_standby", lambda pid: "helper" in found[pid])
@@ -33,14 +46,16 @@ class Command:
     def __init__(self):
         self.tried = []
         self.said = []
+        self.closed = []
         self.errors = {}
-        self.newcomers = Newcomers(1, self.enter, "recorded", self.said.append)
+        self.newcomers = Newcomers(1, self.enter, self.closed.append, "recorded", self.said.append)
 
     def enter(self, pid, check):
         self.tried.append(pid)
         check()
         if self.errors.get(pid):
-            raise RecordingError(self.errors[pid].pop(0))
+            why = self.errors[pid].pop(0)
+            raise why if isinstance(why, OSError) else RecordingError(why)
         return None if pid == 77 else f"held {pid}"
 
     def look(self, times=1):
@@ -82,10 +97,48 @@ def test_a_process_that_was_entered_is_entered_again_as_another_program(there):
     command = Command()
     there[11] = ("new",)
     command.look(2)
-    there[11] = ("newer",)
+    there[11] = ("new", "other code")
     command.look(2)
 
     assert command.tried == [11, 11]
+    assert command.newcomers.found == command.closed == ["held 11"]
+
+
+def test_what_is_held_of_a_process_ends_with_it(there):
+    """A server may start a worker a second, and each that is held costs descriptors and a thread; an orphan lives on."""
+    command = Command()
+    there.update({11: ("new",), 12: ("new",), 13: ("new",)})
+    command.look(2)
+    assert command.newcomers.found == ["held 11", "held 12", "held 13"]
+    del there[11]
+    there[12] = ("new", "orphan")
+    there[13] = ("a later process with the same id",)
+    command.look()
+
+    assert command.newcomers.found == ["held 12"]
+    assert command.closed == ["held 11", "held 13"]
+    assert command.newcomers.left_out == []
+
+
+def test_a_lack_of_descriptors_ends_nothing(there, monkeypatch):
+    """The reason is told like any other one, and what is held stays."""
+    command = Command()
+    there[11] = ("new",)
+    command.look(2)
+    there[12] = ("new",)
+    lack = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    command.errors[12] = [lack] * 8
+
+    def no_descriptor(_):
+        raise lack
+
+    monkeypatch.setattr("headway.live.files.ticks_of", no_descriptor)
+    monkeypatch.setattr("headway.live.attach.look_at", no_descriptor)
+    command.look(9)
+
+    assert command.newcomers.found == ["held 11"]
+    assert command.closed == []
+    assert command.said == ["its new child process 12 is not recorded: Too many open files"]
 
 
 def test_a_process_that_needs_no_entering(there):
@@ -146,7 +199,7 @@ def test_the_end_of_the_command_ends_a_try(there):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(newcomers, "_LOOK_S", 0.001)
-        with Newcomers(1, enter, "recorded", print) as found:
+        with Newcomers(1, enter, print, "recorded", print) as found:
             there[11] = ("new",)
             assert began.wait(LIMIT_S)
 

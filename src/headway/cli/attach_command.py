@@ -297,7 +297,7 @@ def _newcomers(target: "attach.Target", file: Path, door: "Door", arguments: arg
             console.say(f"and its new child process {pid}")
         return found
 
-    return Newcomers(target.pid, enter, "recorded", console.say)
+    return Newcomers(target.pid, enter, lambda one: one[1].close(), "recorded", console.say)
 
 
 def _enter(

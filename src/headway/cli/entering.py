@@ -7,7 +7,7 @@ from typing import TypeVar, final
 from headway.cli import console
 from headway.errors import RecordingError
 
-__all__ = ["CHILD_PATIENCE_S", "Waiting", "beside_each_other", "enter_children"]
+__all__ = ["CHILD_PATIENCE_S", "Waiting", "beside_each_other", "enter_children", "tried"]
 
 CHILD_PATIENCE_S = 3.0
 """The longest wait until a child process runs Python; Headway does not enter a child that does not."""
@@ -46,6 +46,16 @@ def beside_each_other(do: Callable[[_One], _Found], ones: Sequence[_One]) -> lis
         return list(pool.map(do, ones))
 
 
+def tried(enter: Callable[[], _Found]) -> _Found | RecordingError:
+    """Return what `enter` returns, or why it cannot enter a process: a lack of descriptors is such a reason, too."""
+    try:
+        return enter()
+    except RecordingError as error:
+        return error
+    except OSError as error:
+        return RecordingError(error.strerror or str(error))
+
+
 def enter_children(pids: Sequence[int], enter: Callable[[int], _Found | None], what: str) -> list[_Found]:
     """Enter child processes beside each other, and say which of them are not `what` ("recorded"), and why.
 
@@ -57,15 +67,8 @@ def enter_children(pids: Sequence[int], enter: Callable[[int], _Found | None], w
     Returns:
         What `enter` returned, in the order of `pids`, without the None.
     """
-
-    def tried(pid: int) -> _Found | RecordingError | None:
-        try:
-            return enter(pid)
-        except RecordingError as error:
-            return error
-
     found: list[_Found] = []
-    for pid, entered in zip(pids, beside_each_other(tried, pids), strict=True):
+    for pid, entered in zip(pids, beside_each_other(lambda pid: tried(lambda: enter(pid)), pids), strict=True):
         if isinstance(entered, RecordingError):
             console.say(f"its child process {pid} is not {what}: {entered.message}")
         elif entered is not None:

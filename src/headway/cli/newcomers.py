@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Generic, Self, TypeVar, final
 
-from headway.cli.entering import beside_each_other
+from headway.cli.entering import beside_each_other, tried
 from headway.errors import RecordingError
 
 __all__ = ["Newcomers"]
@@ -31,7 +31,12 @@ class Newcomers(Generic[_Found]):
     """
 
     def __init__(
-        self, pid: int, enter: Callable[[int, Callable[[], None]], _Found | None], what: str, say: Callable[[str], None]
+        self,
+        pid: int,
+        enter: Callable[[int, Callable[[], None]], _Found | None],
+        close: Callable[[_Found], None],
+        what: str,
+        say: Callable[[str], None],
     ) -> None:
         """Prepare without a look. Looks begin with the `with` block, in a thread of their own.
 
@@ -39,18 +44,19 @@ class Newcomers(Generic[_Found]):
             pid: The process.
             enter: Enters a process below it; returns None if it needs no entering. May raise RecordingError. The
                 second argument is to be called several times a second; it raises an error if the command ends.
+            close: Ends what `enter` returned, once its process has ended or runs another program.
             what: What becomes of a process that is entered ("recorded").
             say: Prints a message about a process that cannot be entered; called in the thread.
         """
-        self._pid, self._enter, self._what, self._say_it = pid, enter, what, say
-        self.found: list[_Found] = []
-        """What `enter` returned, in the order of time, without the None."""
+        self._pid, self._enter, self._close, self._what, self._say_it = pid, enter, close, what, say
+        self._found: dict[int, tuple[str, _Found]] = {}
+        """By process that was entered, in the order of time: when it began, in the kernel's ticks, and what `enter` returned."""
         self._over = threading.Event()
         self._before: _Programs = {}
         self._done: _Programs = {}
         """By process: the program that was entered, or is not to be entered."""
         self._tries: dict[int, int] = {}
-        self._gone: list[int] = []
+        self._gone: set[int] = set()
         self._said = 0
         self._thread = threading.Thread(target=self._run, name="headway-newcomers", daemon=True)
 
@@ -67,16 +73,32 @@ class Newcomers(Generic[_Found]):
         self._done |= {pid: program for pid in pids if (program := self._program(pid)) is not None}
 
     @property
+    def found(self) -> list[_Found]:
+        """The results of `enter` for the processes that have not ended, in the order of time. Any thread may ask."""
+        return [found for _, found in list(self._found.values())]
+
+    @property
     def left_out(self) -> list[int]:
         """The processes that were there for two looks or more, and were neither entered nor told with a reason."""
         return sorted({*self._gone, *self._tries})
 
     def look(self) -> None:
         """Enter the processes that have come. The thread calls it again and again."""
+        self._drop_ended()
         now = self._programs()
         new = self._new(now)
         for pid, outcome in zip(new, beside_each_other(self._try, new) if new else (), strict=True):
             self._take(pid, now[pid], outcome)
+
+    def _drop_ended(self) -> None:
+        """End what is held of processes that have ended: a server may start a worker a second for days."""
+        for pid, (began, _) in list(self._found.items()):
+            if self._has_ended(pid, began):
+                self._drop(pid)
+
+    def _drop(self, pid: int) -> None:
+        if pid in self._found:
+            self._close(self._found.pop(pid)[1])
 
     def _new(self, now: _Programs) -> list[int]:
         """Return the processes to enter, of those that are there now; note which of them are gone."""
@@ -84,7 +106,7 @@ class Newcomers(Generic[_Found]):
         self._done = {pid: program for pid, program in self._done.items() if pid in now}
         for pid in set(self._tries) - set(now):
             del self._tries[pid]
-            self._gone.append(pid)
+            self._gone.add(pid)
         found = []
         for pid, program in now.items():
             if before.get(pid) == program != self._done.get(pid):
@@ -105,7 +127,8 @@ class Newcomers(Generic[_Found]):
         if not isinstance(outcome, RecordingError):
             self._settle(pid, program)
             if outcome is not None:
-                self.found.append(outcome)
+                self._drop(pid)  # it was entered as another program
+                self._found[pid] = program[0], outcome
         elif not isinstance(outcome, _OverError) and self._program(pid) == program:
             self._tries[pid] += 1
             if self._tries[pid] >= _TRIES:
@@ -117,10 +140,7 @@ class Newcomers(Generic[_Found]):
             self.look()
 
     def _try(self, pid: int) -> _Found | RecordingError | None:
-        try:
-            return self._enter(pid, self._check)
-        except RecordingError as error:
-            return error
+        return tried(lambda: self._enter(pid, self._check))
 
     def _check(self) -> None:
         if self._over.is_set():
@@ -134,7 +154,20 @@ class Newcomers(Generic[_Found]):
             attach.look_at(pid)
         except RecordingError:
             return False
+        except OSError:  # for lack of a descriptor: the entering tells it, or there is one by then
+            return True
         return not is_standby(pid)
+
+    def _has_ended(self, pid: int, began: str) -> bool:
+        """Tell whether a process that began then has ended; it may not be below ours any more, and lives on as an orphan."""
+        from headway.live.files import ticks_of
+
+        try:
+            return str(ticks_of(pid)) != began
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        except OSError:  # for lack of a descriptor, that cannot be told
+            return False
 
     def _programs(self) -> _Programs:
         """Return the processes below the process, each with what distinguishes its program from any other."""

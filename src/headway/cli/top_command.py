@@ -189,7 +189,8 @@ def _children_counted(pid: int, arguments: argparse.Namespace, monitor: "Monitor
         return found
 
     said: list[str] = []
-    newcomers = Newcomers(pid, enter, "counted", said.append if _paints_over(arguments) else console.say)
+    say = said.append if _paints_over(arguments) else console.say
+    newcomers = Newcomers(pid, enter, attach.Attachment.close, "counted", say)
     with contextlib.ExitStack() as held:
         held.callback(lambda: _close(newcomers.found))
         below = attach.python_descendants(pid)

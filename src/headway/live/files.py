@@ -28,6 +28,7 @@ __all__ = [
     "note_executed",
     "note_missing",
     "parent_of",
+    "ticks_of",
     "unlock",
     "unused_name",
     "wait_until_finished",
@@ -177,14 +178,24 @@ def _note(path: Path, family: int, data: bytes, offset: int) -> None:
         os.close(file)
 
 
+def ticks_of(pid: int) -> int:
+    """Return when a process began, in the kernel's ticks.
+
+    Raises:
+        FileNotFoundError, ProcessLookupError: The process has ended, reaped or not.
+        OSError: That cannot be read.
+    """
+    fields = stat(pid)
+    # The main thread may end before other threads: then it is a zombie, and the process still runs.
+    if fields[STATE] in "ZX" and len(os.listdir(f"/proc/{pid}/task")) == 1:
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+    return int(fields[BEGIN_TICKS])
+
+
 def begin_ticks(pid: int) -> int | None:
-    """Return when a process began, in the kernel's ticks; None if the process has ended, reaped or not."""
+    """Return when a process began, in the kernel's ticks; None if the process has ended, or that cannot be read."""
     try:
-        fields = stat(pid)
-        # The main thread may end before other threads: then it is a zombie, and the process still runs.
-        if fields[STATE] in "ZX" and len(os.listdir(f"/proc/{pid}/task")) == 1:
-            return None
-        return int(fields[BEGIN_TICKS])
+        return ticks_of(pid)
     except (OSError, IndexError):
         return None
 
