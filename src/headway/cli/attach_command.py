@@ -56,7 +56,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from headway.cli import console, options
 from headway.cli.entering import CHILD_PATIENCE_S, Waiting, beside_each_other, enter_children
@@ -66,6 +66,7 @@ from headway.cli.trace_command import add_output, summarise
 if TYPE_CHECKING:
     from headway.live import attach
     from headway.live.door import Door
+    from headway.traces.model import Trace
 
     _Held = tuple[attach.Target, attach.Attachment]
 
@@ -180,143 +181,178 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Signals) -> int:
-    from headway.live import attach, files
+    """Enter the process and those below it, wait, leave them, and tell what was recorded; return the exit code."""
+    from headway.live import files
     from headway.live.collect import collecting
 
     if arguments.output is not None:
         file = files.check_new(arguments.output, force=arguments.force)
     else:
         file = files.check_new(files.unused_name(Path.cwd(), f"pid-{arguments.pid}"))
-    how_long = f"for {arguments.duration:g} s" if arguments.duration else "until Ctrl-C"
     with (
         files.locked(file),
         collecting(file, max_bytes=arguments.max_size, at_once=True, only=target.pid, say=console.say) as door,
-        contextlib.ExitStack() as held_ones,
+        contextlib.closing(_Recording(target, file, door, arguments, signals)) as recording,
     ):
-        newcomers = _newcomers(target, file, door, arguments)
-        workers: list[_Held] = []
-        held_ones.callback(lambda: _close([*workers, *newcomers.found]))
-        asked_s = time.monotonic()
-        own: list[_Held] = []
-        waited_s = 0.0
-        try:
-            held = attach.attach(
-                target,
-                door,
-                patience_s=arguments.patience,
-                despite_filter=arguments.despite_filter,
-                check=Waiting(target.pid, arguments.patience),
-            )
-        except attach.StandsStillError as error:
-            if arguments.no_children or not attach.python_descendants(target.pid):
-                raise
-            console.say(f"process {target.pid} is not recorded: {error.message}")
-            signals.wait_for()
-            workers = _workers(target, file, door, arguments, signals, newcomers)
-            if not workers:
-                raise
-            console.say(f"recording only {_children(workers)} {how_long}")
-        else:
-            waited_s = time.monotonic() - asked_s
-            held_ones.enter_context(contextlib.closing(held))
-            own = [(target, held)]
-            signals.wait_for()
-            console.say(f"recording process {target.pid} {how_long}")
-            workers = _workers(target, file, door, arguments, signals, newcomers)
-            if workers:
-                console.say(f"and {_children(workers)}")
-        with contextlib.nullcontext() if arguments.no_children else newcomers:
-            alive = _wait(lambda: own or [*workers, *newcomers.found], signals, arguments.duration)
-        running = [one for one in [*own, *workers, *newcomers.found] if _is_alive(one[0].pid)]
+        recording.enter()
+        with contextlib.nullcontext() if arguments.no_children else recording.newcomers:
+            alive = _wait(recording.decisive, signals, arguments.duration)
+        running = [one for one in recording.held() if _is_alive(one[0].pid)]
         codes = beside_each_other(lambda one: _end(*one, arguments, signals, policy=False), running)
-    if newcomers.left_out:
-        console.say(
-            "new child processes that are not recorded, because they began too late or ended too early:"
-            f" {_some(newcomers.left_out)}"
-        )
-    if not alive:
-        who = f"process {target.pid} has" if own else f"the child processes of process {target.pid} have"
-        _tell_short(file, f"{who} ended", arguments.duration, waited_s)
-    summarise(file, brief=arguments.no_summary)
+    recording.tell(ended=not alive)
     return max(codes, default=0)
 
 
-def _tell_short(file: Path, ended: str, asked_s: float | None, waited_s: float) -> None:
-    """Warn if what was recorded `ended` long before the recording was to end, or soon after Headway was in it."""
-    from headway.errors import TraceError
-    from headway.traces.analysis.words import duration
-    from headway.traces.reader import read
+@final
+class _Recording:
+    """The processes that the command records: the target, those below it at first, and those that begin there later."""
 
-    try:
-        trace = read(file)
-    except TraceError:  # the summary tells it
-        return
-    length_ns = trace.end_ns - trace.start_ns
-    late = waited_s >= _LONG_S and length_ns < waited_s * 1e9
-    if not late and (asked_s is None or length_ns >= _ENOUGH * asked_s * 1e9):
-        return
-    of = f" of the {asked_s:g} s asked" if asked_s is not None else ""
-    why = f"its main thread ran no Python for {waited_s:.2g} s before, so Headway could not enter" if late else ""
-    console.say(f"warning: recorded {duration(length_ns)}{of}: {ended}" + (f"; {why}" if why else ""))
+    def __init__(
+        self,
+        target: "attach.Target",
+        file: Path,
+        door: "Door",
+        arguments: argparse.Namespace,
+        signals: _Signals,
+    ) -> None:
+        """Prepare; `enter` enters the processes."""
+        self._target, self._file, self._door, self._arguments, self._signals = target, file, door, arguments, signals
+        self._own: list[_Held] = []
+        """The target, unless its main thread stands still."""
+        self._workers: list[_Held] = []
+        self._waited_s = 0.0
+        """The time until Headway was in the target."""
+        self.newcomers = Newcomers(target.pid, self._enter_new, _close, "recorded", console.say)
+        """The processes that begin below the target from now on."""
 
+    def held(self) -> "list[_Held]":
+        """Return all processes, without those that began later and have ended."""
+        return [*self._own, *self._workers, *self.newcomers.found]
 
-def _workers(
-    target: "attach.Target",
-    file: Path,
-    door: "Door",
-    arguments: argparse.Namespace,
-    signals: _Signals,
-    newcomers: "Newcomers[_Held]",
-) -> "list[_Held]":
-    """Attach to the Python processes below `target`; say which of them are not recorded, and why."""
-    from headway.live import attach
+    def decisive(self) -> "list[_Held]":
+        """Return the processes whose end ends the command: the target, or all others if it is not recorded."""
+        return self._own or self.held()
 
-    below = attach.python_descendants(target.pid)
-    if arguments.no_children:
-        if below:
-            is_one = len(below) == 1
-            console.say(
-                f"its {len(below)} child process{'' if is_one else 'es'} {'is' if is_one else 'are'} not recorded, and may do"
-                f" the work: {_some(below)}"
-            )
-        return []
-    newcomers.leave(below)
+    def close(self) -> None:
+        """Let go of all processes; those that were not told to stop soon stop by themselves."""
+        for one in self.held():
+            _close(one)
 
-    def enter(pid: int) -> "_Held | None":
-        return None if signals.came else _enter(pid, file, door, arguments, signals.check)
+    def enter(self) -> None:
+        """Enter the target and the Python processes below it, and say which are recorded.
 
-    return enter_children(below, enter, "recorded")
+        Raises:
+            RecordingError: Neither the target nor a process below it can be recorded.
+        """
+        from headway.live import attach
 
+        how_long = f"for {self._arguments.duration:g} s" if self._arguments.duration else "until Ctrl-C"
+        try:
+            self._enter_target()
+        except attach.StandsStillError as error:
+            if self._arguments.no_children or not attach.python_descendants(self._target.pid):
+                raise
+            console.say(f"process {self._target.pid} is not recorded: {error.message}")
+            self._signals.wait_for()
+            self._enter_workers()
+            if not self._workers:
+                raise
+            console.say(f"recording only {_children(self._workers)} {how_long}")
+        else:
+            self._signals.wait_for()
+            console.say(f"recording process {self._target.pid} {how_long}")
+            self._enter_workers()
+            if self._workers:
+                console.say(f"and {_children(self._workers)}")
 
-def _newcomers(target: "attach.Target", file: Path, door: "Door", arguments: argparse.Namespace) -> "Newcomers[_Held]":
-    """Return what attaches to the Python processes that begin below `target` from now on."""
+    def _enter_target(self) -> None:
+        from headway.live import attach
 
-    def enter(pid: int, check: Callable[[], None]) -> "_Held | None":
-        found = _enter(pid, file, door, arguments, check)
+        asked_s, patience_s = time.monotonic(), self._arguments.patience
+        held = attach.attach(
+            self._target,
+            self._door,
+            patience_s=patience_s,
+            despite_filter=self._arguments.despite_filter,
+            check=Waiting(self._target.pid, patience_s),
+        )
+        self._own.append((self._target, held))
+        self._waited_s = time.monotonic() - asked_s
+
+    def _enter_workers(self) -> None:
+        """Enter the Python processes below the target; say which of them are not recorded, and why."""
+        from headway.live import attach
+
+        below = attach.python_descendants(self._target.pid)
+        if self._arguments.no_children:
+            if below:
+                is_one = len(below) == 1
+                console.say(
+                    f"its {len(below)} child process{'' if is_one else 'es'} {'is' if is_one else 'are'} not recorded, and may do"
+                    f" the work: {_some(below)}"
+                )
+            return
+        self.newcomers.leave(below)
+
+        def enter(pid: int) -> "_Held | None":
+            return None if self._signals.came else self._enter_one(pid, self._signals.check)
+
+        self._workers = enter_children(below, enter, "recorded")
+
+    def _enter_new(self, pid: int, check: Callable[[], None]) -> "_Held | None":
+        found = self._enter_one(pid, check)
         if found is not None:
             console.say(f"and its new child process {pid}")
         return found
 
-    return Newcomers(target.pid, enter, lambda one: one[1].close(), "recorded", console.say)
+    def _enter_one(self, pid: int, check: Callable[[], None]) -> "_Held | None":
+        """Enter a process below the target; return None if it was forked meanwhile, and is recorded into our files."""
+        from headway.live import attach
+        from headway.live.watch import is_recorded
+
+        if any(self._file.parent.glob(f"{glob.escape(self._file.stem)}.{pid}*.hwt")) and is_recorded(pid):
+            return None
+        target = attach.look_at(pid)
+        patience_s, despite = min(self._arguments.patience, CHILD_PATIENCE_S), self._arguments.despite_filter
+        return target, attach.attach(target, self._door, patience_s=patience_s, despite_filter=despite, check=check)
+
+    def tell(self, *, ended: bool) -> None:
+        """Tell where the finished trace is, and what is not in it. `ended`: all processes have ended by themselves."""
+        from headway.errors import TraceError
+        from headway.traces.family import read_family
+
+        if self.newcomers.left_out:
+            console.say(
+                "new child processes that are not recorded, because they began too late or ended too early:"
+                f" {_some(self.newcomers.left_out)}; `headway trace` records children from their start"
+            )
+        traces: list[Trace] | None = None
+        if ended and (self._arguments.duration is not None or self._waited_s >= _LONG_S):
+            with contextlib.suppress(TraceError):  # the summary tells it
+                traces = read_family(self._file)
+                self._tell_short(traces[0])
+        summarise(self._file, brief=self._arguments.no_summary, traces=traces)
+
+    def _tell_short(self, trace: "Trace") -> None:
+        """Warn if the processes ended long before the recording was to end, or soon after Headway was in them."""
+        from headway.traces.analysis.words import duration
+
+        length_ns, waited_s, asked_s = trace.end_ns - trace.start_ns, self._waited_s, self._arguments.duration
+        late = waited_s >= _LONG_S and length_ns < waited_s * 1e9
+        if not late and (asked_s is None or length_ns >= _ENOUGH * asked_s * 1e9):
+            return
+        of = f" of the {asked_s:g} s asked" if asked_s is not None else ""
+        who = (
+            f"process {self._target.pid} has"
+            if self._own
+            else f"the child processes of process {self._target.pid} have"
+        )
+        why = f"; its main thread ran no Python for {waited_s:.2g} s before, so Headway could not enter" if late else ""
+        console.say(f"warning: recorded {duration(length_ns)}{of}: {who} ended{why}")
 
 
-def _enter(
-    pid: int, file: Path, door: "Door", arguments: argparse.Namespace, check: Callable[[], None]
-) -> "_Held | None":
-    """Attach to a process below the target; return None if it was forked meanwhile, and is recorded into our `file`s."""
-    from headway.live import attach
-    from headway.live.watch import is_recorded
-
-    if any(file.parent.glob(f"{glob.escape(file.stem)}.{pid}*.hwt")) and is_recorded(pid):
-        return None
-    target = attach.look_at(pid)
-    patience_s, despite = min(arguments.patience, CHILD_PATIENCE_S), arguments.despite_filter
-    return target, attach.attach(target, door, patience_s=patience_s, despite_filter=despite, check=check)
-
-
-def _close(ones: "list[_Held]") -> None:
-    for _, held in ones:
-        held.close()
+def _close(one: "_Held") -> None:
+    one[1].close()
 
 
 def _children(workers: "list[_Held]") -> str:

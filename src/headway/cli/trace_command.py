@@ -31,10 +31,13 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from headway.cli import console
 from headway.errors import HeadwayError, UsageError
+
+if TYPE_CHECKING:
+    from headway.traces.model import Trace
 
 __all__ = [
     "Recorded",
@@ -205,8 +208,14 @@ def become_traced(
     launch.become(command, env, cpus=cpus, collector=collector)
 
 
-def summarise(file: Path, *, brief: bool = False) -> None:
-    """Print the path of a finished trace to stderr, and, unless `brief`, a summary."""
+def summarise(file: Path, *, brief: bool = False, traces: "Sequence[Trace] | None" = None) -> None:
+    """Print the path of a finished trace to stderr, and, unless `brief`, a summary.
+
+    Args:
+        file: The trace.
+        brief: Print no summary.
+        traces: The traces of its launch's processes, if the caller has read them already.
+    """
     from headway.errors import TraceError
 
     console.say(f"the trace is in {file}; look at it with `headway report {shlex.quote(str(file))}`")
@@ -217,7 +226,7 @@ def summarise(file: Path, *, brief: bool = False) -> None:
     from headway.traces.family import read_family
 
     try:
-        analyses = [analyse(trace) for trace in read_family(file)]
+        analyses = [analyse(trace) for trace in (read_family(file) if traces is None else traces)]
     except TraceError as error:
         console.complain(error.message, error.hint)
         return
