@@ -172,7 +172,7 @@ def _unseen(pid: int, waited_s: float) -> str:
 def _children_counted(pid: int, arguments: argparse.Namespace, monitor: "Monitor") -> Iterator[None]:
     """With --children, let the Python processes below a process count while the block runs; say which of them cannot.
 
-    They stop by themselves within seconds after the block, because its leases are over then.
+    After the block, this command renews their leases no more, and within seconds they stop by themselves.
     """
     if not arguments.children:
         yield
