@@ -281,6 +281,11 @@ BAD = [
     (["compare", "a"], 2, "required: AFTER", "--help"),
     (["trace", "--wrong", "x"], 2, "unrecognized arguments: --wrong", "`headway trace --help`"),
     (["top", "--wrong", "1"], 2, "unrecognized arguments: --wrong", "`headway top --help`"),
+    (["report", "a.hwt", "b.hwt"], 2, "`headway report` takes one RUN, and there is one more: b.hwt", "--beside"),
+    (["whatif", "a.hwt", "b.hwt", "c"], 2, "takes one TRACE, and there are 2 more: b.hwt c", "once for each"),
+    (["attach", "1", "2"], 2, "takes one PID, and there is one more: 2", "once for each"),
+    (["report", "a.hwt", "b.hwt", "--wrong"], 2, "unrecognized arguments: b.hwt --wrong", "`headway report --help`"),
+    (["compare", "a", "b", "c"], 2, "unrecognized arguments: c", "`headway compare --help`"),
     (["dance"], 2, "invalid choice: 'dance'", "--help"),
 ]
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from headway import __version__
 from headway.cli import console
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, UsageError
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -168,9 +168,23 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     if words and words[0] in commands:
         words = _separated(words, commands[words[0]])
     parsed, left = whole.parse_known_args(words)
+    _check_one(parsed.command, commands[parsed.command], left)
     if left:  # argparse would have the parser of all commands say so, whose help does not list the command's options
         commands[parsed.command].error(f"unrecognized arguments: {' '.join(left)}")
     return parsed
+
+
+def _check_one(name: str, parser: _Parser, left: Sequence[str]) -> None:
+    """Raise UsageError if a command that takes one file, run or process is given several."""
+    takes = [action for action in parser._actions if not action.option_strings]  # noqa: SLF001 argparse has no other list
+    if not left or any(word.startswith("-") for word in left) or len(takes) != 1:
+        return
+    what = str(takes[0].metavar or takes[0].dest).upper()
+    more = f"there is one more: {left[0]}" if len(left) == 1 else f"there are {len(left)} more: {' '.join(left)}"
+    hint = "run the command once for each"
+    if name == "report":
+        hint += "; `--html FILE --beside OTHER.hwt` puts two traces on one page"
+    raise UsageError(f"`{parser.prog}` takes one {what}, and {more}", hint=hint)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
