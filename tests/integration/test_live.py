@@ -411,7 +411,8 @@ def test_opentelemetry_observes_this_process():
     unit, monotonic, points = found["cpython.gil.handoffs"]
     assert (unit, monotonic) == ("{handoff}", True)
     assert [point[0] for point in points] == [
-        {"cpython.gil": 0, "thread.role": "all", "reason": reason} for reason in ("voluntary", "forced")
+        {"cpython.gil": 0, "thread.role": "all", "cpython.handoff.reason": reason, "reason": reason}
+        for reason in ("voluntary", "forced")
     ]
     assert found["cpython.gil.enabled"] == ["1", None, [[{}, 1]]]
     unit, monotonic, ((attributes, value),) = found["cpython.gil.hold.time"]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from live_image import make_slots, make_snapshot
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, InMemoryMetricReader, PeriodicExportingMetricReader
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
@@ -15,7 +15,7 @@ from headway.errors import NativeError
 from headway.live import metrics, slots
 from headway.live.exposition import ServiceTotals, Totals, exposition
 from headway.live.otel_exporter import GilExporter
-from headway.live.roles import OTHER, Roles, cumulative, normalised, series
+from headway.live.roles import OTHER, Roles, RoleTotals, cumulative, normalised, series
 from headway.traces.analysis.stall_model import Cause, StallKind
 
 
@@ -288,6 +288,26 @@ def test_old_names_stay_for_one_release():
         "python_gil_handovers",
         "python_gil_wait_duration_seconds",
     }
+
+
+@pytest.mark.parametrize(("old_names", "more"), [(True, {"reason"}), (False, set())])
+def test_the_attributes_of_opentelemetry_have_namespaces(monkeypatch, old_names, more):
+    """The old attribute of hand-offs stays for one release, with a warning."""
+    monkeypatch.setattr(metrics.Counting, "totals", lambda _: {(0, "w"): RoleTotals(voluntary=3, forced=1)})
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        metrics.instrument(provider, old_names=old_names)
+    (scope,) = reader.get_metrics_data().resource_metrics[0].scope_metrics
+    (points,) = [one.data.data_points for one in scope.metrics if one.name == "cpython.gil.handoffs"]
+    provider.shutdown()
+
+    assert [set(one.attributes) for one in points] == [
+        {"cpython.gil", "thread.role", "cpython.handoff.reason"} | more
+    ] * 2
+    assert {one.attributes["cpython.handoff.reason"]: one.value for one in points} == {"voluntary": 3, "forced": 1}
+    assert len(warned) == old_names
 
 
 def test_no_role_at_all_is_an_error():

@@ -241,7 +241,7 @@ def instrument(
         role: Maps a thread's name to its role; by default `headway.live.roles.normalised`.
         max_roles: The largest number of roles, including `other`.
         old_names: Make the old instrument cpython.gil.handovers, too, and give the two times their old attribute
-            `role`, with a DeprecationWarning.
+            `role`, and the hand-offs theirs, `reason`, with a DeprecationWarning.
     """
     from opentelemetry.metrics import Observation, get_meter
 
@@ -250,11 +250,16 @@ def instrument(
     counting = Counting(role, max_roles)
 
     def handoffs(_: "CallbackOptions") -> Iterable["Observation"]:
-        return [
-            Observation(getattr(one, reason), {"cpython.gil": gil, "thread.role": name, "reason": reason})
-            for (gil, name), one in (counting.totals_if_any() or {}).items()
-            for reason in REASONS
-        ]
+        found = []
+        for (gil, name), one in (counting.totals_if_any() or {}).items():
+            for reason in REASONS:
+                # Not below `cpython.gil`: by OpenTelemetry's rules the name of an attribute is no namespace.
+                attributes: dict[str, int | str] = {"cpython.gil": gil, "thread.role": name}
+                attributes["cpython.handoff.reason"] = reason
+                if old_names:
+                    attributes["reason"] = reason
+                found.append(Observation(getattr(one, reason), attributes))
+        return found
 
     def enabled(_: "CallbackOptions") -> Iterable["Observation"]:
         return [] if counting.totals_if_any() is None else [Observation(int(counting.has_gil))]
@@ -278,7 +283,10 @@ def instrument(
     meter.create_observable_gauge("cpython.gil.enabled", [enabled], "1", "1: threads need the GIL to run.")
     if not old_names:
         return
-    _warn_of_old_names("cpython.gil.handovers, and the attribute `role` of cpython.gil.hold.time and .wait.time")
+    _warn_of_old_names(
+        "cpython.gil.handovers, and the attributes `role` of cpython.gil.hold.time and .wait.time, and `reason` of"
+        " cpython.gil.handoffs"
+    )
 
     def old(_: "CallbackOptions") -> Iterable["Observation"]:
         return [
