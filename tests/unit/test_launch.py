@@ -10,7 +10,14 @@ from headway.agent import STARTUP_PATH
 from headway.cli.main import _parse
 from headway.cli.trace_command import program
 from headway.live.door import Door
-from headway.live.launch import command_line, environment, original_environment, out_of_reach, scheduled_environment
+from headway.live.launch import (
+    command_line,
+    environment,
+    name_behind,
+    original_environment,
+    out_of_reach,
+    scheduled_environment,
+)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +93,25 @@ def test_options_that_shut_us_out_are_found(words, option):
 
     assert (found is None) == (option is None)
     assert option is None or option in found
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("/v/bin/python3.13t -u some/app.py --port 80", "app"),
+        ("python -m uvicorn.main app:app", "uvicorn"),
+        ("setsid python3 app.py", "app"),
+        ("env -u X A=1 nice -n 5 /usr/bin/python3 -m flask run", "flask"),
+        ("uv run python app.py", "app"),
+        ("python -c print(1)", ""),
+        ("setsid gunicorn app:app", ""),
+        ("gunicorn --name python app:app", ""),
+        ("./python_app.py app.py", ""),
+    ],
+)
+def test_the_program_behind_a_launcher_has_the_name(command, name):
+    """Recordings of `setsid python app.py` are named after app.py; a program's own arguments name nothing."""
+    assert name_behind(command.split()) == name
 
 
 @pytest.mark.parametrize("line", ["#!{} -I", "#!/usr/bin/env -S {} -I", "#! {} -I"])

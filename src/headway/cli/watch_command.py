@@ -114,9 +114,8 @@ def run(arguments: argparse.Namespace) -> int:
     limits = Limits(arguments.over, arguments.over, arguments.requests_over, arguments.ring)
     # The watcher of a service that restarts at once may have the address for another second.
     listen = check_address(arguments.listen, may_be_taken=True) if arguments.listen else ""
-    options = Options(
-        str(folder), Path(name).stem or "program", os.getpid(), limits, arguments.keep, arguments.quiet, listen
-    )
+    stem = launch.name_behind(command) or Path(name).stem or "program"
+    options = Options(str(folder), stem, os.getpid(), limits, arguments.keep, arguments.quiet, listen)
     why = launch.out_of_reach(command)
     if why is not None:
         console.say(f"{name} is not watched: {why}")

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from headway.live.named import name_in, program_in
 from headway.live.preset import preset_folder, reason_of, say_unwatched
 
 __all__ = ["begin"]
@@ -18,30 +19,9 @@ _DOOR: Final = "HEADWAY_WATCH_DOOR"
 """The variable that tells child processes where the watcher is."""
 
 
-def _program() -> tuple[str, str]:
-    """Return how Python was told what to run, as `m`, `c` or "" for a script, and the module, the code or the script.
-
-    The script is "" if the program comes from stdin. Options behind the program are its own.
-    """
-    words = iter(sys.orig_argv[1:])
-    for word in words:
-        if word == "-":
-            break
-        if not word.startswith("-"):
-            return "", word
-        if word == "--check-hash-based-pycs":
-            next(words, "")
-        at = next((at for at, letter in enumerate(word) if letter in "cmWX"), 0) if word[1] != "-" else 0
-        if at:  # an option with a value, which may be a part of the word: `-um module`, `-Xdev`
-            value = word[at + 1 :] or next(words, "")
-            if word[at] in "cm":
-                return word[at], value
-    return "", ""
-
-
 def _is_ours() -> bool:
     """Return whether this is a process of Headway's own."""
-    how, what = _program()
+    how, what = program_in(sys.orig_argv[1:])
     if how == "m":
         return what.partition(".")[0] == "headway"
     return how == "" and Path(what).name == "headway" and not Path(what).is_dir()
@@ -49,8 +29,7 @@ def _is_ours() -> bool:
 
 def _name() -> str:
     """Return the beginning of recordings' names: the module's or the script's name."""
-    how, what = _program()
-    return {"m": what.partition(".")[0], "c": ""}.get(how, Path(what).stem) or "python"
+    return name_in(sys.orig_argv[1:]) or "python"
 
 
 def begin() -> None:

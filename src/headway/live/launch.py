@@ -9,6 +9,7 @@ rejected alternatives. The environment brings the recorder into each Python proc
 import contextlib
 import itertools
 import os
+import re
 import shutil
 import signal
 import sys
@@ -21,12 +22,14 @@ from headway.agent.headway_agent.scheduler import options_text
 from headway.errors import ProgramMissingError, ProgramUnfitError, UsageError
 from headway.library import library_path
 from headway.live.collector import DetachedCollector
+from headway.live.named import name_in
 
 __all__ = [
     "COUNT_ONLY",
     "become",
     "command_line",
     "environment",
+    "name_behind",
     "original_environment",
     "out_of_reach",
     "scheduled_environment",
@@ -42,6 +45,25 @@ _KEPT = "HEADWAY_KEPT_"
 """The prefix by which native/launcher/headway.c protects variables that would affect our own Python."""
 _CLEARS = ("-", "-i", "--ignore-environment")
 """Options by which `env` starts a program without any variable of ours."""
+_PYTHON = re.compile(r"python[\d.]*t?")
+_WRAPPERS = frozenset(
+    (
+        "chrt",
+        "env",
+        "ionice",
+        "nice",
+        "nohup",
+        "pdm",
+        "pipenv",
+        "poetry",
+        "setsid",
+        "stdbuf",
+        "taskset",
+        "timeout",
+        "uv",
+    )
+)
+"""Programs that become, or run, the one that their arguments name."""
 _DEAF_OPTIONS = {"I": "ignores PYTHONPATH", "E": "ignores PYTHONPATH", "S": "imports no sitecustomize"}
 """Python's options by which it does not run our `sitecustomize` on PYTHONPATH, and why."""
 
@@ -188,6 +210,18 @@ def _first_line(path: str | Path) -> list[str] | None:
         return None
     words = os.fsdecode(line[2:]).split(None, 1) if line.startswith(b"#!") else []
     return [word.strip() for word in words] or None
+
+
+def name_behind(command: Sequence[str]) -> str:
+    """Return the name of the script or the module that a command has Python run; "" if the command line shows none.
+
+    The command may begin with a wrapper, as in `setsid python app.py` or `uv run python -m uvicorn`.
+    """
+    is_wrapped = Path(command[0]).name in _WRAPPERS
+    for at, word in enumerate(command if is_wrapped else command[:1], 1):
+        if _PYTHON.fullmatch(Path(word).name):
+            return name_in(command[at:])
+    return ""
 
 
 def out_of_reach(command: Sequence[str]) -> str | None:
