@@ -268,6 +268,18 @@ def test_a_store_that_is_gone_is_told_at_the_next_launch(store, put_another):
         store.add_launch(run_id, cell.key, 1, launch)
 
 
+def test_a_store_that_cannot_be_looked_at_is_an_error_of_the_store(store):
+    """A folder that became a file, or that may not be entered any more, ends in the store's error with its hint."""
+    cell = make_cell("sleep", "serial", "3.13.0")
+    run_id = store.new_run(SETTINGS, [cell])
+    store.path.parent.rename(store.path.parent.with_name("moved"))
+    store.path.parent.touch()
+
+    with pytest.raises(StoreError, match="cannot be opened: Not a directory") as caught:
+        store.add_launch(run_id, cell.key, 0, Launch("ok"))
+    assert caught.value.hint
+
+
 def test_runs_are_deleted_where_the_file_cannot_become_smaller(store, monkeypatch):
     """A full disk leaves no room for a smaller copy of the file, and the answer says that the runs are gone."""
     run_id = store.new_run(SETTINGS, [make_cell("sleep", "serial", "3.13.0")])

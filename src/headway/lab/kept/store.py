@@ -283,7 +283,8 @@ class Store:
 
     def add_launch(self, run_id: str, key: str, block: int, launch: Launch) -> bool:
         """Store a launch with its samples, safe against any kill; return False if that launch is already stored."""
-        self._check_there()
+        with self._errors():
+            self._check_there()
         with self._errors(), self._transaction():
             cursor = self._db.execute(
                 "INSERT OR IGNORE INTO launches (cell, block, started_at, status, reason, wall_s, facts, stderr)"
