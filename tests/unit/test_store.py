@@ -47,6 +47,23 @@ def test_no_launch_counts_twice(store):
     assert store.done(run_id) == {(cell.key, 0)}
 
 
+def test_launches_of_a_cell_are_replaced_together(store):
+    """A cell has the new launches alone, also if they are fewer, and other cells keep theirs."""
+    cell, other = (make_cell("sleep", label, "3.13.0") for label in ("serial", "threads"))
+    run_id = store.new_run(SETTINGS, [cell, other])
+    for key in (cell.key, other.key):
+        store.replace_launches(run_id, key, [Launch("ok", samples={"work_s": [1.0, 2.0]}), Launch(reason="it did")])
+
+    store.replace_launches(run_id, cell.key, [Launch("ok", samples={"work_s": [9.0]})])
+
+    found = [(one.key, one.block, one.launch.samples) for one in store.launches(run_id)]
+    assert sorted(found, key=lambda one: one[:2]) == [
+        (cell.key, 0, {"work_s": [9.0]}),
+        (other.key, 0, {"work_s": [1.0, 2.0]}),
+        (other.key, 1, {}),
+    ]
+
+
 def test_a_run_is_complete_when_every_planned_launch_is_there(store):
     """Headers count planned, stored and failed launches."""
     cell = make_cell("sleep", "serial", "3.13.0")

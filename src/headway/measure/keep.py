@@ -59,7 +59,7 @@ class Kept:
         self.run_id = self._store.new_run(self._settings, [])
 
     def add(self, test: str, entry: Entry) -> None:
-        """Store a benchmark's launches, safe against any kill. Raises StoreError."""
+        """Store a benchmark's launches instead of those of an earlier run of its test. Raises StoreError."""
         result, group = entry.result, entry.group
         if group not in self._settings.experiments:
             self._settings = replace(
@@ -84,8 +84,7 @@ class Kept:
         # Failed launches come last, because their block is not known.
         launches = [Launch(status="ok", samples=_samples(one)) for one in result.launches]
         launches += [Launch(reason=reason) for reason in result.failed]
-        for block, launch in enumerate(launches):
-            self._store.add_launch(self.run_id, cell.key, block, launch)
+        self._store.replace_launches(self.run_id, cell.key, launches)
 
     def close(self) -> None:
         """End the run."""

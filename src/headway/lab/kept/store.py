@@ -285,32 +285,46 @@ class Store:
         """Store a launch with its samples, safe against any kill; return False if that launch is already stored."""
         with self._errors():
             self._check_there()
-        with self._errors(), self._transaction():
-            cursor = self._db.execute(
-                "INSERT OR IGNORE INTO launches (cell, block, started_at, status, reason, wall_s, facts, stderr)"
-                " SELECT id, ?, ?, ?, ?, ?, ?, ? FROM cells WHERE run = ? AND key = ?",
-                (
-                    block,
-                    _now(),
-                    launch.status,
-                    launch.reason,
-                    launch.wall_s,
-                    json.dumps(launch.facts),
-                    launch.stderr,
-                    run_id,
-                    key,
-                ),
-            )
-            if cursor.rowcount != 1:
-                return False
-            self._db.executemany(
-                "INSERT INTO samples VALUES (?, ?, ?, ?)",
-                [
-                    (cursor.lastrowid, metric, position, value)
-                    for metric, values in launch.samples.items()
-                    for position, value in enumerate(values)
-                ],
-            )
+            with self._transaction():
+                return self._put_launch(run_id, key, block, launch)
+
+    def replace_launches(self, run_id: str, key: str, launches: Sequence[Launch]) -> None:
+        """Store all launches of a cell, as blocks 0, 1, ..., instead of those that it has, safe against any kill."""
+        with self._errors():
+            self._check_there()
+            with self._transaction():
+                self._db.execute(
+                    "DELETE FROM launches WHERE cell IN (SELECT id FROM cells WHERE run = ? AND key = ?)", (run_id, key)
+                )
+                for block, launch in enumerate(launches):
+                    self._put_launch(run_id, key, block, launch)
+
+    def _put_launch(self, run_id: str, key: str, block: int, launch: Launch) -> bool:
+        cursor = self._db.execute(
+            "INSERT OR IGNORE INTO launches (cell, block, started_at, status, reason, wall_s, facts, stderr)"
+            " SELECT id, ?, ?, ?, ?, ?, ?, ? FROM cells WHERE run = ? AND key = ?",
+            (
+                block,
+                _now(),
+                launch.status,
+                launch.reason,
+                launch.wall_s,
+                json.dumps(launch.facts),
+                launch.stderr,
+                run_id,
+                key,
+            ),
+        )
+        if cursor.rowcount != 1:
+            return False
+        self._db.executemany(
+            "INSERT INTO samples VALUES (?, ?, ?, ?)",
+            [
+                (cursor.lastrowid, metric, position, value)
+                for metric, values in launch.samples.items()
+                for position, value in enumerate(values)
+            ],
+        )
         return True
 
     def add_prediction(self, run_id: str, prediction: Prediction) -> None:
