@@ -202,6 +202,17 @@ def test_a_share_of_nought_is_below_every_limit():
     assert Result(name="one", model="serial", launches=(launch,), traced=True).gil_wait_share < 0.01
 
 
+@pytest.mark.parametrize("failed", [(), ("exit code 3",)])
+def test_a_share_of_nought_of_one_round_decides_nothing(failed):
+    """One round, as of an open load, or one launch that is left bounds a share of 0 as little as any other."""
+    launch = Measured(values_s=(1.0,), calls=1, held=(1.0,), waited=(0.0,))
+    share = Result(name="one", model="serial", launches=(launch,), traced=True, failed=failed).gil_wait_share
+
+    for decision in (share < 0.01, share > 0.01):
+        assert decision.outcome == "inconclusive"
+        assert "bounds nothing" in repr(decision)
+
+
 def test_a_share_that_drifts_within_one_launch_is_not_known_from_its_many_rounds():
     """Rounds of one launch are no replicates for a share either: a drift of the share widens its interval."""
     drifting = tuple(0.05 + 0.1 * place / 240 + 0.001 * (place % 3) for place in range(240))

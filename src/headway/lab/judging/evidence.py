@@ -81,8 +81,11 @@ def _margin(relation: Relation, interval: stats.Interval) -> float:
 
 
 def _launches_to_decide(relation: Relation, interval: stats.Interval, launches: int, most: int) -> int | None:
-    """Return the number of launches after which the interval excludes the nearest threshold, or is within `NEAR` of it."""
-    if not relation.limits:
+    """Return the number of launches after which the interval excludes the nearest threshold, or is within `NEAR` of it.
+
+    Returns None if no estimate is possible, as for a share of 0, which has no logarithm.
+    """
+    if not relation.limits or launches < 2 or interval.value <= 0:
         return None
     distance = min(abs(math.log(interval.value / limit)) for limit in relation.limits)
     return launches_within(max(distance, math.log1p(NEAR) - distance), interval, launches, most)
