@@ -186,7 +186,8 @@ class Asked:
             raise UsageError(f"--headway-launches {self.launches}: expected a whole number of at least 1")
         for name in ("json", "pyperf", "benchmark_json"):
             path = self.option(name)
-            if path is not None:
+            # A launch writes none of these files, and the other tree may lack the folder.
+            if path is not None and self.child is None:
                 _check_can_be_written(f"--headway-{name.replace('_', '-')} {path}", path)
         for name in ("save", "add"):
             given = self.option(name)
@@ -216,7 +217,7 @@ class Asked:
             self.shown = self._shown()
         if self.option("compare"):
             self.earlier = self.sessions = self.stored("compare", self.option("compare"))
-        if self.option("add") and self.kept_file(self.option("add")).exists():
+        if self.option("add") and self.child is None and self.kept_file(self.option("add")).exists():
             self.stored("add", self.option("add"))
         if self.option("against") and self.child is None:
             from headway.measure.against import Revision

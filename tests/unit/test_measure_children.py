@@ -9,7 +9,7 @@ import types
 import pytest
 
 from headway import pytest_options, pytest_plugin
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, UsageError
 from headway.measure import children
 from headway.measure.bench import Bench
 from headway.measure.children import Launched, Launching
@@ -94,6 +94,19 @@ def test_other_plugins_are_told_to_let_a_launch_measure():
     assert besides(()) == []
     assert besides(("xdist",)) == ["-n", "0"]
     assert besides(("pytest_cov",), randomly_seed=7) == ["--no-cov", "--randomly-seed=7"]
+
+
+@pytest.mark.parametrize("name", ["json", "pyperf", "benchmark_json"])
+def test_a_launch_asks_for_no_folder_of_the_sessions_files(tmp_path, name):
+    """A launch has such an option from `addopts`, writes no file, and runs in a tree that may lack the folder."""
+
+    def asked(**more):
+        given = argparse.Namespace(**{f"headway_{name}": tmp_path / "none" / "out.json"}, **more)
+        return pytest_options.Asked(types.SimpleNamespace(option=given))
+
+    asked(headway_launch_file=tmp_path / children.ANSWER).check()
+    with pytest.raises(UsageError, match="none does not exist; create it first"):
+        asked().check()
 
 
 def test_a_launch_has_the_sessions_python_and_path(monkeypatch, tmp_path):
