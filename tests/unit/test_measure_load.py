@@ -9,7 +9,7 @@ import pytest
 from headway.measure import steps
 from headway.measure.drive import run_steps
 from headway.measure.journal import Options
-from headway.measure.rounds import Load, Round, Target, Watch
+from headway.measure.rounds import Load, Open, Round, Target, Watch
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 8])
@@ -91,3 +91,17 @@ def test_calls_of_a_round_are_those_of_warm_workers_that_run(model, asked):
     plan = steps.Plan("work", Target(bool), options, model, 2, lambda *_: source)
     run_steps(steps.measured([plan]))
     assert source.asked == [*asked, *asked[-1:] * 3]
+
+
+@pytest.mark.parametrize(
+    ("calls", "medians"),
+    [(104, (10, 30, 51, 72, 93)), (9, (0, 2, 4, 6, 8)), (5, (0, 1, 2, 3, 4)), (3, (0, 1, 2))],
+)
+def test_an_open_load_has_five_stretches_of_equal_length(calls, medians):
+    """Each stretch weighs the same in the interval, so none is a remainder of a few calls."""
+    load = Open(Target(bool), 100, 1, Watch(wanted=False))
+    try:
+        one = load._round([0] * calls, [place * 1_000_000_000 for place in range(calls)], 1, 0, 0)
+    finally:
+        load.close()
+    assert one.stretches_s == medians

@@ -22,6 +22,7 @@ __all__ = [
     "binomial_quantile",
     "blocks",
     "level",
+    "parts",
     "percentile_of_calls",
     "percentile_of_launches",
     "ratio_in_turns",
@@ -41,10 +42,13 @@ _LEAST_IN_BLOCK = 3
 def blocks(values: Sequence[float], of: Callable[[Sequence[float]], float] = statistics.median) -> list[float]:
     """Return the medians of blocks of neighbours (or another value `of` each), or too few values as they are."""
     count = min(_BLOCKS, len(values) // _LEAST_IN_BLOCK)
-    if count < 4:
-        return list(values)
+    return list(values) if count < 4 else [of(one) for one in parts(values, count)]
+
+
+def parts(values: Sequence[float], count: int) -> list[Sequence[float]]:
+    """Return `count` parts of neighbours, whose lengths differ by one at most; there are as many values or more."""
     edges = [place * len(values) // count for place in range(count + 1)]
-    return [of(values[begin:end]) for begin, end in itertools.pairwise(edges)]
+    return [values[begin:end] for begin, end in itertools.pairwise(edges)]
 
 
 _MOST_ALIKE = 0.8
@@ -125,8 +129,7 @@ def percentile_of_calls(latencies_s: Sequence[float], share: float) -> tuple[sta
     """
     count = len(latencies_s)
     if count * min(share, 1 - share) >= _BLOCKS * _BEYOND:
-        edges = [place * count // _BLOCKS for place in range(_BLOCKS + 1)]
-        values = [percentile(latencies_s[begin:end], share) for begin, end in itertools.pairwise(edges)]
+        values = [percentile(one, share) for one in parts(latencies_s, _BLOCKS)]
         return stats.level_interval(values), _BLOCKS
     return _of_order(latencies_s, share), count
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol, final
 from headway.agent.headway_agent.library import gil_enabled
 from headway.agent.headway_agent.model import MODELS, open_model
 from headway.errors import NativeError, RecordingError, UsageError
-from headway.measure import loops, work
+from headway.measure import intervals, loops, work
 from headway.measure.alarm import Alarm
 
 __all__ = [
@@ -410,8 +410,7 @@ class Open:
 
     def _round(self, times: list[int], ended: list[int], watched_ns: int, held: int, waited: int) -> Round:
         latencies = [end - intended for intended, end in zip(times, ended, strict=True)]
-        size = max(1, len(latencies) // _STRETCHES)
-        stretches = [sorted(latencies[place : place + size]) for place in range(0, len(latencies), size)]
+        stretches = map(sorted, intervals.parts(latencies, min(_STRETCHES, len(latencies))))
         medians = tuple(one[len(one) // 2] / 1e9 for one in stretches)
         shares = self._watch.shares(held, waited, watched_ns)
         return Round(max(ended) - times[0], len(latencies), latencies, shares[0], shares[1], medians)
