@@ -180,6 +180,14 @@ def test_a_pair_that_is_left_of_several_bounds_nothing():
     assert (ratio.low, ratio.high, basis.of_launches) == (0.0, math.inf, True)
 
 
+def test_rounds_that_one_of_two_ran_alone_are_not_counted():
+    """A ratio rests on the rounds that both have, so it is not said to rest on more."""
+    long, short = (Measured(values_s=(1.0,) * rounds, calls=1, beside="pair") for rounds in (24, 5))
+    here, there = (Result(name="it", model="serial", launches=(one,)) for one in (long, short))
+
+    assert here.ratio_beside(there)[1].count == there.ratio_beside(here)[1].count == 5
+
+
 def test_a_share_is_held_against_its_limit():
     """A share has Student's interval of the mean, over rounds or launches, within 0 and 1."""
     launch = Measured(values_s=STEADY, calls=1, held=(0.5,) * 5, waited=(0.1, 0.12, 0.11, 0.1, 0.09))

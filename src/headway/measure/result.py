@@ -240,7 +240,7 @@ class Result:
             [(one.values_s[:n], two.values_s[:n]) for (one, two), n in zip(both, rounds, strict=True)],
             of_launches=of_launches,
         )
-        count = len(both) if of_launches else len(intervals.blocks(both[0][0].values_s))
+        count = len(both) if of_launches else len(intervals.blocks(both[0][0].values_s[: rounds[0]]))
         return ratio, Basis(count, of_launches, provisional=self.provisional)
 
     def faster_than(self, other: "Result", by: float = 1.0) -> Decision:
