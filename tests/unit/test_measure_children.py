@@ -222,13 +222,13 @@ def test_a_session_tells_how_long_its_launches_take(tmp_path, monkeypatch, trees
     clock = iter([0.0, 20.0, 30.0])
     monkeypatch.setattr(children, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
     progress = children.Progress(how, 2, 2, trees=trees)
-    for test in ("/x/a.py::one", "/x/a.py::two", "/x/a.py::two", "/x/a.py::one"):
+    for test in ("/x/a.py::one", "/x/a.py::two[GET /users]", "/x/a.py::two[GET /users]", "/x/a.py::one"):
         progress.launch(test)
     assert said == [
         f"4 launches{of} in fresh processes (2 of each test) take 80 s or more",
         f"launch 1 of 4{of}: a.py::one",
-        f"launch 2 of 4{of}: a.py::two",
-        f"launch 3 of 4{of}: a.py::two; about 20 s left",
+        f"launch 2 of 4{of}: a.py::two[GET /users]",
+        f"launch 3 of 4{of}: a.py::two[GET /users]; about 20 s left",
         f"launch 4 of 4{of}: a.py::one; about 10 s left",
     ]
     assert children._about(240) == "4 min"

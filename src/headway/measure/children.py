@@ -271,7 +271,10 @@ class Progress:
             each_s = (time.monotonic() - self._begun_s) / self._done
             left = f"; about {_about(each_s * (self._every - self._done))} left"
         self._done += 1
-        self._how.say(f"launch {self._done} of {self._every}{self._of_each}: {test.rpartition(os.sep)[2]}{left}")
+        # The name of a parameter may contain a slash, too.
+        file, _, name = test.partition("::")
+        shown = f"{Path(file).name}::{name}"
+        self._how.say(f"launch {self._done} of {self._every}{self._of_each}: {shown}{left}")
 
 
 def _about(time_s: float) -> str:
