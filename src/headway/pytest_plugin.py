@@ -6,7 +6,6 @@ therefore imports only this file and the options.
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -46,14 +45,14 @@ class _Session(Asked):
         self.regressed: list[str] = []
         self.kept: Kept | None = None
         self.complaints: list[str] = []
-        self.names: set[tuple[str, str]] = set()
         self.start_s = time.process_time()
         self.ended = self.unwritten = False
 
     def add(self, test: str, journal: "Journal") -> None:
         """Add a test's results, and store them at once."""
-        for own in journal.keyed():
-            entry = self._entered(own)
+        from headway.measure.journal import entered
+
+        for entry in entered(self.entries, journal.keyed()):
             if self.child is not None or not entry.result.measured or self.option("no_store"):
                 continue
             try:
@@ -67,22 +66,6 @@ class _Session(Asked):
             except HeadwayError as error:
                 self.complaints.append(f"not stored: {error.message}")
                 self.options["headway_no_store"] = True
-
-    def _entered(self, entry: "Entry") -> "Entry":
-        """Add an entry and return it, with a number added to its label if its group has that label already.
-
-        A test that runs again, as with pytest-rerunfailures, replaces its earlier result.
-        """
-        from headway.measure.journal import numbered
-
-        for place, before in enumerate(self.entries):
-            if before.key == entry.key:
-                self.entries[place] = replace(entry, label=before.label)
-                return self.entries[place]
-        label = numbered(entry.label, lambda name: (entry.group, name) in self.names)
-        self.names.add((entry.group, label))
-        self.entries.append(replace(entry, label=label))
-        return self.entries[-1]
 
     @property
     def groups(self) -> dict[str, list["Entry"]]:

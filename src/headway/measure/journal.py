@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -11,7 +11,7 @@ from headway.measure import loops
 from headway.measure.measured import Measured
 from headway.measure.result import Result
 
-__all__ = ["Entry", "Journal", "Options", "numbered"]
+__all__ = ["Entry", "Journal", "Options", "entered", "numbered"]
 
 
 def numbered(wanted: str, is_taken: Callable[[str], bool]) -> str:
@@ -99,6 +99,33 @@ class Entry:
     label: str
     baseline: str = ""
     key: str = ""
+
+
+def entered(session: list[Entry], test: Sequence[Entry]) -> list[Entry]:
+    """Add a test's entries to those of a session, and return them with the names that they have there.
+
+    A label that its group has already gets a number. So does the group of a comparison, if another test has a group of
+    that name: ratios are of alternatives that took turns. A test that runs again, as with pytest-rerunfailures, replaces
+    its earlier results.
+    """
+    places = {before.key: place for place, before in enumerate(session)}
+    others = {before.group for before in session}
+    groups = {own.group: session[places[own.key]].group for own in test if own.baseline and own.key in places}
+    found = []
+    for own in test:
+        if own.baseline and own.group not in groups:
+            groups[own.group] = numbered(own.group, others.__contains__)
+            others.add(groups[own.group])
+        group = groups[own.group] if own.baseline else own.group
+        place = places.get(own.key)
+        if place is None:
+            labels = {before.label for before in session if before.group == group}
+            found.append(dataclasses.replace(own, group=group, label=numbered(own.label, labels.__contains__)))
+            session.append(found[-1])
+        else:
+            found.append(dataclasses.replace(own, group=group, label=session[place].label))
+            session[place] = found[-1]
+    return found
 
 
 @final

@@ -207,6 +207,11 @@ class Result:
         found = self.ratio_with_basis(other)
         return found[0] if found is not None else None
 
+    def ratio_measured(self, other: "Result") -> stats.Interval | None:
+        """Return the ratio to another result from turns that they have taken, and measure nothing; None without turns."""
+        found = self._ratio(other, lambda one: one.turns)
+        return found[0] if found is not None else None
+
     def ratio_with_basis(self, other: "Result") -> tuple[stats.Interval, Basis] | None:
         """Return the ratio to another result and its basis; None if no ratio can be given (see `ratio_to`).
 

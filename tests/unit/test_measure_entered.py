@@ -1,0 +1,81 @@
+"""The benchmarks of several tests in one session: their labels, the groups of comparisons, and the tables of these."""
+
+import pytest
+
+from headway.measure.bench import Bench
+from headway.measure.journal import Entry, Journal, Options, entered
+from headway.measure.result import Result
+from headway.report.benchmarks import benchmark_tables
+
+
+def noted(seen, test):
+    """Return the entries of a test that compares two functions under the name `parse`; calls are noted in `seen`."""
+    journal = Journal(test=test, group="file")
+    headway = Bench(journal, Options(name="parse", rounds=5, calls=1))
+    headway.compare({"json": lambda: seen.append(test), "other": lambda: sum(range(1000))})
+    return journal.keyed()
+
+
+def shown(session):
+    groups = {}
+    for entry in session:
+        groups.setdefault(entry.group, []).append(entry)
+    return benchmark_tables(groups)
+
+
+def test_comparisons_of_two_tests_under_one_name_have_a_table_each():
+    """Ratios are of alternatives that took turns, so each table has the alternatives of one test, with their base."""
+    session = []
+    for test in ("test[a]", "test[b]"):
+        entered(session, noted([], test))
+
+    assert [(one.group, one.label, one.baseline) for one in session] == [
+        (group, label, "json") for group in ("file: parse", "file: parse (2)") for label in ("json", "other")
+    ]
+    for table in shown(session):
+        place = table.columns.index("ratio to json")
+        ratios = {row[0]: row[place] for row in table.rows}
+        assert ratios["json"] == "1"
+        assert float(ratios["other"].split()[0].replace(",", "")) > 1
+
+
+def test_a_table_measures_nothing():
+    """The tests are over when a table is made, and their fixtures are gone: what took no turns has no ratio."""
+    seen = []
+    mixed = [entry for test in ("test[a]", "test[b]") for entry in noted(seen, test)]
+    calls = len(seen)
+    # One group for both, as no session has it.
+    (table,) = shown(mixed)
+
+    assert len(seen) == calls
+    assert len(table.rows) == 4
+
+
+@pytest.mark.parametrize("baseline", ["", "one"])
+def test_a_test_that_runs_again_keeps_its_place(baseline):
+    """The last result of a key counts, under the group and the label that the first one had."""
+
+    def of(test, value):
+        result = Result(name=f"{test} {value}", model="serial")
+        return [Entry(result, "group", "one", baseline, key=f"{test}: one")]
+
+    session = []
+    for test, value in (("first", 1), ("second", 1), ("second", 2), ("first", 2)):
+        entered(session, of(test, value))
+
+    numbered = [("group", "one"), ("group (2)", "one") if baseline else ("group", "one (2)")]
+    assert [(one.group, one.label) for one in session] == numbered
+    assert [one.result.name for one in session] == ["first 2", "second 2"]
+
+
+def test_a_number_of_a_test_is_not_taken_for_one_of_the_session():
+    """A test that compares twice under one name has two groups beside that of an earlier test."""
+
+    def of(test, *groups):
+        return [Entry(Result(name="a", model="serial"), group, "a", "a", key=f"{test}: {group}: a") for group in groups]
+
+    session = []
+    entered(session, of("first", "group"))
+    entered(session, of("second", "group", "group (2)"))
+
+    assert len({one.group for one in session}) == 3
