@@ -76,6 +76,7 @@ def test_the_kind_of_a_function(app, name, kind):
         ("starts", "leaves a process behind"),
         ("forks", "its child comes back from the call"),
         ("closes_all", "closed a file descriptor"),
+        ("closes_all_and_stays", "closed a file descriptor"),
         ("keyed", "takes arguments"),
         ("raise", "app has no raise; did you mean raises"),
         ("COUNT", "cannot be called"),

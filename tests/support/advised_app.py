@@ -65,6 +65,10 @@ def forks():
     return 1
 def closes_all():
     os.closerange(3, 64)
+def closes_all_and_stays():
+    import signal
+    os.closerange(3, 64)
+    signal.pause()
 def closes_stdout():
     sys.stdout.close()
     return 1

@@ -115,7 +115,7 @@ def test_a_machine_without_fonts_gets_some(tmp_path, make_archive, monkeypatch, 
 @pytest.mark.parametrize(
     ("program", "reason"),
     [
-        ("#!/bin/sh\necho odd error: >&2\nexit 3\n", "failed (exit status 3): odd error:"),
+        ("#!/bin/sh\necho odd error: >&2\nexit 3\n", "failed (exit code 3): odd error:"),
         ("#!/bin/sh\necho '<p>no letters</p>'\n", "`chromium` renders 'no letters' where 42 is expected"),
         ("#!/bin/sh\necho the script has 42\n", "`chromium` renders no page where 42 is expected"),
     ],

@@ -99,7 +99,7 @@ def test_a_second_run_does_nothing_unless_forced(tmp_path, make_archive, capsys)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"program": "#!/bin/sh\necho odd error: >&2\nexit 3\n"}, "failed (exit status 3): odd error:"),
+        ({"program": "#!/bin/sh\necho odd error: >&2\nexit 3\n"}, "failed (exit code 3): odd error:"),
         ({"soname": "libwrong.so.1"}, "no package that redis-tools depends on has libfake.so.1"),
     ],
 )

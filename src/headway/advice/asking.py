@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import selectors
-import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Any, final
 
 from headway.advice.target import Target
 from headway.agent import EXAMINE_BOOTSTRAP
+from headway.host.endings import ended_by, tail_of
 from headway.host.keeper import Keeper
 from headway.lab.launching.launch import agent_process
 
@@ -21,6 +21,7 @@ __all__ = ["Answer", "ask"]
 _STDERR_KEPT_BYTES = 16 * 1024
 _CLOSED = 86
 """The exit code of `strangers.examine` if it cannot answer any more."""
+_CLOSES = "closed a file descriptor that is not its own"
 
 
 @final
@@ -108,28 +109,20 @@ def ask(
             for fd in (reader, writer):
                 if fd >= 0:
                     os.close(fd)
-        stderr.seek(0, os.SEEK_END)
-        stderr.seek(max(0, stderr.tell() - _STDERR_KEPT_BYTES))
-        said = stderr.read().decode(errors="replace")
+        said = tail_of(stderr, _STDERR_KEPT_BYTES)
     stages, begun = _stages(data)
     doing = _DOING.get(begun, "before it started")
     ended = ""
     if not in_time:
         ended = f"did not end within {limit_s:g} s {doing}"
     elif code is not None and code < 0:
-        ended = f"was killed by {_signal(-code)} {doing}"
+        ended = f"was {ended_by(code)} {doing}"
     elif code == _CLOSED:
-        ended = f"closed a file descriptor that is not its own {doing}"
+        ended = f"{_CLOSES} {doing}"
     elif not any("error" in one for one in stages.values()) and _LAST.get(what, what) not in stages:
-        ended = f"ended with exit code {code} {doing}"
+        # A process that runs on has no way left to answer: the function closed it.
+        ended = f"ended with {ended_by(code)} {doing}" if code is not None else f"{_CLOSES} {doing}"
     return Answer(stages, ended, said)
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, final
 
+from headway.host.endings import ended_by
 from headway.measure.journal import Journal
 from headway.measure.measured import Measured
 
@@ -414,7 +415,7 @@ def taken(answer: Path, done: "subprocess.CompletedProcess[str]") -> Launched:
 
 
 def _reason(done: "subprocess.CompletedProcess[str]") -> str:
-    """Return the exit code of a launch, and the first error that it printed."""
+    """Return how a launch ended, and the first error that it printed."""
     said = [
         line[2:].strip() if line.startswith("E ") else line.strip()
         for line in done.stdout.splitlines()
@@ -422,4 +423,4 @@ def _reason(done: "subprocess.CompletedProcess[str]") -> str:
     ]
     # Warnings stand there, too, and say nothing about the end.
     said = said or [line.strip() for line in done.stderr.splitlines() if _ERROR.search(line)][-1:]
-    return ": ".join([f"exit code {done.returncode}", *said[:1]])
+    return ": ".join([ended_by(done.returncode), *said[:1]])

@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import threading
 import time
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headway.host.endings import ended_by
 from headway.provision.archive import UV_HINT, ProvisionError
 
 __all__ = ["Talk", "find_one", "require_tool", "run_logged", "scratch_folder"]
@@ -101,10 +101,11 @@ def run_logged(
 def failed_command(shown: str, status: int, text: str, log: Path) -> ProvisionError:
     """Return the error for a command that failed, with the first line that gives a reason, or else the last line."""
     lines = [line for line in text.splitlines() if line.strip()]
-    how = f"exit status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
     reasons = [line for line in lines if re.match(r"E: |.*\berror\b|.*Error:", line)]
     why = (reasons or lines[-1:] or ["no output"])[0].strip()
-    return ProvisionError(f"`{shown}` failed ({how}): {why}", hint=f"see {log}", tail=tuple(lines[-LOG_TAIL_LINES:]))
+    return ProvisionError(
+        f"`{shown}` failed ({ended_by(status)}): {why}", hint=f"see {log}", tail=tuple(lines[-LOG_TAIL_LINES:])
+    )
 
 
 def require_tool(name: str, *, package: str) -> str:

@@ -10,7 +10,6 @@ import hashlib
 import os
 import secrets
 import selectors
-import signal
 import socket
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from typing import IO, Any, Self, final
 
 from headway.errors import HeadwayError
 from headway.host.children import signals_put_off, start
+from headway.host.endings import ended_by
 from headway.host.interpreters import Interpreter, probe
 from headway.lab.beside import PROGRAMS, redis
 from headway.lab.beside.environments import Libraries
@@ -63,8 +63,8 @@ class _Server:
         code = self.process.poll()
         if code is None:
             return ""
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return f"the {self.name} server {how}: {_said(self.log)}"
+        how = "was" if code < 0 else "ended with"
+        return f"the {self.name} server {how} {ended_by(code)}: {_said(self.log)}"
 
     def place(self, cpus: Sequence[int]) -> None:
         """Move every thread of the server to `cpus`."""

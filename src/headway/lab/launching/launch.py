@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 from headway.agent import AGENT_PATH, BOOTSTRAP
 from headway.host.children import start
+from headway.host.endings import ended_by, tail_of
 from headway.host.keeper import Keeper
 from headway.host.machine import Machine
 from headway.host.reaping import end_group
@@ -235,15 +236,11 @@ def _why(returncode: int, stderr: str) -> str:
     lines = [line.rstrip() for line in stderr.splitlines() if line.strip()]
     last = _raised(lines) or (lines[-1].strip() if lines else "nothing on stderr")
     if returncode < 0:
-        try:
-            name = signal.Signals(-returncode).name
-        except ValueError:
-            name = f"signal {-returncode}"
         memory = ", perhaps by the kernel because memory ran out" if returncode == -signal.SIGKILL else ""
-        return f"killed by {name}{memory}"
+        return f"{ended_by(returncode)}{memory}"
     if any("MemoryError" in line for line in lines):
         return f"out of memory: {last}"
-    return f"exit code {returncode}: {last}"
+    return f"{ended_by(returncode)}: {last}"
 
 
 def run_launch(
@@ -303,9 +300,7 @@ def run_launch(
                 if fd >= 0:
                     os.close(fd)
         wall_s = (time.monotonic_ns() - begun_ns) / 1e9
-        stderr.seek(0, os.SEEK_END)
-        stderr.seek(max(0, stderr.tell() - _STDERR_KEPT_BYTES))
-        said = stderr.read().decode(errors="replace")
+        said = tail_of(stderr, _STDERR_KEPT_BYTES)
     reason = ""
     if not in_time:
         dead = beside.died is not None and beside.died()
