@@ -32,44 +32,52 @@ if name == "D":
     import time
     open("hangs", "x").close()
     time.sleep(1000)
+if name == "E":
+    import os, signal
+    os.closerange(3, 64)
+    signal.pause()
 """
+MEASURED_NOTHING = ["it measured nothing, and did not fail"]
+
+
+def begun(folder, name, rounds):
+    """Return a child that waits for its first turn."""
+    scratch = folder / name
+    scratch.mkdir()
+    command = [sys.executable, "-c", CHILD, name, str(rounds)]
+    side = against._Side(command, folder, {"PYTHONPATH": ":".join(sys.path)}, scratch)
+    side.until_it_waits()
+    return side
 
 
 @pytest.fixture
 def taken(tmp_path, monkeypatch):
-    """Return a function that runs children and returns the order of their rounds and their exit codes.
+    """Return a function that runs children and returns the order of their rounds and why their launches failed.
 
     It takes each child's name and number of rounds.
     """
     monkeypatch.chdir(tmp_path)
 
     def run(*children):
-        sides, codes = [], []
-        try:
+        with contextlib.ExitStack() as stack:
+            sides = []
             for name, rounds in children:
-                scratch = tmp_path / name
-                scratch.mkdir()
-                command = [sys.executable, "-c", CHILD, name, str(rounds)]
-                side = against._Side(command, tmp_path, {"PYTHONPATH": ":".join(sys.path)}, scratch)
-                sides.append(side)
-                side.until_it_waits()
+                sides.append(begun(tmp_path, name, rounds))
+                stack.callback(sides[-1].close)
             against._take_turns(sides, 0)
-            codes = [side.done().returncode for side in sides]
-        finally:
-            for side in sides:
-                side.close()
-        return (tmp_path / "seen").read_text(), codes
+            failures = [side.launched().failures for side in sides]
+        return (tmp_path / "seen").read_text(), failures
 
     return run
 
 
 def test_two_processes_have_their_rounds_forth_and_back(taken):
     """Two processes take turns, one at a time, and the remaining rounds of one come last."""
-    assert taken(("A", 4), ("B", 6)) == ("ABBAABBABB", [0, 0])
+    assert taken(("A", 4), ("B", 6)) == ("ABBAABBABB", [MEASURED_NOTHING] * 2)
 
 
 def test_one_that_hangs_is_killed(taken, tmp_path, monkeypatch):
-    """A child that hangs is killed, and the other one goes on."""
+    """A child that hangs is killed and its launch says so, and the other one goes on."""
     asked = []
 
     def monotonic():
@@ -82,16 +90,25 @@ def test_one_that_hangs_is_killed(taken, tmp_path, monkeypatch):
         return 2 * against.LIMIT_S * len(asked)
 
     monkeypatch.setattr(against, "time", types.SimpleNamespace(monotonic=monotonic))
-    assert taken(("A", 3), ("D", 1)) == ("ADAA", [0, -9])
+    assert taken(("A", 3), ("D", 1)) == ("ADAA", [MEASURED_NOTHING, ["killed after 900 s in one turn"]])
+
+
+def test_one_that_does_not_end_after_its_last_turn_is_killed(tmp_path, monkeypatch):
+    """A child that lets go of its turn and goes on is a failed launch, and not an error of the session."""
+    monkeypatch.chdir(tmp_path)
+    with contextlib.closing(begun(tmp_path, "E", 1)) as side:
+        against._take_turns([side], 0)
+        monkeypatch.setattr(against, "LIMIT_S", 0.01)
+        assert side.launched().failures == ["killed 0.01 s after its last turn"]
 
 
 def test_a_child_that_has_the_pipe_does_not_hold_up_the_end(taken, monkeypatch):
     """A child that has ended counts as ended, even if another process holds its descriptors."""
     monkeypatch.setattr(against, "_LOOK_S", 0.05)
     monkeypatch.setattr(against, "LIMIT_S", 20.0)
-    seen, codes = taken(("C", 1), ("A", 2))
+    seen, failures = taken(("C", 1), ("A", 2))
     assert sorted(seen) == ["A", "A", "C"]
-    assert codes[1] == 0
+    assert failures[1] == MEASURED_NOTHING
 
 
 def test_paths_of_this_tree_are_the_other_ones(tmp_path, monkeypatch):

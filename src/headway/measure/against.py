@@ -226,7 +226,8 @@ class _Side:
         self, command: Sequence[str], folder: Path, environment: Mapping[str, str], scratch: Path, *, without: str = ""
     ) -> None:
         """Start the process; `without` is a tree whose code it must not import."""
-        self.answer = scratch / ANSWER
+        self._answer = scratch / ANSWER
+        self._late = False
         mine_ended, its_ended = os.pipe()
         its_begins, mine_begins = os.pipe()
         self._ended, self._begins = mine_ended, mine_begins
@@ -252,9 +253,10 @@ class _Side:
         deadline_s = time.monotonic() + LIMIT_S
         while not select.select([self._ended], [], [], _LOOK_S)[0]:
             # A child that the process forked may hold the pipe open, so the process's end does not close the pipe.
-            if self.process.poll() is not None or time.monotonic() > deadline_s:
+            ended = self.process.poll() is not None
+            if ended or time.monotonic() > deadline_s:
                 kill(self.process)
-                self.runs = False
+                self.runs, self._late = False, not ended
                 return
         self.runs = bool(os.read(self._ended, 1))
 
@@ -264,11 +266,17 @@ class _Side:
             os.write(self._begins, b".")
         self.until_it_waits()
 
-    def done(self) -> subprocess.CompletedProcess[str]:
-        """Wait for the process's end and return its exit code and its output."""
-        self.process.wait(LIMIT_S)
+    def launched(self) -> Launched:
+        """Wait for the process's end, kill it if that takes longer than `LIMIT_S`, and return its results."""
+        if self._late:
+            return Launched.failed(f"killed after {LIMIT_S} s in one turn")
+        try:
+            self.process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            kill(self.process)
+            return Launched.failed(f"killed {LIMIT_S} s after its last turn")
         self._said.seek(0)
-        return subprocess.CompletedProcess([], self.process.returncode, self._said.read(), "")
+        return taken(self._answer, subprocess.CompletedProcess([], self.process.returncode, self._said.read(), ""))
 
     def close(self) -> None:
         """Kill the process if it still runs, and close the descriptors."""
@@ -373,7 +381,7 @@ def measure_against(
                     side.until_it_waits()
                     sides.append(side)
                 _take_turns(sides, 0)
-                mine, *others = turns.in_order([taken(side.answer, side.done()) for side in sides], block)
+                mine, *others = turns.in_order([side.launched() for side in sides], block)
             _keep(found[test], mine, others[0] if others else Launched(), uuid.uuid4().hex)
             if test not in lacking and (why := _cannot_import(found[test].there)):
                 lacking.add(test)

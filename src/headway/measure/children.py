@@ -96,7 +96,7 @@ _PREFIXES = (
     "--dist",
 )
 LIMIT_S = 900
-"""The most seconds that a launch may take."""
+"""The most seconds that a launch may take; of two that take turns, the most from one turn to the next."""
 
 
 @final
