@@ -134,6 +134,30 @@ def test_an_undecided_percentile_of_many_calls_says_how_many_more_would_decide()
     assert "times as many calls would decide (`seconds=`)" in repr(decision)
 
 
+def test_an_undecided_open_load_says_what_helps():
+    """Options of rounds have no effect on an open load: a longer load has more calls, and more launches more rounds."""
+
+    def load(calls):
+        launch = Measured(
+            values_s=tuple(1 + 0.2 * place for place in range(5)),
+            calls=calls,
+            latencies_s=tuple(1 + place / calls for place in range(calls)),
+            rate_per_s=100.0,
+            held=(0.5,),
+            waited=(0.5,),
+        )
+        return Result(name="one", model="threads", launches=(launch,), traced=True)
+
+    few, many = load(20), load(2000)
+    share, percentile_of_few = few.gil_wait_share < 0.6, few.percentile(0.99).below(9)
+    nearly = (many.percentile(0.99).below(1.99 * 1.102), many.takes_less_than(1.7))
+
+    assert "; one round bounds nothing, and an open load has no more; `--headway-launches 5` has one" in repr(share)
+    assert repr(percentile_of_few).endswith("more of them would (`seconds=` of `headway.open`)>")
+    for decision in nearly:
+        assert "times as many calls would decide (`seconds=` of `headway.open`), or" in repr(decision)
+
+
 def test_of_many_rounds_neighbours_are_put_together():
     """Many rounds are combined into a dozen medians, which one long round does not change."""
     values = [1 + (place % 7) / 100 for place in range(1234)]

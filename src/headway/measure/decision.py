@@ -66,12 +66,14 @@ class Basis:
         of_launches: The values are launches.
         why_not: Why there are no values.
         provisional: Every assertion holds for now (see `Decision`).
+        of_open_load: The values are of an open load, whose calls follow from its rate and its time.
     """
 
     count: int
     of_launches: bool = False
     why_not: str = ""
     provisional: bool = False
+    of_open_load: bool = False
 
 
 @final
@@ -127,28 +129,32 @@ class Decision:
 
     def _more(self) -> str:
         """Return a text on what would decide it."""
-        wanted, count = self.evidence.launches_to_decide, self._basis.count
+        wanted, count, is_open = self.evidence.launches_to_decide, self._basis.count, self._basis.of_open_load
         if self._basis.of_launches and count < 2:
             return "only one launch is left, the others failed, and it bounds nothing"
-        if count < 2:
-            return "one round bounds nothing; more of them would (`rounds=`, `seconds=`)"
         interval = self.evidence.interval
-        if (
-            interval is not None
-            and interval.method == intervals.ORDER
-            and not (interval.low > 0 and interval.high < math.inf)
-        ):
-            return "too few calls to bound it; more of them would (`seconds=`, `rounds=`)"
+        of_order = interval is not None and interval.method == intervals.ORDER
+        # An open load has as many rounds as it has, whatever the options say.
+        longer = "`seconds=` of `headway.open`" if is_open else "`seconds=`"
+        if count < 2 and is_open and not of_order:
+            return (
+                "one round bounds nothing, and an open load has no more; `--headway-launches 5` has one in each process"
+            )
+        if count < 2 and not is_open:
+            return f"one round bounds nothing; more of them would (`rounds=`, {longer})"
+        if interval is not None and of_order and not (interval.low > 0 and interval.high < math.inf):
+            return f"too few calls to bound it; more of them would ({longer}{'' if is_open else ', `rounds=`'})"
         if self._within_mood:
             return f"the limit is within the {intervals.MOOD:.0%} by which a session's level may be off"
+        things = "launches" if self._basis.of_launches else "calls" if of_order or is_open else "rounds"
         if wanted is None or wanted >= _most(interval, self._basis):
             launches = "" if self._basis.of_launches else "; `--headway-launches 5` measures in fresh processes"
-            return f"too close to the limit for a reasonable number of {'launches' if self._basis.of_launches else 'rounds'}{launches}"
+            return f"too close to the limit for a reasonable number of {things}{launches}"
         if self._basis.of_launches:
             more = wanted - count
             return f"about {more} more launch{'es' * (more > 1)} would decide (`--headway-launches {wanted}`)"
-        things = "calls" if interval is not None and interval.method == intervals.ORDER else "rounds"
-        return f"about {math.ceil(10 * wanted / count) / 10:g} times as many {things} would decide (`seconds=`), or `--headway-launches 5`"
+        times = math.ceil(10 * wanted / count) / 10
+        return f"about {times:g} times as many {things} would decide ({longer}), or `--headway-launches 5`"
 
 
 def decide(

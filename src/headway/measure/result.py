@@ -101,7 +101,11 @@ class Result:
     @property
     def basis(self) -> Basis:
         """The basis of its interval."""
-        return Basis(len(self.values_s), self.of_launches, self.why_not, self.provisional)
+        return self._basis(len(self.values_s))
+
+    def _basis(self, count: int) -> Basis:
+        is_open = any(one.rate_per_s is not None for one in self.launches)
+        return Basis(count, self.of_launches, self.why_not, self.provisional, is_open)
 
     @functools.cached_property
     def interval(self) -> stats.Interval | None:
@@ -151,8 +155,7 @@ class Result:
             interval, count = intervals.percentile_of_launches(by_launch, share), len(by_launch)
         elif by_launch:
             interval, count = intervals.percentile_of_calls(by_launch[0], share)
-        basis = Basis(count, self.of_launches, self.why_not, self.provisional)
-        return Level(f"the {100 * share:g}th percentile of {self.name}", interval, basis)
+        return Level(f"the {100 * share:g}th percentile of {self.name}", interval, self._basis(count))
 
     def _latencies(self, share: float) -> list[Sequence[float]]:
         if not 0 < share < 1:
@@ -191,11 +194,10 @@ class Result:
         by_launch = [getattr(one, which) for one in self.launches if getattr(one, which)]
         notes = [one.note for one in self.launches if one.note]
         why_not = self.why_not or next(iter(notes), "only threads of this process can be traced")
-        several = self.of_launches
         # A share is a mean: a block of rounds has the mean of theirs, not the median.
         of_blocks = intervals.blocks(by_launch[0], statistics.fmean) if by_launch else ()
-        values = tuple(statistics.fmean(one) for one in by_launch) if several else tuple(of_blocks)
-        return Share(f"{self.name}: {words}", values, Basis(len(values), several, why_not, self.provisional))
+        values = tuple(statistics.fmean(one) for one in by_launch) if self.of_launches else tuple(of_blocks)
+        return Share(f"{self.name}: {words}", values, replace(self._basis(len(values)), why_not=why_not))
 
     def ratio_to(self, other: "Result") -> stats.Interval | None:
         """Return this one's time per call over the other's, with its interval; None if no ratio can be given.
@@ -246,7 +248,8 @@ class Result:
             of_launches=of_launches,
         )
         count = len(both) if of_launches else len(intervals.blocks(both[0][0].values_s[: rounds[0]]))
-        return ratio, Basis(count, of_launches, provisional=self.provisional)
+        is_open = self.basis.of_open_load or other.basis.of_open_load
+        return ratio, Basis(count, of_launches, provisional=self.provisional, of_open_load=is_open)
 
     def faster_than(self, other: "Result", by: float = 1.0) -> Decision:
         """Return whether this one takes less than 1/`by` of the other's time per call."""
