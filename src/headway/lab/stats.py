@@ -11,11 +11,12 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Literal, final
 
 __all__ = [
     "CONFIDENCE",
     "Interval",
+    "Method",
     "Outliers",
     "bimodal",
     "exp",
@@ -34,6 +35,29 @@ CONFIDENCE = 0.95
 """Coverage of an interval over a number of launches that is fixed beforehand."""
 
 
+Method = Literal[
+    "student",
+    "paired t",
+    "welch",
+    "one launch",
+    "blocks of rounds",
+    "blocks of rounds in turns",
+    "order statistics",
+    "sessions",
+]
+"""How an interval was found:
+
+- "student": Student's t on logs of values; for a share of time, on the values themselves.
+- "paired t": Student's t on logs of block-wise ratios.
+- "welch": Welch's t on logs.
+- "one launch": not at all, as one launch bounds nothing.
+- "blocks of rounds", "blocks of rounds in turns": Student's t over blocks of one process's rounds, or of their ratios to
+  neighbours in time (`measure.intervals`).
+- "order statistics": between two of the calls (`measure.intervals`).
+- "sessions": with the drift between stored sessions (`measure.baseline`).
+"""
+
+
 @final
 @dataclass(frozen=True)
 class Interval:
@@ -43,15 +67,14 @@ class Interval:
         value: The estimate: a ratio, or a level in the metric's unit.
         low: Lower bound; 0 where one launch cannot bound it.
         high: Upper bound; infinity where one launch cannot bound it.
-        method: "student" (Student's t on logs), "paired t" (the same on block-wise ratios), "welch" (Welch's t on logs)
-            or "one launch".
+        method: How it was found.
         confidence: Coverage of the bounds for one look (see `lab.sequential` for runs that look again and again).
     """
 
     value: float
     low: float
     high: float
-    method: str
+    method: Method
     confidence: float = CONFIDENCE
 
     @property
@@ -111,7 +134,7 @@ def _on_logs(top: Sequence[float], bottom: Sequence[float] | None, confidence: f
     return difference, difference - reach, difference + reach
 
 
-def _interval(top: Sequence[float], bottom: Sequence[float] | None, method: str, confidence: float) -> Interval:
+def _interval(top: Sequence[float], bottom: Sequence[float] | None, method: Method, confidence: float) -> Interval:
     groups = [values for values in (top, bottom) if values is not None]
     if any(not values for values in groups):
         raise ValueError("an interval needs at least one launch a side")

@@ -12,6 +12,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from headway.lab import stats
 from headway.measure.measured import percentile
@@ -73,7 +74,7 @@ def reach(of_blocks: Sequence[float]) -> float:
     return usual * math.sqrt((1 + alike) / (1 - alike))
 
 
-def _of_blocks(values: Sequence[float], method: str) -> stats.Interval:
+def _of_blocks(values: Sequence[float], method: stats.Method) -> stats.Interval:
     """Return the geometric mean of one process's rounds, with Student's interval over blocks of them."""
     of_blocks = blocks(values)
     if len(of_blocks) < _BLOCKS // 2:
@@ -112,7 +113,7 @@ def with_mood(interval: stats.Interval) -> stats.Interval:
     return replace(interval, low=interval.low / (1 + MOOD), high=interval.high * (1 + MOOD))
 
 
-ORDER = "order statistics"
+ORDER: Final = "order statistics"
 """The method of an interval between two of the calls."""
 
 _BEYOND = 5
