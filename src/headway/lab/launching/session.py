@@ -15,7 +15,7 @@ from headway.lab.kept.launched import Launch
 from headway.lab.kept.predictions import Prediction
 from headway.lab.kept.results import Run, run_of
 from headway.lab.kept.store import Store
-from headway.lab.launching.agenda import Agenda, Finished
+from headway.lab.launching.agenda import Agenda, Finished, Step
 from headway.lab.plan import Plan
 
 __all__ = ["Launcher", "Predict", "Progress", "Report", "Session"]
@@ -69,6 +69,108 @@ Report = Callable[[Progress], None]
 
 
 @final
+class _Attempt:
+    """Carries out the steps of one plan's agenda, and knows what the store has and what the agenda has come to.
+
+    `_stored` is all that the store has, `_so_far` what the agenda has come to. Verdicts use `_so_far` alone, so that a
+    resumed run takes the same decisions as the first time.
+    """
+
+    def __init__(
+        self, store: Store, run_id: str, report: Report, plan: Plan, launcher: Launcher, predict: Predict
+    ) -> None:
+        self._store, self._run_id, self._report = store, run_id, report
+        self._plan, self._launcher, self._predict = plan, launcher, predict
+        self._header = store.find_run(run_id)
+        self._stored = {(one.key, one.block): one for one in store.launches(run_id)}
+        self._so_far: dict[str, list[StoredLaunch]] = {}
+        self._predictions = store.predictions(run_id)
+        # Experiment -> the run and its verdicts from the launches so far; removed when there is a new launch.
+        self._judged: dict[str, tuple[Run, list[Verdict]]] = {}
+        self._foretold: set[str] = set()
+        self.agenda = Agenda(
+            plan, lambda experiment: open_claims(self.verdicts(experiment)[1]), telling_cells(self._results())
+        )
+        self._planned = sum(map(self.agenda.first_launches, plan.cells))
+
+    def _results(self) -> Run:
+        return run_of(self._header, self._plan.cells, self._so_far, self._predictions)
+
+    def verdicts(self, experiment: str) -> tuple[Run, list[Verdict]]:
+        """Return the run so far, and the verdicts on the claims of an experiment."""
+        if experiment not in self._judged:
+            run = self._results()
+            self._judged[experiment] = run, judge(run, [run.experiment(experiment)])
+        return self._judged[experiment]
+
+    def say(
+        self, cell: Cell | None = None, block: int = 0, finished: str = "", news: frozenset[str] | None = None
+    ) -> None:
+        """Report the progress."""
+        plan, agenda = self._plan, self.agenda
+        had = {key: len(launches) for key, launches in self._so_far.items()}
+        to_come = [cell for cell in plan.cells for _ in range(agenda.first_launches(cell) - had.get(cell.key, 0))]
+        left_s = agenda.expected_s(to_come) if self._so_far else None
+        if plan.budget_s is not None:
+            left_s = max(0.0, plan.budget_s - agenda.spent_s)
+        self._report(
+            Progress(
+                self._run_id,
+                len(self._stored),
+                self._planned,
+                plan.budget_s,
+                cell,
+                block,
+                sum(one.launch.status == "failed" for one in self._stored.values()),
+                left_s,
+                finished,
+                news,
+                self.verdicts(finished)[0] if finished else None,
+            )
+        )
+
+    def take(self, step: Step) -> None:
+        """Launch what the store lacks of a step, and tell the agenda of the step's launches."""
+        experiment = step.cells[0].experiment
+        if experiment not in self._foretold:
+            self._foretold.add(experiment)
+            self._foretell(experiment)
+        missing = [cell for cell in step.cells if (cell.key, step.block) not in self._stored]
+        if missing:
+            self._launch(missing, step.block)
+        for cell in step.cells:
+            launch = self._stored[cell.key, step.block]
+            self._so_far.setdefault(cell.key, []).append(launch)
+            self._judged.pop(cell.experiment, None)
+            self.agenda.tell(cell, launch.launch.wall_s)
+
+    def _launch(self, cells: Sequence[Cell], block: int) -> None:
+        self.say(cells[0], block)
+        for cell, one in zip(cells, self._launcher(cells, block), strict=True):
+            self._store.add_launch(self._run_id, cell.key, block, one)
+            self._stored[cell.key, block] = StoredLaunch(cell.key, block, one)
+
+    def _foretell(self, experiment: str) -> None:
+        """Launch an experiment's anchors, and store predictions for the cells that were not launched yet."""
+        labels = self._results().experiment(experiment).anchors
+        cells = self._plan.of(experiment)
+        known = {key for key, _ in self._stored} | self._predictions.keys()
+        open_cells = [cell for cell in cells if cell.label not in labels and cell.key not in known]
+        if not labels or not open_cells:
+            return
+        anchors = [cell for cell in cells if cell.label in labels]
+        for block in range(self._plan.launches):
+            for cell in anchors:
+                if block < self.agenda.first_launches(cell) and (cell.key, block) not in self._stored:
+                    self._launch([cell], block)
+        gave = [(cell, [one.launch for one in self._stored.values() if one.key == cell.key]) for cell in anchors]
+        for prediction in self._predict(open_cells, gave):
+            self._store.add_prediction(self._run_id, prediction)
+        self._predictions.update(self._store.predictions(self._run_id))
+        self._judged.pop(experiment, None)
+
+
+@final
 class Session:
     """One attempt at a run: launches the agenda's steps that the store lacks, each stored before the next one begins.
 
@@ -98,99 +200,17 @@ class Session:
         Raises:
             StoreError: The store cannot be written.
         """
-        header = self._store.find_run(self.run_id)
-        # `stored` is all that the store has, `so_far` what the agenda has come to. Verdicts use `so_far` alone, so that a
-        # resumed run takes the same decisions as the first time.
-        stored = {(one.key, one.block): one for one in self._store.launches(self.run_id)}
-        so_far: dict[str, list[StoredLaunch]] = {}
-        predictions = self._store.predictions(self.run_id)
-
-        def results() -> Run:
-            return run_of(header, plan.cells, so_far, predictions)
-
-        # Experiment -> the run and its verdicts from the launches so far; removed when there is a new launch.
-        judged: dict[str, tuple[Run, list[Verdict]]] = {}
-
-        def verdicts(experiment: str) -> tuple[Run, list[Verdict]]:
-            if experiment not in judged:
-                run = results()
-                judged[experiment] = run, judge(run, [run.experiment(experiment)])
-            return judged[experiment]
-
-        agenda = Agenda(plan, lambda experiment: open_claims(verdicts(experiment)[1]), telling_cells(results()))
-        planned = sum(map(agenda.first_launches, plan.cells))
-
-        def say(
-            cell: Cell | None = None,
-            block: int = 0,
-            finished: str = "",
-            news: frozenset[str] | None = None,
-        ) -> None:
-            had = {key: len(launches) for key, launches in so_far.items()}
-            to_come = [cell for cell in plan.cells for _ in range(agenda.first_launches(cell) - had.get(cell.key, 0))]
-            left_s = agenda.expected_s(to_come) if so_far else None
-            if plan.budget_s is not None:
-                left_s = max(0.0, plan.budget_s - agenda.spent_s)
-            self._report(
-                Progress(
-                    self.run_id,
-                    len(stored),
-                    planned,
-                    plan.budget_s,
-                    cell,
-                    block,
-                    sum(one.launch.status == "failed" for one in stored.values()),
-                    left_s,
-                    finished,
-                    news,
-                    verdicts(finished)[0] if finished else None,
-                )
-            )
-
-        def launch(cells: Sequence[Cell], block: int) -> None:
-            say(cells[0], block)
-            for cell, one in zip(cells, launcher(cells, block), strict=True):
-                self._store.add_launch(self.run_id, cell.key, block, one)
-                stored[cell.key, block] = StoredLaunch(cell.key, block, one)
-
-        def foretell(experiment: str) -> None:
-            """Launch an experiment's anchors, and store predictions for the cells that were not launched yet."""
-            labels = results().experiment(experiment).anchors
-            launched = {key for key, _ in stored}
-            open_cells = [cell for cell in plan.of(experiment) if cell.label not in labels]
-            open_cells = [cell for cell in open_cells if cell.key not in launched | predictions.keys()]
-            if not labels or not open_cells:
-                return
-            anchors = [cell for cell in plan.of(experiment) if cell.label in labels]
-            for block in range(plan.launches):
-                for cell in anchors:
-                    if block < agenda.first_launches(cell) and (cell.key, block) not in stored:
-                        launch([cell], block)
-            gave = [(cell, [one.launch for one in stored.values() if one.key == cell.key]) for cell in anchors]
-            for prediction in predict(open_cells, gave):
-                self._store.add_prediction(self.run_id, prediction)
-            predictions.update(self._store.predictions(self.run_id))
-            judged.pop(experiment, None)
-
-        foretold: set[str] = set()
+        attempt = _Attempt(self._store, self.run_id, self._report, plan, launcher, predict)
+        agenda = attempt.agenda
         for step in agenda.first_look(first_look_of) if first_look_of else agenda.steps():
             if isinstance(step, Finished):
-                news = self._news(step.experiment, verdicts(step.experiment)[1])
+                news = self._news(step.experiment, attempt.verdicts(step.experiment)[1])
                 if news is None or news:
-                    say(finished=step.experiment, news=news)
-                continue
-            if step.cells[0].experiment not in foretold:
-                foretold.add(step.cells[0].experiment)
-                foretell(step.cells[0].experiment)
-            missing = [cell for cell in step.cells if (cell.key, step.block) not in stored]
-            if missing:
-                launch(missing, step.block)
-            for cell in step.cells:
-                so_far.setdefault(cell.key, []).append(stored[cell.key, step.block])
-                judged.pop(cell.experiment, None)
-                agenda.tell(cell, stored[cell.key, step.block].launch.wall_s)
+                    attempt.say(finished=step.experiment, news=news)
+            else:
+                attempt.take(step)
         if not first_look_of:
-            say()
+            attempt.say()
 
     def _news(self, experiment: str, verdicts: Sequence[Verdict]) -> frozenset[str] | None:
         """Return the claims of an experiment whose outcome has changed since the last report; None the first time."""
