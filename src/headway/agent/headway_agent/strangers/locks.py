@@ -101,10 +101,16 @@ class _WatchedInLoop(_Watched):
         self.release()
 
     async def wait(self):
+        return await self._paused_in_loop(self._lock.wait)
+
+    async def wait_for(self, predicate):
+        return await self._paused_in_loop(self._lock.wait_for, predicate)
+
+    async def _paused_in_loop(self, wait, *args):
         depth, self._depth = self._depth, 1
         self._end()
         try:
-            return await self._lock.wait()
+            return await wait(*args)
         finally:
             self._begin()
             self._depth = depth
