@@ -43,7 +43,7 @@ def looked_at(task, *, calls_s=0.1, inputs=1):
     finally:
         sys.settrace(tracing)
         sys.setprofile(profiling)
-    return {one["call"]: one for one in looker.places()}
+    return {one["call"]: one for one in looker.places()[0]}
 
 
 def test_a_c_call_that_calls_python_holds_the_gil_in_parts(monkeypatch):
@@ -184,7 +184,8 @@ def test_a_wait_for_a_core_is_no_time_of_the_function(monkeypatch, calm, busy, w
     monkeypatch.setattr(holds, "library_path", lambda: "libheadway.so")
     found = []
     for seen in (calm, {**calm, **busy}):
-        answer = Answer({"holds": {**seen, "places": [], "whole": True}})
+        sums = {"took": 0.0, "released": 0.0}
+        answer = Answer({"holds": {**seen, "places": [], "sums": sums, "whole": True}})
         monkeypatch.setattr(holds, "ask", lambda *_, answer=answer, **__: answer)
         told = holds.look(parse_target("app:f"), place, function, [0])
         assert isinstance(told, holds.Holds)
@@ -241,13 +242,49 @@ def _place(line, call, wall_s, held_s):
     }  # fmt: skip
 
 
+def _sums(places):
+    took_s, held_s = (sum(one[name] for one in places) for name in ("wall_s", "held_s"))
+    return {"took": took_s, "released": took_s - held_s}
+
+
 def test_a_profile_that_slows_python_down_does_not_hide_a_wait():
     """A function that waits for 39 % of its time has that share at its `time.sleep`, though the profile saw 2 %."""
-    places = [_place(26, "", 0.52, 0.515), _place(25, "", 0.46, 0.455), _place(58, "time.sleep", 0.02, 0.0)]
-    shares = {one.words: round(one.share, 2) for one in holds._spots(places, "/app.py", 0.61)}
+    places = [_place(26, "", 0.52, 0.52), _place(25, "", 0.46, 0.46), _place(58, "time.sleep", 0.02, 0.0)]
+
+    def spots(places, held):
+        return holds._spots(places, _sums(places), "/app.py", held)
+
+    shares = {one.words: round(one.share, 2) for one in spots(places, 0.61)}
     assert shares == {"app.py:58 time.sleep": 0.39, "app.py:26": 0.32, "app.py:25": 0.29}
     assert list(shares) == ["app.py:58 time.sleep", "app.py:26", "app.py:25"]
     # Nothing is without the GIL, or all is: the shares are the profile's.
-    assert [one.share for one in holds._spots(places[:2], "/app.py", 0.9)] == pytest.approx([0.53, 0.47], abs=0.01)
-    assert [one.share for one in holds._spots(places[2:], "/app.py", 0.02)] == [1.0]
-    assert holds._spots(places, "/app.py", None)[0].share == pytest.approx(0.52)
+    assert [one.share for one in spots(places[:2], 0.9)] == pytest.approx([0.53, 0.47], abs=0.01)
+    assert [one.share for one in spots(places[2:], 0.02)] == [1.0]
+    assert spots(places, None)[0].share == pytest.approx(0.52)
+
+
+def test_places_that_are_not_sent_keep_their_share():
+    """A flat profile of 54 places, of which the agent sends 40, has no line with a larger share than it took."""
+    places = [_place(line, "", 0.015, 0.015) for line in range(52)]
+    places += [_place(line, "time.sleep", 0.11, 0.0) for line in (90, 91)]
+    sent = [*places[:39], places[-1]]
+    for held in (0.78, None):
+        found = holds._spots(sent, _sums(places), "/app.py", held)
+        assert [one.share for one in found] == pytest.approx([0.11, *([0.015] * 39)])
+
+
+def test_the_sums_of_a_profile_are_over_all_of_its_places(monkeypatch):
+    """The sums hold the places that are not sent, too; a line that lets go of the GIL for a moment only seems to."""
+    monkeypatch.setattr(agent, "_MOST_PLACES", 1)
+    looker = agent._Looker(AlwaysHeld(), 0.0)
+    looker._booked["/app.py", 1, ""] = booked((100, 95, 0))
+    looker._booked["/app.py", 2, ""] = booked((50, 40, 0))
+    looker._booked["/app.py", 3, "zlib.crc32"] = booked((20, 19, 0))
+
+    (place,), sums = looker.places()
+    assert (place["wall_s"], place["held_s"]) == (0.1, 0.1)
+    assert sums == pytest.approx({"took": 0.17, "released": 0.011})
+    sampled = {("/app.py", 2, ""): 0.5, ("/app.py", 3, "zlib.crc32"): 0.25, ("/app.py", 4, ""): 0.125}
+    (place,), sums = looker.places(sampled)
+    assert (place["line"], place["share"]) == (2, 0.5)
+    assert sums == pytest.approx({"took": 0.875, "released": 0.5 * 0.2 + 0.25 * 0.05})

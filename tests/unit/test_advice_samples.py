@@ -77,8 +77,9 @@ def _place(line, call, wall_s, held_s, share):
 def test_the_samples_and_not_the_profile_give_the_shares():
     """A short line that the profile makes long does not come first, whether or not all of the function was profiled."""
     places = [_place(3, "", 0.7, 0.7, 0.15), _place(7, "", 0.2, 0.2, 0.75), _place(9, "zlib.crc32", 0.1, 0.1, 0.05)]
-    assert [one.share for one in holds._spots(places, "/app.py", None)] == [0.75, 0.15, 0.05]
-    assert [one.at for one in holds._spots(places, "/app.py", 1.0)] == ["app.py:7", "app.py:3", "app.py:9"]
+    sums = {"took": 0.95, "released": 0.0}
+    assert [one.share for one in holds._spots(places, sums, "/app.py", None)] == [0.75, 0.15, 0.05]
+    assert [one.at for one in holds._spots(places, sums, "/app.py", 1.0)] == ["app.py:7", "app.py:3", "app.py:9"]
 
 
 @pytest.mark.parametrize(

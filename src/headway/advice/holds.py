@@ -31,6 +31,9 @@ _USUAL = 20
 A longer one is a pause of the machine: `j = i` takes a microsecond, and once in a million times 5 ms.
 """
 
+_ROUNDING = 1e-9
+"""A part of a sum of floating-point numbers that is no larger than this is none."""
+
 _TELLING = 0.01
 """The least share of all time for a place to be named."""
 
@@ -148,7 +151,7 @@ def look(
         computes_s / own_s,
         max(0.0, 1.0 - (held_s + computes_s) / own_s),
         own_s,
-        _spots(seen["places"], function.file, held_s / own_s if seen["whole"] else None),
+        _spots(seen["places"], seen["sums"], function.file, held_s / own_s if seen["whole"] else None),
         bool(seen["whole"]),
         _stretch_s(seen["places"]),
         seen.get("samples", 0),
@@ -176,8 +179,10 @@ def _stretch_s(places: Sequence[Mapping[str, Any]]) -> float:
     return sum(one["wall_s"] - one["held_s"] for one in letting_go) / calls if calls else 0.0
 
 
-def _shares(places: Sequence[Mapping[str, Any]], held: float | None) -> list[float]:
+def _shares(places: Sequence[Mapping[str, Any]], sums: Mapping[str, float], held: float | None) -> list[float]:
     """Return the share of the calls' time that each place has, if the GIL is held for the share `held` of that time.
+
+    `sums` is over all places, and `places` are those that took most.
 
     The samples of calls without observation give the shares, if there are samples. Else the profile does, which makes
     lines of Python many times as long, and waits not at all: a function that waits for a third of its time seems to wait
@@ -188,16 +193,12 @@ def _shares(places: Sequence[Mapping[str, Any]], held: float | None) -> list[flo
     took: list[float] = [one["share" if is_sampled else "wall_s"] for one in places]
     if held is None and is_sampled:
         return took
-    free = [_free(one) for one in places]
-    # A line that lets go of the GIL for a moment does so because of the profile.
-    free = [share if one["call"] or share > _NO else 0.0 for one, share in zip(places, free, strict=True)]
-    without = [all_of * share for all_of, share in zip(took, free, strict=True)]
-    kept = [all_of - share for all_of, share in zip(took, without, strict=True)]
-    if held is None or not sum(without) or not sum(kept):
-        return [one / (sum(took) or 1.0) for one in took]
-    return [
-        held * one / sum(kept) + (1 - held) * other / sum(without) for one, other in zip(kept, without, strict=True)
-    ]
+    whole, without = sums["took"], sums["released"]
+    kept = whole - without
+    if held is None or min(kept, without) <= _ROUNDING * whole:
+        return [one / (whole or 1.0) for one in took]
+    scales = [held / kept * (1 - free) + (1 - held) / without * free for free in map(_free, places)]
+    return [one * scale for one, scale in zip(took, scales, strict=True)]
 
 
 def _free(place: Mapping[str, Any]) -> float:
@@ -205,9 +206,11 @@ def _free(place: Mapping[str, Any]) -> float:
     return float(1 - place["held_s"] / place["wall_s"]) if place["wall_s"] else 0.0
 
 
-def _spots(places: Sequence[Mapping[str, Any]], own: str, held: float | None) -> tuple[Spot, ...]:
+def _spots(
+    places: Sequence[Mapping[str, Any]], sums: Mapping[str, float], own: str, held: float | None
+) -> tuple[Spot, ...]:
     found = []
-    for one, share in zip(places, _shares(places, held), strict=True):
+    for one, share in zip(places, _shares(places, sums, held), strict=True):
         trail = [place for place in one["trail"] if own and place.rpartition(":")[0] == own]
         at = f"{one['file']}:{one['line']}"
         by = _short(trail[0]) if trail and trail[0] != at else ""

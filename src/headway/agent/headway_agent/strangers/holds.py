@@ -38,6 +38,8 @@ _MOST_EXACT = 2
 """The whole measurement may take this many times as long, because new arguments may take longer to make than calls."""
 _LOOKED_AT_S = 2.0
 _MOST_PLACES = 40
+_ALL = 0.9
+"""A line that holds the GIL for this share of its time lets go of it only because of the profile."""
 _MOST_BATCH = 256
 """The most calls for which new arguments exist at a time."""
 _BATCH_BYTES = 16 << 20
@@ -87,8 +89,8 @@ def look(job, talk):
     looker = _Looker(recorder, time.monotonic() + job.get("looked_at_s", _LOOKED_AT_S), _place_of(function))
     whole = looker.run(task, arguments)
     shares, count = by_place(counts, looker.codes, looker.calls_at, looker.own)
-    places = looker.places(shares if count else None, whole=whole)
-    talk.give("holds", places=places, whole=whole, looked_at=looker.calls, samples=count, **exact)
+    places, sums = looker.places(shares if count else None, whole=whole)
+    talk.give("holds", places=places, sums=sums, whole=whole, looked_at=looker.calls, samples=count, **exact)
 
 
 def _thread_starts():
@@ -352,7 +354,9 @@ class _Looker:
         return self._trace
 
     def places(self, shares=None, *, whole=True):
-        """Return the places that took most, as dicts; times are in seconds over all observed calls.
+        """Return the places that took most, as dicts, and sums over all places; times are in seconds over all observed calls.
+
+        The sums are `took`, of the shares or else of the times, and `released`, the part of it without the GIL.
 
         `shares` has the shares of the samples by place, if there are any. If whole calls were observed, a place that only
         the samples have is a line of Python that holds the GIL.
@@ -361,8 +365,12 @@ class _Looker:
         if shares is not None and whole:
             for place in shares:
                 self._booked.setdefault(place, _Booked())
-        by_share = shares or {place: booked.own_ns for place, booked in self._booked.items()}
-        for place in sorted(self._booked, key=lambda one: -by_share.get(one, 0))[:_MOST_PLACES]:
+        took = {place: booked.own_ns / 1e9 for place, booked in self._booked.items()}
+        if shares is not None:
+            took = {place: shares.get(place, 0.0) for place in took}
+        released = {place: _released(place, booked) for place, booked in self._booked.items()}
+        sums = {"took": sum(took.values()), "released": sum(took[place] * released[place] for place in took)}
+        for place in sorted(took, key=lambda one: -took[one])[:_MOST_PLACES]:
             booked = self._booked[place]
             file, line, name = place
             longest_ns = max([booked.short_ns, *sorted(booked.long_ns, reverse=True)[self._rare : self._rare + 1]])
@@ -373,13 +381,19 @@ class _Looker:
                     "call": name,
                     "calls": booked.calls,
                     "wall_s": booked.own_ns / 1e9,
-                    "held_s": booked.own_ns / 1e9 * booked.held(),
+                    "held_s": booked.own_ns / 1e9 * (1 - released[place]),
                     "longest_s": longest_ns / 1e9,
                     "trail": self._origins.get(place, []),
-                    "share": None if shares is None else shares.get(place, 0.0),
+                    "share": None if shares is None else took[place],
                 }
             )
-        return found
+        return found, sums
+
+
+def _released(place, booked):
+    """Return the share of a place's time without the GIL."""
+    held = booked.held() if booked.own_ns else 1.0
+    return 0.0 if held >= _ALL and not place[2] else 1 - held
 
 
 def _place_of(function):
