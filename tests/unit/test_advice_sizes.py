@@ -32,6 +32,13 @@ def test_calls_that_wait_get_more_workers_and_long_ones_fewer_tasks():
     assert sizes_of(FUNCTION, 2, 5).workers["threads"] == 5
 
 
+@pytest.mark.parametrize("cpu_share", [0.05, 0.4, 0.6, 1.0])
+def test_calls_that_wait_have_no_fewer_workers_than_cores(cpu_share):
+    """On 64 cores, calls that wait get 64 workers, as those that compute do; 32 would leave half of the cores idle."""
+    sizes = sizes_of(replace(FUNCTION, cpu_share=cpu_share), 64, None)
+    assert sizes.workers["threads"] == sizes.workers["processes-forkserver"] == 64
+
+
 def test_long_calls_are_few_alone_and_enough_for_all_workers():
     """Serial samples of long calls stay short, whatever the number of workers; each of these has at least two calls."""
     cores = sizes_of(replace(FUNCTION, call_s=1.0), 15, None)

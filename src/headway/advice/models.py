@@ -41,6 +41,7 @@ _NOTICED = 0.01
 """The share of a sample's time that imports, and what only a first call does, may have without a sample before it."""
 _MOST_BYTES = 256 << 20
 _MOST_WORKERS = 32
+"""The most workers for calls that wait, unless there are more cores."""
 _MOST_PROCESSES = 8
 _SHORT_S = 0.5
 """A sample that is shorter than this is taken three times in a launch; a longer one once."""
@@ -105,7 +106,7 @@ def sizes_of(function: Function, cores: int, workers: int | None, *, import_s: f
         import_s: The time that a worker needs for the import of the function's module.
     """
     busy = max(function.cpu_share, 1 / 16)
-    wanted = workers or max(2, min(_MOST_WORKERS, math.ceil(cores / busy)) if busy < 0.5 else cores)
+    wanted = workers or max(2, min(max(_MOST_WORKERS, cores), math.ceil(cores / busy)) if busy < 0.5 else cores)
     processes = workers or min(wanted, max(cores, _MOST_PROCESSES))
     call_s = function.call_s
     # All results of a sample exist at the same time, and for pools also all arguments.
