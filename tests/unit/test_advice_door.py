@@ -89,6 +89,25 @@ def test_a_function_of_an_archive_is_found_unless_it_is_in_the_main_module(
     assert caught.value.hint == "put the function into another module of app.pyz"
 
 
+@pytest.mark.parametrize(
+    ("folder", "is_own"), [("src", True), ("lib/site-packages", False), ("lib/python3/dist-packages", False)]
+)
+def test_the_folder_of_installed_packages_is_not_the_functions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, *, is_own: bool
+) -> None:
+    """The folder of a module goes before every other interpreter's own path, but not one with all installed packages."""
+    file = tmp_path / folder / "package" / "module.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("")
+    module = ModuleType("package.module")
+    module.__file__ = str(file)
+    monkeypatch.setattr(door.inspect, "getmodule", lambda _function: module)
+
+    found = door._target_of(len)
+
+    assert found.folder == (file.parents[1].resolve() if is_own else Path.cwd())
+
+
 def test_an_input_may_have_arguments_by_name() -> None:
     """A partial of the function itself is a call; a partial of another function is an argument like any other."""
     callback = functools.partial(print, 1)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from headway_agent.strangers import effects
 
+from headway.host.packages import in_packages
+
 CACHE = """
 import threading
 
@@ -89,3 +91,17 @@ def test_modules_of_python_and_of_headway_are_not_the_users_own(above):
     assert not [name for name in own if name.partition(".")[0] == "headway"]
     assert effects.is_of_python("json")
     assert not effects.is_of_python("pytest")
+
+
+@pytest.mark.parametrize(
+    ("path", "is_installed"),
+    [
+        ("/usr/lib/python3/dist-packages/numpy/__init__.py", True),
+        ("/venv/lib/python3.13/site-packages/six.py", True),
+        ("/home/me/my-site-packages/app.py", False),
+        ("/home/me/app.py", False),
+    ],
+)
+def test_the_agent_and_headway_agree_on_what_is_installed(path, is_installed):
+    """A file of an installed package is known by the folders of its path."""
+    assert effects.is_installed(path) is in_packages(Path(path)) is is_installed

@@ -17,6 +17,7 @@ from headway.advice.target import MOST_INPUTS, Target, parse_target, with_pickle
 from headway.advice.values import Advice
 from headway.arguments import as_texts, check_callable
 from headway.errors import UsageError
+from headway.host.packages import in_packages
 
 __all__ = ["advise"]
 
@@ -132,10 +133,8 @@ def _archive_of(file: Path) -> Path | None:
 
 def _beside(target: Target, file: Path, depth: int, top: str) -> Target:
     """Return the target with the folder from which its module was imported."""
-    from dataclasses import replace
-
     folder = file.resolve().parent
     for _ in range(depth if file.name != "__init__.py" else depth + 1):
         folder = folder.parent
     is_there = (folder / f"{top}.py").exists() or (folder / top).is_dir() or _archive_of(file.resolve()) == folder
-    return replace(target, folder=folder) if is_there and "site-packages" not in folder.parts else target
+    return replace(target, folder=folder) if is_there and not in_packages(folder) else target

@@ -23,6 +23,7 @@ from typing import final
 
 from headway.agent.headway_agent import turns
 from headway.errors import UsageError
+from headway.host.packages import in_packages
 from headway.host.repository import git
 from headway.lab import stats
 from headway.measure.children import ANSWER, LIMIT_S, Launched, Launching, Progress, kill, taken, undisturbed
@@ -146,7 +147,7 @@ def refuse_this_trees_code(files: str) -> None:
             continue
         prefix = Path(sys.prefix).resolve()
         is_environments = prefix.is_relative_to(here) and file.is_relative_to(prefix)
-        if is_environments or {"site-packages", "dist-packages"} & {*given.parts, *file.parts}:
+        if is_environments or in_packages(given) or in_packages(file):
             continue
         # A library that lies in a folder that git ignores is the same for both; a build of a package is not.
         if git("ls-files", "--cached", "--others", "--exclude-standard", "--", str(file), where=here) or any(

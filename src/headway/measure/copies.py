@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from headway.errors import UsageError
+from headway.host.packages import in_packages
 from headway.host.repository import git
 
 __all__ = ["EDITABLE", "copied_package", "installed", "sources"]
@@ -27,11 +28,7 @@ _NO_PACKAGES = {*sys.stdlib_module_names, "__main__", "__mp_main__"}
 
 def installed(path: Path) -> bool:
     """Tell whether a path belongs to an environment, or to Python itself."""
-    return _in_packages(path) or path.resolve().is_relative_to(Path(sys.prefix).resolve())
-
-
-def _in_packages(path: Path) -> bool:
-    return bool({"site-packages", "dist-packages"} & set(path.parts))
+    return in_packages(path) or path.resolve().is_relative_to(Path(sys.prefix).resolve())
 
 
 def sources(folder: Path, module: str) -> Iterator[Path]:
@@ -62,7 +59,7 @@ def copied_package(top: Path) -> str:
         found = [path for path in own if path.is_file()]
         if found and file not in found and not _parts(module) & {path.parent for path in found}:
             return f"{name} is imported from {file.parent}, and not from {found[0].parent}, so both trees run that copy"
-        if _in_packages(file) or not file.is_relative_to(folders[-1]):
+        if in_packages(file) or not file.is_relative_to(folders[-1]):
             loaded[file] = name
     return _copied_project(folders, loaded)
 

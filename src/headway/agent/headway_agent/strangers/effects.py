@@ -15,7 +15,7 @@ import types
 
 from .. import proc
 
-__all__ = ["Effects", "folder_of", "is_of_python", "own_modules"]
+__all__ = ["Effects", "folder_of", "is_installed", "is_of_python", "own_modules"]
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CONTAINERS = (list, dict, set, bytearray)
@@ -32,7 +32,8 @@ _WORKING_DIRECTORY = (
     "changes the working directory (os.chdir), which all threads of a process share",
 )
 """The kind and the words of this effect; `headway.advice.verdict` has the same kind."""
-_INSTALLED = ("site-packages", "dist-packages")
+_INSTALLED = {"site-packages", "dist-packages"}
+"""The folders of installed packages; `headway.host.packages` has the same."""
 _STANDARD = tuple(
     os.path.abspath(one) + os.sep
     for one in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), os.path.dirname(os.__file__))
@@ -50,6 +51,11 @@ def folder_of(function):
     return os.path.dirname(os.path.abspath(file)) if file else os.getcwd()
 
 
+def is_installed(path):
+    """Tell whether a path is one of an installed package, by its folders."""
+    return not _INSTALLED.isdisjoint(path.split(os.sep))
+
+
 def own_modules(folder):
     """Return the user's own modules: those below that folder, and those of other projects, that are not installed.
 
@@ -58,7 +64,7 @@ def own_modules(folder):
     own = {}
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None) or ""
-        if not path or any(one in path for one in _INSTALLED) or _is_ours(name):
+        if not path or is_installed(path) or _is_ours(name):
             continue
         if os.path.abspath(path).startswith(folder + os.sep) or not is_of_python(name):
             own[name] = module
@@ -75,7 +81,7 @@ def is_of_python(name):
     if not path or _is_ours(name):
         return True
     path = os.path.abspath(path)
-    return path.startswith((_AGENT, *_STANDARD)) and not any(one in path for one in _INSTALLED)
+    return path.startswith((_AGENT, *_STANDARD)) and not is_installed(path)
 
 
 def _contents(value):

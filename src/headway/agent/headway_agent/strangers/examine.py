@@ -120,9 +120,11 @@ def _distributions(names):
 
 def _folder_of(module):
     """Return the folder from which another interpreter can import a module's package; "" for an installed one."""
+    from .effects import is_installed
+
     top = sys.modules.get(module.partition(".")[0])
     file = getattr(top, "__file__", None) or ""
-    if not file.endswith(".py") or "site-packages" in file or "dist-packages" in file:
+    if not file.endswith(".py") or is_installed(file):
         return ""
     folder = os.path.dirname(os.path.abspath(file))
     return os.path.dirname(folder) if hasattr(top, "__path__") else folder
