@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import final
 
 from headway.advice.asking import Answer, ask
-from headway.advice.target import Target
+from headway.advice.target import DEFINED_NAMES, FAILED, Target
 from headway.errors import HeadwayError, UsageError
 from headway.host.interpreters import Interpreter
 from headway.host.keeper import Keeper
@@ -180,15 +180,7 @@ def _told(stage: str, problem: str, answer: Answer) -> str:
     if stage in ("call", "again") and "where" not in values:
         return problem
     which = f" with input {values['which']} of {answer['inputs']['count']}" if values.get("which") else ""
-    return f"{_WORDS[stage]}{which}: {problem}"
-
-
-_WORDS = {
-    "import": "its module cannot be imported",
-    "function": "there is no such function",
-    "inputs": "its inputs cannot be created",
-    "call": "the function raises",
-}
+    return f"{FAILED[stage]}{which}: {problem}"
 
 
 def examine(
@@ -345,7 +337,7 @@ def missing_module(
     missing = str(answer["module"].get("missing") or "")
     if not missing:
         return None
-    words = _WORDS["import" if missing == top else "inputs"]
+    words = FAILED["import" if missing == top else "inputs"]
     place = Place(interpreter, 0.0, interpreter.gil_enabled, "", {})
     return Examined(place, None, f"{words}: ModuleNotFoundError: No module named '{missing}'", "", missing)
 
@@ -353,7 +345,7 @@ def missing_module(
 _HINTS = {
     "leaves": "end each process that the function starts before it returns, as `subprocess.run` does",
     "pickled": "put the classes of the arguments into a module that other programs can import",
-    "names": "use names that the module defines",
+    "names": DEFINED_NAMES,
     "inputs": "name inputs with an element for each call: a tuple of its arguments, or its only argument",
     "signature": (
         "arguments by name: --args with an object, '{{...}}'; an element of --inputs is functools.partial({name}, ...) then, "

@@ -12,13 +12,35 @@ from typing import Any, final
 
 from headway.errors import UsageError
 
-__all__ = ["MOST_INPUTS", "Target", "check_names", "parse_target", "with_inputs", "with_json", "with_pickled"]
+__all__ = [
+    "DEFINED_NAMES",
+    "FAILED",
+    "MOST_INPUTS",
+    "Target",
+    "check_names",
+    "parse_target",
+    "with_inputs",
+    "with_json",
+    "with_pickled",
+]
 
 MOST_INPUTS = 256
 """The most inputs that are taken from a generator, which may be endless."""
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _HINT = "write module:function, or file.py:function"
+
+
+FAILED: Mapping[str, str] = {
+    "import": "its module cannot be imported",
+    "function": "there is no such function",
+    "inputs": "its inputs cannot be created",
+    "call": "the function raises",
+}
+"""The words for each stage of the first process in which the user's code may fail."""
+
+DEFINED_NAMES = "use names that the module defines"
+"""The remedy for a wrong name of the function or of its inputs."""
 
 
 @final
@@ -79,12 +101,12 @@ def check_names(target: Target) -> None:
         UsageError: A name is wrong.
     """
     inputs = target.inputs
-    wrong = [("there is no such function", _missing(target.module, target.name, target.paths))]
+    wrong = [("function", _missing(target.module, target.name, target.paths))]
     if inputs["kind"] == "named":
-        wrong.append(("its inputs cannot be created", _missing(inputs["module"], inputs["name"], target.paths)))
-    for words, problem in wrong:
+        wrong.append(("inputs", _missing(inputs["module"], inputs["name"], target.paths)))
+    for stage, problem in wrong:
         if problem:
-            raise UsageError(f"{target.words}: {words}: {problem}", hint="use names that the module defines")
+            raise UsageError(f"{target.words}: {FAILED[stage]}: {problem}", hint=DEFINED_NAMES)
 
 
 def _missing(module: str, name: str, paths: Sequence[str]) -> str:
