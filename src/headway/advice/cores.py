@@ -89,6 +89,7 @@ def predict(
     limits: list[str] = []
     if holds.waits > _MOST_WAITING:
         return (), ()  # calls that wait need more workers, not more cores
+    alone: float | None = None
     for one in contenders:
         if one.model not in _SIMULATED or one.speed_up is None or one.speed_up.value < _LEAST_SPEED_UP:
             continue
@@ -96,7 +97,8 @@ def predict(
             continue
         own_gil = _SIMULATED[one.model]
         try:
-            alone = _done_per_s(holds, 1, cores, own_gil=True)
+            if alone is None:
+                alone = _done_per_s(holds, 1, cores, own_gil=True)
             here = _done_per_s(holds, one.workers, cores, own_gil=own_gil) / alone
             if one.speed_up.high < _LIKE * here:
                 limits.append(

@@ -31,7 +31,7 @@ _WORKING_DIRECTORY = (
     "working directory",
     "changes the working directory (os.chdir), which all threads of a process share",
 )
-"""The kind and the words of this effect; `headway.advice.verdict` has the same kind."""
+"""The kind and the words of this effect; `headway.advice.shared` has the same kind."""
 _INSTALLED = {"site-packages", "dist-packages"}
 """The folders of installed packages; `headway.host.packages` has the same."""
 _STANDARD = tuple(

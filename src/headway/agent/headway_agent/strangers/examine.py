@@ -340,11 +340,7 @@ def _again(talk, effects, task, next_arguments, inputs, first_result, changes_ar
     times_s, cpu_s = [second[0]], [second[1]]
     queued_ns = proc.queued_ns()
     until_s = time.monotonic() + _CALLS_S
-    while len(times_s) < max(2, min(_MOST_CALLS, inputs)) or (
-        time.monotonic() < until_s and len(times_s) < 1000 * _MOST_CALLS
-    ):
-        if times_s and time.monotonic() > until_s:
-            break
+    while time.monotonic() <= until_s and len(times_s) < 1000 * _MOST_CALLS:
         if changes_arguments:
             making_ns = proc.queued_ns()
             args = next_arguments(len(times_s))
