@@ -432,12 +432,12 @@ def test_what_a_change_tells_the_simulator():
     """Each change appears in the specification, and nothing else does."""
     rows = [row for n in range(40) for row in turn(n * 20_000, n % 2, holds_us=10, stack=1 + n % 2)]
     model = learn(trace_of(rows), COSTS)
-    spec, names = specify(model, NOTHING, COSTS, 7, MS, cores=2)
-    assert names == ("main", "other")
+    spec, replayed = specify(model, NOTHING, COSTS, 7, MS, cores=2)
+    assert [one.role for one in replayed] == ["main", "other"]
     assert (spec.seed, spec.core_count, spec.gils[0].policy, spec.gils[0].interval_ns) == (7, 2, 0, 5 * MS)
     change = Change(policy="fair", interval_ns=MS, threads=(("other", 3),), cores=4, without=("main",))
-    spec, names = specify(model, change, COSTS, 7, MS, cores=2)
-    assert names == ("other", "other", "other")
+    spec, replayed = specify(model, change, COSTS, 7, MS, cores=2)
+    assert [one.role for one in replayed] == ["other", "other", "other"]
     assert (spec.core_count, spec.gils[0].interval_ns) == (4, MS)
     assert spec.gils[0].policy != 0
     spec, _ = specify(model, Change(gil=False), COSTS, 7, MS, cores=2)

@@ -436,8 +436,8 @@ class _Replay:
 
     def _specify(self, change: Change, span_ns: int) -> tuple[Spec, tuple[str, ...]]:
         model = waiting.without_lost_waits(self.model, change)
-        spec, names = specify(model, change, self.costs, 1, span_ns, cores=self.cores)
+        spec, replayed = specify(model, change, self.costs, 1, span_ns, cores=self.cores)
         if span_ns < self.whole_ns:
             roles = (replace(one, begin_ns=one.begin_ns * span_ns // self.whole_ns) for one in spec.roles)
             spec = replace(spec, roles=tuple(roles))
-        return spec, names
+        return spec, tuple(one.role for one in replayed)

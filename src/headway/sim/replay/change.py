@@ -232,8 +232,8 @@ def with_own(costs: Costs, own_costs: Mapping[str, tuple[float, ...]]) -> tuple[
 
 def specify(
     model: Model, change: Change, costs: Costs, seed: int, end_ns: int, *, cores: int
-) -> tuple[Spec, tuple[str, ...]]:
-    """Return the simulator's specification, and for each of its roles the name of the model's role.
+) -> tuple[Spec, tuple[Actor, ...]]:
+    """Return the simulator's specification, and for each of its roles, which are one thread each, the actor that it replays.
 
     Args:
         model: The program.
@@ -261,7 +261,7 @@ def specify(
     gils = [main]
     wanted_cores = change.cores or cores
     roles: list[Role] = []
-    names: list[str] = []
+    replayed: list[Actor] = []
     # The key is a port of the model and the number of its copy: added threads have clients of their own.
     clients: dict[tuple[int, int], Client] = {}
     for role in model.roles:
@@ -289,7 +289,7 @@ def specify(
                     in_calls=actor.in_calls,
                 )
             )
-            names.append(role)
+            replayed.append(actor)
     if not roles:
         raise ScenarioError("no role is left to simulate", hint="leave a role in the program")
     spec = Spec(
@@ -308,7 +308,7 @@ def specify(
         semaphores=(0,) * model.semaphores,
         dists=model.dists,
     )
-    return spec, tuple(names)
+    return spec, tuple(replayed)
 
 
 def policy_of(model: Model, change: Change) -> str:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from headway.native_sim import Simulation
 from headway.sim.machine import Costs
 from headway.sim.replay.change import Change, policy_of, specify
-from headway.sim.replay.learn import Model
+from headway.sim.replay.learn import Actor, Model
 from headway.sim.replay.waiting import without_lost_waits
 from headway.sim.scenario import STOCK
 from headway.sim.trace import START_NS, end_of, events_of, gils_of
@@ -52,7 +52,7 @@ def predicted_trace(
         ScenarioError: The change names something that the trace does not have, or the replay comes to a stop.
     """
     model = without_lost_waits(model, change)
-    spec, roles = specify(model, change, costs, seed, length_ns, cores=cores)
+    spec, replayed = specify(model, change, costs, seed, length_ns, cores=cores)
     spec = dataclasses.replace(spec, max_events=max_events)
     dropped = 0
     until_ns = 0
@@ -63,7 +63,7 @@ def predicted_trace(
             events, dropped = simulation.events()
             if dropped:
                 break
-    made = _where_interrupted(model, roles, events_of(events, [gil.interval_ns for gil in spec.gils]))
+    made = _where_interrupted(model, replayed, events_of(events, [gil.interval_ns for gil in spec.gils]))
     end_ns = end_of(made, until_ns, dropped)
     real = model.trace
     policy = policy_of(model, change)
@@ -84,7 +84,7 @@ def predicted_trace(
         start_ns=START_NS,
         end_ns=end_ns,
         events=made,
-        threads=_threads(model, roles),
+        threads=_threads(model, replayed),
         gils=gils_of(len(spec.gils)),
         stack_parent=real.stack_parent,
         stack_frame=real.stack_frame,
@@ -93,32 +93,24 @@ def predicted_trace(
     )
 
 
-def _of_trace(model: Model, roles: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """Yield, for each simulated thread, the trace's thread that it replays, and how many before it replay that one."""
-    members = {role: [one.thread for one in model.actors if one.role == role] for role in model.roles}
-    had: Counter[str] = Counter()
-    for role in roles:
-        again, place = divmod(had[role], len(members[role]))
-        had[role] += 1
-        yield members[role][place], again
-
-
-def _where_interrupted(model: Model, roles: tuple[str, ...], events: NDArray[np.void]) -> NDArray[np.void]:
+def _where_interrupted(model: Model, replayed: Sequence[Actor], events: NDArray[np.void]) -> NDArray[np.void]:
     """Give events without a stack, of holds that end only by preemption, the stack of most preemptions in the trace."""
     holds = model.seen.holds
-    for index, (thread, _) in enumerate(_of_trace(model, roles)):
-        stacks = holds.stack[holds.forced & (holds.thread == thread)]
+    for index, actor in enumerate(replayed):
+        stacks = holds.stack[holds.forced & (holds.thread == actor.thread)]
         if len(stacks):
             nowhere = (events["thread"] == index) & (events["value"] == 0) & np.isin(events["kind"], _OF_A_STACK)
             events["value"][nowhere] = np.bincount(stacks).argmax()
     return events
 
 
-def _threads(model: Model, roles: tuple[str, ...]) -> tuple[Thread, ...]:
-    """Return a thread for each role of the simulator: a role's n-th one stands for its n-th thread in the trace."""
+def _threads(model: Model, replayed: Sequence[Actor]) -> tuple[Thread, ...]:
+    """Return a thread for each role of the simulator, with the name of the trace's thread that it replays."""
     found = []
-    for index, (thread, again) in enumerate(_of_trace(model, roles)):
-        of_trace = model.trace.threads[thread]
+    had: Counter[int] = Counter()
+    for index, actor in enumerate(replayed):
+        of_trace, again = model.trace.threads[actor.thread], had[actor.thread]
+        had[actor.thread] += 1
         found.append(
             Thread(
                 serial=index + 1,
