@@ -4,23 +4,22 @@ import contextlib
 import math
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
 
 from headway.advice import cores, holds
 from headway.advice.code import code_for, guard_for, required_of, undecided, unguarded
 from headway.advice.elsewhere import chosen, places
 from headway.advice.examined import CALL_LIMIT_S, Examined, Function, Place, examine, missing_module, refuse
 from headway.advice.measured import contender
-from headway.advice.models import sizes_of
+from headway.advice.models import Sizes, sizes_of
 from headway.advice.pays_from import break_evens, lags
 from headway.advice.racing import METRIC, Race
 from headway.advice.request import AdviceRequest, check, own_interpreter
 from headway.advice.session import Say, Session
-from headway.advice.target import check_names
-from headway.advice.values import Advice, Contender
+from headway.advice.target import Target, check_names
+from headway.advice.values import Advice, Contender, Cores, Verdict
 from headway.advice.verdict import decide
 from headway.errors import UsageError
 from headway.host.children import marked
@@ -29,6 +28,8 @@ from headway.host.keeper import Keeper
 from headway.host.paths import default_store
 from headway.host.quota import quota_cores
 from headway.host.reaping import end_marked
+from headway.lab import stats
+from headway.lab.design import Cell
 from headway.lab.kept.results import CellResult
 from headway.lab.kept.store import Store
 from headway.lab.launching.launch import OVER_LIMIT
@@ -137,21 +138,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     session.limit_s = max(_LEAST_LIMIT_S, _PATIENCE * alone_s)
     cells = session.cells(home.place, others, function, sizes)
     session.open_run(home.place, others, [*home.place.refusals, *refusals], budget_s)
-    for cell in cells:
-        session.store.add_cell(session.run_id, cell)
-    race = Race(
-        cells,
-        Plan("quick", FIRST_LOOK, budget_s, session.seed, session.limit_s, None, tuple(cells), ()),
-        lambda cell, block: session.launch(cell, block, _limit_s(budget_s - session.spent_s, alone_s)),
-        session.store,
-        session.run_id,
-        own.id,
-        lambda looked: (_RACE_UNTIL if looked else 1.0) * budget_s - session.spent_s,
-        lambda block, launches: session.say(
-            f"comparing models, round {block}: {launches} launch{'es' * (launches != 1)}"
-        ),
-    )
-    results = race.run()
+    results = _race(session, cells, budget_s, alone_s)
     names = {one.interpreter.id: one.interpreter.name for one in (home.place, *others)}
     measured = [
         contender(result, results[cells[0].key], sizes, names[result.cell.interpreter]) for result in results.values()
@@ -165,22 +152,15 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     pays = break_evens(session, home.place, function, seen, sizes, results, cells, budget_s)
     late = lags(session, home.place, function, sizes, budget_s)
     all_refusals = (*home.place.refusals, *refusals)
-    between = {
-        (one.series, other.series): ratio
-        for one in cells
-        for other in cells
-        if one.interpreter == other.interpreter == own.id
-        and (ratio := results[one.key].ratio_to(results[other.key], METRIC)) is not None
-    }
+    between = _ratios(cells, results, own.id)
     verdict = decide(at_home, away, between, function, seen, all_refusals, pays, own.name, without=_not_to_be_had(own))
     session.end_run([verdict.sentence, *verdict.lines])
-    predicted: tuple[Any, ...] = ()
+    predicted: tuple[Cores, ...] = ()
     limits: tuple[str, ...] = ()
     server: tuple[str, ...] = ()
     if seen is not None:
         predicted, limits = cores.predict(seen, at_home, usable, function.pickle_s)
         server = cores.beside_a_server(seen, sizes.workers["threads"], usable) if home.place.gil else ()
-    workers = sizes.workers[verdict.model]
     return Advice(
         target=target.words,
         run=session.run_id,
@@ -206,13 +186,59 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
             *limits,
             *notes,
         ),
-        code=undecided(verdict.perhaps, next((one.speed_up for one in at_home if one.model == verdict.perhaps), None))
-        + code_for(target, function, verdict.model, workers, in_threads=not home.place.why_not("threads"))
-        + unguarded(target, function, verdict.model, workers),
-        test=guard_for(target, function, verdict.model, workers, required_of(verdict.speed_up)),
+        code=_code(target, function, verdict, sizes, at_home, home.place),
+        test=guard_for(target, function, verdict.model, sizes.workers[verdict.model], required_of(verdict.speed_up)),
         spent_s=session.spent_s,
         quota_cores=quota if quota < len(machine.cores) else math.inf,
     )
+
+
+def _code(
+    target: Target, function: Function, verdict: Verdict, sizes: Sizes, at_home: Sequence[Contender], place: Place
+) -> str:
+    """Return the code to paste for the model that is advised, with what it leaves open."""
+    workers = sizes.workers[verdict.model]
+    perhaps = next((one.speed_up for one in at_home if one.model == verdict.perhaps), None)
+    return (
+        undecided(verdict.perhaps, perhaps)
+        + code_for(target, function, verdict.model, workers, in_threads=not place.why_not("threads"))
+        + unguarded(target, function, verdict.model, workers)
+    )
+
+
+def _race(session: Session, cells: Sequence[Cell], budget_s: float, alone_s: float) -> dict[str, CellResult]:
+    """Return the result of each cell, by key, after a race; `alone_s` is the time of the longest launch's serial calls.
+
+    The first cell is one call after the other on the user's own interpreter.
+    """
+    for cell in cells:
+        session.store.add_cell(session.run_id, cell)
+    race = Race(
+        cells,
+        Plan("quick", FIRST_LOOK, budget_s, session.seed, session.limit_s, None, tuple(cells), ()),
+        lambda cell, block: session.launch(cell, block, _limit_s(budget_s - session.spent_s, alone_s)),
+        session.store,
+        session.run_id,
+        cells[0].interpreter,
+        lambda looked: (_RACE_UNTIL if looked else 1.0) * budget_s - session.spent_s,
+        lambda block, launches: session.say(
+            f"comparing models, round {block}: {launches} launch{'es' * (launches != 1)}"
+        ),
+    )
+    return race.run()
+
+
+def _ratios(
+    cells: Sequence[Cell], results: Mapping[str, CellResult], interpreter: str
+) -> dict[tuple[str, str], stats.Interval]:
+    """Return, for (model, other), the ratio of the first one's time to the other's, on an interpreter."""
+    here = [one for one in cells if one.interpreter == interpreter]
+    return {
+        (one.series, other.series): ratio
+        for one in here
+        for other in here
+        if (ratio := results[one.key].ratio_to(results[other.key], METRIC)) is not None
+    }
 
 
 def _limit_s(left_s: float, calls_s: float) -> int:

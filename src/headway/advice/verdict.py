@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple, final
 
 from headway.advice.examined import Function, Refusal
 from headway.advice.holds import ALWAYS, Holds
@@ -113,43 +114,9 @@ def decide(
     """
     without = {**wrong(function), **(without or {})}
     advisable = [one for one in home if one.model not in without]
-    best = _best(advisable, between)
     pays = {one.model: one for one in break_even}
     failed = [one for one in home if one.call_s is None]
-    outcome: Outcome
-    named: Contender | None = None
-    gain = best.speed_up
-    if best.model == "serial" or gain is None:
-        doubtful = sorted((one for one in advisable if _may_be_faster(one, holds, function)), key=_slowness)
-        outcome, sentence = _no_gain(home, failed)
-        if _keeps_results(function, "cache"):
-            sentence += (
-                f", where a cache answers: the first call took {function.first_s / function.call_s:,.0f} times as long"
-            )
-        if doubtful and doubtful[0].speed_up is not None:
-            outcome, named = "unsure", doubtful[0]
-            sentence = f"{_doubt(named, doubtful[0].speed_up)}; {_MORE} would decide"
-    elif (crowd := _a_crowd(best, advisable, function, holds)) is not None:
-        outcome, named = "unsure", best
-        if crowd.speed_up is not None and crowd.speed_up.value > gain.value:
-            named = crowd
-            sentence = (
-                f"perhaps {crowd.words} ({_measured(crowd.speed_up)}), else {best.words}: {interval(gain)} times as fast as "
-                f"serial calls; {_MORE} would decide"
-            )
-        else:
-            sentence = (
-                f"perhaps {best.words}: {interval(gain)} times as fast as serial calls; but threads were measured with "
-                f"{crowd.workers} calls at a time, which what the calls wait for may not serve: compare with --workers "
-                f"{best.workers}"
-            )
-        best = home[0]
-    else:
-        outcome = "faster"
-        sentence = f"{best.words}: {interval(gain)} times as fast as serial calls"
-        if lost_locks(best.model, function):
-            sentence += ", if its calls need not exclude each other"
-        sentence += _from_where(best, pays)
+    outcome, best, named, sentence = _conclude(home, advisable, between, function, holds, pays)
     others = sorted(
         (one for one in home if one not in (best, named) and one.model != "serial" and one.speed_up is not None),
         key=_slowness,
@@ -187,6 +154,73 @@ def decide(
     perhaps = named.model if named is not None else ""
     said = tuple(filter(None, lines))
     return Verdict(outcome, best.model, best.words, best.speed_up, runner_up, sentence, said, perhaps)
+
+
+@final
+class _Conclusion(NamedTuple):
+    """The outcome, the model that is advised, the one that may be faster (None: there is none), and the sentence."""
+
+    outcome: Outcome
+    best: Contender
+    named: Contender | None
+    sentence: str
+
+
+def _conclude(
+    home: Sequence[Contender],
+    advisable: Sequence[Contender],
+    between: Mapping[tuple[str, str], stats.Interval],
+    function: Function,
+    holds: Holds | None,
+    pays: Mapping[str, BreakEven],
+) -> _Conclusion:
+    """Return the conclusion from the models that can be advised; the first of `home` is one call after the other."""
+    best = _best(advisable, between)
+    gain = best.speed_up
+    if best.model == "serial" or gain is None:
+        return _without_gain(home, best, advisable, function, holds)
+    crowd = _a_crowd(best, advisable, function, holds)
+    if crowd is not None:
+        return _beside_a_crowd(home[0], best, gain, crowd)
+    sentence = f"{best.words}: {interval(gain)} times as fast as serial calls"
+    if lost_locks(best.model, function):
+        sentence += ", if its calls need not exclude each other"
+    return _Conclusion("faster", best, None, sentence + _from_where(best, pays))
+
+
+def _without_gain(
+    home: Sequence[Contender],
+    best: Contender,
+    advisable: Sequence[Contender],
+    function: Function,
+    holds: Holds | None,
+) -> _Conclusion:
+    """Return the conclusion if no model is surely faster than serial calls; one of them may be."""
+    doubtful = sorted((one for one in advisable if _may_be_faster(one, holds, function)), key=_slowness)
+    if doubtful and doubtful[0].speed_up is not None:
+        sentence = f"{_doubt(doubtful[0], doubtful[0].speed_up)}; {_MORE} would decide"
+        return _Conclusion("unsure", best, doubtful[0], sentence)
+    outcome, sentence = _no_gain(home, [one for one in home if one.call_s is None])
+    if _keeps_results(function, "cache"):
+        times = function.first_s / function.call_s
+        sentence += f", where a cache answers: the first call took {times:,.0f} times as long"
+    return _Conclusion(outcome, best, None, sentence)
+
+
+def _beside_a_crowd(serial: Contender, best: Contender, gain: stats.Interval, crowd: Contender) -> _Conclusion:
+    """Return the conclusion if the best model may win only because it had fewer calls at a time than `crowd`."""
+    if crowd.speed_up is not None and crowd.speed_up.value > gain.value:
+        sentence = (
+            f"perhaps {crowd.words} ({_measured(crowd.speed_up)}), else {best.words}: {interval(gain)} times as fast as "
+            f"serial calls; {_MORE} would decide"
+        )
+        return _Conclusion("unsure", serial, crowd, sentence)
+    sentence = (
+        f"perhaps {best.words}: {interval(gain)} times as fast as serial calls; but threads were measured with "
+        f"{crowd.workers} calls at a time, which what the calls wait for may not serve: compare with --workers "
+        f"{best.workers}"
+    )
+    return _Conclusion("unsure", serial, best, sentence)
 
 
 def _no_gain(home: Sequence[Contender], failed: Sequence[Contender]) -> tuple[Outcome, str]:
