@@ -97,7 +97,7 @@ def test_a_shorter_hold_is_a_remedy_of_its_own_line_only(monkeypatch):
         return report_what_if._with_remedies(finding, ranked, [], "").predicted
 
     assert predicted("/a/long/way/to/app.py", 7) == (
-        ".../way/to/app.py:7 holding the GIL for 0.5 of its present time: half",
+        "holds that end at .../way/to/app.py:7 taking 0.5 of their present time: half",
     )
     assert predicted("/a/long/way/to/app.py", 8) == predicted("/another/app.py", 7) == predicted() == ()
 

@@ -106,7 +106,10 @@ def _remedy(change: "Change") -> tuple[str, str]:
 
     if change.shorten:
         one = change.shorten[0]
-        return _SHORTEN, f"{short_path(one.filename)}:{one.line} holding the GIL for {one.factor:g} of its present time"
+        return (
+            _SHORTEN,
+            f"holds that end at {short_path(one.filename)}:{one.line} taking {one.factor:g} of their present time",
+        )
     if change.interval_ns:
         return _INTERVAL, f"`sys.setswitchinterval({change.interval_ns / 1e9:g})`"
     if change.policy == STOCK:

@@ -19,6 +19,7 @@ from headway.native_sim import OpKind, Simulation, Spec
 from headway.sim.machine import PRESET, Costs
 from headway.sim.replay import waiting
 from headway.sim.replay.answers import with_quick_answers
+from headway.sim.replay.begun import begun_elsewhere
 from headway.sim.replay.change import (
     NOTHING,
     Change,
@@ -273,7 +274,7 @@ def _rests_on(model: Model, change: Change, costs: Costs) -> tuple[str, ...]:
     """Return the assumptions, without those about roles that are left out, or about a GIL that is removed."""
     absent = left_out(model, change)
     held = (one for one in model.rests_on if one.role not in absent and (change.gil or not one.of_gil))
-    return _whose(costs), *dict.fromkeys(one.text for one in held)
+    return _whose(costs), *dict.fromkeys(one.text for one in held), *begun_elsewhere(model, change)
 
 
 def _whose(costs: Costs) -> str:

@@ -29,6 +29,7 @@ __all__ = [
     "Shorten",
     "becoming_processes",
     "left_out",
+    "matches",
     "members",
     "parse_shorten",
     "policy_of",
@@ -352,7 +353,7 @@ def _beside(cores: int) -> int:
     return 0b10 if cores == 1 else 0
 
 
-def _matches(model: Model, one: Shorten) -> NDArray[np.bool_]:
+def matches(model: Model, one: Shorten) -> NDArray[np.bool_]:
     """Return a mask of the trace's frames that are on that line."""
     return np.array(
         [
@@ -407,7 +408,7 @@ def seldom_sampled(model: Model, change: Change) -> Iterator[str]:
     """Yield for which roles few preempted holds tell how much of the other holds is spent in a line that is shortened."""
     forced = model.seen.holds.forced
     for one in change.shorten:
-        frames = _matches(model, one)
+        frames = matches(model, one)
         sampled = np.unique(model.seen.holds.stack[forced])
         inside = np.zeros(len(model.trace.stack_frame), dtype=bool)
         wanted = {frame for frame, found in zip(model.trace.frames, frames.tolist(), strict=True) if found}
@@ -444,7 +445,7 @@ def _operations(model: Model, shorten: tuple[Shorten, ...]) -> dict[int, NDArray
     """
     found = {actor.thread: actor.ops for actor in model.actors}
     for one in shorten:
-        frames = _matches(model, one)
+        frames = matches(model, one)
         inside = _stacks_with(model, frames)
         shares = {actor.thread: _line_shares(model, actor, frames, inside)[0] for actor in model.actors}
         if not any(share.any() for share in shares.values()):

@@ -27,6 +27,7 @@ __all__ = [
     "LongHold",
     "Place",
     "at_place",
+    "begun_at",
     "blocking_functions",
     "held_places",
     "longest_holds",
@@ -185,11 +186,11 @@ def held_places(
     overrun_ns = holds.overrun_ns
     is_late = late(holds, interval_ns, policy=bool(trace.process.policy))
     collected = collected_ns(trace, holds, is_late)
-    columns = _Late(np.where(is_late, blocked_ns, 0), collected, is_late & (holds.ran == 0), _begun(holds))
+    columns = _Late(np.where(is_late, blocked_ns, 0), collected, is_late & (holds.ran == 0), begun_at(holds))
     return _places(trace, holds, names, overrun_ns, blocked_ns, columns, interval_ns)
 
 
-def _begun(holds: Holds) -> NDArray[np.integer]:
+def begun_at(holds: Holds) -> NDArray[np.integer]:
     """Return, for each hold, the stack at which its thread had released the GIL before; 0 for a thread's first hold."""
     order = np.lexsort((holds.start_ns, holds.thread))
     thread, stack = holds.thread[order], holds.stack[order]
