@@ -1,5 +1,7 @@
 """The findings about threads that share one GIL, in traces on paper."""
 
+from dataclasses import replace
+
 import pytest
 from made_traces import MS
 from told_traces import AT_COMPUTE, AT_RECV, Script, convoy, shared, told
@@ -75,6 +77,46 @@ def test_two_threads_that_compute_are_told_though_one_begins_earlier(alone_ms, w
     found = told(script.trace(at_ms + 1, "a", "b"))
 
     assert ("saturated" in found) == is_told
+
+
+def in_two_runs(*, beside):
+    """Return a trace of two pairs of threads that compute, one pair after the other; with `beside`, none of them ends."""
+    script = Script()
+    for turn in range(120):
+        who, now = turn % 2 + 2 * (turn >= 60), 5 * turn
+        if turn % 60 >= 2:
+            script.wait(who, now - 5, stack=AT_COMPUTE)
+        script.hold(who, now, now + 5, forced=True)
+    trace = script.trace(600, "a", "b", "c", "d")
+    middle_ns = trace.start_ns + 300 * MS
+    lives = [(trace.start_ns, None if beside else middle_ns)] * 2 + [(middle_ns, None)] * 2
+    threads = [
+        replace(one, start_ns=since_ns, end_ns=until_ns)
+        for one, (since_ns, until_ns) in zip(trace.threads, lives, strict=True)
+    ]
+    return replace(trace, threads=tuple(threads))
+
+
+@pytest.mark.parametrize(
+    ("beside", "said"), [(False, "shared it, at most 2 of them at a time, and"), (True, "shared it, and")]
+)
+def test_threads_that_never_live_at_the_same_time_are_told_as_such(beside, said):
+    """A program that embeds Python may begin it twice: the threads of both runs share no GIL with each other."""
+    one = told(in_two_runs(beside=beside))["saturated"]
+
+    assert f"4 CPU-bound threads (a, b, c and d) {said} waited" in one.fact
+
+
+def test_threads_of_which_one_at_a_time_lives_do_not_share_the_gil():
+    """Threads that compute one after the other wait for other threads, and not for each other."""
+    trace = in_two_runs(beside=True)
+    lives = [(trace.start_ns + 150 * n * MS, trace.start_ns + 150 * (n + 1) * MS) for n in range(4)]
+    threads = [
+        replace(one, start_ns=since_ns, end_ns=until_ns)
+        for one, (since_ns, until_ns) in zip(trace.threads, lives, strict=True)
+    ]
+
+    assert "saturated" not in told(replace(trace, threads=tuple(threads)))
 
 
 def in_requests(threads, stack=AT_RECV):

@@ -5,8 +5,8 @@ The keys are `process`, `window`, `threads`, `gils` (each with `blame`, `timelin
 `locks` is of a trace without a GIL. `lock_waits` is of one with a GIL; its `holders` tell who had the lock meanwhile, as far
 as that is known, and what these threads did: `ran`, `away` (without the GIL) or `queued` (for the GIL). Threads are
 referred to by their index, `threads[].index`. Locations are {"file", "line", "function"}, or null if they are unknown.
-Stacks begin with the innermost frame. `process.family` is hexadecimal. The times of windows and timelines count from
-the begin of tracing, `process.start_realtime_ns`.
+Stacks begin with the innermost frame. `process.family` is hexadecimal. The times of windows, timelines and threads'
+lives count from the begin of tracing, `process.start_realtime_ns`.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from headway.traces.analysis.blame import Blame
 from headway.traces.analysis.contention import ParkPlace
 from headway.traces.analysis.hotspots import Place
 from headway.traces.analysis.result import Analysis, GilSummary
+from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.model import Frame
 
 __all__ = ["VERSION", "as_json"]
@@ -54,7 +55,7 @@ def as_json(analysis: Analysis) -> _Json:
             }
             for one in analysis.findings
         ],
-        "threads": [{**asdict(one), "gils": list(one.gils), "computes": one.computes} for one in analysis.threads],
+        "threads": [_thread(one, start_ns) for one in analysis.threads],
         "gils": [_gil(one, start_ns) for one in analysis.gils],
         "held": [_place(one) for one in analysis.held],
         "waited": [_place(one, holds=False) for one in analysis.waited],
@@ -80,6 +81,11 @@ def as_json(analysis: Analysis) -> _Json:
         "what_if": None if analysis.what_if is None else asdict(analysis.what_if),
         "losses": {**asdict(analysis.loss), "unpaired_events": analysis.unpaired + analysis.contention.unpaired},
     }
+
+
+def _thread(one: ThreadSummary, start_ns: int) -> _Json:
+    lived = {"since_ns": one.since_ns - start_ns, "until_ns": one.until_ns - start_ns}
+    return {**asdict(one), **lived, "gils": list(one.gils), "computes": one.computes}
 
 
 def _lock_wait(one: ParkPlace) -> _Json:

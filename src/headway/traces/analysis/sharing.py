@@ -1,6 +1,7 @@
 """Findings about threads that share one GIL and want it at the same times: more of them do no more work."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -23,8 +24,8 @@ WORTH = 0.01
 _LEAST_PART = 0.02
 """A thread with less of the GIL than this share of the most that one of them has does not share it: it waits for that one."""
 
-_Found = tuple[list[str], str, str, int]
-"""The names of threads, a word for them, how they waited, and for how long."""
+_Found = tuple[list[ThreadSummary], str, str, int]
+"""Threads, a word for them, how they waited, and for how long."""
 
 
 def saturated(analysis: Analysis) -> Iterator[Finding]:
@@ -44,14 +45,17 @@ def used_up(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _finding(analysis: Analysis, gil: GilSummary, found: _Found) -> Finding:
-    names, which, fact, waited_ns = found
+    threads, which, fact, waited_ns = found
+    names = [one.label for one in threads]
+    at_once = _at_once(threads)
+    beside = "" if at_once == len(threads) else f", at most {at_once} of them at a time"
     full = gil.holds.total_ns >= FULL * gil.wall_ns
     return Finding(
         kind="saturated",
         weight="problem",
         fact=(
             f"{gil.name} was held {share(gil.holds.total_ns, gil.wall_ns)} of the time; "
-            f"{number(len(names), which)} ({listed(names_or_roles(names))}) shared it, and waited {fact}"
+            f"{number(len(names), which)} ({listed(names_or_roles(names))}) shared it{beside}, and waited {fact}"
         ),
         cause="one GIL lets one thread run Python code at a time, so together these threads "
         + ("are as fast as one" if full else "compute as fast as one"),
@@ -73,7 +77,7 @@ def _computing(analysis: Analysis, gil: GilSummary) -> _Found | None:
     computing = [one for one in gil.by_thread if one.computes or (one.index in queued and _takes_part(one, gil))]
     least_ns = _LEAST_PART * max((one.holds.total_ns for one in computing), default=0)
     computing = [one for one in computing if one.holds.total_ns >= least_ns]
-    if len(computing) < 2:
+    if _at_once(computing) < 2:
         return None
     indices = {one.index for one in computing}
     locked_ns = sum(one.gil_ns for one in queues if indices.issuperset(one.members))
@@ -88,7 +92,7 @@ def _computing(analysis: Analysis, gil: GilSummary) -> _Found | None:
         return None
     at_lock = f", {duration(locked_ns)} of it for a lock that another of them had" if locked_ns else ""
     return (
-        [one.label for one in computing],
+        computing,
         "CPU-bound thread",
         f"{duration(waited_ns)} for their next turn{at_lock}",
         waited_ns,
@@ -117,7 +121,7 @@ def _blocking(gil: GilSummary) -> _Found | None:
         one for one in gil.by_thread if one.waits.total_ns >= CROWDED * one.holds.total_ns and _takes_part(one, gil)
     ]
     held_ns = sum(one.holds.total_ns for one in among)
-    if len(among) < 2 or held_ns < MOSTLY * gil.wall_ns:
+    if _at_once(among) < 2 or held_ns < MOSTLY * gil.wall_ns:
         return None
     indices = [one.index for one in among]
     blame = gil.blame
@@ -132,7 +136,14 @@ def _blocking(gil: GilSummary) -> _Found | None:
         waited_ns += int(blame.others_ns[rows].sum()) * among_further_ns // further_ns
     if waited_ns < CROWDED * held_ns:
         return None
-    return [one.label for one in among], "thread", f"{duration(waited_ns)} for each other", waited_ns
+    return among, "thread", f"{duration(waited_ns)} for each other", waited_ns
+
+
+def _at_once(threads: Sequence[ThreadSummary]) -> int:
+    """Return the largest number of threads that lived at the same time: a program may embed Python, and begin it twice."""
+    # A thread that ends when another one begins comes first.
+    edges = sorted([(one.since_ns, 1) for one in threads] + [(one.until_ns, -1) for one in threads])
+    return max(itertools.accumulate(step for _, step in edges), default=0)
 
 
 def _takes_part(one: ThreadSummary, gil: GilSummary) -> bool:

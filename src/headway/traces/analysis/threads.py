@@ -58,6 +58,8 @@ class ThreadSummary:
         serial: Unique in its process.
         threads: The number of threads.
         lived_ns: The time for which the thread lived in the window; for a pool, the sum.
+        since_ns, until_ns: The part of the window in which it lived; for a pool, from the first thread's begin to the last
+            one's end.
         gils: Indices of the GILs that were held or waited for.
         holds: The lengths of the holds.
         waits: The lengths of the waits.
@@ -75,6 +77,8 @@ class ThreadSummary:
     serial: int
     threads: int
     lived_ns: int
+    since_ns: int
+    until_ns: int
     gils: tuple[int, ...]
     holds: Distribution
     waits: Distribution
@@ -112,9 +116,16 @@ def distributions(lengths_ns: NDArray[np.int64], group: NDArray, groups: int) ->
 
 def lives_ns(threads: Sequence[Thread], start_ns: int, end_ns: int) -> NDArray[np.int64]:
     """Return how long each thread lived within a window."""
-    ends = (end_ns if one.end_ns is None else min(one.end_ns, end_ns) for one in threads)
-    lives = [max(0, end - max(one.start_ns, start_ns)) for one, end in zip(threads, ends, strict=True)]
-    return np.array(lives, dtype=np.int64)
+    since_ns, until_ns = _lives(threads, start_ns, end_ns)
+    lives: NDArray[np.int64] = np.maximum(0, until_ns - since_ns)
+    return lives
+
+
+def _lives(threads: Sequence[Thread], start_ns: int, end_ns: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return when each thread began and ended within a window."""
+    since_ns = [max(one.start_ns, start_ns) for one in threads]
+    until_ns = [end_ns if one.end_ns is None else min(one.end_ns, end_ns) for one in threads]
+    return np.array(since_ns, dtype=np.int64), np.array(until_ns, dtype=np.int64)
 
 
 def thread_summaries(trace: Trace, found: Recorded, start_ns: int, end_ns: int) -> tuple[ThreadSummary, ...]:
@@ -155,6 +166,7 @@ def _summaries(
     voluntary = np.bincount(holds.thread[~holds.forced & ~holds.open], minlength=count)
     gils = [held | waited for held, waited in zip(_gils(holds, count), _gils(waits, count), strict=True)]
     members = np.bincount(group, minlength=count)
+    since_ns, until_ns = _lives(trace.threads, start_ns, end_ns)
     lived_ns = np.bincount(group, weights=lives_ns(trace.threads, start_ns, end_ns), minlength=count)
     summaries = []
     for name, number in known.items():
@@ -171,6 +183,8 @@ def _summaries(
                 serial=thread.serial,
                 threads=int(members[number]),
                 lived_ns=int(lived_ns[number]),
+                since_ns=int(since_ns[group == number].min()),
+                until_ns=int(until_ns[group == number].max()),
                 gils=tuple(sorted(gils[number])),
                 holds=of_holds[number],
                 waits=of_waits[number],
