@@ -339,6 +339,15 @@ class Awaitable:
         yield from ()
 
 
+def measuring(bench):
+    """Return an async function that measures another one."""
+
+    async def outer():
+        await bench(nothing)
+
+    return outer
+
+
 def call_of_a_coroutine():
     return nothing()
 
@@ -353,6 +362,8 @@ def call_of_a_coroutine():
         (lambda one: one(nothing()), "the argument is a coroutine"),
         (lambda one: one(lambda: one(add, 1)), "<lambda> is measured, and calls `headway` itself"),
         (lambda one: one(lambda: one.serial(add, 3, 1) and None), "<lambda> is measured, and calls `headway` itself"),
+        (lambda one: one(measuring(one)), "outer is measured, and calls `headway` itself"),
+        (lambda one: one.concurrent(measuring(one)), "outer is measured, and calls `headway` itself"),
         (lambda one: one(7), "7 is not a function"),
         (lambda one: one.options(second=1), "no option is called 'second'"),
         (lambda one: one.options(seconds=0), "seconds=0 is not above 0"),

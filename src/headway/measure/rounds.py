@@ -55,6 +55,25 @@ _CALLED: ContextVar[str] = ContextVar("called", default="")
 """The name of the function whose first call runs now."""
 
 
+@final
+class _FirstCall:
+    """The awaitable that a first call has returned; what runs while it is awaited is still a part of that call."""
+
+    def __init__(self, name: str, awaited: Awaitable[Any]) -> None:
+        self._name, self._awaited = name, awaited
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        token = _CALLED.set(self._name)
+        try:
+            return (yield from _through(self._awaited).__await__())
+        finally:
+            _CALLED.reset(token)
+
+
+async def _through(awaited: Awaitable[Any]) -> Any:
+    return await awaited
+
+
 def refuse_inside() -> None:
     """Raise UsageError if a function that is measured begins a benchmark itself."""
     if _CALLED.get():
@@ -121,7 +140,7 @@ class Target:
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(called)
 
     def first_call(self) -> Any:
-        """Call the function, note whether its result is an awaitable, and return the result.
+        """Call the function, note whether its result is an awaitable, and return the result, or an awaitable of it.
 
         Raises:
             UsageError: The function is plain, returns an awaitable, and no loop runs that could await it.
@@ -140,7 +159,7 @@ class Target:
                     hint="call it from an async test, `await headway(function)`, or give a function that is `async def`",
                 )
             self.awaits = True
-        return result
+        return _FirstCall(self.name, result) if inspect.isawaitable(result) else result
 
 
 @final
