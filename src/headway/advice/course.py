@@ -129,6 +129,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
         install=request.install,
         keeper=session.keeper,
         say=session.say,
+        time_left=lambda: request.interpreters is not None or session.spent_s < _RACE_UNTIL * budget_s,
     )
     quota = quota_cores()
     usable = _cores_to_use(len(machine.cores), quota)

@@ -40,7 +40,8 @@ def advise(
         function: The function; may also be a coroutine function or a generator function.
         inputs: An element for each call: a tuple has its arguments, and `functools.partial(function, ...)` its arguments
             by position and by name; anything else is the only argument. The first 256 are used.
-        budget_s: The time for everything; None: a minute, or three for a function that takes long.
+        budget_s: The time after which no further launch begins; the first look at the function, and one launch of each
+            model, are made in any case. None: a minute, or three for a function that takes long.
         workers: The number of workers; None: one for each core, more if calls wait.
         interpreters: Further interpreters to try, by name; None: the newest free-threaded one.
         say: Called with a line about each step; None: no output.

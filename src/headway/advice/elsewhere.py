@@ -45,6 +45,7 @@ def places(
     install: bool,
     keeper: Keeper,
     say: Callable[[str], None],
+    time_left: Callable[[], bool] = lambda: True,
 ) -> tuple[list[Place], list[Refusal], list[str]]:
     """Return the other interpreters that run the function, the refusals of the rest, and notes for the user.
 
@@ -57,9 +58,15 @@ def places(
         install: Libraries may be installed for them, into the cache.
         keeper: Ends the processes that were begun if this process is killed.
         say: Called before anything is installed.
+        time_left: Called before an interpreter is asked; if it returns False, that one is left out.
     """
     found, refusals, notes = [], [], []
     for interpreter in interpreters:
+        if not time_left():
+            notes.append(
+                f"{interpreter.name} was not tried: the time was up (`--interpreter {interpreter.name}` tries it)"
+            )
+            continue
         # As of a package that is installed to be edited: the other interpreter does not know that folder.
         paths: tuple[str, ...] = (home.folder,) if home.folder and home.folder not in target.paths else ()
         if home.direct:

@@ -30,7 +30,8 @@ class AdviceRequest:
             newest free-threaded one, if the function's imports are available there.
         python: The user's own interpreter; "" for that of the active virtual environment, or else the one that runs us.
         workers: The number of workers; None: one for each core, more if calls wait.
-        budget_s: The time for everything; None: a minute, or three for a function that takes long.
+        budget_s: The time after which no further launch begins; the first look at the function, and one launch of each
+            model, are made in any case. None: a minute, or three for a function that takes long.
         store: The results store; None: the user's own.
         seed: The seed of the order of launches; None draws one.
         install: Libraries may be installed for other interpreters, into the cache.

@@ -78,7 +78,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--budget",
         metavar="TIME",
         type=options.seconds(5.0),
-        help="approximate total time (`90s`, `10m`; default: a minute, or three minutes for a slow function)",
+        help="approximate total time (`90s`, `10m`; default: a minute, or three minutes for a slow function); a first look at"
+        " the function and one launch of each model are made in any case",
     )
     parser.add_argument("--seed", metavar="N", type=options.whole(0, 2**63), help="seed for the order of launches")
     options.add_store(parser)
