@@ -162,9 +162,13 @@ def test_a_request_that_comes_sooner_ends_no_such_call_sooner(change):
 
 def test_every_other_run_has_the_machines_answers(monkeypatch):
     """A recorded answer has the signal's time in it, so half of the runs have the machine's, which are shorter."""
-    model, made = learn(asked([30] * 40), COSTS), []
-    run = whatif._run
-    monkeypatch.setattr(whatif, "_run", lambda spec, *rest: made.append(spec) or run(spec, *rest))
+    model, made, run = learn(asked([30] * 40), COSTS), [], whatif._run
+
+    def keeping(spec, *rest):
+        made.append(spec)
+        return run(spec, *rest)
+
+    monkeypatch.setattr(whatif, "_run", keeping)
     predict(model, [NOTHING], COSTS, cores=2, seeds=4)
     assert [one.seed for one in made] == [1, 2, 3, 4]
     recorded, own = model.own_costs["pending"], COSTS.costs["pending"]
