@@ -144,7 +144,7 @@ def test_there_are_sixty_cells_and_none_is_its_program_unchanged():
 
 def test_predictions_are_in_the_unit_of_the_program():
     """A predicted rate is the model's change times the traced program's rate, and the p99 is that of a turn."""
-    seen = Measured(5_000, 1_000.0, 0.01, 1e5, 2e6, 0.1)
+    seen = Measured(5_000, 1_000.0, 0.01, 1e5, 2e6, 0.1, 0.1)
     role = RolePrediction("main", seen, Span(2_100, 1_900, 2_300), None, Span(3e6, 2e6, 4e6), None, {})
     traced, after = {"rate": 200, "pieces": 500}, [{"rate": one, "pieces": 900} for one in (390, 400, 410)]
 

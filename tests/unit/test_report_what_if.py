@@ -104,7 +104,9 @@ def test_a_shorter_hold_is_a_remedy_of_its_own_line_only(monkeypatch):
 
 def test_the_roles_of_a_finding_come_first():
     """Below a finding, its own threads come first, waiters before holders, however little a change does for them."""
-    measured = Measured(turns=50, turns_per_s=100.0, p50_ns=None, p99_ns=None, run_share=0.1, turns_error=0.1)
+    measured = Measured(
+        turns=50, turns_per_s=100.0, p50_ns=None, p99_ns=None, run_share=0.1, held_share=0.1, turns_error=0.1
+    )
     rates = {"python": 300.0, "main": 200.0, "other": 150.0, "etl_*": 101.0, "heartbeat": 100.0}
     roles = tuple(
         RolePrediction(name, measured, Span(rate, rate, rate), None, None, None, {}) for name, rate in rates.items()

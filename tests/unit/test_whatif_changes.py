@@ -268,7 +268,9 @@ def test_a_line_with_few_preempted_holds_is_not_to_be_shortened(every, lines):
 
 def test_a_ranking_without_any_figure_says_so():
     """After a deadlock that followed a few turns there is nothing to predict from, and no list of changes without a figure."""
-    measured = Measured(turns=9, turns_per_s=2.0, p50_ns=None, p99_ns=None, run_share=0.01, turns_error=0.1)
+    measured = Measured(
+        turns=9, turns_per_s=2.0, p50_ns=None, p99_ns=None, run_share=0.01, held_share=0.01, turns_error=0.1
+    )
     role = RolePrediction("teller", measured, Span(2.0, 1.0, 3.0), None, None, Span(0.01, 0.01, 0.02), {})
     ranked = [ranking.Ranked(Prediction(Change(policy="fair"), (role,), (), ()), 0.0, (), ())]
 
@@ -287,7 +289,9 @@ def test_a_ranking_without_any_figure_says_so():
 )
 def test_the_heading_of_a_ranking_counts_the_changes_that_help(worths, heading):
     """The list has changes without a gain, too, which its heading does not promise anything of."""
-    measured = Measured(turns=90, turns_per_s=20.0, p50_ns=None, p99_ns=None, run_share=0.1, turns_error=0.1)
+    measured = Measured(
+        turns=90, turns_per_s=20.0, p50_ns=None, p99_ns=None, run_share=0.1, held_share=0.1, turns_error=0.1
+    )
     role = RolePrediction("teller", measured, Span(20.0, 10.0, 30.0), None, None, Span(0.1, 0.1, 0.2), {})
     prediction = Prediction(Change(policy="fair"), (role,), (), ())
     text = io.StringIO()
@@ -339,14 +343,18 @@ def test_a_start_that_computes_in_one_thread_is_left_out():
 # ---------------------------------------------------------------------------- ranking
 def test_a_pool_is_judged_by_what_it_computes():
     """A few turns a second of threads that compute tell less than their time: a change that doubles that is a gain."""
-    measured = Measured(turns=20, turns_per_s=5.0, p50_ns=None, p99_ns=None, run_share=0.4, turns_error=0.1)
+    measured = Measured(
+        turns=20, turns_per_s=5.0, p50_ns=None, p99_ns=None, run_share=0.4, held_share=0.4, turns_error=0.1
+    )
     role = RolePrediction("pool *", measured, Span(4.5, 4.0, 5.0), None, None, Span(0.8, 0.7, 0.9), {})
     assert ranking._worth(Prediction(Change(), (role,), (), ())) == pytest.approx(0.693, abs=0.001)
 
 
 def test_a_replay_that_computes_far_more_than_the_trace_is_outside():
     """Other programs may have taken the cores of a CPU-bound thread while the trace was recorded."""
-    measured = Measured(turns=4, turns_per_s=0.5, p50_ns=None, p99_ns=None, run_share=0.4, turns_error=0.1)
+    measured = Measured(
+        turns=4, turns_per_s=0.5, p50_ns=None, p99_ns=None, run_share=0.4, held_share=0.4, turns_error=0.1
+    )
     for factor, told in (
         (1.4, []),
         (2.5, ["replayed without a change, cpu computes 2.50 of what it did in the trace: "]),
@@ -359,7 +367,9 @@ def test_a_replay_that_computes_far_more_than_the_trace_is_outside():
 @pytest.mark.parametrize("turns_per_s", [None, Span(0.5, 0.4, 0.6)], ids=["never", "every two seconds"])
 def test_what_a_thread_that_seldom_yields_loses_counts(turns_per_s):
     """A CPU-bound role that computes half as much is a loss, whether or not it yields now and then."""
-    measured = Measured(turns=4, turns_per_s=0.5, p50_ns=None, p99_ns=None, run_share=0.8, turns_error=0.1)
+    measured = Measured(
+        turns=4, turns_per_s=0.5, p50_ns=None, p99_ns=None, run_share=0.8, held_share=0.8, turns_error=0.1
+    )
     role = RolePrediction("cpu", measured, turns_per_s, None, None, Span(0.4, 0.3, 0.5), {})
     assert ranking._worth(Prediction(Change(), (role,), (), ())) == pytest.approx(-0.693, abs=0.001)
 
@@ -375,7 +385,9 @@ def test_what_a_thread_that_seldom_yields_loses_counts(turns_per_s):
 )
 def test_fewer_turns_that_compute_as_much_are_no_loss(change, run_share, worth):
     """A CPU-bound role that is preempted less has fewer and longer turns; without a GIL, its time tells nothing."""
-    measured = Measured(turns=900, turns_per_s=300.0, p50_ns=None, p99_ns=None, run_share=0.98, turns_error=0.1)
+    measured = Measured(
+        turns=900, turns_per_s=300.0, p50_ns=None, p99_ns=None, run_share=0.98, held_share=0.98, turns_error=0.1
+    )
     shares = Span(run_share, run_share, run_share)
     role = RolePrediction("worker-*", measured, Span(30.0, 20.0, 40.0), None, None, shares, {})
     assert ranking._worth(Prediction(change, (role,), (), ())) == pytest.approx(worth, abs=0.001)
@@ -384,7 +396,9 @@ def test_fewer_turns_that_compute_as_much_are_no_loss(change, run_share, worth):
 @pytest.mark.parametrize(("p99_ns", "worth"), [(450_000, 0.0), (4_500_000, 0.347)])
 def test_a_p99_that_gets_shorter_by_microseconds_is_no_gain(p99_ns, worth):
     """Half of a p99 below a millisecond is within the errors of predictions, and no reason for a change."""
-    measured = Measured(turns=400, turns_per_s=168.0, p50_ns=30e3, p99_ns=p99_ns, run_share=0.01, turns_error=0.1)
+    measured = Measured(
+        turns=400, turns_per_s=168.0, p50_ns=30e3, p99_ns=p99_ns, run_share=0.01, held_share=0.01, turns_error=0.1
+    )
     p99 = Span(p99_ns / 2, p99_ns / 3, 0.9 * p99_ns)
     role = RolePrediction("reader", measured, Span(168.0, 160.0, 170.0), None, p99, None, {})
     assert ranking._worth(Prediction(Change(), (role,), (), ())) == pytest.approx(worth, abs=0.001)

@@ -31,7 +31,9 @@ def role_of(factor, *, turns=900, run_share=0.01, computing=1.0, after=20.0):
         computing: The time with the GIL of the replay without a change, over that of the trace.
         after: The turns a second that are predicted.
     """
-    measured = Measured(turns, 20.0, p50_ns=None, p99_ns=None, run_share=run_share, turns_error=0.1)
+    measured = Measured(
+        turns, 20.0, p50_ns=None, p99_ns=None, run_share=run_share, held_share=run_share, turns_error=0.1
+    )
     rates, runs = Span(after, after, after), Span(run_share, run_share, run_share)
     identity = {"turns_per_s": factor, "run_share": computing}
     return RolePrediction("sync", measured, rates, None, None, runs, identity)
@@ -56,7 +58,7 @@ def test_a_gain_within_the_error_of_the_replay_is_none(factor, worth):
 )
 def test_a_gain_whose_interval_has_the_figure_of_the_trace_is_none(turns, p99_ms, helps):
     """A prediction that may as well be no change at all does not help; 20 turns a second and a p99 of 50 ms were traced."""
-    measured = Measured(900, 20.0, p50_ns=None, p99_ns=50e6, run_share=0.01, turns_error=0.1)
+    measured = Measured(900, 20.0, p50_ns=None, p99_ns=50e6, run_share=0.01, held_share=0.01, turns_error=0.1)
     p99 = Span(*(1e6 * one for one in (p99_ms.value, p99_ms.low, p99_ms.high)))
     role = RolePrediction("sync", measured, turns, None, p99, None, {})
     assert (ranking._worth(Prediction(Change(), (role,), (), ())) > ranking.WORTH) == helps

@@ -36,7 +36,7 @@ _ONE_RUN = (
 )
 _NO_TIMELINE = "no thread waits for a GIL under this change, so the predicted run has no timeline"
 _TURN = "from the first attempt to acquire the GIL until the thread yields it"
-_CAPTION = f"turns: {_TURN}; runs: time with the GIL, as a share of one core's time"
+_CAPTION = f"turns: {_TURN}; runs: time on a core with the GIL, as a share of one core's time"
 _OF_TURNS = f"turn: {_TURN}; one request may take many turns"
 
 

@@ -16,6 +16,7 @@ from headway.printable import printable
 from headway.sim.check import MOST_GILS
 from headway.sim.machine import Costs
 from headway.sim.policy import choose
+from headway.sim.replay.cpu_bound import cpu_bound
 from headway.sim.replay.learn import Actor, Model
 from headway.sim.scenario import STOCK, Process
 from headway.sim.table import nearest
@@ -49,12 +50,6 @@ _GUESSED = 0.1
 _MOST_CORES = 64
 _MOST_OPERATIONS = 20_000_000
 """The most operations of a role whose number of threads is changed: about a gigabyte."""
-_COMPUTES_SHARE = 0.3
-_COMPUTES_S = 1e-3
-"""A role is CPU-bound, and may run in processes, if it runs with the GIL for this share, and this long per turn.
-
-If most of its time is in preempted holds, its turns may be shorter.
-"""
 
 
 @final
@@ -156,22 +151,6 @@ def role_named(model: Model, name: str) -> str:
     return found[0]
 
 
-def computes(model: Model, role: str) -> bool:
-    """Tell whether a role's threads are CPU-bound: they run with the GIL for much of the time and of each turn.
-
-    Threads of which most time is in preempted holds are, too: libraries that they call may make many short turns besides.
-    """
-    measured = model.measured[role]
-    if measured.run_share < _COMPUTES_SHARE:
-        return False
-    holds = model.seen.holds
-    lengths_ns = holds.length_ns * np.isin(holds.thread, [one.thread for one in model.actors if one.role == role])
-    return (
-        measured.run_share >= _COMPUTES_S * measured.turns_per_s
-        or 2 * int(lengths_ns[holds.forced].sum()) >= int(lengths_ns.sum()) > 0
-    )
-
-
 def becoming_processes(model: Model, change: Change) -> dict[str, int]:
     """Return the roles whose threads a change turns into processes, with their numbers of threads.
 
@@ -180,7 +159,7 @@ def becoming_processes(model: Model, change: Change) -> dict[str, int]:
     """
     if not change.processes:
         return {}
-    counts = {role: len(members(model, change, role)) for role in model.roles if computes(model, role)}
+    counts = {role: len(members(model, change, role)) for role in cpu_bound(model)}
     return {role: count for role, count in counts.items() if count}
 
 
@@ -337,7 +316,7 @@ def _checked_processes(model: Model, change: Change) -> dict[str, int]:
     if change.processes and not found:
         raise ScenarioError(
             "--processes turns CPU-bound threads into processes, and no role is CPU-bound",
-            hint="a CPU-bound role runs with the GIL for a third of the time, and is preempted or runs a millisecond at a time",
+            hint="CPU-bound roles hold the GIL for a third of the time, most of it in preempted holds or a millisecond at a time",
         )
     count = sum(found.values())
     if count > MOST_PROCESSES:

@@ -26,7 +26,8 @@ class Measured:
         turns_error: The standard error of `turns_per_s`, as a share of it, by batch means (Law, Simulation Modeling and
             Analysis, chapter 9).
         p50_ns, p99_ns: The length of a turn, from wanting the GIL to yielding; None if there are too few.
-        run_share: The time of running with the GIL, as a share of the window.
+        run_share: The time of running on a core with the GIL, as a share of the window.
+        held_share: The time of holding the GIL, on a core or not, as a share of the window.
     """
 
     turns: int
@@ -35,13 +36,14 @@ class Measured:
     p50_ns: float | None
     p99_ns: float | None
     run_share: float
+    held_share: float
 
 
 def measured(seen: Seen, threads: list[int]) -> Measured:
     """Return the figures of some threads together."""
     turns = np.sort(np.concatenate([seen.bursts[thread].turn_ns for thread in threads]))
     ran = sum(int(seen.bursts[thread].run_ns.sum()) + seen.bursts[thread].unfinished_ns for thread in threads)
-
+    held = int(seen.holds.length_ns[np.isin(seen.holds.thread, threads)].sum())
     return Measured(
         len(turns),
         len(turns) / (seen.elapsed_ns / 1e9),
@@ -49,6 +51,7 @@ def measured(seen: Seen, threads: list[int]) -> Measured:
         percentile(turns, 0.5, 10),
         percentile(turns, 0.99, 100),
         ran / seen.elapsed_ns,
+        held / seen.elapsed_ns,
     )
 
 

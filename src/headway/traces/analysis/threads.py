@@ -23,6 +23,7 @@ __all__ = [
     "ThreadSummary",
     "distribution",
     "distributions",
+    "is_cpu_bound",
     "lives_ns",
     "role_summaries",
     "thread_summaries",
@@ -90,8 +91,13 @@ class ThreadSummary:
 
     @property
     def computes(self) -> bool:
-        """True for a CPU-bound thread: preempted holds make up half of its hold time or more."""
-        return self.forced > 0 and 2 * self.forced_ns >= self.holds.total_ns
+        """True for a CPU-bound thread."""
+        return is_cpu_bound(self.forced_ns, self.holds.total_ns)
+
+
+def is_cpu_bound(forced_ns: int, held_ns: int) -> bool:
+    """Tell whether a thread is CPU-bound by its time in preempted holds: they make up half of its hold time or more."""
+    return 2 * forced_ns >= held_ns > 0
 
 
 def distribution(lengths_ns: NDArray[np.int64]) -> Distribution:
