@@ -145,7 +145,7 @@ def _worth(prediction: Prediction) -> float:
 def _role_worth(prediction: Prediction, one: RolePrediction) -> float:
     """Return the gains of one role, less its losses, as logarithms."""
     worth = 0.0
-    few = one.measured.turns < TELLING and one.measured.run_share > COMPUTES  # its time tells more than its turns
+    few = one.measured.turns < TELLING and one.measured.held_share > COMPUTES  # its time tells more than its turns
     counted = one.turns_per_s is not None and one.measured.turns_per_s > 1 and not few
     if one.turns_per_s is not None and counted:
         gain = _beyond_error(one, _more(one.measured.turns_per_s, one.turns_per_s))
@@ -181,7 +181,7 @@ def _computing(prediction: Prediction, one: RolePrediction) -> float:
 
     Without a GIL, a thread computes longer for the same work, so that its time tells nothing.
     """
-    if one.run_share is None or one.measured.run_share <= COMPUTES or not prediction.change.gil:
+    if one.run_share is None or one.measured.held_share <= COMPUTES or not prediction.change.gil:
         return -math.inf
     return min(0.0, math.log(max(one.run_share.value, 1e-6) / one.measured.run_share))
 
@@ -198,12 +198,15 @@ def missed(ranked: Sequence[Ranked]) -> tuple[str, ...]:
     turns, runs = (sum(getattr(one.measured, name) for one in roles) for name in ("turns", "run_share"))
     found = []
     for one in roles:
-        computes = one.measured.run_share > COMPUTES
+        computes = one.measured.held_share > COMPUTES
         factor = one.identity.get("run_share" if computes else "turns_per_s")
         counts = one.measured.turns >= max(TELLING, _PART * turns) or one.measured.run_share >= _PART * runs
         if factor is not None and counts and abs(math.log(max(factor, 1e-9))) >= _MISSED:
             what = "computing" if computes else "turns"
-            found.append(f"replayed without a change, {one.role} has {factor:.2f} of the {what} in the trace")
+            found.append(
+                f"replayed without a change, {one.role} has {factor:.2f} of the {what} in the trace"
+                + ": other programs may have taken the cores" * (computes and factor > 1)
+            )
     return tuple(found)
 
 

@@ -33,7 +33,7 @@ from headway.sim.replay.learn import Actor, Model
 from headway.sim.replay.measured import Measured
 from headway.sim.replay.refused import refused
 from headway.sim.result import percentile
-from headway.traces.analysis.words import duration, listed
+from headway.traces.analysis.words import duration, listed, share
 from headway.traces.model import Trace
 
 __all__ = ["COMPUTES", "FAR", "TELLING", "Prediction", "RolePrediction", "Span", "cores_of", "predict", "predicting"]
@@ -65,7 +65,9 @@ FAR = 0.25
 _FAR_RUN = 0.5
 """The same for the time that a CPU-bound role computes, which is less exact: other programs take the cores, too."""
 COMPUTES = 0.3
-"""A role that runs for a larger share of the time shows by it the quality of the replay."""
+"""A role that holds the GIL for a larger share of the time shows by what it computes the quality of the replay."""
+_TAKEN = 0.1
+"""A share of the time that threads hold the GIL: with so much of it off the cores, a busy machine shows in the figures."""
 TELLING = 50
 """A role with fewer turns in the trace does not show the quality of the replay, or the worth of a change."""
 _LEAST_TURNS = {"p50_ns": 10, "p99_ns": 300}
@@ -127,6 +129,7 @@ _WITH_THE_GIL = (OpKind.HOLD, OpKind.POST, OpKind.COMPUTE)
 """The operations that do not end a turn. (A part of a call that goes on counts as a turn here: a bound may be higher.)"""
 
 _FIGURES = ("turns_per_s", "p50_ns", "p99_ns", "run_share")
+_RAN_AND_HELD = ("run_share", "held_share")
 
 
 def cores_of(trace: Trace) -> int:
@@ -154,6 +157,7 @@ def _run(spec: Spec, names: Sequence[str], most_steps: float) -> tuple[_ByRole, 
             figures[role] = {
                 "turns_per_s": sum(one.done for one in results) / (elapsed_ns / 1e9),
                 "run_share": sum(one.computed_ns - one.ran_ns for one in results) / elapsed_ns,
+                "held_share": sum(one.held_ns for one in results) / elapsed_ns,
             }
             for name, point in (("p50_ns", 0.5), ("p99_ns", 0.99)):
                 value = percentile(turns, point, _LEAST_TURNS[name])
@@ -235,8 +239,13 @@ def _role(
     after: Sequence[_ByRole],
     cores: int,
     cut_ns: int,
+    *,
+    is_busy: bool,
 ) -> RolePrediction:
-    """Return the prediction for a role from runs that were cut to a virtual time; 0: they were not cut."""
+    """Return the prediction for a role from runs that were cut to a virtual time; 0: they were not cut.
+
+    `is_busy` tells that threads held the GIL without a core for much of the time, for reasons that the model lacks.
+    """
     measured = model.measured[role]
     spans = {
         name: _span(
@@ -244,18 +253,52 @@ def _role(
         )
         for name in _FIGURES
     }
+    core_share = _core_share(measured, before, role) if is_busy and (change.cores or cores) <= cores else 1.0
+    if core_share < 1:
+        ran, runs = ([core_share * one for one in _figures(figures, role, "run_share")] for figures in (before, after))
+        spans["run_share"] = _span(measured.run_share, ran, runs, max(measured.turns_error, 1 - core_share))
     p50, p99 = spans["p50_ns"], spans["p99_ns"]
     if p50 is not None and p99 is not None and p99.value < p50.value:
         spans["p99_ns"] = Span(p50.value, min(p50.value, p99.low), max(p50.value, p99.high))
     actors = members(model, change, role)
     one_gil = change.gil and not change.processes  # no role can have more than all of a GIL
-    spans["run_share"] = _at_most(spans["run_share"], min(len(actors), 1 if one_gil else change.cores or cores))
+    most = min(len(actors), 1 if one_gil else change.cores or cores) * core_share
+    spans["run_share"] = _at_most(spans["run_share"], most)
     spans["turns_per_s"] = _at_most(spans["turns_per_s"], _most_turns_per_s(actors))
     identity = _identity(measured, before, role)
     if _is_too_rare(measured, cut_ns):
         spans["turns_per_s"] = None
         identity.pop("turns_per_s", None)
     return RolePrediction(role=role, measured=measured, identity=identity, **spans)
+
+
+def _core_share(measured: Measured, before: Sequence[_ByRole], role: str) -> float:
+    """Return the share of its time with the GIL for which a role had the core that the model gives it.
+
+    Other programs are assumed to take with a change what they took in the trace.
+    """
+    ran, held = (sum(_figures(before, role, name)) for name in _RAN_AND_HELD)
+    if not (ran and measured.held_share):
+        return 1.0
+    return min(1.0, (measured.run_share / measured.held_share) / (ran / held))
+
+
+def _without_a_core(model: Model, before: Sequence[_ByRole], cores: int) -> str:
+    """Return a sentence if much of the time with the GIL was off the cores, for reasons that the model does not have.
+
+    Else the result is "". If the program's own threads used all cores, no other program can have had them for long.
+    """
+    ran, held = (sum(getattr(one, name) for one in model.measured.values()) for name in _RAN_AND_HELD)
+    model_ran, model_held = (sum(sum(_figures(before, role, name)) for role in model.roles) for name in _RAN_AND_HELD)
+    if not (held and model_held):
+        return ""
+    lost = min(held * model_ran / model_held - ran, cores - model.cores_used)
+    if lost < _TAKEN * held:
+        return ""
+    return (
+        f"threads held the GIL without running on a core for {share(held - ran, held)} of the time that it was held: other"
+        " programs had the cores, or calls into C slept with the GIL; the model lacks that, so it may promise too much"
+    )
 
 
 def _is_too_rare(measured: Measured, cut_ns: int) -> bool:
@@ -297,7 +340,7 @@ def _limits(model: Model, change: Change, roles: Sequence[RolePrediction], costs
         runs = one.identity.get("run_share")
         if (
             runs is not None
-            and one.measured.run_share > COMPUTES
+            and one.measured.held_share > COMPUTES
             and abs(math.log(max(runs, 1e-9))) > math.log(1 + _FAR_RUN)
         ):
             found.append(
@@ -389,8 +432,12 @@ def predicting(
         if span_ns not in unchanged:
             unchanged[span_ns], _ = replay.runs(NOTHING, span_ns, lambda: None, is_limited=False)
         cut_ns = span_ns if span_ns < whole_ns else 0
-        roles = tuple(_role(model, change, role, unchanged[span_ns], after, cores, cut_ns) for role in model.roles)
-        limits = _limits(model, change, roles, costs)
+        busy = _without_a_core(model, unchanged[span_ns], cores)
+        roles = tuple(
+            _role(model, change, role, unchanged[span_ns], after, cores, cut_ns, is_busy=bool(busy))
+            for role in model.roles
+        )
+        limits = (*filter(None, [busy]), *_limits(model, change, roles, costs))
         absent = left_out(model, change)
         shown = tuple(one for one in roles if one.role not in absent)
         yield Prediction(change, shown, (*_rests_on(model, change, costs), *_too_rare(shown, cut_ns)), limits)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headway.sim.replay.bursts import Bursts, Seen
 
-__all__ = ["Computing", "computing"]
+__all__ = ["Computing", "computing", "cores_used"]
 
 _FEW = 3
 _NEIGHBOURS = 4
@@ -61,6 +61,15 @@ def computing(seen: Seen, cores: int) -> Computing:
             ran_ns[unknown] = _like(bursts.away_ns[unknown], of_away_ns, of_ran_ns)
         found[thread] = ran_ns
     return Computing(found, places, 0 < cores < len(seen.bursts))
+
+
+def cores_used(seen: Seen, found: Computing) -> float:
+    """Return how many cores the program used in a window on average, as far as its calls without the GIL are known."""
+    of_bursts = ((bursts, found.ran_ns[thread]) for thread, bursts in seen.bursts.items())
+    used_ns = sum(
+        int(bursts.run_ns.sum()) + bursts.unfinished_ns + int(ran_ns[ran_ns > 0].sum()) for bursts, ran_ns in of_bursts
+    )
+    return used_ns / seen.elapsed_ns
 
 
 def _measured(threads: list[Bursts]) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:

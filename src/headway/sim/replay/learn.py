@@ -17,7 +17,7 @@ from headway.sim.replay.answers import Answers, find_answers
 from headway.sim.replay.bursts import Bursts, Seen, see
 from headway.sim.replay.clocks import Clocks, find_clocks, shrinks
 from headway.sim.replay.cold import Cooling
-from headway.sim.replay.computing import Computing, computing
+from headway.sim.replay.computing import Computing, computing, cores_used
 from headway.sim.replay.measured import Measured, measured
 from headway.sim.replay.outside import AT_ONCE_NS, Peer, asked_sleeps, find_peer, loops_in_c, polls_unseen, wake_ns
 from headway.sim.replay.ports import Part, Port, find_ports
@@ -104,6 +104,7 @@ class Model:
             GIL, and how much longer cold code takes, depend on what the program leaves in the caches. Other costs are
             the machine's.
         measured: For each role, its figures in the trace.
+        cores_used: How many cores the program used in the window, on average.
         rests_on: The model's assumptions.
         outside: The reasons why predictions may be wrong beyond their intervals, a sentence each.
     """
@@ -119,6 +120,7 @@ class Model:
     dists: tuple[tuple[float, ...], ...]
     own_costs: Mapping[str, tuple[float, ...]]
     measured: dict[str, Measured]
+    cores_used: float
     rests_on: tuple[Assumption, ...]
     outside: tuple[str, ...]
 
@@ -226,6 +228,7 @@ def learn(
         measured={
             role: measured(seen, [t for t in seen.bursts if roles[t] == role]) for role in dict.fromkeys(roles.values())
         },
+        cores_used=cores_used(seen, computes),
         rests_on=tuple(building.rests_on),
         outside=tuple(building.outside),
     )
