@@ -79,6 +79,29 @@ def test_many_short_calls_that_compute_are_no_blocking_call():
     assert lasts_ms[Cause.BLOCKED] <= 5
 
 
+@pytest.mark.parametrize(("call_ms", "least_ms", "most_ms"), [(2, 380, 390), (280, 90, 140)])
+def test_what_a_thread_did_after_a_sleep_is_not_the_sleeps(call_ms, least_ms, most_ms):
+    """A late look covers the holds after a call, too: the call has only what these had no room for."""
+    script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP)
+    for turn in range(10):
+        script.hold(0, 311 + 60 * turn, 361 + 60 * turn, stack=AT_POLL if turn == 9 else AT_SLEEP)
+    half_ns = (500 + call_ms) * MS // 2
+    times = (CoreTime(at(5), 101, 0, 0), CoreTime(at(25), 101, MS, 0), CoreTime(at(910), 101, MS + half_ns, half_ns))
+    stall = only(with_stacks(script.trace(1000, "MainThread"), core_times=times))
+
+    assert least_ms <= sum(part.time_ns for part in stall.parts if part.cause is Cause.BLOCKED) / MS <= most_ms
+
+
+@pytest.mark.parametrize("late_ms", [20, 600])
+def test_a_call_that_computes_is_told_however_late_the_look_is(late_ms):
+    """The holds after the call were busy for all of their time: the rest of the account is the call's."""
+    script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 311, 911, stack=AT_POLL)
+    times = (CoreTime(at(25), 101, MS, 0), CoreTime(at(311 + late_ms), 101, (286 + late_ms) * MS, 0))
+    stall = only(with_stacks(script.trace(1000, "MainThread"), core_times=times))
+
+    assert sum(part.time_ns for part in stall.parts if part.cause is Cause.BLOCKED) <= 5 * MS
+
+
 def test_waits_for_a_core_before_the_loop_are_none_of_the_loop():
     """A look at the account covers imports without a core and the loop's first beats, which were in time."""
     script = Script().hold(0, 0, 900, stack=AT_COMPUTE)
@@ -352,6 +375,22 @@ def test_a_holder_that_waits_for_a_core_is_seen_while_it_waits(monkeypatch):
     assert [queued_ms(ms) for ms in (220, 225)] == [117, 117]
     state[0], rows["ran"] = b"S", 9 * MS
     assert [queued_ms(ms) for ms in (230, 300, 400)] == [117, 117, 117]
+
+
+@pytest.mark.parametrize(("late_ms", "looked_ms"), [((0,), 100), ((1500, 0), 1600), ((900, 900, 900), 1900)])
+def test_an_account_that_was_read_late_is_read_again(monkeypatch, late_ms, looked_ms):
+    """An account has the time at which it was read, though its reader had lost its core after the look at the clock."""
+    clock, late = [100 * MS], list(late_ms)
+
+    def account(*_):
+        clock[0] += late.pop(0) * MS
+        return b"%d 0 1\n" % clock[0]
+
+    monkeypatch.setattr(os, "pread", account)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: clock[0])
+    seen = Accounts(os.getpid()).now(threading.get_native_id())
+
+    assert (seen.time_ns, late) == (looked_ms * MS, [])
 
 
 def test_the_state_of_a_thread_is_told():

@@ -224,7 +224,7 @@ class Ring:
                 waits = True
         queued = False
         for tid in list(looked_at)[:_MOST_TIDS]:
-            seen = self._account(tid, now_ns, is_away=tid in away, holds=tid in holding)
+            seen = self._account(tid, is_away=tid in away, holds=tid in holding)
             if seen is not None:
                 before_ns = self._queued_ns.get(tid, seen.queued_ns)
                 queued = queued or seen.queued_ns - before_ns >= self._limits.loop_ns
@@ -254,11 +254,12 @@ class Ring:
             del self._accounted_ns[slot.serial]
         return lasts or is_over
 
-    def _account(self, tid: int, now_ns: int, *, is_away: bool, holds: bool) -> CoreTime | None:
+    def _account(self, tid: int, *, is_away: bool, holds: bool) -> CoreTime | None:
         """Record the core time that the system has given a thread up to now, and for what it sleeps if it is away."""
-        seen = self._accounts.of(tid, now_ns, holds=holds)
+        seen = self._accounts.now(tid, holds=holds)
         if seen is not None:
             self._core_times.append(seen)
+        now_ns = time.monotonic_ns()
         if is_away and self._accounts.sleeps_in_a_futex(tid, now_ns):
             self._asleep.append(Asleep(now_ns, tid))
         return seen
@@ -275,7 +276,7 @@ class Ring:
         self._sampled_ns[slot.serial] = now_ns
         frames = self._looker.holders_stack(self.stacks.gil)
         if frames:
-            self._samples.append(Sample(now_ns, slot.tid, frames))
+            self._samples.append(Sample(time.monotonic_ns(), slot.tid, frames))
 
     def copy(self, now_ns: int, *, hurry: bool = False) -> None:
         """Copy new events, and update which threads have event loops."""
@@ -328,7 +329,7 @@ class Ring:
         """
         still = (slot for slot in self.slots() if slot.serial in self._accounted_ns)
         for slot in itertools.islice(still, _MOST_STILL):
-            self._account(slot.tid, now_ns, is_away=slot.state == IDLE, holds=slot.state == HOLDING)
+            self._account(slot.tid, is_away=slot.state == IDLE, holds=slot.state == HOLDING)
         since_ns = min(now_ns - _EVIDENCE_NS, oldest_ns or now_ns)
         laps = [
             one

@@ -13,6 +13,7 @@ import contextlib
 import os
 import platform
 import struct
+import time
 from collections import deque
 from dataclasses import dataclass, replace
 from typing import Self, final
@@ -39,6 +40,8 @@ _MOST_CODES = 8192
 _MOST_ACCOUNTS = 64
 _FUTEX = {"x86_64": {202, 449, 455}, "aarch64": {98, 449, 455}}.get(platform.machine(), set())
 """The numbers of the system calls futex, futex_waitv and futex_wait (<asm/unistd.h>)."""
+_AT_ONCE_NS = 2_000_000
+"""An account that was read so soon after a look at the clock is one of that time."""
 _MOST_STOPS = 256
 _STATE_NS = 20_000_000
 """The least time between two looks at whether a process is stopped."""
@@ -220,6 +223,19 @@ class Accounts:
         self._state = -1
         self._unchanged: dict[int, tuple[int, int, int]] = {}
         """By thread that holds a GIL: what it ran and queued, and since when it could have run with that account; 0: never."""
+
+    def now(self, tid: int, *, holds: bool = False) -> CoreTime | None:
+        """Return a thread's core time up to now, as `of`.
+
+        The caller may lose its core between the look at the clock and the account, which then has what the thread did
+        seconds later. Such an account is read again.
+        """
+        for _ in range(_TRIES):
+            now_ns = time.monotonic_ns()
+            seen = self.of(tid, now_ns, holds=holds)
+            if time.monotonic_ns() - now_ns < _AT_ONCE_NS:
+                break
+        return seen
 
     def of(self, tid: int, now_ns: int, *, holds: bool = False) -> CoreTime | None:
         """Return a thread's core time up to now; None if the thread is gone or the kernel does not tell.

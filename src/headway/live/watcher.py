@@ -208,7 +208,7 @@ class Watcher:
             one.asked = one.asked or asked
             if one.ring.gone and self._is_told_of(one):
                 continue  # waits for the report in progress, so that the last report need not repeat its stalls
-            self._look(one, now_ns)
+            self._look(one, time.monotonic_ns())  # the report on the process before may have taken long
             if one.ring.blind:
                 self.say(f"process {one.ring.pid}: {one.ring.blind}")
             if one.ring.gone and not self._is_told_of(one):

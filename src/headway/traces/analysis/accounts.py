@@ -68,6 +68,12 @@ class Accounts:
             before = times[max(0, first - 1)]
         return (before, after) if after.time_ns > before.time_ns else None
 
+    def _looks_from(self, tid: int, before: CoreTime, after: CoreTime) -> list[CoreTime]:
+        """Return the looks at a thread from one of them up to another one."""
+        times = self._core_times[tid]
+        first = bisect.bisect_left(times, before.time_ns, key=_time_ns)
+        return times[first : bisect.bisect_right(times, after.time_ns, key=_time_ns)]
+
     def is_known(self, tid: int, since_ns: int, until_ns: int) -> bool:
         """Tell whether there is an account of a thread for a time: two looks at the thread cover some of it."""
         return self._account(tid, since_ns, until_ns) is not None
@@ -95,10 +101,7 @@ class Accounts:
         queued_ns, looked_ns = after.queued_ns - before.queued_ns, after.time_ns - before.time_ns
         if 2 * (until_ns - since_ns) < looked_ns:  # the rest of the wait for a core was before or after
             queued_ns = queued_ns * (until_ns - since_ns) // looked_ns
-        times = self._core_times[tid]
-        first = bisect.bisect_left(times, before.time_ns, key=_time_ns)
-        looks = times[first : bisect.bisect_right(times, after.time_ns, key=_time_ns)]
-        inside_ns = self._inside_ns(looks, since_ns, until_ns)
+        inside_ns = self._inside_ns(self._looks_from(tid, before, after), since_ns, until_ns)
         return max(0, min(queued_ns, inside_ns, until_ns - since_ns))
 
     def most_queued_ns(self, tid: int, since_ns: int, until_ns: int) -> int | None:
@@ -138,20 +141,25 @@ class Accounts:
     def away_ns(self, tid: int, thread: int, since_ns: int, until_ns: int, *, rests: bool) -> tuple[int, int]:
         """Return for how long a thread ran, and waited for a core, in a time in which it was in a call without the GIL.
 
-        `rests` tells whether that call waits.
+        `rests` tells whether that call waits. A look may come long after the call, so the account may have later work, too:
+        the call has only what the thread's holds, and its other calls, had no room for.
         """
         account = self._account(tid, since_ns, until_ns)
         if account is None:
             return 0, 0
         before, after = account
-        ran_ns, queued_ns, among_ns = self._without_the_gil(thread, before, after)[rests]
-        seen_ns = min(after.time_ns, until_ns) - max(before.time_ns, since_ns)
-        if 2 * seen_ns < among_ns:  # the account is of other times, too, in which the thread was away
-            ran_ns, queued_ns = ran_ns * seen_ns // among_ns, queued_ns * seen_ns // among_ns
-        else:
-            queued_ns = self.queued_ns(tid, since_ns, until_ns) or 0
-        ran_ns = max(0, min(ran_ns, seen_ns))
-        ran_ns = ran_ns * (until_ns - since_ns) // seen_ns if seen_ns > 0 else 0
+        ran_ns = queued_ns = seen_ns = 0
+        is_most = False
+        for one, two in itertools.pairwise(self._looks_from(tid, before, after)):
+            inside_ns = min(two.time_ns, until_ns) - max(one.time_ns, since_ns)
+            if inside_ns > 0:
+                *account_ns, among_ns = self._without_the_gil(thread, one, two)[rests]
+                ran, queued = (_of_a_call(account_ns, one_ns, among_ns, inside_ns) for one_ns in account_ns)
+                ran_ns, queued_ns, seen_ns = ran_ns + ran, queued_ns + queued, seen_ns + inside_ns
+                is_most = is_most or 2 * inside_ns >= among_ns
+        if is_most:  # the account has a wait for a core from its end on
+            queued_ns = min(queued_ns, self.queued_ns(tid, since_ns, until_ns) or 0)
+        ran_ns = min(ran_ns, seen_ns) * (until_ns - since_ns) // seen_ns if seen_ns > 0 else 0
         return ran_ns, min(queued_ns, until_ns - since_ns - ran_ns)
 
     def _without_the_gil(self, thread: int, before: CoreTime, after: CoreTime) -> tuple[tuple[int, int, int], ...]:
@@ -214,12 +222,30 @@ class Accounts:
             of_looks[one] = self._without_the_gil(thread, looks[one], looks[one + 1])
         away_ns, without_ns, among_ns = of_looks[a, rests[kept].astype(np.intp)].T
         is_part, all_ns = 2 * seen_ns < among_ns, np.maximum(1, among_ns)
-        away_ns = np.where(is_part, away_ns * seen_ns // all_ns, away_ns)
+        both_ns = away_ns + without_ns
+        kept_ns, both_ns = np.maximum(0, both_ns - np.maximum(0, among_ns - seen_ns)), np.maximum(1, both_ns)
+        away_ns = np.where(is_part, away_ns * seen_ns // all_ns, away_ns * kept_ns // both_ns)
         away_ns = np.maximum(0, np.minimum(away_ns, seen_ns))
         ran_away[kept] = np.where(seen_ns > 0, away_ns * length // np.maximum(1, seen_ns), 0)
-        without_ns = np.where(is_part, without_ns * seen_ns // all_ns, queued[kept])
+        alone_ns = np.minimum(without_ns * kept_ns // both_ns, queued[kept])
+        without_ns = np.where(is_part, without_ns * seen_ns // all_ns, alone_ns)
         queued_away[kept] = np.minimum(without_ns, length - ran_away[kept])
         return Columns(is_plain, is_known, queued, off_core, ran_away, queued_away)
+
+
+def _of_a_call(account_ns: list[int], one_ns: int, among_ns: int, inside_ns: int) -> int:
+    """Return what a call has of one part of an account.
+
+    Args:
+        account_ns: What the thread ran, and waited for a core, in all of its calls without the GIL between two looks.
+        one_ns: One of the two, of which the call's part is returned.
+        among_ns: For how long the thread was in these calls.
+        inside_ns: For how long it was in this call.
+    """
+    if 2 * inside_ns < among_ns:  # one of many calls
+        return one_ns * inside_ns // among_ns
+    both_ns = sum(account_ns)
+    return one_ns * max(0, both_ns - max(0, among_ns - inside_ns)) // max(1, both_ns)
 
 
 def _may_have_queued_ns(looks: list[CoreTime], since_ns: int) -> int:

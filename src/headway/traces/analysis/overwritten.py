@@ -64,8 +64,7 @@ def lost_parts(observed: Observed, thread: int, lap: Lap, until_ns: int, told: T
 def _parts_of(observed: Observed, thread: int, call: Away, length_ns: int) -> list[Part]:
     """Return how a thread spent the first time in a call."""
     tid, accounts, until_ns = observed.trace.threads[thread].tid, observed.accounts, call.since_ns + length_ns
-    ran_ns = min(length_ns, accounts.away_ns(tid, thread, call.since_ns, until_ns, rests=False)[0])
-    queued_ns = min(length_ns - ran_ns, accounts.queued_ns(tid, call.since_ns, until_ns) or 0)
+    ran_ns, queued_ns = accounts.away_ns(tid, thread, call.since_ns, until_ns, rests=False)
     asleep = observed.trace.evidence.was_asleep(tid, call.since_ns, until_ns)
     lock = waits_for_a_lock(call.frames, observed.changed, asleep=asleep)
     waits = lock or asleep or accounts.is_known(tid, call.since_ns, until_ns) or observed.waits_at(call.frames)
