@@ -10,8 +10,12 @@ import pytest
 from headway.live.door import Door
 from headway.live.options import Limits, Options
 from headway.live.ring import Ring
-from headway.live.watched import Watched
+from headway.live.sampling import Stops
+from headway.live.slots import IDLE
+from headway.live.watched import Doubt, Watched
 from headway.live.watcher import Watcher, _Report
+from headway.native import Laps
+from headway.traces.frames import CoreTime
 
 S = 1_000_000_000
 
@@ -24,15 +28,10 @@ def watcher(tmp_path):
     made._reception.close()
 
 
-def learnt(watcher, told):
+def learnt(watcher, told, *, of_jobs=True):
     """Return a process whose reports had found nothing for long, after one more report with these stalls."""
-    one = Watched(
-        cast(Ring, None),
-        not_before_ns=102 * S,
-        doubtful_not_before_ns=160 * S,
-        doubtful_pause_ns=60 * S,
-        reported_ns=99 * S,
-    )
+    jobs = Doubt(not_before_ns=160 * S, pause_ns=60 * S, was_reason=of_jobs)
+    one = Watched(cast(Ring, None), not_before_ns=102 * S, jobs=jobs, waits=Doubt(was_reason=True), reported_ns=99 * S)
     report = _Report(cast("subprocess.Popen[bytes]", None), one, Path("it.hwt"), asked=False)
     watcher._learn(report, {"stalls": [], "told": told})
     return one
@@ -42,14 +41,51 @@ def test_a_stall_ends_the_long_pause(watcher):
     """The end of a wait that goes on is reported after the short pause, though earlier reports had found nothing."""
     one = learnt(watcher, {"7:1": S})
 
-    assert (one.doubtful_not_before_ns, one.doubtful_pause_ns) == (102 * S, 2 * S)
+    assert (one.jobs.not_before_ns, one.jobs.pause_ns) == (102 * S, 2 * S)
 
 
 def test_a_report_without_stalls_keeps_the_long_pause(watcher):
     """A process that only looks as if it stalled is analysed once a minute."""
     one = learnt(watcher, {})
 
-    assert (one.doubtful_not_before_ns, one.doubtful_pause_ns) == (160 * S, 60 * S)
+    assert (one.jobs.not_before_ns, one.jobs.pause_ns) == (160 * S, 60 * S)
+
+
+def test_a_report_that_finds_nothing_delays_only_its_own_reason(watcher):
+    """A late request is reported at once beside CPU-bound threads, whose waits for the GIL are no stalls."""
+    one = Watched(cast(Ring, None))
+    for turn in range(4):
+        now_ns = (100 + 20 * turn) * S
+        one.waits.see(now_ns)
+        for doubt in one.doubts:
+            doubt.begin(now_ns)
+            doubt.learn(found=False, not_before_ns=now_ns + 2 * S)
+    one.waits.see(163 * S)
+    one.jobs.see(163 * S)
+
+    assert (one.waits.pause_ns, one.jobs.pause_ns) == (32 * S, 2 * S)
+    assert [doubt.is_due(164 * S, S) for doubt in one.doubts] == [False, True]
+    assert [doubt.is_due(176 * S, S) for doubt in one.doubts] == [True, True]
+    assert one.seen_ns == (163 * S, 163 * S)
+
+
+@pytest.mark.parametrize(("loops", "is_late"), [({}, False), ({9: 0}, True)], ids=["of a pool", "of a loop"])
+def test_only_a_loop_is_late_for_lack_of_a_core(monkeypatch, loops, is_late):
+    """A thread of a pool that got its core late is in no stall before its request is late: a report would find nothing."""
+    ring = object.__new__(Ring)
+    slot = SimpleNamespace(serial=9, tid=33, state=IDLE, since_ns=1, worst_wait_ns=0)
+    looks = iter([CoreTime(1, 33, 0, 0), CoreTime(2, 33, 0, S)])
+    monkeypatch.setattr(Ring, "slots", lambda _: [slot])
+    monkeypatch.setattr(Ring, "_have_room", lambda _: None)
+    monkeypatch.setattr(Ring, "_is_due", lambda *_: True)
+    monkeypatch.setattr(Ring, "_account", lambda *_, **__: next(looks))
+    ring.laps = cast(Laps, SimpleNamespace(loops=loops))
+    ring._limits = Limits()
+    ring._stops = cast(Stops, SimpleNamespace(look=lambda _: None))
+    ring._long_waits, ring._queued_ns, ring._accounted_ns = {}, {}, {}
+
+    assert ring.look(S) == (False, False)
+    assert ring.look(2 * S) == (is_late, False)
 
 
 def test_a_stall_that_goes_on_is_reported_again_when_it_has_grown(watcher):

@@ -203,6 +203,7 @@ class Ring:
         self._stops.look(now_ns)
         loops = set(self.laps.loops)
         looked_at: dict[int, None] = {}
+        of_loops: set[int] = set()
         away: set[int] = set()
         holding: set[int] = set()
         waits = False
@@ -210,6 +211,7 @@ class Ring:
             since_ns = now_ns - slot.since_ns
             if slot.serial in loops and slot.state:
                 looked_at[slot.tid] = None
+                of_loops.add(slot.tid)
             if slot.state == HOLDING and since_ns >= _SAMPLED_NS:
                 holding.add(slot.tid)
                 self._sample(slot, now_ns)
@@ -227,7 +229,7 @@ class Ring:
             seen = self._account(tid, is_away=tid in away, holds=tid in holding)
             if seen is not None:
                 before_ns = self._queued_ns.get(tid, seen.queued_ns)
-                queued = queued or seen.queued_ns - before_ns >= self._limits.loop_ns
+                queued = queued or (tid in of_loops and seen.queued_ns - before_ns >= self._limits.loop_ns)
                 self._queued_ns[tid] = seen.queued_ns
         self._have_room()
         for kept in (self._long_waits, self._queued_ns, self._accounted_ns):

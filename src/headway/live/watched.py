@@ -7,12 +7,52 @@ from typing import Final, final
 from headway.live.ring import Ring
 from headway.live.told import Told
 
-__all__ = ["AGAIN_NS", "MANY", "Watched"]
+__all__ = ["AGAIN_NS", "MANY", "RARELY_NS", "Doubt", "Watched"]
 
 AGAIN_NS: Final = 2_000_000_000
 """The shortest pause between two reports of a process."""
+RARELY_NS: Final = 60_000_000_000
+"""The longest pause, if reports find nothing; a third of it if reports are many."""
 MANY: Final = 20
 """The number of reports that are remembered: so many in ten minutes are many."""
+
+
+@final
+@dataclass
+class Doubt:
+    """A possible stall as the reason of a report. The more such reports find nothing, the later is the next one."""
+
+    seen_ns: int = 0
+    """When a possible stall was first seen that is in no report; 0: there is none."""
+    not_before_ns: int = 0
+    pause_ns: int = AGAIN_NS
+    was_reason: bool = False
+    """Whether such a stall was among the reasons of the last report."""
+
+    def see(self, now_ns: int) -> None:
+        """Note that something may have stalled."""
+        self.seen_ns = self.seen_ns or now_ns
+
+    def is_due(self, now_ns: int, gather_ns: int) -> bool:
+        """Tell whether it is the reason of a report now, so long after it was seen."""
+        return self.seen_ns > 0 and now_ns >= max(self.seen_ns + gather_ns, self.not_before_ns)
+
+    def begin(self, now_ns: int) -> None:
+        """Note that a report begins."""
+        self.was_reason, self.seen_ns = self.seen_ns > 0, 0
+        if self.was_reason:
+            self.not_before_ns = now_ns + self.pause_ns
+
+    def learn(self, *, found: bool, not_before_ns: int) -> None:
+        """Note whether the report has found a stall; `not_before_ns` is the time of the next one then.
+
+        The pause after a report may have been that of a process without stalls, up to a minute: by then the ring may have
+        lost the end of a stall that goes on.
+        """
+        if found:
+            self.pause_ns, self.not_before_ns = AGAIN_NS, min(self.not_before_ns, not_before_ns)
+        elif self.was_reason:
+            self.pause_ns = min(RARELY_NS, 2 * self.pause_ns)
 
 
 @final
@@ -29,11 +69,11 @@ class Watched:
     """When a stall in progress was first seen; 0: there is none."""
     is_told: bool = False
     """Whether the stall in progress is reported."""
-    doubtful_ns: int = 0
-    """When a possible stall was seen; waits of CPU-bound threads and jobs of a pool's threads are none."""
+    waits: Doubt = field(default_factory=Doubt)
+    """Long waits for the GIL; those of CPU-bound threads are no stalls."""
+    jobs: Doubt = field(default_factory=Doubt)
+    """Late laps of a pool's threads; those that are in no request are no stalls."""
     not_before_ns: int = 0
-    doubtful_not_before_ns: int = 0
-    doubtful_pause_ns: int = AGAIN_NS
     pause_ns: int = AGAIN_NS
     asked: bool = False
     """Whether a recording is requested, stall or not."""
@@ -43,6 +83,16 @@ class Watched:
     grown_ns: int = 0
     """When a stall that goes on is to be reported again; 0: none is."""
     told_ns: deque[int] = field(default_factory=lambda: deque(maxlen=MANY))
+
+    @property
+    def doubts(self) -> tuple[Doubt, Doubt]:
+        """The possible stalls of each kind."""
+        return self.waits, self.jobs
+
+    @property
+    def seen_ns(self) -> tuple[int, ...]:
+        """When the stalls and the possible stalls were seen that are in no report."""
+        return tuple(seen_ns for seen_ns in (self.over_ns, *(one.seen_ns for one in self.doubts)) if seen_ns)
 
     @property
     def is_cut_off(self) -> bool:
@@ -59,7 +109,7 @@ class Watched:
         if after.late_loops != before.late_loops:
             self.over_ns = self.over_ns or now_ns
         if after.late_pools != before.late_pools or after.open_pools > before.open_pools:
-            self.doubtful_ns = self.doubtful_ns or now_ns
+            self.jobs.see(now_ns)
         more = after.open_loops > before.open_loops
         self.open_ns = (now_ns if more else self.open_ns or now_ns) if after.open_loops else 0
         self.is_told = self.is_told and after.open_loops > 0 and not more

@@ -29,7 +29,7 @@ from headway.live.options import WATCHER_NAME, Options
 from headway.live.ours import command_of
 from headway.live.ring import Ring
 from headway.live.untold import Untold
-from headway.live.watched import AGAIN_NS, MANY, Watched
+from headway.live.watched import AGAIN_NS, MANY, RARELY_NS, Watched
 from headway.native import Wakes, wait_for_threads
 
 __all__ = ["main"]
@@ -48,8 +48,6 @@ _JUST_ASKED_NS: Final = 1_000_000_000
 """A process that calls so soon after a request for a recording gets one, too."""
 _SOON_NS: Final = 500_000_000
 """The shortest pause before the report of a stall in progress."""
-_RARELY_NS: Final = 60_000_000_000
-"""The longest pause, if reports find nothing; a third of it if reports are many."""
 _OVERLAP_NS: Final = 1_000_000_000
 """Stalls that were over so long before the last report were in that report."""
 _LINGER_S: Final = 1.0
@@ -265,13 +263,14 @@ class Watcher:
     def _look(self, one: Watched, now_ns: int) -> None:
         if self._allowance.leaves(one.over_ns, now_ns):
             one.over_ns, one.is_left = 0, True
-        if self._allowance.leaves(one.doubtful_ns, now_ns):
-            one.doubtful_ns, one.is_left = 0, True
+        for doubt in one.doubts:
+            if self._allowance.leaves(doubt.seen_ns, now_ns):
+                doubt.seen_ns, one.is_left = 0, True
         queued, waits = one.ring.look(now_ns)
         if queued:
             one.over_ns = one.over_ns or now_ns
         if waits:
-            one.doubtful_ns = one.doubtful_ns or now_ns
+            one.waits.see(now_ns)
         if now_ns - one.copied_ns >= _COPY_NS or one.ring.gone or one.asked or one.ring.collection.fills():
             one.copied_ns = now_ns
             one.copy(now_ns)
@@ -279,12 +278,9 @@ class Watcher:
             return
         sure = one.over_ns and now_ns - one.over_ns >= _GATHER_NS
         goes_on = one.open_ns and now_ns - one.open_ns >= _GOES_ON_NS and not one.is_told
-        doubtful = one.doubtful_ns and now_ns - one.doubtful_ns >= _GATHER_NS
-        is_due = (
-            (sure and now_ns >= one.not_before_ns)
-            or (doubtful and now_ns >= max(one.not_before_ns, one.doubtful_not_before_ns))
-            or (one.grown_ns and now_ns >= max(one.not_before_ns, one.grown_ns))
-        )
+        doubtful = any(doubt.is_due(now_ns, _GATHER_NS) for doubt in one.doubts)
+        has_grown = one.grown_ns and now_ns >= one.grown_ns
+        is_due = now_ns >= one.not_before_ns and (sure or doubtful or has_grown)
         is_due_soon = goes_on and now_ns >= one.not_before_ns - one.pause_ns + _SOON_NS * one.pause_ns // AGAIN_NS
         if (
             one.asked
@@ -297,11 +293,12 @@ class Watcher:
         """Write a recording, and start the process that analyses it."""
         one.not_before_ns = now_ns + one.pause_ns
         reported_ns, one.reported_ns = one.reported_ns, now_ns
-        one.doubtful_not_before_ns = now_ns + one.doubtful_pause_ns
         one.is_told = one.open_ns > 0
-        reasons = [seen_ns for seen_ns in (one.over_ns, one.doubtful_ns) if seen_ns]
+        reasons = one.seen_ns
         seen_ns = min(reasons, default=now_ns)
-        one.over_ns = one.doubtful_ns = one.grown_ns = 0
+        one.over_ns = one.grown_ns = 0
+        for doubt in one.doubts:
+            doubt.begin(now_ns)
         asked, one.asked, one.is_left = one.asked, False, False
         # A stall that is over only now may go on in the recording, whose last millisecond is incomplete. It will be
         # reported again.
@@ -407,24 +404,21 @@ class Watcher:
             for number, cause, time_s in [(1, main_cause, 0.0), *((0, *part) for part in parts)]:
                 count, sum_s = self._counts.get((kind, cause), (0, 0.0))
                 self._counts[kind, cause] = (count + number, sum_s + time_s)
+        for doubt in one.doubts:
+            doubt.learn(found=bool(found["told"]) or report.asked, not_before_ns=one.not_before_ns)
         if found["told"] or report.asked:
             self._written.append(report.path)
             self._remove_oldest()
             one.told_ns.append(now_ns)
-            many = self._options.sparing and len(one.told_ns) == MANY and now_ns - one.told_ns[0] < 10 * _RARELY_NS
-            one.pause_ns = _RARELY_NS // 3 if many else AGAIN_NS
-            one.doubtful_pause_ns = AGAIN_NS
-            # The pause after this report was that of a process without stalls, up to a minute: by then the ring may
-            # have lost the end of a stall that goes on.
-            one.doubtful_not_before_ns = min(one.doubtful_not_before_ns, one.not_before_ns)
+            many = self._options.sparing and len(one.told_ns) == MANY and now_ns - one.told_ns[0] < 10 * RARELY_NS
+            one.pause_ns = RARELY_NS // 3 if many else AGAIN_NS
         else:
             with contextlib.suppress(OSError):
                 partial_of(report.path).unlink()
-            one.doubtful_pause_ns = min(_RARELY_NS, 2 * one.doubtful_pause_ns)
 
     def _over(self, one: Watched) -> None:
         """Report the last stalls of a process that is gone, and stop watching it."""
-        if one.over_ns or one.doubtful_ns or one.asked or one.is_left or one.told.has_unended or one.is_cut_off:
+        if one.seen_ns or one.asked or one.is_left or one.told.has_unended or one.is_cut_off:
             self._report(one, time.monotonic_ns())
         self._service.end(one.ring, time.monotonic_ns())
         if one.ring.stopped and not (self._options.own and one.ring.pid == self.pid):  # it has ended its own watch
