@@ -180,23 +180,26 @@ class _Finder:
         return begin + int(found[0]) if len(found) else None
 
     def _last_answered(self, own: ThreadEvents, begin: int) -> int | None:
-        """Return the last event at which a pool's thread was certainly in its work, if the thread ended after that work.
+        """Return the last event at which a pool's thread was certainly in its work, if the thread left its pool after that.
 
-        A server that stops lets each thread finish its request; the thread then ends without waiting for work again.
+        A server that stops lets each thread finish its request; the thread then ends without waiting for work again. The
+        main thread, which serves in a worker of gunicorn's default kind, goes on outside of the server instead.
         """
-        if own.kind[-1] != Kind.EXIT:
-            return None
         released = begin + np.flatnonzero(own.kind[begin:] == Kind.RELEASE)
         stacks, which = np.unique(own.stack[released], return_inverse=True)
-        works = [
-            self._observed.home(stack) is None and is_in_a_pool(self._observed.stack(stack))
-            for stack in stacks.tolist()
-        ]
+        works, leaves = [], []
+        for stack in stacks.tolist():
+            frames = self._observed.stack(stack)
+            is_inside = self._observed.home(stack) is not None or is_in_a_pool(frames)
+            works.append(is_inside and self._observed.home(stack) is None)
+            leaves.append(not is_inside and is_whole(frames))
         at_work = released[np.array(works, dtype=np.bool_)[which]]
         if not len(at_work):
             return None
-        # The thread was still in the call for which it released the GIL when it wanted the GIL back, and when it got it.
         last = int(at_work[-1])
+        if own.kind[-1] != Kind.EXIT and not np.any(released[np.array(leaves, dtype=np.bool_)[which]] > last):
+            return None
+        # The thread was still in the call for which it released the GIL when it wanted the GIL back, and when it got it.
         over = last + 1 + int(np.flatnonzero(np.isin(own.kind[last + 1 :], (Kind.RELEASE, Kind.EXIT)))[0])
         found = max(last + 1, over - 1)
         return found if own.time_ns[found] >= self._over_since_ns else None
