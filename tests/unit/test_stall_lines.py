@@ -59,6 +59,17 @@ def test_the_samples_of_one_hold_at_two_lines_are_both_told():
     assert stall_json(trace, stall)["parts"][0]["also"] == {"file": "/app/app.py", "line": 12, "function": "compute"}
 
 
+@pytest.mark.parametrize(("others_ms", "more"), [((4,), ""), ((4, 60), ", and 1 more"), ((60, 50), ", and 2 more")])
+def test_places_with_hardly_any_time_are_not_counted_in_the_line(others_ms, more):
+    """A request that only sleeps has some microseconds in other calls, whose place is not told."""
+    parts = tuple(Part(Cause.BLOCKED, ms * MS, 0, (FIRST,) if ms > 100 else ()) for ms in (980, *others_ms))
+    stall = Stall(StallKind.REQUEST, 0, at(0), at(1000), goes_on=False, parts=parts)
+
+    assert stall_line(Script().trace(1000, "MainThread"), stall).endswith(
+        f"a blocking call at /app/app.py:7 sync{more}"
+    )
+
+
 def test_a_recording_of_the_watcher_is_not_told_to_be_made():
     """Where the account has told what it can, the advice is about the line, and not to use `headway watch`."""
     for part in (Part(Cause.UNEXPLAINED, 5, 0, (FIRST,), idle=True), Part(Cause.UNEXPLAINED, 5, 0, (FIRST,))):

@@ -26,6 +26,8 @@ _SEEN_STOP_NS: Final = 200_000_000
 """The watcher has seen that a process is stopped by then."""
 _TOLD: Final = 0.05
 """Causes with a smaller share are left out of the line."""
+_COUNTED: Final = 0.005
+"""Further places of a cause with a smaller share are not counted in the line."""
 _NAMES: Final = {
     StallKind.LOOP: "the event loop of {} stalled for {}",
     StallKind.REQUEST: "a request in {} took {}",
@@ -146,7 +148,8 @@ def stall_line(trace: Trace, stall: Stall) -> str:
         parts = [part for part in stall.parts if (part.cause, part.lock, part.idle, part.lost) == key]
         sum_ns = sum(part.time_ns for part in parts)
         if sum_ns >= _TOLD * stall.length_ns:
-            more = f", and {len(parts) - 1} more" if len(parts) > 1 else ""
+            others = sum(part.time_ns >= _COUNTED * stall.length_ns for part in parts[1:])
+            more = f", and {others} more" if others else ""
             told = _part(parts[0], stall, names, changed, watched=trace.evidence.watched)
             causes.append((sum_ns, f"{share(sum_ns, stall.length_ns)} {told}{more}"))
     because = [text for _, text in sorted(causes, key=lambda one: -one[0])]
