@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import RecordingError
+from headway.live import attach
 from headway.live import channel as channels
 from headway.live.channel import Channel
 from headway.live.lease import Lease
@@ -73,6 +74,17 @@ def test_an_answer_is_bounded(code, said):
                     channel.receive(connection, other.pid, LIMIT_S, lambda: None)
             assert set(os.listdir("/proc/self/fd")) == before
         other.stdin.close()
+
+
+def test_a_process_that_is_killed_before_its_answer_has_ended():
+    """It closes its connection a moment before its end."""
+    with Channel() as channel, peer(channel, "sys.stdin.readline(); os.kill(os.getpid(), 9)") as other:
+        target = attach.Target(other.pid, (3, 13), free_threaded=False, started=attach._started(other.pid))
+        check = attach._Check(target, lambda: None)
+        connection = channel.accept(other.pid, LIMIT_S, lambda: None)
+        os.write(other.stdin.fileno(), b"\n")
+        with connection, pytest.raises(RecordingError, match=rf"^process {other.pid} has ended$"):
+            channel.receive(connection, other.pid, LIMIT_S, check)
 
 
 @only_root

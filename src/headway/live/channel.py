@@ -29,6 +29,8 @@ _MOST_BYTES = 64 << 10
 _MOST_DESCRIPTORS = 4
 _MOST_STRANGERS = 1000
 _LOOK_S = 0.1
+_END_S = 1.0
+"""The time within which a process ends that has closed its files because it was killed."""
 _LONGEST_PATH = 107  # sockaddr_un.sun_path, without its NUL
 _YOUNG_S = 60.0
 """The age, in seconds, below which a folder stays although nobody listens there: its owner may be about to."""
@@ -155,7 +157,7 @@ class Channel:
         """Return the process's answer, or None after `limit_s`.
 
         Raises:
-            RecordingError: The process has hung up, or its answer is not valid.
+            RecordingError: The process has hung up, or its answer is not valid. If it has ended, `check` may tell that.
         """
         deadline = time.monotonic() + limit_s
         while not becomes_readable(connection.fileno(), _LOOK_S):
@@ -178,6 +180,9 @@ class Channel:
             or words[1] not in (b"done", b"failed")
         ):
             close_all(descriptors)
+            if not data:
+                _wait_for_end(pid)
+                check()
             raise RecordingError(
                 f"process {pid} has {'sent an answer that is not valid' if data else 'closed the connection without an answer'}",
                 hint="check that the process runs the interpreter that it seems to run",
@@ -191,6 +196,16 @@ def close_all(descriptors: list[int]) -> None:
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
             os.close(descriptor)
+
+
+def _wait_for_end(pid: int) -> None:
+    """Give a process time to end that has hung up: a process that is killed closes its files before it has ended."""
+    with contextlib.suppress(OSError):
+        process = os.pidfd_open(pid)
+        try:
+            becomes_readable(process, _END_S)
+        finally:
+            os.close(process)
 
 
 def _is_of(connection: socket.socket, pid: int) -> bool:
