@@ -2,12 +2,14 @@
 
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from waiting import wait_for
 
 from headway.library import library_path
 
@@ -148,6 +150,42 @@ def test_the_end_of_stderr_is_the_program_s_end(env):
     )
 
     os.kill(int(done.stdout), signal.SIGKILL)
+
+
+DAEMON = """
+import asyncio, os, time
+
+reading, writing = os.pipe()
+if os.fork():
+    os.read(reading, 1)
+    os._exit(3)
+os.setsid()
+for one in (0, 1, 2):
+    os.dup2(os.open(os.devnull, os.O_RDWR), one)
+os.write(writing, b"x")
+
+async def main():
+    await asyncio.to_thread(open, "go")
+    time.sleep(0.3)
+    await asyncio.sleep(0.01)
+
+asyncio.run(main())
+"""
+
+
+def test_a_daemon_is_watched_although_the_program_has_ended(env, tmp_path):
+    """The end of stderr comes while the daemon waits, after a line; its stall is in the log, and the watcher ends after it."""
+    os.mkfifo("go")
+    Path("daemon.py").write_text(DAEMON)
+    command = [COMMAND[0], "watch", "-o", "stalls", sys.executable, "daemon.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S, env=env)
+    assert done.returncode == 3, done.stderr
+    assert "headway: daemon has ended, and 1 process of it is watched on: only " in done.stderr
+    watcher = int(re.search(r"USR2 (\d+)", done.stderr)[1])
+    Path("go").write_text("")
+
+    wait_for(lambda: not Path(f"/proc/{watcher}").exists(), "the watcher does not end", LIMIT_S)
+    assert "MainThread stalled for" in (tmp_path / "stalls" / "daemon.stalls.jsonl").read_text()
 
 
 def test_the_variables_of_the_service_s_python_are_none_of_the_watcher_s(env, tmp_path):

@@ -241,7 +241,7 @@ def test_what_killed_watchers_have_left_is_removed_at_the_start(make, tmp_path, 
         left.touch()
         os.utime(left, (0, 0))
     monkeypatch.setattr(watching, "_LINGER_S", 0)
-    monkeypatch.setattr(watching, "_let_go_of_stderr", lambda: None)
+    monkeypatch.setattr(watching, "let_go_of_stderr", lambda: None)
 
     make().run(cast(Program, SimpleNamespace(ended=lambda: True)))
 

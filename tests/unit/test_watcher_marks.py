@@ -129,7 +129,7 @@ def test_a_watcher_of_a_program_that_has_ended_has_no_mark(log, monkeypatch):
     marks = []
     monkeypatch.setattr(made, "_step", lambda: marks.append(len(list(log.parent.glob(".app.*.watcher")))))
     monkeypatch.setattr(watcher, "_LINGER_S", 0.01)
-    monkeypatch.setattr(watcher, "_let_go_of_stderr", lambda: None)
+    monkeypatch.setattr(watcher, "let_go_of_stderr", lambda: None)
     with subprocess.Popen(["true"]) as process:
         program = Program(process.pid)
     made.run(program)

@@ -56,7 +56,7 @@ class Options(NamedTuple):
     Attributes:
         folder: Where recordings and the log go.
         name: The beginning of the names of recordings and log.
-        pid: The process that is watched together with its children; the watcher ends when this process ends.
+        pid: The process that is watched together with its children; the watcher ends when they have ended.
         limits: The lengths that make a stall, and the size of the ring.
         keep: The number of recordings with this name to keep in the folder; new ones replace the oldest.
         quiet: Print nothing on stderr.

@@ -160,6 +160,11 @@ class Ring:
         """Whether the process has ended."""
         return self.gone_ns > 0
 
+    @property
+    def shows_end(self) -> bool:
+        """Whether the end of the process is seen even if it is killed."""
+        return self.pidfd >= 0 or self._began is not None
+
     def end(self) -> None:
         """Mark the process as ended now."""
         self.gone_ns = self.gone_ns or time.monotonic_ns()

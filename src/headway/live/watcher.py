@@ -27,6 +27,7 @@ from headway.live.left import Left
 from headway.live.marks import Mark
 from headway.live.options import WATCHER_NAME, Options
 from headway.live.ours import command_of
+from headway.live.outlived import Outlived, let_go_of_stderr
 from headway.live.ring import Ring
 from headway.live.untold import Untold
 from headway.live.watched import AGAIN_NS, MANY, RARELY_NS, Watched
@@ -90,6 +91,7 @@ class Watcher:
         self._left = Left()
         self._untold = Untold(self._folder)
         self._mark = Mark(self.log, options.pid)
+        self._outlived = Outlived(options.name, self.log, self.say)
         self._allowance = Allowance()
         self._written = deque[Path](maxlen=options.keep + 1)
         """This watcher's recordings, oldest first."""
@@ -139,24 +141,26 @@ class Watcher:
         self._dump = True
 
     def run(self, program: Program) -> None:
-        """Watch until the program has ended, and its last stalls are reported."""
+        """Watch until the program and all watched processes have ended, and their last stalls are reported."""
         self._remove_oldest()  # a run that is killed before its first report removes nothing
-        ended_s = 0.0
+        ended_s = idle_s = 0.0
         while True:
             self._step()
             is_left = self._options.own and self._has_watched and not self._rings
             if not is_left and not program.ended():
-                ended_s = 0.0  # another process may have come
+                ended_s = idle_s = 0.0  # another process may have come
                 continue
-            ended_s = ended_s or time.monotonic()
-            if not self._rings and not self._reports:
-                _let_go_of_stderr()
+            now_s = time.monotonic()
+            ended_s = ended_s or now_s
+            alive = [one.ring for one in self._rings if not one.ring.gone]
+            idle_s = 0.0 if alive else idle_s or now_s
+            if not self._rings and not self._reports and not self._reception.busy:
+                let_go_of_stderr()
                 self._mark.end()  # a container may end now, and we with it: no stall is missing then
-            if not self._rings and not self._reports and time.monotonic() - ended_s > _LINGER_S:
+                if now_s - idle_s > _LINGER_S:
+                    break
+            elif alive and not self._outlived.are_watched_on(alive, now_s - ended_s):
                 break
-            is_gone = any(one.ring.gone for one in self._rings)
-            if not self._reports and not is_gone and time.monotonic() - ended_s > 10 * _LINGER_S:
-                break  # the program's children live on, and are watched no more
         for one in self._rings:
             one.ring.close()
         self._reception.close()
@@ -427,17 +431,6 @@ class Watcher:
         if one.ring.pidfd >= 0:
             self._reception.forget(one.ring.pidfd)
         one.ring.close()
-
-
-def _let_go_of_stderr() -> None:
-    """Make stderr /dev/null: the reader of the program's stderr waits for its end, which must not come later than bare.
-
-    A process that begins to be watched after this is told of in the log only.
-    """
-    with contextlib.suppress(OSError):
-        nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        os.dup2(nothing, 2)
-        os.close(nothing)
 
 
 def main(words: list[str]) -> int:
