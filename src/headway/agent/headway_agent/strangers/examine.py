@@ -21,6 +21,7 @@ import time
 import traceback
 
 from .. import proc
+from .timed import Clock, computing
 
 __all__ = ["main"]
 
@@ -263,7 +264,7 @@ def _function(job, talk):
         bytes=own_bytes if task is function else 0,
         pickle_s=own_s if task is function else 0.0,
     )
-    talk.give("call", first_s=first[0], first_cpu_s=first[1], result=type(result).__name__)
+    talk.give("call", first_s=first.own_s, result=type(result).__name__)
     effects.called_once()
     changes = copies is not None and _has_changed(given[0], copies.pickled[0])
 
@@ -299,9 +300,9 @@ def _dumped(value):
 
 
 def _timed_call(task, args, talk, about="", which=0):
-    """Call the function; return its result and (wall, CPU) seconds. `which` is the number of the input, from 1."""
+    """Call the function; return its result and its times. `which` is the number of the input, from 1."""
     pid = os.getpid()
-    begun = time.perf_counter_ns(), time.process_time_ns()
+    clock = Clock()
     try:
         result = task(*args)
     except BaseException as error:
@@ -312,7 +313,7 @@ def _timed_call(task, args, talk, about="", which=0):
             # A child that the call has forked has returned from the call, too, and must not go on like its parent.
             talk.give("call", error="it forks, and its child comes back from the call, too")
             os._exit(0)
-    return result, ((time.perf_counter_ns() - begun[0]) / 1e9, (time.process_time_ns() - begun[1]) / 1e9)
+    return result, clock.took()
 
 
 def _again(talk, effects, task, next_arguments, inputs, first_result, changes_arguments, watch):
@@ -337,29 +338,19 @@ def _again(talk, effects, task, next_arguments, inputs, first_result, changes_ar
     except Exception:
         differs = False  # the comparison of arrays and the like gives no single bool
     del result, first_result
-    times_s, cpu_s = [second[0]], [second[1]]
-    queued_ns = proc.queued_ns()
+    times = [second]
     until_s = time.monotonic() + _CALLS_S
-    while time.monotonic() <= until_s and len(times_s) < 1000 * _MOST_CALLS:
-        if changes_arguments:
-            making_ns = proc.queued_ns()
-            args = next_arguments(len(times_s))
-            queued_ns += proc.queued_ns() - making_ns
-        else:
-            args = next_arguments(len(times_s))
-        _, (wall_s, busy_s) = _timed_call(task, args, talk, which=len(times_s) % inputs + 1 if inputs > 1 else 0)
-        times_s.append(wall_s)
-        cpu_s.append(busy_s)
-    # On a busy machine a call also waits for a core, which is no waiting of the function's own.
-    mean_s = sum(times_s) / len(times_s)
-    own_s = max(sum(times_s) - (proc.queued_ns() - queued_ns) / 1e9, sum(cpu_s) / os.cpu_count(), 1e-9)
+    while time.monotonic() <= until_s and len(times) < 1000 * _MOST_CALLS:
+        args = next_arguments(len(times))
+        times.append(_timed_call(task, args, talk, which=len(times) % inputs + 1 if inputs > 1 else 0)[1])
+    wall_s = sum(one.wall_s for one in times)
+    mean_s = wall_s / len(times)
     talk.give(
         "again",
-        times_s=times_s[:1000],
         mean_s=mean_s,
-        cpu_share=min(1.0, sum(cpu_s) / own_s),
-        cores=sum(cpu_s) / max(sum(times_s), 1e-9),
-        second_s=second[0],
+        own_s=sum(one.own_s for one in times) / len(times),
+        cpu_share=computing(times),
+        cores=sum(one.cpu_s for one in times) / max(wall_s, 1e-9),
         result_bytes=size,
         result_pickle_s=pickle_s,
         result_pickle_error=pickle_error,

@@ -1,0 +1,43 @@
+"""Times calls of a user's function, and tells their waits for a core from the rest.
+
+On a busy machine a call also waits for a core, which is no waiting of the function's own.
+"""
+
+import os
+import time
+from collections import namedtuple
+
+from .. import proc
+
+__all__ = ["Clock", "Took", "computing"]
+
+
+class Took(namedtuple("Took", ("wall_s", "cpu_s", "queued_s"))):
+    """The times of a call: from begin to end, of all the process's threads on cores, and of the wait for a core."""
+
+    __slots__ = ()
+
+    @property
+    def own_s(self):
+        """The time without waits for a core; the account of these begins a little before the call."""
+        return max(self.wall_s - self.queued_s, self.cpu_s / os.cpu_count(), 1e-9)
+
+
+class Clock:
+    """The clocks of a call, which begins when this object is made."""
+
+    def __init__(self):
+        self._queued_ns = proc.queued_ns()
+        self._cpu_ns = time.process_time_ns()
+        self._begun_ns = time.perf_counter_ns()
+
+    def took(self):
+        """Return the times until now."""
+        wall_ns = time.perf_counter_ns() - self._begun_ns
+        cpu_ns = time.process_time_ns() - self._cpu_ns
+        return Took(wall_ns / 1e9, cpu_ns / 1e9, (proc.queued_ns() - self._queued_ns) / 1e9)
+
+
+def computing(times):
+    """Return the share of the calls' own time in which the process computes."""
+    return min(1.0, sum(one.cpu_s for one in times) / sum(one.own_s for one in times))

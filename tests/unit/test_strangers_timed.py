@@ -1,0 +1,49 @@
+"""The times of a function's first calls, on a machine on which they wait for a core."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from headway_agent import proc
+from headway_agent.strangers import examine, timed
+
+
+class BusyMachine:
+    """Clocks of a process whose calls take a while on a core, and wait for one for several times as long."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wall_ns = self.cpu_ns = self.queued_ns = 0
+        clocks = SimpleNamespace(
+            perf_counter_ns=lambda: self.wall_ns,
+            process_time_ns=lambda: self.cpu_ns,
+            monotonic=lambda: self.wall_ns / 1e9,
+        )
+        monkeypatch.setattr(timed, "time", clocks)
+        monkeypatch.setattr(examine, "time", clocks)
+        monkeypatch.setattr(proc, "queued_ns", lambda: self.queued_ns)
+
+    def call(self) -> int:
+        """Compute for 80 ms, and wait for a core for 384 ms."""
+        self.wall_ns += 464_000_000
+        self.cpu_ns += 80_000_000
+        self.queued_ns += 384_000_000
+        return 0
+
+
+def test_a_wait_for_a_core_is_no_waiting_of_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that computes all the time does so on a busy machine, too, in each of its calls."""
+    machine, given = BusyMachine(monkeypatch), {}
+    talk: Any = SimpleNamespace(begin=lambda _stage: None, give=lambda stage, **values: given.update({stage: values}))
+    _, first = examine._timed_call(machine.call, (), talk)
+    assert (first.wall_s, first.own_s) == pytest.approx((0.464, 0.08))
+    effects = SimpleNamespace(end=list, left_processes=False)
+    watch = SimpleNamespace(watched=[], over=lambda _wall_ns: [])
+    examine._again(talk, effects, machine.call, lambda _place: (), 1, 0, False, lambda: watch)
+    again = given["again"]
+    assert again["cpu_share"] == pytest.approx(1.0)
+    assert (again["mean_s"], again["own_s"]) == pytest.approx((0.464, 0.08))
+
+
+def test_the_account_of_the_waits_began_before_the_call() -> None:
+    """A short call before which the thread waited for a core took the time of its cores."""
+    assert timed.Took(1e-6, 8e-7, 0.005).own_s >= 8e-7 / (timed.os.cpu_count() or 1)
