@@ -1,11 +1,15 @@
 """The times of a function's first calls, on a machine on which they wait for a core."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from headway_agent import proc
 from headway_agent.strangers import examine, timed
+from test_advice import FUNCTION
+
+from headway.advice import course
 
 
 class BusyMachine:
@@ -47,3 +51,15 @@ def test_a_wait_for_a_core_is_no_waiting_of_the_function(monkeypatch: pytest.Mon
 def test_the_account_of_the_waits_began_before_the_call() -> None:
     """A short call before which the thread waited for a core took the time of its cores."""
     assert timed.Took(1e-6, 8e-7, 0.005).own_s >= 8e-7 / (timed.os.cpu_count() or 1)
+
+
+def test_the_first_call_is_compared_with_later_ones_of_its_process() -> None:
+    """A race of calls that wait for a core, or that do not, says nothing about the first call."""
+    home: Any = SimpleNamespace(lost=(), place=SimpleNamespace(switched_by=""))
+    home.place.interpreter = SimpleNamespace(free_threaded=False)
+    same = replace(FUNCTION, first_s=0.11, own_s=0.1, call_s=0.012)
+    assert course._notes(home, same) == []
+    longer = replace(FUNCTION, first_s=0.5, own_s=0.1, call_s=0.464)
+    assert course._notes(home, longer) == ["the first call takes 5.00 times as long as later calls"]
+    # Clocks are read around each of the first calls, which takes longer than a call of 25 ns.
+    assert replace(FUNCTION, own_s=1e-6, call_s=2.5e-8).later_s == 2.5e-8

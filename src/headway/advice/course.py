@@ -341,6 +341,6 @@ def _notes(home: Examined, function: Function) -> list[str]:
         notes.append(f"the function keeps {function.cores:.1f} cores busy by itself: it has its own threads")
     if home.place.interpreter.free_threaded and home.place.switched_by:
         notes.append(f"the import of {home.place.switched_by} switches the GIL on")
-    if function.first_s > 3 * function.call_s and function.first_s > 1e-3:
-        notes.append(f"the first call takes {number(function.first_s / function.call_s)} times as long as later calls")
+    if function.first_s > 3 * function.later_s and function.first_s > 1e-3:
+        notes.append(f"the first call takes {number(function.first_s / function.later_s)} times as long as later calls")
     return notes

@@ -1,5 +1,6 @@
 """The results of the cheap questions, as values: the function, and the models that each interpreter can run it with."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,9 @@ __all__ = ["CALL_LIMIT_S", "Examined", "Function", "Lock", "Place", "Refusal", "
 
 CALL_LIMIT_S = 60.0
 """The longest time that an import or a few calls may take."""
+
+_SHORT_S = 1e-5
+"""The race times shorter calls better, many of them together: reading the clocks takes a microsecond."""
 
 _PICKLING = ("processes-forkserver", "interpreters")
 
@@ -70,9 +74,11 @@ class Function:
         kind: "plain", "generator", "async" or "async generator".
         file, line: Where it is defined; "", 0 for a function in C.
         inputs: The number of inputs.
-        first_s: The time of its first call.
+        first_s: The time of its first call, without waits for a core.
         call_s: The mean time of the later calls; in an advice, the time of a call in the race, one after the other.
-        cpu_share: The share of their time in which the process computes; the rest is waiting.
+        own_s: The mean time of the later calls in the process of the first one, without waits for a core; infinity if it
+            is not known.
+        cpu_share: The share of that time in which the process computes; the rest is waiting.
         cores: The number of cores that it keeps busy itself; more than 1 if it has threads of its own.
         input_bytes, result_bytes: The sizes of the pickles.
         own_bytes: The size of the function's own pickle, which goes with each call: its name, or a method's whole object.
@@ -105,6 +111,12 @@ class Function:
     by_name: bool = False
     locks: tuple[Lock, ...] = ()
     unpicklable: tuple[str, ...] = ()
+    own_s: float = math.inf
+
+    @property
+    def later_s(self) -> float:
+        """The time of a later call, to compare with that of the first one: without waits for a core."""
+        return self.own_s if _SHORT_S <= self.own_s < math.inf else min(self.own_s, self.call_s)
 
 
 @final
@@ -241,6 +253,7 @@ def _function(answer: Answer) -> Function:
         inputs=inputs["count"],
         first_s=call["first_s"],
         call_s=max(again["mean_s"], 1e-8),
+        own_s=max(again["own_s"], 1e-8),
         cpu_share=again["cpu_share"],
         cores=again["cores"],
         input_bytes=inputs["bytes"],

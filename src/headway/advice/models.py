@@ -120,7 +120,7 @@ def sizes_of(function: Function, cores: int, workers: int | None, *, import_s: f
         most = _most_pickled(function, model)
         same = tasks if tasks <= most else _whole_rounds(tasks, count, function.inputs, most)
         calls[model] = min(most_calls, _shared(max(same, (2 if call_s <= _LONG_S else 1) * count), count))
-    longer_s = import_s + max(0.0, function.first_s - call_s)
+    longer_s = import_s + max(0.0, function.first_s - function.later_s)
     short = tasks * call_s < _SHORT_S
     samples, warmups = (3, 1) if short else (1, 0)
     cold = short or longer_s > _NOTICED * tasks * call_s

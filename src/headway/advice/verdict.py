@@ -202,7 +202,7 @@ def _without_gain(
         return _Conclusion("unsure", best, doubtful[0], sentence)
     outcome, sentence = _no_gain(home, [one for one in home if one.call_s is None])
     if _keeps_results(function, "cache"):
-        times = function.first_s / function.call_s
+        times = function.first_s / function.later_s
         sentence += f", where a cache answers: the first call took {times:,.0f} times as long"
     return _Conclusion(outcome, best, None, sentence)
 
@@ -239,7 +239,7 @@ def _looks_faster(one: Contender, *, sure: bool) -> bool:
 
 def _keeps_results(function: Function, effect: str) -> bool:
     """Tell whether the measured calls found results that earlier ones have kept, as far as a kind of effect tells it."""
-    return effect in {kind for kind, _ in function.effects} and function.first_s >= _HIT * function.call_s
+    return effect in {kind for kind, _ in function.effects} and function.first_s >= _HIT * function.later_s
 
 
 def _doubt(one: Contender, speed_up: stats.Interval) -> str:
