@@ -10,6 +10,7 @@ from headway_agent.strangers import examine, timed
 from test_advice import FUNCTION
 
 from headway.advice import course
+from headway.cli.advise_view import _call
 
 
 class BusyMachine:
@@ -63,3 +64,23 @@ def test_the_first_call_is_compared_with_later_ones_of_its_process() -> None:
     assert course._notes(home, longer) == ["the first call takes 5.00 times as long as later calls"]
     # Clocks are read around each of the first calls, which takes longer than a call of 25 ns.
     assert replace(FUNCTION, own_s=1e-6, call_s=2.5e-8).later_s == 2.5e-8
+
+
+def test_a_call_that_mostly_waits_for_a_core_is_told_with_its_own_time() -> None:
+    """The time in the table, on a busy machine, is not what a call takes."""
+    busy = replace(FUNCTION, call_s=0.464, own_s=0.08)
+    assert _call(busy) == (
+        "a call takes 464 ms in the table; earlier calls took 80 ms each without waits for a core, 100% of it computing"
+    )
+    assert _call(replace(FUNCTION, own_s=0.009)) == _call(FUNCTION) == "a call takes 10 ms, 100% of it computing"
+
+
+def test_the_remark_on_a_busy_machine_names_the_waits_in_the_times() -> None:
+    """A reader of the table is told why its times may be several times those of a calm machine."""
+    session: Any = SimpleNamespace(load=30.1, machine=SimpleNamespace(cores=[0, 1]))
+    (note,) = course._load(session)
+    assert note.startswith(
+        "the machine was busy at the start (load 30.1, 2 cores): the calls' times in the table have waits"
+    )
+    session.load = 0.5
+    assert course._load(session) == []

@@ -268,9 +268,8 @@ def _load(session: Session) -> list[str]:
     cores_here = len(session.machine.cores)
     if session.load < _BUSY * cores_here:
         return []
-    return [
-        f"the machine was busy at the start (load {session.load:.1f}, {cores_here} cores), which widens the intervals"
-    ]
+    said = f"the machine was busy at the start (load {session.load:.1f}, {cores_here} cores)"
+    return [f"{said}: the calls' times in the table have waits for a core in them, and the intervals are wider"]
 
 
 def _failed_alone(words: str, contenders: Sequence[Contender]) -> UsageError:

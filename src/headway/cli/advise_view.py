@@ -19,6 +19,8 @@ from headway.report.layout import bold, indented
 __all__ = ["render_advice", "to_paste"]
 
 _SPOTS = 8
+_MUCH_LESS = 0.8
+"""Below this part of a call's time in the table, the time of the earlier calls without waits for a core is shown, too."""
 _A_NAME = 1_000
 """The most bytes of a pickle that has little more than a function's name."""
 
@@ -115,6 +117,15 @@ def _pickles(function: Function) -> str:
     return f"{said}; {_own(function)}pickling and unpickling take {seconds(function.pickle_s)}"
 
 
+def _call(function: Function) -> str:
+    """Return what a call takes, and what it takes without waits for a core if that is much less."""
+    computes = f"{function.cpu_share:.0%} of it computing"
+    if function.own_s >= _MUCH_LESS * function.call_s:
+        return f"a call takes {seconds(function.call_s)}, {computes}"
+    own = f"earlier calls took {seconds(function.own_s)} each without waits for a core, {computes}"
+    return f"a call takes {seconds(function.call_s)} in the table; {own}"
+
+
 def _from_where(holds: Holds) -> str:
     """Return what the table of lines and calls comes from."""
     if holds.samples:
@@ -132,9 +143,7 @@ def _from_where(holds: Holds) -> str:
 def _reasons(advice: Advice) -> Iterator[RenderableType]:
     function, holds = advice.function, advice.holds
     yield bold("Reasons")
-    yield Text(
-        f"  a call takes {seconds(function.call_s)}, {function.cpu_share:.0%} of it computing; {_pickles(function)}"
-    )
+    yield Text(f"  {_call(function)}; {_pickles(function)}")
     if holds is None:
         yield Text(f"  {printable(advice.holds_why)}")
     else:
