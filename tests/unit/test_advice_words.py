@@ -98,6 +98,20 @@ def test_calls_that_a_cache_answers_are_told_with_the_verdict(effect: tuple[str,
     assert "hits of" not in " ".join(verdict(contender("serial", 1), function=slow, holds=None).lines)
 
 
+@pytest.mark.parametrize(
+    ("speed_up", "words"),
+    [
+        (Interval(6.36, 1.046, 38.6, "paired t"), "2 interpreters show a gain, perhaps a small one (6.36 [1.05-38.6])"),
+        (Interval(6.36, 0.99, 38.6, "paired t"), "2 interpreters show no clear gain (6.36 [0.99-38.6]): more time"),
+    ],
+)
+def test_an_interval_above_1_is_a_gain(speed_up: Interval, words: str) -> None:
+    """A gain that may be smaller than the margin that counts is not called unclear beside such an interval."""
+    one = replace(contender("interpreters", 1), speed_up=speed_up)
+    lines = verdict(contender("serial", 1), contender("threads", 34), one, holds=None).lines
+    assert [line for line in lines if line.startswith(words)]
+
+
 @pytest.mark.parametrize(("gain", "words"), [(0.5, "asyncio is slower"), (1.0, "asyncio brings no gain")])
 def test_asyncio_is_one(gain: float, words: str) -> None:
     """The other models are several workers."""

@@ -344,6 +344,8 @@ def _why(one: Contender, holds: Holds | None, function: Function, pays: Mapping[
     in_turn, lock = _in_turn(one, holds, function), turns(one.model, function)
     if _once(one.speed_up) and not in_turn:
         return f"{one.words}: {number(one.speed_up.value)} times (one launch only: no interval)"
+    if one.speed_up.low > 1 and not in_turn:
+        return f"{one.words} {'shows' if is_one else 'show'} a gain, perhaps a small one ({interval(one.speed_up)})"
     if one.speed_up.high > _SURE_OF_NOTHING and not in_turn:
         # A figure that counts as none leaves the verdict as it is: nothing is left to decide then.
         decides = f": {_MORE} would decide" if _counts(one.speed_up) else ""
