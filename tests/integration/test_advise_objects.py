@@ -57,21 +57,22 @@ def test_an_object_that_is_not_observed_needs_inputs(tmp_path, monkeypatch):
 
 
 def test_the_object_of_a_method_goes_with_each_call(tmp_path, monkeypatch):
-    """A pool pickles the whole object with the method; a function of a module goes by its name."""
+    """A pool pickles the whole object with the method; a function of a module goes by its name, and is no argument."""
     made(tmp_path, monkeypatch)
     (tmp_path / "big.py").write_text(
         "class Table:\n    def __init__(self): self.rows = list(range(300_000))\n    def at(self, n): return self.rows[n]\n"
-        "at = Table().at\ndef f(n): return n\n"
+        "at = Table().at\ndef f(n): return n\nasync def g(n): return n\n"
     )
-    bound, plain = (
+    bound, plain, coroutine = (
         examine(with_json(parse_target(f"big:{name}"), "[3]"), interpreter("3.13"), CORES, limit_s=30.0).function
-        for name in ("at", "f")
+        for name in ("at", "f", "g")
     )
 
     assert bound.own_bytes > 800_000
     assert bound.pickle_s > 1e-3
     assert plain.own_bytes < 100
-    assert (bound.input_bytes, plain.input_bytes) == (plain.input_bytes, bound.input_bytes)
+    assert bound.input_bytes == plain.input_bytes == coroutine.input_bytes
+    assert coroutine.own_bytes == plain.own_bytes
 
 
 def test_a_change_of_a_methods_own_object_is_a_side_effect_with_and_without_a_pickle(tmp_path, monkeypatch):

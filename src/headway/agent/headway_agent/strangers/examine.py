@@ -216,7 +216,8 @@ def _function(job, talk):
         talk.give("inputs", error=_said(error), where=_where(error))
         raise _FailedError from error
     task, arguments = calls.task_of(function, kind, given)
-    pickles = [_pickle_of(args) for args in arguments[:_MOST_PICKLES]]
+    # The function itself goes with them, as the argument of another one or not; its size is told apart.
+    pickles = [_pickle_of((args, kwargs) if kwargs else args) for args, kwargs in given[:_MOST_PICKLES]]
     sizes = [size for size, _, error in pickles if not error]
     talk.give(
         "inputs",
@@ -260,9 +261,8 @@ def _function(job, talk):
         line=code.co_firstlineno if code else 0,
         qualified=getattr(function, "__qualname__", ""),
         pickle_error=own_error,
-        # Where another function makes the call, the arguments have this one.
-        bytes=own_bytes if task is function else 0,
-        pickle_s=own_s if task is function else 0.0,
+        bytes=own_bytes,
+        pickle_s=own_s,
     )
     talk.give("call", first_s=first.own_s, result=type(result).__name__)
     effects.called_once()
