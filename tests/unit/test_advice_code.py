@@ -277,3 +277,14 @@ def test_the_guard_asserts_no_more_than_the_interval_supports(low, least):
     """The required speed-up is never above the lower end of the measured interval."""
     assert required_of(Interval(2 * low, low, 3 * low, "paired t")) == least <= low
     assert required_of(None) == 1.0
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+@pytest.mark.parametrize(
+    ("start_s", "said"), [(0.003, ""), (2.0, "    # Keep the pool: its start takes 2 s, a call 20 ms.\n")]
+)
+def test_a_pool_that_starts_slowly_is_to_be_kept(kind, start_s, said):
+    """The comment on the pool does not contradict the table: a pool of threads may start sooner than a call ends."""
+    target = with_inputs(parse_target("library:plain"), "library:given")
+    code = code_for(target, function_of(kind), "threads", 2, start_s=start_s)
+    assert f'if __name__ == "__main__":\n{said}    with ThreadPoolExecutor(2) as pool:\n' in code

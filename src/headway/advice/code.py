@@ -7,7 +7,7 @@ from headway.advice.examined import Function
 from headway.advice.models import POOLS, SHORT
 from headway.advice.target import MOST_INPUTS, Target
 from headway.lab import stats
-from headway.report.figures import number
+from headway.report.figures import number, seconds
 
 __all__ = ["code_for", "guard_for", "required_of", "undecided", "unguarded"]
 
@@ -125,7 +125,9 @@ def _arguments_of(element: str, function: Function) -> str:
     return f"{named} else ({given}, {{}})"
 
 
-def code_for(target: Target, function: Function, model: str, workers: int, *, in_threads: bool = True) -> str:
+def code_for(
+    target: Target, function: Function, model: str, workers: int, *, in_threads: bool = True, start_s: float = 0.0
+) -> str:
     """Return code that runs the function with a model.
 
     Args:
@@ -134,8 +136,11 @@ def code_for(target: Target, function: Function, model: str, workers: int, *, in
         model: The model.
         workers: The number of workers.
         in_threads: The function runs outside the main thread, too, where workers of Dask call it.
+        start_s: The time that the model's pool takes to start.
     """
-    return _code(function, _imported(target)[1], _importable(target, function), model, workers, in_threads=in_threads)
+    importing, (_, name) = _importable(target, function), _imported(target)
+    opened = _opened(_pool(model, workers)[1], function, start_s) if model in POOLS else ""
+    return _code(function, name, importing, model, workers, opened, in_threads=in_threads)
 
 
 def undecided(perhaps: str, speed_up: stats.Interval | None) -> str:
@@ -147,9 +152,19 @@ def undecided(perhaps: str, speed_up: stats.Interval | None) -> str:
     return f"# not decided: {SHORT[perhaps]} may be faster than this\n\n"
 
 
-def _code(function: Function, name: str, importing: str, model: str, workers: int, *, in_threads: bool) -> str:
+def _opened(pool: str, function: Function, start_s: float) -> str:
+    """Return the lines that open a pool, with a comment if it takes longer to start than a call does."""
+    opened = f"    with {pool} as pool:\n"
+    if start_s <= function.call_s:
+        return opened
+    return f"    # Keep the pool: its start takes {seconds(start_s)}, a call {seconds(function.call_s)}.\n{opened}"
+
+
+def _code(
+    function: Function, name: str, importing: str, model: str, workers: int, opened: str, *, in_threads: bool
+) -> str:
     if function.kind.startswith("async"):
-        return _async_code(function, name, importing, model, workers)
+        return _async_code(function, name, importing, model, workers, opened)
     given, every = _given(function), _every(function)
     if model == "serial":
         return f"{importing}\n\nresults = [{_call(function, name)} {every}]  # as it is\n"
@@ -161,7 +176,7 @@ def _code(function: Function, name: str, importing: str, model: str, workers: in
     code = (
         f"{needed}\n\n{importing}\n\n\n{lines}"
         f'if __name__ == "__main__":\n'
-        f"    with {pool} as pool:  # keep the pool: its start is expensive\n"
+        f"{opened}"
         f"        futures = [pool.submit({task}, {given}) {every}]\n"
         f"        results = [future.result() for future in futures]\n"
     )
@@ -206,7 +221,7 @@ def _pool(model: str, workers: int) -> tuple[str, str]:
     return pools[model]
 
 
-def _async_code(function: Function, name: str, importing: str, model: str, workers: int) -> str:
+def _async_code(function: Function, name: str, importing: str, model: str, workers: int, opened: str) -> str:
     given = _given(function)
     each = f"{name}({given})"
     if function.kind == "async generator":
@@ -220,17 +235,16 @@ def _async_code(function: Function, name: str, importing: str, model: str, worke
             f"import asyncio\n\n{importing}\n\n\nasync def main():\n    return {every}\n\n\n"
             f'if __name__ == "__main__":\n    results = asyncio.run(main())  # in an event loop: await main()\n'
         )
-    return _blocking(function, importing, each, model, workers)
+    return _blocking(function, importing, each, _pool(model, workers)[0], opened)
 
 
-def _blocking(function: Function, importing: str, each: str, model: str, workers: int) -> str:
+def _blocking(function: Function, importing: str, each: str, needed: str, opened: str) -> str:
     """Return code that runs a coroutine function, which mostly computes, in workers with a loop each."""
-    needed, pool = _pool(model, workers)
     return (
         f"import asyncio\n{needed}\n\n{importing}\n\n\ndef one({_given(function)}):\n"
         f"    return asyncio.run({each})\n\n\n"
         f'if __name__ == "__main__":\n'
-        f"    with {pool} as pool:  # keep the pool: its start is expensive\n"
+        f"{opened}"
         f"        futures = [pool.submit(one, {_given(function)}) {_every(function)}]\n"
         f"        results = [future.result() for future in futures]\n"
     )

@@ -200,9 +200,11 @@ def _code(
     """Return the code to paste for the model that is advised, with what it leaves open."""
     workers = sizes.workers[verdict.model]
     perhaps = next((one.speed_up for one in at_home if one.model == verdict.perhaps), None)
+    start_s = next((one.start_s for one in at_home if one.model == verdict.model), 0.0)
+    in_threads = not place.why_not("threads")
     return (
         undecided(verdict.perhaps, perhaps)
-        + code_for(target, function, verdict.model, workers, in_threads=not place.why_not("threads"))
+        + code_for(target, function, verdict.model, workers, in_threads=in_threads, start_s=start_s)
         + unguarded(target, function, verdict.model, workers)
     )
 
