@@ -239,6 +239,7 @@ def _place(line, call, wall_s, held_s):
     return {
         "file": "/app.py", "line": line, "call": call, "calls": 10, "wall_s": wall_s, "held_s": held_s, "longest_s": 0.0,
         "trail": [],
+        "reached": True,
     }  # fmt: skip
 
 

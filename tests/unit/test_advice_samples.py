@@ -6,7 +6,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from headway_agent import proc
 from headway_agent.strangers import calls, samples
+from headway_agent.strangers import holds as agent
 
 from headway.advice import holds
 from headway.cli import advise_view
@@ -70,7 +72,7 @@ def test_an_interpreter_whose_memory_is_not_known_has_no_samples(monkeypatch):
 def _place(line, call, wall_s, held_s, share):
     return {
         "file": "/app.py", "line": line, "call": call, "calls": 10, "wall_s": wall_s, "held_s": held_s, "longest_s": 0.0,
-        "trail": [], "share": share,
+        "trail": [], "share": share, "reached": wall_s > 0,
     }  # fmt: skip
 
 
@@ -91,4 +93,49 @@ def test_the_samples_and_not_the_profile_give_the_shares():
 )
 def test_the_table_says_what_its_shares_come_from(count, whole, said):
     """Shares of a profiler are told from those of samples."""
-    assert said in advise_view._from_where(cast(Any, SimpleNamespace(samples=count, whole=whole)))
+    assert said in advise_view._from_where(cast(Any, SimpleNamespace(samples=count, whole=whole, spots=())))
+
+
+def test_a_line_that_the_profile_did_not_reach_has_its_share_and_nothing_else():
+    """The hottest line of a long function is not left out because only the start was profiled; the rest is told."""
+    looker = agent._Looker(SimpleNamespace(), 0.0)
+    looker._booked["/app.py", 3, ""] = agent._Booked()
+    looker._booked["/app.py", 3, ""].own_ns = 10**9
+    looker._booked["/app.py", 3, ""].add(10**9, 10**9, calm=True)
+    shares = {("/app.py", 7, ""): 0.6, ("/app.py", 3, ""): 0.25}
+    places, sums = looker.places(shares, whole=False)
+    hot, begin = holds._spots(places, sums, "/app.py", None)
+    assert (hot.at, hot.share, hot.released, hot.releases) == ("app.py:7", 0.6, None, None)
+    assert (begin.at, begin.share, begin.releases) == ("app.py:3", 0.25, "no")
+    seen: Any = SimpleNamespace(samples=1234, whole=False, spots=(hot, begin))
+    assert advise_view._from_where(seen).endswith(
+        'only the start of the function was profiled, not the lines with "-" for "releases"; 15% of the time is in no row'
+    )
+    seen.spots = (begin,) * 9
+    assert advise_view._from_where(seen).endswith("; the table has 8 of 9 places")
+    # A place of a whole call is a line of Python that holds the GIL.
+    assert all(one["reached"] for one in looker.places(shares, whole=True)[0])
+
+
+def test_a_function_that_the_profile_did_not_reach_is_found_by_its_address():
+    """A sampled function has its lines, and so has one within it; the agent's own code is left out."""
+
+    def outer():
+        return [lambda: 1]
+
+    (inner,) = (one for one in outer.__code__.co_consts if hasattr(one, "co_code"))
+    counts = {(id(outer.__code__), 0): 1, (id(inner), 2): 1, (1, 0): 1}
+    counts |= {(id(one.__code__), 0): 1 for one in (calls.with_keywords, proc.read)}
+    found = samples.codes_at(counts)
+    assert found == {id(outer.__code__): outer.__code__, id(inner): inner}
+
+
+def test_a_wait_for_a_core_is_no_time_of_the_profile(monkeypatch):
+    """On a busy machine the profile takes longer, to reach as much of a call as on a calm one; but not for ever."""
+    clock = SimpleNamespace(perf_counter_ns=lambda: 0, monotonic=lambda: 10.0)
+    monkeypatch.setattr(agent, "time", clock)
+    queued_ns = iter((5 * 10**9, 8 * 10**9, 100 * 10**9))
+    monkeypatch.setattr(agent.proc, "queued_ns", lambda: next(queued_ns))
+    looker = agent._Looker(SimpleNamespace(), 12.0)
+    assert (looker._queued(), looker._until_s) == (3 * 10**9, 15.0)
+    assert (looker._queued(), looker._until_s) == (92 * 10**9, 16.0)

@@ -51,7 +51,8 @@ class Spot:
         call: The call of C, "re.Pattern.sub"; "" for a line of Python with its operators.
         calls: The number of calls.
         share: The share of the calls' time; if a whole call was looked at, scaled to the time with and without the GIL.
-        released: The share of the place's own time without the GIL.
+        released: The share of the place's own time without the GIL; None if the profile did not reach the place, so that
+            only its share is known.
         longest_s: The longest time for which one call kept the GIL, without waits for a core.
         visit_s: The mean time of a call, or of a visit of the line.
     """
@@ -61,14 +62,14 @@ class Spot:
     call: str
     calls: int
     share: float
-    released: float
+    released: float | None
     longest_s: float
     visit_s: float = 0.0
 
     @property
-    def releases(self) -> Releases:
-        """Whether the place releases the GIL."""
-        return released_of(self.released)
+    def releases(self) -> Releases | None:
+        """Whether the place releases the GIL; None if that is not known."""
+        return released_of(self.released) if self.released is not None else None
 
     @property
     def words(self) -> str:
@@ -220,7 +221,7 @@ def _spots(
             call=one["call"],
             calls=one["calls"],
             share=share,
-            released=_free(one),
+            released=_free(one) if one["reached"] else None,
             longest_s=one["longest_s"],
             visit_s=one["wall_s"] / max(1, one["calls"]),
         )

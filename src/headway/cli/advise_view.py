@@ -19,6 +19,8 @@ from headway.report.layout import bold, indented
 __all__ = ["render_advice", "to_paste"]
 
 _SPOTS = 8
+_A_PART = 0.01
+"""From this share of the time on, it is told that some of it is in no row."""
 _MUCH_LESS = 0.8
 """Below this part of a call's time in the table, the time of the earlier calls without waits for a core is shown, too."""
 _A_NAME = 1_000
@@ -137,7 +139,21 @@ def _from_where(holds: Holds) -> str:
         )
     else:
         said = "from a profiler, which makes short lines and calls slower than they are"
-    return said if holds.whole else f"{said}; only the start of the function was profiled"
+    if not holds.whole:
+        said += "; only the start of the function was profiled"
+    if any(one.released is None for one in holds.spots[:_SPOTS]):
+        said += ', not the lines with "-" for "releases"'
+    return said + _without_row(holds)
+
+
+def _without_row(holds: Holds) -> str:
+    """Return how much of the time the table of lines and calls does not show, and how many of the places."""
+    shown = holds.spots[:_SPOTS]
+    rest = 1.0 - sum(one.share for one in shown)
+    said = f"; {rest:.0%} of the time is in no row" if rest >= _A_PART else ""
+    if len(shown) < len(holds.spots):
+        said += f"; the table has {len(shown)} of {len(holds.spots)} places"
+    return said
 
 
 def _reasons(advice: Advice) -> Iterator[RenderableType]:
@@ -156,8 +172,8 @@ def _reasons(advice: Advice) -> Iterator[RenderableType]:
                 printable(one.words),
                 f"{one.share:.0%}",
                 f"{one.calls:,}" if one.call else "-",
-                one.releases,
-                f"{one.released:.0%}",
+                one.releases or "-",
+                f"{one.released:.0%}" if one.released is not None else "-",
                 seconds(one.longest_s) if one.longest_s else "-",
             )
             for one in holds.spots[:_SPOTS]

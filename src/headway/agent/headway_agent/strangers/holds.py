@@ -28,7 +28,7 @@ from .. import proc
 from ..library import UnfitError
 from ..recorder import Recorder
 from . import calls
-from .samples import Sampler, by_place
+from .samples import Sampler, by_place, codes_at
 from .target import find, inputs_of
 
 __all__ = ["look"]
@@ -37,6 +37,8 @@ _EXACT_S = 0.8
 _MOST_EXACT = 2
 """The whole measurement may take this many times as long, because new arguments may take longer to make than calls."""
 _LOOKED_AT_S = 2.0
+_MOST_LOOKED_AT = 3
+"""The profile may take this many times as long if its thread waits for a core: it would reach little of a long call."""
 _MOST_PLACES = 40
 _ALL = 0.9
 """A line that holds the GIL for this share of its time lets go of it only because of the profile."""
@@ -88,6 +90,9 @@ def look(job, talk):
         return
     looker = _Looker(recorder, time.monotonic() + job.get("looked_at_s", _LOOKED_AT_S), _place_of(function))
     whole = looker.run(task, arguments)
+    # The profile may have ended before some functions were called.
+    if not whole:
+        looker.codes.update(codes_at(counts))
     shares, count = by_place(counts, looker.codes, looker.calls_at, looker.own)
     places, sums = looker.places(shares if count else None, whole=whole)
     talk.give("holds", places=places, sums=sums, whole=whole, looked_at=looker.calls, samples=count, **exact)
@@ -213,13 +218,14 @@ class _Looker:
     def __init__(self, recorder, until_s, own=None):
         """`own` is the place of the function itself, if that is in C: its time begins and ends in our frames."""
         self._recorder, self._until_s, self.own = recorder, until_s, own
+        self._latest_s = until_s + (_MOST_LOOKED_AT - 1) * max(0.0, until_s - time.monotonic())
         self._booked = {}  # by place
         # (the place before, the C call's place, the frame that made the call), the innermost call last
         self._stack, self._origins = [], {}
         self._at = None
         self._is_over = False
         self._last = (0, 0)
-        self._queued_ns, self._queued_at_ns = 0, 0
+        self._queued_ns, self._queued_at_ns = proc.queued_ns(), 0
         self._rare = 0
         self.calls = 0
         self.codes, self.calls_at = {}, {}  # the arguments of `by_place`
@@ -285,9 +291,11 @@ class _Looker:
         self._last = wall_ns, held_ns
 
     def _queued(self):
-        """Return for how long the thread has waited for a core since it was asked last."""
+        """Return for how long the thread has waited for a core since it was asked last; the profile may take longer by that."""
         before_ns, self._queued_ns, self._queued_at_ns = self._queued_ns, proc.queued_ns(), time.perf_counter_ns()
-        return self._queued_ns - before_ns
+        waited_ns = self._queued_ns - before_ns
+        self._until_s = min(self._latest_s, self._until_s + waited_ns / 1e9)
+        return waited_ns
 
     def _resume(self):
         """Restart the clocks, so that the cost of observing is booked to no place."""
@@ -359,12 +367,12 @@ class _Looker:
         The sums are `took`, of the shares or else of the times, and `released`, the part of it without the GIL.
 
         `shares` has the shares of the samples by place, if there are any. If whole calls were observed, a place that only
-        the samples have is a line of Python that holds the GIL.
+        the samples have is a line of Python that holds the GIL; else it may not have been reached, and its share is all
+        that is known.
         """
         found = []
-        if shares is not None and whole:
-            for place in shares:
-                self._booked.setdefault(place, _Booked())
+        for place in shares or ():
+            self._booked.setdefault(place, _Booked())
         took = {place: booked.own_ns / 1e9 for place, booked in self._booked.items()}
         if shares is not None:
             took = {place: shares.get(place, 0.0) for place in took}
@@ -385,6 +393,7 @@ class _Looker:
                     "longest_s": longest_ns / 1e9,
                     "trail": self._origins.get(place, []),
                     "share": None if shares is None else took[place],
+                    "reached": whole or booked.own_ns > 0,
                 }
             )
         return found, sums

@@ -18,9 +18,10 @@ import types
 
 from . import sampler
 
-__all__ = ["Sampler", "by_place"]
+__all__ = ["Sampler", "by_place", "codes_at"]
 
 _OURS = os.path.dirname(os.path.abspath(__file__))
+_AGENT = os.path.dirname(_OURS)
 _FEWEST = 100
 """Fewer samples than this tell no shares."""
 _MOST_WORDS = 100
@@ -168,10 +169,22 @@ def by_place(counts, codes, calls, own):
     return {place: count / total for place, count in found.items()}, total
 
 
+def codes_at(counts):
+    """Return {address: code object} of the functions in this process that were sampled; the agent's own are left out."""
+    addresses = {code for code, _offset in counts}
+    found = _codes(lambda code: not code.co_filename.startswith(_AGENT))
+    return {id(code): code for code in found if id(code) in addresses}
+
+
 def _codes_of_ours():
     """Return the code objects of the agent's functions, and those within them."""
+    return _codes(lambda code: code.co_filename.startswith(_OURS))
+
+
+def _codes(are_asked):
+    """Return those code objects of this process's functions for which `are_asked` is true, and those within them."""
     found = [one.__code__ for one in gc.get_objects() if type(one) is types.FunctionType]
-    found = [one for one in found if one.co_filename.startswith(_OURS)]
+    found = [one for one in found if are_asked(one)]
     for code in found:
         found.extend(one for one in code.co_consts if isinstance(one, types.CodeType))
     return found
