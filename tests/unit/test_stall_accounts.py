@@ -12,9 +12,11 @@ from test_stalls import AT_DEEP, AT_POLL, AT_SLEEP, COMPUTE, HANDLER, SLEEP, at,
 from told_traces import AT_COMPUTE, Script
 
 from headway.live.sampling import Accounts, _state_in
+from headway.traces.analysis import accounts
 from headway.traces.analysis.stall_model import Cause, Kept, StallKind, Thresholds
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
+from headway.traces.analysis.thread_events import ThreadEvents
 from headway.traces.frames import Asleep, Collected, CoreTime, Frame, Sample
 from headway.traces.model import Kind
 
@@ -100,6 +102,18 @@ def test_a_call_that_computes_is_told_however_late_the_look_is(late_ms):
     stall = only(with_stacks(script.trace(1000, "MainThread"), core_times=times))
 
     assert sum(part.time_ns for part in stall.parts if part.cause is Cause.BLOCKED) <= 5 * MS
+
+
+def test_a_wait_for_a_core_that_ends_between_two_near_looks_is_of_the_call_before():
+    """The system counts a wait for a core at its end: the looks around it are 4 ms apart, of which most are after the call."""
+    script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 211.2, stack=AT_POLL)
+    events = ThreadEvents(script.trace(300, "MainThread"), 0, lambda _: True)
+    looks_ms = [4 * look + 2.5 for look in range(70)]
+    looks = [CoreTime(at(ms), 101, 0, 0 if ms < 211 else 200 * MS) for ms in looks_ms]
+    ran_ns, queued_ns = accounts.Accounts(looks, lambda _: events).away_ns(101, 0, at(11), at(211), rests=True)
+
+    assert ran_ns == 0
+    assert 190 * MS < queued_ns <= 200 * MS
 
 
 def test_waits_for_a_core_before_the_loop_are_none_of_the_loop():

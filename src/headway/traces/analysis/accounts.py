@@ -4,6 +4,7 @@ import bisect
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final, NamedTuple, final
 
 import numpy as np
@@ -153,6 +154,10 @@ class Accounts:
         for one, two in itertools.pairwise(self._looks_from(tid, before, after)):
             inside_ns = min(two.time_ns, until_ns) - max(one.time_ns, since_ns)
             if inside_ns > 0:
+                earlier_ns = two.queued_ns - one.queued_ns - (two.time_ns - one.time_ns)
+                if earlier_ns > 0:  # the thread was in this call when that wait for a core began, before the look
+                    queued_ns += min(earlier_ns, max(0, one.time_ns - since_ns))
+                    two = replace(two, queued_ns=two.queued_ns - earlier_ns)  # noqa: PLW2901 without what was before
                 *account_ns, among_ns = self._without_the_gil(thread, one, two)[rests]
                 ran, queued = (_of_a_call(account_ns, one_ns, among_ns, inside_ns) for one_ns in account_ns)
                 ran_ns, queued_ns, seen_ns = ran_ns + ran, queued_ns + queued, seen_ns + inside_ns
