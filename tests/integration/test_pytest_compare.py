@@ -138,7 +138,8 @@ def test_other(headway):
 def test_benchmarks_that_only_the_stored_session_has_are_told(quick):
     """A test that was renamed is named at the end, but not one that this session leaves out, or of another file."""
     once = ("-q", "--headway-launches", "1")
-    compare = (*once, "--headway-compare", "base", "--headway-compare-fail", "900%", "test_lost.py")
+    # One launch of some microseconds may take ten times as long on a busy machine: no such ratio fails here.
+    compare = (*once, "--headway-compare", "base", "--headway-compare-fail", "1000000%", "test_lost.py")
     quick.makepyfile(test_lost=LOST, test_file_that_is_left_out=STOPS.replace("STOP", "pass"))
     quick.runpytest_subprocess(*once, "--headway-save", "base").assert_outcomes(passed=8)
     quick.makepyfile(test_lost=LOST.replace("test_other", "test_renamed").replace("test_kept", "test_new"))
