@@ -6,6 +6,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from made_traces import MS
 from test_stalls import AT_DEEP, AT_POLL, AT_SLEEP, COMPUTE, HANDLER, SLEEP, at, loop, only, with_stacks
@@ -114,6 +115,17 @@ def test_a_wait_for_a_core_that_ends_between_two_near_looks_is_of_the_call_befor
 
     assert ran_ns == 0
     assert 190 * MS < queued_ns <= 200 * MS
+
+
+def test_a_wait_for_a_core_that_began_before_the_looks_at_its_end_is_not_summed_up():
+    """A sum of many short times shares what is between two looks; what began before them is told by itself."""
+    events = ThreadEvents(loop(Script()).hold(0, 20, 21, stack=AT_SLEEP).trace(300, "MainThread"), 0, lambda _: True)
+    times = np.array([at(13)]), np.array([at(19)]), np.array([True])
+    for queued_ms, is_plain in ((7, True), (9, False)):
+        looks = [CoreTime(at(ms), 101, 0, 0 if ms < 20 else queued_ms * MS) for ms in (4, 12, 20)]
+        found = accounts.Accounts(looks, lambda _: events).columns(101, 0, *times)
+
+        assert found.is_plain.tolist() == [is_plain]
 
 
 def test_waits_for_a_core_before_the_loop_are_none_of_the_loop():

@@ -478,7 +478,7 @@ class _Replay:
         found = [first]
         quick = replace(spec, costs=with_own(self.costs, with_quick_answers(self.model.own_costs)))
         for seed in range(2, self.seeds + 1):
-            found.append(_run_of(change, replace((spec, quick)[(seed - 1) % 2], seed=seed), names, math.inf)[0])
+            found.append(_run_of(change, replace(spec if seed % 2 else quick, seed=seed), names, math.inf)[0])
             tell()
         return found, span_ns
 

@@ -107,4 +107,4 @@ def _own_costs(usual_ns: NDArray[np.int64], costs: Costs) -> dict[str, tuple[flo
 
 def with_quick_answers(own_costs: Mapping[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
     """Return the costs that a trace itself shows without those of answers: the machine's stand then."""
-    return {name: quantile for name, quantile in own_costs.items() if name not in _OWN_COSTS}
+    return {name: cost for name, cost in own_costs.items() if name not in _OWN_COSTS}

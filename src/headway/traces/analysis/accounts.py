@@ -154,11 +154,11 @@ class Accounts:
         for one, two in itertools.pairwise(self._looks_from(tid, before, after)):
             inside_ns = min(two.time_ns, until_ns) - max(one.time_ns, since_ns)
             if inside_ns > 0:
-                earlier_ns = two.queued_ns - one.queued_ns - (two.time_ns - one.time_ns)
-                if earlier_ns > 0:  # the thread was in this call when that wait for a core began, before the look
-                    queued_ns += min(earlier_ns, max(0, one.time_ns - since_ns))
-                    two = replace(two, queued_ns=two.queued_ns - earlier_ns)  # noqa: PLW2901 without what was before
-                *account_ns, among_ns = self._without_the_gil(thread, one, two)[rests]
+                # A longer wait for a core than the looks are apart began before them, when the thread was in this call.
+                earlier_ns = max(0, two.queued_ns - one.queued_ns - (two.time_ns - one.time_ns))
+                queued_ns += min(earlier_ns, max(0, one.time_ns - since_ns))
+                between = replace(two, queued_ns=two.queued_ns - earlier_ns)
+                *account_ns, among_ns = self._without_the_gil(thread, one, between)[rests]
                 ran, queued = (_of_a_call(account_ns, one_ns, among_ns, inside_ns) for one_ns in account_ns)
                 ran_ns, queued_ns, seen_ns = ran_ns + ran, queued_ns + queued, seen_ns + inside_ns
                 is_most = is_most or 2 * inside_ns >= among_ns
@@ -211,7 +211,10 @@ class Accounts:
         is_known = looked_ns > 0
         is_alone = np.diff(time_ns, prepend=time_ns[0] - 1, append=time_ns[-1] + 1) > 0  # no two looks at the same time
         is_next = (after == before + 1) & is_alone[before] & is_alone[after] & is_alone[after + 1]
-        is_plain = ~is_known | (is_next & (looked_ns < _FAR_NS))
+        is_apart = (
+            queued_ns[after] - queued_ns[before] <= looked_ns
+        )  # else a part of a wait for a core was before the look
+        is_plain = ~is_known | (is_next & is_apart & (looked_ns < _FAR_NS))
         kept = np.flatnonzero(is_plain & is_known)
         queued, off_core, ran_away, queued_away = none.copy(), none.copy(), none.copy(), none.copy()
         a, b = before[kept], after[kept]
