@@ -1,12 +1,14 @@
 """The end of a watch ends that watch: neither a later watch or recording, nor that of another process."""
 
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from headway.library import library_path
+from headway.live.untold import wait_until_told
 
 LIMIT_S = 150
 
@@ -88,6 +90,19 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0
 """
 
+ENDS_UNSEEN = """
+import os, signal, time
+from pathlib import Path
+import headway
+
+watch = headway.watch("stalls")
+while not list(Path("stalls").glob(".*.watcher")):
+    time.sleep(0.01)
+print(watch.watcher, flush=True)
+os.kill(watch.watcher, signal.SIGSTOP)
+os._exit(0)
+"""
+
 
 @pytest.mark.parametrize(
     "program",
@@ -108,3 +123,15 @@ def test_a_watch_ends_nothing_but_itself(program, tmp_path):
         cwd=tmp_path,
         env=os.environ | {"HEADWAY_NATIVE": str(library_path())},
     )
+
+
+def test_an_end_that_the_watcher_has_not_seen_yet_is_waited_for(tmp_path):
+    """On a busy machine a program had ended, and its log was read, before its watcher had a core."""
+    run = [sys.executable, "-c", ENDS_UNSEEN]
+    done = subprocess.run(run, check=True, timeout=LIMIT_S, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    watcher = int(done.stdout)
+    try:
+        assert not wait_until_told(tmp_path / "stalls", patience_s=0)
+    finally:
+        os.kill(watcher, signal.SIGCONT)
+    assert wait_until_told(tmp_path / "stalls", LIMIT_S)

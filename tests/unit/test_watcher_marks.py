@@ -12,7 +12,7 @@ from headway.cli.main import main
 from headway.live import watcher
 from headway.live.detached import Program
 from headway.live.door import Door
-from headway.live.marks import Mark, killed_watchers
+from headway.live.marks import Mark, has_unseen_end, killed_watchers
 from headway.live.options import Limits, Options
 
 WATCHER = """
@@ -22,6 +22,9 @@ from headway.live.marks import Mark
 mark = Mark(Path(sys.argv[1]), int(sys.argv[2]))
 mark.begin()
 print("begun", flush=True)
+if sys.stdin.readline():
+    mark.note_end()
+    print("noted", flush=True)
 sys.stdin.read()
 mark.end()
 """
@@ -89,6 +92,25 @@ def test_a_process_that_runs_on_is_watched_no_more(log, start, capfd):
 
     assert main(["stalls", str(log), "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["cannot_tell"] == [str(log)]
+
+
+def test_an_end_is_unseen_until_the_watcher_notes_it(log, start, capfd):
+    """A killed watcher sees nothing any more, whether it has noted the end or not."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as program:
+        first, second = start(program.pid), start(program.pid)
+        assert not has_unseen_end(log.parent)
+    assert has_unseen_end(log.parent)
+    for one in (first, second):
+        assert has_unseen_end(log.parent)
+        one.stdin.write(b"\n")
+        one.stdin.flush()
+        assert one.stdout.readline() == b"noted\n"
+    assert not has_unseen_end(log.parent)
+
+    kill(start(os.getpid()))
+    kill(first)
+    assert not has_unseen_end(log.parent)
+    assert sorted(one.pid for one in killed_watchers(log)) == sorted([os.getpid(), program.pid])
 
 
 def test_the_next_watcher_notes_what_is_missing(log, start, capfd):

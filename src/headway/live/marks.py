@@ -12,14 +12,16 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
 from headway.live.files import begin_ticks
 from headway.live.stall_log import here, in_utc, note_gap
 
-__all__ = ["Killed", "Mark", "killed_watchers"]
+__all__ = ["Killed", "Mark", "has_unseen_end", "killed_watchers"]
 
 _LOG: Final = ".stalls.jsonl"
+_SEEN: Final = b"\nended"
+"""What a mark has behind its words once the watcher has seen all processes that had ended when the program ended."""
 
 
 @final
@@ -50,6 +52,8 @@ class Mark:
         self._log, self._pid = log, pid
         self._path = log.with_name(f".{log.name.removesuffix(_LOG)}.{os.urandom(8).hex()}.watcher")
         self._file = -1
+        self.is_end_noted = False
+        """Whether the mark says that the watcher has seen its program's end."""
 
     def begin(self) -> None:
         """Set the mark, and note in the log's note of gaps which watchers before this one were killed."""
@@ -70,38 +74,66 @@ class Mark:
                     note_gap(self._log, f"a watcher was killed between {one.began} and {in_utc(time.time())}")
                     one.mark.unlink(missing_ok=True)
 
+    def note_end(self) -> None:
+        """Note in the mark, if it is set, that the watcher has seen the program's end."""
+        if self._file >= 0:
+            self.is_end_noted = True
+            with contextlib.suppress(OSError):
+                os.write(self._file, _SEEN)
+
     def end(self) -> None:
         """Remove the mark."""
         if self._file >= 0:
             with contextlib.suppress(OSError):
                 self._path.unlink()
             os.close(self._file)
-            self._file = -1
+            self._file, self.is_end_noted = -1, False
 
 
 def killed_watchers(log: Path) -> Iterator[Killed]:
     """Yield the watchers of a log that were killed, as far as no later watcher has noted that."""
-    pattern = re.compile(rf"\.{re.escape(log.name.removesuffix(_LOG))}\.[0-9a-f]{{16}}\.watcher")
-    marks: list[Path] = []
-    with contextlib.suppress(OSError):
-        marks = sorted(one for one in log.parent.iterdir() if pattern.fullmatch(one.name))
-    for mark in marks:
+    for mark in _marks(log.parent, re.escape(log.name.removesuffix(_LOG))):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            words = json.loads(_words_of_killed(mark))
-            is_here = all(words[name] == value for name, value in here().items())
-            is_needed = (
-                is_here and words["began_ticks"] is not None and begin_ticks(words["pid"]) == words["began_ticks"]
-            )
-            yield Killed(mark, int(words["pid"]), str(words["began"]), is_needed)
+            text, lives = _read(mark)
+            if not lives:
+                words = json.loads(text.removesuffix(_SEEN))
+                yield Killed(mark, int(words["pid"]), str(words["began"]), _runs(words) is True)
 
 
-def _words_of_killed(mark: Path) -> bytes:
-    """Return the words in a mark that nobody holds; b"" if its watcher lives, or has just ended. Raises OSError."""
+def has_unseen_end(folder: Path) -> bool:
+    """Tell whether a program has ended, and its watcher, which writes to a log in this folder, has not seen that yet."""
+    for mark in _marks(folder, ".+"):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            text, lives = _read(mark)
+            if lives and not text.endswith(_SEEN) and _runs(json.loads(text)) is False:
+                return True
+    return False
+
+
+def _marks(folder: Path, name: str) -> list[Path]:
+    """Return the marks in a folder beside the logs whose names match a pattern."""
+    pattern = re.compile(rf"\.{name}\.[0-9a-f]{{16}}\.watcher")
+    with contextlib.suppress(OSError):
+        return sorted(one for one in folder.iterdir() if pattern.fullmatch(one.name))
+    return []
+
+
+def _runs(words: dict[str, Any]) -> bool | None:
+    """Tell whether the process in a mark's words runs; None if that cannot be told here."""
+    if words["began_ticks"] is None or any(words[name] != value for name, value in here().items()):
+        return None
+    return bool(begin_ticks(words["pid"]) == words["began_ticks"])
+
+
+def _read(mark: Path) -> tuple[bytes, bool]:
+    """Return the text in a mark, b"" if its watcher has just ended, and whether the watcher lives. Raises OSError."""
     file = os.open(mark, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return os.read(file, 4096) if os.fstat(file).st_nlink else b""
-    except BlockingIOError:
-        return b""
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            lives = False
+        except BlockingIOError:
+            lives = True
+        return os.read(file, 4096) if os.fstat(file).st_nlink else b"", lives
     finally:
         os.close(file)

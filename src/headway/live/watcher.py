@@ -143,11 +143,15 @@ class Watcher:
     def run(self, program: Program) -> None:
         """Watch until the program and all watched processes have ended, and their last stalls are reported."""
         self._remove_oldest()  # a run that is killed before its first report removes nothing
-        ended_s = idle_s = 0.0
+        ended_s, idle_s, ended_ns = 0.0, 0.0, 0
         while True:
             self._step()
+            has_ended = program.ended()
+            if has_ended and not self._mark.is_end_noted:
+                ended_ns = ended_ns or time.monotonic_ns()
+                self._note_end(ended_ns)
             is_left = self._options.own and self._has_watched and not self._rings
-            if not is_left and not program.ended():
+            if not is_left and not has_ended:
                 ended_s = idle_s = 0.0  # another process may have come
                 continue
             now_s = time.monotonic()
@@ -201,8 +205,8 @@ class Watcher:
 
     def _step(self) -> None:
         self._wait()
-        watched = [*self._rings, *(report.watched for report in self._reports)]
-        self._untold.mark(any(one.ring.gone for one in watched))
+        self._mark_untold()
+        is_watching = bool(self._rings or self._reports)
         now_ns = time.monotonic_ns()
         asked, self._dump = self._dump, False
         self._asked_ns = now_ns if asked else self._asked_ns
@@ -215,8 +219,20 @@ class Watcher:
                 self.say(f"process {one.ring.pid}: {one.ring.blind}")
             if one.ring.gone and not self._is_told_of(one):
                 self._over(one)
-        self._tell_of_none(now_ns, asked=asked and not watched)
+        self._tell_of_none(now_ns, asked=asked and not is_watching)
         self._collect()
+
+    def _mark_untold(self) -> bool:
+        """Mark the folder if stalls of ended processes are to be told, or unmark it; return whether that is done."""
+        watched = [*self._rings, *(report.watched for report in self._reports)]
+        return self._untold.mark(any(one.ring.gone for one in watched))
+
+    def _note_end(self, ended_ns: int) -> None:
+        """Note the program's end as soon as all of its processes that had ended by then are known to have ended."""
+        self._reception.answer(0)
+        are_known = all(one.ring.gone or one.copied_ns > ended_ns for one in self._rings)
+        if are_known and not self._reception.busy and self._mark_untold():
+            self._mark.note_end()
 
     def _tell_of_none(self, now_ns: int, *, asked: bool) -> None:
         """Say which processes are not watched any more, and that a recording was requested of none."""
