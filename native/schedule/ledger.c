@@ -229,7 +229,8 @@ bool hw__ledger_is_wanted(const struct hw__ledger *ledger, const struct hw__wait
 
 static void begin_hold(struct hw__ledger *ledger) {
     ledger->counts.acquires++;
-    ledger->free_ns = ledger->stranger_ns = ledger->request.by_ns = 0;
+    ledger->free_ns = ledger->stranger_ns = 0;
+    ledger->request.by_ns = ledger->request.late_ns = 0;
     ledger->request.made = false;
     ledger->request.early = NULL;
 }

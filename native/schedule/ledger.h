@@ -68,6 +68,9 @@ struct hw__request {
      * holder is known. The watchdog compares it with the time. HW_NEVER: never; 0: no answer yet.
      */
     int64_t by_ns;
+    /* When a waiter that had slept first found that the request was late; 0: none has. The time
+     * before that is no fault of the policy: the waiters may have had no core. */
+    int64_t late_ns;
     /* The waiter for which the request was made sooner than CPython would have made it; NULL: none.
      */
     struct hw__waiter *early;

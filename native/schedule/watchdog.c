@@ -66,6 +66,22 @@ static uint64_t starves_after_releases(const struct hw__ledger *ledger,
     return STARVED_TURNS * ((uint64_t)most_since(ledger, waiter->seen.ready_ns) + 1);
 }
 
+/* Returns for how long waiters have seen that the request is late. The caller is one that makes it
+ * next, unless the policy says otherwise. */
+static int64_t overdue_ns(struct hw__ledger *ledger, int64_t now_ns) {
+    struct hw__request *request = &ledger->request;
+    if (request->by_ns == HW_NEVER) {
+        return HW_NEVER;
+    }
+    if (request->by_ns == 0 || now_ns <= request->by_ns) {
+        return 0;
+    }
+    if (request->late_ns == 0) {
+        request->late_ns = now_ns;
+    }
+    return now_ns - later(request->late_ns, ledger->went_on_ns);
+}
+
 const char *hw__watchdog_finds(struct hw__ledger *ledger, const struct hw__waiter *waiter,
                                int64_t now_ns, bool locked) {
     int64_t limit_ns = ledger->settings.watchdog_ns;
@@ -87,10 +103,7 @@ const char *hw__watchdog_finds(struct hw__ledger *ledger, const struct hw__waite
         }
         /* A long patience that the program or its user has chosen (a switch interval, an option) is
          * no fault. A patience without end, or one that is put off again and again, is a fault. */
-        bool overdue = ledger->request.by_ns == HW_NEVER ||
-                       (ledger->request.by_ns != 0 &&
-                        now_ns - later(ledger->request.by_ns, ledger->went_on_ns) > limit_ns);
-        if (!ledger->request.made && held_ns > limit_ns && overdue) {
+        if (!ledger->request.made && held_ns > limit_ns && overdue_ns(ledger, now_ns) > limit_ns) {
             return "it lets no thread request the GIL";
         }
     }

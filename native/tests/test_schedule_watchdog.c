@@ -128,6 +128,7 @@ static void test_stopped_process(void) {
     T_SAME("", finds());
     holder.seen.acquired_ns = 1;
     ledger.request.by_ns = MS;
+    ledger.request.late_ns = 2 * MS;
     T_SAME("", finds());
 }
 
@@ -141,7 +142,11 @@ static void test_nobody_asks(void) {
     T_SAME("", finds());
     ledger.request.by_ns = 3 * LIMIT_MS / 2 * MS;
     T_SAME("", finds());
-    ledger.request.by_ns = LIMIT_MS / 2 * MS; /* due, and still no request may be made */
+    ledger.request.by_ns = LIMIT_MS / 2 * MS;
+    T_SAME("", finds()); /* late, but this waiter is the first that had a core */
+    ledger.view.now_ns += LIMIT_MS * MS;
+    T_SAME("", finds());
+    ledger.view.now_ns += 1; /* late for so long, and still no request may be made */
     T_SAME(NOBODY_ASKS, finds());
     ledger.request.made = true;
     T_SAME("", finds());
