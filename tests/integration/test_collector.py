@@ -342,9 +342,9 @@ def test_two_launches_at_once_have_traces_of_their_own(here):
 
 
 def test_which_python_a_script_gets(here):
-    """A script runs on its first line's Python if that can be executed.
+    """A script runs on the Python that --python names, else on its first line's if the script can be executed.
 
-    Otherwise --python, the active environment's Python, or python3 on PATH is used.
+    Otherwise the active environment's Python, or python3 on PATH is used.
     """
     active = here / "venv" / "bin" / "python"
     active.parent.mkdir(parents=True)

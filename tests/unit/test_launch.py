@@ -9,6 +9,7 @@ import pytest
 from headway.agent import STARTUP_PATH
 from headway.cli.main import _parse
 from headway.cli.trace_command import program
+from headway.errors import ProgramMissingError, UsageError
 from headway.live.door import Door
 from headway.live.launch import (
     command_line,
@@ -139,9 +140,35 @@ def test_a_folder_does_not_stand_in_the_way_of_a_program(tmp_path, monkeypatch):
     for name in ("true", "no-such-program"):
         Path(name).mkdir()
 
-    assert command_line(["true", "-x"], python="python3.13") == (["true", "-x"], "true")
+    assert command_line(["true", "-x"]) == (["true", "-x"], "true")
     assert command_line(["./true"], python="python3.13") == (["python3.13", "./true"], "true")
     assert command_line(["no-such-program"], python="python3.13")[0] == ["python3.13", "no-such-program"]
+
+
+def test_an_interpreter_for_a_program_is_an_error(tmp_path, monkeypatch):
+    """A program that is no script runs by itself, so an interpreter that is named for it would have no effect."""
+    monkeypatch.chdir(tmp_path)
+    tool = Path("tool")
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+
+    for name in ("true", "./tool"):
+        with pytest.raises(UsageError, match=f"--python is .* {name} is a program") as caught:
+            command_line([name], python="python3.13")
+        assert "leave out --python" in caught.value.hint
+        assert command_line([name])[0] == [name]
+    with pytest.raises(ProgramMissingError):
+        command_line(["no-such-program"], python="python3.13")
+
+
+def test_an_interpreter_that_is_named_goes_before_a_first_line(tmp_path):
+    """An executable script has the interpreter of its first line only if none is named for it."""
+    script = tmp_path / "app.py"
+    script.write_text("#!/bin/echo\n")
+    script.chmod(0o755)
+
+    assert command_line([str(script)])[0] == [str(script)]
+    assert command_line([str(script)], python="python3.13")[0] == ["python3.13", str(script)]
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,11 @@ which thread acquires the GIL, and when. Child processes get the same policy. If
 Headway cannot schedule an interpreter (a free-threaded or a static build), the
 program runs unchanged, and one line on stderr says so.
 
-An executable script uses the interpreter of its first line (`#!`). Other
-scripts and modules use the first of these: --python, the active virtual
-environment ($VIRTUAL_ENV), python3 on the PATH. `-` is a program from stdin.
+--python names the interpreter of a script, a module or code. Without it, an
+executable script uses the interpreter of its first line (`#!`). All others use
+the first of these: the active virtual environment ($VIRTUAL_ENV), python3 on
+the PATH, Headway's own Python. `-` is a script from stdin. A program that is no
+script, such as gunicorn, runs by itself, and --python is an error then.
 
 Examples:
   headway run app.py

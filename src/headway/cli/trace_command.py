@@ -12,9 +12,11 @@ that moves or deletes the trace must wait for that, too. If the program is the
 first process of a container, the trace is complete when the container has
 ended; FILE.lock may stay, and `headway report` or `headway stalls` removes it.
 
-An executable script uses the interpreter of its first line (`#!`). Other
-scripts and modules use the first of these: --python, the active virtual
-environment ($VIRTUAL_ENV), python3 on the PATH. `-` is a program from stdin.
+--python names the interpreter of a script, a module or code. Without it, an
+executable script uses the interpreter of its first line (`#!`). All others use
+the first of these: the active virtual environment ($VIRTUAL_ENV), python3 on
+the PATH, Headway's own Python. `-` is a script from stdin. A program that is no
+script, such as gunicorn, runs by itself, and --python is an error then.
 
 The trace contains the name of the program, but not its arguments, because they
 may hold passwords. --record-arguments adds them.
@@ -76,7 +78,7 @@ def add_program(
     parser.add_argument(
         "--python",
         metavar="INTERPRETER",
-        help="interpreter for the script or module: `python3.13`, a path, or a name of `headway interpreters`, such as `3.13t`",
+        help="interpreter for the script, module or code: `python3.13`, a path, or a name of `headway interpreters`, such as `3.13t`",
     )
     parser.add_argument("-c", dest="code", nargs=argparse.REMAINDER, metavar="CODE ...", help="run a piece of code")
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE ...", help="run a module")

@@ -140,9 +140,9 @@ def _lead_to_startup(found: dict[str, str]) -> None:
 def command_line(arguments: Sequence[str], *, option: str = "", python: str | None = None) -> tuple[list[str], str]:
     """Return the command to execute, and the program's name for users.
 
-    A script that is executable and has a `#!` line is executed itself. For another script, a module, code and a program
-    from the standard input (`-`), the interpreter is `python`, else that of the active virtual environment, else
-    python3 on the PATH, else our own.
+    Without `python`, a script that is executable and has a `#!` line is executed itself. For another script, a module,
+    code and a program from the standard input (`-`), the interpreter is `python`, else that of the active virtual
+    environment, else python3 on the PATH, else our own.
 
     Args:
         arguments: A script, a module, code, a program on the PATH or `-`, and its arguments.
@@ -150,7 +150,7 @@ def command_line(arguments: Sequence[str], *, option: str = "", python: str | No
         python: The interpreter for a script, a module or code.
 
     Raises:
-        UsageError: There are no arguments.
+        UsageError: There are no arguments, or `python` is given for a program that is no script.
         ProgramMissingError: There is no such script or program.
         ProgramUnfitError: The program exists and cannot be executed.
     """
@@ -173,6 +173,11 @@ def command_line(arguments: Sequence[str], *, option: str = "", python: str | No
             return [first if "/" in first else f"./{first}", *arguments[1:]], path.name
         return [python or _default_python(), *arguments], path.name
     _find_program(first)
+    if python is not None:
+        raise UsageError(
+            f"--python is for a script, a module or code, and {first} is a program",
+            hint="leave out --python, or name a module with -m, or a script that ends in .py",
+        )
     return list(arguments), path.name
 
 
