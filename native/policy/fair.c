@@ -309,8 +309,8 @@ static const struct hw_policy_option options[] = {
 const struct hw_policy hw__policy_fair = {
     .abi = HW_POLICY_ABI,
     .name = "fair",
-    .about = "CPU-bound threads share the GIL evenly; all other threads go first, and are not "
-             "preempted (the default)",
+    .about = "CPU-bound threads share the GIL evenly, and at least a tenth of its time; all other "
+             "threads go first (the default)",
     .good_for = "servers with background work in threads, and most other programs",
     .bad_at = "one thread that must get the GIL whatever the others get (see priorities)",
     .options = options,
