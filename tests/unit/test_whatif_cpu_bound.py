@@ -66,7 +66,7 @@ def test_threads_that_seldom_hold_the_gil_do_not_become_processes():
     trace = sharing(each_us=1_000, every_us=10_000)
     with pytest.raises(ScenarioError, match="no role is CPU-bound") as caught:
         predict(learn(trace, COSTS), [PROCESSES], COSTS, cores=2, seeds=1)
-    assert "hold the GIL for a third of the time" in caught.value.hint
+    assert "hold the GIL for 30 % of the time" in caught.value.hint
 
 
 def predicted(on_core, change, *, cores=2):

@@ -316,7 +316,7 @@ def _checked_processes(model: Model, change: Change) -> dict[str, int]:
     if change.processes and not found:
         raise ScenarioError(
             "--processes turns CPU-bound threads into processes, and no role is CPU-bound",
-            hint="CPU-bound roles hold the GIL for a third of the time, most of it in preempted holds or a millisecond at a time",
+            hint="CPU-bound roles hold the GIL for 30 % of the time, most of it in preempted holds or a millisecond at a time",
         )
     count = sum(found.values())
     if count > MOST_PROCESSES:

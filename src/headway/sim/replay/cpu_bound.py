@@ -14,7 +14,7 @@ _COMPUTES_S = 1e-3
 
 
 def cpu_bound(model: Model) -> tuple[str, ...]:
-    """Return the CPU-bound roles that hold the GIL for a third of the time; if there is none, those that do so together.
+    """Return the CPU-bound roles that hold the GIL for `_COMPUTES_SHARE`; if there is none, those that do so together.
 
     The time that a thread holds the GIL without a core counts, too: other programs may have had the core.
     """
