@@ -135,6 +135,20 @@ def test_long_names_in_long_tables_are_broken_over_lines():
     assert [line.split()[-1] for line in lines if re.search(r" \d+ *$", line)] == [str(number) for number in range(50)]
 
 
+@pytest.mark.parametrize("width", [30, 80, 200])
+def test_figures_below_long_headings_are_whole(width):
+    """The heading of a column may be the name of a thread, which is broken over lines where it has no room."""
+    heading = "/srv/app/workers/a-very-long-name-of-a-thread-pool_0"
+    rows = [(f"waiter with a name of some length {number}", f"{number + 100} ms", "5 s") for number in range(50)]
+    lines = text_of(shown(Table("caption", ("", heading, "total"), tuple(rows), 1)), width).splitlines()
+    head = [line.strip() for line in lines[: [line.strip()[:1] for line in lines].index("─")]]
+
+    assert max(map(cell_len, lines)) <= width
+    assert heading in "".join(head).replace("total", "")
+    assert re.findall(r" (\d{3}) ms", "\n".join(lines)) == [f"{number + 100}" for number in range(50)]
+    assert len(re.findall(r" 5 s *$", "\n".join(lines), re.MULTILINE)) == 50
+
+
 def test_only_the_threads_that_are_asked_for():
     """Threads that were not chosen have no row."""
     shown = text_of(render_traces([analyse(convoy(), threads={1})], threads=[{1}]), 200)

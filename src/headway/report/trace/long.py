@@ -1,6 +1,6 @@
 """Tables of thousands of rows, laid out in one pass; the usual layout would try many."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import final
 
 from rich.cells import cell_len
@@ -14,6 +14,8 @@ __all__ = ["shown"]
 
 _LONG = 40
 _GAP = 2
+_HEADING = 20
+"""The width from which on a heading, such as the name of a thread, is broken over lines."""
 _NAME_SHARE = 0.5
 """The share of the terminal that a name may take; a longer name goes on its own line."""
 
@@ -32,16 +34,26 @@ class _Long:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = self._table
-        cells = [table.columns, *table.rows]
-        widths = [max(cell_len(row[column]) for row in cells) for column in range(len(table.columns))]
-        widths[0] = min(widths[0], int(options.max_width * _NAME_SHARE))
-        names = [_name(row[0], widths[0], console) for row in cells]
+        widths = _widths(table, options.max_width)
+        cells = [
+            [_folded(cell, width, console) for cell, width in zip(row, widths, strict=True)]
+            for row in (table.columns, *table.rows)
+        ]
         for part in _parts(widths, options.max_width):
-            lines = [line for name, row in zip(names, cells, strict=True) for line in _lines(name, row, part, widths)]
-            head = len(names[0])
+            chosen = [0, *part]
+            head, *rows = (list(_lines([row[at] for at in chosen], [widths[at] for at in chosen])) for row in cells)
             rule = "─" * (widths[0] + sum(_GAP + widths[column] for column in part))
-            yield Text("\n".join([*lines[:head], rule, *lines[head:]]), no_wrap=True)
+            yield Text("\n".join([*head, rule, *(line for row in rows for line in row)]), no_wrap=True)
         yield from (Text(line, style="dim") for line in table.caption.split("\n"))
+
+
+def _widths(table: Table, room: int) -> list[int]:
+    """Return the width of each column: that of its widest figure, or of its heading up to `_HEADING`."""
+    headings = [cell_len(heading) for heading in table.columns]
+    cells = [max(cell_len(row[column]) for row in table.rows) for column in range(len(table.columns))]
+    name = min(max(headings[0], cells[0]), int(room * _NAME_SHARE))
+    figures = zip(headings[1:], cells[1:], strict=True)
+    return [name, *(min(max(min(heading, _HEADING), cell), room - name - _GAP) for heading, cell in figures)]
 
 
 def _parts(widths: list[int], room: int) -> Iterator[list[int]]:
@@ -57,16 +69,18 @@ def _parts(widths: list[int], room: int) -> Iterator[list[int]]:
     yield part
 
 
-def _name(name: str, width: int, console: Console) -> list[str]:
-    """Return a name in lines of at most some width."""
-    if cell_len(name) <= width:
-        return [name]
-    return [line.plain.rstrip() for line in Text(name).wrap(console, width, overflow="fold")]
+def _folded(cell: str, width: int, console: Console) -> list[str]:
+    """Return a cell in lines of at most some width."""
+    if cell_len(cell) <= width:
+        return [cell]
+    return [line.plain.rstrip() for line in Text(cell).wrap(console, width, overflow="fold")]
 
 
-def _lines(name: list[str], row: tuple[str, ...], part: list[int], widths: list[int]) -> Iterator[str]:
-    """Yield a row's line, after lines for the part of the name that does not fit into it."""
-    *before, last = name
-    yield from before
-    figures = "".join(" " * (_GAP + widths[column] - cell_len(row[column])) + row[column] for column in part)
-    yield last + " " * (widths[0] - cell_len(last)) + figures
+def _lines(cells: Sequence[list[str]], widths: Sequence[int]) -> Iterator[str]:
+    """Yield the lines of a row; a cell of fewer lines than others stands on the last ones."""
+    for below in range(max(map(len, cells)), 0, -1):
+        name, *figures = (cell[-below] if below <= len(cell) else "" for cell in cells)
+        line = name + " " * (widths[0] - cell_len(name))
+        for figure, width in zip(figures, widths[1:], strict=True):
+            line += " " * (_GAP + width - cell_len(figure)) + figure
+        yield line.rstrip()
