@@ -1,5 +1,6 @@
 """The common verdicts of several machines' runs, and the coordinator's reaction when workers die."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from headway.lab.judging.machines import OnMachine, OverMachines
 from headway.lab.kept.launched import Launch
 from headway.lab.launching.request import Request
 from headway.lab.stats import Interval
+from headway.report.lab.machines import machines_to_json
 
 
 def on(host, outcome, value=1.0, spread=0.1, what="2 threads / 1 thread"):
@@ -49,6 +51,16 @@ def test_machines_differ_where_intervals_do_not_overlap():
 def test_a_machine_without_a_figure_says_nothing():
     """A machine on which a claim was not measured has no effect."""
     assert over(on("a", "supported"), OnMachine("b", "not measured", None)).effect == ""
+
+
+def test_a_figure_of_one_launch_has_no_ends_as_json():
+    """One launch bounds nothing, and JSON has no infinity."""
+    alone = SimpleNamespace(what="2 threads / 1 thread", interval=Interval(1.2, 0.0, math.inf, "student"))
+    values = machines_to_json([], [over(OnMachine("a", "inconclusive", alone), on("b", "supported"))])
+
+    first, second = values["claims"][0]["machines"]
+    assert (first["value"], first["low"], first["high"]) == (1.2, None, None)
+    assert (second["low"], second["high"]) == (0.9, 1.1)
 
 
 class Host:

@@ -10,7 +10,7 @@ from headway.lab.judging.figures import ratio
 from headway.lab.judging.machines import OnMachine, OverMachines
 from headway.lab.kept.results import Run
 from headway.printable import printable
-from headway.report.figures import Table
+from headway.report.figures import Table, interval_ends
 from headway.report.layout import bold, render_table
 
 __all__ = ["machines_to_json", "render_machines"]
@@ -53,14 +53,15 @@ def machines_to_json(runs: Sequence[Run], claims: Sequence[OverMachines]) -> dic
 
     def of(one: OnMachine) -> dict[str, Any]:
         told = one.deciding
-        interval = None if told is None or told.interval is None else told.interval
+        interval = None if told is None else told.interval
+        low, high = interval_ends(interval)
         return {
             "host": one.host,
             "outcome": one.outcome,
             "what": None if told is None else told.what,
             "value": None if interval is None else interval.value,
-            "low": None if interval is None else interval.low,
-            "high": None if interval is None else interval.high,
+            "low": low,
+            "high": high,
         }
 
     return {
