@@ -44,3 +44,12 @@ def test_a_path_that_is_too_long_for_any_line_is_broken():
     lines = drawn(Table("", ("run", "size", "path"), (("1", "quick", "/x" * 60),)), 64)
 
     assert "".join(line.split()[-1] for line in lines if "/x" in line) == "/x" * 60
+
+
+@pytest.mark.parametrize("names", [0, 1])
+@pytest.mark.parametrize("heading", ["[/api] x", "cpu [red]", ":smile:"])
+def test_headings_are_no_markup(heading, names):
+    """A heading may be the name of a thread, which may have brackets and colons."""
+    first, *_ = drawn(Table("", ("", heading, heading), (("a", "1", "2"),), names), 80)
+
+    assert first.split() == heading.split() * 2

@@ -206,6 +206,7 @@ def _drawn(table: Table, *, folded: bool = False, tight: bool = False, less: int
         less: The number of characters of the widest row names to break over lines.
     """
     names = [max((len(row[position]) for row in table.rows), default=0) for position in range(table.names)]
+    # Headings are `Text`, as rich takes a string for markup, and a heading may be the name of a thread.
     shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), show_edge=False)
     for position, column in enumerate(table.columns):
         widest = max((len(row[position]) for row in table.rows), default=0)
@@ -214,15 +215,15 @@ def _drawn(table: Table, *, folded: bool = False, tight: bool = False, less: int
             # single words keeps them whole.
             whole = position < len(table.columns) - 1 and _least_width(table, position) == _widest(table, position)
             justify: Literal["left", "right"] = "right" if position and _has_figures(table, position) else "left"
-            shown.add_column(column, justify=justify, overflow="fold", no_wrap=whole)
+            shown.add_column(Text(column), justify=justify, overflow="fold", no_wrap=whole)
         elif position < table.names:
             least, _ = _name_width(table, position)
             gives_way = less and position == names.index(max(names))
             width = max(least, widest - less) if gives_way else None
-            shown.add_column(column, overflow="fold", min_width=least, width=width)
+            shown.add_column(Text(column), overflow="fold", min_width=least, width=width)
         else:
             width = max(widest, 1 if tight else _HEADING)
-            heading = "\n".join(textwrap.wrap(column, width, break_long_words=False))
+            heading = Text("\n".join(textwrap.wrap(column, width, break_long_words=False)))
             justify = "right" if _has_figures(table, position) else "left"
             shown.add_column(heading, justify=justify, overflow="fold", min_width=None if folded else widest)
     above: tuple[str, ...] = ()
