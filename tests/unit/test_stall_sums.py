@@ -214,6 +214,23 @@ def test_the_threads_that_had_the_gil_or_a_lock_are_summed_up():
     assert found.to_json()["by_holder"][1]["thread"] == "burner2"
 
 
+def test_holders_in_files_of_equal_short_names_have_a_row_each():
+    """The holder that has cost most keeps the short name; another one of the same short name has its whole path."""
+    deep = [f"/srv/{release}/app/src/service/load.py" for release in ("blue", "green")]
+    spots = [{"file": one, "line": 7, "function": "load"} for one in deep]
+    parts = [
+        {"cause": "GIL", "time_s": time_s, "thread": "pool_1", "kept": "in one call of C", "place": spot}
+        for spot, time_s in zip(spots, (2.0, 1.0), strict=True)
+    ]
+    stall = {"began": "2026-01-01T00:00:00+00:00", "length_s": 3.0, "program": "app", "pid": 7, "parts": parts}
+    lines = [line for line in text_of(render_stalls(sum_up([stall])), 200).splitlines() if "the GIL, in one" in line]
+
+    assert [("/srv/green" in line, " ".join(line.split()[-7:])) for line in lines] == [
+        (False, "1 2 s 67 % 2 s"),
+        (True, "1 1 s 33 % 1 s"),
+    ]
+
+
 def test_threads_that_had_a_lock_in_turn_have_each_its_own_time():
     """Of one wait for a lock, each holder has its own time; a log that has one holder only gives it the whole time."""
     spot = {"file": "/app/app.py", "line": 7, "function": "load"}

@@ -1,6 +1,6 @@
 """The tables of `headway stalls`: by cause, by line, by holder, over time, by process."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -10,7 +10,7 @@ from headway.printable import printable
 from headway.report.figures import Table
 from headway.report.layout import bold, render_table
 from headway.traces.analysis.doing import Doing
-from headway.traces.analysis.stall_sums import StallSums, Sum
+from headway.traces.analysis.stall_sums import Held, StallSums, Sum
 from headway.traces.analysis.words import duration, number, share, short_path
 
 __all__ = ["render_stalls"]
@@ -45,12 +45,19 @@ def _by_holder(found: StallSums, all_s: float, few: int) -> list[RenderableType]
     """Return the table of the threads that had the GIL or a lock while something stalled."""
     sums: dict[tuple[str], Sum] = {}
     for held, one in found.by_holder.items():
-        what = f"the lock of {short_path(held.line)}" if held.line else "the GIL"
-        doing = _DOING.get(held.doing, held.doing)
-        place = "" if held.place == "?" else f" at {short_path(held.place)}"
-        sums[(f"{held.thread}: {what}{doing and f', {doing}'}{place}",)] = one
+        # As in the table by line, the holder that has cost most keeps the short names.
+        short = (_held(held, short_path),)
+        sums[(_held(held, str),) if short in sums else short] = one
     caption = "a lock has a holder here if it is known; *: any number, as in a pool's threads"
     return _table("By holder", ("holder",), sums, all_s, caption, few)
+
+
+def _held(held: Held, path: Callable[[str], str]) -> str:
+    """Return the words for a holder, with its places as `path` shows them."""
+    what = f"the lock of {path(held.line)}" if held.line else "the GIL"
+    doing = _DOING.get(held.doing, held.doing)
+    place = "" if held.place == "?" else f" at {path(held.place)}"
+    return f"{held.thread}: {what}{doing and f', {doing}'}{place}"
 
 
 def _by_process(found: StallSums, all_s: float, few: int) -> list[RenderableType]:
