@@ -310,6 +310,19 @@ def test_tables_are_as_they_are_wanted():
 
 
 @pytest.mark.parametrize(
+    ("level", "shown"),
+    [(0.05, "50,000 us"), (1.0, "1,000,000 us"), (0.000_999_96, "1,000 us"), (0.000_123_46, "123.5 us")],
+)
+def test_times_in_a_unit_of_choice_are_written_out(level, shown):
+    """A unit that makes large figures shows them with all digits before the point, and not with an exponent."""
+    launch = replace(session(level), values_s=(level,) * 5)
+    entry = Entry(Result(name="it", model="serial", launches=(launch,)), "f", "a")
+    (table,) = benchmark_tables({"f": [entry]}, None, Shown(columns=("time",), unit="us"))
+
+    assert table.rows[0][1].split(" ±")[0] == shown
+
+
+@pytest.mark.parametrize(
     ("low", "high", "text"),
     [
         (0.00009, 0.00011, "100 us ±11%"),

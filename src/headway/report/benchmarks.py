@@ -167,7 +167,10 @@ def regressions(groups: Groups, earlier: Earlier, limit: float) -> tuple[list[st
 def _in_unit(value_s: float, unit: str) -> str:
     if math.isnan(value_s):
         return EMPTY
-    return f"{value_s * UNITS[unit]:,.4g} {unit}" if unit else amount(value_s, "s")
+    if not unit:
+        return amount(value_s, "s")
+    value = value_s * UNITS[unit]
+    return f"{value:,.0f} {unit}" if abs(value) >= 999.95 else f"{value:.4g} {unit}"
 
 
 def _time(interval: stats.Interval, unit: str) -> str:
