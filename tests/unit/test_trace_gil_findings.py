@@ -9,6 +9,7 @@ from made_traces import MS
 from rich.console import Console
 from told_traces import AT_COMPUTE, AT_RECV, Script, told
 
+from headway.report.trace.summary import summary_lines
 from headway.report.trace.terminal import render_traces
 from headway.sim.replay.bursts import see
 from headway.traces.analysis import analyse
@@ -189,17 +190,22 @@ def test_waits_are_told_with_the_use_of_the_gil_that_was_waited_for(wait_ms, kin
 
 
 def test_a_gil_that_came_late_is_told_with_the_time_for_which_it_existed():
-    """A GIL that is held for half of its life has that share in its heading and as the mean of its bars."""
+    """A GIL that is held for half of its life has that share in its heading, in the summary and as the mean of its bars."""
     script = Script().hold(0, 0, 10).hold(1, 60, 80, gil=1)
     trace = script.trace(100, "MainThread", "guest", gils=2)
     gils = (trace.gils[0], replace(trace.gils[1], start_ns=trace.start_ns + 60 * MS))
     console = Console(file=io.StringIO(), width=100)
-    console.print(render_traces([analyse(replace(trace, gils=gils))]))
+    found = analyse(replace(trace, gils=gils))
+    console.print(render_traces([found]))
     lines = [line.strip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
     at = lines.index("GIL 1: held 50 % of the 40 ms for which it existed, waited for 0 ns")
     assert [line.rpartition("mean ")[2] for line in (lines[at + 1], lines[at + 3])] == ["50 %", "50 %"]
     assert "Main GIL: held 10 % of the time, waited for 0 ns" in lines
+    assert summary_lines([found])[1:3] == [
+        "  GIL 1 held 50 % of the 40 ms for which it existed, no waits",
+        "  the main GIL held 10 % of the time, no waits",
+    ]
 
 
 def test_threads_of_a_sub_interpreter_are_not_told_to_become_what_they_are():
