@@ -126,6 +126,15 @@ def test_many_gils_are_cut_unless_all_is_asked_for():
     assert "more GILs" not in text_of(render_traces([found], every=True))
 
 
+@pytest.mark.parametrize(("until_ms", "shown"), [(50, "1"), (0.123, "0.123"), (0.01, "< 0.1")])
+def test_the_bars_of_waiting_threads_tell_their_highest_mean(until_ms, shown):
+    """A bar is the mean of a stretch of the time, so one thread that waited for a part of it is less than one thread."""
+    trace = Script().hold(0, 0, until_ms).wait(1, 0).hold(1, until_ms, 100).trace(100, "a", "b")
+    (line,) = [line for line in text_of(render_traces([analyse(trace)])).splitlines() if line.startswith("  waiting ")]
+
+    assert line.rstrip().endswith(f"max mean {shown}")
+
+
 def test_long_names_in_long_tables_are_broken_over_lines():
     """A name that is wider than half the terminal has lines of its own, and figures stay in their columns."""
     rows = [("x" * 70, f"{number}") for number in range(50)]

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
+from headway.report.figures import amount
 from headway.traces.analysis import Analysis, GilSummary
 from headway.traces.analysis.utilisation import Timeline
 from headway.traces.analysis.words import duration, share
@@ -17,7 +18,9 @@ __all__ = ["bars"]
 _STEPS = " ▁▂▃▄▅▆▇█"
 _THREADS = 4
 _LONGEST_NAME = 24
-_LONGEST_FIGURE = 12
+_LONGEST_FIGURE = 14
+_LEAST_WAITERS = 0.1
+"""A mean number of waiting threads; a smaller one is shown as less than this."""
 
 
 def _bar(values: NDArray[np.float64], top: float, columns: int) -> str:
@@ -46,6 +49,13 @@ class _Bars:
         yield Text(f"{'':<{names}} {begin}{end:>{max(width - len(begin), len(end) + 1)}}", style="dim", no_wrap=True)
 
 
+def _waiters(most: float) -> str:
+    """Return the words for the highest of the mean numbers of waiting threads."""
+    if not most:
+        return "no waiter"
+    return f"max mean {amount(most, 'count')}" if most >= _LEAST_WAITERS else f"max mean < {_LEAST_WAITERS}"
+
+
 def bars(
     analysis: Analysis,
     gil: GilSummary,
@@ -56,13 +66,14 @@ def bars(
 ) -> RenderableType:
     """Return a line for the GIL, one for the number of waiting threads, and one per thread that held it longest.
 
+    The number of waiting threads is the mean of each short stretch of the time; its figure is the highest of these.
     Means are of the time for which the GIL existed, as in its heading.
     """
     held_ns = {one.index: one.holds.total_ns for one in gil.by_thread}
     most = float(timeline.waiting.max())
     rows = [
         ("held", timeline.held, 1.0, f"mean {share(gil.holds.total_ns, gil.wall_ns)}"),
-        ("waiting", timeline.waiting, most, f"max {most:.1f}" if most else "no waiter"),
+        ("waiting", timeline.waiting, most, _waiters(most)),
     ]
     chosen = [at for at, thread in enumerate(timeline.threads) if threads is None or int(thread) in threads]
     for at in chosen if every else chosen[:_THREADS]:
