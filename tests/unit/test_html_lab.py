@@ -10,6 +10,7 @@ from rich.console import Console
 from synthetic import make_cell, make_interpreter
 
 from headway.lab.experiments import experiment
+from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import Run
 from headway.lab.kept.settings import SESSION
 from headway.report import render_run
@@ -33,6 +34,13 @@ def texts(value):
             yield from texts(one)
 
 
+def shown(run):
+    """Return a run's report for the terminal."""
+    console = Console(file=io.StringIO(), width=400)
+    console.print(render_run(run))
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
 def cell(name, series, setting="", placement="free", **params):
     return make_cell(name, series, "3.13.0", placement, setting=setting, params=params)
 
@@ -51,11 +59,9 @@ def countdown(make_run) -> Run:
 
 def test_the_page_says_all_that_the_terminal_says(countdown):
     """Every word of the terminal's report with a digit in it is in the page's data."""
-    console = Console(file=io.StringIO(), width=400)
-    console.print(render_run(countdown))
     page = " ".join(texts(json.loads(json.dumps(asdict(lab_page(countdown))))))
 
-    said = {word.strip(",;:()[]") for word in console.file.getvalue().split() if re.search(r"\d", word)}  # type: ignore[attr-defined]
+    said = {word.strip(",;:()[]") for word in shown(countdown).split() if re.search(r"\d", word)}
     assert len(said) > 20
     assert {word for word in said if word not in page} == set()
 
@@ -157,6 +163,46 @@ def test_the_course_is_the_launches_mean(make_run):
     ]
 
 
+@pytest.fixture
+def broken(make_run):
+    """Return a function that makes a run with a launch that failed for each reason."""
+
+    def broken(*reasons):
+        run = make_run([(cell("sleep", "serial"), {"work_s": [[1.0]]})])
+        ((key, result),) = run.results.items()
+        (one,) = result.launches
+        failed = [replace(one, launch=Launch(status="failed", reason=reason)) for reason in reasons]
+        run.results[key] = replace(result, launches=(one, *failed))
+        return run
+
+    return broken
+
+
+def test_reasons_of_failed_launches_are_printable(broken):
+    """The reason has the last line of a program's stderr, which may hold anything."""
+    run = broken("exit code 1: \x1b]0;title\x07")
+
+    assert "\x1b" not in shown(run)
+    assert lab_page(run).failures == (r"1 x sleep, serial, free, 3.13.0: exit code 1: \x1b]0;title\x07",)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "ending"),
+    [
+        (20, "1 x sleep"),
+        (21, "... and 1 more kind (1 launch): `headway report --json` has them"),
+        (23, "... and 3 more kinds (3 launches): `headway report --json` has them"),
+    ],
+)
+def test_failed_launches_that_are_left_out_are_counted(broken, kinds, ending):
+    """The twenty most frequent kinds of failures are told; terminal and page say how many more there are."""
+    run = broken("again", "again", *(f"exit code {number}" for number in range(1, kinds)))
+
+    assert lab_page(run).failures[0].startswith("2 x")
+    assert lab_page(run).failures[-1].startswith(ending)
+    assert lab_page(run).failures[-1] in shown(run)
+
+
 def test_a_value_of_nought_has_no_level(make_run):
     """A value of 0 has no level, because it has no logarithm and JSON has no infinity."""
     run = make_run([(cell("race", "lock, 5 ms", threads=4, k=10), {"lost": [[0.0], [0.0]]})])
@@ -189,8 +235,8 @@ def test_names_are_only_text(make_run):
     hostile = "</script><img src=x onerror=alert(1)><!--\u2028"
     page = replace(page, title=hostile, costs=Table(hostile, (hostile,), ((hostile,),)))
 
-    shown = render_page(page)
-    data = re.search(r'id="data">(.*?)</script>', shown, re.DOTALL)[1]
+    drawn = render_page(page)
+    data = re.search(r'id="data">(.*?)</script>', drawn, re.DOTALL)[1]
     assert "<" not in data
     assert json.loads(data)["costs"]["caption"] == hostile
-    assert shown.count("<img") == 0
+    assert drawn.count("<img") == 0

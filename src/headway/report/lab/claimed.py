@@ -12,6 +12,7 @@ from headway.lab.judging.verdicts import ORDER, Verdict, by_claim, speaking
 from headway.lab.kept.results import Run
 from headway.lab.kept.settings import ADVICE
 from headway.lab.published import sources
+from headway.printable import printable
 from headway.traces.analysis import words
 
 __all__ = [
@@ -248,5 +249,11 @@ def letters(verdicts: Sequence[Verdict]) -> tuple[tuple[str, str], ...]:
 
 def failed(run: Run) -> tuple[str, ...]:
     """Return the failed launches with their reasons; launches with the same reason are counted together."""
-    failures = Counter(f"{one.key.replace('|', ', ')}: {one.launch.reason}" for one in run.failures)
-    return tuple(f"{count} x {failure}" for failure, count in failures.most_common(_MOST_FAILURES))
+    failures = Counter(printable(f"{one.key.replace('|', ', ')}: {one.launch.reason}") for one in run.failures)
+    told = failures.most_common(_MOST_FAILURES)
+    lines = [f"{count} x {failure}" for failure, count in told]
+    if len(told) < len(failures):
+        kinds = words.number(len(failures) - len(told), "more kind")
+        launches = words.number(len(run.failures) - sum(count for _, count in told), "launch", "launches")
+        lines.append(f"... and {kinds} ({launches}): `headway report --json` has them")
+    return tuple(lines)
