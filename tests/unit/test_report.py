@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -654,6 +655,21 @@ def test_interpreters_that_quick_size_spares_are_named(make_run, declare):
         in " ".join(spared.split())
     )
     assert "quick size measures" not in missing
+
+
+@pytest.mark.parametrize("besides", [False, True])
+def test_the_mark_of_two_modes_is_explained(make_run, declare, besides):
+    """A cell whose launches fall into two groups is marked, and a line above the tables says what the mark means."""
+    declare(besides=(("first_s", "first"),))
+    calm, torn = [1.0, 1.01, 1.0, 1.02, 1.01], [1.0, 1.01, 5.0, 5.01, 5.0]
+    metrics = {"work_s": calm if besides else torn, "first_s": torn if besides else calm}
+    runs = [make_run([paper("serial", one)], [GIL]) for one in (metrics, dict.fromkeys(metrics, calm))]
+    marked, plain = (text_of(render_run(run)) for run in runs)
+
+    assert " !" not in plain
+    assert "! after a figure" not in plain
+    assert re.search(r"[s\]] !", marked)
+    assert "! after a figure: its launches have two modes, so a mean misleads" in marked
 
 
 def test_what_was_left_out_is_grouped_by_reason(make_run):

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
+from headway.lab import stats
+from headway.lab.design import Experiment
 from headway.lab.judging.figures import number
 from headway.lab.judging.findings import figure
 from headway.lab.judging.verdicts import ORDER, Verdict, by_claim, speaking
@@ -29,6 +31,7 @@ __all__ = [
 ]
 
 _MOST_FAILURES = 20
+_COSTS = ("pool_start_s", "pickle_s")
 _BUSY = 0.1
 """The share of the machine from which on its use by other programs is told."""
 
@@ -149,7 +152,16 @@ def legend(run: Run) -> tuple[str, ...]:
     placements = {result.cell.placement for result in run.results.values()}
     if placements - {"free"}:
         lines.append("; ".join(text for name, text in _PLACEMENTS.items() if name in placements))
+    if any(_has_two_modes(run, experiment) for experiment in run.experiments()):
+        lines.append("! after a figure: its launches have two modes, so a mean misleads")
     return tuple(lines)
+
+
+def _has_two_modes(run: Run, experiment: Experiment) -> bool:
+    """Tell whether the launches of a cell have two modes, in a metric that a table of the experiment or the costs show."""
+    besides = (metric for metrics, _ in experiment.besides for metric in metrics.split())
+    metrics = {experiment.metric, *besides, *_COSTS}
+    return any(stats.bimodal(result.values(metric)) for result in run.of(experiment.name) for metric in metrics)
 
 
 def _used(run: Run) -> set[str]:
