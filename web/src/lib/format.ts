@@ -54,7 +54,7 @@ function scaled(value: number, step: number, units: readonly string[]): string {
   return `${digits(value)} ${units[place]}`;
 }
 
-/** Return a value with its unit: `12.3 ms`, `38,600/s`, `64 KiB`, `23 %`. */
+/** Return a value with its unit: `12.3 ms`, `38,600/s`, `64 KiB`, `23 %`, or a count, which is written out: `80,712`. */
 export function amount(value: number, unit: Unit): string {
   switch (unit) {
     case "s":
@@ -68,6 +68,6 @@ export function amount(value: number, unit: Unit): string {
     case "share":
       return `${digits(value * 100)} %`;
     default:
-      return digits(value);
+      return value >= 100 || Number.isInteger(value) ? Math.round(value).toLocaleString("en") : digits(value);
   }
 }

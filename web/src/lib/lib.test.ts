@@ -19,6 +19,9 @@ test("figures read as the terminal's do", () => {
   assert.equal(amount(1_048_576, "bytes"), "1 MiB");
   assert.equal(amount(999_900, "bytes_per_s"), "1 MB/s");
   assert.equal(amount(0.2347, "share"), "23.5 %");
+  assert.equal(amount(1024, "count"), "1,024");
+  assert.equal(amount(80_711.6, "count"), "80,712");
+  assert.equal(amount(12.345, "count"), "12.3");
   assert.equal(digits(0), "0");
 });
 
