@@ -98,6 +98,21 @@ def test_interpreters_switch_off_in_every_plot(open_page, run):
     assert rows.count() == 8
 
 
+def test_a_closed_plot_is_drawn_at_its_width_when_it_opens(open_page, run):
+    """A choice after a page was printed leaves plots without a width alone, as closed ones are in some browsers."""
+    page = open_page(render_page(lab_page(run)), width=390)
+    dots = page.locator("#countdown figure.dots")
+    dots.evaluate("one => { one.style.display = 'none'; }")
+    page.evaluate("['beforeprint', 'afterprint'].forEach(name => dispatchEvent(new Event(name)))")
+    page.get_by_label("3.12", exact=True).uncheck()
+    page.locator("#countdown").get_by_text("More plots").click()
+    dots.evaluate("one => { one.style.display = ''; }")
+    dots.locator("g.row").first.wait_for()
+
+    width = dots.locator("svg").get_attribute("viewBox").split()[2]
+    assert float(width) == dots.locator(".plot").evaluate("one => one.clientWidth")
+
+
 def test_a_test_session_shows_how_its_rounds_are_spread(open_page, make_run):
     """A session's page has a histogram for each benchmark, with all of its rounds; those of a group share a scale."""
     rounds = [1 + place / 100 for place in range(99)]

@@ -48,21 +48,25 @@ class Figure {
   /** Set whether the figure is visible. */
   see(visible: boolean): void {
     this.seen = visible;
-    // A figure within a closed <details> element has no width yet.
-    if (visible && !this.drawn && this.canvas.clientWidth) this.draw();
+    if (visible) this.prepare();
+  }
+
+  /** Draw the figure if it is outdated and has a width, which it has not within a closed <details> element. */
+  prepare(): void {
+    if (!this.drawn && this.canvas.clientWidth) this.draw();
   }
 
   /** Mark the figure as outdated, because the reader's choices have changed. */
   changed(): void {
     this.drawn = false;
-    if (this.seen) this.draw();
+    if (this.seen) this.prepare();
   }
 
   private draw(): void {
     const cells = this.cells.filter(
       (cell) => this.shown.has(cell) && (!this.chosen || cell.interpreter === this.chosen || cell.interpreter === ONE_WORKER),
     );
-    const width = Math.max(300, Math.min(this.canvas.clientWidth || 900, 1100));
+    const width = Math.max(300, Math.min(this.canvas.clientWidth, 1100));
     const drawn = this.drawnOf(cells, width);
     this.canvas.replaceChildren(...(drawn.length ? drawn : [h("p", { class: "dim" }, "nothing of this is switched on")]));
     this.drawn = true;
@@ -120,10 +124,10 @@ export function labPage(page: LabPage, root: HTMLElement): void {
     { rootMargin: "600px" },
   );
   figures.forEach((one) => observer.observe(one.element));
-  whenIdle(figures.map((one) => () => one.see(true)));
+  whenIdle(figures.map((one) => () => one.prepare()));
   addEventListener("beforeprint", () => {
     document.documentElement.classList.add("printing");
-    figures.forEach((one) => one.see(true));
+    figures.forEach((one) => one.prepare());
   });
   addEventListener("afterprint", () => document.documentElement.classList.remove("printing"));
   let width = innerWidth;
