@@ -208,6 +208,16 @@ def test_a_process_is_chosen_and_the_window_stays(open_page):
     until(page, "headwayTimelines[0].model.view.title === 'app.py (pid 4242)'")
 
 
+def test_a_process_without_events_is_not_said_to_have_no_gil(open_page):
+    """The choice of processes has the use of a GIL if there was one; the heading tells whether a process has a GIL."""
+    idle = Script().trace(5, pid=4243)
+    page = open_page(render_page(*trace_page([("", [(one, analyse(one)) for one in (convoy(), idle)])], "0")))
+
+    first, second = page.get_by_label("process").locator("option").all_inner_texts()
+    assert first.startswith("app.py (pid 4242): held 100 % of the time")
+    assert second == "app.py (pid 4243)"
+
+
 def test_a_page_without_anything_says_so(open_page):
     """A page on which no thread held or waited says so, promises no lane, and ignores keys."""
     page = open_page(html_of(("", Script().trace(5))))

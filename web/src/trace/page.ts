@@ -84,7 +84,9 @@ function chooser(views: readonly TraceView[], show: (view: TraceView) => Promise
       h(
         "select",
         { change: (event) => void show(views[Number((event.target as HTMLSelectElement).value)]!) },
-        ...views.map((view, place) => h("option", { value: place }, `${view.title}: ${view.gils[0]?.summary ?? "no GIL used"}`)),
+        ...views.map((view, place) =>
+          h("option", { value: place }, [view.title, ...view.gils.slice(0, 1).map((one) => one.summary)].join(": ")),
+        ),
       ),
     ),
   );
