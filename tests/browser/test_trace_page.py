@@ -295,13 +295,15 @@ def test_paper_has_all_threads(open_page):
         scale = sizes[0][0] / page.evaluate("headwayTimelines[0].width")
         seen = sum((height / scale - AXIS_PX) / LANE_PX for _, height in sizes)
         assert seen == pytest.approx(lanes, rel=0.02)
-        assert ("200 of 250 threads" in page.inner_text(".timeline")) == (lanes == 200)
+        assert ("200 of 250 lanes; the table of threads has all threads" in page.inner_text(".timeline")) == (
+            lanes == 200
+        )
         page.emulate_media(media="screen")
         page.evaluate("dispatchEvent(new Event('afterprint'))")
         settle(page)
         assert page.evaluate(heights) == before
         assert page.evaluate(pieces) == []
-        assert "of 250 threads" not in page.inner_text(".timeline")
+        assert "of 250 lanes" not in page.inner_text(".timeline")
 
 
 @pytest.mark.parametrize("width", [390, 1280])

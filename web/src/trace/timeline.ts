@@ -123,7 +123,7 @@ export class Timeline {
       this.beyond,
     );
     const lanes = model.view.lanes.length;
-    const left = lanes > MOST_PRINTED && h("p", { class: "dim on-paper" }, `${MOST_PRINTED} of ${lanes.toLocaleString("en")} threads; the table of threads has all`);
+    const left = lanes > MOST_PRINTED && h("p", { class: "dim on-paper" }, `${MOST_PRINTED} of ${lanes.toLocaleString("en")} lanes; the table of threads has all threads`);
     this.element = h("div", { class: "timeline" }, this.scroller, this.printed, left, this.spoken);
     this.listen();
     new ResizeObserver(() => this.resized()).observe(this.scroller);
