@@ -371,13 +371,12 @@ def test_without_a_gil_nobody_waits_for_an_interval():
 
 
 @pytest.mark.parametrize("params", [{}, {"connections": 10}, {"transport": "udp"}, {"rate_per_s": 200}])
-def test_the_histogram_of_a_launch_is_kept(params):
-    """The counts in the launch's details are exactly the requests of its samples."""
+def test_a_launch_records_its_requests_and_the_figures_of_their_latencies(params):
+    """The launch's details have the number of its requests, and its latencies are in their order."""
     done = convoy(BY_NAME["3.14"], cpu=0, **params)
 
-    kept = sum(count for _, count in done.facts["details"]["latency_counts"])
     assert done.status == "ok", done.stderr
-    assert kept == done.facts["details"]["requests"] > 10
+    assert done.facts["details"]["requests"] > 10
     assert done.samples["latency_p50_s"][0] <= done.samples["latency_p99_s"][0] <= done.samples["latency_max_s"][0]
     assert 0 < done.samples["latency_mean_s"][0] < done.samples["latency_max_s"][0]
     assert 0 < done.samples["latency_sd_s"][0] < done.samples["latency_max_s"][0]

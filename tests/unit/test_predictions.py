@@ -1,8 +1,10 @@
 """Predictions of cells: stored before the first launch or refused, made from anchors alone, and judged."""
 
 import contextlib
+import json
 import math
 import sqlite3
+from dataclasses import replace
 
 import pytest
 from synthetic import make_cell, make_interpreter, make_machine, make_settings
@@ -16,6 +18,7 @@ from headway.lab.kept.launched import Launch
 from headway.lab.kept.predictions import Prediction, Span
 from headway.lab.kept.results import CellResult, read_run
 from headway.lab.kept.store import Store
+from headway.lab.launching.launch import _Listener
 from headway.lab.launching.session import Session
 from headway.lab.plan import Plan, make_plan
 from headway.lab.predicting.echo import Predictor, scenario_text
@@ -204,7 +207,7 @@ def test_anchors_come_along_whatever_placement_is_asked_for():
 
 
 # ---------------------------------------------------------------- claims
-def judged(store, levels, predicted, launches=3, **facts):
+def judged(store, levels, predicted, launches=3):
     """Return a run whose cells gave these levels of requests/s, by series, in each launch."""
     run_id = begun(store)
     for cell in (NONE, FAIR):
@@ -213,7 +216,6 @@ def judged(store, levels, predicted, launches=3, **facts):
     for block in range(launches):
         for cell in (NONE, FAIR):
             one = launch(requests_per_s=levels[cell.series] * (1 + 0.001 * block))
-            one.facts.update(facts)
             store.add_launch(run_id, cell.key, block, one)
     return read_run(store, run_id)
 
@@ -252,13 +254,33 @@ def test_one_launch_decides_nothing(store):
     assert [one.outcome for one in errors(run, EXPERIMENT, ERRORS, GIL.id)] == ["inconclusive"]
 
 
-def test_launches_with_too_few_requests_tell_nothing(store):
-    """Launches with too few requests give no 99th percentile."""
-    run = judged(store, {"no policy": 200.0, "fair": 9e3}, {"no policy": 200.0, "fair": 9e3}, requests=100)
-    result = run.results[NONE.key]
+def answered(requests, samples):
+    """Return a launch as the lab makes it of the agent's answers, with this many requests in all."""
+    answers = [
+        {"kind": "started", "started_monotonic_ns": 1, "pid": 1},
+        *[{"kind": "sample", "part": 0, "metrics": {"requests_per_s": 200.0}}] * samples,
+        {"kind": "end", "part": 0, "details": {"requests": requests}},
+    ]
+    listener = _Listener(0, 1)
+    listener.feed(b"".join(json.dumps(one).encode() + b"\n" for one in answers))
+    assert listener.ended
+    assert not listener.garbled
+    (made_,) = listener.launches
+    made_.status = "ok"
+    return made_
 
-    assert off(result, "requests_per_s", least=300) is None
-    assert off(result, "requests_per_s", least=100).factor.value == pytest.approx(1, rel=0.01)
+
+@pytest.mark.parametrize(("requests", "counts"), [(1199, False), (1200, True)])
+def test_launches_with_too_few_requests_tell_nothing(store, requests, counts):
+    """Of four equal repetitions, one a warm-up, each must have had the least number of requests for a percentile."""
+    cell = replace(NONE, variant=replace(NONE.variant, samples=3, warmups=1))
+    run_id = begun(store, [cell])
+    store.add_prediction(run_id, made(cell))
+    store.add_launch(run_id, cell.key, 0, answered(requests, cell.variant.samples))
+    result = read_run(store, run_id).results[cell.key]
+
+    assert (off(result, "requests_per_s", least=300) is not None) == counts
+    assert off(result, "requests_per_s").factor.value == pytest.approx(1, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def off(result: CellResult, metric: str, *, least: int = 0) -> Off | None:
     values = [
         stats.launch_value(one.launch.samples[metric])
         for one in result.ok
-        if metric in one.launch.samples and _answered(one.launch) >= least
+        if metric in one.launch.samples and _answered(one.launch, result.cell.variant.warmups) >= least
     ]
     if span is None or span.median <= 0 or not values or min(values) <= 0:
         return None
@@ -56,11 +56,15 @@ def off(result: CellResult, metric: str, *, least: int = 0) -> Off | None:
     return Off(level, _factor(level, span.median), len(values))
 
 
-def _answered(launch: Launch) -> float:
-    """Return the number of requests that each sample of a launch answered; infinity where it is not recorded."""
-    requests = launch.facts.get("requests")
-    samples = len(launch.samples.get("requests_per_s", ())) or 1
-    return requests / samples if isinstance(requests, int | float) else math.inf
+def _answered(launch: Launch, warmups: int) -> float:
+    """Return the number of requests that each sample of a launch answered; infinity where it is not recorded.
+
+    A launch records one number, of its warm-ups and its samples together. They last equally long.
+    """
+    details = launch.facts.get("details")
+    requests = details.get("requests") if isinstance(details, dict) else None
+    repetitions = warmups + len(launch.samples.get("requests_per_s", ()))
+    return requests / max(1, repetitions) if isinstance(requests, int | float) else math.inf
 
 
 def _factor(level: stats.Interval, predicted: float) -> stats.Interval:

@@ -48,7 +48,7 @@ def _table(run: Run, results: Sequence[CellResult], metric: str, least: int) -> 
         )
     caption = f"{metric_words(metric)}: predicted before the first launch [least - greatest of seeds], and measured"
     if least:
-        caption += f"; launches of fewer than {least} requests do not count"
+        caption += f"; launches of fewer than {least} requests a sample do not count"
     return Table(caption, ("", "", "predicted", "measured", "off by a factor [interval]"), tuple(rows), names=2)
 
 

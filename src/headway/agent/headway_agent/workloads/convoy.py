@@ -158,7 +158,7 @@ class Convoy(_BesideCpu):
     Metrics: `requests_per_s`, `latency_p50_s`, `_p90_s`, `_p99_s`, `_p999_s`, `_max_s`, `_mean_s`, `_sd_s`, `work_per_s`,
     `lost_requests`. With a GIL and CPU-bound threads also `of_bound`: the requests per second of one connection,
     divided by the analytic bound of one request per switch interval and timer slack. Details: `requests` is the number
-    of answered requests, and `latency_counts` their histogram.
+    of requests that were answered, in warm-ups and samples together.
     """
 
     def _serve(self):
@@ -193,7 +193,6 @@ class Convoy(_BesideCpu):
         # Each launch of a cell has another seed: with one seed for all, the interval would not show the seed's effect.
         self._config["seed"] = self.job["seed"]
         self._client = LoadClient(self.job["library"], self._client_cpus)
-        self._counts = {}
         self._requests = 0
         # The kernel may end a timed wait this much late (prctl(2), PR_SET_TIMERSLACK): by default 50 us.
         self._slack_s = _timer_slack_s()
@@ -218,8 +217,6 @@ class Convoy(_BesideCpu):
             if threads and proc.gil_enabled() and not self.params.get("rate_per_s"):
                 each = result["requests_per_s"] / self._config["connections"]
                 metrics["of_bound"] = each * (sys.getswitchinterval() + self._slack_s)
-        for index, count in result["counts"]:
-            self._counts[index] = self._counts.get(index, 0) + count
         self._requests += result["requests"]
         return metrics
 
@@ -227,7 +224,7 @@ class Convoy(_BesideCpu):
         self._client.close()
         self._server.close()
         _BesideCpu.close(self)
-        return {"requests": self._requests, "latency_counts": sorted(self._counts.items())}
+        return {"requests": self._requests}
 
 
 class TinyWrites(_BesideCpu):
