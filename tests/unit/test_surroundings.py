@@ -10,10 +10,11 @@ from synthetic import make_interpreter, make_machine
 from headway.errors import UsageError
 from headway.lab.beside import environments, redis
 from headway.lab.beside.environments import Libraries
-from headway.lab.beside.given import server_cpus
+from headway.lab.beside.given import NOTHING, server_cpus
 from headway.lab.beside.volumes import Volume, Volumes, find_volumes
 from headway.lab.design import Variant, both_kinds, ends, newest_with_gil, oldest_and_free_threaded
 from headway.lab.experiments import experiments
+from headway.lab.launching.launch import _job
 from headway.lab.plan import make_plan, needed
 
 FOUND = [
@@ -133,6 +134,19 @@ def test_servers_are_put_where_the_launch_is_not():
     assert cpus("split") == (0,)
     assert cpus("same") == (3,)
     assert cpus("free") == (0, 1, 2, 3)
+
+
+def test_threads_on_one_core_have_one_on_a_machine_with_more():
+    """Under `split` the clients of `redis-set` have one core apart from the server's; other clients have all others."""
+    machine = make_machine(4)
+
+    def cpus(name):
+        (one,) = (one for one in experiments() if one.name == name)
+        cells = make_plan([one], FOUND[:1], machine, size="quick", seed=1, placement="split").cells
+        return {tuple(_job([cell], machine, None, 1.0, NOTHING)["cpus"]) for cell in cells}
+
+    assert cpus("redis-set") == {(1,)}
+    assert cpus("http-sleep") == {(1, 2, 3)}
 
 
 def test_folders_are_made_on_their_volumes_and_removed(tmp_path, monkeypatch):

@@ -159,7 +159,7 @@ def _sets(series: str, model: str, size: Size, *, tasks: int, hiredis: bool = Fa
         series=series + (", hiredis" if hiredis else ""),
         workload="redis-set",
         model=model,
-        params={"commands": commands, "tasks": tasks, "workers": tasks, "hiredis": hiredis},
+        params={"commands": commands, "tasks": tasks, "workers": tasks, "hiredis": hiredis, "one_core": True},
         samples=2 if size == "quick" else 3,
         warmups=1,
         placements=_APART if model in {"serial", "threads"} and not hiredis else ("free",),
@@ -177,7 +177,7 @@ def _redis_set(size: Size) -> list[Variant]:
             series=series,
             workload=workload,
             model="threads",
-            params={"connections": _THREADS, **params},
+            params={"connections": _THREADS, "one_core": True, **params},
             samples=2,
             warmups=0,
             placements=_APART,
@@ -215,7 +215,7 @@ _REDIS_SET = Experiment(
         "redis-py sets a 16-byte value, one command at a time, with one connection, with 16 threads over a connection pool, "
         "with 16 coroutines of its asyncio client, and with 4 processes; with the plain Python parser and with hiredis. The "
         "limit is redis-benchmark on the same server in the same run, with Headway's own C client beside it (16 connections "
-        "each). `free`: the system places server and client; `split`: the server has its own core."
+        "each). `free`: the system places server and client; `split`: the server has a core, and the client another."
     ),
     included="Commands acknowledged per second, with pools and loops that have started. The keys are the lab's own, and are removed.",
     metric="requests_per_s",

@@ -66,8 +66,9 @@ def _job(
         cpus = [machine.cores[-1]]
         party_cpus = [cpus, cpus]
     elif cell.placement == "split" and cell.variant.server:
-        # The server has a core to itself; the launch gets all the others.
-        cpus = list(machine.away_from(machine.split[0]))
+        # The server has a core to itself. The launch gets all the others, or one for a variant that is about one core.
+        alone = cell.variant.params.get("one_core")
+        cpus = [machine.split[1]] if alone else list(machine.away_from(machine.split[0]))
     elif cell.placement == "split":
         cpus = list(machine.split)
         party_cpus = [[core] for core in machine.split]
