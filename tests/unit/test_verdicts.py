@@ -8,7 +8,7 @@ from synthetic import make_cell, make_interpreter, make_machine
 from headway.lab.design import Level, above, below, between
 from headway.lab.experiments import experiments
 from headway.lab.judging.evidence import TOO_MANY
-from headway.lab.judging.verdicts import judge
+from headway.lab.judging.verdicts import judge, speaking
 from headway.lab.published import published_ratio, results
 
 
@@ -322,6 +322,25 @@ def test_the_mean_over_interpreters_says_what_no_single_one_can(make_run):
     outcomes = {one.interpreter: one.outcome for one in verdicts}
     assert outcomes == {"all": "supported", first.id: "inconclusive", second.id: "inconclusive"}
     assert verdicts[0].deciding.interval.value == pytest.approx(1.1)
+
+
+@pytest.mark.parametrize(("unclear", "outcome"), [((), "inconclusive"), ((0.5, 0.51, 0.5, 0.5), "supported")])
+def test_a_mean_speaks_only_for_all_comparisons_of_a_claim(make_run, unclear, outcome):
+    """A comparison that has figures on one interpreter only has no mean, so the mean of the others is not enough."""
+    first, second = make_interpreter("3.12.1"), make_interpreter("3.13.0")
+    cells = []
+    for interpreter, forkserver in ((first, (0.5, 0.51, 0.5, 0.5)), (second, unclear)):
+        for label, values in (
+            ("serial", (1.0, 1.01, 0.99, 1.0)),
+            ("processes-spawn", (0.5, 0.51, 0.5, 0.5)),
+            ("processes-forkserver", forkserver),
+        ):
+            cells.append((make_cell("cpu-bound", label, interpreter.id), launches(*values)))
+
+    found = [one for one in judge(make_run(cells, [first, second])) if one.claim.id == "cpu-bound/processes-faster"]
+
+    assert speaking(found).outcome == outcome
+    assert ("all" in {one.interpreter for one in found}) == bool(unclear)
 
 
 def test_cells_that_took_turns_are_compared_sample_by_sample(make_run):

@@ -176,25 +176,30 @@ def comparisons(run: Run, experiment: Experiment, comparison: Comparison, interp
 
 
 def pooled(run: Run, experiment: Experiment, comparison: Comparison, interpreters: Sequence[str]) -> Iterator[Evidence]:
-    """Yield the evidence of the mean over interpreters at every placement; nothing with fewer than two."""
+    """Yield the evidence of the mean over interpreters at every placement.
+
+    Yields nothing if the run was not asked for one of the cells, and "not measured" if there is no mean over at least two.
+    """
     metric = comparison.metric or experiment.metric
     places = _places(run, experiment, comparison)
     for place in places:
-        pairs: list[tuple[CellResult, CellResult]] = []
+        asked: list[tuple[CellResult, CellResult]] = []
         for interpreter in interpreters:
             top = run.find(experiment.name, comparison.top, interpreter, place)
             bottom = run.find(experiment.name, comparison.bottom, interpreter, comparison.bottom_placement or place)
-            if top is not None and bottom is not None and top.by_block(metric) and bottom.by_block(metric):
-                pairs.append((top, bottom))
+            if top is not None and bottom is not None:
+                asked.append((top, bottom))
+        if not asked:
+            continue
+        pairs = [pair for pair in asked if all(one.by_block(metric) for one in pair)]
         interval = run.pooled_ratio(pairs, metric) if len(pairs) > 1 else None
-        if interval is not None:
-            where = f"{place} / {comparison.bottom_placement}" if comparison.bottom_placement else place
-            several = len(places) > 1 or comparison.bottom_placement
-            what = f"{comparison.top} / {comparison.bottom}" + (f", {where}" if several else "")
-            blocks = [top.ratios(bottom, metric).keys() for top, bottom in pairs]
-            launches = len(set.intersection(*map(set, blocks)))
-            cells = tuple(result.cell.key for pair in pairs for result in pair)
-            yield judged(what, comparison.relation, interval, launches, cells)
+        where = f"{place} / {comparison.bottom_placement}" if comparison.bottom_placement else place
+        several = len(places) > 1 or comparison.bottom_placement
+        what = f"{comparison.top} / {comparison.bottom}" + (f", {where}" if several else "")
+        blocks = [set(top.ratios(bottom, metric)) for top, bottom in pairs]
+        launches = len(set.intersection(*blocks)) if blocks else 0
+        cells = tuple(result.cell.key for pair in pairs for result in pair)
+        yield judged(what, comparison.relation, interval, launches, cells)
 
 
 def levels(run: Run, experiment: Experiment, level: Level, interpreter: str) -> Iterator[Evidence]:

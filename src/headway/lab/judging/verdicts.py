@@ -131,15 +131,18 @@ def _single(run: Run, experiment: Experiment, claim: Claim, interpreter: str) ->
 
 
 def _mean(run: Run, experiment: Experiment, claim: Claim, singles: Sequence[Verdict]) -> Verdict | None:
-    """Judge the mean over interpreters; None if the claim has other pieces than ratios, or under two have figures."""
+    """Judge the mean over interpreters; None if the single verdicts must speak for the claim.
+
+    That is so if the claim has other pieces than ratios, and if the mean leaves a piece unmeasured and refutes none.
+    """
     evidence: list[Evidence] = []
     for piece in claim.evidence(run.machine):
         if not isinstance(piece, Comparison):
             return None
         evidence.extend(pooled(run, experiment, piece, [single.interpreter for single in singles]))
-    if not evidence:
-        return None
     outcome = combined(evidence)
+    if not evidence or (outcome != "refuted" and any(one.outcome == "not measured" for one in evidence)):
+        return None
     ordered = decisive_first(evidence, outcome)
     sentence = _sentence(outcome, claim, ordered)
     against = [run.names[single.interpreter] for single in singles if single.outcome == "refuted"]
