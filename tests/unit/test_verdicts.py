@@ -202,6 +202,16 @@ def test_more_cores_than_the_sweep_are_said(make_run):
     assert (verdict.outcome, "16 physical cores" in verdict.sentence) == ("not measured", True)
 
 
+def test_hyper_threads_may_add_to_the_cores_of_a_countdown_or_not():
+    """On two cores with hyper-threads, four threads take a half to a quarter of the time, and a little more or less."""
+    found = next(one for each in experiments() for one in each.claims if one.id == "countdown/falls-without-gil")
+    relation = found.evidence(replace(make_machine(4), physical_cores=2))[1].relation
+
+    assert relation.contains(0.21, 0.62)
+    assert relation.excludes(0.63, 1.0)
+    assert relation.excludes(0.1, 0.2)
+
+
 def test_nothing_lost_supports_append(make_run):
     """A count of 0 in every sample supports a claim of none."""
     verdict = verdict_of(race(make_run, {"3.8.1": 5}), "race/append-safe")

@@ -139,10 +139,11 @@ def _countdown(size: Size) -> list[Variant]:
 def _falls_to_cores(machine: Machine) -> Sequence[Comparison]:
     comparisons = []
     for count in _COUNTS[1:]:
-        ideal = 1 / min(count, len(machine.cores))
-        # A quarter above the ideal still counts as "falls to 1/n"; only noise lies far below the ideal.
+        # Hyper-threads may add to the physical cores, from nothing to as much as cores of their own. A quarter above the
+        # ideal still counts as "falls to 1/n"; only noise lies far below the ideal.
+        slowest, quickest = (1 / min(count, cores) for cores in (machine.physical_cores, len(machine.cores)))
         comparisons.append(
-            Comparison(top=thread_count(count), bottom="1 thread", relation=between(ideal * 0.8, ideal * 1.25))
+            Comparison(top=thread_count(count), bottom="1 thread", relation=between(quickest * 0.8, slowest * 1.25))
         )
     return comparisons
 
