@@ -202,6 +202,15 @@ def test_more_cores_than_the_sweep_are_said(make_run):
     assert (verdict.outcome, "16 physical cores" in verdict.sentence) == ("not measured", True)
 
 
+def test_a_claim_about_two_cores_says_so_on_one(make_run):
+    """A claim that has no comparison on one core names the cores, and no sweep."""
+    run = make_run([(make_cell("ccbench-throughput", "1 bz2", "3.13.0"), {})], machine=make_machine(1))
+
+    verdict = verdict_of(run, "ccbench-throughput/bz2-gains")
+
+    assert (verdict.outcome, verdict.sentence) == ("not measured", "the claim needs two cores")
+
+
 def test_hyper_threads_may_add_to_the_cores_of_a_countdown_or_not():
     """On two cores with hyper-threads, four threads take a half to a quarter of the time, and a little more or less."""
     found = next(one for each in experiments() for one in each.claims if one.id == "countdown/falls-without-gil")

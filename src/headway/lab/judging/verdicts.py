@@ -223,7 +223,8 @@ def judge(run: Run, experiments: Sequence[Experiment] | None = None) -> list[Ver
         for claim in experiment.claims:
             interpreters = _speaks_of(run, claim)
             if not claim.evidence(run.machine):
-                reason = f"the sweep of the experiment ends below the size that {run.machine.physical_cores} physical cores need"
+                ends = f"the sweep of the experiment ends below the size that {run.machine.physical_cores} physical cores need"
+                reason = "the claim needs two cores" if len(run.machine.cores) < 2 else ends
                 verdicts.append(Verdict(claim, experiment.name, "any", "not measured", (), reason))
             elif claim.scope == "native":
                 verdicts.append(_single(run, experiment, claim, ONE_WORKER))
