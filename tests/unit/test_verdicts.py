@@ -221,6 +221,16 @@ def test_hyper_threads_may_add_to_the_cores_of_a_countdown_or_not():
     assert relation.excludes(0.1, 0.2)
 
 
+@pytest.mark.parametrize(("size", "duration_s"), [("quick", 0.6), ("standard", 1.0), ("published", 5.0)])
+def test_offered_requests_last_as_long_as_the_size_says(size, duration_s):
+    """Requests at a rate last as long as other cases of the size; at quick size longer, so that there are some."""
+    (found,) = (one for one in experiments() if one.name == "convoy-cases")
+    offered = [one for one in found.variants(size) if "rate_per_s" in one.params]
+
+    assert offered
+    assert {one.params["duration_s"] for one in offered} == {duration_s}
+
+
 def test_nothing_lost_supports_append(make_run):
     """A count of 0 in every sample supports a claim of none."""
     verdict = verdict_of(race(make_run, {"3.8.1": 5}), "race/append-safe")

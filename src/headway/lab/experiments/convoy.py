@@ -1,5 +1,7 @@
 """The convoy effect: an echo server beside CPU-bound threads (source C, and the cases T3 to T5 of bpo-7946)."""
 
+from collections.abc import Mapping
+
 from headway.lab.design import (
     Claim,
     Comparison,
@@ -20,6 +22,7 @@ from headway.lab.design import (
 __all__ = ["EXPERIMENTS", "HOW", "IN_FIGURE", "SPLIT", "WORK", "cpu_threads", "echo"]
 
 _CPU = (0, 1, 2, 4, 8)
+_DURATION_S: dict[Size, float] = {"quick": 0.15, "standard": 1.0, "published": 5.0}
 _ALONE = "1-byte"
 _IN_PROCESSES = "separate processes"
 
@@ -46,7 +49,7 @@ def echo(series: str, size: Size, *, cpu: int, setting: tuple[str, ...] = (), **
         model="processes-spawn" if more.get("beside") == "processes" else "threads",
         params={
             "cpu": cpu,
-            "duration_s": {"quick": 0.15, "standard": 1.0, "published": 5.0}[size],
+            "duration_s": _DURATION_S[size],
             "min_requests": 5 if size == "quick" else 20,
             **more,
         },
@@ -295,16 +298,25 @@ _CASES: tuple[tuple[tuple[str, ...], dict[str, object]], ...] = (
     (("TCP", "1 client"), {}),
     (("TCP", "10 clients"), {"connections": 10}),
     (("TCP", "100 clients"), {"connections": 100}),
-    (("TCP", "100 requests/s offered"), {"rate_per_s": 100, "arrivals": "poisson", "duration_s": 0.6}),
+    (("TCP", "100 requests/s offered"), {"rate_per_s": 100, "arrivals": "poisson"}),
     (("UDP", "1 byte"), {"transport": "udp"}),
     (("UDP", "8 KiB"), {"transport": "udp", "message_bytes": 8192}),
 )
 _WRITES = "tiny writes"
+_LEAST_OFFERED_S = 0.6
+"""The least duration with offered requests: at 100 a second, the duration of quick size would have 15 of them."""
+
+
+def _timed(more: Mapping[str, object], size: Size) -> dict[str, object]:
+    """Return the parameters of a case, with a duration if requests are offered at a rate."""
+    if "rate_per_s" not in more:
+        return dict(more)
+    return {**more, "duration_s": max(_LEAST_OFFERED_S, _DURATION_S[size])}
 
 
 def _cases(size: Size) -> list[Variant]:
     echoes = [
-        echo(series, size, cpu=cpu, setting=setting, unit=unit, **more)
+        echo(series, size, cpu=cpu, setting=setting, unit=unit, **_timed(more, size))
         for setting, more in _CASES
         for series, cpu, unit in _BESIDE
     ]
