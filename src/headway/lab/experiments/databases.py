@@ -288,7 +288,7 @@ _REDIS_SET = Experiment(
         ),
         Claim(
             id="redis-set/threads-free",
-            text="without a GIL 16 threads are faster than one, more than twofold with enough cores (four or more)",
+            text="without a GIL 16 threads are faster than one, more than twofold if launches have four cores or more",
             evidence=_threads_over_serial,
             source="B2",
             published=(Published("B2", "threads_16", "serial", "3.13t"),),
