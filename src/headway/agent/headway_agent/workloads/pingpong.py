@@ -224,11 +224,9 @@ class _Asyncio:
         questions, answers = self._asyncio.Queue(), self._asyncio.Queue()
         partner = self._asyncio.ensure_future(self._echo(questions, answers))
         value = 0
-        begun_ns = time.perf_counter_ns()
         for _ in range(rounds):
             await questions.put(value + 1)
             value = await answers.get()
-        self.elapsed_ns = time.perf_counter_ns() - begun_ns
         await questions.put(_STOP)
         await partner
         return value
