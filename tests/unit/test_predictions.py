@@ -13,6 +13,7 @@ from headway.errors import HeadwayError, StoreError
 from headway.lab.design import Errors, Order, below
 from headway.lab.experiments import experiment
 from headway.lab.judging.foretold import errors, off, orders
+from headway.lab.judging.open_claims import open_claims, telling_cells
 from headway.lab.judging.verdicts import judge
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.predictions import Prediction, Span
@@ -240,7 +241,7 @@ def test_the_median_error_is_held_against_its_bound(store, predicted, outcome, f
     (evidence,) = errors(run, EXPERIMENT, ERRORS, GIL.id)
 
     assert evidence.outcome == outcome
-    assert set(evidence.cells) == {cell.key for cell in CELLS}
+    assert set(evidence.cells) == {NONE.key, FAIR.key}
     assert f"{len(predicted)} of 2 cells" in evidence.what
     if factor:
         assert evidence.interval.value == pytest.approx(factor, rel=0.01)
@@ -268,6 +269,16 @@ def answered(requests, samples):
     (made_,) = listener.launches
     made_.status = "ok"
     return made_
+
+
+def test_an_open_claim_about_errors_does_not_launch_the_anchors_again(store):
+    """Anchors are telling, since predictions need them, but further launches of them change no prediction."""
+    run = judged(store, {"no policy": 200.0, "fair": 1e4}, {"no policy": 200.0, "fair": 1e4}, launches=1)
+
+    found = {one.id: one for one in open_claims(judge(run))}
+
+    assert found["predictions/throughput-split"].cells == {NONE.key, FAIR.key}
+    assert {ALONE.key, COUNTING.key} <= telling_cells(run)
 
 
 @pytest.mark.parametrize(("requests", "counts"), [(1199, False), (1200, True)])

@@ -56,6 +56,7 @@ class Evidence:
         launches_to_decide: About how many launches would decide an inconclusive comparison, if the estimate and the
             spread stay as they are; `TOO_MANY` for more than that; None where no estimate is possible.
         cells: Keys of the cells behind the figure.
+        rests_on: Keys of cells that must be launched before these, and whose further launches change no figure.
         why_not: The reason why launches that succeeded gave no interval; "" if there is one, or if none succeeded.
         margin: How far the whole interval lies from the nearest threshold, as a logarithm; 0 if it contains one, or if
             the relation or the interval is none.
@@ -71,6 +72,7 @@ class Evidence:
     cells: tuple[str, ...] = ()
     why_not: str = ""
     margin: float = 0.0
+    rests_on: tuple[str, ...] = ()
 
 
 def _margin(relation: Relation, interval: stats.Interval) -> float:

@@ -7,7 +7,7 @@ level's interval, so a claim about errors is decided in the same way as any othe
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import final
 
@@ -109,15 +109,16 @@ def errors(run: Run, experiment: Experiment, piece: Errors, interpreter: str) ->
         )
         interval = stats.Interval(value, low, high, found[0].factor.method, found[0].factor.confidence)
     launches = min((one.launches for one in found), default=0)
-    anchors = [
+    # A stored prediction does not change with further launches of the anchors.
+    anchors = tuple(
         one.cell.key
         for one in run.of(experiment.name)
         if one.cell.label in experiment.anchors and one.cell.interpreter == interpreter
-    ]
-    cells = (*anchors, *(one.cell.key for one in results))
+    )
+    cells = tuple(one.cell.key for one in results)
     without = "no cell has both a prediction and a usable launch"
     why_not = _why_not(results, piece.metric, without) if interval is None else ""
-    yield judged(what, piece.relation, interval, launches, cells, why_not=why_not)
+    yield replace(judged(what, piece.relation, interval, launches, cells, why_not=why_not), rests_on=anchors)
 
 
 def _why_not(results: Sequence[CellResult], metric: str, otherwise: str) -> str:

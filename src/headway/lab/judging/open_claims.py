@@ -66,7 +66,7 @@ def open_claims(verdicts: Iterable[Verdict]) -> list[OpenClaim]:
 
 def telling_cells(run: Run) -> frozenset[str]:
     """Return the keys of the telling cells, which a claim or a sweep is about, launched or not."""
-    claimed = {key for verdict in judge(run) for one in verdict.evidence for key in one.cells}
+    claimed = {key for verdict in judge(run) for one in verdict.evidence for key in (*one.cells, *one.rests_on)}
     swept = {one.name for one in run.experiments() if one.sweep}
     return frozenset(claimed | {key for key, result in run.results.items() if result.cell.experiment in swept})
 
