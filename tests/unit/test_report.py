@@ -28,7 +28,7 @@ from headway.report import (
     run_to_pyperf,
 )
 from headway.report.figures import level, metric_words, unit_of
-from headway.report.lab.claimed import counted
+from headway.report.lab.claimed import counted, heading
 from headway.report.lab.matching import answers, column_key, in_row, published_amount, same_thing
 from headway.report.lab.notes import left_out
 from headway.report.lab.tables import amount, number, ratio, seconds
@@ -157,6 +157,14 @@ def test_the_whole_report_names_sources_and_published_ratios(make_run):
     assert "published ratio 1.28 (A1), 1.77 (A5)" in text
     assert "Checking Python's GIL" in text
     assert "INCOMPLETE: 4 of 10 launches" in text
+
+
+def test_the_heading_tells_the_launches_of_a_run_with_a_budget(make_run):
+    """With a budget, only telling cells have several launches from the start."""
+    run = make_run([cell("serial", [1.0] * 3)])
+    run = replace(run, header=replace(run.header, settings=replace(run.settings, launches=3, budget_s=60.0)))
+
+    assert "3 of each telling cell, 1 of each other, and more for open claims" in heading(run)[-1]
 
 
 def test_an_incomplete_run_has_no_false_complete_json(make_run):

@@ -151,14 +151,23 @@ def test_no_loss_anywhere_does_not_rule_it_out(make_run):
     assert (verdict.outcome, "does not rule it out" in verdict.sentence) == ("inconclusive", True)
 
 
-def test_cells_whose_launches_all_failed_keep_a_claim_open(make_run):
-    """A start method that never succeeded keeps the claim open, unlike one that was not asked for."""
-    run = cpu_bound(make_run, [1.0] * 4, **{"processes-spawn": [], "processes-forkserver": [0.5, 0.51, 0.5, 0.5]})
+@pytest.mark.parametrize(
+    ("spawn", "sentence"),
+    [
+        ([0.5, 0.5], "no launch of processes-spawn / serial succeeded"),
+        ([], "processes-spawn / serial: a cell was not launched"),
+    ],
+)
+def test_cells_whose_launches_all_failed_or_are_to_come_keep_a_claim_open(make_run, spawn, sentence):
+    """A start method that never succeeded keeps the claim open, and so does one that had no launch yet."""
+    run = cpu_bound(make_run, [1.0] * 4, **{"processes-spawn": spawn, "processes-forkserver": [0.5, 0.51, 0.5, 0.5]})
+    for result in run.of("cpu-bound"):
+        for one in result.launches if result.cell.series == "processes-spawn" else ():
+            one.launch.status = "failed"
 
     verdict = verdict_of(run, "cpu-bound/processes-faster")
 
-    assert verdict.outcome == "inconclusive"
-    assert verdict.sentence == "no launch of processes-spawn / serial succeeded"
+    assert (verdict.outcome, verdict.sentence) == ("inconclusive", sentence)
 
 
 def test_a_launch_that_measured_nought_is_no_failed_launch(make_run):

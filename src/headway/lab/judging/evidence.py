@@ -12,6 +12,7 @@ from headway.lab.kept.results import CellResult, Run
 
 __all__ = [
     "NEAR",
+    "NOT_LAUNCHED",
     "OF_ZERO",
     "TOO_MANY",
     "Evidence",
@@ -33,6 +34,8 @@ one of them by itself refutes it."""
 
 NEAR = 0.05
 """An interval that contains a threshold, and lies within this share of it, is at the limit."""
+
+NOT_LAUNCHED = "a cell was not launched"
 
 OF_ZERO = "a launch measured 0, so there is no ratio and no interval"
 
@@ -57,7 +60,7 @@ class Evidence:
             spread stay as they are; `TOO_MANY` for more than that; None where no estimate is possible.
         cells: Keys of the cells behind the figure.
         rests_on: Keys of cells that must be launched before these, and whose further launches change no figure.
-        why_not: The reason why launches that succeeded gave no interval; "" if there is one, or if none succeeded.
+        why_not: The reason why there is no interval; "" if there is one, and if all launches of a cell failed.
         margin: How far the whole interval lies from the nearest threshold, as a logarithm; 0 if it contains one, or if
             the relation or the interval is none.
     """
@@ -142,6 +145,13 @@ def judged(
     return Evidence(outcome, what, interval, str(relation), None, launches, more, cells, why_not, margin)
 
 
+def _why_not(results: Sequence[CellResult], launches: int) -> str:
+    """Return the reason why `launches` usable launches of some cells give no interval; "" if all of one cell failed."""
+    if launches > 0:
+        return OF_ZERO
+    return "" if all(one.launches for one in results) else NOT_LAUNCHED
+
+
 def _places(run: Run, experiment: Experiment, comparison: Comparison | Level) -> list[str]:
     measured = dict.fromkeys(result.cell.placement for result in run.of(experiment.name))
     return [place for place in measured if comparison.placement in {"", place}]
@@ -173,7 +183,7 @@ def comparisons(run: Run, experiment: Experiment, comparison: Comparison, interp
             what += f", {place}"
         interval = top.ratio_to(bottom, metric)
         launches = top.launches_with(bottom, metric)
-        why_not = OF_ZERO if interval is None and launches > 0 else ""
+        why_not = _why_not((top, bottom), launches) if interval is None else ""
         yield judged(what, comparison.relation, interval, launches, (top.cell.key, bottom.cell.key), why_not=why_not)
 
 
@@ -213,7 +223,7 @@ def levels(run: Run, experiment: Experiment, level: Level, interpreter: str) -> 
             continue
         what = f"{level.metric.replace('_', ' ')} of {level.label}" + (f", {place}" if len(places) > 1 else "")
         interval, launches = result.level(level.metric), len(result.by_block(level.metric))
-        why_not = OF_ZERO if interval is None and launches > 0 else ""
+        why_not = _why_not((result,), launches) if interval is None else ""
         yield judged(what, level.relation, interval, launches, (result.cell.key,), why_not=why_not)
 
 
@@ -235,7 +245,7 @@ def counted(run: Run, experiment: Experiment, count: Count, interpreter: str) ->
     relation = "0 in every sample" if count.expect == "none" else "more than 0 in some sample"
     cells = tuple(result.cell.key for result in results)
     if not samples:
-        yield Evidence("not measured", what, None, relation, None, 0, None, cells)
+        yield Evidence("not measured", what, None, relation, None, 0, None, cells, _why_not(results, 0))
         return
     launches = min(len(result.samples(count.metric)) for result in results)
     seen = any(value != 0 for value in samples)

@@ -13,7 +13,7 @@ from typing import final
 
 from headway.lab import stats
 from headway.lab.design import Errors, Experiment, Order
-from headway.lab.judging.evidence import OF_ZERO, Evidence, Outcome, judged
+from headway.lab.judging.evidence import NOT_LAUNCHED, OF_ZERO, Evidence, Outcome, judged
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import CellResult, Run
 
@@ -122,10 +122,10 @@ def errors(run: Run, experiment: Experiment, piece: Errors, interpreter: str) ->
 
 
 def _why_not(results: Sequence[CellResult], metric: str, otherwise: str) -> str:
-    """Return the reason why launches that succeeded say nothing about predictions; "" if none succeeded."""
+    """Return the reason why launches say nothing about predictions; "" if all of them failed."""
     values = [value for one in results for value in one.values(metric)]
     if not values:
-        return ""
+        return "" if any(one.launches for one in results) else NOT_LAUNCHED
     predicted = [one for one in results if one.prediction is not None and metric in one.prediction.figures]
     if not predicted:
         return "there is no prediction to compare with"

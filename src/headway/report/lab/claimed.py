@@ -123,7 +123,7 @@ def heading(run: Run) -> tuple[str, ...]:
     launches = (
         f"{settings.launches} launches per cell"
         if settings.budget_s is None
-        else f"{run.header.done} launches: {settings.launches} of each cell, and more for open claims"
+        else f"{run.header.done} launches: {settings.launches} of each telling cell, 1 of each other, and more for open claims"
     )
     lines.append(f"size {settings.size}, {launches}, in shuffled blocks, seed {settings.seed}{state}")
     return tuple(lines)
