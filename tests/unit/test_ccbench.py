@@ -2,8 +2,10 @@
 
 import bz2
 import decimal
+import importlib.util
 import math
 import re
+import sys
 
 import pytest
 from headway_agent.workloads.units import _TEXT, UNITS
@@ -19,6 +21,18 @@ FREE_THREADED = make_interpreter("3.13.5", free_threaded=True)
 
 def cells(name, size, interpreter=None):
     return make_plan([experiment(name)], [interpreter or make_interpreter()], make_machine(), size=size, seed=1).cells
+
+
+def test_units_that_need_no_module_work_without_bz2(monkeypatch):
+    """An interpreter without bz2 has the other units, and a launch with that unit fails before a thread begins."""
+    monkeypatch.setitem(sys.modules, "bz2", None)
+    spec = importlib.util.find_spec("headway_agent.workloads.units")
+    units = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(units)
+
+    units.loaded("count")()
+    with pytest.raises(ImportError):
+        units.loaded("bz2")
 
 
 def test_pidigits_are_pis():

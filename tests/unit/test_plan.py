@@ -125,6 +125,26 @@ def test_native_cells_run_once_or_say_why_not():
     assert {one.reason for one in without.skipped} == {"no compiler"}
 
 
+def test_cells_that_load_the_library_are_left_out_where_it_cannot_be_loaded():
+    """Without the library or ctypes, neither the load client nor a policy can run; units of plain Python still can."""
+    names = ("convoy", "ccbench-throughput")
+    without = plan(names, native_missing="no compiler")
+    blind = plan(names, [make_interpreter(ctypes=False)])
+
+    for made, reason in ((without, "no compiler"), (blind, "cannot import ctypes")):
+        assert all(reason in one.reason for one in made.skipped)
+        assert {cell.experiment for cell in made.cells} == {"ccbench-throughput"}
+        assert not any(cell.variant.params["policy"] for cell in made.cells)
+
+
+def test_cells_of_bz2_are_left_out_where_there_is_none():
+    """An interpreter without bz2 runs the other units of CPU-bound work."""
+    made = plan(("convoy-cases",), [make_interpreter(missing_modules={"bz2": "No module named '_bz2'"})])
+
+    assert {one.reason for one in made.skipped} == {"No module named '_bz2'"}
+    assert {cell.series for cell in made.cells} == {"alone", "beside 1 CPU thread"}
+
+
 @pytest.mark.parametrize(
     ("choices", "what"),
     [

@@ -140,6 +140,11 @@ class Variant:
         return ", ".join(self.coordinates)
 
     @property
+    def loads_library(self) -> bool:
+        """Whether a launch loads Headway's native library: for a workload in C, the load client or a policy."""
+        return self.native or self.workload == "convoy" or bool(self.params.get("policy"))
+
+    @property
     def coordinates(self) -> tuple[str, ...]:
         """The series and the parts of the setting, which place the variant in tables and plots."""
         return (self.series, *self.setting)

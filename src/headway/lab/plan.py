@@ -173,7 +173,10 @@ def nothing_missing(_variant: Variant, _interpreter: Interpreter | None) -> str:
 def _unfit(variant: Variant, interpreter: Interpreter) -> str:
     if variant.model not in interpreter.models:
         return interpreter.missing_models.get(variant.model, f"cannot run the model {variant.model}")
-    return variant.unfit(interpreter)
+    if variant.loads_library and not interpreter.ctypes:
+        return "it cannot import ctypes, which loads Headway's native library"
+    # A unit of CPU-bound work is named after the module that it needs, if it needs one.
+    return interpreter.missing_modules.get(variant.params.get("unit", ""), "") or variant.unfit(interpreter)
 
 
 def needed(
@@ -251,11 +254,12 @@ def make_plan(
         taken = _taken(experiment, interpreters, size, narrowed=narrowed)
         for variant, allowed in _chosen(experiment, size, models, placement):
             places, reason = _fitting(variant, allowed, machine, placement)
+            no_library = native_missing if variant.loads_library else ""
             where = (
-                [(ONE_WORKER, native_missing or missing(variant, None))]
+                [(ONE_WORKER, no_library or missing(variant, None))]
                 if variant.native
                 else [
-                    (interpreter.id, _unfit(variant, interpreter) or missing(variant, interpreter))
+                    (interpreter.id, _unfit(variant, interpreter) or no_library or missing(variant, interpreter))
                     for interpreter in taken
                 ]
             )

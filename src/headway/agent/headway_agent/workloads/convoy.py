@@ -12,15 +12,15 @@ import threading
 import time
 
 from .. import proc
+from . import units
 from .pingpong import party_cpus
-from .units import UNITS
 
 _stop = False
 
 
 def burn(unit, done, position, ready, gate):
     """Do units of work from the opening of the gate until stopped, and count them in `done[position]`."""
-    work = UNITS[unit]
+    work = units.loaded(unit)
     ready.release()
     gate.wait()
     while not _stop:
@@ -33,6 +33,7 @@ def _start_burners(kind, count, unit):
 
     All wait for the gate: if the first one already worked, starting the last one on the same core would take seconds.
     """
+    units.loaded(unit)  # An interpreter without the unit's module fails here, and not in a thread.
     if kind == "processes":
         import multiprocessing
 
