@@ -29,7 +29,8 @@ class Options:
 
     Attributes:
         seconds: About how long all rounds take together; there are at least five rounds. Set-up and tear-down do not
-            count, except that with them it is ten times as long at most once there are 36 rounds.
+            count, except that with them it is ten times as long at most once there are 36 rounds. It is shorter if
+            there are 1,000 rounds for each second (1,000 at least, 100,000 at most), or 500,000 calls timed one by one.
         rounds: The exact number of rounds, instead of `seconds`.
         calls: Calls per round (and task). None means calibrated to 10 ms a round, or 1 if there is a set-up.
         setup: A function that is called before each round, untimed; it may be async for async functions. If it returns

@@ -25,7 +25,12 @@ _ROUND_NS = 10_000_000
 _TASK_NS = 20_000_000
 """Workers of one process take turns with the GIL, 5 ms each: a task shorter than this would never meet another."""
 _LEAST_ROUNDS = 5
-_MOST_ROUNDS = 1_000
+_ROUNDS_PER_S = 1_000
+"""The most rounds for each second that a benchmark should take: those of 10 ms for `_MOST_TIMES` as long."""
+_MOST_ROUNDS = 100_000
+"""The most rounds of any benchmark, which bounds its memory."""
+_LOOKS = 500
+"""Whether many rounds are enough is looked at so often while their number doubles: a look goes over all of them."""
 _MOST_CALLS = 10**7
 _MOST_LATENCIES = 500_000
 _MOST_TIMES = 10
@@ -147,10 +152,13 @@ def _enough(rounds: Mapping[str, list[Round]], plans: Sequence[Plan], elapsed_s:
     wanted = plans[0].rounds or plans[0].options.rounds
     if wanted is not None:
         return done >= wanted
+    most = min(_MOST_ROUNDS, math.ceil(_ROUNDS_PER_S * max(1.0, plans[0].options.seconds)))
+    if done < most and done % max(1, done // _LOOKS):
+        return False
     took_s = sum(one.took_ns for plan in plans for one in rounds[plan.name]) / 1e9
     latencies = max(sum(len(one.latencies_ns) for one in rounds[plan.name]) for plan in plans)
     usual_s = sum(plan.options.seconds for plan in plans)
-    if done >= _MOST_ROUNDS or (done >= _LEAST_ROUNDS and latencies >= _MOST_LATENCIES):
+    if done >= most or (done >= _LEAST_ROUNDS and latencies >= _MOST_LATENCIES):
         return True
     if done >= _LEAST_WITH_SET_UP and elapsed_s >= _MOST_TIMES * usual_s:
         return True

@@ -1,0 +1,52 @@
+"""The number of rounds that a benchmark has."""
+
+import pytest
+
+from headway.measure import steps
+from headway.measure.journal import Options
+from headway.measure.rounds import Batches, Round, Target
+
+ROUND = Round(10_000_000, 1)
+
+
+def plan(**options):
+    return steps.Plan("it", Target(len), Options(**options), "serial", 1, Batches)
+
+
+def first_enough(wanted, one=ROUND, *, most=200_000):
+    """Return the number of rounds after which `wanted` has enough of them."""
+    rounds = []
+    while len(rounds) < most:
+        rounds.append(one)
+        if steps._enough({"it": rounds}, [wanted], 0.0):
+            return len(rounds)
+    return None
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.5, 50), (2, 200), (20, 2_000)])
+def test_a_benchmark_takes_its_seconds(seconds, expected):
+    """Rounds of 10 ms go on for as many seconds as were asked for; with many, the last look may be 0.5 % late."""
+    assert expected <= first_enough(plan(seconds=seconds)) <= expected * 1.005
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.05, 50), (1, 1_000), (2, 2_000)])
+def test_precision_has_ten_times_as_long(seconds, expected, monkeypatch):
+    """An interval that stays too wide ends the measurement after ten times as long, and not after 1,000 rounds."""
+    monkeypatch.setattr(steps, "_half_width", lambda *_: 1.0)
+
+    assert first_enough(plan(seconds=seconds, precision=0.001)) == expected
+
+
+def test_short_rounds_end_before_their_seconds(monkeypatch):
+    """Rounds of one short call each are bounded by the seconds, and in all."""
+    monkeypatch.setattr(steps, "_MOST_ROUNDS", 3_000)
+    short = Round(1, 1)
+
+    assert first_enough(plan(seconds=0.5), short) == 1_000
+    assert first_enough(plan(seconds=2), short) == 2_000
+    assert first_enough(plan(seconds=60), short) == 3_000
+
+
+def test_half_a_million_latencies_are_enough():
+    """A load ends after half a million timed calls, once there are five rounds."""
+    assert first_enough(plan(seconds=60), Round(10_000_000, 100_000, range(100_000))) == steps._LEAST_ROUNDS
