@@ -157,9 +157,9 @@ def test_recordings_that_overlap_are_whole(tmp_path):
 LOCKED_FORK = """
 import os, signal
 import headway
-from headway.live import recording
+from headway.live.own_recorder import session_lock
 
-with recording._lock:
+with session_lock:
     child = os.fork()
     if child == 0:
         signal.alarm(30)

@@ -1,11 +1,17 @@
 """The start of a recording in a process: it leaves nothing in the trace that is not the program's."""
 
+import errno
+import os
 import subprocess
 import sys
 
+import pytest
+
 from headway.agent import AGENT_PATH
+from headway.agent.headway_agent import recorder as agents
 from headway.agent.headway_agent.recorder import RecordedError
-from headway.live import recording
+from headway.live import recording, watching
+from headway.live.own_recorder import session_lock
 
 CODE = """
 import sys
@@ -54,3 +60,98 @@ def test_the_times_can_be_asked_while_another_thread_starts_a_recording(monkeypa
     monkeypatch.setattr(recording, "present_recorder", lambda: None)
     monkeypatch.setattr(recording, "the_recorder", _Busy)
     assert recording.gil_times() == (0, 0)
+
+
+class _Counting:
+    """The library of a process that counts, where other threads ask for their times after each of the first stops."""
+
+    def __init__(self, asked, count=2):
+        self.is_active, self.asked, self.count = count, asked, count
+        self.leases = 0
+
+    def active(self):
+        return self.is_active
+
+    def path(self):
+        return b""
+
+    def stop(self):
+        self.is_active = self.count if self.asked else 0
+        self.asked = max(0, self.asked - 1)
+        return 0
+
+    def start(self, *_):
+        if self.is_active:
+            return -errno.EALREADY
+        self.is_active = 1
+        return 0
+
+    def lease_page(self, _):
+        return os.open(os.devnull, os.O_RDONLY)
+
+    def lease(self, *_):
+        self.leases += 1
+        return 0
+
+    def lease_end(self, _):
+        self.leases -= 1
+
+    def lease_renew(self, *_):
+        pass
+
+    def name(self, *_):
+        pass
+
+    def note(self, _):
+        pass
+
+
+@pytest.fixture
+def attached(monkeypatch):
+    """Return a function that attaches to a process with a library, and returns the number of its leases."""
+
+    def attach(library):
+        monkeypatch.setattr(agents, "load", lambda _: library)
+        monkeypatch.setattr(agents.Recorder, "_layout", lambda _: b"")
+        monkeypatch.setattr(agents, "_attached", "")
+        try:
+            _, (lease,) = agents.attach("", "/door", 1, 1 << 20)
+            os.close(lease)
+        finally:
+            agents._names.unwatch()
+        return library.leases
+
+    return attach
+
+
+def test_threads_that_ask_for_their_times_do_not_refuse_who_attaches(attached):
+    """A request that is timed may begin to count again at each moment between the stop and the start."""
+    assert attached(_Counting(3)) == 1
+
+
+def test_attaching_ends_neither_a_recording_nor_an_endless_count(attached):
+    """A recording that another thread begins meanwhile stays, and the attempts have an end."""
+    endless, recorded = _Counting(10**6), _Counting(10**6)
+    recorded.count = 1
+    for library in (endless, recorded):
+        with pytest.raises(RecordedError):
+            attached(library)
+        assert library.leases == 0
+    assert recorded.asked == 10**6 - 1
+
+
+def test_no_thread_begins_to_count_while_a_watch_begins(monkeypatch):
+    """The lock by which `gil_times` starts is held from the stop of a count to the start of the watch."""
+    held = []
+
+    class Recorder:
+        def stop(self):
+            held.append(session_lock.locked())
+
+        def start(self, *_):
+            held.append(session_lock.locked())
+
+    monkeypatch.setattr(watching, "let_watch", lambda *_: None)
+    watching._enter(Recorder(), "1 4096 /door 7")
+    assert held == [True, True]
+    assert not session_lock.locked()

@@ -15,7 +15,6 @@ import functools
 import os
 import shutil
 import sys
-import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import WATCHED, RecordedError, Recorder
 from headway.errors import RecordingError, UsageError
 from headway.live.files import began_realtime_ns, check_new
-from headway.live.own_recorder import present_recorder, the_recorder
+from headway.live.own_recorder import present_recorder, session_lock, the_recorder
 from headway.native import Collection
 
 if TYPE_CHECKING:
@@ -51,10 +50,6 @@ class GilTimes(NamedTuple):
     waited_ns: int
 
 
-_lock = threading.Lock()  # held while a recording starts, stops or is saved
-os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001 as threading's own do
-
-
 def gil_times() -> GilTimes:
     """Return how long the calling thread has held the GIL and waited for it so far.
 
@@ -68,7 +63,7 @@ def gil_times() -> GilTimes:
     """
     recorder = present_recorder()
     if recorder is None or not recorder.active:
-        with _lock:
+        with session_lock:
             recorder = the_recorder()
             if not recorder.active:
                 try:
@@ -214,7 +209,7 @@ class Recording:
         """The device and inode of our file, once it is there."""
 
     def __enter__(self) -> "Recording":
-        with _lock:
+        with session_lock:
             recorder = the_recorder()
             self._pid = os.getpid()
             try:
@@ -249,7 +244,7 @@ class Recording:
             _say(str(error_at_end))
 
     def _end(self) -> None:
-        with _lock:
+        with session_lock:
             try:
                 if self._ours is not None:
                     self._ours.leave()
@@ -323,7 +318,7 @@ class Recording:
     def _bring_up_to_date(self) -> None:
         """Make our file contain all that was recorded up to now. Raises RecordingError."""
         if self._memory >= 0:
-            with _lock:
+            with session_lock:
                 self._save()
             return
         recorder = the_recorder()

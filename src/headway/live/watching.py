@@ -20,7 +20,7 @@ from headway.live.detached import check_open_files, start_detached
 from headway.live.door import Door
 from headway.live.options import LEAST_NS, LEAST_RING, MOST_NS, MOST_RING, WATCHER_NAME, Limits, Options, family_of
 from headway.live.ours import command_of
-from headway.live.own_recorder import the_recorder
+from headway.live.own_recorder import session_lock, the_recorder
 from headway.live.preset import preset_folder, reason_of, say, say_unwatched
 from headway.live.readable import becomes_readable
 
@@ -382,9 +382,10 @@ def _enter(recorder: Recorder, door: str) -> None:
     """Connect this process to the watcher at a door. Raises RecordingError."""
     family, memory_bytes, rest = door.split(" ", 2)
     path, watcher = rest.rsplit(" ", 1)
-    recorder.stop()  # a recorder that only counts
     try:
-        recorder.start(path, int(family), int(memory_bytes))
+        with session_lock:  # else another thread that asks for its times may count again after the stop
+            recorder.stop()  # a recorder that only counts
+            recorder.start(path, int(family), int(memory_bytes))
         let_watch(recorder, int(watcher))
     except UnfitError as error:
         raise RecordingError(f"this process cannot be watched: {error}") from error

@@ -155,10 +155,14 @@ class Recorder:
         memory_bytes: the memory for events; 0: only count.
         arguments: record the program's arguments, too, and not only its name.
         """
-        # Needed below. An import during the session would be recorded, and reported as the program's own.
+        self.begin(self.prepared(door, family, memory_bytes, arguments=arguments))
+
+    def prepared(self, door, family=None, memory_bytes=DEFAULT_BYTES, *, arguments=False):
+        """Return what `begin` takes, which needs milliseconds to make; the arguments are those of `start`."""
+        # Needed by `begin`. An import during the session would be recorded, and reported as the program's own.
         import threading  # noqa: F401
 
-        options = (
+        return (
             os.fsencode(door),
             memory_bytes,
             family if family is not None else struct.unpack("Q", os.urandom(8))[0],
@@ -171,16 +175,20 @@ class Recorder:
             # A count needs no stacks, but must know the locks of the program's own, in which threads may idle.
             self._layout() if memory_bytes or not gil_enabled() else b"",
         )
+
+    def begin(self, prepared):
+        """Start what `prepared` has returned. Raises UnfitError; RecordedError if there is a recording."""
+        door = os.fsdecode(prepared[0]) or "memory"
         try:
-            failed = self._library.start(*options)
+            failed = self._library.start(*prepared)
         except (ValueError, OverflowError) as error:  # a NUL in a path, a size beyond 64 bits
-            raise UnfitError("%s: %s" % (door or "the memory", error))
+            raise UnfitError("%s: %s" % (door, error))
         if -failed > _NO_MEMFD:
             raise UnfitError("memory for events cannot be had (memfd_create): " + os.strerror(-failed - _NO_MEMFD))
         if failed:
             name = errno_name(-failed)
             text = _PROBLEMS.get(name, os.strerror(-failed) + " (%(door)s)")
-            raise (RecordedError if name == "EALREADY" else UnfitError)(text % {"door": door or "memory"})
+            raise (RecordedError if name == "EALREADY" else UnfitError)(text % {"door": door})
         try:
             self.tell_names()
         except BaseException:
@@ -423,6 +431,8 @@ def _leave_the_loop():
 
 _attached = ""
 """The time of the last attach(), or ""."""
+_ATTEMPTS = 20
+"""How often attach() ends a count that other threads begin again: each thread of a measured service may do so once."""
 
 
 def attach(library, door, family, memory_bytes):
@@ -435,12 +445,24 @@ def attach(library, door, family, memory_bytes):
     if recorder.active and not (recorder.counts_only and memory_bytes):
         since = "since %s " % _attached if _attached else ""
         raise UnfitError("it is already recorded, %sinto %s" % (since, recorder.path or "memory"))
-    # This stops a session that only counts, or one that an ended client has left behind.
-    lease = leased(recorder._library, LEASE_TRACE, recorder.stop, lambda: recorder.start(door, family, memory_bytes))
+    lease = _begin_leased(recorder, recorder.prepared(door, family, memory_bytes))
     if memory_bytes:
         _tell_stacks(recorder)
     _attached = _now()
     return "", (lease,)
+
+
+def _begin_leased(recorder, prepared):
+    """Begin in the place of a session that only counts, or that an ended client has left behind; return the lease."""
+    attempts = 0
+    while True:
+        attempts += 1
+        try:
+            return leased(recorder._library, LEASE_TRACE, recorder.stop, lambda: recorder.begin(prepared))
+        except RecordedError:
+            # Another thread may have asked for its times after the stop, and so begun to count again.
+            if attempts == _ATTEMPTS or not recorder.counts_only:
+                raise
 
 
 def _tell_stacks(recorder):
