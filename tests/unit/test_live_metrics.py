@@ -6,8 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 from live_image import make_slots, make_snapshot
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, InMemoryMetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    ConsoleMetricExporter,
+    InMemoryMetricReader,
+    PeriodicExportingMetricReader,
+)
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
@@ -308,6 +313,51 @@ def test_the_attributes_of_opentelemetry_have_namespaces(monkeypatch, old_names,
     ] * 2
     assert {one.attributes["cpython.handoff.reason"]: one.value for one in points} == {"voluntary": 3, "forced": 1}
     assert len(warned) == old_names
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Return a list whose last item is the time in ns that this process's one thread has held the GIL."""
+    times = [50]
+
+    def snapshot():
+        return make_snapshot(100, {"serial": 1, "name": "w", "hold_ns": times[-1]}, start_ns=3)
+
+    monkeypatch.setattr(metrics, "gil_times", lambda: None)
+    monkeypatch.setattr(metrics, "Watch", lambda _: SimpleNamespace(snapshot=snapshot))
+    return times
+
+
+def test_a_forked_child_counts_from_zero(held):
+    """A child has its own totals, and the time from which they count."""
+    counting = metrics.Counting(None, 20)
+    since_ns = counting.since_ns
+    counting.totals()
+    metrics.Counting.after_fork()
+    held.append(7)
+
+    assert {role: one.hold_ns for (_, role), one in counting.totals().items()} == {"w": 7}
+    assert counting.since_ns > since_ns
+
+
+def test_opentelemetry_s_counters_go_on_in_a_forked_child(held):
+    """The SDK of a child remembers its parent's values, and with delta temporality it would send negative ones."""
+    reader = InMemoryMetricReader(preferred_temporality={ObservableCounter: AggregationTemporality.DELTA})
+    provider = MeterProvider([reader])
+    metrics.instrument(provider, old_names=False)
+
+    def hold_times():
+        (scope,) = reader.get_metrics_data().resource_metrics[0].scope_metrics
+        (data,) = [one.data for one in scope.metrics if one.name == "cpython.gil.hold.time"]
+        return [point.value for point in data.data_points]
+
+    found = hold_times()
+    metrics.Counting.after_fork()
+    held.append(7)
+    found += hold_times()
+    provider.shutdown()
+
+    assert found == [pytest.approx(50e-9), pytest.approx(7e-9)]
 
 
 def test_no_role_at_all_is_an_error():

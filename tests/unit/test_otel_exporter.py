@@ -48,9 +48,9 @@ def exported(monkeypatch):
         kept = Kept(preferred_temporality=None if temporality is None else {Instrument: temporality})
         exporter = GilExporter(kept)
         monkeypatch.setattr(exporter._counting, "totals_if_any", lambda: totals)
-        exporter._counting.since_ns = 1
 
-        def export():
+        def export(since_ns=1):
+            exporter._counting.since_ns = since_ns
             exporter.export(NONE)
             return kept.found
 
@@ -98,3 +98,15 @@ def test_holds_since_the_last_export(exported):
     assert first.data_points[0].start_time_unix_nano == 1
     assert first.data_points[0].time_unix_nano == point.start_time_unix_nano <= between_ns <= point.time_unix_nano
     assert "cpython.gil.hold.duration" not in third
+
+
+def test_a_forked_child_exports_its_own_holds(exported):
+    """With delta, the first export of a child whose totals began at 0 has these, and not their difference to its parent's."""
+    totals, export = exported(DELTA)
+    hold(totals, 12, 3, 6_000)
+    export()
+    totals.hold_buckets[12], totals.ended_hold_ns = 1, 2_000
+    (point,) = export(since_ns=5)["cpython.gil.hold.duration"].data_points
+
+    assert (point.count, point.start_time_unix_nano) == (1, 5)
+    assert point.sum == pytest.approx(2e-6)

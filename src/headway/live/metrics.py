@@ -8,7 +8,7 @@ OpenTelemetry's histograms come from `headway.live.otel_exporter`. Names follow 
 
 The first scrape starts the counting if this process is not recorded already. Threads are grouped by role
 (`headway.live.roles`). A scrape reads our own memory, and never waits for another thread. After fork() the child's
-counters begin at 0.
+counters begin at 0; the instruments' go on from the parent's, as those of OpenTelemetry's SDK do.
 """
 
 import logging
@@ -56,12 +56,22 @@ class Counting:
 
     _all: ClassVar[weakref.WeakSet["Counting"]] = weakref.WeakSet()
 
-    def __init__(self, role: Callable[[str], str] | None, max_roles: int) -> None:
-        """Begin with empty totals. Raises ValueError if `max_roles` is below 1."""
+    def __init__(self, role: Callable[[str], str] | None, max_roles: int, *, goes_on: bool = False) -> None:
+        """Begin with empty totals.
+
+        Args:
+            role: As for `Roles`; None: `normalised`.
+            max_roles: As for `Roles`.
+            goes_on: A forked child goes on from its parent's totals: else its totals begin at 0.
+
+        Raises:
+            ValueError: `max_roles` is below 1.
+        """
         if max_roles < 1:
             raise ValueError(f"max_roles is {max_roles}, expected at least 1")
         self._role = role or normalised
         self._max_roles = max_roles
+        self._goes_on = goes_on
         self._has_said = False
         self.has_gil = True
         """Whether threads need the GIL to run, as of the last totals."""
@@ -79,7 +89,14 @@ class Counting:
     def after_fork(cls) -> None:
         """Reset all counting in a forked child, where no other thread is left to release a lock."""
         for one in list(cls._all):
-            one._reset()  # noqa: SLF001 its own class
+            one._begin_in_child()  # noqa: SLF001 its own class
+
+    def _begin_in_child(self) -> None:
+        roles, since_ns = self._roles, self.since_ns
+        self._reset()
+        if self._goes_on:
+            roles.begin_in_child()
+            self._roles, self.since_ns = roles, since_ns
 
     def totals(self) -> dict[tuple[int, str], RoleTotals]:
         """Return the totals by GIL and role, as of now.
@@ -247,7 +264,9 @@ def instrument(
 
     from headway import __version__
 
-    counting = Counting(role, max_roles)
+    # The SDK's memory of the last values is forked, too: with delta temporality a child that began at 0 would send
+    # negative values.
+    counting = Counting(role, max_roles, goes_on=True)
 
     def handoffs(_: "CallbackOptions") -> Iterable["Observation"]:
         found = []

@@ -76,6 +76,8 @@ class GilExporter(MetricExporter):
         self._counting = Counting(role, max_roles)
         preferred = exporter._preferred_temporality or {}  # noqa: SLF001
         self._temporality = preferred.get(Instrument, AggregationTemporality.CUMULATIVE)
+        self._since_ns = 0
+        """The start of the totals of the last export."""
         self._exported_ns = 0
         self._exported: dict[tuple[str, int, str], Series] = {}
         """The series of the last export, if the next one has the difference; by histogram, GIL and role."""
@@ -94,6 +96,8 @@ class GilExporter(MetricExporter):
         return self._exporter.export(MetricsData(resource_metrics=resources), timeout_millis, **more)
 
     def _metrics(self, totals: dict[tuple[int, str], RoleTotals]) -> list[Metric]:
+        if self._since_ns != self._counting.since_ns:  # this is a forked child, whose totals began at 0
+            self._since_ns, self._exported_ns, self._exported = self._counting.since_ns, 0, {}
         now_ns = time.time_ns()
         is_delta = self._temporality is AggregationTemporality.DELTA
         since_ns = (is_delta and self._exported_ns) or self._counting.since_ns

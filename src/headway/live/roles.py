@@ -212,6 +212,11 @@ class Roles:
             self._add(thread)
         self._seen = {serial: seen for serial, seen in self._seen.items() if serial in serials}
 
+    def begin_in_child(self) -> None:
+        """Keep the totals in a forked child, whose threads and recording are others."""
+        self._recording = -1
+        self._seen = {}
+
     def _add(self, thread: ThreadCounters) -> None:
         seen = self._seen.setdefault(thread.serial, _Seen())
         totals = self._totals_of(thread)
