@@ -86,6 +86,18 @@ def test_totals_never_go_back():
     assert {role: one[0] for role, one in totals(roles).items()} == {"a": 65, "b": 5}
 
 
+def test_a_thread_that_one_reading_lacks_is_not_counted_twice():
+    """A slot may change each time that it is read; a thread that two readings lack has ended."""
+    roles = Roles()
+    here, gone = {"serial": 1, "name": "w", "hold_ns": 50, "holds": 3}, ()
+    for threads in ([here], gone, [here | {"hold_ns": 60}]):
+        add(roles, make_snapshot(100, *threads))
+    assert totals(roles)["w"][0] == 60
+    for _ in range(2):
+        add(roles, make_snapshot(100))
+    assert not roles._seen
+
+
 def test_a_bucket_that_goes_back_counts_nothing():
     """A slot that is read while another thread clears it adds nothing, and a bucket that wraps around adds its rise."""
     roles = Roles()

@@ -192,6 +192,8 @@ class Roles:
         self._max_roles = max_roles
         self._recording = -1
         self._seen: dict[int, _Seen] = {}
+        self._present: set[int] = set()
+        """The serials of the last reading."""
         self._names: set[str] = set()
         self.totals: dict[tuple[int, str], RoleTotals] = {}
         """Totals by the GIL's index (0 is the main interpreter's) and role."""
@@ -210,7 +212,10 @@ class Roles:
         for thread in threads:
             serials.add(thread.serial)
             self._add(thread)
-        self._seen = {serial: seen for serial, seen in self._seen.items() if serial in serials}
+        # A reading lacks a thread whose slot changed each time that it was read, as at the end of the thread.
+        kept = serials | self._present
+        self._seen = {serial: seen for serial, seen in self._seen.items() if serial in kept}
+        self._present = serials
 
     def begin_in_child(self) -> None:
         """Keep the totals in a forked child, whose threads and recording are others."""
