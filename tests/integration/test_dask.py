@@ -134,7 +134,7 @@ def test_the_tasks_that_starve_the_loops_are_named(cluster, tmp_path):
     assert (do("keeps 6"), do("lets 6"), do("small 40")) == ("6", "6", "40")
 
     found = wait_for(
-        lambda: (one := cluster.look()) and all("GIL" in worker["stalls"] for worker in one["workers"]) and one,
+        lambda: (one := cluster.look()) and all("GIL" in (worker["stalls"] or ()) for worker in one["workers"]) and one,
         "no stall was told",
     )
     tasks = by_prefix(cluster.look())

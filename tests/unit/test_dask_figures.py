@@ -13,10 +13,12 @@ from rich.console import Console
 
 from headway.cli.dask_view import render_workers
 from headway.dask import cluster, tasks
+from headway.dask import worker as worker_module
 from headway.dask.figures import Looks
 from headway.dask.tasks import OTHER, TaskTimes
 from headway.dask.worker import HeadwayWorker, take_recording
 from headway.errors import UsageError
+from headway.live import watching as watch_module
 from headway.live.own_recorder import the_recorder
 from headway.live.recording import gil_times
 from headway.live.stall_log import StallLog, here
@@ -89,6 +91,45 @@ def test_the_table_names_the_task_and_says_who_is_without():
     assert "without Headway: w2" in text
     # gilknocker measures a share of time, and not of attempts.
     assert "share of the time of gilknocker's samples" in " ".join(text.split())
+
+
+def test_stalls_that_nobody_reports_are_not_shown_as_none():
+    """The table has a dash where the number is unknown, and 0 where there were no stalls."""
+    found = Looks({}).look({"a": worker("unwatched", 1.0, stalls=None), "b": worker("watched", 1.0)})
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(render_workers(found))
+    rows = {line.split()[0]: line.split() for line in captured.get().splitlines() if "watched" in line}
+
+    assert [one.stall_count for one in found] == [None, 0]
+    assert {name: row[5] for name, row in rows.items()} == {"unwatched": "-", "watched": "0"}
+
+
+@pytest.mark.parametrize(
+    ("watching", "log", "stalls"), [(0, None, None), (7, None, None), (7, "mine.stalls.jsonl", {"GIL": [1, 0.5]})]
+)
+def test_the_stalls_are_those_of_the_watch_that_there_is(tmp_path, monkeypatch, watching, log, stalls):
+    """Another watch than the plugin's own has a log of another name, which may be unknown; a trace has none at all."""
+    found = watch_module.Watch(tmp_path, 0, others=watching, log=None if log is None else tmp_path / log)
+    monkeypatch.setattr(worker_module, "watch", lambda *_, **__: found)
+    plugin, owner = HeadwayWorker(folder=str(tmp_path)), SimpleNamespace()
+    plugin._begin(owner)
+    plugin._begin_watching()
+    parts = [{"cause": "GIL", "time_s": 0.5}]
+    row = {"pid": os.getpid(), "kind": "event loop", "goes_on": False, "cause": "GIL", "parts": parts} | here()
+    for name in ("mine", "dask"):
+        (tmp_path / f"{name}.stalls.jsonl").write_text(json.dumps(row) + "\n")
+    told = asyncio.run(plugin.told(None))
+    worker_module._watches.leave(owner)
+
+    assert told["stalls"] == stalls
+
+
+def test_a_traced_worker_says_at_once_that_it_has_no_recording(tmp_path):
+    """A plugin that found the worker traced has a watch that watches nothing, and no recording to wait for."""
+    plugin = SimpleNamespace(_watch=watch_module.Watch(tmp_path, 0))
+    with pytest.raises(RuntimeError, match="recorded already when the plugin began"):
+        asyncio.run(take_recording(SimpleNamespace(plugins={"headway": plugin})))
 
 
 @pytest.fixture
@@ -165,7 +206,7 @@ def test_a_worker_gives_its_own_recording(counting, tmp_path):
         for name, began_ns in (("dask-1", start_ns + 1), ("dask-2", start_ns)):
             (tmp_path / f"{name}-{os.getpid()}.hwt").write_bytes(image(start_ns=began_ns))
 
-    plugin = SimpleNamespace(_watch=SimpleNamespace(folder=tmp_path, record=record))
+    plugin = SimpleNamespace(_watch=SimpleNamespace(folder=tmp_path, record=record, watches=True))
     name, data = asyncio.run(take_recording(SimpleNamespace(plugins={"headway": plugin})))
 
     assert (name, data) == (f"dask-2-{os.getpid()}.hwt", image(start_ns=start_ns))

@@ -35,7 +35,7 @@ def _row(one: "WorkerFigures") -> tuple[str, ...]:
         _share(one.loop_wait_share),
         _share(one.held_share),
         _share(one.knocked_share),
-        f"{one.stall_count:,}" if one.is_told else "-",
+        "-" if one.stall_count is None else f"{one.stall_count:,}",
         one.policy or ("stock" if one.is_told else "-"),
         "-" if worst is None else f"{printable(worst.prefix)}, {duration(worst.longest_hold_s * 1e9)}",
     )

@@ -45,7 +45,8 @@ class WorkerFigures:
         knocked_share: gilknocker's contention metric of Dask's own monitor: the share of its samples' time in which it waited
             for the GIL; None: the worker has none.
         loop_interval_s: The time from tick to tick of the worker's loop (Dask's own metric; 0.02 means no delay).
-        stalls: The number of stalls since the plugin began, and their seconds, by cause.
+        stalls: The number of stalls since the plugin began, and their seconds, by cause; None: unknown, as the plugin does
+            not watch the worker, or another process watches it.
         last_stall: The message about the last stall.
         tasks: The tasks' figures by prefix since the plugin began; those that held the GIL longest come first.
     """
@@ -60,14 +61,14 @@ class WorkerFigures:
     held_share: float | None
     knocked_share: float | None
     loop_interval_s: float | None
-    stalls: dict[str, tuple[int, float]]
+    stalls: dict[str, tuple[int, float]] | None
     last_stall: str
     tasks: tuple[TaskFigures, ...]
 
     @property
-    def stall_count(self) -> int:
-        """The number of stalls."""
-        return sum(count for count, _ in self.stalls.values())
+    def stall_count(self) -> int | None:
+        """The number of stalls; None: unknown."""
+        return None if self.stalls is None else sum(count for count, _ in self.stalls.values())
 
     @property
     def worst_task(self) -> TaskFigures | None:
@@ -81,6 +82,10 @@ def _told_at(worker: dict[str, Any]) -> object:
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
+
+
+def _stalls(told: dict[str, Any] | None) -> dict[str, tuple[int, float]] | None:
+    return None if told is None else {cause: (int(count), float(sum_s)) for cause, (count, sum_s) in told.items()}
 
 
 def _tasks(told: dict[str, Any]) -> tuple[TaskFigures, ...]:
@@ -128,7 +133,7 @@ def _worker(address: str, new: dict[str, Any], old: dict[str, Any] | None) -> Wo
         held_share=held_share,
         knocked_share=_number(metrics.get("gil_contention")),
         loop_interval_s=_number(metrics.get("event_loop_interval")),
-        stalls={cause: (int(count), float(sum_s)) for cause, (count, sum_s) in ours.get("stalls", {}).items()},
+        stalls=_stalls(ours.get("stalls")),
         last_stall=str(ours.get("last_stall", "")),
         tasks=_tasks(ours.get("tasks", {})),
     )
@@ -157,4 +162,4 @@ class Looks:
             found.append(_worker(address, one, self._before.get(address)))
         self._before = {address: one for address, one in self._before.items() if address in workers}
         self._last = workers
-        return sorted(found, key=lambda one: (-(one.loop_wait_share or 0.0), -one.stall_count, one.name))
+        return sorted(found, key=lambda one: (-(one.loop_wait_share or 0.0), -(one.stall_count or 0), one.name))

@@ -210,7 +210,8 @@ class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no typ
             return found, (lambda: None) if is_watched else found.stop  # a watch that is not ours goes on
 
         self._watch = _watches.use(self._worker, (self._folder, self._over_s), begin)
-        self._log = StallLog(self._watch.folder / "dask.stalls.jsonl")
+        if self._watch.watches and self._watch.log is not None:
+            self._log = StallLog(self._watch.log)
 
     def _begin_counting(self) -> None:
         gil_times()
@@ -233,7 +234,7 @@ class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no typ
             "policy": self._policy if self._schedule is not None and self._schedule.active else "",
             "tasks": self._tasks.told(_MOST_TASKS) if self._tasks is not None else {},
             "roles": {},
-            "stalls": {},
+            "stalls": None,  # unknown
             "last_stall": "",
         }
         if self._log is not None:
@@ -261,6 +262,10 @@ async def take_recording(dask_worker: Any) -> tuple[str, bytes]:
     watching = getattr(plugin, "_watch", None)
     if watching is None:
         raise RuntimeError("this worker is not watched: register HeadwayWorker() first")
+    if not watching.watches:
+        raise RuntimeError(
+            "this worker is not watched: it was recorded already when the plugin began, as by `headway trace`"
+        )
     pattern = f"*-{os.getpid()}.hwt"
     before = set(watching.folder.glob(pattern))
     watching.record()

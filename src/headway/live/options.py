@@ -4,6 +4,7 @@ Nothing here costs a service memory.
 """
 
 import socket
+from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
 __all__ = [
@@ -75,6 +76,11 @@ class Options(NamedTuple):
     listen: str = ""
     own: bool = False
     sparing: bool = True
+
+    @property
+    def log(self) -> Path:
+        """The file that stalls are written to, one line each."""
+        return Path(self.folder) / f"{self.name}.stalls.jsonl"
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON."""

@@ -125,7 +125,7 @@ class Watcher:
     @property
     def log(self) -> Path:
         """The file that stalls are written to, one line each."""
-        return self._folder / f"{self._options.name}.stalls.jsonl"
+        return self._options.log
 
     def totals(self) -> Totals:
         """Return the totals up to now, over all processes. Any thread may call it."""

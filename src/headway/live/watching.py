@@ -133,12 +133,14 @@ def start_watcher(options: Options) -> tuple[dict[str, str], int]:
 class Watch:
     """The watch of this process, which `watch()` returns."""
 
-    def __init__(self, folder: Path, watcher: int, door: str = "", *, others: int = 0) -> None:
+    def __init__(self, folder: Path, watcher: int, door: str = "", *, others: int = 0, log: Path | None = None) -> None:
         """Take the values of `watch`, and the id of the watcher that another process has started; 0: there is none."""
         self.door = door
         """The address by which a process that this one starts finds the watcher: see `join`."""
         self.folder = folder
         """The folder of recordings and of the log of stalls."""
+        self.log = log
+        """The log of stalls; None if another process has begun the watch, and so has given the log its name."""
         self.watcher = watcher
         """The id of the watcher's process; 0 if this process was started under another watcher."""
         self._recording = watcher or others
@@ -158,7 +160,9 @@ class Watch:
 
     def of_this_process(self) -> "Watch":
         """Return this watch; if it is that of the process that has forked this one, return this process's part in it."""
-        return self if self._pid == os.getpid() else Watch(self.folder, 0, self.door, others=self._recording)
+        if self._pid == os.getpid():
+            return self
+        return Watch(self.folder, 0, self.door, others=self._recording, log=self.log)
 
     def record(self) -> None:
         """Request a recording of the last seconds, stall or not. The file is there a moment later."""
@@ -329,7 +333,7 @@ def _begin(options: Options) -> Watch:
             os.kill(watcher, signal.SIGKILL)  # it has nothing to watch, and ignores SIGTERM
         Door.remove(Path(variables["HEADWAY_TRACE_DOOR"]))
         raise
-    _watch, _options = Watch(where, watcher, door), options
+    _watch, _options = Watch(where, watcher, door, log=options.log), options
     return _watch
 
 
