@@ -1,12 +1,15 @@
 """The common verdicts of several machines' runs, and the coordinator's reaction when workers die."""
 
+import contextlib
 import math
+import threading
 from types import SimpleNamespace
 
 import pytest
 
 from headway.dask import lab_run, lab_worker
 from headway.dask.cluster import Cluster, ClusterError
+from headway.errors import HeadwayError
 from headway.lab.judging.machines import OnMachine, OverMachines
 from headway.lab.kept.launched import Launch
 from headway.lab.launching.request import Request
@@ -95,6 +98,87 @@ def test_what_kills_each_worker_is_a_failed_launch():
 
     assert [one.status for one in found] == ["failed", "failed"]
     assert "3 workers of h1 died" in found[0].reason
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """Return a function that begins a run of a cluster in this process, which gets an event that is set at its end."""
+    monkeypatch.setattr(lab_worker, "only_lab", contextlib.nullcontext)
+    monkeypatch.setattr(lab_worker, "plan_of", lambda *_: None)
+    ended = {}
+
+    @contextlib.contextmanager
+    def launcher(token):
+        ended[token] = threading.Event()
+        try:
+            yield lambda cells, block: [Launch(status="ok")]
+        finally:
+            ended[token].set()
+
+    def begin(token, cluster):
+        made = SimpleNamespace(settings=SimpleNamespace(cluster=cluster), plan=None, launcher=launcher(token))
+        monkeypatch.setattr(lab_worker, "ready_again", lambda *_: made)
+        lab_worker.begin_again(token, made.settings, [], [])
+        return ended[token]
+
+    yield begin
+    for token in ended:
+        lab_worker.end(token)
+
+
+def test_two_cluster_runs_do_not_end_each_other(begun, monkeypatch):
+    """A worker refuses a second cluster run while the first one launches, and a client ends no run but its own."""
+    ended = begun("a", "first")
+    with pytest.raises(HeadwayError, match="cluster run first measures on this machine") as refused:
+        begun("b", "second")
+    lab_worker.end("b")
+
+    assert refused.value.hint.startswith("wait until it ends, or for 60 s ")
+    assert not ended.is_set()
+    assert lab_worker.launch("a", ["cell"], 0)[1][0].status == "ok"
+    monkeypatch.setattr(lab_worker, "_TAKEN_S", 0.0)  # the first one has launched nothing for that long
+    again = begun("b", "second")
+    assert (ended.is_set(), again.is_set()) == (True, False)
+    with pytest.raises(lab_worker.NotBegunError):
+        lab_worker.launch("a", ["cell"], 0)
+
+
+def test_a_run_that_is_resumed_at_once_takes_the_place_of_its_own(begun):
+    """The client that began it was killed, and its run goes on under another token."""
+    ended = begun("a", "first")
+    again = begun("b", "first")
+    assert (ended.is_set(), again.is_set()) == (True, False)
+
+
+def test_a_run_whose_client_is_gone_ends_by_itself(begun, monkeypatch):
+    """A worker gives the lab's lock and the servers back if nobody launches any more."""
+    monkeypatch.setattr(lab_worker, "_IDLE_S", 0.0)
+    assert begun("a", "first").wait(30)
+
+
+@pytest.mark.parametrize(
+    ("error", "present", "asked"),
+    [(KeyboardInterrupt(), True, True), (HeadwayError("stopped"), True, True), (HeadwayError("gone"), False, False)],
+)
+def test_a_run_ends_on_its_worker_however_it_ends(monkeypatch, tmp_path, error, present, asked):
+    """An interrupted or failed run leaves nothing on a worker; a worker that is gone is not waited for."""
+    calls, address = [], "tcp://h1:1"
+
+    def ask(address, function, *arguments, gone):
+        calls.append(function)
+        return SimpleNamespace(), SimpleNamespace(cells=())
+
+    def fails(*_):
+        one.hosts = lambda: {"h1": [address]} if present else {}
+        raise error
+
+    one = SimpleNamespace(hosts=lambda: {"h1": [address]}, ask=ask)
+    monkeypatch.setattr(lab_run, "Store", lambda *_, **__: contextlib.nullcontext(SimpleNamespace(new_run=fails)))
+    measuring = lab_run._Measuring(one, tmp_path, lambda *_: None, lambda _: None, in_turns=False)
+    with pytest.raises(type(error)):
+        measuring.begin("h1", Request(experiments=["sleep"]), "first")
+
+    assert (lab_worker.end in calls) == asked
 
 
 class WithoutHeadway:

@@ -14,7 +14,7 @@ import functools
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -101,6 +101,12 @@ class _Host:
             raise ClusterError(f"worker {address} gives no answer: {why}", hint=_INSTALL) from error
         return answer
 
+    def end(self, token: str) -> None:
+        """End a run in the worker that has begun it, unless that worker is gone, and with it the run."""
+        with contextlib.suppress(_WorkerDiedError, HeadwayError):
+            if self._address in self._cluster.hosts().get(self.host, ()):
+                self.ask(lab_worker.end, token)
+
 
 @final
 class _Launcher:
@@ -156,18 +162,25 @@ class _Measuring:
 
         return report
 
+    @contextlib.contextmanager
+    def _host(self, name: str) -> Iterator[tuple[_Host, str]]:
+        """Yield a host and the token of a run on it, which ends with the block, complete or not."""
+        host, token = _Host(self._cluster, name), secrets.token_hex(8)
+        try:
+            yield host, token
+        finally:
+            host.end(token)
+
     def begin(self, name: str, request: Request, cluster: str) -> None:
         """Carry out a new run of a cluster on a host. Raises HeadwayError."""
-        host, token = _Host(self._cluster, name), secrets.token_hex(8)
         asked = replace(request, store=None)
-        with Store(self._store, write=True) as results:
+        with Store(self._store, write=True) as results, self._host(name) as (host, token):
             settings, plan = self._until_it_works(host, lab_worker.begin, token, asked, cluster, name)
             self._carry_out(results, results.new_run(settings, plan.cells), host, token)
 
     def go_on(self, name: str, run_id: str) -> None:
         """Carry out the rest of a run on its host. Raises HeadwayError."""
-        host, token = _Host(self._cluster, name), secrets.token_hex(8)
-        with Store(self._store, write=True) as results:
+        with Store(self._store, write=True) as results, self._host(name) as (host, token):
             self._begin_again(results, run_id, host, token)
             self._carry_out(results, run_id, host, token)
 
@@ -186,8 +199,6 @@ class _Measuring:
         plan = plan_of(results.find_run(run_id).settings, results.cells(run_id))
         Session(results, run_id, self._reported(host.host)).carry_out(plan, _Launcher(host, token, again, self._turn))
         results.end_run(run_id)
-        with contextlib.suppress(_WorkerDiedError):
-            host.ask(lab_worker.end)
 
     def _until_it_works(self, host: _Host, function: Callable[..., _R], *arguments: Any) -> _R:
         for _ in range(_TRIES):

@@ -2,17 +2,21 @@
 
 A worker that measures has one thread for it, which sets up the run's environment, launches, and tears it down again:
 pinned cores belong to a thread, and a launched process ends with the thread that launched it. The lab's own lock allows
-one run at a time on a machine.
+one run at a time on a machine, and this module allows one at a time in this process. A run whose client is gone ends
+by itself.
 """
 
 import contextlib
+import functools
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar, final
 
+from headway.errors import HeadwayError
 from headway.lab.design import Cell
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.settings import Settings
@@ -24,6 +28,10 @@ from headway.lab.plan import Plan
 __all__ = ["NotBegunError", "begin", "begin_again", "end", "launch"]
 
 _R = TypeVar("_R")
+_TAKEN_S: Final = 60.0
+"""How long after its last launch a run keeps another one from this process."""
+_IDLE_S: Final = 600.0
+"""How long after its last launch a run ends: its client is gone, or begins again if other machines took so long."""
 
 
 class NotBegunError(RuntimeError):
@@ -36,9 +44,31 @@ class _Open:
     """A run that this process has begun."""
 
     token: str
-    ready: Ready
+    cluster: str
     open: contextlib.ExitStack
     launcher: Callable[[Sequence[Cell], int], list[Launch]]
+    used_s: float = 0.0
+    """The time of the last use (time.monotonic())."""
+    timer: threading.Timer | None = None
+    """Ends the run after _IDLE_S."""
+
+    def use(self) -> None:
+        """Note a use of the run, which is over now."""
+        self.used_s = time.monotonic()
+        self.stop_timer()
+        self.timer = threading.Timer(_IDLE_S, _in_the_thread, [functools.partial(_end_idle, self.token)])
+        self.timer.daemon = True
+        self.timer.start()
+
+    def stop_timer(self) -> None:
+        """Let the run go on, or be ended, without the timer."""
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def end(self) -> None:
+        """Release what the run uses."""
+        self.stop_timer()
+        self.open.close()
 
 
 _lock = threading.Lock()  # protects the creation of _thread
@@ -56,18 +86,33 @@ def _in_the_thread(work: Callable[[], _R]) -> _R:
     return _thread.submit(work).result()
 
 
-def _end() -> None:
-    for token in list(_now):
-        _now.pop(token).open.close()
+def _end(token: str) -> None:
+    found = _now.pop(token, None)
+    if found is not None:
+        found.end()
 
 
-def _begin(token: str, made: Callable[[], Ready]) -> Ready:
-    _end()
+def _end_idle(token: str) -> None:
+    if token in _now and time.monotonic() - _now[token].used_s >= _IDLE_S:
+        _end(token)
+
+
+def _begin(token: str, cluster: str, made: Callable[[], Ready]) -> Ready:
+    for one in list(_now.values()):
+        # The same run is another client's that continues it: the client before has ended, or has lost this worker.
+        left_s = one.used_s + _TAKEN_S - time.monotonic()
+        if one.cluster != cluster and left_s > 0:
+            raise HeadwayError(
+                f"cluster run {one.cluster} measures on this machine, by the same worker",
+                hint=f"wait until it ends, or for {left_s:.0f} s if its `headway lab` is gone",
+            )
+        _end(one.token)
     with contextlib.ExitStack() as opened:
         opened.enter_context(only_lab())
         found = made()
         launcher = opened.enter_context(found.launcher)
-        _now[token] = _Open(token, found, opened.pop_all(), launcher)
+        _now[token] = _Open(token, cluster, opened.pop_all(), launcher)
+    _now[token].use()
     return found
 
 
@@ -81,13 +126,14 @@ def begin(token: str, request: Request, cluster: str, host: str) -> tuple[Settin
         host: The name of this machine.
 
     Raises:
-        As `headway.lab.run`.
+        HeadwayError: Another cluster run measures here.
+        Others: As `headway.lab.run`.
     """
 
     def work() -> tuple[Settings, Plan]:
         from dataclasses import replace
 
-        found = _begin(token, lambda: ready(request))
+        found = _begin(token, cluster, lambda: ready(request))
         return replace(found.settings, cluster=cluster, host=host), found.plan
 
     return _in_the_thread(work)
@@ -103,11 +149,12 @@ def begin_again(token: str, settings: Settings, cells: Sequence[Cell], left: Seq
         left: The cells that may get further launches.
 
     Raises:
-        As `headway.lab.resume`.
+        HeadwayError: Another cluster run measures here.
+        Others: As `headway.lab.resume`.
     """
 
     def work() -> tuple[Settings, Plan]:
-        found = _begin(token, lambda: ready_again(settings, plan_of(settings, cells), left))
+        found = _begin(token, settings.cluster, lambda: ready_again(settings, plan_of(settings, cells), left))
         return found.settings, found.plan
 
     return _in_the_thread(work)
@@ -123,11 +170,14 @@ def launch(token: str, cells: Sequence[Cell], block: int) -> tuple[int, list[Lau
     def work() -> tuple[int, list[Launch]]:
         if token not in _now:
             raise NotBegunError(token)
-        return os.getpid(), list(_now[token].launcher(cells, block))
+        try:
+            return os.getpid(), list(_now[token].launcher(cells, block))
+        finally:
+            _now[token].use()
 
     return _in_the_thread(work)
 
 
-def end() -> None:
-    """End all begun runs, and release what they use."""
-    _in_the_thread(_end)
+def end(token: str) -> None:
+    """End a begun run, and release what it uses; do nothing if it has ended."""
+    _in_the_thread(functools.partial(_end, token))
