@@ -58,6 +58,22 @@ def test_a_recording_in_memory_is_told_and_leaves_no_file(analyse, tmp_path, cap
     assert len(json.loads(output.out)["stalls"]) == 1
 
 
+def test_a_stderr_that_cannot_be_written_costs_no_result(analyse, tmp_path, monkeypatch, capfd):
+    """The watcher gets the stalls that the log has, though a line about them has no reader."""
+    write = os.write
+
+    def fails(file, data):
+        if file == 2:
+            raise BrokenPipeError
+        return write(file, data)
+
+    monkeypatch.setattr(stalled.os, "write", fails)
+    assert analyse() == 0
+
+    log = tmp_path / "stalls" / "app.stalls.jsonl"
+    assert len(json.loads(capfd.readouterr().out)["stalls"]) == len(log.read_text().splitlines()) == 1
+
+
 def test_a_log_that_cannot_be_written_is_not_taken_for_complete(analyse, tmp_path, monkeypatch, capfd):
     """The stall is told on stderr, and `headway stalls` does not say that there was none."""
     log = tmp_path / "stalls" / "app.stalls.jsonl"

@@ -63,15 +63,16 @@ def main(partial: Path) -> int:
         partial.rename(path)
     if rows:
         _log(Path(told["log"]), rows, quiet=told["quiet"])
-    if not told["quiet"]:
-        for line in _lines(rows):
-            os.write(2, f"headway: {line} [{'no recording' if in_memory else path.name}]\n".encode())
-    if told["asked"] and not told["quiet"] and not in_memory:
-        os.write(2, f"headway: the last {(trace.end_ns - trace.start_ns) / 1e9:.1f} s are in {path.name}\n".encode())
     parts_told = {key: known.parts[key] for key in known.news if key in known.parts}
     # Its own cost, which counts towards the service's quota.
     taken = {"cpu_ns": time.process_time_ns(), "waited_ns": queued_ns()}
     json.dump({"stalls": found, "told": known.news, "parts": parts_told, **taken}, sys.stdout)
+    sys.stdout.flush()  # before the lines: a stderr that nobody reads may block
+    if not told["quiet"]:
+        for line in _lines(rows):
+            _say(f"{line} [{'no recording' if in_memory else path.name}]")
+    if told["asked"] and not told["quiet"] and not in_memory:
+        _say(f"the last {(trace.end_ns - trace.start_ns) / 1e9:.1f} s are in {path.name}")
     return 0
 
 
@@ -109,6 +110,12 @@ def stalls_to_tell(trace: Trace, told: dict[str, Any], known: Told) -> Iterator[
             yield stall  # else the stall was reported, and nothing new is known of it
 
 
+def _say(line: str) -> None:
+    """Print a line on stderr, which may be closed, full, or a pipe without a reader: the log has all stalls."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"headway: {line}\n".encode())
+
+
 def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines for stderr: one for each stall; of many waits for the GIL, only the longest one."""
     waits = [row for row in rows if row["kind"] == StallKind.WAIT.value]
@@ -128,7 +135,7 @@ def _log(log: Path, rows: Sequence[dict[str, Any]], *, quiet: bool) -> None:
     except OSError as error:
         note_gap(log)
         if not quiet:
-            os.write(2, f"headway: stalls are missing from {log}: {error.strerror or error}\n".encode())
+            _say(f"stalls are missing from {log}: {error.strerror or error}")
 
 
 def _turn_over(log: Path) -> None:
