@@ -17,10 +17,10 @@ from headway.dask import worker as worker_module
 from headway.dask.figures import Looks
 from headway.dask.tasks import OTHER, TaskTimes
 from headway.dask.worker import HeadwayWorker, take_recording
-from headway.errors import UsageError
+from headway.errors import RecordingError, UsageError
 from headway.live import watching as watch_module
 from headway.live.own_recorder import the_recorder
-from headway.live.recording import gil_times
+from headway.live.recording import GilTimes, gil_times
 from headway.live.stall_log import StallLog, here
 from headway.live.watch import Watch
 
@@ -159,6 +159,23 @@ def test_tasks_are_measured_in_their_thread(counting):
     assert told[OTHER]["count"] >= 200
     assert next(iter(told)) == "good"
     assert len(times.told(5)) == 5
+
+
+@pytest.mark.parametrize("good", [0, 1])
+def test_a_task_without_times_runs(monkeypatch, good):
+    """A recorder that cannot start before a task, or at its end, fails no task, and the task is not in the sums."""
+    left = [GilTimes(0, 0)] * good
+
+    def asked():
+        if not left:
+            raise RecordingError("this process cannot be recorded")
+        return left.pop()
+
+    monkeypatch.setattr(tasks, "gil_times", asked)
+    times = TaskTimes()
+
+    assert times.measured("task", lambda: 42) == 42
+    assert times.told(10) == {}
 
 
 def sums(hold_ms: int, longest_ms: int) -> tasks._Sums:

@@ -1,11 +1,13 @@
 """Adds up, by key prefix, how long a worker's tasks hold the GIL and wait for it, each measured in its own thread."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar, final
 
+from headway.errors import HeadwayError
 from headway.live.recording import gil_longest, gil_times
 
 __all__ = ["OTHER", "TaskTimes"]
@@ -65,20 +67,27 @@ class TaskTimes:
     def measured(self, prefix: str, task: Callable[[], _R]) -> _R:
         """Run a task in this thread, and add its times, also if it fails.
 
+        Without times, as where the recorder cannot start for lack of memory, the task runs all the same.
+
         Args:
             prefix: The prefix of the task's key: `dask.utils.key_split`.
             task: The task's function.
         """
-        begun_ns, before = time.perf_counter_ns(), gil_times()
+        begun_ns = time.perf_counter_ns()
+        try:
+            before = gil_times()
+        except HeadwayError:
+            return task()
         gil_longest()  # discards the longest times of earlier tasks
         try:
             return task()
         finally:
-            longest, after = gil_longest(), gil_times()
-            run_ns = time.perf_counter_ns() - begun_ns
-            # A negative difference means that another recording, with its own counters, has begun meanwhile.
-            held_ns, waited_ns = max(0, after.held_ns - before.held_ns), max(0, after.waited_ns - before.waited_ns)
-            self._add(prefix, _Sums(1, run_ns, held_ns, waited_ns, longest.held_ns, longest.waited_ns))
+            with contextlib.suppress(HeadwayError):
+                longest, after = gil_longest(), gil_times()
+                run_ns = time.perf_counter_ns() - begun_ns
+                # A negative difference means that another recording, with its own counters, has begun meanwhile.
+                held_ns, waited_ns = max(0, after.held_ns - before.held_ns), max(0, after.waited_ns - before.waited_ns)
+                self._add(prefix, _Sums(1, run_ns, held_ns, waited_ns, longest.held_ns, longest.waited_ns))
 
     def _add(self, prefix: str, sums: _Sums) -> None:
         with self._lock:
