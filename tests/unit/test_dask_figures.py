@@ -93,6 +93,21 @@ def test_the_table_names_the_task_and_says_who_is_without():
     assert "share of the time of gilknocker's samples" in " ".join(text.split())
 
 
+@pytest.mark.parametrize(("tasks_of", "line"), [((7, 6), "3 more rows: `--json` has all"), ((5, 5), "")])
+def test_rows_that_the_table_lacks_are_counted(tasks_of, line):
+    """The table has the ten tasks that held the GIL longest, and a line below says how many others there are."""
+    workers = {
+        f"w{index}": worker(f"w{index}", 1.0, tasks={f"task_{number}": TASK for number in range(count)})
+        for index, count in enumerate(tasks_of)
+    }
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(render_workers(Looks({}).look(workers)))
+    lines = [one.strip() for one in captured.get().splitlines()]
+
+    assert [one for one in lines if "--json" in one] == ([line] if line else [])
+
+
 def test_stalls_that_nobody_reports_are_not_shown_as_none():
     """The table has a dash where the number is unknown, and 0 where there were no stalls."""
     found = Looks({}).look({"a": worker("unwatched", 1.0, stalls=None), "b": worker("watched", 1.0)})

@@ -66,6 +66,8 @@ def render_workers(found: Sequence["WorkerFigures"]) -> RenderableType:
     if rows:
         titles = ("key prefix", "worker", "tasks", "ran", "held", "waited", "longest hold")
         parts += [bold("Tasks that held the GIL since the plugin started"), render_table(Table("", titles, rows, 2))]
+    if len(tasks) > _MOST_TASKS:
+        parts.append(Text(f"{number(len(tasks) - _MOST_TASKS, 'more row')}: `--json` has all"))
     parts += [
         Text(f"{printable(one.name)}: {printable(one.last_stall)}", no_wrap=False) for one in found if one.last_stall
     ]
