@@ -35,10 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["GilTimes", "Recording", "gil_longest", "gil_times", "trace"]
 
-
 DEFAULT_BYTES = 64 << 20
-_LEAST_BYTES = 64 << 10
 """The memory for events of a recording of ours: about four million events."""
+_LEAST_BYTES = 64 << 10
 _COLLECTED_S = 5.0
 """How long to wait for another process's collector to write the events up to now."""
 
