@@ -56,6 +56,20 @@ def test_wsgi_tells_what_came_before_the_response(gil, caplog):
     assert record.getMessage().startswith("GET /slow waited 20.0 ms for the GIL and held it 5.0 ms of ")
 
 
+def test_a_request_that_fails_is_logged(gil, caplog):
+    """An application that raises before it has a body is logged like one that raises in its body."""
+
+    def application(environ, start_response):
+        gil.waited, gil.held = 20, 5
+        raise ZeroDivisionError
+
+    with caplog.at_level(logging.WARNING, "headway.gil"), pytest.raises(ZeroDivisionError):
+        serve(GilWSGIMiddleware(application, log_over_ms=10), PATH_INFO="/fails")
+
+    (message,) = caplog.messages
+    assert message.startswith("GET /fails waited 20.0 ms for the GIL and held it 5.0 ms of ")
+
+
 def test_without_a_gil_the_log_names_locks(gil, caplog, monkeypatch):
     """The waits of a request in a free-threaded process are for locks, and the log does not call them otherwise."""
 

@@ -157,16 +157,19 @@ class GilWSGIMiddleware(_Middleware):
                 headers = [*headers, ("Server-Timing", _timing(meter.so_far()))]
             return start_response(status, headers) if exc_info is None else start_response(status, headers, exc_info)
 
-        body = self._application(environ, timed)
+        def finish() -> None:
+            meter.end()
+            path = f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}"
+            self._log(f"{environ.get('REQUEST_METHOD', '?')} {path}", meter, started_ns)
+
+        try:
+            body = self._application(environ, timed)
+        except BaseException:
+            finish()  # there is no body whose end would be the request's
+            raise
         wrapper = environ.get("wsgi.file_wrapper")
         if self._log_over_ns is None or (isinstance(wrapper, type) and isinstance(body, wrapper)):
             return body
-        what = f"{environ.get('REQUEST_METHOD', '?')} {environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}"
-
-        def finish() -> None:
-            meter.end()
-            self._log(what, meter, started_ns)
-
         return _SizedBody(body, finish) if hasattr(body, "__len__") else _Body(body, finish)
 
 
