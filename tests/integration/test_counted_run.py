@@ -8,6 +8,7 @@ import pytest
 
 from headway.live import counted_run
 from headway.live.counted_run import Beside
+from headway.live.launch import original_environment
 
 pytestmark = pytest.mark.slow
 
@@ -37,6 +38,15 @@ def test_output_is_passed_on_whole_and_as_it_is(capfdbinary):
     code = "import os; os.write(1, b'\\xff\\x1b[1m'); os.write(2, b'!\\n' * 100_000)"
     ended(code, passes_on=True)
     assert capfdbinary.readouterr().err == b"\xff\x1b[1m" + b"!\n" * 100_000
+
+
+def test_a_program_has_the_environment_that_we_were_started_with(monkeypatch):
+    """A variable of this process's own, as Python's LC_CTYPE in the C locale, is not the program's."""
+    monkeypatch.setenv("LC_CTYPE", "ours")
+    monkeypatch.delenv("PATH")
+    code = "import os; print(os.environ.get('LC_CTYPE'), 'PATH' in os.environ)"
+
+    assert ended(code).tail(1) == [f"{original_environment().get('LC_CTYPE')} True"]
 
 
 def test_a_closed_stderr_does_not_stop_the_program(monkeypatch):

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from headway.errors import UsageError
-from headway.live.launch import COUNT_ONLY, environment
+from headway.live.launch import COUNT_ONLY, environment, original_environment
 from headway.printable import printable
 
 __all__ = ["Beside"]
@@ -44,7 +44,7 @@ class Beside:
             UsageError: The program cannot be started, or the file cannot be made.
             NativeError: The native library is missing or does not fit.
         """
-        env = environment(COUNT_ONLY)
+        env = environment(COUNT_ONLY, base=original_environment())
         self._file: IO[bytes] | None
         try:
             self._file = output.open("wb") if output else None
