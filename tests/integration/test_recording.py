@@ -298,3 +298,41 @@ def test_a_thread_that_never_released_the_gil_is_not_blamed_on_headway(tmp_path)
     file.write_text(ALONE)
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == f"True {{({str(file)!r}, 7)}}\n"
+
+
+TIMED = """
+import os, sys, threading
+import headway
+from headway.agent.headway_agent import recorder
+from headway.library import library_path
+
+library, over = str(library_path()), threading.Event()
+headway.gil_times()
+
+def serve():
+    while not over.is_set():
+        headway.gil_times()
+        sum(range(3000))
+
+threads = [threading.Thread(target=serve) for _ in range(4)]
+[one.start() for one in threads]
+try:
+    for _ in range(4):
+        _, (lease,) = recorder.attach(library, "", 1, 1 << 20)
+        os.close(lease)
+        assert recorder.detach(library) == "the recording into memory"
+    for _ in range(3):
+        watch = headway.watch(sys.argv[1], quiet=True, required=True)
+        assert watch.watches
+        watch.stop()
+finally:
+    over.set()
+    [one.join() for one in threads]
+print("all began")
+"""
+
+
+def test_threads_that_ask_for_their_times_keep_no_recording_from_its_begin(tmp_path):
+    """A service whose requests are timed can be attached to, and can begin to be watched, at any moment."""
+    done = ran(TIMED, str(tmp_path / "stalls"))
+    assert (done.stdout, done.stderr) == ("all began\n", "")
