@@ -1,8 +1,10 @@
 """Reading a part of a long trace: the same events, threads and figures of the whole as from reading it all."""
 
+import dataclasses
+
 import numpy as np
 import pytest
-from made_traces import MS, START_NS, made_trace, small
+from made_traces import MS, START_NS, made_process, made_trace, small
 from patched_traces import patch_header
 
 from headway.sim.replay.window import overview_of
@@ -89,6 +91,22 @@ def test_a_part_has_the_switch_interval_that_was_set_before_it(tmp_path):
 
     assert part.process.interval_us == 800
     assert part.events["value"][part.events["kind"] == Kind.INTERVAL].tolist() == [900]
+
+
+@pytest.mark.parametrize("how", ["part", "overwritten"])
+@pytest.mark.parametrize(("share", "policy"), [(None, "fair"), (0.9, "fair"), (0.0001, "")])
+def test_the_end_of_the_policy_counts_from_the_begin_of_what_is_left(tmp_path, how, share, policy):
+    """The policy ends at the same time as before; if it ended before the first event that is left, there was none."""
+    trace = TRACES["one GIL"]
+    ended_ns = None if share is None else int(share * (trace.end_ns - trace.start_ns))
+    trace = dataclasses.replace(trace, process=made_process(policy="fair", policy_ended_ns=ended_ns))
+    path = write(trace, tmp_path / "app.hwt", events_per_chunk=30, room=None if how == "part" else 60)
+    found = part_of(path, 0.5, 500)[0] if how == "part" else read(path)
+    cut_off_ns = found.start_ns - START_NS
+
+    assert cut_off_ns > 0
+    assert found.process.policy == policy
+    assert found.process.policy_ended_ns == (ended_ns - cut_off_ns if ended_ns and policy else None)
 
 
 def test_the_front_of_a_file_that_was_overwritten_is_no_part(tmp_path):

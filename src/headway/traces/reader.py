@@ -441,11 +441,16 @@ class _Reading:
 
     def _cut(self, events: NDArray[np.void], cut_ns: int, interval_us: int) -> NDArray[np.void]:
         """Make the trace begin at a time, at which the main GIL has this switch interval; return the later events."""
+        before, cut_off_ns = self._process, cut_ns - self._start_ns
+        ended_ns = None if before.policy_ended_ns is None else before.policy_ended_ns - cut_off_ns
+        is_over = ended_ns is not None and ended_ns <= 0  # the part that is left had no policy
         self._process = replace(
-            self._process,
-            start_realtime_ns=self._process.start_realtime_ns + cut_ns - self._start_ns,
-            begin_realtime_ns=self._process.begin_realtime_ns or self._process.start_realtime_ns,
+            before,
+            start_realtime_ns=before.start_realtime_ns + cut_off_ns,
+            begin_realtime_ns=before.begin_realtime_ns or before.start_realtime_ns,
             interval_us=interval_us,
+            policy="" if is_over else before.policy,
+            policy_ended_ns=None if is_over else ended_ns,
         )
         self._start_ns = cut_ns
         return _without(events, mending.cut_front(events, cut_ns))
