@@ -212,6 +212,11 @@ class Process:
     executed: Executed = Executed.NOTHING
     """Whether the process has executed another program (exec), which ended this trace, and whether that was recorded."""
 
+    @property
+    def simulated(self) -> bool:
+        """Whether the run is one of `headway simulate` or `headway whatif`: its trace has no more than it was made of."""
+        return self.executable.startswith("headway ")
+
 
 @dataclass(frozen=True, eq=False)
 class Trace:

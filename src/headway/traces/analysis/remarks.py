@@ -47,7 +47,14 @@ def _losses(analysis: Analysis) -> Iterator[Finding]:
         lost.append(f"{number(loss.damaged_bytes, 'byte')} damaged or missing")
     if analysis.unpaired and not loss.whole:
         lost.append(f"{number(analysis.unpaired, 'event')} without a counterpart")
-    if lost:
+    if analysis.process.simulated and loss.dropped_events:
+        yield Finding(
+            kind="losses",
+            weight="note",
+            fact=f"this trace ends early: {number(loss.dropped_events, 'later event')} of the simulated run had no room",
+            advice="read totals as those of the part that the trace has",
+        )
+    elif lost:
         yield Finding(
             kind="losses",
             weight="note",
@@ -123,6 +130,8 @@ def _no_stacks(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _slowed(analysis: Analysis) -> Iterator[Finding]:
+    if analysis.process.simulated:
+        return
     waits = sum(gil.waits.count for gil in analysis.gils)
     trips = max(0, sum(gil.holds.count for gil in analysis.gils) - waits)
     cost_ns = trips * ROUND_TRIP_NS + waits * HAND_OFF_NS

@@ -24,8 +24,6 @@ __all__ = ["UnreadLine", "unread_lines"]
 _MOST_STACKS = 200
 """The stacks that are looked at: those at which threads were away for longest."""
 _TYPED = frozenset({"<string>", "<stdin>"})
-_SIMULATED = "headway "
-"""The executables of simulated runs, `headway simulate` and `headway whatif`: such a trace has no more than it was made of."""
 
 
 @final
@@ -65,7 +63,7 @@ def unread_lines(
 
     `changed` are files whose lines may be others by now.
     """
-    if trace.process.executable.startswith(_SIMULATED) or len(trace.threads) + len(trace.silent) <= 1:
+    if trace.process.simulated or len(trace.threads) + len(trace.silent) <= 1:
         return ()
     length_ns = away.end_ns - away.start_ns
     stacks, which = distinct(away.stack)
