@@ -1,5 +1,6 @@
 """The pages of `headway simulate` and `headway whatif`: tables, curves and timelines, and the predicted run as a trace."""
 
+import dataclasses
 import json
 import re
 
@@ -15,7 +16,7 @@ from headway.sim.replay.trace import predicted_trace
 from headway.traces.analysis import analyse
 from headway.traces.analysis.intervals import recorded
 from headway.traces.invariants import violations
-from headway.traces.model import Kind
+from headway.traces.model import Executed, Kind
 from headway.traces.reader import read
 from headway.traces.writer import write
 
@@ -192,6 +193,23 @@ def test_each_gil_of_a_predicted_trace_has_its_switch_interval(model):
     assert violations(trace) == []
     assert len(gils) > 1
     assert {gil.interval_ns for gil in gils} == {1_000_000}
+
+
+def test_a_predicted_trace_tells_nothing_of_the_end_of_the_recorded_process():
+    """A policy that ended, an exec and a file that grows are of the recorded run, and so is a sub-interpreter."""
+    real = traced(SLEEPERS)
+    odd = {"policy_ended_ns": 5, "growing": True, "has_subinterpreters": True, "executed": Executed.RECORDED}
+    real = dataclasses.replace(real, process=dataclasses.replace(real.process, **odd))
+    costs = machine.load(machine.PRESET)
+    process = predicted_trace(
+        learn(real, costs), Change(policy="fair"), costs, cores=2, length_ns=50_000_000
+    ).process
+
+    assert process.simulated
+    assert (process.policy, process.policy_ended_ns) == ("fair", None)
+    assert not process.growing
+    assert not process.has_subinterpreters
+    assert process.executed is Executed.NOTHING
 
 
 def test_a_hold_that_never_ends_is_where_the_traces_were_interrupted(model):

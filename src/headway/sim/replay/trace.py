@@ -14,7 +14,7 @@ from headway.sim.replay.learn import Actor, Model
 from headway.sim.replay.waiting import without_lost_waits
 from headway.sim.scenario import STOCK
 from headway.sim.trace import START_NS, end_of, events_of, gils_of
-from headway.traces.model import Kind, Loss, Thread, Trace
+from headway.traces.model import Executed, Kind, Loss, Thread, Trace
 
 __all__ = ["MOST_EVENTS", "predicted_trace"]
 
@@ -80,6 +80,10 @@ def predicted_trace(
             ended=True,
             core_count=change.cores or cores,
             policy="" if policy == STOCK else policy,
+            policy_ended_ns=None,
+            growing=False,
+            has_subinterpreters=False,
+            executed=Executed.NOTHING,
         ),
         start_ns=START_NS,
         end_ns=end_ns,
