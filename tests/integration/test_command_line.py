@@ -182,7 +182,7 @@ def test_runs_are_listed_beside_one_that_cannot_be_read(tmp_path):
     listed = headway("runs", "--store", path, "--json")
     assert [run["id"] for run in json.loads(listed.stdout)] == [good]
     assert f"run {bad} is left out" in listed.stderr
-    assert f"`headway runs --delete {bad}` deletes it" in listed.stderr
+    assert f"`headway runs --delete {bad} --store {path}` deletes it" in listed.stderr
     refused = headway("report", "--store", path)
     assert refused.returncode == StoreError.exit_code
     assert f"run {bad} in {path} cannot be read: " in refused.stderr

@@ -153,6 +153,17 @@ def test_the_object_that_goes_with_each_call_is_told(own_bytes: int, times: int)
     assert text.count("the object of the method, 2.99 MiB, goes with each call") == times
 
 
+@pytest.mark.parametrize(
+    ("store", "command"), [("", "headway report 1"), (" --store 'my runs'", "headway report 1 --store 'my runs'")]
+)
+def test_the_command_for_the_launches_names_the_store(store: str, command: str) -> None:
+    """A run in another store than the user's own is found by the command that is told."""
+    found = replace(advice(verdict(contender("serial", 1)), contender("serial", 1)), run="1")
+    console = Console(file=io.StringIO(), width=200)
+    console.print(render_advice(found, store))
+    assert f"`{command}` shows the launches" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
 def test_releases_in_words() -> None:
     """Whether a function releases the GIL depends on its share of time without the GIL."""
     assert [released_of(one) for one in (0.99, 0.5, 0.01)] == ["yes", "in part", "no"]

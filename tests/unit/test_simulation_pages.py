@@ -201,9 +201,7 @@ def test_a_predicted_trace_tells_nothing_of_the_end_of_the_recorded_process():
     odd = {"policy_ended_ns": 5, "growing": True, "has_subinterpreters": True, "executed": Executed.RECORDED}
     real = dataclasses.replace(real, process=dataclasses.replace(real.process, **odd))
     costs = machine.load(machine.PRESET)
-    process = predicted_trace(
-        learn(real, costs), Change(policy="fair"), costs, cores=2, length_ns=50_000_000
-    ).process
+    process = predicted_trace(learn(real, costs), Change(policy="fair"), costs, cores=2, length_ns=50_000_000).process
 
     assert process.simulated
     assert (process.policy, process.policy_ended_ns) == ("fair", None)

@@ -51,4 +51,6 @@ def test_a_simulated_run_is_not_told_of_a_recorder(executable, is_real):
 
     assert ("slowed" in found) == is_real
     assert ("record with more room" in found["losses"].advice) == is_real
-    assert found["losses"].fact.startswith("this trace is incomplete: 9 events" if is_real else "this trace ends early: 9 later events")
+    assert found["losses"].fact.startswith(
+        "this trace is incomplete: 9 events" if is_real else "this trace ends early: 9 later events"
+    )

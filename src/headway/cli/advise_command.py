@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from headway.cli.advise_view import render_advice, to_paste
 
-    console.print_rendered(render_advice(advice))
+    console.print_rendered(render_advice(advice, options.store_given(arguments)))
     console.print_plain(to_paste(advice))
     return 0
 

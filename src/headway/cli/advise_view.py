@@ -27,8 +27,13 @@ _A_NAME = 1_000
 """The most bytes of a pickle that has little more than a function's name."""
 
 
-def render_advice(advice: Advice) -> RenderableType:
-    """Return the advice, readable at 80 columns and without colour."""
+def render_advice(advice: Advice, store: str = "") -> RenderableType:
+    """Return the advice, readable at 80 columns and without colour.
+
+    Args:
+        advice: The advice.
+        store: The option `--store` as it must stand in a command, with a blank before it; "" without the option.
+    """
     verdict = advice.verdict
     cores = f"{advice.cores} core{'s' * (advice.cores != 1)}"
     if math.isfinite(advice.quota_cores):
@@ -43,7 +48,10 @@ def render_advice(advice: Advice) -> RenderableType:
     parts += _refusals(advice)
     parts += _reasons(advice)
     parts.append(
-        Text(f"\nmeasured for {advice.spent_s:.0f} s; `headway report {advice.run}` shows the launches", style="dim")
+        Text(
+            f"\nmeasured for {advice.spent_s:.0f} s; `headway report {advice.run}{store}` shows the launches",
+            style="dim",
+        )
     )
     return Group(*parts)
 

@@ -18,7 +18,7 @@ from types import FrameType
 from headway import lab
 from headway.cli import console
 from headway.cli.html_output import add_html, check_html, page_folder, write_run_page
-from headway.cli.options import add_json, add_store, seconds
+from headway.cli.options import add_json, add_store, seconds, store_given
 from headway.errors import HeadwayError, UsageError
 from headway.host.paths import default_store
 from headway.lab.design import PLACEMENTS, SIZES, Errors, Experiment, Order
@@ -132,13 +132,15 @@ def run(arguments: argparse.Namespace) -> int:
 
         if arguments.resume is not None:
             _refuse_with_resume(arguments)
-        return measure(arguments, None if arguments.resume is not None else _request(arguments), _store(arguments))
+        return measure(arguments, None if arguments.resume is not None else _request(arguments), store_given(arguments))
     shown = _ProgressLine(brief=not arguments.json and not arguments.full)
     results = _measure(arguments, shown)
     complete = results.header.complete
     if not complete:
         shown.print_unfinished(results)
-    where = [f"headway report {results.id}{_store(arguments)}: everything, with tables and intervals (`--full` here)"]
+    where = [
+        f"headway report {results.id}{store_given(arguments)}: everything, with tables and intervals (`--full` here)"
+    ]
     if complete:
         where += _page(arguments, results)
     if arguments.json:
@@ -157,16 +159,14 @@ def run(arguments: argparse.Namespace) -> int:
         from headway.traces.analysis.words import number
 
         failed = number(len(results.failures), "launch", "launches")
-        console.say(f"{failed} failed; `headway report {results.id}` shows the causes")
+        console.say(f"{failed} failed; `headway report {results.id}{store_given(arguments)}` shows the causes")
     if not complete:
         url = " --redis-url URL" if results.settings.redis.get("url") else ""
-        console.say(f"stopped early; `headway lab --resume {results.id}{_store(arguments)}{url}` completes the run")
+        console.say(
+            f"stopped early; `headway lab --resume {results.id}{store_given(arguments)}{url}` completes the run"
+        )
         return 130
     return 1 if results.failures else 0
-
-
-def _store(arguments: argparse.Namespace) -> str:
-    return f" --store {arguments.store}" if arguments.store else ""
 
 
 def _page(arguments: argparse.Namespace, results: lab.Run) -> Iterator[str]:

@@ -2,11 +2,12 @@
 
 import argparse
 import math
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["add_json", "add_run", "add_store", "count", "seconds", "whole"]
+__all__ = ["add_json", "add_run", "add_store", "count", "seconds", "store_given", "whole"]
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +23,11 @@ def add_store(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the results store (default: $HEADWAY_STORE, else in the user's data folder)",
     )
+
+
+def store_given(arguments: argparse.Namespace) -> str:
+    """Return `--store FILE` for a command that the user may paste, with a blank before it; "" if it was not given."""
+    return "" if arguments.store is None else f" --store {shlex.quote(str(arguments.store))}"
 
 
 _UNITS_S: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}

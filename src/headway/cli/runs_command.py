@@ -7,7 +7,7 @@ from typing import Any
 
 from headway import lab
 from headway.cli import console
-from headway.cli.options import add_json, add_store, count
+from headway.cli.options import add_json, add_store, count, store_given
 
 __all__ = ["prepare", "run"]
 
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
             for one in store.unreadable():
                 console.say(
                     f"run {one.id} is left out, as it cannot be read: {one.why};"
-                    f" `headway runs --delete {one.id}` deletes it"
+                    f" `headway runs --delete {one.id}{store_given(arguments)}` deletes it"
                 )
     if arguments.json:
         console.print_json([_to_json(run) for run in runs])
