@@ -43,3 +43,28 @@ def test_the_command_that_deletes_a_damaged_run_names_the_store(stopped, capsys)
     main(["runs", "--store", str(path)])
 
     assert f"`headway runs --delete {run} --store '{path}'` deletes it" in capsys.readouterr().err
+
+
+def test_a_page_that_a_stopped_run_does_not_get_is_named(stopped, tmp_path, capsys):
+    """Only a complete run has a page, and a user who asked for one is told that there is none."""
+    path, _ = stopped
+    page = tmp_path / "page.html"
+    main(["lab", "sleep", "--store", str(path), "--html", str(page)])
+
+    assert not page.exists()
+    assert f"{page} was not written, because the run is not complete" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--in-turns"], "`--in-turns` is for the machines of a cluster"),
+        (["--dask", "tcp://nowhere:1", "--full"], "--dask cannot be combined with --full"),
+        (["--dask", "tcp://nowhere:1", "--open"], "--dask cannot be combined with --open"),
+        (["--dask", "tcp://nowhere:1", "--redis-url", "redis://nowhere"], "--dask cannot be combined with --redis-url"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(words, message, capsys):
+    """An option of the lab on one machine is no option on a cluster, and the other way round."""
+    assert main(["lab", "sleep", *words]) == 2
+    assert message in capsys.readouterr().err

@@ -127,6 +127,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.explain is not None:
         return _explain(lab.experiment(arguments.explain), as_json=arguments.json)
     check_html(arguments)
+    if arguments.in_turns and arguments.dask is None:
+        raise UsageError(
+            "`--in-turns` is for the machines of a cluster, and none is given", hint="name its scheduler with `--dask`"
+        )
     if arguments.dask is not None:
         from headway.cli.lab_on_cluster import measure
 
@@ -161,6 +165,8 @@ def run(arguments: argparse.Namespace) -> int:
         failed = number(len(results.failures), "launch", "launches")
         console.say(f"{failed} failed; `headway report {results.id}{store_given(arguments)}` shows the causes")
     if not complete:
+        if arguments.html is not None:
+            console.say(f"{arguments.html} was not written, because the run is not complete")
         url = " --redis-url URL" if results.settings.redis.get("url") else ""
         console.say(
             f"stopped early; `headway lab --resume {results.id}{store_given(arguments)}{url}` completes the run"

@@ -21,16 +21,17 @@ def measure(arguments: argparse.Namespace, request: lab.Request | None, store: s
     Returns:
         1 if launches failed, a run is not complete or a machine was lost, else 0.
     """
+    for name in ("provide", "redis_url", "html", "open", "full"):
+        if getattr(arguments, name):
+            raise UsageError(
+                f"--dask cannot be combined with --{name.replace('_', '-')}",
+                hint="leave it out; `headway report RUN`, with or without --html, shows the run of one machine",
+            )
     from headway.dask.cluster import connected
     from headway.dask.lab_run import go_on, run_on
     from headway.lab.judging.machines import over_machines
     from headway.report import machines_to_json, render_machines
 
-    if arguments.provide is not None or arguments.redis_url or arguments.html is not None:
-        raise UsageError(
-            "--dask cannot be combined with --provide, --redis-url or --html",
-            hint="leave them out; `headway report RUN --html` writes the page of one machine",
-        )
     shown = _HostLines()
     with connected(arguments.dask) as cluster:
         if request is None:
