@@ -400,7 +400,7 @@ def test_no_output_replaces_a_trace(recording, tmp_path, capsys, option):
         (["--thread", "a", "--collapsed", "x.txt"], "`--collapsed` always writes the whole trace"),
         (["--verdicts"], "`--verdicts` is for runs of the lab"),
         (["--perfetto", "/nowhere/x"], "the folder /nowhere is not there"),
-        (["--perfetto", "{folder}/x", "--gecko", "{folder}/x"], "two formats name the same file"),
+        (["--perfetto", "{folder}/x", "--gecko", "{folder}/x"], "`--perfetto` and `--gecko` name the same file"),
         (["--perfetto", "{folder}/app.hwt", "--force"], "is the trace itself"),
     ],
 )

@@ -5,7 +5,7 @@ import os
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_output",
+    "check_outputs",
     "complain",
     "discard_output",
     "print_json",
@@ -154,6 +155,35 @@ def check_output(path: Path | None, *, force: bool) -> None:
         raise UsageError(f"the folder {path.parent} is not there", hint="make it first, or use another name")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"{path} cannot be written", hint="choose a folder that you may write to")
+
+
+def check_outputs(
+    outputs: Mapping[str, Path | None], *, force: bool, inputs: Mapping[str, Path | str | None] | None = None
+) -> None:
+    """Check, before any work, that the files that options name can be written, and that each has a name of its own.
+
+    Args:
+        outputs: The file of each option; None is always fine.
+        force: Whether a file that is there may be replaced.
+        inputs: Files that the command reads, which it never replaces: each with words for it, such as "the trace".
+
+    Raises:
+        UsageError: A file cannot be written (see `check_output`), is an input, or is the file of two options.
+    """
+    seen: dict[str, str] = {}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        for words, read in (inputs or {}).items():
+            if read and path.exists() and os.path.exists(read) and path.samefile(read):
+                raise UsageError(f"{path} is {words} itself", hint="use another name")
+        check_output(path, force=force)
+        name = os.path.realpath(path)
+        if name in seen:
+            raise UsageError(
+                f"`{seen[name]}` and `{option}` name the same file {path}", hint="use another name for one of them"
+            )
+        seen[name] = option
 
 
 def write_json(path: Path, value: Any) -> None:

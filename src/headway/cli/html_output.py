@@ -2,7 +2,7 @@
 
 import argparse
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,15 +29,28 @@ def add_html(parser: argparse.ArgumentParser, *, default: str = "") -> None:
     parser.set_defaults(html_default=default)
 
 
-def check_html(arguments: argparse.Namespace) -> None:
-    """Check, before any work, that the page can be written.
+def check_html(
+    arguments: argparse.Namespace,
+    others: Mapping[str, Path | None] | None = None,
+    inputs: Mapping[str, Path | str | None] | None = None,
+) -> None:
+    """Check, before any work, that the page can be written, and the files of other options.
+
+    Args:
+        arguments: The arguments of the command.
+        others: The file of each other option that writes one.
+        inputs: Files that the command reads, each with words for it; the results store is one of them by itself.
 
     Raises:
-        UsageError: The file cannot be written, or `--open` is given and no page is written.
+        UsageError: A file cannot be written (see `console.check_outputs`), or `--open` is given and no page is written.
     """
     if arguments.open and arguments.html is None and not arguments.html_default:
         raise UsageError("`--open` opens the page that `--html` writes", hint="add `--html FILE`")
-    console.check_output(arguments.html, force=arguments.force)
+    console.check_outputs(
+        {"--html": arguments.html, **(others or {})},
+        force=arguments.force,
+        inputs={"the results store": getattr(arguments, "store", None), **(inputs or {})},
+    )
 
 
 def page_folder(store: Path) -> Path:

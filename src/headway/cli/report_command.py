@@ -36,13 +36,12 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show or export a stored run or a recorded trace."""
-    check_html(arguments)
+    check_html(arguments, {"--pyperf": arguments.pyperf})
     if is_trace(arguments.run):
         return report_trace(arguments)
     trace_only(arguments)
     if "/" in arguments.run:  # a path, because a run's name has no slash
         raise _no_trace(arguments.run)
-    console.check_output(arguments.pyperf, force=arguments.force)
     try:
         results = lab.load_run(arguments.run, store=arguments.store)
     except StoreError:

@@ -164,9 +164,12 @@ def _tell(arguments: argparse.Namespace) -> None:
 
 
 def _check_outputs(arguments: argparse.Namespace) -> None:
-    check_html(arguments)
-    console.check_output(arguments.csv, force=arguments.force)
-    check_trace(arguments.trace, force=arguments.force)
+    check_html(
+        arguments,
+        {"--csv": arguments.csv, "--trace": arguments.trace},
+        {"the scenario": arguments.scenario, "the calibration": arguments.calibration},
+    )
+    check_trace(arguments.trace)
     if arguments.trace is not None and arguments.sweep:
         raise UsageError("--trace writes one run, and --sweep simulates many", hint="use --set instead of --sweep")
 

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 __all__ = ["check_trace", "write_trace"]
 
 
-def check_trace(path: Path | None, *, force: bool) -> None:
-    """Check, before any work, that a trace can be written to `path`. Raises UsageError."""
-    console.check_output(path, force=force)
+def check_trace(path: Path | None) -> None:
+    """Check that a file that can be written has the name of a trace. Raises UsageError."""
     if path is not None and path.suffix != ".hwt":
         raise UsageError(
             f"{path.name} is not the name of a trace, expected NAME.hwt", hint="choose a name that ends with .hwt"

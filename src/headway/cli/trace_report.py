@@ -164,6 +164,8 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
             "`--html` always shows all threads", hint="leave out `--thread`; search for the thread by name on the page"
         )
     part = next((one for one in ("since", "until", "thread") if getattr(arguments, one) is not None), None)
+    named = {f"--{name}": getattr(arguments, name) for name in ("html", *_EXPORTS)}
+    console.check_outputs(named, force=arguments.force, inputs={"the trace": arguments.run})
     outputs: dict[str, Path] = {}
     for name in ("html", *_EXPORTS):
         path = getattr(arguments, name)
@@ -171,14 +173,9 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
             continue
         if part is not None and name in _EXPORTS:
             raise UsageError(f"`--{name}` always writes the whole trace", hint=f"leave out `--{part}`")
-        console.check_output(path, force=arguments.force)
-        if path.exists() and Path(arguments.run).exists() and path.samefile(arguments.run):
-            raise UsageError(f"{path} is the trace itself", hint="use another name")
         if _begins_like_one(path):
             # No trace is ever overwritten by an export: neither that of a child, nor that of `--beside`, nor another.
             raise UsageError(f"{path} is a trace", hint="use another name")
-        if path.resolve() in {one.resolve() for one in outputs.values()}:
-            raise UsageError(f"two formats name the same file {path}", hint="use another name for one of them")
         outputs[f"collapsed-{arguments.of or 'hold'}" if name == "collapsed" else name] = path
     return outputs
 

@@ -185,8 +185,12 @@ def _check_outputs(arguments: argparse.Namespace, change: "Change") -> None:
     """
     from headway.sim.replay.change import NOTHING
 
-    check_html(arguments)
-    check_trace(arguments.trace_out, force=arguments.force)
+    check_html(
+        arguments,
+        {"--trace": arguments.trace_out},
+        {"the trace": arguments.trace, "the calibration": arguments.calibration},
+    )
+    check_trace(arguments.trace_out)
     for option, path in (("--html", arguments.html), ("--trace", arguments.trace_out)):
         if path is None:
             continue
@@ -194,8 +198,6 @@ def _check_outputs(arguments: argparse.Namespace, change: "Change") -> None:
             raise UsageError(
                 f"`{option}` needs one change, and none is given", hint="name a change, such as `--policy fair`"
             )
-        if path.exists() and arguments.trace.exists() and path.samefile(arguments.trace):
-            raise UsageError(f"{path} is the trace itself", hint="use another name")
     if arguments.trace_out is not None and not change.gil:
         raise UsageError("`--trace` needs a GIL, and this change removes it", hint="leave out `--trace`")
 
