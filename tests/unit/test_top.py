@@ -60,12 +60,13 @@ class Still:
     """A monitor that always has the same sample."""
 
     alive = True
+    watched = (1,)
 
     def __init__(self, *samples):
-        self._samples = list(samples)
+        self.samples = list(samples)
 
     def sample(self):
-        return self._samples
+        return self.samples
 
 
 @pytest.mark.parametrize("columns", [80, 90, 100, 111, 112, 200, None])
@@ -107,6 +108,28 @@ def test_the_app_fits_80_columns():
     (narrow, wide), state = run_app((80, 24), [sample("MainThread", "ThreadPoolExecutor-17_executor-3")], use)
     assert narrow <= 80 < wide <= 140
     assert state.startswith("holding 2 s")
+
+
+@pytest.mark.parametrize(
+    ("watched", "children", "paused", "quits"),
+    [((), False, False, True), ((), True, False, False), ((), False, True, False), ((1,), False, False, False)],
+)
+def test_the_app_quits_when_the_counting_ends(watched, children, paused, quits):
+    """Another command may end the counting: the last figures do not stay, unless the user has paused to read them."""
+
+    async def go():
+        monitor = Still(sample("MainThread"))
+        app = TopApp(monitor, 1000, children=children)
+        async with app.run_test() as pilot:
+            app.look()
+            if paused:
+                app.action_pause()
+            monitor.samples, monitor.watched = [], watched
+            app.look()
+            await pilot.pause()
+            return app.return_code is not None
+
+    assert asyncio.run(go()) == quits
 
 
 def test_threads_that_ended_have_a_row():

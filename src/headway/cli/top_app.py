@@ -27,19 +27,23 @@ class TopApp(App[None]):
         Binding("r", "reverse", "Reverse"),
     ]
 
-    def __init__(self, monitor: Monitor, interval_s: float, count: int | None = None) -> None:
+    def __init__(
+        self, monitor: Monitor, interval_s: float, count: int | None = None, *, children: bool = False
+    ) -> None:
         """Create the screen.
 
         Args:
             monitor: The monitor of the processes to show.
             interval_s: The time between two updates.
             count: The number of updates after which the app quits; None: no limit.
+            children: Whether child processes are shown, which may come when no process is counted.
         """
         # If NO_COLOR is set, the terminal's own colours are needed: with others, textual still shows greys.
         super().__init__(ansi_color=True if os.environ.get("NO_COLOR") else None)
         self._monitor = monitor
         self._interval_s = interval_s
         self._left = count
+        self._children = children
         self._paused = False
         self._column: int | None = None  # None: sorted by hold and wait
         self._reversed = False
@@ -67,12 +71,16 @@ class TopApp(App[None]):
         return [Text(f"{cell} ") for cell in top_view.fitted(cells, self.size.width - 2)]
 
     def look(self) -> None:
-        """Read the counters and show them, unless paused."""
+        """Read the counters and show them, unless paused; quit if the process has ended, or counts no more."""
         if not self._monitor.alive:
             self.exit()
             return
         samples = self._monitor.sample()
-        if self._paused or not samples:
+        if self._paused:
+            return
+        if not samples:
+            if not (self._monitor.watched or self._children):
+                self.exit()
             return
         self._rows = top_view.rows(samples)
         self.has_shown = True

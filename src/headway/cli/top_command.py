@@ -327,7 +327,7 @@ def _show(monitor: "Monitor", arguments: argparse.Namespace) -> bool:
     if repaints and has_keys and not arguments.plain and importlib.util.find_spec("textual"):
         from headway.cli.top_app import TopApp
 
-        app = TopApp(monitor, arguments.interval, arguments.count)
+        app = TopApp(monitor, arguments.interval, arguments.count, children=arguments.children)
         app.run()
         return app.has_shown
     out: Callable[[list[Sample]], None] = _print_json if arguments.json else _print_block
