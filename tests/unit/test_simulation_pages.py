@@ -157,6 +157,29 @@ def test_what_cannot_be_written_is_told_before_the_work(app, tmp_path, capsys, m
     assert said.format(tmp_path) in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("whatif", "{}/app.hwt", "--policy", "fiar"), "did you mean `fair`?"),
+        (("whatif", "{}/app.hwt", "--policy", "fair", "--option", "latency=1"), "has no option 'latency'"),
+        (("whatif", "{}/app.hwt", "--without", "nobody"), "'nobody' is not a role"),
+        (("whatif", "{}/app.hwt", "--shorten", "nowhere.py:1=0.5"), "nowhere.py:1"),
+        (("simulate", "convoy", "--sweep", "nothing=1..3"), "nothing"),
+        (("simulate", "convoy", "--option", "latency_us=1"), "the option latency_us needs a policy"),
+        (("simulate", "convoy", "--policy", "fiar"), "did you mean `fair`?"),
+        (("simulate", "convoy", "--policy", "fair", "--option", "latency=1"), "has no option 'latency'"),
+    ],
+    ids=lambda words: " ".join(words[1:]) if isinstance(words, tuple) else "",
+)
+def test_a_wrong_argument_is_told_before_the_machine_is_measured(app, tmp_path, capsys, monkeypatch, words, said):
+    """The costs of a machine take half a minute, if they are not kept."""
+    monkeypatch.setattr("headway.sim.calibration.load", lambda *_: None)
+    monkeypatch.setattr("headway.sim.calibration.load_or_measure", lambda *_: pytest.fail("it measures"))
+
+    assert main([word.format(tmp_path) for word in words]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_a_page_that_is_there_is_replaced_by_force_only(app, tmp_path):
     """A simulation's page is replaced only by force, too."""
     path = tmp_path / "a.html"

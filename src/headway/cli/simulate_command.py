@@ -128,12 +128,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("no scenario is given", hint="name a scenario of `headway simulate --list`, or a file")
     _check_outputs(arguments)
     from headway.sim import machine
+    from headway.sim.policy import choose
 
     scenario = library.load(arguments.scenario)
     _check_once(scenario, arguments)
     scenario = _changed(scenario, arguments)
-    costs = machine.load(arguments.calibration, console.say)
     axes, points = _points(scenario, arguments)
+    for process in {one for point in points for one in point.scenario.processes}:
+        choose(process)  # raises if there is no such policy
+    costs = machine.load(arguments.calibration, console.say)  # may measure for half a minute
     summaries, trace = _simulated([point.scenario for point in points], costs, arguments, one=not axes)
     swept = list(zip(points, summaries, strict=True))
     if arguments.html is not None:

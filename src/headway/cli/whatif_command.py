@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from headway.sim.replay.change import Change
     from headway.sim.replay.learn import Model
     from headway.sim.whatif import Prediction
+    from headway.traces.model import Trace
+    from headway.traces.overview import Overview
 
 __all__ = ["prepare", "run"]
 
@@ -101,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--seeds is {arguments.seeds}, expected 1 to 1000")
     _check_outputs(arguments, change)
     from headway.cli.whatif_view import one_change, ranking
-    from headway.sim.machine import load
+    from headway.sim.machine import kept, load
     from headway.sim.ranking import missed, rank, untried
     from headway.sim.replay.change import NOTHING
     from headway.sim.replay.fit import model_of
@@ -110,8 +112,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     trace, whole = read_window(arguments.trace)
     _tell_larger(arguments.trace)
-    costs = load(arguments.calibration, console.say)
     cores = cores_of(trace)
+    if not arguments.calibration and not kept().measured_here:
+        _check_change(trace, whole, change, cores)
+    costs = load(arguments.calibration, console.say)
     model = model_of(trace, costs, cores=cores, whole=whole)
     tell = console.progress("runs")
     if change == NOTHING:
@@ -175,6 +179,21 @@ def _change(arguments: argparse.Namespace) -> "Change":
         without=tuple(arguments.without),
         shorten=tuple(parse_shorten(one) for one in arguments.shorten),
     )
+
+
+def _check_change(trace: "Trace", whole: "Overview | None", change: "Change", cores: int) -> None:
+    """Check a change with the preset's costs, before this machine's are measured, which takes half a minute.
+
+    Raises:
+        ScenarioError: The trace cannot be replayed, or does not have what the change names, or there is no such policy.
+    """
+    from headway.sim.machine import PRESET, load
+    from headway.sim.replay.change import specify
+    from headway.sim.replay.learn import learn
+    from headway.sim.replay.waiting import without_lost_waits
+
+    costs = load(PRESET)
+    specify(without_lost_waits(learn(trace, costs, whole=whole), change), change, costs, 1, 1, cores=cores)
 
 
 def _check_outputs(arguments: argparse.Namespace, change: "Change") -> None:
