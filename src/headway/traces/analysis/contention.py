@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.blame import overlaps
-from headway.traces.analysis.groups import distinct, in_order
+from headway.traces.analysis.groups import distinct, grouped, in_order
 from headway.traces.analysis.holders import Holders, LockHold, LockWaits
 from headway.traces.analysis.hotspots import caller
 from headway.traces.analysis.intervals import Holds, Recorded
@@ -464,7 +464,6 @@ def _met(start_ns: NDArray[np.int64], length_ns: NDArray[np.int64], thread: NDAr
 
     everything = np.arange(len(thread))
     found = meets(everything, everything)
-    for one in np.unique(thread):
-        mine = np.flatnonzero(thread == one)
+    for mine in grouped(thread).values():
         found[mine] -= meets(mine, mine)
     return found > 0

@@ -8,6 +8,7 @@ as soon as one of 2 ms. A longer call ends no sooner if it is asked sooner, and 
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.traces.analysis.groups import grouped
 from headway.traces.analysis.intervals import Holds
 
 __all__ = ["LATE_INTERVALS", "LATE_NS", "LATE_SHARE", "in_one_call", "late", "may_be_one_call"]
@@ -55,8 +56,9 @@ def in_one_call(holds: Holds) -> NDArray[np.bool_]:
     """
     found = np.zeros(len(holds), dtype=np.bool_)
     asked = holds.forced & (holds.asked_ns < holds.end_ns) & (holds.ran > 0)
-    for thread in np.unique(holds.thread[asked]):
-        mine = np.flatnonzero(asked & (holds.thread == thread))
+    rows = np.flatnonzero(asked)
+    for places in grouped(holds.thread[rows]).values():
+        mine = rows[places]
         found[mine] = _fixed(holds.chosen(mine))
     return found
 

@@ -172,7 +172,10 @@ def _summaries(
     voluntary = np.bincount(holds.thread[~holds.forced & ~holds.open], minlength=count)
     gils = [held | waited for held, waited in zip(_gils(holds, count), _gils(waits, count), strict=True)]
     members = np.bincount(group, minlength=count)
-    since_ns, until_ns = _lives(trace.threads, start_ns, end_ns)
+    begun_ns, ended_ns = _lives(trace.threads, start_ns, end_ns)
+    since_ns, until_ns = begun_ns[firsts], ended_ns[firsts]
+    np.minimum.at(since_ns, group, begun_ns)
+    np.maximum.at(until_ns, group, ended_ns)
     lived_ns = np.bincount(group, weights=lives_ns(trace.threads, start_ns, end_ns), minlength=count)
     summaries = []
     for name, number in known.items():
@@ -189,8 +192,8 @@ def _summaries(
                 serial=thread.serial,
                 threads=int(members[number]),
                 lived_ns=int(lived_ns[number]),
-                since_ns=int(since_ns[group == number].min()),
-                until_ns=int(until_ns[group == number].max()),
+                since_ns=int(since_ns[number]),
+                until_ns=int(until_ns[number]),
                 gils=tuple(sorted(gils[number])),
                 holds=of_holds[number],
                 waits=of_waits[number],

@@ -6,6 +6,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.traces.analysis.groups import grouped
 from headway.traces.analysis.intervals import Holds, Intervals
 from headway.traces.model import Kind, Trace
 
@@ -35,8 +36,7 @@ def requests(trace: Trace, holds: Holds, waits: Intervals) -> Requests:
     of_waits = _key(waits.thread, waits.gil, len(trace.threads), gils)
     of_events = _key(events["thread"], events["gil"], len(trace.threads), gils)
     order = np.argsort(of_waits, kind="stable")
-    for key in np.unique(of_events):
-        mine = np.flatnonzero(of_events == key)
+    for key, mine in grouped(of_events).items():
         low, high = np.searchsorted(of_waits, [key], "left", order), np.searchsorted(of_waits, [key], "right", order)
         theirs = order[low[0] : high[0]]
         at = np.searchsorted(waits.start_ns[theirs], events["time_ns"][mine], "right") - 1
