@@ -95,3 +95,23 @@ def test_a_trace_that_is_not_complete_is_waited_for(tmp_path, monkeypatch, capsy
     monkeypatch.setattr(files.time, "sleep", written)
     assert main(["stalls", str(path)]) == 0
     assert capsys.readouterr().out == "0 stalls, 0 ns in total\n"
+
+
+@pytest.mark.parametrize(("name", "message"), [("nowhere.hwt", "there is no file"), ("empty", "has no log of stalls")])
+def test_a_wrong_name_is_told_before_any_file_is_read(free, tmp_path, capsys, monkeypatch, name, message):
+    """The files before it may be large."""
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setattr("headway.traces.reader.read", lambda *_: pytest.fail("a file is read"))
+
+    assert main(["stalls", str(free), str(tmp_path / name)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_log_that_a_watcher_still_writes_is_no_wrong_name(tmp_path, capsys, monkeypatch):
+    """The first log of a folder may come only after the program's end."""
+    (tmp_path / "stalls").mkdir()
+    log = tmp_path / "stalls" / "app.stalls.jsonl"
+    monkeypatch.setattr("headway.cli.stalls_command.wait_until_told", lambda *_: log.touch() or True)
+
+    assert main(["stalls", str(log.parent)]) == 0
+    assert capsys.readouterr().out == "0 stalls, 0 ns in total\n"

@@ -46,8 +46,30 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+def _why_wrong(path: Path) -> UsageError | None:
+    """Return the error if there is nothing to read at a path."""
+    if path.is_dir():
+        if any(path.glob("*.stalls.jsonl")) or any(path.glob("*.hwt")):
+            return None
+        return UsageError(
+            f"the folder {path} has no log of stalls",
+            hint="name a folder that `headway watch -o` wrote to; a process without a GIL has no log",
+        )
+    if path.is_file():
+        return None
+    return UsageError(f"there is no file {path}", hint="name a log, a folder of `headway watch`, or a trace")
+
+
+def _check(path: Path) -> None:
+    """Check, before anything is read, that there is something to read. Raises UsageError."""
+    if _why_wrong(path) is not None:
+        _wait(path)  # a watcher may still write the first log
+        if (error := _why_wrong(path)) is not None:
+            raise error
+
+
 def _logs(path: Path) -> list[Path]:
-    """Return the files to read. Raises UsageError.
+    """Return the files to read.
 
     Of a folder, they are its logs, and the recordings that do not show all stalls; without a log, all its recordings and
     traces. Of a trace, they are the traces of its launch's processes.
@@ -55,14 +77,7 @@ def _logs(path: Path) -> list[Path]:
     if path.is_dir():
         found = sorted(path.glob("*.stalls.jsonl"))
         recordings = sorted(path.glob("*.hwt"))
-        if not found and not recordings:
-            raise UsageError(
-                f"the folder {path} has no log of stalls",
-                hint="name a folder that `headway watch -o` wrote to; a process without a GIL has no log",
-            )
         return [*found, *_blind(recordings)] if found else recordings
-    if not path.is_file():
-        raise UsageError(f"there is no file {path}", hint="name a log, a folder of `headway watch`, or a trace")
     if path.suffix != ".hwt":
         return [path]
     return [path, *(one for one in family_files(path) if one != path)]
@@ -177,6 +192,8 @@ def run(arguments: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     blind: dict[Path, str] = {}
     told = 0
+    for path in arguments.files:
+        _check(path)
     for path in arguments.files:
         _wait(path)
         logs = _logs(path)
