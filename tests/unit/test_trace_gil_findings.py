@@ -208,6 +208,16 @@ def test_a_gil_that_came_late_is_told_with_the_time_for_which_it_existed():
     ]
 
 
+def test_a_finding_tells_for_how_long_its_gil_existed():
+    """A GIL that was held for most of its short life was not held for most of the time."""
+    script = Script().hold(0, 0, 100).hold(1, 990, 998, gil=1).wait(2, 992, gil=1).hold(2, 998, 999, gil=1)
+    trace = script.trace(1000, "MainThread", "guest", "late", gils=2)
+    gils = (trace.gils[0], replace(trace.gils[1], start_ns=trace.start_ns + 990 * MS))
+    fact = told(replace(trace, gils=gils))["no-contention"].fact
+
+    assert fact.endswith("GIL 1 was held 90 % of the 10 ms for which it existed")
+
+
 def test_threads_of_a_sub_interpreter_are_not_told_to_become_what_they_are():
     """Its GIL is one of its own, which its threads share: only further interpreters, or processes, have others."""
     advice = told(convoy(python="3.14.0"))["convoy"].advice

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from headway.printable import printable
 from headway.traces.analysis import Analysis, GilSummary
-from headway.traces.analysis.words import duration, number, share
+from headway.traces.analysis.words import duration, number, share_of_life
 from headway.traces.model import Process
 
-__all__ = ["command_line", "gil_held", "gil_use", "process_name", "program_name", "trace_lines"]
+__all__ = ["command_line", "gil_use", "process_name", "program_name", "trace_lines"]
 
 
 def process_name(process: Process) -> str:
@@ -61,13 +61,5 @@ def _users(analysis: Analysis) -> Iterator[str]:
 
 def gil_use(analysis: Analysis, gil: GilSummary) -> str:
     """Return the share of the time in which a GIL was held, and the total time for which threads waited for it."""
-    return f"{gil_held(analysis, gil)}, waited for {duration(gil.waits.total_ns)}"
-
-
-def gil_held(analysis: Analysis, gil: GilSummary) -> str:
-    """Return the share of the time in which a GIL was held, with the time that this is a share of."""
-    held = share(gil.holds.total_ns, gil.wall_ns)
-    # The shares of threads are of the whole time. A single GIL ends with the program, hardly before the trace.
-    is_same = len(analysis.gils) == 1 or held == share(gil.holds.total_ns, analysis.wall_ns)
-    of = "the time" if is_same else f"the {duration(gil.wall_ns)} for which it existed"
-    return f"held {held} of {of}"
+    held = share_of_life(gil.holds.total_ns, gil.wall_ns, analysis.wall_ns)
+    return f"held {held}, waited for {duration(gil.waits.total_ns)}"

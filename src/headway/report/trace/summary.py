@@ -6,9 +6,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headway.report.layout import indented
-from headway.report.trace.heading import gil_held, process_name
+from headway.report.trace.heading import process_name
 from headway.traces.analysis import Analysis
-from headway.traces.analysis.words import duration, number, place
+from headway.traces.analysis.words import duration, number, place, share_of_life
 from headway.traces.model import Park
 
 __all__ = ["short_summary", "summary_lines", "worst_first"]
@@ -73,7 +73,7 @@ def _lines(one: Analysis, *, findings: int) -> list[str]:
             if waits.count
             else "no waits"
         )
-        lines.append(f"  {gil.name} {gil_held(one, gil)}, {waited}")
+        lines.append(f"  {gil.name} held {share_of_life(gil.holds.total_ns, gil.wall_ns, one.wall_ns)}, {waited}")
     if len(one.gils) > 2:
         lines.append(f"  ... and {number(len(one.gils) - 2, 'GIL')} more")
     lines += _most(one)

@@ -26,7 +26,7 @@ from headway.traces.analysis.remarks import FAR_BEYOND, NOTES, elsewhere, look_n
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.sharing import FULL, WORTH, saturated, used_up
 from headway.traces.analysis.threads import ThreadSummary
-from headway.traces.analysis.words import duration, listed, number, place, role, share
+from headway.traces.analysis.words import duration, listed, number, place, role, share, share_of_life
 from headway.traces.model import Executed, Frame
 
 __all__ = ["BEHIND", "RULES", "findings"]
@@ -214,7 +214,8 @@ def _handovers(analysis: Analysis) -> Iterator[Finding]:
             weight="problem",
             fact=(
                 f"{gil.name} was handed to a waiter {number(gil.handovers, 'time')} ({per_s:,.0f}/s) and "
-                f"was free for {duration(gil.handover_ns)} meanwhile, {share(gil.handover_ns, gil.wall_ns)} of the time"
+                f"was free for {duration(gil.handover_ns)} meanwhile, "
+                f"{share_of_life(gil.handover_ns, gil.wall_ns, analysis.wall_ns)}"
             ),
             cause=cause,
             advice=advice,
@@ -279,7 +280,7 @@ def _late(analysis: Analysis) -> Iterator[Finding]:
                 fact=(
                     f"threads waited {duration(gil.waits.total_ns)} for {gil.name}, "
                     f"{share(gil.nobody_ns, gil.waits.total_ns)} of that while no thread held it; it was held "
-                    f"{share(gil.holds.total_ns, gil.wall_ns)} of the time"
+                    f"{share_of_life(gil.holds.total_ns, gil.wall_ns, analysis.wall_ns)}"
                 ),
                 cause="the system ran the next threads late: the cores were busy, or too few, or a CPU quota was used up",
                 advice="give the process more cores, or check what else runs on them (`headway doctor`, a container's CPU quota)",
@@ -390,7 +391,7 @@ def _nothing_to_improve(analysis: Analysis, *, is_all: bool) -> Iterator[Finding
     busiest = analysis.gils[0]
     # The busiest of several may have a single user: its share explains no waits.
     gil = max(analysis.gils, key=lambda one: one.waits.total_ns)
-    held = f"{gil.name} was held {share(gil.holds.total_ns, gil.wall_ns)} of the time"
+    held = f"{gil.name} was held {share_of_life(gil.holds.total_ns, gil.wall_ns, analysis.wall_ns)}"
     if len(analysis.threads) == 1:
         fact = f"only {most.label} held the GIL, so no thread could wait for it; {held}"
     elif not slowed:

@@ -8,7 +8,7 @@ import numpy as np
 from headway.traces.analysis.advice import in_parallel
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.threads import ThreadSummary
-from headway.traces.analysis.words import duration, listed, names_or_roles, number, share
+from headway.traces.analysis.words import duration, listed, names_or_roles, number, share_of_life
 
 __all__ = ["FULL", "WORTH", "saturated", "used_up"]
 
@@ -54,7 +54,7 @@ def _finding(analysis: Analysis, gil: GilSummary, found: _Found) -> Finding:
         kind="saturated",
         weight="problem",
         fact=(
-            f"{gil.name} was held {share(gil.holds.total_ns, gil.wall_ns)} of the time; "
+            f"{gil.name} was held {share_of_life(gil.holds.total_ns, gil.wall_ns, analysis.wall_ns)}; "
             f"{number(len(names), which)} ({listed(names_or_roles(names))}) shared it{beside}, and waited {fact}"
         ),
         cause="one GIL lets one thread run Python code at a time, so together these threads "

@@ -20,6 +20,7 @@ __all__ = [
     "role",
     "roles",
     "share",
+    "share_of_life",
     "short_path",
 ]
 
@@ -30,6 +31,8 @@ POOL = 8
 
 _STEPS = ((1_000, 1, "ns"), (1_000_000, 1_000, "us"), (1_000_000_000, 1_000_000, "ms"))
 _PATH_PARTS = 3
+_ALL = 0.99
+"""A share of a trace: a GIL ends with the program, which may be a moment before the end of the trace."""
 
 
 def duration(time_ns: float) -> str:
@@ -48,6 +51,16 @@ def share(part: float, whole: float) -> str:
         return "-"
     percent = 100 * part / whole
     return "0 %" if percent == 0 else "< 0.1 %" if percent < 0.1 else f"{percent:.{1 if percent < 9.95 else 0}f} %"
+
+
+def share_of_life(part_ns: float, lived_ns: float, whole_ns: float) -> str:
+    """Return a part of a GIL's life: `50 % of the time`, or `50 % of the 40 ms for which it existed`.
+
+    Shares of threads are of the whole time, so a GIL that existed for a part of it is told with its life.
+    """
+    told = share(part_ns, lived_ns)
+    is_same = lived_ns >= _ALL * whole_ns or told == share(part_ns, whole_ns)
+    return f"{told} of the time" if is_same else f"{told} of the {duration(lived_ns)} for which it existed"
 
 
 def number(count: int, one: str, many: str = "") -> str:
