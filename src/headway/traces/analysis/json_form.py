@@ -1,12 +1,16 @@
 """An analysis as JSON. Keys are stable. Values of keys that end in `_ns` are in nanoseconds, shares are from 0 to 1.
 
-The keys are `process`, `window`, `threads`, `gils` (each with `blame`, `timeline`, `convoys`), `held`, `waited`,
-`longest_holds`, `locks`, `lock_waits`, `losses`, `findings`, and `what_if`: the change that would help most, or null.
-`locks` is of a trace without a GIL. `lock_waits` is of one with a GIL; its `holders` tell who had the lock meanwhile, as far
-as that is known, and what these threads did: `ran`, `away` (without the GIL) or `queued` (for the GIL). Threads are
-referred to by their index, `threads[].index`. Locations are {"file", "line", "function"}, or null if they are unknown.
-Stacks begin with the innermost frame. `process.family` is hexadecimal. The times of windows, timelines and threads'
-lives count from the begin of tracing, `process.start_realtime_ns`.
+The keys are `version`, `process`, `window`, `events`, `switch_interval_ns`, `wait_ns` (of all threads for GILs), `threads`,
+`gils` (each with `blame`, `timeline`, `convoys`), `held`, `waited`, `longest_holds`, `locks`, `lock_waits`, `losses`,
+`findings`, and `what_if`: the change that would help most, or null.
+
+- `locks` is of a trace without a GIL. `lock_waits` is of one with a GIL; its `holders` tell who had the lock meanwhile, as far
+  as that is known, and what these threads did, by the values of `headway.traces.analysis.doing.Doing`.
+- Threads are integers, `threads[].index`, in `blame`, `timeline` and `lock_waits`. They are labels, `threads[].label`, or the
+  roles of pools, in `findings`, `convoys`, `held`, `waited` and `longest_holds`. In `gils` and `locks`, `threads` is a number.
+- Locations are {"file", "line", "function"}, or null if they are unknown. Stacks begin with the innermost frame.
+- `process.family` is hexadecimal. The times of windows, timelines, the longest holds, threads' lives and the end of the
+  policy count from the begin of tracing, `process.start_realtime_ns`.
 """
 
 from collections.abc import Sequence
