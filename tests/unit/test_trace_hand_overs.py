@@ -29,6 +29,20 @@ def test_many_blocking_calls_are_told_with_the_line_that_makes_most():
     assert one.advice.endswith("the most frequent call that handed the GIL on (57 times) is at app.py:12 compute")
 
 
+def test_waits_that_begin_at_a_free_gil_are_told_without_advice():
+    """No hold ended with a waiter, so nothing is known of its end, and no other call would have helped."""
+    script, now = Script(), 0.0
+    for turn in range(60):
+        script.wait(turn % 2, now, stack=AT_RECV).hold(turn % 2, now + 0.025, now + 0.1)
+        now += 0.125
+    one = told(script.trace(now, "one", "other"))["hand-overs"]
+
+    assert (
+        one.cause == "no thread waited when the GIL was released: those that came later needed 25 us each to acquire it"
+    )
+    assert one.advice == ""
+
+
 def of_tasks(*, ends, frames):
     """Return a trace in which a thread hands the GIL to 60 others, each of which may end with its hold."""
     script, now = Script(), 0.0

@@ -198,6 +198,10 @@ def _handovers(analysis: Analysis) -> Iterator[Finding]:
         elif forced:
             cause = f"{number(gil.forced, 'release')} were forced, and the next thread woke up late"
             advice = ""
+        elif not gil.handed.holds.count:
+            each_ns = gil.handover_ns // gil.handovers
+            cause = f"no thread waited when the GIL was released: those that came later needed {duration(each_ns)} each to acquire it"
+            advice = ""
         else:
             each_ns = gil.handover_ns // gil.handovers
             late = each_ns >= WAKE_UP_NS
