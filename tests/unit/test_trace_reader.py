@@ -122,6 +122,16 @@ def test_what_may_be_incomplete_is_left_out(tmp_path):
     assert (found.end_ns, found.process.growing) == (START_NS + 10, True)
 
 
+@pytest.mark.parametrize("until_ns", [2**62, -5])
+def test_a_damaged_time_of_the_collector_counts_as_damage(tmp_path, until_ns):
+    """A trace does not last for years because of one wrong number, and it has its events."""
+    path = write(small([(0, A, 0), (5, R, 0)], ended=False, end=5), tmp_path / "x.hwt")
+    found = read(patch_header(path, "known_until_ns", until_ns))
+
+    assert rows(found) == [(0, A, 1), (5, R, 1)]
+    assert (found.end_ns - START_NS, found.process.growing, found.loss.damaged_bytes) == (5, False, 8)
+
+
 @pytest.mark.parametrize(
     ("lived", "end"),
     [(900, 900), (20, 30), (-START_NS, 30), (2**62, reader._LONGEST_NS)],

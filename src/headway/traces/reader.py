@@ -256,7 +256,10 @@ class _Reading:
     def _snapshot(self) -> tuple[NDArray[np.void], int]:
         """Read the chunks' headers. If the file grows, also return the time until which no event is missing; else 0."""
         # Take the time from the header first: the process writes it last, after the events that it covers.
-        known_until_ns = 0 if self._end_ns else max(0, int(self._header["known_until_ns"]))
+        known_until_ns = 0 if self._end_ns else int(self._header["known_until_ns"])
+        if not 0 <= known_until_ns <= self._start_ns + _LONGEST_NS:
+            self._damaged_bytes += self._header["known_until_ns"].nbytes
+            known_until_ns = 0
         chunks = chunk_headers(self._file, self._header)
         self._sound(chunks, hwt.CHUNK_EVENTS, count=True)
         taken = min(int(self._header["chunks_taken"]), int(self._header["chunk_count"]))
