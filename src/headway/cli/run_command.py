@@ -22,6 +22,7 @@ Examples:
 
 import argparse
 import os
+import re
 from pathlib import Path
 
 from headway.cli import console, options
@@ -29,6 +30,9 @@ from headway.cli.trace_command import Recorded, add_arguments, add_program, beco
 from headway.errors import NativeError, UsageError
 
 __all__ = ["prepare", "run"]
+
+_MOST_CPUS = 1 << 16
+"""More CPUs than the kernel supports."""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -76,14 +80,12 @@ def _option(text: str) -> tuple[str, int]:
 
 def _cpus(text: str) -> frozenset[int]:
     found: set[int] = set()
-    try:
-        for part in text.split(","):
-            first, _, last = part.partition("-")
-            found |= set(range(int(first), int(last or first) + 1))
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a list of CPUs, expected a form such as 0 or 0,2-3"
-        ) from None
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?", part, re.ASCII)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if first > last or last >= _MOST_CPUS:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a list of CPUs, expected a form such as 0 or 0,2-3")
+        found |= set(range(first, last + 1))
     return frozenset(found)
 
 

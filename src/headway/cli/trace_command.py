@@ -120,10 +120,10 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 def _size(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kKmMgG]?)[iI]?[bB]?", text.strip())
-    size = int(float(match[1]) * 1024 ** " kmg".index(match[2].lower() or " ")) if match else 0
-    if not 1 << 20 <= size <= 1 << 40:
+    size = float(match[1]) * 1024 ** " kmg".index(match[2].lower() or " ") if match else 0
+    if not 1 << 20 <= size <= 1 << 40:  # float() gives infinity for too many digits
         raise argparse.ArgumentTypeError(f"{text!r} is not a size from 1MB to 1TB, expected a form such as 64MB or 2GB")
-    return size
+    return int(size)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import os
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -65,10 +66,12 @@ def is_trace(name: str) -> bool:
 
 def _begins_like_one(name: str | Path) -> bool:
     """Return whether a file begins with the magic number of a trace."""
+    if not os.path.isfile(name):  # a FIFO without a writer would not even open
+        return False
     try:
         with Path(name).open("rb") as file:
             first = file.read(8)
-    except (OSError, ValueError):
+    except OSError:
         return False
     from headway.traces.format import MAGIC
 

@@ -34,12 +34,12 @@ _UNITS = {"us": 1e3, "ms": 1e6, "s": 1e9}
 
 def _length(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|ms|s)", text.strip())
-    found = int(float(match[1]) * _UNITS[match[2]]) if match else 0
+    found = float(match[1]) * _UNITS[match[2]] if match else 0  # infinity for too many digits
     if not LEAST_NS <= found <= MOST_NS:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a time from 10ms to 600s, expected a form such as 100ms or 2s"
         )
-    return found
+    return int(found)
 
 
 def _ring(text: str) -> int:
