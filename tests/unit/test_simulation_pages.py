@@ -180,6 +180,14 @@ def test_a_wrong_argument_is_told_before_the_machine_is_measured(app, tmp_path, 
     assert said in capsys.readouterr().err
 
 
+def test_a_switch_interval_has_the_forms_of_every_time(app, capsys):
+    """Commands take the same forms of a time."""
+    words = ["--calibration", "preset", "--seeds", "1", "--json"]
+
+    assert main(["whatif", str(app), "--switch-interval", "500us", *words]) == 0
+    assert json.loads(capsys.readouterr().out)["change"] == "--switch-interval 0.0005"
+
+
 def test_a_page_that_is_there_is_replaced_by_force_only(app, tmp_path):
     """A simulation's page is replaced only by force, too."""
     path = tmp_path / "a.html"

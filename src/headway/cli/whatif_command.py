@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from headway.cli import console
 from headway.cli.html_output import add_html, check_html, write_simulation_page
-from headway.cli.options import add_json
+from headway.cli.options import add_json, seconds
 from headway.cli.simulated_trace import check_trace, write_trace
 from headway.errors import UsageError
 from headway.printable import printable
@@ -55,7 +55,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the policy; may be repeated"
     )
-    parser.add_argument("--switch-interval", type=float, metavar="SECONDS", help="sys.setswitchinterval()")
+    parser.add_argument("--switch-interval", type=seconds(), metavar="SECONDS", help="sys.setswitchinterval()")
     parser.add_argument(
         "--threads", action="append", default=[], metavar="ROLE:N", help="give a role N threads; may be repeated"
     )
