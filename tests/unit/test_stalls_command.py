@@ -115,3 +115,14 @@ def test_a_log_that_a_watcher_still_writes_is_no_wrong_name(tmp_path, capsys, mo
 
     assert main(["stalls", str(log.parent)]) == 0
     assert capsys.readouterr().out == "0 stalls, 0 ns in total\n"
+
+
+def test_a_link_to_a_trace_has_the_stalls_of_the_launch_beside_it(tmp_path, capsys):
+    """The traces of children beside the link are of the same launch, as for `headway report`."""
+    script = Script().wait(0, 0).hold(1, 0, 300).hold(0, 301, 302)
+    parent = writer.write(Script().hold(0, 0, 1).trace(9), tmp_path / "app.hwt")
+    writer.write(script.trace(400, "a", "b"), tmp_path / "link.7.hwt")
+    (tmp_path / "link.hwt").symlink_to(parent)
+
+    assert main(["stalls", str(tmp_path / "link.hwt")]) == 0
+    assert capsys.readouterr().out.startswith("1 stall, ")

@@ -21,7 +21,7 @@ from headway.cli import console
 from headway.cli.options import add_json
 from headway.cli.watch_command import add_lengths
 from headway.errors import TraceError, UsageError
-from headway.live.files import family_files, wait_until_finished
+from headway.live.files import wait_until_finished
 from headway.live.marks import killed_watchers
 from headway.live.stall_log import gap_in
 from headway.live.untold import wait_until_told
@@ -80,7 +80,9 @@ def _logs(path: Path) -> list[Path]:
         return [*found, *_blind(recordings)] if found else recordings
     if path.suffix != ".hwt":
         return [path]
-    return [path, *(one for one in family_files(path) if one != path)]
+    from headway.traces.family import files_beside
+
+    return [path, *files_beside(path)]
 
 
 def _wait(path: Path) -> None:
