@@ -60,3 +60,21 @@ def test_two_names_of_one_file_are_one_file(app, tmp_path):
 def test_inputs_that_are_no_files_are_no_outputs(tmp_path):
     """A name of a built-in scenario, or no calibration, is no file."""
     check_outputs({"--a": tmp_path / "x"}, force=False, inputs={"the scenario": "convoy", "the calibration": ""})
+
+
+@pytest.mark.parametrize("words", [["--csv", "{}/x.csv"], ["--trace", "{}/x.hwt"]])
+def test_an_output_that_cannot_be_written_leaves_the_older_one(tmp_path, monkeypatch, capsys, words):
+    """A file exists complete or not at all."""
+    path = tmp_path / words[1].removeprefix("{}/")
+    path.write_text("old")
+
+    def fails(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.replace", fails)
+    simulate = ["simulate", "convoy", "--duration", "0.1", "--seeds", "1", "--calibration", "preset"]
+
+    assert main([*simulate, *(word.format(tmp_path) for word in words), "--force"]) == 1
+    assert path.read_text() == "old"
+    assert f"cannot write `{path}`: No space left on device" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [path]

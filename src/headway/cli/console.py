@@ -28,6 +28,7 @@ __all__ = [
     "say",
     "say_rendered",
     "write_json",
+    "write_text",
 ]
 
 _LEAST_COLUMNS = 64
@@ -187,6 +188,18 @@ def check_outputs(
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON to a file that `check_output` has checked."""
-    path.write_text(json.dumps(value, allow_nan=False) + "\n", encoding="utf-8")
+    """Write JSON to a file that `check_output` has checked; see `write_text`."""
+    write_text(path, json.dumps(value, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text to a file that `check_output` has checked, and say so; an error leaves an older file as it was.
+
+    Raises:
+        HeadwayError: The file cannot be written.
+    """
+    from headway.traces.export.output import written_whole
+
+    with written_whole(path) as file:
+        file.write(text.encode())
     say(f"wrote {path}")

@@ -122,10 +122,6 @@ def write_simulation_page(page: "tuple[Page, dict[str, bytes]]", path: Path, *, 
 
 
 def _write(path: Path, text: str, *, show: bool) -> None:
-    from headway.traces.export.output import written_whole
-
-    with written_whole(path) as file:
-        file.write(text.encode())
-    console.say(f"wrote {path}")
+    console.write_text(path, text)
     if show and not webbrowser.open(path.resolve().as_uri()):
         console.say(f"no browser could be started here; open {path.resolve()} in yours")

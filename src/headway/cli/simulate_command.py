@@ -328,15 +328,16 @@ def _write_html(
 
 def _write_csv(path: Path, axes: "Sequence[Axis]", swept: "Sequence[tuple[Point, Summary]]") -> None:
     import csv
+    import io
 
     from headway.sim.sweep import rows
 
     columns, found = rows(axes, swept)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(found)
-    console.say(f"wrote {path}")
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(found)
+    console.write_text(path, table.getvalue())
 
 
 def _json(

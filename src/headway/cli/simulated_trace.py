@@ -22,7 +22,7 @@ def check_trace(path: Path | None) -> None:
 
 
 def write_trace(trace: "Trace", path: Path, *, what: str) -> None:
-    """Write a simulated run's events to `path`; say where `what` is, and if the trace ends early. Raises OSError."""
+    """Write a simulated run's events to `path`; say where `what` is, and if the trace ends early. Raises HeadwayError."""
     from headway.traces.writer import write
 
     write(trace, path, short_holds=True)

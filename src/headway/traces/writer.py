@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces import format as hwt
+from headway.traces.export.output import written_whole
 from headway.traces.model import Kind, Trace
 
 __all__ = [
@@ -247,7 +248,7 @@ def write(
         room: The most chunks in the file; if there are more, the oldest are overwritten.
         short_holds: Write a short hold as one event; the trace that a reader returns is the same.
 
-    Returns `path`. Raises OSError.
+    Returns `path`, which exists complete or not at all. Raises HeadwayError if it cannot be written.
     """
     events = trace.events
     owners = list(range(max(1, len(trace.gils), int(events["gil"].max(initial=0)) + 1)))
@@ -273,7 +274,7 @@ def write(
     room = room or len(metas) + len(pieces)
     places, taken, overwritten = _ring(pieces, len(metas), room)
 
-    with path.open("wb") as file:
+    with written_whole(path) as file:
         file.write(_header(trace, room, taken, events[overwritten]).tobytes())
         file.write(bytes(CHUNKS_OFFSET - file.tell()))
         for position in range(room):
