@@ -4,8 +4,10 @@ set -eu
 version=v1.7.12
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/headway/actionlint-$version"
 cd "$(dirname "$0")/.."
+# Files are named, because actionlint finds them by itself only in a Git repository.
+set -- .github/workflows/*.yml
 if command -v actionlint >/dev/null; then
-    exec actionlint
+    exec actionlint "$@"
 fi
 if [ ! -x "$cache/actionlint" ]; then
     if ! command -v go >/dev/null; then
@@ -17,4 +19,4 @@ if [ ! -x "$cache/actionlint" ]; then
         exit 0
     }
 fi
-exec "$cache/actionlint"
+exec "$cache/actionlint" "$@"
