@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from provision.locked_environment import locked_python
-
 from headway.advice.break_even import find_size, parts_of
 from headway.advice.examined import Function, examine
 from headway.advice.holds import Holds, look
@@ -28,6 +26,9 @@ from headway.host.machine import Machine, this_machine
 from headway.lab.design import Cell, Variant
 from headway.lab.kept.launched import Launch
 from headway.lab.launching.launch import run_launch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+from provision.locked_environment import locked_python
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "bench" / "advised" / "sized.py"

@@ -20,8 +20,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from provision.locked_environment import locked_python
-
 from headway import lab
 from headway.advice.course import advise
 from headway.advice.models import SHORT
@@ -37,6 +35,9 @@ from headway.lab.beside.servers import LIBRARIES_OF, Servers, controller
 from headway.lab.kept.headers import StoredLaunch
 from headway.lab.kept.results import CellResult
 from headway.lab.launching.launch import run_launch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+from provision.locked_environment import locked_python
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "bench" / "advised"

@@ -11,13 +11,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from provision.locked_environment import locked_python
-
 from headway.advice.examined import examine
 from headway.advice.holds import Holds, look
 from headway.advice.target import parse_target
 from headway.host.interpreters import discover, probe, select
 from headway.host.machine import this_machine
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+from provision.locked_environment import locked_python
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "bench" / "advised"
