@@ -1,10 +1,15 @@
 """The checker of models: how it reads a verifier's report, and that it knows every mutation."""
 
+import os
 import re
+import subprocess
+from pathlib import Path
 
 import model_check
 import pytest
 from model_check import MODELS, Case, Outcome
+
+ROOT = Path(__file__).resolve().parents[2]
 
 REPORT = """\
 (Spin Version 6.5.2 -- 6 December 2019)
@@ -82,6 +87,22 @@ def test_without_spin_it_says_so(monkeypatch, capsys):
     assert model_check.main([]) == 1
     assert model_check.main(["--skip-missing"]) == 0
     assert capsys.readouterr().err.count("hint: `make spin` adds spin") == 2
+
+
+@pytest.mark.parametrize(
+    ("variables", "may_skip"), [({}, True), ({"CI": "true"}, False), ({"HEADWAY_TEST_STRICT": "1"}, False)]
+)
+def test_the_tests_go_on_without_spin_but_not_on_ci(variables, may_skip):
+    """`make test` asks for all models, and does without them on a machine that cannot have spin; CI can have it."""
+    left_out = {"MAKEFLAGS", "MAKELEVEL", "CI", "HEADWAY_TEST_STRICT", "HEADWAY_TEST_FULL"}
+    env = {name: value for name, value in os.environ.items() if name not in left_out} | variables
+
+    done = subprocess.run(
+        ["make", "--dry-run", "step-models"], cwd=ROOT, env=env, capture_output=True, text=True, check=True
+    )
+
+    (line,) = [line for line in done.stdout.splitlines() if "model_check.py" in line]
+    assert line.split()[2:] == ["--sample", *["--skip-missing"] * may_skip]
 
 
 SPIN = """#!/bin/sh
