@@ -66,6 +66,7 @@ from headway.library import library_path
 from headway.live.collect import collecting
 from headway.live.launch import environment, scheduled_environment
 from headway.live.schedule import check
+from headway.provision import BUILT, DISTRIBUTED
 
 RECORDER = Path(__file__).with_name("cpython_test_recorder.py")
 VERSIONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
@@ -286,25 +287,45 @@ def has_module(tests: Path, module: str) -> bool:
     return (tests / f"{module}.py").exists() or (tests / module / "__init__.py").exists()
 
 
-def interpreters_for(versions: Sequence[str]) -> list[Interpreter]:
+def interpreters_for(versions: Sequence[str] = ()) -> list[Interpreter]:
     """Return the interpreters of these names ("3.13") or ids ("3.13.0"), for each the first that has its test modules.
 
+    Without versions, the interpreters are those of `VERSIONS` that this machine has; a line on stderr names the others.
+
     Raises:
-        LookupError: An interpreter is not on this machine, or has no tests.
+        LookupError: An interpreter that was named is not on this machine, or has no tests; or none of `VERSIONS` has.
     """
     found = discover()[0]
+    if versions:
+        return [with_tests(version, found) for version in versions]
     chosen = []
-    for version in versions:
-        named = [one for one in found if version in (one.name, one.id)]
-        if not named:
-            raise LookupError(f"there is no CPython {version} on this machine; `make interpreters` may add it")
-        with_tests = [one for one in named if has_module(tests_folder(one), "test_thread")]
-        if not with_tests:
-            raise LookupError(
-                f"{named[0].executable} lacks CPython's own tests; `headway interpreters --add 3.14 3.15 --with-tests` "
-                "adds them to those in the private prefix"
-            )
-        chosen.append(with_tests[0])
+    for version in VERSIONS:
+        try:
+            chosen.append(with_tests(version, found))
+        except LookupError as error:
+            print(f"leaving out {version}: {error}", file=sys.stderr, flush=True)
+    if not chosen:
+        raise LookupError(f"none of CPython {', '.join(VERSIONS)} is here with its own tests")
+    return chosen
+
+
+def with_tests(version: str, found: Sequence[Interpreter]) -> Interpreter:
+    """Return the first interpreter of a name or id that has its test modules.
+
+    Raises:
+        LookupError: There is none; the message says what to do.
+    """
+    named = [one for one in found if version in (one.name, one.id)]
+    remedy = (
+        f"`headway interpreters --add {version} --with-tests` may add it"
+        if version in DISTRIBUTED and version not in BUILT
+        else "a build of its source has them"
+    )
+    if not named:
+        raise LookupError(f"there is no CPython {version} with its own tests on this machine; {remedy}")
+    chosen = next((one for one in named if has_module(tests_folder(one), "test_thread")), None)
+    if chosen is None:
+        raise LookupError(f"{named[0].executable} lacks CPython's own tests; {remedy}")
     return chosen
 
 
@@ -388,8 +409,9 @@ def parse_command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the options; end the program with status 2 if they make no sense."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument(
-        "--interpreter", nargs="+", default=list(VERSIONS), metavar="3.X", help=f"default: {' '.join(VERSIONS)}"
-    )
+        "--interpreter", nargs="+", default=[], metavar="3.X",
+        help=f"default: those of {' '.join(VERSIONS)} that this machine has",
+    )  # fmt: skip
     parser.add_argument("--tests", nargs="+", choices=MODULES, metavar="test_X", help=f"some of {' '.join(MODULES)}")
     parser.add_argument("--short", action="store_true", help="only the modules that take seconds")
     parser.add_argument("--plain-only", action="store_true", help="without tracing: what fails on this machine anyway")

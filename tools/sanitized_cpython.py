@@ -22,10 +22,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+from headway.errors import HeadwayError
 from headway.host.interpreters import Interpreter, discover, select
 from headway.host.paths import cache_folder
 from headway.lab.beside.environments import find_uv
@@ -173,8 +175,35 @@ def cases(arguments: argparse.Namespace, interpreter: Interpreter) -> list[tuple
     return [one for one in found if not arguments.case or one[0] in arguments.case]
 
 
+def chosen(names: Sequence[str]) -> list[Interpreter]:
+    """Return the interpreters of these names, or those of `PYTHONS` that this machine has, and say which it lacks.
+
+    Raises:
+        HeadwayError: An interpreter that was named is not there, or there is none at all.
+    """
+    found = discover()[0]
+    if names:
+        return select(found, names)
+    have = {one.name for one in found}
+    for name in PYTHONS:
+        if name not in have:
+            say(f"leaving out {name}, which is not on this machine; `headway interpreters --add {name}` may add it")
+    return select(found, [name for name in PYTHONS if name in have] or PYTHONS)
+
+
 def main() -> int:
     """Build the library, run everything, and report what was found."""
+    try:
+        return run_all()
+    except HeadwayError as error:
+        say(f"error: {error}")
+        if error.hint:
+            say(f"hint: {error.hint}")
+        return 2
+
+
+def run_all() -> int:
+    """Carry out the command line; return the exit code. Raises HeadwayError."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument(
         "--python", action="append", metavar="NAME", help=f"an interpreter (preset: {', '.join(PYTHONS)})"
@@ -183,6 +212,7 @@ def main() -> int:
     parser.add_argument("--how", action="append", metavar="HOW", help="`trace`, or a policy (preset: all)")
     parser.add_argument("--quick", action="store_true", help="a few programs, and no libraries")
     arguments = parser.parse_args()
+    found = chosen(arguments.python or ())
     library = build()
     preload = runtime(library)
     if not preload:
@@ -190,8 +220,6 @@ def main() -> int:
         return 2
     runner = Runner(library, preload)
     hows = arguments.how or ["trace", *(one.name for one in policies()[0])]
-    names = arguments.python or list(PYTHONS)
-    found = select(discover()[0], names)
     tasks = [
         (f"{interpreter.name} {name} {how}", command, how, more)
         for interpreter in found
