@@ -66,7 +66,7 @@ from headway.library import library_path
 from headway.live.collect import collecting
 from headway.live.launch import environment, scheduled_environment
 from headway.live.schedule import check
-from headway.provision import BUILT, DISTRIBUTED
+from headway.provision import may_have_tests
 
 RECORDER = Path(__file__).with_name("cpython_test_recorder.py")
 VERSIONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
@@ -318,7 +318,7 @@ def with_tests(version: str, found: Sequence[Interpreter]) -> Interpreter:
     named = [one for one in found if version in (one.name, one.id)]
     remedy = (
         f"`headway interpreters --add {version} --with-tests` may add it"
-        if version in DISTRIBUTED and version not in BUILT
+        if may_have_tests(version)
         else "a build of its source has them"
     )
     if not named:

@@ -1,8 +1,11 @@
 """Interpreters are added from the first source that has them, and an error says why one cannot be added."""
 
+import types
+
 import pytest
 
 from headway import provision
+from headway.cli import interpreters_command
 from headway.cli.main import main
 from headway.errors import HeadwayError
 from headway.provision import door, uv_builds
@@ -69,6 +72,52 @@ def test_one_source_alone_may_be_asked(tmp_path, monkeypatch):
     assert "uv cannot install 3.14" in str(by_uv["3.14"])
     assert str(by_packages["3.14"]) == "no"
     assert not (tmp_path / "calls").exists()
+
+
+def test_tests_of_cpython_come_from_the_distribution(tmp_path, monkeypatch):
+    """With tests, uv is asked only for interpreters that the distribution has not as packages."""
+    asked = []
+
+    def provide(site, targets):
+        asked.extend((target.name, site.with_tests) for target in targets)
+        return {}
+
+    monkeypatch.setattr(door, "provide", provide)
+
+    failures = provision.add(["3.14", "3.14t"], source="auto", uv=fake_uv(tmp_path), tell=SAID.append, with_tests=True)
+
+    assert failures == {}
+    assert [call.split()[-1] for call in (tmp_path / "calls").read_text().splitlines()] == ["3.14t"]
+    assert asked == [("3.14", True)]
+
+
+@pytest.mark.parametrize(
+    ("options", "added", "without"),
+    [
+        (["3.14", "--with-tests"], ["3.14"], []),
+        (["3.13", "3.14t", "--with-tests"], ["3.14t"], ["3.13", "3.14t"]),
+        (["3.14", "--with-tests", "--from", "uv"], [], ["3.14"]),
+        (["3.14"], [], []),
+    ],
+)
+def test_tests_are_added_beside_an_interpreter_without_them(monkeypatch, capsys, options, added, without):
+    """An interpreter from uv does not prevent the one with tests, and a line names those that get no tests."""
+    there = [types.SimpleNamespace(name=name) for name in ("3.13", "3.14")]
+    monkeypatch.setattr(interpreters_command.lab, "discover", lambda: (there, []))
+    monkeypatch.setattr(interpreters_command, "_list", lambda _: None)
+    asked = []
+
+    def add(names, **_):
+        asked.extend(names)
+        return {}
+
+    monkeypatch.setattr(provision, "add", add)
+
+    assert main(["interpreters", "--add", *options]) == 0
+
+    assert asked == added
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split()[0] for line in said if "gets no tests of CPython" in line] == without
 
 
 @pytest.mark.parametrize("name", ["--all", "3", "pypy3.10", "3.14 --reinstall", ""])

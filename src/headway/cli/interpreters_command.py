@@ -34,7 +34,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--with-tests",
         action="store_true",
-        help="with --add: also CPython's own test modules, for the distribution's 3.14 and 3.15",
+        help="with --add: also CPython's own test modules, in the distribution's 3.14 and 3.15 (uv's builds have none)",
     )
 
 
@@ -67,14 +67,17 @@ def _add(arguments: argparse.Namespace) -> int:
 
     names = [name.removeprefix("python").removeprefix("cpython-") for name in arguments.add]
     there = {one.name for one in lab.discover()[0]}
-    wanted = [
-        name
-        for name in names
-        if name not in there or (arguments.with_tests and provision.lacks_tests(name) and arguments.source != "uv")
-    ]
+    tested = {
+        name for name in names if arguments.with_tests and arguments.source != "uv" and provision.may_have_tests(name)
+    }
+    wanted = [name for name in names if name not in there or (name in tested and not provision.has_tests(name))]
     for name in dict.fromkeys(names):
         if name not in wanted:
             console.say(f"{name} is available")
+        if arguments.with_tests and name not in tested:
+            console.say(
+                f"{name} gets no tests of CPython: only the distribution's 3.14 and 3.15 have them, not uv's builds"
+            )
     failures = provision.add(
         wanted, source=arguments.source, uv=find_uv(), tell=console.say, with_tests=arguments.with_tests
     )

@@ -4,6 +4,6 @@ Nothing is installed system-wide. Callers use `door`; `packaged` and `built` des
 """
 
 from headway.provision.archive import ProvisionError
-from headway.provision.door import BUILT, DISTRIBUTED, add, lacks_tests
+from headway.provision.door import BUILT, DISTRIBUTED, add, has_tests, lacks_tests, may_have_tests
 
-__all__ = ["BUILT", "DISTRIBUTED", "ProvisionError", "add", "lacks_tests"]
+__all__ = ["BUILT", "DISTRIBUTED", "ProvisionError", "add", "has_tests", "lacks_tests", "may_have_tests"]

@@ -31,7 +31,7 @@ from headway.provision.commands import Talk
 from headway.provision.packaged import BINARY_SUITE, provide_packaged
 from headway.provision.site import TARGETS, Site, Target, exclusive, is_complete, read_marker
 
-__all__ = ["BUILT", "DISTRIBUTED", "Source", "add", "lacks_tests"]
+__all__ = ["BUILT", "DISTRIBUTED", "Source", "add", "has_tests", "lacks_tests", "may_have_tests"]
 
 Source = Literal["auto", "uv", "distribution"]
 
@@ -52,7 +52,8 @@ def add(
         source: "uv" for uv's builds, "distribution" for Debian's packages, "auto" for the first of the two that has it.
         uv: The path of uv; "" if there is none.
         tell: Receives the lines of the progress; two threads may call it at once.
-        with_tests: Add CPython's own test modules, too; only the distribution's 3.14 and 3.15 have them.
+        with_tests: Add CPython's own test modules, too. Only the distribution's packages have them (`may_have_tests`), so
+            uv is not asked for these interpreters, unless it is the only source.
 
     Returns:
         The reason for each name that could not be added.
@@ -65,17 +66,28 @@ def add(
     failures: dict[str, ProvisionError] = {}
     left = list(dict.fromkeys(names))
     if source != "distribution":
-        failures = _from_uv(left, uv, talk)
-        left = [name for name in left if name in failures]
+        tested = [name for name in left if with_tests and source == "auto" and may_have_tests(name)]
+        failures = _from_uv([name for name in left if name not in tested], uv, talk)
+        left = [name for name in left if name in failures or name in tested]
     if source != "uv" and left:
         failures = _from_distribution(left, talk, with_tests=with_tests, before=failures)
     return failures
 
 
+def may_have_tests(name: str) -> bool:
+    """Return whether the distribution has an interpreter as packages: only these come with CPython's own tests."""
+    return name in DISTRIBUTED and name not in BUILT
+
+
+def has_tests(name: str) -> bool:
+    """Return whether the private prefix has an interpreter with CPython's own tests."""
+    marker = read_marker(interpreters_folder() / name)
+    return marker is not None and bool(marker.get("tests"))
+
+
 def lacks_tests(name: str) -> bool:
     """Return whether an interpreter of the private prefix came as packages and lacks CPython's own tests."""
-    marker = read_marker(interpreters_folder() / name)
-    return name in DISTRIBUTED and name not in BUILT and marker is not None and not marker.get("tests")
+    return may_have_tests(name) and read_marker(interpreters_folder() / name) is not None and not has_tests(name)
 
 
 def _from_uv(names: Sequence[str], uv: str, talk: Talk) -> dict[str, ProvisionError]:
